@@ -13,6 +13,7 @@ mod equip;
 mod failed;
 mod heaps;
 mod launch;
+mod ovms;
 mod plugin;
 mod remote;
 mod report;
@@ -60,7 +61,7 @@ fn program() -> Command {
 
 /// Parses these arguments and runs the command they name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let matches = match parse(arguments) {
+    let matches = match parse(ovms::called_as(arguments)) {
         Ok(matches) => matches,
         Err(error) => {
             let _ = error.print();

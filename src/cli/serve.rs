@@ -8,6 +8,7 @@ use clap::{ArgMatches, Command};
 
 use super::{Failed, equip, heaps, launch, report, variable};
 use crate::config::Fault;
+use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
 use crate::config::server::{self, GivenFlags, HostInfo, Settings};
@@ -17,13 +18,14 @@ use crate::telemetry::Metrics;
 use crate::telemetry::log;
 
 pub(super) fn command() -> Command {
-    Command::new("serve").about("Serve a model repository").args(server::args())
+    Command::new("serve").about("Serve a model repository").args(server::args()).args(ovms::args())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let began = Instant::now();
     launch::small_pages();
-    let given = GivenFlags::from_matches(matches);
+    let mut given = GivenFlags::from_matches(matches);
+    let _models = super::ovms::repository(matches, &mut given)?;
     let settings = settings(&given)?;
     if settings.model.repository.is_empty() {
         let what = "no model repository: name one with --model-repository DIR, or [model] repository in the configuration file";

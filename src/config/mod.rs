@@ -7,10 +7,12 @@
 //!   [`atomic_file`]: files written whole or not at all. All of the package `sequor-files`.
 //! - [`trust`]: whether others can change a file.
 //! - [`model`]: one model's configuration.
+//! - [`ovms`]: the models that OpenVINO Model Server's files and flags name.
 //! - [`server`]: the server's settings.
 
 pub mod fault;
 pub mod model;
+pub mod ovms;
 pub mod server;
 pub mod trust;
 

@@ -24,6 +24,7 @@ mod languages;
 mod load;
 mod operator;
 mod oracle;
+mod ovms;
 mod packages;
 mod pages;
 #[path = "../surface/admin/papers.rs"]

@@ -76,6 +76,11 @@ impl GivenFlags {
         GivenFlags { config, ..GivenFlags::default() }
     }
 
+    /// Sets a key by a flag that is none of [`args`].
+    pub fn set(&mut self, key: &'static str, flag: String, value: String) {
+        self.values.push((key, flag, vec![value]));
+    }
+
     /// What was given on the command line, of [`args`].
     pub fn from_matches(matches: &ArgMatches) -> GivenFlags {
         let mut given = GivenFlags::of_file(matches.get_one::<String>(CONFIG).cloned());

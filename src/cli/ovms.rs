@@ -1,0 +1,73 @@
+//! Serves what OVMS's command line names, and takes the command lines of the servers whose names the program is called by.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use clap::ArgMatches;
+use tempfile::TempDir;
+
+use super::Failed;
+use crate::config::ovms::{OvmsCommand, layout};
+use crate::config::server::GivenFlags;
+
+/// Adds what the flags of OVMS say to our own. The models become a repository in a folder that lives as long as the server.
+pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result<Option<TempDir>, Failed> {
+    let lines = |wrong: Vec<String>| Failed::Configuration(wrong.join("\nsequor: "));
+    let read = |path: &Path| fs_err::read_to_string(path);
+    let Some(command) = OvmsCommand::from_matches(matches, &read).map_err(lines)? else { return Ok(None) };
+    let OvmsCommand { models, scan_minutes, settings, notices } = command;
+    given.notices.extend(notices);
+    for (key, flag, value) in settings {
+        given.set(key, flag, value);
+    }
+    if models.is_empty() {
+        return Ok(None);
+    }
+    let failed = |error: std::io::Error| Failed::Failed(format!("no folder for the models: {error}"));
+    let folder = tempfile::Builder::new().prefix("sequor-models-").tempdir().map_err(failed)?;
+    layout::write(folder.path(), &models, scan_minutes).map_err(lines)?;
+    given.set("model.repository", "--config_path".to_owned(), folder.path().display().to_string());
+    Ok(Some(folder))
+}
+
+/// The arguments as `sequor` takes them. Called as `tritonserver` or `ovms` (by a link of that name), the program takes that server's command
+/// line, with the ports that server has by default.
+pub(super) fn called_as(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    let name = arguments.first().and_then(|path| Path::new(path).file_name()).and_then(OsStr::to_str);
+    let is_given = |flag: &str| {
+        let with_value = format!("{flag}=");
+        arguments.iter().filter_map(|given| given.to_str()).any(|given| given == flag || given.starts_with(&with_value))
+    };
+    let more: Vec<&str> = match name {
+        Some("tritonserver") => vec!["serve"],
+        Some("ovms") => {
+            let port = Some("--port=9178").filter(|_| !is_given("--port"));
+            let rest = Some("--allow-http=false").filter(|_| !is_given("--rest_port"));
+            let metrics = Some("--allow-metrics=false").filter(|_| !is_given("--metrics_enable"));
+            std::iter::once("serve").chain(port).chain(rest).chain(metrics).collect()
+        }
+        _ => return arguments,
+    };
+    arguments.splice(1..1, more.into_iter().map(OsString::from));
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_takes_the_command_line_of_the_server_it_is_named_after() {
+        let called = |line: &str| {
+            let said = called_as(line.split(' ').map(OsString::from));
+            said.iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(called("/usr/bin/sequor serve"), "/usr/bin/sequor serve");
+        assert_eq!(called("bin/tritonserver --http-port 80"), "bin/tritonserver serve --http-port 80");
+        let ovms = "ovms serve --port=9178 --allow-http=false --allow-metrics=false --config_path c.json";
+        assert_eq!(called("ovms --config_path c.json"), ovms);
+        let ports = "ovms serve --allow-metrics=false --port 9000 --rest_port=5555";
+        assert_eq!(called("ovms --port 9000 --rest_port=5555"), ports);
+    }
+}

@@ -1,0 +1,209 @@
+//! The flags of `ovms`: which models it serves, and where. They stand beside our own flags of `sequor serve`.
+
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches};
+
+use super::file;
+use super::model::{GivenSequences, OvmsModel, version_policy};
+
+/// What the flags say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OvmsCommand {
+    pub models: Vec<OvmsModel>,
+    /// Minutes between two looks for idle sequences; 0 is none.
+    pub scan_minutes: u32,
+    /// Our settings: the key, the flag as it was written, and the value.
+    pub settings: Vec<(&'static str, String, String)>,
+    pub notices: Vec<String>,
+}
+
+/// Flags that take a value, and the setting that each of them sets.
+const SETTINGS: [(&str, &str); 4] = [
+    ("port", "grpc.port"),
+    ("rest_port", "http.port"),
+    ("grpc_bind_address", "grpc.address"),
+    ("rest_bind_address", "http.address"),
+];
+/// Flags that say which models there are.
+const MODELS: [&str; 5] = ["config_path", "model_path", "model_name", "nireq", "model_version_policy"];
+/// Flags of the sequences of the model on the command line.
+const SEQUENCES: [&str; 4] = ["stateful", "idle_sequence_cleanup", "max_sequence_number", "low_latency_transformation"];
+const SCAN: &str = "sequence_cleaner_poll_wait_minutes";
+const LOG_LEVEL: &str = "log_level";
+const METRICS: &str = "metrics_enable";
+/// Flags that mean nothing here.
+const WITHOUT_EFFECT: [&str; 14] = [
+    "allow_cache",
+    "batch_size",
+    "cache_dir",
+    "cpu_extension",
+    "file_system_poll_wait_seconds",
+    "grpc_channel_arguments",
+    "grpc_workers",
+    "layout",
+    "log_path",
+    "metrics_list",
+    "plugin_config",
+    "rest_workers",
+    "shape",
+    "target_device",
+];
+
+/// Every flag, to be added to a command.
+pub fn args() -> Vec<Arg> {
+    let settings = SETTINGS.into_iter().map(|(flag, _)| flag);
+    let valued = settings.chain(MODELS).chain(WITHOUT_EFFECT).chain([SCAN, LOG_LEVEL, "max_sequence_number"]);
+    let valued = valued.map(|flag| arg(flag).num_args(1).allow_hyphen_values(true));
+    let switches = SEQUENCES.into_iter().filter(|flag| *flag != "max_sequence_number").chain([METRICS]);
+    let switches = switches.map(|flag| arg(flag).num_args(0..=1).require_equals(true).default_missing_value("true"));
+    valued.chain(switches).collect()
+}
+
+fn arg(flag: &'static str) -> Arg {
+    Arg::new(flag).long(flag).hide(true).value_name("VALUE")
+}
+
+impl OvmsCommand {
+    /// What was given of [`args`]; `None` if nothing was. `read` reads a file.
+    pub fn from_matches(
+        matches: &ArgMatches,
+        read: &dyn Fn(&Path) -> std::io::Result<String>,
+    ) -> Result<Option<OvmsCommand>, Vec<String>> {
+        let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
+        let text = |flag: &str| matches.get_one::<String>(flag).filter(|_| is_given(flag)).map(String::as_str);
+        if !args().iter().any(|arg| is_given(arg.get_id().as_str())) {
+            return Ok(None);
+        }
+        let one = |what: String| vec![what];
+        let mut command = OvmsCommand { scan_minutes: 5, ..OvmsCommand::default() };
+        for (flag, key) in SETTINGS {
+            command.settings.extend(text(flag).map(|value| (key, format!("--{flag}"), value.to_owned())));
+        }
+        if let Some(level) = text(LOG_LEVEL) {
+            let value = level_name(level).map_err(one)?;
+            command.settings.push(("log.level", format!("--{LOG_LEVEL}"), value.to_owned()));
+        }
+        if let Some(enabled) = text(METRICS) {
+            command.settings.push(("metrics.enabled", format!("--{METRICS}"), enabled.to_owned()));
+        }
+        for flag in WITHOUT_EFFECT.into_iter().filter(|flag| is_given(flag)) {
+            command.notices.push(format!("--{flag} has no effect"));
+        }
+        if let Some(minutes) = text(SCAN) {
+            let wrong = |_| one(format!("--{SCAN} is a number of minutes, not \"{minutes}\""));
+            command.scan_minutes = minutes.parse().map_err(wrong)?;
+        }
+        match (text("config_path"), text("model_path")) {
+            (Some(_), Some(_)) => {
+                return Err(one("--config_path and --model_path exclude each other".to_owned()));
+            }
+            (Some(path), None) => {
+                if SEQUENCES.into_iter().any(is_given) {
+                    return Err(one("options of a model stand in the file of --config_path".to_owned()));
+                }
+                let text = read(Path::new(path)).map_err(|error| one(error.to_string()))?;
+                let file = file::parse(Path::new(path), &text);
+                let file = file.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+                command.models = file.models;
+                command.notices.extend(file.notices);
+            }
+            (None, Some(path)) => command.models.push(model(path.into(), &text).map_err(one)?),
+            (None, None) => {}
+        }
+        Ok(Some(command))
+    }
+}
+
+/// The model that the command line names.
+fn model<'m>(base_path: PathBuf, text: &impl Fn(&str) -> Option<&'m str>) -> Result<OvmsModel, String> {
+    let flag = |flag: &str| match text(flag) {
+        None => Ok(None),
+        Some(value) => value
+            .to_ascii_lowercase()
+            .parse::<bool>()
+            .map(Some)
+            .map_err(|_| format!("--{flag} is true or false, not {value}")),
+    };
+    let name = text("model_name").ok_or("--model_path needs --model_name")?.to_owned();
+    let most = text("max_sequence_number")
+        .map(|value| value.parse::<u32>().map_err(|_| "Sequence max number parameter too high".to_owned()));
+    let given = GivenSequences {
+        stateful: flag("stateful")?.unwrap_or(false),
+        idle_sequence_cleanup: flag("idle_sequence_cleanup")?,
+        max_sequence_number: most.transpose()?,
+        low_latency_transformation: flag("low_latency_transformation")?,
+    };
+    let stateful = given.settle(
+        "Setting low_latency_transformation, max_sequence_number and idle_sequence_cleanup require setting stateful flag \
+         for the model.",
+    )?;
+    let nireq = text("nireq").map(|value| value.parse::<u16>().map_err(|_| format!("--nireq {value} is no number")));
+    let policy = text("model_version_policy").map(|policy| {
+        let value = serde_json::from_str(policy).map_err(|error| format!("--model_version_policy: {error}"))?;
+        version_policy(&value)
+    });
+    let (nireq, version_policy) = (nireq.transpose()?.filter(|n| *n > 0), policy.transpose()?);
+    Ok(OvmsModel { name, base_path, nireq, version_policy, stateful })
+}
+
+fn level_name(level: &str) -> Result<&'static str, String> {
+    match level {
+        "TRACE" => Ok("trace"),
+        "DEBUG" => Ok("debug"),
+        "INFO" => Ok("info"),
+        "WARNING" => Ok("warn"),
+        "ERROR" => Ok("error"),
+        _ => Err(format!("--{LOG_LEVEL} is TRACE, DEBUG, INFO, WARNING or ERROR, not {level}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(arguments: &[&str]) -> Result<Option<OvmsCommand>, Vec<String>> {
+        let command = clap::Command::new("serve").args(args());
+        let matches = command.try_get_matches_from(std::iter::once(&"serve").chain(arguments)).unwrap();
+        let file = |_: &Path| Ok(r#"{"model_config_list": [{"config": {"name": "f", "base_path": "/f"}}]}"#.to_owned());
+        OvmsCommand::from_matches(&matches, &file)
+    }
+
+    #[test]
+    fn a_model_and_its_ports() {
+        assert_eq!(of(&[]), Ok(None));
+        let line = "--model_path /m --model_name m --stateful --max_sequence_number 7 --port 9000 --rest_port 5555";
+        let command = of(&line.split(' ').collect::<Vec<_>>()).unwrap().unwrap();
+        let [model] = command.models.as_slice() else { panic!("{command:?}") };
+        assert_eq!((model.name.as_str(), model.stateful.unwrap().max_sequence_number), ("m", 7));
+        let settings: Vec<_> =
+            command.settings.iter().map(|(key, flag, value)| (*key, flag.as_str(), value.as_str())).collect();
+        assert_eq!(settings, [("grpc.port", "--port", "9000"), ("http.port", "--rest_port", "5555")]);
+        assert_eq!(command.scan_minutes, 5);
+        let file = of(&["--config_path", "c.json", "--sequence_cleaner_poll_wait_minutes", "0"]).unwrap().unwrap();
+        assert_eq!((file.models[0].name.as_str(), file.scan_minutes), ("f", 0));
+    }
+
+    #[test]
+    fn every_rule_has_its_sentence() {
+        let without = "Setting low_latency_transformation, max_sequence_number and idle_sequence_cleanup require setting \
+                       stateful flag for the model.";
+        let rows = [
+            ("--model_path /m --model_name m --idle_sequence_cleanup", without),
+            ("--model_path /m --model_name m --max_sequence_number 500", without),
+            ("--model_path /m --model_name m --low_latency_transformation=false", without),
+            (
+                "--model_path /m --model_name m --stateful --max_sequence_number 4294967296",
+                "Sequence max number parameter too high",
+            ),
+            ("--model_path /m", "--model_path needs --model_name"),
+            ("--model_path /m --config_path c.json", "--config_path and --model_path exclude each other"),
+            ("--config_path c.json --stateful", "options of a model stand in the file of --config_path"),
+            ("--log_level LOUD", "--log_level is TRACE, DEBUG, INFO, WARNING or ERROR, not LOUD"),
+        ];
+        for (line, text) in rows {
+            assert_eq!(of(&line.split(' ').collect::<Vec<_>>()), Err(vec![text.to_owned()]), "{line}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! `config.json`: the models that OVMS is to serve.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::model::{GivenSequences, OvmsModel, version_policy};
+use crate::config::Fault;
+use crate::config::fault::{code, did_you_mean};
+use crate::config::place::Place;
+
+/// What a file says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OvmsFile {
+    pub models: Vec<OvmsModel>,
+    /// What has no effect here, each with the model.
+    pub notices: Vec<String>,
+}
+
+/// Options of a model that mean nothing here.
+const WITHOUT_EFFECT: [&str; 9] = [
+    "allow_cache",
+    "batch_size",
+    "layout",
+    "metrics",
+    "plugin_config",
+    "precision",
+    "shape",
+    "target_device",
+    "custom_loader_options",
+];
+/// Options of a model that are read.
+const READ: [&str; 8] = [
+    "base_path",
+    "idle_sequence_cleanup",
+    "low_latency_transformation",
+    "max_sequence_number",
+    "model_version_policy",
+    "name",
+    "nireq",
+    "stateful",
+];
+/// Sections that are not served.
+const NOT_SERVED: [&str; 3] = ["custom_loader_config_list", "mediapipe_config_list", "pipeline_config_list"];
+
+/// Parses the file, or returns every fault of it.
+pub fn parse(path: &Path, text: &str) -> Result<OvmsFile, Vec<Fault>> {
+    let root: Value = serde_json::from_str(text).map_err(|error| {
+        let place = Place {
+            line: u32::try_from(error.line()).unwrap_or(0),
+            column: u32::try_from(error.column()).unwrap_or(0),
+        };
+        vec![Fault { at: place.at(path), code: code::PARSE, what: format!("The file is not valid json: {error}") }]
+    })?;
+    let mut file = OvmsFile::default();
+    let mut wrong = Vec::new();
+    for section in NOT_SERVED {
+        let is_empty = root.get(section).is_none_or(|list| list.as_array().is_some_and(Vec::is_empty));
+        if !is_empty {
+            wrong.push(format!("{section} is not served"));
+        }
+    }
+    match root.get("model_config_list").and_then(Value::as_array) {
+        None => wrong.push("model_config_list is missing: it names the models".to_owned()),
+        Some(models) => {
+            for entry in models {
+                match entry.get("config").and_then(Value::as_object).map(|config| model(config, &mut file.notices)) {
+                    Some(Ok(model)) => file.models.push(model),
+                    Some(Err(what)) => wrong.push(what),
+                    None => wrong.push("an entry of model_config_list has no config".to_owned()),
+                }
+            }
+        }
+    }
+    for (n, model) in file.models.iter().enumerate() {
+        if file.models.iter().take(n).any(|other| other.name == model.name) {
+            wrong.push(format!("model {}: the name occurs twice", model.name));
+        }
+    }
+    let fault = |what: String| Fault { at: Place::UNKNOWN.at(path), code: code::VALUE, what };
+    if wrong.is_empty() { Ok(file) } else { Err(wrong.into_iter().map(fault).collect()) }
+}
+
+fn model(config: &Map<String, Value>, notices: &mut Vec<String>) -> Result<OvmsModel, String> {
+    let text = |key: &str| config.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let name = text("name").ok_or("a model has no name")?.to_owned();
+    let of = |what: String| format!("model {name}: {what}");
+    let base_path = text("base_path").ok_or_else(|| of("base_path is missing".to_owned()))?;
+    for key in config.keys() {
+        if WITHOUT_EFFECT.contains(&key.as_str()) {
+            notices.push(format!("model {name}: {key} has no effect"));
+        } else if !READ.contains(&key.as_str()) {
+            return Err(of(format!("\"{key}\" is not known{}", did_you_mean(key, READ))));
+        }
+    }
+    let flag = |key: &str| match config.get(key) {
+        None => Ok(None),
+        Some(Value::Bool(flag)) => Ok(Some(*flag)),
+        Some(other) => Err(of(format!("{key} is true or false, not {other}"))),
+    };
+    let number = |key: &str| match config.get(key) {
+        None => Ok(None),
+        Some(value) => {
+            value.as_u64().map(Some).ok_or_else(|| of(format!("{key} is a number of at least 0, not {value}")))
+        }
+    };
+    let most = number("max_sequence_number")?.map(u32::try_from).transpose();
+    let given = GivenSequences {
+        stateful: flag("stateful")?.unwrap_or(false),
+        idle_sequence_cleanup: flag("idle_sequence_cleanup")?,
+        max_sequence_number: most.map_err(|_| of("Sequence max number parameter too high".to_owned()))?,
+        low_latency_transformation: flag("low_latency_transformation")?,
+    };
+    let stateful = given.settle("Stateful model config parameter used for non stateful model").map_err(of)?;
+    let nireq = number("nireq")?.filter(|n| *n > 0).map(u16::try_from).transpose();
+    Ok(OvmsModel {
+        base_path: base_path.into(),
+        nireq: nireq.map_err(|_| of("nireq is too high".to_owned()))?,
+        version_policy: config.get("model_version_policy").map(version_policy).transpose().map_err(of)?,
+        stateful,
+        name: name.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(config: &str) -> Result<OvmsModel, String> {
+        let text = format!(r#"{{"model_config_list": [{{"config": {config}}}]}}"#);
+        match parse(Path::new("config.json"), &text) {
+            Ok(file) => Ok(file.models[0].clone()),
+            Err(faults) => Err(faults.iter().map(|fault| fault.what.clone()).collect::<Vec<_>>().join("\n")),
+        }
+    }
+
+    #[test]
+    fn a_stateful_model_has_the_defaults_of_ovms() {
+        let model = of(r#"{"name": "m", "base_path": "/models/m", "stateful": true}"#).unwrap();
+        let stateful = model.stateful.unwrap();
+        assert_eq!((stateful.idle_sequence_cleanup, stateful.max_sequence_number), (true, 500));
+        assert!(!stateful.low_latency_transformation);
+        assert_eq!(of(r#"{"name": "m", "base_path": "/models/m"}"#).unwrap().stateful, None);
+    }
+
+    #[test]
+    fn every_rule_has_its_sentence() {
+        let without = "model m: Stateful model config parameter used for non stateful model";
+        let rows = [
+            (r#""max_sequence_number": 500"#, without),
+            (r#""idle_sequence_cleanup": true"#, without),
+            (r#""low_latency_transformation": false, "stateful": false"#, without),
+            (
+                r#""stateful": true, "max_sequence_number": 4294967296"#,
+                "model m: Sequence max number parameter too high",
+            ),
+            (
+                r#""stateful": true, "max_sequence_number": -1"#,
+                "model m: max_sequence_number is a number of at least 0, not -1",
+            ),
+            (r#""stateful": 1"#, "model m: stateful is true or false, not 1"),
+            (r#""stateful_": true"#, "model m: \"stateful_\" is not known; did you mean \"stateful\"?"),
+        ];
+        for (option, text) in rows {
+            let config = format!(r#"{{"name": "m", "base_path": "/models/m", {option}}}"#);
+            assert_eq!(of(&config), Err(text.to_owned()), "{option}");
+        }
+        assert_eq!(of(r#"{"name": "m"}"#), Err("model m: base_path is missing".to_owned()));
+    }
+
+    #[test]
+    fn what_is_not_served_is_refused_and_the_rest_is_said() {
+        let faults = |text: &str| parse(Path::new("c.json"), text).unwrap_err()[0].to_string();
+        assert!(faults("{").starts_with("c.json:1:1: The file is not valid json"));
+        let pipeline = r#"{"model_config_list": [], "pipeline_config_list": [{"name": "p"}]}"#;
+        assert_eq!(faults(pipeline), "c.json: pipeline_config_list is not served");
+        let text = r#"{"model_config_list": [{"config": {"name": "m", "base_path": "/m", "target_device": "CPU"}}]}"#;
+        assert_eq!(parse(Path::new("c.json"), text).unwrap().notices, ["model m: target_device has no effect"]);
+    }
+}

@@ -1,0 +1,174 @@
+//! A model of OVMS as a directory of a model repository: `config.pbtxt`, `sequor.toml`, and links to its versions.
+
+use std::fmt::Write as _;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use super::model::OvmsModel;
+
+/// Writes these models into an empty folder. `scan_minutes` is the time between two looks for idle sequences, 0 for none.
+pub fn write(folder: &Path, models: &[OvmsModel], scan_minutes: u32) -> Result<(), Vec<String>> {
+    let write = |model: &OvmsModel| {
+        let fault = |what: String| format!("model {}: {what}", model.name);
+        write_one(folder, model, scan_minutes).map_err(fault)
+    };
+    let wrong: Vec<String> = models.iter().filter_map(|model| write(model).err()).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+fn write_one(folder: &Path, model: &OvmsModel, scan_minutes: u32) -> Result<(), String> {
+    let said = |error: io::Error| error.to_string();
+    if model.name.contains(['/', '\0']) || matches!(model.name.as_str(), "." | "..") {
+        return Err("the name must be that of a folder".to_owned());
+    }
+    let directory = folder.join(&model.name);
+    fs_err::create_dir_all(&directory).map_err(said)?;
+    let versions = versions(&model.base_path).map_err(said)?;
+    let newest = versions.last().ok_or_else(|| format!("{} has no version to serve", model.base_path.display()))?;
+    let own = model.base_path.join("config.pbtxt");
+    let config = match (own.is_file(), model.stateful) {
+        (true, _) => fs_err::read_to_string(&own).map_err(said)?,
+        (false, Some(stateful)) if stateful.low_latency_transformation => {
+            return Err(
+                "low_latency_transformation is not served yet; export the states as inputs and outputs".to_owned()
+            );
+        }
+        (false, Some(_)) => {
+            return Err(format!(
+                "the states of a stateful model must be named: write sequence_batching with its states into {}",
+                own.display()
+            ));
+        }
+        (false, None) => config(model, &onnx_file(&newest.1)?),
+    };
+    fs_err::write(directory.join("config.pbtxt"), config).map_err(said)?;
+    fs_err::write(directory.join("sequor.toml"), sequor_toml(model, scan_minutes)).map_err(said)?;
+    for (number, path) in &versions {
+        let path = std::path::absolute(path).map_err(said)?;
+        symlink(path, directory.join(number.to_string())).map_err(said)?;
+    }
+    Ok(())
+}
+
+/// The folders of versions, in their order.
+fn versions(base_path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut versions = Vec::new();
+    for entry in fs_err::read_dir(base_path)? {
+        let entry = entry?;
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok()).filter(|number| *number > 0);
+        versions.extend(number.filter(|_| entry.path().is_dir()).map(|number| (number, entry.path())));
+    }
+    versions.sort_unstable();
+    Ok(versions)
+}
+
+/// The name of the only ONNX file in a folder.
+fn onnx_file(version: &Path) -> Result<String, String> {
+    let entries = fs_err::read_dir(version).map_err(|error| error.to_string())?;
+    let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let onnx: Vec<&String> = names.iter().filter(|name| name.ends_with(".onnx")).collect();
+    match onnx.as_slice() {
+        [name] => Ok((*name).clone()),
+        [] if names.iter().any(|name| name.ends_with(".xml")) => {
+            Err("OpenVINO IR is not served; export the model to ONNX with its states as inputs and outputs".to_owned())
+        }
+        _ => Err(format!("{} does not have exactly one .onnx file", version.display())),
+    }
+}
+
+/// A configuration whose inputs and outputs are those of the graph.
+fn config(model: &OvmsModel, file: &str) -> String {
+    let mut text = format!("name: {}\nbackend: \"onnxruntime\"\n", quoted(&model.name));
+    let _ = writeln!(text, "default_model_filename: {}", quoted(file));
+    let _ = writeln!(text, "instance_group [ {{ count: {} kind: KIND_CPU }} ]", model.nireq.unwrap_or(1));
+    if let Some(policy) = &model.version_policy {
+        let _ = writeln!(text, "version_policy: {{ {policy} }}");
+    }
+    text
+}
+
+fn sequor_toml(model: &OvmsModel, scan_minutes: u32) -> String {
+    let mut text = "schema = 1\n".to_owned();
+    if let Some(stateful) = model.stateful {
+        let _ = writeln!(text, "[sequence]\nrules = \"ovms\"\nmax_live = {}", stateful.max_sequence_number.max(1));
+        let scan = match stateful.idle_sequence_cleanup && scan_minutes > 0 {
+            true => format!("idle_scan = \"{scan_minutes}m\""),
+            false => "idle = \"never\"".to_owned(),
+        };
+        let _ = writeln!(text, "{scan}");
+    }
+    text
+}
+
+/// A text as protobuf's text format has it.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::OvmsSequences;
+    use super::*;
+
+    fn model(base_path: &Path, stateful: Option<OvmsSequences>) -> OvmsModel {
+        let (name, base_path) = ("m".to_owned(), base_path.to_owned());
+        OvmsModel { name, base_path, nireq: Some(2), version_policy: Some("all { }".to_owned()), stateful }
+    }
+
+    /// A folder with two versions of a model.
+    fn base() -> tempfile::TempDir {
+        let base = tempfile::tempdir().unwrap();
+        for version in ["1", "3", "notes"] {
+            fs_err::create_dir(base.path().join(version)).unwrap();
+            fs_err::write(base.path().join(version).join("net.onnx"), "graph").unwrap();
+        }
+        base
+    }
+
+    #[test]
+    fn a_model_becomes_a_directory_of_a_repository() {
+        let (base, folder) = (base(), tempfile::tempdir().unwrap());
+        write(folder.path(), &[model(base.path(), None)], 5).unwrap();
+        let read = |path: &str| fs_err::read_to_string(folder.path().join(path)).unwrap();
+        assert_eq!((read("m/1/net.onnx"), read("m/3/net.onnx")), ("graph".to_owned(), "graph".to_owned()));
+        assert!(!folder.path().join("m/notes").exists());
+        let config = read("m/config.pbtxt");
+        let config = crate::config::model::text::parse(Path::new("config.pbtxt"), &config).unwrap();
+        assert_eq!((config.name.as_str(), config.default_model_filename.as_str()), ("m", "net.onnx"));
+        assert_eq!((config.instance_group[0].count, config.version_policy.is_some()), (2, true));
+        assert_eq!(read("m/sequor.toml"), "schema = 1\n");
+    }
+
+    #[test]
+    fn a_stateful_model_needs_the_names_of_its_states() {
+        let sequences = |cleanup, low_latency| OvmsSequences {
+            idle_sequence_cleanup: cleanup,
+            max_sequence_number: 7,
+            low_latency_transformation: low_latency,
+        };
+        let (base, folder) = (base(), tempfile::tempdir().unwrap());
+        let refused = write(folder.path(), &[model(base.path(), Some(sequences(true, false)))], 5).unwrap_err();
+        assert!(refused[0].starts_with("model m: the states of a stateful model must be named"), "{refused:?}");
+        let refused = write(folder.path(), &[model(base.path(), Some(sequences(true, true)))], 5).unwrap_err();
+        assert!(refused[0].starts_with("model m: low_latency_transformation is not served yet"), "{refused:?}");
+        fs_err::write(base.path().join("config.pbtxt"), "backend: \"onnxruntime\"").unwrap();
+        for (cleanup, minutes, idle) in
+            [(true, 5, "idle_scan = \"5m\""), (true, 0, "idle = \"never\""), (false, 5, "idle = \"never\"")]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            write(folder.path(), &[model(base.path(), Some(sequences(cleanup, false)))], minutes).unwrap();
+            let toml = fs_err::read_to_string(folder.path().join("m/sequor.toml")).unwrap();
+            assert_eq!(toml, format!("schema = 1\n[sequence]\nrules = \"ovms\"\nmax_live = 7\n{idle}\n"));
+        }
+    }
+
+    #[test]
+    fn models_of_openvino_are_refused_with_the_way_to_convert_them() {
+        let (base, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs_err::create_dir(base.path().join("1")).unwrap();
+        fs_err::write(base.path().join("1/net.xml"), "").unwrap();
+        let refused = write(folder.path(), &[model(base.path(), None)], 5).unwrap_err();
+        assert!(refused[0].contains("export the model to ONNX"), "{refused:?}");
+    }
+}

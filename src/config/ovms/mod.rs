@@ -1,0 +1,16 @@
+//! OpenVINO Model Server's way to name models: `config.json` and the command line. What they say becomes a model repository.
+//!
+//! # Layout
+//!
+//! - [`model`]: one model, and the rules for its options.
+//! - [`file`]: the file `config.json`.
+//! - [`command`]: the flags of `ovms`.
+//! - [`layout`]: a model as a directory of a repository.
+
+pub mod command;
+pub mod file;
+pub mod layout;
+pub mod model;
+
+pub use command::OvmsCommand;
+pub use model::OvmsModel;

@@ -1,0 +1,98 @@
+//! One model of OVMS, and the rules for its options.
+
+use std::path::PathBuf;
+
+/// `max_sequence_number` of a model that does not set it.
+pub const DEFAULT_MAX_SEQUENCES: u32 = 500;
+
+/// A model as `config.json` or the command line names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OvmsModel {
+    pub name: String,
+    /// The folder with a folder for each version.
+    pub base_path: PathBuf,
+    pub nireq: Option<u16>,
+    /// The versions to serve, as `config.pbtxt` writes them.
+    pub version_policy: Option<String>,
+    /// `None`: the model has no sequences.
+    pub stateful: Option<OvmsSequences>,
+}
+
+/// The options of a stateful model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OvmsSequences {
+    pub idle_sequence_cleanup: bool,
+    pub max_sequence_number: u32,
+    pub low_latency_transformation: bool,
+}
+
+/// The options of a stateful model as they are given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct GivenSequences {
+    pub(super) stateful: bool,
+    pub(super) idle_sequence_cleanup: Option<bool>,
+    pub(super) max_sequence_number: Option<u32>,
+    pub(super) low_latency_transformation: Option<bool>,
+}
+
+impl GivenSequences {
+    /// What they mean together; `without` is the sentence for options that need `stateful`.
+    pub(super) fn settle(self, without: &str) -> Result<Option<OvmsSequences>, String> {
+        let GivenSequences { stateful, idle_sequence_cleanup, max_sequence_number, low_latency_transformation } = self;
+        if !stateful {
+            let is_given = idle_sequence_cleanup.is_some()
+                || max_sequence_number.is_some()
+                || low_latency_transformation.is_some();
+            return if is_given { Err(without.to_owned()) } else { Ok(None) };
+        }
+        Ok(Some(OvmsSequences {
+            idle_sequence_cleanup: idle_sequence_cleanup.unwrap_or(true),
+            max_sequence_number: max_sequence_number.unwrap_or(DEFAULT_MAX_SEQUENCES),
+            low_latency_transformation: low_latency_transformation.unwrap_or(false),
+        }))
+    }
+}
+
+/// `model_version_policy` in the words of `config.pbtxt`.
+pub(super) fn version_policy(policy: &serde_json::Value) -> Result<String, String> {
+    use serde_json::Value;
+    let bad = || {
+        format!("model_version_policy {policy} is none of {{\"all\": {{}}}}, {{\"latest\": …}}, {{\"specific\": …}}")
+    };
+    let number = |of: &Value| of.as_u64().ok_or_else(bad);
+    let (kind, of) = policy.as_object().filter(|o| o.len() == 1).and_then(|o| o.iter().next()).ok_or_else(bad)?;
+    match kind.as_str() {
+        "all" => Ok("all { }".to_owned()),
+        "latest" => Ok(format!("latest {{ num_versions: {} }}", of.get("num_versions").map_or(Ok(1), number)?)),
+        "specific" => {
+            let versions = of.get("versions").and_then(Value::as_array).ok_or_else(bad)?;
+            let versions: Vec<String> =
+                versions.iter().map(|v| number(v).map(|n| n.to_string())).collect::<Result<_, _>>()?;
+            Ok(format!("specific {{ versions: [ {} ] }}", versions.join(", ")))
+        }
+        _ => Err(bad()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_sequences_need_stateful() {
+        let given = GivenSequences { max_sequence_number: Some(500), ..GivenSequences::default() };
+        assert_eq!(given.settle("no"), Err("no".to_owned()), "also with the default value");
+        assert_eq!(GivenSequences::default().settle("no"), Ok(None));
+        let settled = GivenSequences { stateful: true, ..given }.settle("no").unwrap().unwrap();
+        assert_eq!((settled.idle_sequence_cleanup, settled.low_latency_transformation), (true, false));
+    }
+
+    #[test]
+    fn version_policies_are_those_of_triton() {
+        let of = |text: &str| version_policy(&serde_json::from_str(text).unwrap());
+        assert_eq!(of(r#"{"all": {}}"#), Ok("all { }".to_owned()));
+        assert_eq!(of(r#"{"latest": {"num_versions": 2}}"#), Ok("latest { num_versions: 2 }".to_owned()));
+        assert_eq!(of(r#"{"specific": {"versions": [1, 3]}}"#), Ok("specific { versions: [ 1, 3 ] }".to_owned()));
+        assert!(of(r#"{"newest": {}}"#).is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! The program under OVMS's name: it takes `config.json` and OVMS's flags, and answers OVMS's clients.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+
+use crate::operator::ask;
+use crate::server::{Call, SEQUOR, models, runtime};
+
+/// Our own flags beside those of OVMS, so that the test gets free ports.
+const PORTS: [&str; 9] = [
+    "--port=0",
+    "--rest_port=0",
+    "--metrics_enable",
+    "--metrics-port=0",
+    "--admin-port=0",
+    "--grpc_bind_address=127.0.0.1",
+    "--rest_bind_address=127.0.0.1",
+    "--log_level=INFO",
+    "--grpc_workers=4",
+];
+
+/// A call of the program by a link of this name.
+fn called(name: &str, folder: &std::path::Path) -> Call {
+    symlink(SEQUOR, folder.join(name)).unwrap();
+    let call = Call::new(folder.join(name)).environment("ORT_DYLIB_PATH", runtime());
+    call.environment("SEQUOR_DRAIN_ANNOUNCE", "0s")
+}
+
+fn predict(address: std::net::SocketAddr, id: u64, control: u32) -> (u16, Value) {
+    let inputs = json!({ "INPUT": [[2]], "sequence_id": [id], "sequence_control_input": [control] });
+    let body = json!({ "inputs": inputs }).to_string();
+    let (status, text) = ask(address, "POST", "/v1/models/sum:predict", "application/json", body.as_bytes());
+    (status, serde_json::from_str(&text).unwrap())
+}
+
+#[test]
+fn the_program_called_ovms_serves_what_config_json_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("base");
+    crate::server::copy(&models().join("accumulator_int32"), &base);
+    let own = std::fs::read_to_string(base.join("config.pbtxt"))
+        .unwrap()
+        .replace("name: \"accumulator_int32\"", "name: \"sum\"");
+    std::fs::write(base.join("config.pbtxt"), own).unwrap();
+    let model = json!({
+        "name": "sum", "base_path": base, "stateful": true, "max_sequence_number": 2, "target_device": "CPU",
+    });
+    let config = json!({ "model_config_list": [{ "config": model }] });
+    let file = folder.path().join("config.json");
+    std::fs::write(&file, config.to_string()).unwrap();
+    let call = called("ovms", folder.path()).arguments(PORTS).arguments(["--config_path".as_ref(), file.as_os_str()]);
+    let server = call.start();
+    let sum = |id, control| {
+        let (status, answer) = predict(server.http, id, control);
+        (status, answer["outputs"]["OUTPUT"][0][0].clone())
+    };
+    assert_eq!([sum(7, 1), sum(7, 0), sum(8, 1)], [(200, json!(2)), (200, json!(4)), (200, json!(2))]);
+    let full = json!({ "error": "Max sequence number has been reached. Could not create new sequence." });
+    assert_eq!(predict(server.http, 9, 1), (503, full));
+    // Without live sequences the server stops at once.
+    assert_eq!([sum(7, 2), sum(8, 2)], [(200, json!(6)), (200, json!(4))]);
+    server.stop();
+}
+
+#[test]
+fn a_command_line_that_ovms_refuses_is_refused_in_its_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = ["--model_path", "/models/m", "--model_name", "m", "--max_sequence_number", "5"];
+    let ended = called("ovms", folder.path()).arguments(line).end();
+    let text = "Setting low_latency_transformation, max_sequence_number and idle_sequence_cleanup require setting stateful flag";
+    assert_eq!((ended.code, ended.stderr.contains(text)), (Some(3), true), "{ended:?}");
+}
+
+#[test]
+fn the_program_called_tritonserver_takes_its_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let ports = ["--http-port=0", "--grpc-port=0", "--metrics-port=0", "--admin-port=0", "--http-address=127.0.0.1"];
+    let call = called("tritonserver", folder.path()).arguments(ports).arguments(["--grpc-address=127.0.0.1"]);
+    let repository = folder.path().join("models");
+    crate::server::copy(&models().join("accumulator_int32"), &repository.join("accumulator_int32"));
+    let server = call.arguments(["--model-repository".as_ref(), repository.as_os_str()]).start();
+    assert_eq!(server.get("/v2/models/accumulator_int32/ready").0, 200);
+    server.stop();
+}
