@@ -258,10 +258,12 @@ pub enum LoadError {
     File { path: PathBuf, what: String },
 }
 
-/// A file of a model that is not used as its author meant it.
+/// A part of a model's files that is not used as its author meant it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadWarning {
-    pub path: PathBuf,
+    pub at: At,
+    /// The kind, as `sequor check` prints it.
+    pub code: &'static str,
     /// The fault, and what Sequor does instead.
     pub what: String,
 }

@@ -230,7 +230,7 @@ fn engine(terms: &Terms, model: &LoadedModel, sequences: u64) -> Measured {
 fn bare(terms: &Terms, graph: &Graph<'_>, on_device: bool) -> f64 {
     let device = terms.gpus.open(0).unwrap();
     let staging = device.staging().unwrap();
-    let options = LoadOptions { threads: 1, spinning: false };
+    let options = LoadOptions::default();
     let loaded = terms.backend.load_on(&terms.root.join(graph.file), &options, &device).unwrap();
     let names = |first: &str, of: fn(&State) -> &'static str| {
         std::iter::once(first.to_owned()).chain(graph.states.iter().map(|s| of(s).to_owned())).collect::<Vec<_>>()

@@ -114,7 +114,7 @@ pub(crate) fn cached() {
 fn context(file: &Path, inputs: &[&str], outputs: &[&str]) -> Box<dyn Context> {
     let library = library::find(None, &System).expect("ONNX Runtime");
     let backend = OnnxBackend::new(&library.path).expect("ONNX Runtime");
-    let graph = backend.load(file, &LoadOptions { threads: 1, spinning: false }).expect("a graph");
+    let graph = backend.load(file, &LoadOptions::default()).expect("a graph");
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     graph.context(&names(inputs), &names(outputs)).expect("a context")
 }

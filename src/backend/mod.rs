@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use sequor_core::{DataType, Shape, Time};
 
+use crate::config::model::settings::SessionTuning;
 pub use crate::config::model::{Port, Signature};
 use crate::device::{Device, MemorySpan, Owned};
 
@@ -24,6 +25,14 @@ pub struct LoadOptions {
     pub threads: u16,
     /// Whether those threads wait busily between operators.
     pub spinning: bool,
+    /// What the model's configuration says beyond that.
+    pub tuning: SessionTuning,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        LoadOptions { threads: 1, spinning: false, tuning: SessionTuning::default() }
+    }
 }
 
 /// The ports of these names, in their order.
@@ -43,6 +52,11 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     /// Releases memory that no run has used for ten seconds. Returns whether there was any.
     fn release_memory(&self, _now: Time) -> bool {
         false
+    }
+
+    /// Whether it has the OpenVINO provider for CPUs.
+    fn has_openvino(&self) -> Result<(), BackendError> {
+        Err(BackendError(format!("the backend {} has no OpenVINO provider", self.name())))
     }
 
     /// Whether what it needs for accelerators was installed with it. Nothing is loaded to find out.

@@ -6,8 +6,10 @@
 //!
 //! - [`wiring`]: where each input of a graph comes from, and where each output goes.
 //! - [`staging`]: the memory a run reads its inputs from.
+//! - `describe`: inputs that describe a batch.
 //! - [`outputs`]: what a run gives, row by row.
 
+mod describe;
 pub mod outputs;
 pub mod staging;
 pub mod wiring;
@@ -24,6 +26,10 @@ pub enum BatchError {
         "failed to split the output tensor '{output}' in responses: expected batch size of at least {want} in model output, got {got}"
     )]
     TooFewRows { output: String, want: u64, got: u64 },
+    #[error(
+        "failed to split the output tensor '{output}' in responses: the requests take {want} elements, model output has {got}"
+    )]
+    TooFewElements { output: String, want: u64, got: u64 },
     #[error("output tensor '{output}' is not found")]
     Missing { output: String },
     /// The checks before the queue let something through.

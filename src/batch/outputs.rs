@@ -84,6 +84,24 @@ impl OutputSplit {
         Ok(OutputSplit { dtype, data, parts })
     }
 
+    /// Parts of these shapes, one after the other, of an output that is a list of elements. Elements beyond the last part are dropped.
+    pub fn shapes(
+        name: &str,
+        dtype: DataType,
+        data: OutputBuffer,
+        parts: Vec<Shape>,
+    ) -> Result<OutputSplit, BatchError> {
+        let counts: Vec<u64> = parts.iter().map(|shape| shape.elements().unwrap_or(0)).collect();
+        let ends = ends(dtype, &Shape::default(), &data, &counts);
+        if ends.last().is_some_and(|end| *end > data.len()) {
+            let got =
+                dtype.size().map_or_else(|| rows::BytesElements(data.as_bytes()).count(), |size| data.len() / size);
+            let want = counts.iter().sum();
+            return Err(BatchError::TooFewElements { output: name.to_owned(), want, got: got as u64 });
+        }
+        Ok(OutputSplit { dtype, data, parts: parts.into_iter().zip(ends).collect() })
+    }
+
     /// One part, for the one request of a run.
     pub fn whole(dtype: DataType, shape: Shape, data: OutputBuffer) -> OutputSplit {
         let end = data.len();
@@ -143,6 +161,20 @@ mod tests {
         let parts = split(DataType::Uint8, &Shape::of(&[4, 2]), data, &[1, 2]).unwrap();
         assert_eq!((parts[0].shape.clone(), &parts[0].data[..]), (Shape::of(&[1, 2]), &[1, 2][..]));
         assert_eq!((parts[1].shape.clone(), &parts[1].data[..]), (Shape::of(&[2, 2]), &[3, 4, 5, 6][..]));
+    }
+
+    #[test]
+    fn a_list_of_elements_is_cut_by_shapes() {
+        let data = || OutputBuffer::Copied(Bytes::from_static(&[1, 2, 3, 4, 5, 6]));
+        let of = |dims: &[&[u64]]| {
+            let shapes = dims.iter().map(|d| Shape::of(d)).collect();
+            OutputSplit::shapes("o", DataType::Uint8, data(), shapes).map(|cut| cut.tensors().collect::<Vec<_>>())
+        };
+        let parts = of(&[&[1, 2], &[2, 1, 2]]).unwrap();
+        assert_eq!((&parts[0].data[..], &parts[1].data[..]), (&[1, 2][..], &[3, 4, 5, 6][..]));
+        assert_eq!(parts[1].shape, Shape::of(&[2, 1, 2]));
+        let error = of(&[&[1, 7]]).unwrap_err();
+        assert_eq!(error, BatchError::TooFewElements { output: "o".to_owned(), want: 7, got: 6 });
     }
 
     #[test]

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sequor_core::{DataType, Id, Shape};
 
-use crate::config::model::settings::{Constant, Control, ControlKind, ModelSettings};
+use crate::config::model::settings::{BatchInput, Constant, Control, ControlKind, ModelSettings};
 use crate::device::{Buffer, Device, MemorySpan};
 use crate::tensor::{Tensor, rows};
 
 use super::BatchError;
+use super::describe::{describe, push};
 use super::wiring::{InputSource, Wiring, stateful};
 
 /// One request's part of a batch.
@@ -35,6 +36,9 @@ pub struct Staging {
     constants: Vec<(Constant, Staged)>,
     clients: Vec<Staged>,
     control_values: Vec<Staged>,
+    /// By client input: whether its rows are joined to one list of elements.
+    ragged: Vec<bool>,
+    batch_inputs: Vec<(BatchInput, Staged)>,
 }
 
 #[derive(Debug)]
@@ -75,14 +79,24 @@ impl Staging {
             controls: controls.to_vec(),
             constants,
             clients: settings.inputs.iter().map(|i| staged(i.dtype)).collect::<Result<_, _>>()?,
+            ragged: settings.inputs.iter().map(|input| input.ragged).collect(),
+            batch_inputs: settings
+                .batch_inputs
+                .iter()
+                .map(|input| Ok((input.clone(), staged(input.dtype)?)))
+                .collect::<Result<_, BatchError>>()?,
             control_values: controls.iter().map(|c| staged(type_of(&c.kind))).collect::<Result<_, _>>()?,
         })
     }
 
     /// Lays out the inputs of these rows. `None` is a padding row: zeros, and READY false. The batch that was laid out before must have been run.
     pub fn fill(&mut self, batch: &[Option<BatchRow<'_>>]) -> Result<(), BatchError> {
-        for (n, staged) in self.clients.iter_mut().enumerate() {
-            staged.fill_client(n, batch, self.batching)?;
+        for ((n, staged), ragged) in self.clients.iter_mut().enumerate().zip(&self.ragged) {
+            staged.fill_client(n, batch, self.batching, *ragged)?;
+            staged.send()?;
+        }
+        for (input, staged) in &mut self.batch_inputs {
+            staged.fill_batch_input(input, batch, self.batching)?;
             staged.send()?;
         }
         for (control, staged) in self.controls.iter().zip(&mut self.control_values) {
@@ -100,6 +114,7 @@ impl Staging {
         let staged = match source {
             InputSource::Client(n) => self.clients.get(n)?,
             InputSource::Control(n) => self.control_values.get(n)?,
+            InputSource::Batch(n) => self.batch_inputs.get(n).map(|(_, staged)| staged)?,
             InputSource::Constant(n) => self.constants.get(n).map(|(_, staged)| staged)?,
             InputSource::State(_) => return None,
         };
@@ -139,7 +154,13 @@ impl Staged {
         Ok(())
     }
 
-    fn fill_client(&mut self, n: usize, batch: &[Option<BatchRow<'_>>], batching: bool) -> Result<(), BatchError> {
+    fn fill_client(
+        &mut self,
+        n: usize,
+        batch: &[Option<BatchRow<'_>>],
+        batching: bool,
+        ragged: bool,
+    ) -> Result<(), BatchError> {
         let Some(template) = batch.iter().flatten().find_map(|row| input(row, n)) else {
             self.len = 0;
             return Ok(());
@@ -164,6 +185,11 @@ impl Staged {
             at += part.len();
         }
         self.shape.0.clear();
+        if ragged {
+            let elements = source_shapes(batch, n, batching).iter().filter_map(Shape::elements).sum();
+            self.shape.0.push(elements);
+            return self.check(n);
+        }
         self.shape.0.extend_from_slice(&template.shape.0);
         if let (true, Some(rows)) = (batching, self.shape.0.first_mut()) {
             *rows = batch.iter().map(|row| row.as_ref().map_or(1, |r| r.rows)).sum();
@@ -176,6 +202,22 @@ impl Staged {
         let Some(size) = self.dtype.size() else { return Ok(()) };
         let want = self.shape.elements().and_then(|e| e.checked_mul(size as u64));
         if want == Some(self.len as u64) { Ok(()) } else { Err(BatchError::Unfit { input: format!("#{n}") }) }
+    }
+
+    fn fill_batch_input(
+        &mut self,
+        input: &BatchInput,
+        batch: &[Option<BatchRow<'_>>],
+        batching: bool,
+    ) -> Result<(), BatchError> {
+        let sources = source_shapes(batch, input.source, batching);
+        let (shape, values) = describe(input.kind, &sources, batching);
+        self.shape = shape;
+        self.scratch.clear();
+        push(self.dtype, &values, &mut self.scratch);
+        self.len = self.scratch.len();
+        self.buffer.ensure(self.len)?;
+        fill(&mut self.buffer, &self.scratch)
     }
 
     fn fill_control(
@@ -203,6 +245,17 @@ impl Staged {
 /// What a row brings for one of the client's inputs.
 fn input<'a>(row: &BatchRow<'a>, n: usize) -> Option<&'a Tensor> {
     row.inputs.get(n)?.as_ref()
+}
+
+/// The whole shape of an input in each request of a batch. A padding row is like one row of the first request.
+pub fn source_shapes(batch: &[Option<BatchRow<'_>>], n: usize, batching: bool) -> Vec<Shape> {
+    let template = batch.iter().flatten().find_map(|row| input(row, n));
+    let padding = template.map(|t| if batching { t.shape.without(0).with(0, 1) } else { t.shape.clone() });
+    let shape = |row: &Option<BatchRow<'_>>| match row {
+        Some(row) => input(row, n).map(|tensor| tensor.shape.clone()),
+        None => padding.clone(),
+    };
+    batch.iter().filter_map(shape).collect()
 }
 
 /// A row of zeros, or of empty texts, like the template's.

@@ -10,6 +10,8 @@ pub enum InputSource {
     Control(usize),
     State(usize),
     Constant(usize),
+    /// A description of the batch.
+    Batch(usize),
 }
 
 /// Where an output of the graph goes; to a client, into a state, or both.
@@ -35,7 +37,11 @@ impl Wiring {
         let controls = controls.iter().enumerate().map(|(n, c)| (c.input.clone(), InputSource::Control(n)));
         let kept = states.iter().enumerate().map(|(n, s)| (s.input.clone(), InputSource::State(n)));
         let constants = settings.constants.iter().enumerate().map(|(n, c)| (c.input.clone(), InputSource::Constant(n)));
-        let (input_names, inputs) = clients.chain(controls).chain(kept).chain(constants).unzip();
+        let described = settings.batch_inputs.iter().enumerate();
+        let described =
+            described.flat_map(|(n, b)| b.targets.iter().map(move |name| (name.clone(), InputSource::Batch(n))));
+        let inputs = clients.chain(controls).chain(kept).chain(constants).chain(described);
+        let (input_names, inputs) = inputs.unzip();
         let state_of = |name: &str| states.iter().position(|s| s.output == name);
         let listed = |name: &str| settings.outputs.iter().any(|o| o.name == name);
         let clients = settings.outputs.iter().enumerate().map(|(n, o)| {

@@ -179,7 +179,7 @@ fn request(id: u64, chunk: &[f32], start: bool, end: bool) -> ModelInferRequest 
 fn on_the_whole(library: &Path, folder: &Path, sound: &Sound) -> Result<Vec<f32>, Failed> {
     let failed = |e: crate::backend::BackendError| Failed::Failed(e.to_string());
     let backend = OnnxBackend::new(library).map_err(failed)?;
-    let options = LoadOptions { threads: 1, spinning: false };
+    let options = LoadOptions::default();
     let graph = backend.load(&folder.join("vad/1/model.onnx"), &options).map_err(failed)?;
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     let inputs = names(&["input", "state", "sr"]);

@@ -63,7 +63,11 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
             default_max_batch_size: settings.model.default_max_batch_size,
             limits: settings.limits,
         },
-        load: LoadOptions { threads: settings.runtime.threads_per_instance, spinning: settings.runtime.spinning },
+        load: LoadOptions {
+            threads: settings.runtime.threads_per_instance,
+            spinning: settings.runtime.spinning,
+            ..LoadOptions::default()
+        },
         state_limit: settings.limits.state.map_or(u64::MAX, |size| size.0),
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,

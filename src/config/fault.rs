@@ -82,6 +82,8 @@ pub mod code {
         NOTE_BATCH = "N-BATCH", "Check that the graph treats its rows independently.";
         /// The first value of a state is not used as its file has it.
         NOTE_INITIAL = "N-INITIAL", "Write the file in the BYTES layout, or take it out.";
+        /// A field of `config.pbtxt` has no effect; the message says why.
+        NOTE_NO_EFFECT = "N-NO-EFFECT", "Nothing, or take the field out.";
     }
 
     /// The place in the documentation that explains this code.

@@ -1,6 +1,6 @@
 //! The metrics of a server. A [`Metrics`] belongs to one server; there is none of the process. What they are called: `names`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -11,7 +11,7 @@ use super::connection_closed::ConnectionClosed;
 use super::gpu::GpuMetrics;
 use super::handles::ModelMetrics;
 use super::kinds::{Counter, Gauge};
-use super::names::{Families, Labels};
+use super::names::{Families, Labels, label};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, PluginMetrics};
 
@@ -46,11 +46,14 @@ pub struct Metrics(Arc<MetricsState>);
 struct MetricsState {
     registry: Registry,
     families: Arc<Families>,
-    models: Mutex<HashMap<(String, u64), Arc<ModelMetrics>>>,
+    models: Mutex<HashMap<(String, u64), Vec<Tagged>>>,
     plugins: Mutex<HashMap<(String, &'static str), Arc<PluginMetrics>>>,
     /// Requests answered with success; a look-up by `&str`, for it is made for every request.
     succeeded: [RwLock<HashMap<String, Counter>>; 4],
 }
+
+/// The counters of one model version under the tags of one configuration, and those tags.
+type Tagged = (BTreeMap<String, String>, Arc<ModelMetrics>);
 
 impl Metrics {
     /// `triton_names`: whether Triton's metrics are shown beside ours.
@@ -65,8 +68,25 @@ impl Metrics {
     /// What to count one model version with. The same version gives the same counters again, so that they never go back on a reload.
     pub fn model(&self, name: &str, version: u64) -> Arc<ModelMetrics> {
         let mut models = self.0.models.lock();
-        let made = || Arc::new(self.0.families.model(name, version));
-        Arc::clone(models.entry((name.to_owned(), version)).or_insert_with(made))
+        let known = models.entry((name.to_owned(), version)).or_default();
+        if let Some((_, metrics)) = known.last() {
+            return Arc::clone(metrics);
+        }
+        let metrics = Arc::new(self.0.families.model(name, version, &BTreeMap::new()));
+        known.push((BTreeMap::new(), Arc::clone(&metrics)));
+        metrics
+    }
+
+    /// The same with labels of the model's own. Other labels than before are other series, which begin at 0.
+    pub fn tagged_model(&self, name: &str, version: u64, tags: &BTreeMap<String, String>) -> Arc<ModelMetrics> {
+        let mut models = self.0.models.lock();
+        let known = models.entry((name.to_owned(), version)).or_default();
+        let there = known.iter().position(|(of, _)| of == tags).map(|at| known.remove(at));
+        let made = || (tags.clone(), Arc::new(self.0.families.model(name, version, tags)));
+        let (of, metrics) = there.unwrap_or_else(made);
+        // The last are those in use.
+        known.push((of, Arc::clone(&metrics)));
+        metrics
     }
 
     /// What to count one plug-in with. The same name gives the same counters again.
@@ -87,7 +107,7 @@ impl Metrics {
 
     /// What to set of a GPU that is in use; `uuid` as its maker's tools have it.
     pub fn gpu(&self, uuid: &str) -> GpuMetrics {
-        let labels: Labels = vec![("gpu_uuid", uuid.to_owned())];
+        let labels: Labels = vec![label("gpu_uuid", uuid)];
         let state_bytes = self.0.families.gpu_state_bytes.get_or_create_owned(&labels);
         GpuMetrics { state_bytes, labels, families: Arc::clone(&self.0.families) }
     }
@@ -148,7 +168,7 @@ impl Metrics {
 
     /// Live sequences of all models.
     pub fn live_sequences(&self) -> i64 {
-        self.0.models.lock().values().map(|m| m.live_sequences()).sum()
+        self.0.models.lock().values().flatten().map(|(_, m)| m.live_sequences()).sum()
     }
 
     /// Everything, as a scrape reads it.
@@ -161,12 +181,7 @@ impl Metrics {
 }
 
 fn request_labels(model: &str, surface: Surface, code: &str, reason: &str) -> Labels {
-    vec![
-        ("model", model.to_owned()),
-        ("api", surface.name().to_owned()),
-        ("code", code.to_owned()),
-        ("reason", reason.to_owned()),
-    ]
+    vec![label("model", model), label("api", surface.name()), label("code", code), label("reason", reason)]
 }
 
 #[cfg(test)]
@@ -258,6 +273,20 @@ mod tests {
         assert_eq!(value(&metrics, "sequor_sequences_live{model=\"vad\",version=\"1\"}"), "0");
         let ended = "sequor_sequences_ended_total{model=\"vad\",version=\"1\",reason=\"expired\"}";
         assert_eq!(value(&metrics, ended), "1");
+    }
+
+    #[test]
+    fn tags_of_a_model_are_labels_of_its_metrics() {
+        let metrics = Metrics::new(true);
+        let tags = BTreeMap::from([("team".to_owned(), "speech".to_owned())]);
+        metrics.tagged_model("vad", 1, &tags).sequence_started();
+        let live = "sequor_sequences_live{model=\"vad\",version=\"1\",team=\"speech\"}";
+        assert_eq!((value(&metrics, live), metrics.live_sequences()), ("1".to_owned(), 1));
+        metrics.model("vad", 1).sequence_started();
+        assert_eq!(value(&metrics, live), "2", "by its name alone it is the same");
+        metrics.tagged_model("vad", 1, &BTreeMap::new()).sequence_started();
+        metrics.tagged_model("vad", 1, &tags).sequence_started();
+        assert_eq!((value(&metrics, live), metrics.live_sequences()), ("3".to_owned(), 4));
     }
 
     #[test]

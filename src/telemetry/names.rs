@@ -3,6 +3,9 @@
 //! Names are `sequor_<what>_<unit>`, counters end in `_total`; beside them stand Triton's, under Triton's names and in its units, for the
 //! dashboards and autoscalers that read them. Labels are bounded: never an id of a sequence, never a model that is not served.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeMetric;
 use prometheus_client::metrics::TypedMetric;
@@ -16,7 +19,7 @@ use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Second
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, PluginMetrics};
 
-pub(super) type Labels = Vec<(&'static str, String)>;
+pub(super) type Labels = Vec<(Cow<'static, str>, String)>;
 pub(super) type Family<M> = Labelled<Labels, M, fn() -> M>;
 /// Labels that plug-ins name.
 type OwnLabels = Vec<(String, String)>;
@@ -87,6 +90,10 @@ pub(super) struct Triton {
     load_seconds: Family<Seconds>,
 }
 
+pub(super) fn label(key: &'static str, value: &str) -> (Cow<'static, str>, String) {
+    (Cow::Borrowed(key), value.to_owned())
+}
+
 fn family<M>(registry: &mut Registry, name: &str, help: &str, make: fn() -> M) -> Family<M>
 where
     M: EncodeMetric + TypedMetric + std::fmt::Debug + Send + Sync + 'static,
@@ -107,7 +114,7 @@ fn gauge_alone(registry: &mut Registry, name: &str, help: &str) -> Gauge {
 fn connections_closed(registry: &mut Registry) -> [Counter; 5] {
     let help = "Connections that the server closed: the setting under [connections] whose limit they met";
     let all = family(registry, "sequor_connections_closed_total", help, Counter::default as fn() -> Counter);
-    ConnectionClosed::ALL.map(|reason| all.get_or_create_owned(&vec![("reason", reason.name().to_owned())]))
+    ConnectionClosed::ALL.map(|reason| all.get_or_create_owned(&vec![label("reason", reason.name())]))
 }
 
 impl PeerFamilies {
@@ -137,7 +144,7 @@ impl PeerFamilies {
                     "Queued request bytes of the client that has the most",
                 ),
             }),
-            refused: PeerLimit::ALL.map(|limit| refused.get_or_create_owned(&vec![("limit", limit.name().to_owned())])),
+            refused: PeerLimit::ALL.map(|limit| refused.get_or_create_owned(&vec![label("limit", limit.name())])),
         }
     }
 }
@@ -224,9 +231,12 @@ impl Families {
         }
     }
 
-    pub(super) fn model(&self, name: &str, version: u64) -> ModelMetrics {
-        let labels: Labels = vec![("model", name.to_owned()), ("version", version.to_string())];
-        let with = |key: &'static str, value: &str| [labels.clone(), vec![(key, value.to_owned())]].concat();
+    /// `tags` are labels that the model's configuration adds.
+    pub(super) fn model(&self, name: &str, version: u64, tags: &BTreeMap<String, String>) -> ModelMetrics {
+        let own = [label("model", name), label("version", &version.to_string())];
+        let tags = tags.iter().map(|(key, value)| (Cow::Owned(key.clone()), value.clone()));
+        let labels: Labels = own.into_iter().chain(tags).collect();
+        let with = |key: &'static str, value: &str| [labels.clone(), vec![label(key, value)]].concat();
         let t = &self.triton;
         ModelMetrics {
             success: t.success.get_or_create_owned(&labels),
@@ -290,10 +300,9 @@ impl PluginFamilies {
     }
 
     pub(super) fn plugin(&self, name: &str, world: &str, hooks: &[Hook]) -> PluginMetrics {
-        let labels: Labels = vec![("plugin", name.to_owned()), ("world", world.to_owned())];
-        let with = move |labels: &Labels, key: &'static str, value: &str| {
-            [labels.clone(), vec![(key, value.to_owned())]].concat()
-        };
+        let labels: Labels = vec![label("plugin", name), label("world", world)];
+        let with =
+            move |labels: &Labels, key: &'static str, value: &str| [labels.clone(), vec![label(key, value)]].concat();
         let (strikes, memory, counters) = (self.strikes.clone(), self.memory.clone(), self.counters.clone());
         let (a, b, c) = (labels.clone(), labels.clone(), labels.clone());
         PluginMetrics {
@@ -309,7 +318,7 @@ impl PluginFamilies {
                 strikes: Box::new(move |reason| strikes.get_or_create_owned(&with(&a, "reason", reason))),
                 memory: Box::new(move |model| memory.get_or_create_owned(&with(&b, "model", model))),
                 counter: Box::new(move |(name, labels)| {
-                    let ours = with(&c, "name", name).into_iter().map(|(key, value)| (key.to_owned(), value));
+                    let ours = with(&c, "name", name).into_iter().map(|(key, value)| (key.into_owned(), value));
                     counters.get_or_create_owned(&ours.chain(labels.iter().cloned()).collect())
                 }),
             },

@@ -151,7 +151,7 @@ fn a_text_file_that_is_not_in_the_bytes_layout_is_named_and_sequences_start_with
         for strategy in both() {
             let server = from_file("TYPE_STRING", "string_state", strategy, &file);
             let [warning] = server.ready().warnings.try_into().unwrap();
-            assert!(warning.path.ends_with("file/initial_state/first.bin"), "{warning:?}");
+            assert!(warning.at.path.ends_with("file/initial_state/first.bin"), "{warning:?}");
             assert!(warning.what.contains("state 'INPUT_STATE' is not in the BYTES layout"), "{warning:?}");
             server.seq(1).start().input(&texts(&["a", "b"])).gives(&texts(&["", ""]));
             server.seq(1).step().input(&texts(&["c", "d"])).gives(&texts(&["a", "b"]));

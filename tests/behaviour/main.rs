@@ -20,6 +20,7 @@ mod inline;
 mod loading;
 mod memory;
 mod oldest;
+mod ragged;
 mod record;
 mod slots;
 mod state;

@@ -29,7 +29,7 @@ fn repository(folder: &Path, trace: &Path) -> Repository {
     std::fs::create_dir_all(model.join("1")).unwrap();
     std::fs::write(model.join("config.pbtxt"), CONFIG).unwrap();
     std::fs::write(model.join("1/model.onnx"), "accumulate FP32 cost=300").unwrap();
-    let load = LoadOptions { threads: 1, spinning: false };
+    let load = LoadOptions::default();
     let options = RepositoryOptions { load, ..RepositoryOptions::default() };
     let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
     repository.record(trace, 1 << 20).unwrap();

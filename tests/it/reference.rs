@@ -6,6 +6,7 @@ use std::fs;
 
 use serde::Deserialize;
 
+use sequor::config::model::fields::{CONFIG_MESSAGES, ConfigParameter, FieldStatus, PARAMETERS};
 use sequor::config::model::sequor_toml::{KeyEntry, MODEL_KEYS};
 
 use crate::docs::{cell, is_page};
@@ -95,6 +96,42 @@ fn the_page_of_a_models_keys_is_what_the_table_says() {
 /// A name for links where several tables have a key of the same name.
 fn anchor(key: &KeyEntry) -> String {
     format!(" <a id=\"{}\"></a>", key.path.replace('.', "-").to_lowercase())
+}
+
+const CONFIG_PBTXT: &str = "# Fields of config.pbtxt\n\n\
+    For operators who bring models from Triton. After this page you know what each field of a model's `config.pbtxt` does in Sequor.\n\n\
+    * **served**: the field takes effect, as in Triton unless the table says otherwise.\n\
+    * **no effect**: the model loads. One line of the log names the field, its line in the file and the reason. `sequor check` shows the same\n  \
+    line as a note.\n\
+    * **refused**: the model does not load. The error names the field, its line in the file and the reason.\n\n\
+    A field that a table does not list does not exist: the parser refuses it. This page is generated from `src/config/model/fields/`.\n";
+
+fn status_of(status: FieldStatus) -> (&'static str, &'static str) {
+    match status {
+        FieldStatus::Served(text) => ("served", text),
+        FieldStatus::NoEffect(why) => ("no effect", why),
+        FieldStatus::Refused(why) => ("refused", why),
+    }
+}
+
+#[test]
+fn the_page_of_config_pbtxt_is_what_the_table_says() {
+    let mut page = CONFIG_PBTXT.to_owned();
+    for message in CONFIG_MESSAGES.iter().filter(|message| !message.fields.is_empty()) {
+        let _ = write!(page, "\n## {}\n\n| field | | |\n|---|---|---|\n", message.name);
+        for (field, status) in message.fields {
+            let (status, text) = status_of(*status);
+            let _ = writeln!(page, "| `{field}` | {status} | {} |", cell(text));
+        }
+    }
+    page += "\n## Parameters\n\nKeys of `parameters`. A key that begins with `session.`, `optimization.` or `mlas.` goes to ONNX Runtime as an entry\n\
+        of its session options, under the same name: for example `session.intra_op.allow_spinning`. Every other key has no effect.\n\n\
+        | key | | |\n|---|---|---|\n";
+    for ConfigParameter { key, status } in PARAMETERS {
+        let (status, text) = status_of(*status);
+        let _ = writeln!(page, "| `{key}` | {status} | {} |", cell(text));
+    }
+    is_page("reference/config-pbtxt.md", &page);
 }
 
 /// One entry of the table of refusals.

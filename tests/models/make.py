@@ -182,6 +182,39 @@ def rounds():
     )
 
 
+def ragged():
+    """Requests joined to one list: a list that the server makes beside them, the shapes of items, and sums of what lies between offsets."""
+    flat, same = ["elements"], helper.make_node("Identity", ["INPUT"], ["OUTPUT"])
+    plain = [tensor("INPUT", T.FLOAT, flat)], [tensor("OUTPUT", T.FLOAT, ["same"])]
+    of_list = tensor("LIST", T.INT32, ["entries"])
+    write("ragged_list", [same, helper.make_node("Identity", ["LIST"], ["LIST_OUT"])], plain[0] + [of_list],
+          plain[1] + [tensor("LIST_OUT", T.INT32, ["entries"])])
+    items = tensor("ITEMS", T.FLOAT, ["items", "rank"])
+    write("ragged_items", [same, helper.make_node("Identity", ["ITEMS"], ["SHAPE"])], plain[0] + [items],
+          plain[1] + [tensor("SHAPE", T.FLOAT, ["items", "rank"])])
+    sums = [
+        helper.make_node("CumSum", ["INPUT", "axis"], ["running"]),
+        helper.make_node("Concat", ["zero", "running"], ["upto"], axis=0),
+        helper.make_node("Slice", ["OFFSETS", "first", "last"], ["begins"]),
+        helper.make_node("Slice", ["OFFSETS", "second", "far"], ["ends"]),
+        helper.make_node("Gather", ["upto", "begins"], ["at_begin"]),
+        helper.make_node("Gather", ["upto", "ends"], ["at_end"]),
+        helper.make_node("Sub", ["at_end", "at_begin"], ["sums"]),
+        helper.make_node("Unsqueeze", ["sums", "column"], ["new"]),
+        helper.make_node("Add", ["new", "STATE"], ["OUTPUT"]),
+        helper.make_node("Identity", ["OUTPUT"], ["STATE_OUT"]),
+    ]
+    one = np.array
+    write(
+        "ragged_sums",
+        sums,
+        [tensor("INPUT", T.FLOAT, flat), tensor("OFFSETS", T.INT32, ["offsets"]), tensor("STATE", T.FLOAT, ["batch", 1])],
+        [tensor("OUTPUT", T.FLOAT, ["batch", 1]), tensor("STATE_OUT", T.FLOAT, ["batch", 1])],
+        [("axis", np.int64(0)), ("zero", one([0], np.float32)), ("first", one([0], np.int64)), ("last", one([-1], np.int64)),
+         ("second", one([1], np.int64)), ("far", one([2**62], np.int64)), ("column", one([1], np.int64))],
+    )
+
+
 if __name__ == "__main__":
     accumulate("accumulate_fp32", T.FLOAT, np.float32(0))
     accumulate("accumulate_int32", T.INT32, np.int32(0))
@@ -194,3 +227,4 @@ if __name__ == "__main__":
     through()
     not_served()
     rounds()
+    ragged()

@@ -106,7 +106,7 @@ impl House {
         let of = options;
         let options = RepositoryOptions {
             config: draft::Options::default(),
-            load: LoadOptions { threads: 1, spinning: false },
+            load: LoadOptions::default(),
             state_limit: u64::MAX,
             reply_pool: 1 << 20,
             ..RepositoryOptions::default()

@@ -95,7 +95,7 @@ fn a_file_holds_a_program_or_is_an_error() {
     let file = dir.path().join("model.mock");
     let load = |text: &str| {
         std::fs::write(&file, text).unwrap();
-        MockBackend::new().load(&file, &LoadOptions { threads: 1, spinning: false })
+        MockBackend::new().load(&file, &LoadOptions::default())
     };
     assert_eq!(load("accumulate INT32 start\n").unwrap().signature().inputs.len(), 3);
     for bad in [

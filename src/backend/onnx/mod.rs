@@ -6,7 +6,7 @@
 //! - [`library`], [`probe`], [`install`]: where the library is, what a file is, and how to get one.
 //! - `environment`: the one library and environment of a process.
 //! - `memory`: what tensors are allocated in.
-//! - `session`, `signature`: a loaded graph, and what it takes and gives · `cuda`: the provider for GPUs.
+//! - `session`, `signature`: a loaded graph, and what it takes and gives · `tuning`: options of a session · `cuda`: the provider for GPUs.
 //! - `context`: a run, `binding`: one that leaves its outputs on an accelerator; `cache`, `strings` and `output` are its inputs and outputs, `value`, `element`, `names` and `status` the C API's words.
 
 mod allocator;
@@ -26,6 +26,7 @@ mod session;
 mod signature;
 mod status;
 mod strings;
+mod tuning;
 mod value;
 
 #[cfg(test)]
@@ -82,6 +83,10 @@ impl Backend for OnnxBackend {
 
     fn is_for_accelerators(&self) -> Result<(), BackendError> {
         cuda::is_beside(&self.library)
+    }
+
+    fn has_openvino(&self) -> Result<(), BackendError> {
+        tuning::has_openvino(&self.library)
     }
 
     fn try_accelerator(&self, ordinal: u16) -> Result<(), BackendError> {

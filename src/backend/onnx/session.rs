@@ -16,6 +16,7 @@ use ort::sys::{OrtIoBinding, OrtSession, OrtValue};
 use super::cuda;
 use super::names::Names;
 use super::status::{check, describe};
+use super::tuning::{builder, on_host};
 use crate::backend::{BackendError, LoadOptions};
 use crate::device::{Device, DeviceId};
 
@@ -46,7 +47,7 @@ unsafe impl Sync for Session {}
 
 impl Session {
     pub(super) fn open(environment: &Environment, file: &Path, options: &LoadOptions) -> Result<Session, BackendError> {
-        let pointer = create(environment, file, &builder(environment, options)?)?;
+        let pointer = create(environment, file, &on_host(environment, options)?)?;
         let (place, environment) = (DeviceId::Host, environment.clone());
         Ok(Session { pointer, place, unawaited: None, device: None, _environment: environment })
     }
@@ -126,17 +127,6 @@ impl Session {
         // SAFETY: the caller's promise; options are null or alive.
         check(unsafe { (ort::api().RunWithBinding)(self.pointer.as_ptr(), run_options, binding) })
     }
-}
-
-fn builder(environment: &Environment, options: &LoadOptions) -> Result<SessionBuilder, BackendError> {
-    SessionBuilder::new(environment)
-        .map_err(|error| describe(&error))?
-        .with_intra_threads(usize::from(options.threads))
-        .map_err(|error| describe(&error))?
-        .with_intra_op_spinning(options.spinning)
-        .map_err(|error| describe(&error))?
-        .with_env_allocators()
-        .map_err(|error| describe(&error))
 }
 
 fn create(

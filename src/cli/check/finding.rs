@@ -69,9 +69,11 @@ impl Finding {
 
     /// A file that is not used as its author meant it; named from `base` on.
     pub(super) fn warning(base: &Path, warning: &LoadWarning) -> Finding {
-        let file = warning.path.strip_prefix(base).unwrap_or(&warning.path).display().to_string();
-        let note = Finding::note(file.clone(), code::NOTE_INITIAL, warning.what.clone());
-        Finding { file: Some(file), ..note }
+        let LoadWarning { at, code, what } = warning;
+        let file = at.path.strip_prefix(base).unwrap_or(&at.path).display().to_string();
+        let numbers = [at.line, at.column].into_iter().filter(|n| *n > 0).map(|n| format!(":{n}"));
+        let note = Finding::note(file.clone() + &numbers.collect::<String>(), code, what.clone());
+        Finding { file: Some(file), line: at.line, column: at.column, ..note }
     }
 
     /// A sample that did not come through.

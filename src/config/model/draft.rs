@@ -7,12 +7,13 @@ use sequor_proto::ModelConfig;
 use super::locate::Places;
 use super::report::{ConfigSources, Report};
 use super::sequor_toml::SequorToml;
-use super::settings::{BackendKind, ModelSettings, VersionPolicy};
+use super::settings::{BackendKind, ModelSettings, SessionTuning, VersionPolicy};
 use super::signature::Signature;
-use super::{complete, fit, json, names, normalise, refuse, settle, text, validate, versions};
+use super::{complete, fit, json, metric_tags, names, normalise, refuse, settle, text, tuning, validate, versions};
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::place::Place;
 use crate::config::server::file::{ModelSection, ServerLimits};
+use crate::error::At;
 
 /// What the server says about all configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +68,9 @@ pub struct Draft {
     pub(super) path: PathBuf,
     pub(super) places: Places,
     pub(super) options: Options,
+    /// Fields that have no effect.
+    notes: Vec<Fault>,
+    tuning: SessionTuning,
 }
 
 /// Reads the configuration of the model in this directory.
@@ -130,13 +134,18 @@ impl Draft {
         let texts = ConfigSources { toml: &toml, directory: &directory, path: &path, places: &places };
         let mut report = Report::new(&normal, texts, options.limits, settled);
         names::check(&mut report, &own_name);
-        refuse::check(&mut report);
+        let mut notes = refuse::check(&mut report, &config);
+        let tuning = tuning::read(&mut report);
+        metric_tags::check(&mut report);
         validate::check(&mut report, &file_size);
         let faults = in_order(report.faults);
         if !faults.is_empty() {
             return Err(faults);
         }
+        notes = in_order(notes);
         Ok(Draft {
+            notes,
+            tuning,
             name: config.name.clone(),
             backend: BackendKind::OnnxRuntime,
             file_name: config.default_model_filename.clone(),
@@ -148,6 +157,16 @@ impl Draft {
             path,
             places,
         })
+    }
+
+    /// How the graph is to be loaded, as far as the configuration says.
+    pub fn tuning(&self) -> &SessionTuning {
+        &self.tuning
+    }
+
+    /// Where the configuration names an accelerator for CPUs.
+    pub fn accelerator_at(&self) -> At {
+        self.places.get("optimization.execution_accelerators.cpu_execution_accelerator").at(&self.path)
     }
 
     /// The graph's file in a version directory.
@@ -175,7 +194,7 @@ impl Draft {
             fit::check(&mut report, graph);
         }
         if report.faults.is_empty() {
-            return Ok(settle::settle(&report, graph));
+            return Ok(ModelSettings { notes: self.notes.clone(), ..settle::settle(&report, graph) });
         }
         Err(in_order(report.faults))
     }

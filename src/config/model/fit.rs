@@ -9,7 +9,7 @@ use sequor_proto::{ModelInput, ModelOutput};
 use super::report::Report;
 use super::sequor_toml::bare;
 use super::signature::{Port, Signature};
-use super::{constant, dtype};
+use super::{constant, dtype, fit_ragged};
 use crate::config::fault::{code, did_you_mean};
 
 /// Checks a configuration that is sound in itself.
@@ -31,6 +31,7 @@ pub(super) fn check(report: &mut Report<'_>, graph: &Signature) {
             check_state(report, graph, &format!("sequence_batching.state[{i}]"), state);
         }
     }
+    fit_ragged::check(report, graph);
     constants(report, graph);
     super::features::check(report);
 }
@@ -45,14 +46,17 @@ fn count(report: &mut Report<'_>, graph: &Signature) {
     let constants = report.toml.keys.input.iter().filter(|(_, i)| i.constant.is_some()).map(|(n, _)| n.as_str());
     let required = config.input.iter().filter(|i| !i.optional).map(|i| i.name.as_str());
     let optional = config.input.iter().filter(|i| i.optional).map(|i| i.name.as_str());
-    let given: Vec<&str> = required.chain(controls).chain(states).chain(constants).collect();
+    let described = config.batch_input.iter().flat_map(|b| b.target_name.iter().map(String::as_str));
+    let given: Vec<&str> = required.chain(controls).chain(states).chain(described).chain(constants).collect();
     let expects = given.len();
     for name in given.into_iter().chain(optional) {
         *sources.entry(name).or_default() += 1;
     }
     for (name, _) in sources.iter().filter(|(_, n)| **n > 1) {
-        let what =
-            format!("input '{name}' of {} is given twice: as an input, a control, a state or a constant", config.name);
+        let what = format!(
+            "input '{name}' of {} is given twice: as an input, a control, a state, a batch input or a constant",
+            config.name
+        );
         match report.toml.has(&["input", name, "constant"]) {
             true => report.toml_fault(&["input", name, "constant"], code::INPUT, what),
             false => report.fault("input", code::INPUT, what),
@@ -98,6 +102,9 @@ fn check_input(report: &mut Report<'_>, graph: &Signature, field: &str, input: &
         return no_input(report, graph, field, "input", &input.name);
     };
     check_type(report, field, "input", port, input.data_type);
+    if input.allow_ragged_batch {
+        return fit_ragged::check_ragged(report, field, port, input);
+    }
     let dims = Dims::from_wire(input.reshape.as_ref().map_or(&input.dims, |r| &r.shape));
     if is_scalar(report, port, &dims) {
         return;
@@ -110,6 +117,9 @@ fn check_output(report: &mut Report<'_>, graph: &Signature, field: &str, output:
         return no_output(report, graph, field, "output", &output.name);
     };
     check_type(report, field, "output", port, output.data_type);
+    if report.config.batch_output.iter().any(|b| b.target_name.contains(&output.name)) {
+        return;
+    }
     let dims = Dims::from_wire(output.reshape.as_ref().map_or(&output.dims, |r| &r.shape));
     if is_scalar(report, port, &dims) {
         return;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::scan::{Token, tokens};
+use super::scan::{Token, quoted, tokens};
 use crate::config::place::Place;
 
 /// The places of all fields of one text.
@@ -34,6 +34,11 @@ impl Places {
         self.0.contains_key(&indexed(path))
     }
 
+    /// Where the entry of this key stands in a map at the top; the map, if the key is written with escapes.
+    pub fn entry(&self, field: &str, key: &str) -> Place {
+        self.0.get(&entry_name(field, key)).copied().unwrap_or_else(|| self.get(field))
+    }
+
     /// Where the field stands; where it is missing, the message it is missing from. An index left out is 0.
     pub fn get(&self, path: &str) -> Place {
         let mut key = indexed(path);
@@ -47,6 +52,11 @@ impl Places {
             }
         }
     }
+}
+
+/// Under which name the place of a map's entry is kept.
+fn entry_name(field: &str, key: &str) -> String {
+    format!("{field}{{{key}}}")
 }
 
 fn indexed(path: &str) -> String {
@@ -92,8 +102,11 @@ impl<'a> Walk<'a> {
                 self.stack.pop();
             }
             (Token::Mark(b':'), None, Some((name, at, _))) => return Some((name, at, true)),
-            (Token::Name(_) | Token::Literal, None, Some((name, at, true))) => {
-                self.record(name, at);
+            (Token::Name(_) | Token::Literal, None, Some((name, name_at, true))) => {
+                let path = self.record(name, name_at);
+                if name == "key" {
+                    self.record_entry(&path, at);
+                }
             }
             (Token::Name(name), None, _) => return Some((name, at, false)),
             (Token::Mark(b'-'), _, field) => return field,
@@ -105,6 +118,17 @@ impl<'a> Walk<'a> {
     fn open(&mut self, name: &str, at: usize) {
         let path = self.record(name, at);
         self.stack.push(Around::message(format!("{path}.")));
+    }
+
+    /// Notes where the entry of a map begins whose key is the text at this offset.
+    fn record_entry(&mut self, path: &str, at: usize) {
+        let Some(text) = self.text.get(at..).and_then(|rest| rest.get(..quoted(rest))) else { return };
+        let Some((message, _)) = path.rsplit_once('.') else { return };
+        let (Some((field, _)), Some(place)) = (message.split_once('['), self.found.get(message).copied()) else {
+            return;
+        };
+        let key = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
+        self.found.insert(entry_name(field, key), place);
     }
 
     /// Notes one more value of the field, in the innermost message, and gives its path.
@@ -151,6 +175,8 @@ parameters { key: \"k\" value: { string_value: \"v\" } }
         assert_eq!(at("input[1].dims[1]"), (5, 13));
         assert_eq!(at("sequence_batching.state[1].dims"), (10, 5));
         assert_eq!(at("parameters[0].value.string_value"), (12, 32));
+        assert_eq!(places.entry("parameters", "k"), places.get("parameters[0]"));
+        assert_eq!(places.entry("parameters", "other"), places.get("parameters"));
     }
 
     #[test]

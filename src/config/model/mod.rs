@@ -7,6 +7,7 @@
 //! - [`text`], [`json`], [`locate`]: config.pbtxt, its JSON form, and where its fields stand; `descriptor` is what the first two read by.
 //! - [`sequor_toml`]: what config.pbtxt cannot say.
 //! - [`versions`]: version directories · `features`: what schedulers see, and which one decides.
+//! - [`fields`]: what becomes of each field of config.pbtxt · `tuning`: how ONNX Runtime is to load the graph · `metric_tags`.
 //! - [`signature`]: what is known of a graph.
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
 //! - [`place`]: which instances run on which GPU.
@@ -18,9 +19,12 @@ mod descriptor;
 pub mod draft;
 mod dtype;
 mod features;
+pub mod fields;
 mod fit;
+mod fit_ragged;
 pub mod json;
 pub mod locate;
+mod metric_tags;
 mod names;
 mod normalise;
 pub mod place;
@@ -32,6 +36,7 @@ pub mod settings;
 mod settle;
 pub mod signature;
 pub mod text;
+mod tuning;
 mod validate;
 pub mod versions;
 

@@ -6,7 +6,7 @@ use sequor_proto::{ModelConfig, ModelSequenceBatching, model_config::SchedulingC
 
 use super::locate::Places;
 use super::sequor_toml::SequorToml;
-use crate::config::fault::Fault;
+use crate::config::fault::{Fault, code};
 use crate::config::server::file::ServerLimits;
 
 pub(super) struct Report<'a> {
@@ -40,6 +40,22 @@ impl<'a> Report<'a> {
     /// A fault of a field of config.pbtxt.
     pub(super) fn fault(&mut self, field: &str, code: &'static str, what: impl Into<String>) {
         self.faults.push(Fault { at: self.places.get(field).at(self.path), code, what: what.into() });
+    }
+
+    /// A fault of one entry of a map, by its key.
+    pub(super) fn entry_fault(&mut self, field: &str, key: &str, code: &'static str, what: impl Into<String>) {
+        let at = self.places.entry(field, key).at(self.path);
+        self.faults.push(Fault { at, code, what: what.into() });
+    }
+
+    /// A note about a field of config.pbtxt that has no effect.
+    pub(super) fn note(&self, field: &str, what: String) -> Fault {
+        Fault { at: self.places.get(field).at(self.path), code: code::NOTE_NO_EFFECT, what }
+    }
+
+    /// The same about one entry of a map.
+    pub(super) fn entry_note(&self, field: &str, key: &str, what: String) -> Fault {
+        Fault { at: self.places.entry(field, key).at(self.path), code: code::NOTE_NO_EFFECT, what }
     }
 
     /// A fault of a key of sequor.toml.

@@ -61,7 +61,7 @@ impl Tokens<'_> {
 }
 
 /// The bytes of a quoted string, its quotes included; one that does not end takes the rest.
-fn quoted(text: &str) -> usize {
+pub(super) fn quoted(text: &str) -> usize {
     let mut bytes = text.bytes().enumerate();
     let quote = bytes.next().map(|(_, b)| b);
     while let Some((i, byte)) = bytes.next() {

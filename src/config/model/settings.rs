@@ -8,6 +8,7 @@ use std::time::Duration;
 use sequor_core::{DataType, Dialect, Dim, Dims, LoadLimits, Shape};
 use sequor_proto as proto;
 
+use crate::config::fault::Fault;
 use crate::error::At;
 
 /// Everything about a model but its weights.
@@ -28,6 +29,8 @@ pub struct ModelSettings {
     pub outputs: Vec<Output>,
     /// Inputs of the graph that are the same in every run; no client sends them.
     pub constants: Vec<Constant>,
+    /// Inputs of the graph that describe a batch; no client sends them.
+    pub batch_inputs: Vec<BatchInput>,
     pub scheduling: Scheduling,
     /// What a scheduler may see of a request, in the order of the file.
     pub features: Vec<Feature>,
@@ -41,6 +44,37 @@ pub struct ModelSettings {
     pub processors: Vec<Processor>,
     /// The normalised configuration, as the config endpoints show it.
     pub proto: Arc<proto::ModelConfig>,
+    /// Fields of the configuration that have no effect, and why.
+    pub notes: Vec<Fault>,
+}
+
+/// How ONNX Runtime loads and runs the graph. `None` leaves it to the server's settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionTuning {
+    pub level: GraphLevel,
+    /// Threads for one operator; 0 is one for each core.
+    pub intra_threads: Option<u16>,
+    /// Threads for operators that run at the same time; 0 is one for each core.
+    pub inter_threads: Option<u16>,
+    /// Whether independent operators run at the same time.
+    pub parallel: Option<bool>,
+    pub memory_pattern: Option<bool>,
+    /// ONNX Runtime's own arena (true) or no arena (false), instead of the memory that all models share.
+    pub arena: Option<bool>,
+    /// Entries of the session's options, by ONNX Runtime's names.
+    pub entries: Vec<(String, String)>,
+    /// Options of the OpenVINO provider, if the graph is to run on it.
+    pub openvino: Option<Vec<(String, String)>>,
+}
+
+/// Which optimizations of the graph ONNX Runtime makes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum GraphLevel {
+    None,
+    Basic,
+    Extended,
+    #[default]
+    All,
 }
 
 /// What an instance runs on.
@@ -157,6 +191,37 @@ pub struct Input {
     /// What the graph takes in place of `dims`, if that differs: the same data under another shape, see [`reshaped`].
     pub reshape: Option<Dims>,
     pub optional: bool,
+    /// Whether requests of different shapes run together, joined to one list of elements.
+    pub ragged: bool,
+}
+
+/// `batch_input`: a tensor that the server makes of all requests of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchInput {
+    /// The graph's inputs that get it.
+    pub targets: Vec<String>,
+    pub kind: BatchInputKind,
+    /// INT32 or FP32.
+    pub dtype: DataType,
+    /// The input that it describes, by its place in [`ModelSettings::inputs`].
+    pub source: usize,
+}
+
+/// What a batch input says of its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchInputKind {
+    /// Elements of each request.
+    ElementCount,
+    /// Where each request ends.
+    AccumulatedElementCount,
+    /// Where each request begins, and where the last ends.
+    AccumulatedElementCountWithZero,
+    /// As many elements as the longest request has; their values mean nothing.
+    MaxElementCountAsShape,
+    /// The shape of each item, a row each.
+    ItemShape,
+    /// The same as one list.
+    ItemShapeFlatten,
 }
 
 /// A tensor a client gets. `dims` leave the batch dimension out when the model batches.
@@ -169,6 +234,8 @@ pub struct Output {
     pub reshape: Option<Dims>,
     /// One label a line, for the classification extension.
     pub labels: Option<PathBuf>,
+    /// `batch_output`: the input (by its place in [`ModelSettings::inputs`]) whose shapes say how the flat output is cut.
+    pub cut_like: Option<usize>,
 }
 
 /// The shape in `to`'s terms of a tensor that has `shape` in `from`'s: its k-th open dimension is the k-th open one there, the others are as

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sequor_core::{DataType, Dialect, Dims, LoadLimits, Shape};
+use sequor_proto::batch_input::Kind as ProtoBatchInputKind;
 use sequor_proto::model_instance_group::Kind as InstanceKind;
 use sequor_proto::model_sequence_batching::{
     Control as ProtoControl, State, StrategyChoice, control::Kind, initial_state::StateData,
@@ -15,8 +16,8 @@ use sequor_proto::{ModelConfig, ModelSequenceBatching, ModelTensorReshape, model
 use super::report::Report;
 use super::sequor_toml::{self, OnCancel, Rows, Rules, Storage, WhenExpired};
 use super::settings::{
-    BackendKind, Constant, Control, ControlKind, FalseTrue, Initial, InitialData, Input, ModelSettings, Output,
-    Processor, Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
+    BackendKind, BatchInput, BatchInputKind, Constant, Control, ControlKind, FalseTrue, Initial, InitialData, Input,
+    ModelSettings, Output, Processor, Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
 };
 use super::signature::Signature;
 use super::{constant, dtype, features, fit};
@@ -35,6 +36,7 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         inputs: inputs(report, graph),
         outputs: outputs(report, graph),
         constants: constants(report, graph),
+        batch_inputs: batch_inputs(config),
         scheduling: scheduling(report),
         features: features::features(report),
         scheduler: features::scheduler(report),
@@ -42,6 +44,7 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         instances: u16::try_from(processors.len()).unwrap_or(u16::MAX),
         processors,
         proto: Arc::new(config.clone()),
+        notes: Vec::new(),
     }
 }
 
@@ -86,7 +89,14 @@ fn inputs(report: &Report<'_>, graph: &Signature) -> Vec<Input> {
         let scalar = graph.input(&input.name).is_some_and(|port| fit::is_scalar(report, port, &dims));
         let reshape = reshape(input.reshape.as_ref(), scalar);
         let dtype = dtype::from_proto(input.data_type)?;
-        Some(Input { name: input.name.clone(), dtype, dims, reshape, optional: input.optional })
+        Some(Input {
+            name: input.name.clone(),
+            dtype,
+            dims,
+            reshape,
+            optional: input.optional,
+            ragged: input.allow_ragged_batch,
+        })
     };
     report.config.input.iter().filter_map(input).collect()
 }
@@ -98,9 +108,40 @@ fn outputs(report: &Report<'_>, graph: &Signature) -> Vec<Output> {
         let reshape = reshape(output.reshape.as_ref(), scalar);
         let dtype = dtype::from_proto(output.data_type)?;
         let labels = Some(&output.label_filename).filter(|f| !f.is_empty()).map(|f| report.directory.join(f));
-        Some(Output { name: output.name.clone(), dtype, dims, reshape, labels })
+        let cut_like = cut_like(report.config, &output.name);
+        Some(Output { name: output.name.clone(), dtype, dims, reshape, labels, cut_like })
     };
     report.config.output.iter().filter_map(output).collect()
+}
+
+fn batch_inputs(config: &ModelConfig) -> Vec<BatchInput> {
+    let batch_input = |input: &sequor_proto::BatchInput| {
+        Some(BatchInput {
+            targets: input.target_name.clone(),
+            kind: match input.kind() {
+                ProtoBatchInputKind::BatchElementCount => BatchInputKind::ElementCount,
+                ProtoBatchInputKind::BatchAccumulatedElementCount => BatchInputKind::AccumulatedElementCount,
+                ProtoBatchInputKind::BatchAccumulatedElementCountWithZero => {
+                    BatchInputKind::AccumulatedElementCountWithZero
+                }
+                ProtoBatchInputKind::BatchMaxElementCountAsShape => BatchInputKind::MaxElementCountAsShape,
+                ProtoBatchInputKind::BatchItemShape => BatchInputKind::ItemShape,
+                ProtoBatchInputKind::BatchItemShapeFlatten => BatchInputKind::ItemShapeFlatten,
+            },
+            dtype: dtype::from_proto(input.data_type)?,
+            source: input_named(config, input.source_input.first()?)?,
+        })
+    };
+    config.batch_input.iter().filter_map(batch_input).collect()
+}
+
+fn cut_like(config: &ModelConfig, output: &str) -> Option<usize> {
+    let of = config.batch_output.iter().find(|b| b.target_name.iter().any(|name| name == output))?;
+    input_named(config, of.source_input.first()?)
+}
+
+fn input_named(config: &ModelConfig, name: &str) -> Option<usize> {
+    config.input.iter().position(|input| input.name == *name)
 }
 
 fn reshape(said: Option<&ModelTensorReshape>, scalar: bool) -> Option<Dims> {

@@ -6,8 +6,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use sequor_core::{Dim, Shape};
+
 use crate::backend::{Context, Fetch, Graph};
 use crate::batch::outputs::OutputSplit;
+use crate::batch::staging::source_shapes;
 use crate::batch::{BatchError, Staging, Wiring};
 use crate::config::model::settings::{ModelSettings, Output, reshaped};
 use crate::device::{Device, DeviceError, Fence, Unfinished};
@@ -335,6 +338,11 @@ fn splits(
         let Some(n) = sink.client else { continue };
         let (Some(output), Some(place)) = (settings.outputs.get(n), splits.get_mut(n)) else { continue };
         let Some((shape, data)) = outputs.written(store, bound, *sink, (pooled.take(), produced))? else { continue };
+        if let Some(source) = output.cut_like {
+            let shapes = flat_parts(settings, output, source, batch);
+            *place = Some(OutputSplit::shapes(&output.name, output.dtype, data, shapes)?);
+            continue;
+        }
         *place = Some(match settings.max_batch_size {
             0 => OutputSplit::whole(output.dtype, shape, data),
             _ => OutputSplit::rows(&output.name, output.dtype, &shape, data, &parts)?,
@@ -344,6 +352,19 @@ fn splits(
         cut.ok_or_else(|| RunError::Batch(BatchError::Missing { output: output.name.clone() }))
     };
     settings.outputs.iter().zip(splits).map(whole).collect()
+}
+
+/// The shapes of the parts that a flat output is cut into: each open dimension is that of the request's source input.
+fn flat_parts(settings: &ModelSettings, output: &Output, source: usize, batch: &[Option<RowWork>]) -> Vec<Shape> {
+    let batching = settings.max_batch_size > 0;
+    let dims = output.reshape.as_ref().unwrap_or(&output.dims);
+    let dims = if batching { dims.with(0, Dim::Any) } else { dims.clone() };
+    let rows: Vec<_> = batch.iter().map(|row| row.as_ref().map(RowWork::row)).collect();
+    let part = |source: Shape| {
+        let dim = |(k, dim): (usize, &Dim)| dim.fixed().or_else(|| source.0.get(k).copied()).unwrap_or(1);
+        Shape(dims.0.iter().enumerate().map(dim).collect())
+    };
+    source_shapes(&rows, source, batching).into_iter().map(part).collect()
 }
 
 /// Gives a client the shape it was promised, where the graph's differs.

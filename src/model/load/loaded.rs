@@ -9,11 +9,12 @@ use sequor_core::{Dim, Expiry, Hold, Id, LoadId, LoadLimits, LoadSpec, Refusal, 
 
 use crate::batch::Wiring;
 use crate::batch::wiring::stateful;
+use crate::config::fault::{Fault, code};
 use crate::config::model::place::Auto;
 use crate::config::model::settings::{
     InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateSettings,
 };
-use crate::error::{Failure, LoadError, LoadWarning, Refused};
+use crate::error::{At, Failure, LoadError, LoadWarning, Refused};
 use crate::executor::ModelStep;
 use crate::processing::LoadFacts;
 use crate::scheduling::key_interner::KeyInterner;
@@ -90,9 +91,14 @@ impl LoadedModel {
         let batching = settings.max_batch_size > 0;
         let mut warnings = Vec::new();
         let states = states.iter().map(|s| state_spec(s, batching, &mut warnings)).collect::<Result<Vec<_>, _>>()?;
-        for LoadWarning { path, what } in &warnings {
-            tracing::warn!(model = settings.name, version, file = %path.display(), "{what}");
+        for LoadWarning { at, what, .. } in &warnings {
+            tracing::warn!(model = settings.name, version, "{at} {what}");
         }
+        for note in &settings.notes {
+            tracing::info!(model = settings.name, version, "{note}");
+        }
+        let notes = settings.notes.iter().cloned();
+        warnings.extend(notes.map(|Fault { at, code, what }| LoadWarning { at, code, what }));
         let tier = tier.filter(|_| !states.is_empty());
         let wiring = Wiring::of(&settings);
         let settings = Arc::new(settings);
@@ -370,7 +376,8 @@ fn first_value(
                 let what = format!(
                     "the data_file of state '{input}' is not in the BYTES layout, so its sequences start with empty texts: {why}"
                 );
-                warnings.push(LoadWarning { path: path.to_owned(), what });
+                let at = At { path: path.to_owned(), ..At::default() };
+                warnings.push(LoadWarning { at, code: code::NOTE_INITIAL, what });
                 return Ok(None);
             }
         },

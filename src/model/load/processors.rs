@@ -57,13 +57,21 @@ impl Processors {
                 ..proto::ModelOutput::default()
             })
             .collect();
-        let input = |TensorPort { name, dtype, dims, optional }| Input { name, dtype, dims, reshape: None, optional };
+        let input = |TensorPort { name, dtype, dims, optional }| Input {
+            name,
+            dtype,
+            dims,
+            reshape: None,
+            optional,
+            ragged: false,
+        };
         let output = |TensorPort { name, dtype, dims, .. }: TensorPort| Output {
             labels: labels(&name),
             name,
             dtype,
             dims,
             reshape: None,
+            cut_like: None,
         };
         ModelSettings {
             max_batch_size: 0,

@@ -1,6 +1,7 @@
 //! How a model gets into the repository, and how a new load of it takes the place of an old one: nothing is served that is not ready, what
 //! serves goes on until then, and live sequences end where they began.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sequor_core::{Instance, LoadId, LoadLimits};
 
-use crate::config::Fault;
+use crate::backend::LoadOptions;
+use crate::config::fault::{Fault, code};
 use crate::config::model::draft::{ConfigSource, Sources};
 use crate::config::model::place::Auto;
 use crate::config::model::settings::ModelSettings;
@@ -210,10 +212,22 @@ impl ModelLoader {
         version: u64,
         auto: &Auto,
     ) -> Result<Prepared, Faults> {
-        let placements = self.placer.placements(&draft.file(version), &draft.processors())?;
+        let options = self.load_options(draft)?;
+        let placements = self.placer.placements(&draft.file(version), &draft.processors(), &options)?;
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(first.graph.signature()).map_err(faults)?;
         self.prepare_load(model, version, settings, placements, auto.clone()).map_err(|e| vec![e])
+    }
+
+    /// The server's options with those of the model.
+    fn load_options(&self, draft: &Draft) -> Result<LoadOptions, Faults> {
+        let tuning = draft.tuning().clone();
+        if tuning.openvino.is_some()
+            && let Err(error) = self.resources.backend.has_openvino()
+        {
+            return Err(vec![LoadError::Config { at: draft.accelerator_at(), code: code::RUNTIME, what: error.0 }]);
+        }
+        Ok(LoadOptions { tuning, ..self.resources.options.load.clone() })
     }
 
     fn prepare_load(
@@ -225,7 +239,7 @@ impl ModelLoader {
         auto: Auto,
     ) -> Result<Prepared, LoadError> {
         let Resources { options, metrics, .. } = &*self.resources;
-        let metrics = metrics.model(&settings.name, version);
+        let metrics = metrics.tagged_model(&settings.name, version, &metric_tags(&settings));
         let registry = self.deciders.registry();
         let texts = registry.map(|r| Arc::clone(r.texts())).unwrap_or_default();
         let candidates = registry.map_or(LoadLimits::default().candidates, |r| r.rules().max_candidates);
@@ -339,6 +353,10 @@ fn start_all(
 
 fn faults(faults: Vec<Fault>) -> Faults {
     faults.into_iter().map(LoadError::from).collect()
+}
+
+fn metric_tags(settings: &ModelSettings) -> BTreeMap<String, String> {
+    settings.proto.metric_tags.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// The versions that the model's policy chooses; at least one.

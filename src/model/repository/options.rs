@@ -38,7 +38,7 @@ impl Default for RepositoryOptions {
     fn default() -> Self {
         RepositoryOptions {
             config: model::draft::Options::default(),
-            load: LoadOptions { threads: 1, spinning: false },
+            load: LoadOptions::default(),
             state_limit: u64::MAX,
             reply_pool: 0,
             strict_readiness: true,

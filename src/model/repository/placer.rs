@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::backend::Graph;
+use crate::backend::{Graph, LoadOptions};
 use crate::config::model::Draft;
 use crate::config::model::place::{Auto, Gpus};
 use crate::config::model::settings::Processor;
@@ -88,24 +88,34 @@ impl Placer {
     }
 
     /// A placement for each instance. On the CPU all share one graph; on GPUs each has its own, in an order of work of its own.
-    pub(super) fn placements(&self, file: &Path, processors: &[Processor]) -> Result<Vec<Placement>, Vec<LoadError>> {
+    pub(super) fn placements(
+        &self,
+        file: &Path,
+        processors: &[Processor],
+        options: &LoadOptions,
+    ) -> Result<Vec<Placement>, Vec<LoadError>> {
         let mut on_cpu: Option<Arc<dyn Graph>> = None;
         let mut placements = Vec::with_capacity(processors.len());
         for processor in processors {
             let placement = match processor {
-                Processor::Gpu(ordinal) => self.gpu_placement(file, *ordinal),
-                Processor::Cpu => self.cpu_placement(file, &mut on_cpu),
+                Processor::Gpu(ordinal) => self.gpu_placement(file, *ordinal, options),
+                Processor::Cpu => self.cpu_placement(file, options, &mut on_cpu),
             };
             placements.push(placement.map_err(|what| vec![LoadError::File { path: file.to_owned(), what }])?);
         }
         Ok(placements)
     }
 
-    fn cpu_placement(&self, file: &Path, shared: &mut Option<Arc<dyn Graph>>) -> Result<Placement, String> {
+    fn cpu_placement(
+        &self,
+        file: &Path,
+        options: &LoadOptions,
+        shared: &mut Option<Arc<dyn Graph>>,
+    ) -> Result<Placement, String> {
         let graph = match shared {
             Some(graph) => Arc::clone(graph),
             None => {
-                let graph = self.resources.backend.load(file, &self.resources.options.load).map_err(|e| e.0)?;
+                let graph = self.resources.backend.load(file, options).map_err(|e| e.0)?;
                 Arc::clone(shared.insert(graph))
             }
         };
@@ -114,9 +124,9 @@ impl Placer {
         Ok(Placement { graph, device: Arc::new(Host), pool, budget, chunk_cache, gpu: None })
     }
 
-    fn gpu_placement(&self, file: &Path, ordinal: u16) -> Result<Placement, String> {
+    fn gpu_placement(&self, file: &Path, ordinal: u16, options: &LoadOptions) -> Result<Placement, String> {
         let device = self.resources.options.accelerators.open(ordinal).map_err(|e| e.to_string())?;
-        let graph = self.resources.backend.load_on(file, &self.resources.options.load, &device).map_err(|e| e.0)?;
+        let graph = self.resources.backend.load_on(file, options, &device).map_err(|e| e.0)?;
         let pool = match device.staging() {
             Some(staging) => Pool::over(staging, self.resources.options.reply_pool),
             None => self.resources.pool.clone(),

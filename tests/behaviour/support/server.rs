@@ -192,6 +192,11 @@ impl Server {
         Seq { server: self, id: Id::Int(id) }
     }
 
+    /// A request of no sequence.
+    pub fn stateless(&self) -> Ask<'_> {
+        Seq { server: self, id: Id::None }.step()
+    }
+
     pub fn named(&self, id: &str) -> Seq<'_> {
         Seq { server: self, id: Id::Str(id.into()) }
     }

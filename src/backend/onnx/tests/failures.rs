@@ -83,7 +83,7 @@ fn names_that_the_model_lacks_are_an_error() {
 
 #[test]
 fn what_cannot_be_served_is_refused_by_name() {
-    let refusal = |name: &str| backend().load(&model(name), &OPTIONS).unwrap_err().0;
+    let refusal = |name: &str| backend().load(&model(name), &LoadOptions::default()).unwrap_err().0;
     assert_eq!(refusal("sequence"), "output 'LIST' is a sequence; only tensors are served");
     assert_eq!(refusal("float8"), "output 'SMALL' has elements of type FLOAT8E4M3FN, which is not served");
 }
@@ -91,7 +91,7 @@ fn what_cannot_be_served_is_refused_by_name() {
 #[test]
 fn files_that_are_no_models_are_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let refusal = |name: &str| backend().load(&dir.path().join(name), &OPTIONS).unwrap_err().0;
+    let refusal = |name: &str| backend().load(&dir.path().join(name), &LoadOptions::default()).unwrap_err().0;
     assert!(refusal("none.onnx").starts_with("onnx runtime error 3: "), "{}", refusal("none.onnx"));
     std::fs::write(dir.path().join("text.onnx"), "not a model").unwrap();
     assert!(refusal("text.onnx").starts_with("onnx runtime error 7: "), "{}", refusal("text.onnx"));

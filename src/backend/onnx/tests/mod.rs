@@ -4,6 +4,7 @@ mod bound;
 mod failures;
 mod numbers;
 mod strings;
+mod tuning;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -15,8 +16,6 @@ use super::library::{LOCAL, Library, System, find};
 use super::{OnnxBackend, OnnxGraph, install, library};
 use crate::backend::{BackendError, Context, Feed, Fetch, LoadOptions, Produced};
 use crate::device::{MemorySpan, MemorySpanMut};
-
-const OPTIONS: LoadOptions = LoadOptions { threads: 1, spinning: false };
 
 fn library() -> &'static Library {
     static FOUND: OnceLock<Library> = OnceLock::new();
@@ -38,7 +37,7 @@ fn model(name: &str) -> PathBuf {
 }
 
 fn open(name: &str) -> OnnxGraph {
-    backend().open(&model(name), &OPTIONS).unwrap()
+    backend().open(&model(name), &LoadOptions::default()).unwrap()
 }
 
 fn names(names: &[&str]) -> Vec<String> {

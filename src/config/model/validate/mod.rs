@@ -4,6 +4,7 @@ mod batching;
 mod controls;
 pub(super) mod instances;
 mod io;
+mod ragged;
 mod reshape;
 mod states;
 
@@ -19,6 +20,7 @@ pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&std::path::Path
     }
     io::inputs(report);
     io::outputs(report);
+    ragged::check(report);
     batching::versions(report);
     batching::dynamic(report);
     batching::sequence(report);
