@@ -27,7 +27,7 @@ use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, Repository};
 use crate::scheduling::report::PluginControl as _;
 use crate::telemetry::Metrics;
-use sequor_wasm::grants::Grants;
+use sequor_wasm::grants::GrantTable;
 use sequor_wasm::limits::Limits;
 
 pub(super) fn command() -> Command {
@@ -143,13 +143,14 @@ fn model(
 /// The plug-ins that decide for a repository's models, each told of once and tried as `sequor plugin check` tries them.
 fn plugins(repository: &Repository, settings: &Settings, report: &mut CheckReport) -> Result<(), Failed> {
     let said = &settings.plugins;
-    let grants = Grants::parse(said.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
+    let table = GrantTable::parse(said.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
     for plugin in repository.list() {
         if !report.plugins.insert(plugin.name.clone()) {
             continue;
         }
         let file = format!("{}.wasm", plugin.name);
         let config = plugin.attached.first().map(|at| at.config.clone()).unwrap_or_default();
+        let grants = table.of(&plugin.name);
         let limits = Limits { time: said.time.0, memory: said.memory.map(|size| size.0) };
         let tried = tried(&said.dir.join(&file), Terms { config, limits, grants }, &machine());
         report.push(Finding::plugin(file, tried.as_ref().map_err(Clone::clone)));

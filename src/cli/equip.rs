@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use sequor_wasm::cache::{COMPILED, Cache};
-use sequor_wasm::grants::Grants;
+use sequor_wasm::grants::GrantTable;
 use sequor_wasm::loader::Loader;
 
 use super::Failed;
@@ -29,15 +29,16 @@ pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Resul
         memory: settings.memory.map(|size| size.0),
         strikes: settings.strikes,
         max_wait: settings.max_wait.0,
+        cpu_share: settings.cpu_share,
         max_candidates: settings.max_candidates,
         rounds: base(&super::variable).map(|base| base.join("rounds")),
         components: base(&super::variable).map(|base| base.join("components")),
     };
-    let grants = Grants::parse(settings.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
+    let grants = GrantTable::parse(settings.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
     let cache = compiled();
     // Most servers have no plug-in, and an engine is not for nothing.
     let loader: Arc<OnceLock<Result<Loader, PluginError>>> = Arc::default();
-    let start = move || Loader::new(cache.as_deref(), grants).map_err(|e| PluginError::Internal(e.to_string()));
+    let start = move || Loader::new(cache.as_deref(), grants.clone()).map_err(|e| PluginError::Internal(e.to_string()));
     let (start, same) = (Arc::new(start), Arc::clone(&loader));
     let again = Arc::clone(&start);
     let make = move |name: &str, component: &[u8]| -> Result<Arc<dyn Source>, PluginError> {

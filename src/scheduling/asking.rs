@@ -40,6 +40,8 @@ enum NoAnswer {
     Absent,
     /// The guest was being called for too long.
     Busy,
+    /// The guest has taken more of a core than it may.
+    PassedOver,
     Failed(Strike),
 }
 
@@ -50,6 +52,9 @@ impl Decider {
         let Some(guest) = self.current_guest(losses) else {
             return self.binding.no_answer(round, &NoAnswer::Absent);
         };
+        if self.binding.is_passed_over() {
+            return self.binding.no_answer(round, &NoAnswer::PassedOver);
+        }
         let answer = match guest.enter(self.binding.options.limits.time) {
             Some(cell) => self.binding.call(guest, cell, round),
             None => Err(NoAnswer::Busy),
@@ -71,6 +76,10 @@ impl Decider {
             self.binding.renew(guest);
             return Some(self.binding.no_answer(round, &NoAnswer::Absent));
         }
+        if self.binding.is_passed_over() {
+            drop(cell);
+            return Some(self.binding.no_answer(round, &NoAnswer::PassedOver));
+        }
         let answer = self.binding.call(guest, cell, round);
         Some(self.binding.judge(guest, round, answer))
     }
@@ -86,7 +95,10 @@ impl Decider {
     /// Hands on events, from this serial number on; `lost`: an event before them is missing for good.
     pub fn notify(&self, first: u64, news: Vec<Observed>, lost: bool) {
         let losses = self.binding.port.put(first, news, lost);
-        self.current_guest(losses);
+        // Events go with questions; a guest that is asked none observes them now.
+        if let Some(guest) = self.current_guest(losses).filter(|guest| !guest.hooks().plan && !guest.hooks().admit) {
+            self.binding.report(guest);
+        }
     }
 
     /// Hands the events that ride with a question to the feed. How often events were lost.
@@ -135,7 +147,9 @@ impl SchedulerBinding {
         let now = self.clock.now();
         let memory = cell.memory();
         drop(cell);
-        self.inline_gate.note(own_time.elapsed().min(now - entered), now);
+        let used = own_time.elapsed();
+        self.cpu_share.add(used);
+        self.inline_gate.note(used.min(now - entered), now);
         guest.remember(memory);
         let hook = if matches!(round.asked, PolicyQuestion::Plan(_)) { Hook::Plan } else { Hook::Admit };
         self.meter.lock().called(now, now - began);
@@ -150,6 +164,25 @@ impl SchedulerBinding {
             self.recent.lock().keep(now, round);
         }
         answer.map_err(|error| NoAnswer::Failed(error.into()))
+    }
+
+    /// Whether the guest has taken more of a core than it may. Such a round is counted.
+    fn is_passed_over(&self) -> bool {
+        let is_over = !self.cpu_share.allows(|| self.clock.now());
+        if is_over {
+            self.metrics.passed_over();
+        }
+        is_over
+    }
+
+    /// Reports the events since the last call. If the guest is being called, they wait for the next report.
+    fn report(&self, guest: &Arc<ActiveGuest>) {
+        let Some(mut cell) = guest.try_enter() else { return };
+        let reported = cell.catch_up_at_once();
+        drop(cell);
+        if let Some(Err(error)) = reported {
+            self.strike(Some(guest), &error.into());
+        }
     }
 
     /// The answer for the core; a failed call is a strike.
@@ -197,7 +230,7 @@ impl SchedulerBinding {
     fn no_answer(&self, round: &mut Round, why: &NoAnswer) -> RoundAnswer {
         round.picks.clear();
         let fault = match why {
-            NoAnswer::Absent | NoAnswer::Busy => PolicyFault::Busy,
+            NoAnswer::Absent | NoAnswer::Busy | NoAnswer::PassedOver => PolicyFault::Busy,
             NoAnswer::Failed(strike) => strike.fault,
         };
         let said = match &round.asked {

@@ -11,6 +11,7 @@ use sequor_wasm::journal::{Journal, Level};
 use sequor_wasm::limits::Limits;
 
 use super::active_guest::ActiveGuest;
+use super::cpu_share::CpuShare;
 use super::guest::{ModelFacts, Source, Strike};
 use super::health::{Health, Verdict};
 use super::invalid_answer;
@@ -38,6 +39,8 @@ pub struct BindingOptions {
     pub shadow: bool,
     /// How long it may pass a ready request over, in place of the default.
     pub max_wait: Option<Duration>,
+    /// Maximum percent of a core that its calls may take.
+    pub cpu_share: Option<u32>,
     /// A table of the model's `sequor.toml` says so.
     pub from_file: bool,
 }
@@ -69,6 +72,7 @@ pub struct SchedulerBinding {
     /// Changed together with its guest, under the lock of the core's table: while it says that the plug-in serves, there is a guest.
     pub(super) health: Mutex<Health>,
     pub(super) meter: Mutex<Meter>,
+    pub(super) cpu_share: CpuShare,
     /// Whether a connection's thread may ask it.
     pub(super) inline_gate: InlineGate,
     pub(super) recent: Mutex<Recent>,

@@ -18,11 +18,11 @@ pub fn load(loader: &Loader, name: &str, component: &[u8]) -> Result<Arc<dyn Sou
 mod tests {
     use super::*;
     use crate::scheduling::wat_fixture::{SchedulerWat, ServiceLog};
-    use sequor_wasm::grants::Grants;
+    use sequor_wasm::grants::GrantTable;
     use sequor_wasm::limits::Limits;
 
     fn at(cache: &std::path::Path) -> Loader {
-        Loader::new(Some(cache), Grants::default()).unwrap()
+        Loader::new(Some(cache), GrantTable::default()).unwrap()
     }
 
     #[test]

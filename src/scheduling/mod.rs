@@ -6,8 +6,8 @@
 //! - [`report`]: what operators ask of plug-ins, and what they see.
 //! - `binding`: a plug-in at one load · `asking`: puts questions to it, on the request path · `active_guest`: the guest that answers ·
 //!   `load_policy`: which policy decides for a load · `port`: one load, as plug-ins reach it (`scheduler_host`: what they need of the server) ·
-//!   `inbox`: the event feed · `health`: strikes, back-off, parking · `invalid_answer`: what was wrong with an answer · `status`: what is
-//!   shown.
+//!   `inbox`: the event feed · `health`: strikes, back-off, parking · `cpu_share`: its share of a core · `invalid_answer`: what was wrong with an
+//!   answer · `status`: what is shown.
 //! - `startup`: starts a guest and puts it in place, off the request path · `supervision`: saves, restarts, parking · `recent`: recorded rounds for a
 //!   dry run.
 //! - `registry`: plug-ins and their bindings (their versions are those of [`sequor_wasm::versions`]) · `versions`: replaces one version by another ·
@@ -46,6 +46,7 @@ mod binding;
 mod columns;
 mod columns_json;
 mod contract;
+mod cpu_share;
 mod files;
 pub mod guest;
 mod guest_services;

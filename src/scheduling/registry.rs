@@ -42,6 +42,8 @@ pub struct PluginRules {
     pub strikes: u32,
     /// Maximum `max_wait` that a model may set.
     pub max_wait: Duration,
+    /// Maximum percent of a core that a plug-in's calls may take at a load.
+    pub cpu_share: Option<u32>,
     /// Candidates a plug-in is shown at most.
     pub max_candidates: u32,
     /// Where questions that went wrong are written down; nowhere if there is none.
@@ -55,7 +57,19 @@ impl Default for PluginRules {
         let Limits { time, memory } = Limits::default();
         let (dir, rounds, components) = (None, None, None);
         let (require_sha256, strikes, max_wait, max_candidates) = (false, 3, Duration::from_secs(60), 1024);
-        PluginRules { dir, require_sha256, time, memory, strikes, max_wait, max_candidates, rounds, components }
+        let cpu_share = None;
+        PluginRules {
+            dir,
+            require_sha256,
+            time,
+            memory,
+            strikes,
+            max_wait,
+            cpu_share,
+            max_candidates,
+            rounds,
+            components,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::room;
 
 use super::binding::{BindingOptions, Decider, Saved, SchedulerBinding};
+use super::cpu_share::CpuShare;
 use super::guest::{ModelFacts, Source};
 use super::health::Health;
 use super::key_interner::KeyInterner;
@@ -51,6 +52,7 @@ impl SchedulerBinding {
             source: Mutex::new(source),
             health: Mutex::new(Health::new(options.shadow, options.strikes)),
             meter: Mutex::new(Meter::default()),
+            cpu_share: CpuShare::new(options.cpu_share),
             inline_gate: InlineGate::default(),
             recent: Mutex::new(Recent::default()),
             saved: Mutex::new(Saved::default()),

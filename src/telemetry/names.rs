@@ -55,6 +55,7 @@ pub(super) struct PluginFamilies {
     strikes: Family<Counter>,
     fallbacks: Family<Counter>,
     stale: Family<Counter>,
+    passed_over: Family<Counter>,
     reloads: Family<Counter>,
     memory: Family<Gauge>,
     counters: Labelled<OwnLabels, Amount, fn() -> Amount>,
@@ -288,6 +289,12 @@ impl PluginFamilies {
                 counter,
             ),
             stale: family(r, "sequor_plugin_stale_total", "Choices that were out of date on arrival", counter),
+            passed_over: family(
+                r,
+                "sequor_plugin_passed_over_total",
+                "Rounds without the plug-in, because it took more than `plugins.cpu_share`",
+                counter,
+            ),
             reloads: family(r, "sequor_plugin_reload_total", "Replacements, accepted or refused", counter),
             memory: family(r, "sequor_plugin_memory_bytes", "Memory of the instance at a model", gauge),
             counters: {
@@ -312,6 +319,7 @@ impl PluginFamilies {
                 .collect(),
             fallbacks: self.fallbacks.get_or_create_owned(&labels),
             stale: self.stale.get_or_create_owned(&labels),
+            passed_over: self.passed_over.get_or_create_owned(&labels),
             replaced: self.reloads.get_or_create_owned(&with(&labels, "result", "ok")),
             refused: self.reloads.get_or_create_owned(&with(&labels, "result", "refused")),
             make: Make {

@@ -47,6 +47,7 @@ pub struct PluginMetrics {
     pub(super) calls: Vec<(Hook, Histogram)>,
     pub(super) fallbacks: Counter,
     pub(super) stale: Counter,
+    pub(super) passed_over: Counter,
     pub(super) replaced: Counter,
     pub(super) refused: Counter,
     pub(super) make: Make,
@@ -94,6 +95,11 @@ impl PluginMetrics {
 
     pub fn went_stale(&self, picks: u32) {
         self.stale.add(u64::from(picks));
+    }
+
+    /// A round was not the plug-in's, because it had taken more of a core than it may.
+    pub fn passed_over(&self) {
+        self.passed_over.add(1);
     }
 
     /// Another version was to take its place.

@@ -8,6 +8,7 @@ mod fuzz;
 mod gpu;
 mod guests;
 mod kernels;
+mod kits;
 mod node;
 mod pack;
 mod perf;
@@ -43,6 +44,7 @@ cargo xtask gpu-pack FOLDER        both in one folder that runs where there is n
 cargo xtask dist                   the packages, in target/dist-packages: a tarball and a Python wheel (a build with full LTO: minutes)
         [--check]                  and run both where nothing else is installed (needs root and apt)
         [--profile release]
+cargo xtask kits                   the kits of plug-in authors as packages, in target/kits: a crate, a wheel and an npm tarball
 cargo xtask ptx                    compile the GPU kernels anew (x86_64; fetches a compiler, needs no GPU)
 ";
 
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Some("gpu-bench") => gpu::bench(&rest),
         Some("gpu-pack") => pack::pack(&rest),
         Some("dist") => dist::dist(&rest),
+        Some("kits") if rest.is_empty() => kits::kits(),
         Some("ptx") if rest.is_empty() => kernels::ptx(),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

@@ -1,6 +1,7 @@
 //! What an operator may grant beyond the contract, by name: `clock`, `random`, `sequence-text`. The first two are WASI functions that the runtimes of
 //! some languages need.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use wasmtime::component::{ComponentType, HasSelf, Lift, Linker, Lower};
@@ -16,6 +17,36 @@ const CLOCK: &str = "clock";
 const RANDOM: &str = "random";
 const SEQUENCE_TEXT: &str = "sequence-text";
 
+/// Grants by the name of a plug-in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GrantTable(BTreeMap<String, Grants>);
+
+impl GrantTable {
+    /// From entries `PLUGIN=GRANT`. The error names the first that is none.
+    pub fn parse<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<GrantTable, String> {
+        let mut named: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for entry in entries {
+            let Some((plugin, grant)) = entry.split_once('=').filter(|(plugin, _)| !plugin.is_empty()) else {
+                return Err(format!("\"{entry}\" names no plug-in; write NAME={entry}"));
+            };
+            named.entry(plugin).or_default().push(grant);
+        }
+        let parsed = named.into_iter().map(|(plugin, grants)| Ok((plugin.to_owned(), Grants::parse(grants)?)));
+        Ok(GrantTable(parsed.collect::<Result<_, String>>()?))
+    }
+
+    /// A table with one plug-in.
+    pub fn one(plugin: &str, grants: Grants) -> GrantTable {
+        GrantTable([(plugin.to_owned(), grants)].into())
+    }
+
+    /// The grants of a plug-in; none, if no entry names it.
+    pub fn of(&self, plugin: &str) -> Grants {
+        self.0.get(plugin).copied().unwrap_or_default()
+    }
+}
+
+/// What one plug-in may import beyond its world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Grants {
     /// The time of day, and a clock that never goes back.
@@ -139,5 +170,16 @@ mod tests {
             Grants::parse(["clocks"]).unwrap_err(),
             "\"clocks\" is nothing that can be granted; did you mean \"clock\"?"
         );
+    }
+
+    #[test]
+    fn each_plug_in_has_its_own() {
+        let table = GrantTable::parse(["fair=clock", "fair=sequence-text", "edf=random"]).unwrap();
+        let fair = Grants { clock: true, random: false, sequence_text: true };
+        assert_eq!((table.of("fair"), table.of("other")), (fair, Grants::default()));
+        assert_eq!(table.of("edf"), Grants { random: true, ..Grants::default() });
+        let no_name = GrantTable::parse(["clock"]).unwrap_err();
+        assert_eq!(no_name, "\"clock\" names no plug-in; write NAME=clock");
+        assert!(GrantTable::parse(["fair=clocks"]).unwrap_err().contains("did you mean"));
     }
 }

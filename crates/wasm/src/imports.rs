@@ -49,7 +49,7 @@ fn beyond(import: &Interface, interface: &str) -> Vec<String> {
     holds.iter().filter(|item| !Grants::gives(interface, item)).map(|item| format!("{name}#{item}")).collect()
 }
 
-/// ``x.wasm asks for A and B; world echo 0.1.0 gives neither. Clocks can be granted (grants = ["clock"]); sockets never. …``
+/// ``x.wasm asks for A and B; world echo 0.1.0 gives neither. Clocks can be granted (plugins.grants = ["x=clock"]); sockets never. …``
 fn sentence(
     file: &str,
     refused: &[String],
@@ -65,8 +65,10 @@ fn sentence(
             _ => "gives none of them",
         }
     );
-    let mut can: Vec<String> =
-        withheld.iter().map(|(grant, what)| format!("{what} can be granted (grants = [\"{grant}\"])")).collect();
+    let plugin = file.rsplit_once('/').map_or(file, |(_, name)| name).trim_end_matches(".wasm");
+    let can =
+        withheld.iter().map(|(grant, what)| format!("{what} can be granted (plugins.grants = [\"{plugin}={grant}\"])"));
+    let mut can: Vec<String> = can.collect();
     let never = never(refused);
     if !never.is_empty() {
         can.push(format!("{} never", listed(&never)));
@@ -124,7 +126,7 @@ mod tests {
         assert_eq!(
             sentence("fair-share.wasm", &refused, &[("clock", "clocks")], ECHO),
             "fair-share.wasm asks for wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9; world echo 0.1.0 gives neither. \
-             Clocks can be granted (grants = [\"clock\"]); sockets never. The hint of the world. \
+             Clocks can be granted (plugins.grants = [\"fair-share=clock\"]); sockets never. The hint of the world. \
              Languages with a run time of their own can be built without WASI: componentize-py with --stub-wasi, componentize-js with \
              disableFeatures; `sequor plugin build` does."
         );
@@ -136,7 +138,7 @@ mod tests {
                 ECHO
             ),
             "x.wasm asks for sequor:plugin/identity@0.1.0; world echo 0.1.0 does not give it. \
-             Ids of sequences can be granted (grants = [\"sequence-text\"])."
+             Ids of sequences can be granted (plugins.grants = [\"x=sequence-text\"])."
         );
         assert_eq!(
             sentence("x.wasm", &names(&["wasi:clocks/monotonic-clock@0.2.0#subscribe-duration"]), &[], ECHO),

@@ -1,4 +1,4 @@
-//! From files to components: one engine, one cache of compiled code and one set of grants for all components of a server, of every world.
+//! From files to components: one engine, one cache of compiled code and one table of grants for all components of a server, of every world.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use super::cache::Cache;
 use super::component::Component;
 use super::component_error::ComponentError;
 use super::engine::{Engine, Mode, NoEngine};
-use super::grants::Grants;
+use super::grants::GrantTable;
 use super::world::World;
 
 #[derive(Debug)]
 pub struct Loader {
     engine: Arc<Engine>,
     cache: Option<Cache>,
-    grants: Grants,
+    grants: GrantTable,
 }
 
 impl Loader {
     /// For components that serve. Compiled code is kept in the folder `cache`. If that cannot be used, the loader logs it and compiles each time.
-    pub fn new(cache: Option<&Path>, grants: Grants) -> Result<Loader, NoEngine> {
+    pub fn new(cache: Option<&Path>, grants: GrantTable) -> Result<Loader, NoEngine> {
         let cache = cache.and_then(|folder| {
             let opened = Cache::new(folder);
             opened.inspect_err(|e| tracing::warn!("{}: compiled plug-ins are not kept: {e}", folder.display())).ok()
@@ -29,6 +29,6 @@ impl Loader {
 
     /// The component `name`.wasm. Compilation can take seconds, so a thread that serves requests must not call this.
     pub fn load<W: World>(&self, name: &str, component: &[u8]) -> Result<Component<W>, ComponentError> {
-        Component::new(&self.engine, &format!("{name}.wasm"), component, self.grants, self.cache.as_ref())
+        Component::new(&self.engine, &format!("{name}.wasm"), component, self.grants.of(name), self.cache.as_ref())
     }
 }

@@ -304,7 +304,9 @@ section! {
         pub max_wait: Span = Span(Duration::from_secs(60)), positive;
         /// Strikes within a minute after which a plug-in is parked
         pub strikes: u32 = 3, positive;
-        /// What plug-ins are given beyond their world: clock, random, sequence-text
+        /// Maximum percent of a core that a scheduler's calls may take at a model; it is passed over for the rest of a second in which it took more
+        pub cpu_share: Option<u32> = None, positive;
+        /// What single plug-ins are given beyond their world: NAME=clock, NAME=random, NAME=sequence-text
         pub grants: Vec<String> = Vec::new();
     }
 }

@@ -127,9 +127,15 @@ fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     }
     faults.extend(small_queue("limits.queued", Some(said.limits.queued), said, layers));
     faults.extend(small_queue("limits.queued_per_peer", said.limits.queued_per_peer, said, layers));
-    for name in said.plugins.grants.iter().filter(|name| !GRANTS.contains(&name.as_str())) {
-        let near = did_you_mean(name, GRANTS);
-        let what = format!("plugins.grants: \"{name}\" is nothing that can be granted ({}){near}", GRANTS.join(", "));
+    for entry in &said.plugins.grants {
+        let what = match entry.split_once('=').filter(|(plugin, _)| !plugin.is_empty()) {
+            Some((_, grant)) if GRANTS.contains(&grant) => continue,
+            Some((_, grant)) => {
+                let (all, near) = (GRANTS.join(", "), did_you_mean(grant, GRANTS));
+                format!("plugins.grants: \"{grant}\" is nothing that can be granted ({all}){near}")
+            }
+            None => format!("plugins.grants: \"{entry}\" names no plug-in; write NAME={entry}"),
+        };
         faults.push(Fault { at: layers.origin("plugins.grants").at(), code: code::VALUE, what });
     }
     faults.extend(against_rules(said, layers));
@@ -301,7 +307,7 @@ mod tests {
 
     #[test]
     fn every_fault_of_every_layer_is_told() {
-        let file = "[grpc]\nport = 8000\n[auth]\n[otlp]\nendpoint = \"x\"\n[plugins]\ntime = \"0s\"\ngrants = [\"clok\"]\n[runtime]\nthreads_per_instance = 0\n";
+        let file = "[grpc]\nport = 8000\n[auth]\n[otlp]\nendpoint = \"x\"\n[plugins]\ntime = \"0s\"\ngrants = [\"edf=clok\", \"clock\"]\n[runtime]\nthreads_per_instance = 0\n";
         let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_DIR", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
         let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
         insta::assert_snapshot!(faults.join("\n"));

@@ -110,6 +110,7 @@ impl Deciders {
             strikes: rules.strikes,
             shadow: false,
             max_wait: says.max_wait,
+            cpu_share: rules.cpu_share,
             from_file: true,
         };
         self.tried(registry, &says.name, options, model, load)
@@ -123,6 +124,7 @@ impl Deciders {
             strikes: rules.strikes,
             shadow: how.shadow,
             max_wait: None,
+            cpu_share: rules.cpu_share,
             from_file: false,
         }
     }

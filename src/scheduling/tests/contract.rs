@@ -28,6 +28,40 @@ fn events_go_with_the_question_that_follows_them() {
 }
 
 #[test]
+fn a_guest_that_takes_too_much_of_a_core_is_passed_over_and_gets_no_strike() {
+    let mut rig = Rig::open(plans(), |options| options.cpu_share = Some(50));
+    rig.starts(1..=3);
+    assert_eq!(rig.turn(), Some(1));
+    rig.binding.cpu_share.add(Duration::from_millis(501));
+    assert_eq!(rig.turn(), Some(2), "the built-in policy takes all that is ready");
+    let passed_over = |rig: &Rig| {
+        let text = rig.metrics.encode();
+        let line = text.lines().find(|line| line.starts_with("sequor_plugin_passed_over_total")).map(str::to_owned);
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u32>().ok())
+    };
+    let shown = rig.binding.show();
+    assert_eq!((passed_over(&rig), shown.strikes, shown.fallbacks, shown.calls), (Some(1), 0, 1, 1));
+    rig.wait(1000);
+    rig.submit(1, false, false);
+    rig.turn();
+    assert_eq!((rig.binding.show().calls, passed_over(&rig)), (2, Some(1)));
+}
+
+#[test]
+fn a_guest_that_is_asked_nothing_observes_events_without_a_question() {
+    let only_observes = sequor_core::Hooks { observe: true, keys: 1, ..sequor_core::Hooks::default() };
+    let mut rig = Rig::open(only_observes, |_| {});
+    let began = rig.version.script.lock().observed;
+    // The core hands events over once many wait.
+    rig.starts(1..=1100);
+    rig.turn();
+    rig.hand_over_events();
+    let script = rig.version.script.lock();
+    assert!(script.observed > began && script.told.kind.len() >= 1000, "{} events", script.told.kind.len());
+    assert_eq!(script.plans, 0);
+}
+
+#[test]
 fn a_models_own_max_wait_takes_the_place_of_the_default() {
     let mut rig = Rig::open(plans(), |options| options.max_wait = Some(Duration::from_secs(5)));
     rig.version.does(Does::Starve);

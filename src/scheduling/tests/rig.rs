@@ -161,6 +161,7 @@ impl Rig {
             strikes: 3,
             shadow: false,
             max_wait: None,
+            cpu_share: None,
             from_file: false,
         };
         change(&mut options);
@@ -192,6 +193,12 @@ impl Rig {
     pub(super) fn wait(&mut self, ms: u64) {
         self.clock.0.fetch_add(ms * MS, Ordering::Relaxed);
         self.desk.apply(Event::Tick);
+    }
+
+    /// Hands the events that the core keeps to the plug-in, as the server does once many wait.
+    pub(super) fn hand_over_events(&self) {
+        let (first, news, lost) = self.desk.core.lock().observed(LOAD);
+        self.decider().notify(first, news, lost);
     }
 
     /// What the keeper does when it is woken or its time has come.

@@ -336,7 +336,7 @@ fn imports_beyond_the_world_are_named_all_together() {
     let extra = format!("{NOW} (import \"wasi:sockets/tcp@0.2.9\" \"connect\" (func $connect))");
     let told = refused(&SchedulerWat { extra: &extra, ..SchedulerWat::default() }.component_of(&wit, "w")).to_string();
     let begin = "x.wasm asks for wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9; world scheduler 0.1.0 gives neither. \
-                 Clocks can be granted (grants = [\"clock\"]); sockets never. `now-us` of a round may be what you need.";
+                 Clocks can be granted (plugins.grants = [\"x=clock\"]); sockets never. `now-us` of a round may be what you need.";
     let same = told.replace(
         "wasi:clocks/monotonic-clock@0.2.9 and wasi:sockets/tcp@0.2.9",
         "wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9",
@@ -377,7 +377,7 @@ fn what_is_granted_is_given_and_no_more() {
     );
     let random = "(import \"wasi:random/random@0.2.9\" \"get-random-u64\" (func $random (result i64)))";
     let told = take("import wasi:random/random@0.2.9;", random, "(i32.const 512)", clock).unwrap_err().to_string();
-    assert!(told.contains("Random numbers can be granted (grants = [\"random\"])"), "{told}");
+    assert!(told.contains("Random numbers can be granted (plugins.grants = [\"x=random\"])"), "{told}");
     assert!(
         take("import wasi:random/random@0.2.9;", random, "(i32.const 512)", Grants { random: true, ..clock }).is_ok()
     );
@@ -390,7 +390,11 @@ fn ids_of_sequences_are_given_to_whom_they_are_granted() {
     let plan_text = "(call $text (i64.const 9) (i32.const 1100))
         (if (i32.ne (i32.load (i32.const 1108)) (i32.const 7)) (then unreachable)) (i32.const 512)";
     let bytes = SchedulerWat { extra, plan: plan_text, ..SchedulerWat::default() }.component();
-    assert!(refused(&bytes).to_string().contains("Ids of sequences can be granted (grants = [\"sequence-text\"])"));
+    assert!(
+        refused(&bytes)
+            .to_string()
+            .contains("Ids of sequences can be granted (plugins.grants = [\"x=sequence-text\"])")
+    );
     let grants = Grants { sequence_text: true, ..Grants::default() };
     let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, grants, None).unwrap();
     let mut guest = component.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
