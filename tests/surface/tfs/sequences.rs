@@ -1,5 +1,6 @@
 //! Sequences over gRPC: their life, every error of OVMS's table, and the order of the checks.
 
+use sequor::api::ServerLimits;
 use sequor_proto::tensorflow::serving::model_version_status::State;
 use sequor_proto::tensorflow::serving::{
     ClassificationRequest, GetModelMetadataRequest, GetModelStatusRequest, MultiInferenceRequest, PredictRequest,
@@ -7,6 +8,8 @@ use sequor_proto::tensorflow::serving::{
 };
 use sequor_proto::tensorflow::{DataType, TensorProto};
 use tonic::{Code, Response};
+
+use crate::house::{House, SUM};
 
 use super::calls::{
     END, START, answer, channel, client, control, id, limit, models, number, request, server, shape, spec, spec_of,
@@ -167,6 +170,22 @@ async fn a_start_that_fails_leaves_nothing_and_an_end_that_fails_ends() {
     assert_eq!(code(step(7, END, -13)).await, Err(Code::Internal));
     assert_eq!(code(step(7, 0, 1)).await, Err(Code::NotFound));
     assert_eq!(code(step(7, START, 5)).await, Ok(5), "and it does not count against the maximum");
+}
+
+/// OVMS holds up every sequence of a model while a request waits for a busy one.
+#[tokio::test]
+async fn a_request_that_waits_for_its_sequence_holds_up_no_other_sequence() {
+    let config = SUM.replace("count: 1", "count: 2");
+    let server = House::with(ServerLimits::default(), &[("made", &config, "accumulate INT32 cost=500000")]);
+    let client = client(&server).await;
+    let predict = |id, control| {
+        let mut client = client.clone();
+        async move { client.predict(step(id, control, 1)).await.map(|_| std::time::Instant::now()).unwrap() }
+    };
+    futures_util::future::join(predict(7, START), predict(8, START)).await;
+    // Each sequence is on an instance of its own; the second step of the first one waits for the first step.
+    let (first, second, other) = futures_util::future::join3(predict(7, 0), predict(7, 0), predict(8, 0)).await;
+    assert!(other < first.max(second), "the other sequence waited for two steps");
 }
 
 #[tokio::test]
