@@ -6,7 +6,13 @@ use std::process::ExitCode;
 
 use wit_bindgen_core::{Files, WorldGenerator, wit_parser::Resolve};
 
-const WORLD: &str = "scheduler-plugin";
+/// The worlds that the kit for Rust knows: the file of the generated code, and the module that it is.
+const WORLDS: [(&str, &str, &str); 2] = [
+    (SCHEDULER, "sdk/src/bindings.rs", "sequor_plugin::bindings"),
+    ("processor-plugin", "sdk/src/processor/bindings.rs", "sequor_plugin::processor::bindings"),
+];
+/// The world that the kit for C knows.
+const SCHEDULER: &str = "scheduler-plugin";
 
 /// A generated file and what it shall hold.
 type Made = (PathBuf, Vec<u8>);
@@ -15,7 +21,7 @@ fn main() -> ExitCode {
     let check = std::env::args().any(|argument| argument == "--check");
     let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let wit = plugins.join("../wit/0.1.0");
-    let made = rust(&wit).into_iter().chain(c(&wit)).chain(copies(&wit));
+    let made = WORLDS.into_iter().flat_map(|world| rust(&wit, world)).chain(c(&wit)).chain(copies(&wit));
     let mut stale = 0;
     for (to, content) in made {
         let to = plugins.join(to);
@@ -34,22 +40,22 @@ fn main() -> ExitCode {
     if check && stale > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn rust(wit: &Path) -> Vec<Made> {
+fn rust(wit: &Path, (world, file, module): (&str, &str, &str)) -> Vec<Made> {
     let options = wit_bindgen_rust::Opts {
         format: true,
         generate_all: true,
         pub_export_macro: true,
-        default_bindings_module: Some("sequor_plugin::bindings".into()),
+        default_bindings_module: Some(module.into()),
         ..Default::default()
     };
-    let files = generate(wit, Box::new(options.build()));
-    files.into_iter().map(|(_, content)| (PathBuf::from("sdk/src/bindings.rs"), content)).collect()
+    let files = generate(wit, world, Box::new(options.build()));
+    files.into_iter().map(|(_, content)| (PathBuf::from(file), content)).collect()
 }
 
 fn c(wit: &Path) -> Vec<Made> {
     // The type of the component is put into the module by `sequor plugin build`: no object file in the tree.
     let options = wit_bindgen_c::Opts { no_object_file: true, ..Default::default() };
-    let files = generate(wit, options.build());
+    let files = generate(wit, SCHEDULER, options.build());
     files.into_iter().map(|(name, content)| (Path::new("sdk-c").join(name), content)).collect()
 }
 
@@ -63,10 +69,10 @@ fn copies(wit: &Path) -> Vec<Made> {
     made
 }
 
-fn generate(wit: &Path, mut generator: Box<dyn WorldGenerator>) -> Vec<(String, Vec<u8>)> {
+fn generate(wit: &Path, world: &str, mut generator: Box<dyn WorldGenerator>) -> Vec<(String, Vec<u8>)> {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_path(wit).expect("the contract is valid WIT");
-    let world = resolve.select_world(&[package], Some(WORLD)).expect("the world is in it");
+    let world = resolve.select_world(&[package], Some(world)).expect("the world is in it");
     let mut files = Files::default();
     generator.generate(&mut resolve, world, &mut files).expect("code for the world");
     files.iter().map(|(name, content)| (name.to_owned(), content.to_vec())).collect()

@@ -22,6 +22,7 @@
 //! # Layout
 //!
 //! - [`scheduler`]: the trait, and the types of its methods.
+//! - [`processor`]: the same for plug-ins that prepare a model's inputs and finish its outputs.
 //! - [`host`]: functions of the server.
 //! - [`testing`]: candidates for tests, and the server's rules for answers.
 //! - [`Instance`]: a plug-in as the server sees it, by the functions of the contract; [`export!`] makes one.
@@ -38,6 +39,7 @@ mod manifest;
 mod model;
 mod order;
 mod plan;
+pub mod processor;
 mod ready;
 mod round;
 mod saved;

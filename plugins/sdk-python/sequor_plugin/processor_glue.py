@@ -1,0 +1,75 @@
+"""A processor in the words of the contract. The component and a test both run it."""
+
+import json
+
+from .glue import told
+from .processor import Call, Refusal, Run
+
+
+class Glue:
+    """One instance: the author's class, the model, and what both sides take and give. Tensors are lists of (port, tensor)."""
+
+    def __init__(self, plugin):
+        self.plugin = plugin
+
+    def configure(self, config, model, inner, files):
+        self.model, self.inner = model, inner
+        self.outer = self.plugin.configure(json.loads(config or "{}"), model, inner, files)
+        return self.outer
+
+    def pre(self, facts, scratch, inputs):
+        """(is a run, tensors, new scratch)"""
+        def call():
+            call = self._call(facts, scratch)
+            action = self.plugin.pre(call, _named(self.outer.inputs, inputs))
+            if isinstance(action, Run):
+                return True, [_placed(self.inner.inputs, run, "the model has no input") for run in action.runs], self._kept(call, scratch)
+            return False, _placed(self.outer.outputs, action.outputs, "clients do not see an output"), self._kept(call, scratch)
+        return _told(call)
+
+    def post(self, facts, scratch, runs):
+        """(tensors, new scratch)"""
+        def call():
+            call = self._call(facts, scratch)
+            outputs = self.plugin.post(call, [_named(self.inner.outputs, run) for run in runs])
+            return _placed(self.outer.outputs, outputs, "clients do not see an output"), self._kept(call, scratch)
+        return _told(call)
+
+    def _call(self, facts, scratch):
+        kept = self.plugin.scratch()
+        if scratch:
+            kept = scratch if isinstance(kept, bytes) else json.loads(scratch)
+        return Call(**facts, model=self.model, outer=self.outer, scratch=kept)
+
+    def _kept(self, call, before):
+        """The bytes to keep; None leaves those from before."""
+        kept = call.scratch if isinstance(self.plugin.scratch(), bytes) else json.dumps(call.scratch, separators=(",", ":")).encode()
+        kept = bytes(kept)
+        return None if kept == before else kept
+
+
+def _told(call):
+    """Writes what `call` raises to the server's log, except a refusal, which is the client's to read."""
+    refused = []
+
+    def unless_refused():
+        try:
+            return call()
+        except Refusal as refusal:
+            refused.append(refusal)
+    answer = told(unless_refused)
+    if refused:
+        raise refused[0]
+    return answer
+
+
+def _named(ports, values):
+    return {ports[port].name: tensor for port, tensor in values}
+
+
+def _placed(ports, tensors, missing):
+    places = {port.name: at for at, port in enumerate(ports)}
+    for name in tensors:
+        if name not in places:
+            raise LookupError(f'{missing} "{name}"; there are {", ".join(places)}')
+    return [(places[name], tensor) for name, tensor in tensors.items()]
