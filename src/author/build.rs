@@ -15,7 +15,7 @@ pub struct Built {
 
 /// Builds every component of a project into this folder.
 pub fn build(project: &Project, to: &Path, machine: &Machine) -> Result<Vec<Built>, AuthorError> {
-    let component = project.language.component(&project.folder, machine)?;
+    let component = project.language.component(&project.folder, project.world, machine)?;
     let write = |manifest: &ProjectManifest| {
         let path = to.join(format!("{}.wasm", manifest.name));
         let whole = component::with_manifest(&component, &manifest.text);

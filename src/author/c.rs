@@ -6,8 +6,9 @@ use std::process::Command;
 
 use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
-use super::sdk::{Kit, files};
+use super::sdk::Kit;
 use super::stamp::Stamp;
+use super::world::AuthorWorld;
 use super::{AuthorError, component, encoder, python, sdk};
 
 /// The version whose output is tested.
@@ -45,17 +46,13 @@ impl Language for C {
         sdk::C
     }
 
-    fn template(&self) -> Kit {
-        files!("plugin.c": "c/plugin.c" ".gitignore": "c/gitignore")
-    }
-
     /// Unless the same was made before.
-    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
+    fn component(&self, folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
         let stamp = Stamp::new(&format!("{ZIG} {}", OPTIONS.join(" ")))
             .kit(sdk::C)
             .kit(sdk::WIT)
             .sources(folder, &["c", "h"])?;
-        stamp.component(machine, || make(folder, machine))
+        stamp.component(machine, || make(folder, world, machine))
     }
 
     fn examine(&self, machine: &Machine) -> Found {
@@ -74,7 +71,7 @@ impl Language for C {
     }
 }
 
-fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
+fn make(folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
     let zig = fetched(machine).ok_or_else(|| AuthorError::Missing(format!("no compiler for C: {GET} (411 MB)")))?;
     (machine.say)(ZIG);
     let scratch = tempfile::tempdir()?;
@@ -90,7 +87,7 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
     let wrong = |what| AuthorError::Component { path: path.clone(), what };
     let mut bytes = without_lines(&bytes).map_err(wrong)?;
     on_its_own(&bytes).map_err(wrong)?;
-    typed(&mut bytes).map_err(wrong)?;
+    typed(&mut bytes, world.wit().name).map_err(wrong)?;
     component::from_module(&path, &bytes)
 }
 
@@ -141,9 +138,9 @@ fn on_its_own(module: &[u8]) -> Result<(), String> {
 }
 
 /// Puts the type of the world into the module, where what makes components looks for it.
-fn typed(module: &mut Vec<u8>) -> Result<(), String> {
+fn typed(module: &mut Vec<u8>, world: &str) -> Result<(), String> {
     let text: String = sdk::WIT.iter().enumerate().map(|(n, (_, text))| one_package(n, text)).collect();
-    encoder::embed_world(module, &text, sdk::WORLD)
+    encoder::embed_world(module, &text, world)
 }
 
 /// Files of one package each name it; in one text only the first may.
@@ -181,7 +178,7 @@ mod tests {
     #[test]
     fn the_type_of_the_world_goes_into_a_module() {
         let mut module = b"\0asm\x01\0\0\0".to_vec();
-        typed(&mut module).unwrap();
+        typed(&mut module, "scheduler-plugin").unwrap();
         let text = String::from_utf8_lossy(&module).into_owned();
         assert!(text.contains("component-type") && text.contains("scheduler-plugin"));
     }

@@ -6,8 +6,9 @@ use std::process::Command;
 use super::files::files_of;
 use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
-use super::sdk::{Kit, files};
+use super::sdk::Kit;
 use super::stamp::Stamp;
+use super::world::AuthorWorld;
 use super::{AuthorError, sdk};
 
 /// The version whose output is tested. What it brings along is in the lock file.
@@ -38,24 +39,18 @@ impl Language for JavaScript {
         sdk::JAVASCRIPT
     }
 
-    fn template(&self) -> Kit {
-        files!(
-            "plugin.js": "js/plugin.js" "plugin.test.js": "js/plugin.test.js" "package.json": "js/package.json"
-            ".gitignore": "js/gitignore")
-    }
-
     fn window(&self) -> Option<u32> {
         Some(64)
     }
 
     /// Unless the same was made before.
-    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
-        let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", sdk::WITHOUT_IDS))
+    fn component(&self, folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
+        let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", world.wit().without_ids))
             .kit(sdk::COMPONENTIZE_JS)
             .kit(sdk::JAVASCRIPT)
             .kit(sdk::WIT)
             .sources(folder, &SOURCES)?;
-        stamp.component(machine, || make(folder, machine))
+        stamp.component(machine, || make(folder, world, machine))
     }
 
     fn examine(&self, machine: &Machine) -> Found {
@@ -74,7 +69,7 @@ impl Language for JavaScript {
     }
 }
 
-fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
+fn make(folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
     let tool = ensure(machine)?;
     (machine.say)(&format!("{COMPONENTIZE} (about ten seconds)"));
     let scratch = tempfile::tempdir()?;
@@ -82,7 +77,7 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
         (scratch.path().join("source"), scratch.path().join("wit"), scratch.path().join("out.wasm"));
     let with_ids = sdk::names(&folder.join("plugin.js"), "sequenceText")?;
     lay_out(folder, &source, with_ids)?;
-    let world = sdk::write_wit(&wit, with_ids)?;
+    let world = sdk::write_wit(&wit, world.wit(), with_ids)?;
     let script = sdk::COMPONENTIZE_JS.iter().find(|(path, _)| *path == "componentize.mjs").map_or("", |(_, text)| text);
     let mut command = Command::new("node");
     command.args(["--input-type=module", "-e", script]).arg(source.join(ENTRY)).arg(&wit).arg(world).arg(&out);

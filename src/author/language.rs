@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use super::sdk::Kit;
+use super::world::AuthorWorld;
 use super::{AuthorError, Machine};
 
 /// What a plug-in may be written in.
@@ -17,16 +18,13 @@ pub trait Language: Debug + Sync {
     /// What plug-ins are written against.
     fn kit(&self) -> Kit;
 
-    /// What a new folder holds, beside what all hold.
-    fn template(&self) -> Kit;
-
     /// Candidates that a new plug-in asks to be shown at most, where the language is too slow for all of them.
     fn window(&self) -> Option<u32> {
         None
     }
 
-    /// Makes a component of a folder's sources, without its manifest.
-    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError>;
+    /// Makes a component of a folder's sources, without its manifest. The language's kit knows the world.
+    fn component(&self, folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError>;
 
     /// What this machine has for it. It looks, and installs nothing.
     fn examine(&self, machine: &Machine) -> Found;

@@ -10,8 +10,9 @@
 //! - [`python`], [`javascript`], [`c`]: components from those.
 //! - [`sdk`]: the kits that plug-ins are written against, carried in this program; [`stamp`]: what was made already.
 //! - [`template`]: a new plug-in's folder.
+//! - [`world`]: what folders and builds must know of a world · [`worlds`]: the table of all.
 //! - [`component`]: a component from a module, with its plugin.toml inside · `encoder`: the tools for it.
-//! - [`trial`]: a component tried out.
+//! - [`trial`]: a scheduler tried out · [`processor`]: a processor tried out, and its cases.
 //! - [`doctor`]: what this machine has.
 //! - [`build`]: all of it in order.
 
@@ -28,6 +29,7 @@ pub mod javascript;
 pub mod language;
 pub mod languages;
 pub mod machine;
+pub mod processor;
 pub mod project;
 pub mod python;
 pub mod rust;
@@ -35,6 +37,8 @@ pub mod sdk;
 pub mod stamp;
 pub mod template;
 pub mod trial;
+pub mod world;
+pub mod worlds;
 
 pub use build::{Built, build};
 pub use error::AuthorError;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{AuthorError, Language, languages};
+use super::world::AuthorWorld;
+use super::{AuthorError, Language, languages, worlds};
 use crate::config::toml_file;
 
 /// The lines of a plugin.toml that building needs; the rest is for the program that loads the component.
@@ -19,6 +20,8 @@ struct Header {
 pub struct ProjectManifest {
     pub path: PathBuf,
     pub name: String,
+    /// The name of its world.
+    pub world: String,
     pub text: String,
 }
 
@@ -27,6 +30,7 @@ pub struct ProjectManifest {
 pub struct Project {
     pub folder: PathBuf,
     pub language: &'static dyn Language,
+    pub world: &'static dyn AuthorWorld,
     /// One component each; usually its plugin.toml alone.
     pub manifests: Vec<ProjectManifest>,
 }
@@ -40,8 +44,12 @@ impl Project {
     /// One module that becomes several plug-ins, told apart by their manifests.
     pub fn with_manifests(folder: &Path, manifests: &[PathBuf]) -> Result<Project, AuthorError> {
         let language = languages::of(folder)?;
-        let manifests = manifests.iter().map(|path| manifest(path)).collect::<Result<_, _>>()?;
-        Ok(Project { folder: folder.to_owned(), language, manifests })
+        let manifests = manifests.iter().map(|path| manifest(path)).collect::<Result<Vec<_>, _>>()?;
+        let world = world(folder, &manifests)?;
+        if world.template(language.name()).is_none() {
+            return Err(AuthorError::file(folder, no_kit(world, language)));
+        }
+        Ok(Project { folder: folder.to_owned(), language, world, manifests })
     }
 }
 
@@ -54,10 +62,23 @@ fn manifest(path: &Path) -> Result<ProjectManifest, AuthorError> {
             format!("\"{}\" is no name: [a-z][a-z0-9-]*, at most 63 long", header.name),
         ));
     }
-    if header.world != "scheduler" {
-        return Err(AuthorError::file(path, format!("there is no world \"{}\"; there is scheduler", header.world)));
+    worlds::named(&header.world).map_err(|what| AuthorError::file(path, what))?;
+    Ok(ProjectManifest { path: path.to_owned(), name: header.name, world: header.world, text })
+}
+
+/// The world of all manifests. A module is built for one.
+fn world(folder: &Path, manifests: &[ProjectManifest]) -> Result<&'static dyn AuthorWorld, AuthorError> {
+    let name = manifests.first().map(|manifest| manifest.world.as_str()).unwrap_or_default();
+    if let Some(other) = manifests.iter().find(|manifest| manifest.world != name) {
+        return Err(AuthorError::file(&other.path, format!("world \"{}\", beside another of \"{name}\"", other.world)));
     }
-    Ok(ProjectManifest { path: path.to_owned(), name: header.name, text })
+    worlds::named(name).map_err(|what| AuthorError::file(folder, what))
+}
+
+/// The refusal of a language that has no kit for a world.
+pub(super) fn no_kit(world: &dyn AuthorWorld, language: &dyn Language) -> String {
+    let (world, language) = (world.name(), language.name());
+    format!("there is no kit in {language} for world \"{world}\" yet: --lang rust or python")
 }
 
 /// Names stand in file names, metrics and TOML keys.
@@ -80,8 +101,8 @@ mod tests {
         let manifest = |text: &str| std::fs::write(folder.path().join("plugin.toml"), text).unwrap();
         manifest("name = \"Fair\"\nworld = \"scheduler\"\n");
         assert!(open().unwrap_err().contains("\"Fair\" is no name"));
-        manifest("name = \"fair\"\nworld = \"processor\"\n");
-        assert!(open().unwrap_err().contains("there is no world \"processor\""));
+        manifest("name = \"fair\"\nworld = \"prozessor\"\n");
+        assert!(open().unwrap_err().ends_with("there is no world \"prozessor\"; there are scheduler, processor"));
         manifest("name = \"fair\"\nwants = [\n");
         assert!(open().unwrap_err().contains("plugin.toml:2:"), "{:?}", open());
         manifest("name = \"fair\"\nworld = \"scheduler\"\nversion = \"1\"\n");

@@ -5,8 +5,9 @@ use std::process::Command;
 
 use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
-use super::sdk::{Kit, files};
+use super::sdk::Kit;
 use super::stamp::Stamp;
+use super::world::AuthorWorld;
 use super::{AuthorError, sdk};
 
 /// The version whose output is tested.
@@ -28,21 +29,17 @@ impl Language for Python {
         sdk::PYTHON
     }
 
-    fn template(&self) -> Kit {
-        files!("plugin.py": "python/plugin.py" "test_plugin.py": "python/test_plugin.py" ".gitignore": "python/gitignore")
-    }
-
     fn window(&self) -> Option<u32> {
         Some(256)
     }
 
     /// Unless the same was made before.
-    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
-        let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", sdk::WITHOUT_IDS))
+    fn component(&self, folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
+        let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", world.wit().without_ids))
             .kit(sdk::PYTHON)
             .kit(sdk::WIT)
             .sources(folder, &["py"])?;
-        stamp.component(machine, || make(folder, machine))
+        stamp.component(machine, || make(folder, world, machine))
     }
 
     fn examine(&self, machine: &Machine) -> Found {
@@ -60,17 +57,17 @@ impl Language for Python {
     }
 }
 
-fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
+fn make(folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
     let tool = ensure(machine)?;
     (machine.say)(&format!("{COMPONENTIZE} (about ten seconds)"));
     let scratch = tempfile::tempdir()?;
     let (kit, wit, out) = (scratch.path().join("kit"), scratch.path().join("wit"), scratch.path().join("out.wasm"));
     sdk::write(sdk::PYTHON, &kit)?;
-    let world = sdk::write_wit(&wit, sdk::names(&folder.join("plugin.py"), "sequence_text")?)?;
+    let of_contract = sdk::write_wit(&wit, world.wit(), sdk::names(&folder.join("plugin.py"), "sequence_text")?)?;
     let mut command = Command::new(tool);
     // Else what plugin.py raises stands above pages of the tool's own frames.
     command.env("RUST_BACKTRACE", "0").env_remove("RUST_LIB_BACKTRACE");
-    command.arg("--quiet").arg("-d").arg(wit).args(["-w", world, "componentize"]);
+    command.arg("--quiet").arg("-d").arg(wit).args(["-w", of_contract, "componentize"]);
     // Without WASI: a plug-in has no files, clock or network, and a component that asks for none needs no stand-ins.
     command.arg("--stub-wasi");
     let own = folder.join("sdk");
@@ -78,7 +75,7 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
         command.arg("-p").arg(path);
     }
     command
-        .arg("sequor_plugin_entry")
+        .arg(world.python_entry().unwrap_or_default())
         .arg("-o")
         .arg(&out)
         .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::debian::{self, Debian, sysroot};
 use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
-use super::sdk::{self, Kit, files};
+use super::sdk::{self, Kit};
+use super::world::AuthorWorld;
 use super::{AuthorError, component, machine};
 
 #[derive(Debug)]
@@ -27,11 +28,7 @@ impl Language for Rust {
         sdk::RUST
     }
 
-    fn template(&self) -> Kit {
-        files!("Cargo.toml": "rust/Cargo.toml" "src/lib.rs": "rust/src/lib.rs" ".gitignore": "rust/gitignore")
-    }
-
-    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
+    fn component(&self, folder: &Path, _: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
         let module = compile(folder, machine)?;
         let bytes = std::fs::read(&module).map_err(|e| AuthorError::file(&module, e))?;
         component::from_module(&module, &bytes)

@@ -16,7 +16,7 @@ macro_rules! kit {
 /// Files of `plugins/templates`, by where they go.
 macro_rules! files {
     ($($to:literal: $from:literal)*) => {
-        &[$(($to, include_str!(concat!("../../plugins/templates/", $from)))),*]
+        &[$(($to, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/plugins/templates/", $from)))),*]
     };
 }
 pub(super) use files;
@@ -24,7 +24,11 @@ pub(super) use files;
 /// The crate `sequor-plugin`.
 pub const RUST: Kit = kit!("sdk":
     "Cargo.toml" "src/admission.rs" "src/arguments.rs" "src/bindings.rs" "src/columns.rs" "src/config.rs" "src/event.rs" "src/host.rs"
-    "src/instance.rs" "src/lib.rs" "src/manifest.rs" "src/model.rs" "src/order.rs" "src/plan.rs" "src/ready.rs" "src/round.rs" "src/saved.rs"
+    "src/instance.rs" "src/lib.rs" "src/manifest.rs" "src/model.rs" "src/order.rs" "src/plan.rs" "src/processor/bindings.rs"
+    "src/processor/call.rs" "src/processor/dtype.rs" "src/processor/files.rs" "src/processor/held.rs" "src/processor/instance.rs"
+    "src/processor/join.rs" "src/processor/mod.rs" "src/processor/prepared.rs" "src/processor/refusal.rs" "src/processor/scratch.rs"
+    "src/processor/signature.rs" "src/processor/tensor.rs" "src/processor/tensors.rs" "src/processor/testing.rs" "src/processor/wasm.rs"
+    "src/ready.rs" "src/round.rs" "src/saved.rs"
     "src/testing.rs" "src/wasm.rs"
     "wit/calls.wit" "wit/host.wit" "wit/processor.wit" "wit/scheduler.wit" "wit/tensors.wit" "wit/types.wit");
 
@@ -32,8 +36,10 @@ pub const RUST: Kit = kit!("sdk":
 pub const PYTHON: Kit = kit!("sdk-python": "build_backend.py" "pyproject.toml"
     "sequor_plugin/__init__.py" "sequor_plugin/__init__.pyi" "sequor_plugin/answers.py" "sequor_plugin/answers.pyi"
     "sequor_plugin/columns.py" "sequor_plugin/columns.pyi" "sequor_plugin/events.py" "sequor_plugin/events.pyi" "sequor_plugin/glue.py"
-    "sequor_plugin/host.py" "sequor_plugin/host.pyi" "sequor_plugin/py.typed" "sequor_plugin/saved.py" "sequor_plugin/saved.pyi"
-    "sequor_plugin/testing.py" "sequor_plugin/testing.pyi" "sequor_plugin_entry.py");
+    "sequor_plugin/host.py" "sequor_plugin/host.pyi" "sequor_plugin/processor.py" "sequor_plugin/processor_glue.py"
+    "sequor_plugin/processor_testing.py" "sequor_plugin/py.typed" "sequor_plugin/saved.py" "sequor_plugin/saved.pyi"
+    "sequor_plugin/tensors.py" "sequor_plugin/testing.py" "sequor_plugin/testing.pyi" "sequor_plugin_entry.py"
+    "sequor_plugin_processor_entry.py");
 
 /// The generated C, and the header over it.
 pub const C: Kit = kit!("sdk-c": "scheduler_plugin.c" "scheduler_plugin.h" "sequor.c" "sequor.h");
@@ -49,27 +55,27 @@ pub(super) const COMPONENTIZE_JS: Kit = kit!("componentize-js": "componentize.mj
 /// The contract.
 pub const WIT: Kit = kit!("sdk/wit": "calls.wit" "host.wit" "processor.wit" "scheduler.wit" "tensors.wit" "types.wit");
 
-/// The world of schedulers in it.
-pub const WORLD: &str = "scheduler-plugin";
-
-/// A part of that world: without the ids of clients. What languages with a run time of their own make imports all of its world, used or not, and
-/// a plug-in without need of ids must not require a grant of them.
-pub(super) const WITHOUT_IDS: &str = "package sequor:plugin@0.1.0;
-world without-ids {
-    import types;
-    import host;
-    export scheduler;
+/// A world of the contract, whole and without the ids of clients.
+///
+/// What languages with a run time of their own make imports all of its world, used or not. A plug-in without need of ids must not require a grant of
+/// them.
+#[derive(Debug)]
+pub struct WitWorld {
+    pub name: &'static str,
+    pub name_without_ids: &'static str,
+    /// The text of that one.
+    pub without_ids: &'static str,
 }
-";
 
 /// Writes the contract into a folder, and says which world of it a plug-in is built for.
-pub fn write_wit(to: &Path, with_ids: bool) -> Result<&'static str, AuthorError> {
+pub fn write_wit(to: &Path, world: &WitWorld, with_ids: bool) -> Result<&'static str, AuthorError> {
     write(WIT, to)?;
     if with_ids {
-        return Ok(WORLD);
+        return Ok(world.name);
     }
-    write(&[("without-ids.wit", WITHOUT_IDS)], to)?;
-    Ok("without-ids")
+    let path = to.join("without-ids.wit");
+    std::fs::write(&path, world.without_ids).map_err(|e| AuthorError::file(&path, e))?;
+    Ok(world.name_without_ids)
 }
 
 /// Whether a plug-in's file names this anywhere: its ids of clients, say.

@@ -14,8 +14,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use self::finding::{CheckReport, Finding, ServableVersion};
-use super::plugin::check::tried;
 use super::plugin::machine;
+use super::plugin::scheduler::check::tried;
 use super::{Failed, launch, serve};
 use crate::author::trial::Terms;
 use crate::backend::onnx::library::Library;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::dry_run::{Compared, Ran};
 use super::rows::RowCosts;
-use crate::cli::plugin::check::CheckedComponent;
+use crate::cli::plugin::scheduler::check::CheckedComponent;
 use crate::config::fault::code;
 use crate::config::units::human;
 use crate::error::{LoadError, LoadWarning};

@@ -3,31 +3,15 @@
 use std::path::Path;
 
 use clap::{ArgMatches, Command};
-use serde::Serialize;
 use serde_json::json;
 
-use super::{Failed, file, machine, remote};
-use crate::author::trial::{Terms, Trial};
-use crate::author::{AuthorError, Machine};
-use crate::scheduling::guest::Source;
+use super::world::{GivenComponent, Printed};
+use super::{Failed, file, machine, remote, worlds};
+use crate::author::Machine;
 
 pub(super) fn command() -> Command {
-    let about =
-        "Hold components against the contract, and try them on made-up candidates; exit 3 if one would be refused";
-    Command::new("check").about(about).arg(file::argument()).args(file::terms()).arg(remote::output())
-}
-
-/// A component that a server would take.
-#[derive(Debug, Serialize)]
-pub(in crate::cli) struct CheckedComponent {
-    name: String,
-    version: String,
-    world: String,
-    contract: String,
-    bytes: usize,
-    /// Microseconds of a plan of 64 candidates, at best; none, if it plans nothing.
-    plan_us: Option<f64>,
-    imports: Vec<String>,
+    let about = "Hold components against the contract, and try them on made-up candidates or cases; exit 3 if one would be refused";
+    Command::new("check").about(about).arg(file::argument()).args(file::terms()).arg(file::case()).arg(remote::output())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
@@ -37,12 +21,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         let checked = one(path, matches, &machine);
         wrong += usize::from(checked.is_err());
         if as_json {
-            let (ok, good, error) = (checked.is_ok(), checked.as_ref().ok(), checked.as_ref().err());
+            let (ok, good, error) =
+                (checked.is_ok(), checked.as_ref().ok().map(|good| &good.json), checked.as_ref().err());
             all.push(json!({ "file": path, "ok": ok, "component": good, "error": error }));
             continue;
         }
         match checked {
-            Ok(good) => println!("{}   ok   {} {}, {}", path.display(), good.name, good.version, good.told()),
+            Ok(good) => println!("{}   ok   {}", path.display(), good.text),
             Err(what) => println!("{what}"),
         }
     }
@@ -55,52 +40,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     Err(Failed::Configuration(format!("{wrong} of {} would be refused", files.len())))
 }
 
-fn one(path: &Path, matches: &ArgMatches, machine: &Machine) -> Result<CheckedComponent, String> {
-    tried(path, file::of_terms(matches).map_err(|e| e.to_string())?, machine)
-}
-
-/// The component of this file, if a server would take it; else why not.
-pub(in crate::cli) fn tried(path: &Path, terms: Terms, machine: &Machine) -> Result<CheckedComponent, String> {
-    let text = |problem: AuthorError| problem.to_string();
-    let bytes = file::bytes(path).map_err(text)?;
-    let trial = Trial::new(path, &bytes, machine, terms).map_err(text)?;
-    let mut running = trial.start().map_err(text)?;
-    let at = |what: String| format!("{}: {what}", path.display());
-    running.exercise().map_err(at)?;
-    let mut plan_us = None;
-    if running.hooks().plan {
-        // The first calls find nothing warm.
-        let sizes = [1, 2, 64, 1024, 64, 64, 64];
-        let took = sizes.into_iter().zip(1..).map(|(size, round)| running.plan(size, round));
-        let took = took.collect::<Result<Vec<_>, String>>().map_err(at)?;
-        plan_us = took.iter().rev().take(3).min().map(|best| best.as_nanos() as f64 / 1e3);
-    }
-    let (declared, manifest) = (trial.component.declared(), trial.component.manifest());
-    Ok(CheckedComponent {
-        name: manifest.name.clone(),
-        version: manifest.version.clone(),
-        world: declared.world.clone(),
-        contract: declared.contract.clone(),
-        bytes: bytes.len(),
-        plan_us,
-        imports: trial.component.imports().iter().filter_map(|name| short(name)).map(str::to_owned).collect(),
-    })
-}
-
-impl CheckedComponent {
-    /// What it is, but for its name.
-    pub(in crate::cli) fn told(&self) -> String {
-        let CheckedComponent { world, contract, bytes, plan_us, imports, .. } = self;
-        let plan = plan_us.map(|us| format!(", plan of 64: {us:.1} us")).unwrap_or_default();
-        let imports = if imports.is_empty() { "none".to_owned() } else { imports.join(" ") };
-        let size = *bytes as f64 / 1e3;
-        format!("{world} {contract}, {size:.0} KB{plan}, imports: {imports}")
-    }
-}
-
-/// `host` of `sequor:plugin/host@0.1.0`; types alone are no import anybody needs to know of.
-fn short(import: &str) -> Option<&str> {
-    let name = import.split('@').next().unwrap_or(import);
-    let name = name.strip_prefix("sequor:plugin/").unwrap_or(name);
-    Some(name).filter(|name| *name != "types")
+fn one(path: &Path, matches: &ArgMatches, machine: &Machine) -> Result<Printed, String> {
+    let bytes = file::bytes(path).map_err(|problem| problem.to_string())?;
+    worlds::of_component(&bytes).check(GivenComponent { path, bytes: &bytes, matches, machine })
 }

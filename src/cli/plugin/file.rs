@@ -21,6 +21,12 @@ pub(super) fn argument() -> Arg {
         .help("Components, or folders of plug-ins that were built")
 }
 
+/// The case that names the model that a processor is tried with.
+pub(super) fn case() -> Arg {
+    let case = Arg::new("case").long("case").value_name("FILE").value_parser(value_parser!(PathBuf));
+    case.help("The case that says what a processor's model takes and gives [default: the first of cases/]")
+}
+
 /// The configuration and the limits.
 pub(super) fn terms() -> Vec<Arg> {
     let flag = |name: &'static str, value: &'static str, help: &'static str| {

@@ -1,16 +1,21 @@
 //! `sequor plugin`: what authors do on their own machine, one file a verb; what they and operators ask of a running server is in
-//! `cli/remote`.
+//! `cli/remote`. What differs between worlds is in the files of their names; `worlds` is the table of them.
 
 mod bench;
 mod build;
-pub(super) mod check;
+mod check;
 mod dev;
+mod dev_loop;
 mod doctor;
 mod file;
 mod inspect;
 mod machine;
 mod new;
+mod processor;
+pub(super) mod scheduler;
 mod test;
+mod world;
+mod worlds;
 
 use clap::{ArgMatches, Command};
 

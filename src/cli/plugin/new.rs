@@ -1,4 +1,4 @@
-//! `sequor plugin new`: a folder with a scheduler that works.
+//! `sequor plugin new`: a folder with a plug-in that works.
 
 use std::path::PathBuf;
 
@@ -11,6 +11,8 @@ use crate::author::language::Language;
 use crate::author::languages::{LANGUAGES, named};
 use crate::author::rust::Rust;
 use crate::author::template;
+use crate::author::world::AuthorWorld;
+use crate::author::worlds::{self, WORLDS};
 
 pub(super) fn command() -> Command {
     let languages = LANGUAGES.map(Language::name);
@@ -21,8 +23,8 @@ pub(super) fn command() -> Command {
             Arg::new("world")
                 .long("world")
                 .default_value("scheduler")
-                .value_parser(PossibleValuesParser::new(["scheduler"]))
-                .help("What it decides"),
+                .value_parser(PossibleValuesParser::new(WORLDS.map(AuthorWorld::name)))
+                .help("What it is"),
         )
         .arg(
             Arg::new("lang")
@@ -44,10 +46,14 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let name = matches.get_one::<String>("name").map(String::as_str).unwrap_or_default();
     let language = matches.get_one::<String>("lang").and_then(|name| named(name)).unwrap_or(&Rust);
+    let world = matches.get_one::<String>("world").map(String::as_str).unwrap_or_default();
+    let world = worlds::named(world).map_err(Failed::Configuration)?;
     let folder = matches.get_one::<PathBuf>("dir").cloned().unwrap_or_else(|| PathBuf::from(name));
-    template::write(name, language, &folder).map_err(failed)?;
+    template::write(name, world, language, &folder).map_err(failed)?;
     if remote::wants_json(matches) {
-        remote::print_json(&json!({ "name": name, "language": language.name(), "folder": folder }));
+        remote::print_json(
+            &json!({ "name": name, "world": world.name(), "language": language.name(), "folder": folder }),
+        );
         return Ok(());
     }
     println!("{}   next: cd {} && sequor plugin build", folder.display(), folder.display());

@@ -46,7 +46,7 @@ fn named(client: &Client, path: &str, file: &str) -> Result<Value, Failed> {
 }
 
 /// The folder of the server's plug-ins, if it has one and that is here.
-fn folder(client: &Client) -> Option<PathBuf> {
+pub(in crate::cli) fn folder(client: &Client) -> Option<PathBuf> {
     if !client.is_here() {
         return None;
     }

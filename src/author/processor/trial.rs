@@ -1,0 +1,217 @@
+//! A processor's component: held against the contract, configured in front of a stand-in for its model, and called.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sequor_core::Time;
+use sequor_wasm::cache::{COMPILED, Cache};
+use sequor_wasm::component_error::ComponentError;
+use sequor_wasm::engine::{Engine, Mode};
+use sequor_wasm::journal::Journal;
+use sequor_wasm::services::Services;
+
+use super::case::ProcessorCase;
+use crate::author::trial::Terms;
+use crate::author::{AuthorError, Machine};
+use crate::processing::health::ProcessorTime;
+use crate::processing::{
+    CallFacts, Chain, LoadFacts, OnFailure, Plan, PortTensors, ProcessorComponent, ProcessorOptions, ProcessorRefusal,
+    ProcessorSource, SequenceScratch, TensorSignature, files,
+};
+use crate::telemetry::Metrics;
+
+/// A component that a server would take.
+#[derive(Debug)]
+pub struct ProcessorTrial {
+    pub component: Arc<ProcessorComponent>,
+    terms: Terms,
+    file: PathBuf,
+    /// How long it took to compile, or to find what was compiled before.
+    pub loading: Duration,
+}
+
+/// A configured processor in front of a stand-in.
+#[derive(Debug)]
+pub struct TrialChain {
+    chain: Chain,
+    features: usize,
+    pub starting: Duration,
+}
+
+/// One sequence of a running processor.
+#[derive(Debug)]
+pub struct TrialSequence<'a> {
+    running: &'a TrialChain,
+    id: u64,
+    step: u64,
+    scratch: SequenceScratch,
+}
+
+/// What came of one request.
+#[derive(Debug)]
+pub struct TrialAnswer {
+    /// The inputs of each run of the model.
+    pub runs: Vec<PortTensors>,
+    pub outputs: PortTensors,
+    pub pre: Duration,
+    pub post: Duration,
+}
+
+impl ProcessorTrial {
+    /// Holds a file against the contract.
+    pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: Terms) -> Result<ProcessorTrial, AuthorError> {
+        let wrong = |what: String| AuthorError::Component { path: file.to_owned(), what };
+        let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
+        let cache = Cache::new(&machine.cache.join(COMPILED)).ok();
+        let began = Instant::now();
+        let component = ProcessorComponent::new(&engine, &file.to_string_lossy(), bytes, terms.grants, cache.as_ref());
+        // Its sentence names the file.
+        let component = component.map_err(|refused| {
+            let is_foreign = matches!(refused, ComponentError::Foreign(_));
+            let build = if is_foreign { "; sequor plugin build makes a component" } else { "" };
+            AuthorError::Missing(format!("{refused}{build}"))
+        })?;
+        Ok(ProcessorTrial { component: Arc::new(component), terms, file: file.to_owned(), loading: began.elapsed() })
+    }
+
+    /// Configures it in front of the model of a case.
+    pub fn start(&self, case: &ProcessorCase) -> Result<TrialChain, AuthorError> {
+        let wrong =
+            |what: String| AuthorError::Component { path: self.file.clone(), what: format!("configure: {what}") };
+        let files = files::read(case.folder(), &case.files).map_err(|what| AuthorError::file(&case.path, what))?;
+        // A feature's type is for the model to say: it is there as both.
+        let features: Vec<String> = self.component.declared().manifest.features.iter().take(4).cloned().collect();
+        let count = features.len();
+        let facts = LoadFacts {
+            name: "model".to_owned(),
+            version: 1,
+            strategy: "oldest",
+            max_batch: 1,
+            instances: 1,
+            slots: 64,
+            numbers: features.clone(),
+            keys: features,
+        };
+        let is_set = self.terms.config.trim().len() > 2;
+        let config = if is_set { self.terms.config.clone() } else { case.config.clone() };
+        let options = ProcessorOptions {
+            config,
+            limits: self.terms.limits,
+            on_failure: OnFailure::Fail,
+            files,
+            strikes: u32::MAX,
+        };
+        let name = self.component.declared().name.clone();
+        let metrics = Metrics::new(false).processor(&name);
+        let component = Arc::clone(&self.component);
+        let source = ProcessorSource {
+            journal: Arc::new(Journal::new(&name)),
+            name,
+            component,
+            options,
+            services: Arc::new(TrialServices),
+            metrics,
+            clock: Arc::new(TrialClock),
+        };
+        let began = Instant::now();
+        let chain = Chain::new(vec![source], &facts, case.model.clone(), 1).map_err(|(_, what)| wrong(what))?;
+        Ok(TrialChain { chain, features: count, starting: began.elapsed() })
+    }
+}
+
+impl TrialChain {
+    /// What clients see.
+    pub fn signature(&self) -> TensorSignature {
+        self.chain.signature()
+    }
+
+    /// A sequence that starts with the next request.
+    pub fn sequence(&self, id: u64) -> TrialSequence<'_> {
+        TrialSequence { running: self, id, step: 0, scratch: SequenceScratch::default() }
+    }
+}
+
+impl TrialSequence<'_> {
+    /// Sends a request. `answer` stands in for the model.
+    pub fn send(
+        &mut self,
+        inputs: PortTensors,
+        is_end: bool,
+        answer: &mut dyn FnMut(&PortTensors) -> PortTensors,
+    ) -> Result<TrialAnswer, ProcessorRefusal> {
+        let TrialChain { chain, features, .. } = self.running;
+        self.step += 1;
+        let outputs = u32::try_from(chain.signature().outputs.len()).unwrap_or(0);
+        let facts = CallFacts {
+            sequence: self.id,
+            step: self.step,
+            start: self.step == 1,
+            end: is_end,
+            numbers: vec![1.0; *features],
+            keys: vec![1; *features],
+            outputs: (0..outputs).collect(),
+        };
+        let began = Instant::now();
+        let prepared = chain.pre(&facts, &self.scratch, inputs)?;
+        let pre = began.elapsed();
+        let runs = match prepared.plan {
+            Plan::Reply(outputs) => {
+                self.scratch = prepared.pending.into_scratch();
+                return Ok(TrialAnswer { runs: Vec::new(), outputs, pre, post: Duration::ZERO });
+            }
+            Plan::Run(runs) => runs,
+        };
+        // An END without inputs that no processor fills runs nothing.
+        let answers = runs.iter().map(|run| if run.is_empty() { PortTensors::new() } else { answer(run) }).collect();
+        let began = Instant::now();
+        match chain.post(&facts, prepared.pending, answers) {
+            Ok((outputs, scratch)) => {
+                self.scratch = scratch;
+                let runs = runs.into_iter().filter(|run| !run.is_empty()).collect();
+                Ok(TrialAnswer { runs, outputs, pre, post: began.elapsed() })
+            }
+            Err((refusal, scratch)) => {
+                self.scratch = scratch;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Bytes that are kept for it.
+    pub fn scratch(&self) -> u64 {
+        self.scratch.size()
+    }
+}
+
+/// A clock that stands still: a trial counts no strikes over time.
+#[derive(Debug)]
+struct TrialClock;
+
+impl ProcessorTime for TrialClock {
+    fn now(&self) -> Time {
+        Time(0)
+    }
+}
+
+/// Host functions for a component on trial. Its errors and warnings go to standard error.
+#[derive(Debug)]
+struct TrialServices;
+
+impl Services for TrialServices {
+    fn log(&self, level: u32, message: &str) {
+        if level < 2 {
+            eprintln!("{message}");
+        }
+    }
+
+    fn metric_add(&self, _: &str, _: f64) {}
+
+    fn key_text(&self, key: u64) -> Option<String> {
+        Some(format!("text {key}"))
+    }
+
+    fn sequence_text(&self, sequence: u64) -> Option<String> {
+        Some(sequence.to_string())
+    }
+}

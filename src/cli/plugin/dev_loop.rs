@@ -1,0 +1,113 @@
+//! What `sequor plugin dev` does in every world: it watches the sources of a plug-in, and builds.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, SystemTime};
+
+use super::{Failed, failed, machine};
+use crate::author::{self, Project};
+
+/// How often the sources are looked at.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// Calls this for the sources as they are and after every change, until the author has had enough. Its answer is printed.
+pub(super) fn on_every_change(folder: &Path, mut round: impl FnMut() -> Result<String, Failed>) -> Result<(), Failed> {
+    let (stop, mut seen) = (interrupted()?, None);
+    loop {
+        let now = sources(folder);
+        if seen.as_ref() != Some(&now) {
+            seen = Some(now);
+            // The author reads what is wrong and goes on; only a server that is gone ends it.
+            match round() {
+                Err(gone @ Failed::Unreachable(_)) => return Err(gone),
+                Err(wrong) => eprintln!("{wrong}"),
+                Ok(said) => println!("{said}"),
+            }
+        }
+        match stop.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// The component of a folder, built into another.
+pub(super) fn build(folder: &Path, to: &Path) -> Result<PathBuf, Failed> {
+    let project = Project::open(folder).map_err(failed)?;
+    let built = author::build(&project, to, &machine()).map_err(failed)?;
+    built.into_iter().next().map(|built| built.path).ok_or_else(|| Failed::Failed("nothing was built".to_owned()))
+}
+
+/// The name of the first plug-in of a folder.
+pub(super) fn first_name(folder: &Path) -> Result<String, Failed> {
+    let project = Project::open(folder).map_err(failed)?;
+    Ok(project.manifests.first().map(|manifest| manifest.name.clone()).unwrap_or_default())
+}
+
+/// Something comes through once the author has had enough.
+fn interrupted() -> Result<Receiver<()>, Failed> {
+    let (sender, receiver) = sync_channel(1);
+    let failed = |e: std::io::Error| Failed::Failed(format!("no signals: {e}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let signals = {
+        let _inside = runtime.enter();
+        use tokio::signal::unix::{SignalKind, signal};
+        (signal(SignalKind::interrupt()).map_err(failed)?, signal(SignalKind::terminate()).map_err(failed)?)
+    };
+    std::thread::spawn(move || {
+        let (mut interrupt, mut terminate) = signals;
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        let _ = sender.send(());
+    });
+    Ok(receiver)
+}
+
+type SourceFiles = BTreeMap<PathBuf, (SystemTime, u64)>;
+
+/// Every source, with when it was changed. What builds leave behind is none.
+fn sources(folder: &Path) -> SourceFiles {
+    let mut found = SourceFiles::new();
+    let Ok(entries) = std::fs::read_dir(folder) else { return found };
+    for entry in entries.flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        let made = name.starts_with(['.', '_']) || ["target", "cases"].contains(&name.as_ref());
+        let is_component = name.ends_with(".wasm") || name == "Cargo.lock";
+        match entry.metadata() {
+            Ok(data) if data.is_dir() && !made => found.extend(sources(&path)),
+            Ok(data) if data.is_file() && !is_component => {
+                found.insert(path, (data.modified().unwrap_or(SystemTime::UNIX_EPOCH), data.len()));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_change_and_what_is_built_of_them_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("src/lib.rs", "one");
+        let first = sources(folder.path());
+        write("target/x.rs", "made");
+        write("mine.wasm", "made");
+        assert_eq!(sources(folder.path()), first);
+        write("src/lib.rs", "another");
+        assert_ne!(sources(folder.path()), first);
+    }
+}

@@ -1,0 +1,232 @@
+//! Authors' commands for processors. A stand-in answers in place of the model: the first of `cases/` beside the component, or `--case`, says what that
+//! takes and gives.
+
+mod dev;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::ArgMatches;
+use serde_json::{Value, json};
+
+use super::world::{self, GivenComponent, Printed, Tested, WorldCommands};
+use super::{Failed, failed, file};
+use crate::author::AuthorError;
+use crate::author::processor::case::ProcessorCase;
+use crate::author::processor::outcome::{self, CaseOutcome};
+use crate::author::processor::trial::{ProcessorTrial, TrialChain};
+use crate::author::trial::Terms;
+use crate::author::world::AuthorWorld;
+use crate::author::worlds::ProcessorProjects;
+use crate::processing::{TensorPort, TensorSignature};
+use sequor_wasm::manifest;
+
+/// CPU time of a call without tensors, as a model has it that names none.
+const TIME: Duration = Duration::from_millis(10);
+/// The same for a case, which is not about time.
+const PATIENT: Duration = Duration::from_secs(1);
+
+pub(super) struct ProcessorCommands;
+
+impl WorldCommands for ProcessorCommands {
+    fn world(&self) -> &'static dyn AuthorWorld {
+        &ProcessorProjects
+    }
+
+    fn check(&self, given: GivenComponent<'_>) -> Result<Printed, String> {
+        let text = |problem: AuthorError| problem.to_string();
+        let trial = trial(given, TIME).map_err(|e| e.to_string())?;
+        let declared = trial.component.declared();
+        let mut json = json!({
+            "name": declared.name, "version": declared.version, "world": declared.world,
+            "contract": declared.contract, "bytes": given.bytes.len(), "imports": trial.component.imports(),
+        });
+        let size = given.bytes.len() as f64 / 1e3;
+        let head =
+            format!("{} {}, {} {}, {size:.0} KB", declared.name, declared.version, declared.world, declared.contract);
+        let Some(case) = case(given).map_err(|e| e.to_string())? else {
+            return Ok(Printed { text: format!("{head}; not configured: no case names its model"), json });
+        };
+        let running = trial.start(&case).map_err(text)?;
+        let at = |what: String| format!("{}: {}: {what}", given.path.display(), case.path.display());
+        for (packet, id) in case.packets.iter().zip(1..) {
+            outcome::run(&case, &running, *packet, id).map_err(at)?;
+        }
+        let signature = running.signature();
+        if let Some(fields) = json.as_object_mut() {
+            fields.insert("inputs".to_owned(), ports_json(&signature.inputs));
+            fields.insert("outputs".to_owned(), ports_json(&signature.outputs));
+        }
+        Ok(Printed { text: format!("{head}, {}", signature_text(&signature)), json })
+    }
+
+    fn test(&self, given: GivenComponent<'_>, path: &Path) -> Result<Tested, Failed> {
+        let case = ProcessorCase::read(path).map_err(failed)?;
+        let running = trial(given, PATIENT)?.start(&case).map_err(failed)?;
+        let in_case = |what: String| Failed::Configuration(format!("{}: {what}", path.display()));
+        let mut outcomes = Vec::new();
+        for (packet, id) in case.packets.iter().zip(1..) {
+            outcomes.push(outcome::run(&case, &running, *packet, id).map_err(in_case)?);
+        }
+        let mut wrong = Vec::new();
+        for of in &outcomes {
+            let mut all = of.against(&case).map_err(in_case)?;
+            all.extend(outcomes.first().map(|first| of.against_other(first)).unwrap_or_default());
+            wrong.extend(all.into_iter().map(|what| format!("packets of {}: {what}", of.packet)));
+        }
+        Ok(tested(given.path, path, &outcomes, &wrong))
+    }
+
+    fn bench(&self, given: GivenComponent<'_>, span: Duration) -> Result<Printed, Failed> {
+        let trial = trial(given, TIME)?;
+        let case = needed(given)?;
+        let running = trial.start(&case).map_err(failed)?;
+        let (file, load, start) = (given.path.display(), millis(trial.loading), millis(running.starting));
+        let mut text = format!("{file}   load {load:.1} ms, start and configure {start:.1} ms\n");
+        let _ = writeln!(
+            text,
+            "{:>10}  {:>8}  {:>9}  {:>9}  {:>9}  {:>9}",
+            "PACKETS", "CALLS", "PRE us", "p99", "POST us", "p99"
+        );
+        let mut rows = Vec::new();
+        for packet in &case.packets {
+            let (pre, post) = measure(&case, &running, *packet, span).map_err(Failed::Failed)?;
+            let at = |of: &[Duration], share: usize| {
+                of.get(of.len().saturating_sub(1) * share / 100).map_or(0.0, |t| t.as_nanos() as f64 / 1e3)
+            };
+            let [a, b, c, d] = [at(&pre, 50), at(&pre, 99), at(&post, 50), at(&post, 99)];
+            let calls = pre.len();
+            let _ = writeln!(text, "{packet:>10}  {calls:>8}  {a:>9.2}  {b:>9.2}  {c:>9.2}  {d:>9.2}");
+            rows.push(json!({
+                "packets": packet.to_string(), "calls": calls, "pre_p50_us": a, "pre_p99_us": b, "post_p50_us": c, "post_p99_us": d,
+            }));
+        }
+        let json = json!({ "file": given.path, "loading_ms": load, "starting_ms": start, "packets": rows });
+        Ok(Printed { text, json })
+    }
+
+    fn inspect(&self, given: GivenComponent<'_>) -> Result<Printed, Failed> {
+        let trial = trial(given, TIME)?;
+        let signature = match case(given)? {
+            Some(case) => trial.start(&case).map(|running| running.signature()).map_err(|problem| problem.to_string()),
+            None => Err("no case names its model".to_owned()),
+        };
+        let (sha256, imports) = (trial.component.sha256(), trial.component.imports());
+        let manifest = manifest::section(given.bytes).ok().flatten().unwrap_or_default();
+        let (file, bytes) = (given.path.display(), given.bytes.len());
+        let seen = signature.as_ref().map_or_else(|what| format!("unknown: {what}"), signature_text);
+        let text = format!(
+            "file      {file}, {bytes} bytes\nsha256    {sha256}\nimports   {}\nclients   {seen}\nplugin.toml\n{}",
+            imports.join("  "),
+            manifest.lines().map(|line| format!("  {line}\n")).collect::<String>()
+        );
+        let signature = signature.ok();
+        let json = json!({
+            "file": given.path, "bytes": bytes, "sha256": sha256, "imports": imports, "manifest": manifest,
+            "inputs": signature.as_ref().map(|s| ports_json(&s.inputs)),
+            "outputs": signature.as_ref().map(|s| ports_json(&s.outputs)),
+        });
+        Ok(Printed { text, json })
+    }
+
+    fn dev(&self, folder: &Path, matches: &ArgMatches) -> Result<(), Failed> {
+        dev::run(folder, matches)
+    }
+}
+
+/// The component, held against the contract. `time` is for commands that were given none.
+fn trial(given: GivenComponent<'_>, time: Duration) -> Result<ProcessorTrial, Failed> {
+    let is_set = |name: &str| given.matches.try_contains_id(name).unwrap_or(false);
+    let mut terms = if is_set("set") || is_set("time") || is_set("memory") || is_set("grant") {
+        file::of_terms(given.matches)?
+    } else {
+        Terms::default()
+    };
+    if !is_set("time") {
+        terms.limits.time = time;
+    }
+    let refused = |problem: AuthorError| Failed::Configuration(problem.to_string());
+    ProcessorTrial::new(given.path, given.bytes, given.machine, terms).map_err(refused)
+}
+
+/// The case that names the model: the one that was given, or the first beside the component.
+fn case(given: GivenComponent<'_>) -> Result<Option<ProcessorCase>, Failed> {
+    let named =
+        given.matches.try_get_many::<PathBuf>("case").ok().flatten().and_then(|mut cases| cases.next().cloned());
+    let first = || world::cases(given.path).ok().and_then(|cases| cases.into_iter().next());
+    named.or_else(first).map(|path| ProcessorCase::read(&path).map_err(failed)).transpose()
+}
+
+fn needed(given: GivenComponent<'_>) -> Result<ProcessorCase, Failed> {
+    let missing = "no case says what the model takes and gives: cases/NAME.toml beside the component, or --case";
+    case(given)?.ok_or_else(|| Failed::Configuration(format!("{}: {missing}", given.path.display())))
+}
+
+/// Runs a case again and again. Times of `pre` and `post`, ascending.
+fn measure(
+    case: &ProcessorCase,
+    running: &TrialChain,
+    packet: crate::author::processor::case::PacketSize,
+    span: Duration,
+) -> Result<(Vec<Duration>, Vec<Duration>), String> {
+    let (began, mut pre, mut post) = (Instant::now(), Vec::new(), Vec::new());
+    let mut id = 0;
+    while id < 3 || began.elapsed() < span {
+        id += 1;
+        let outcome = outcome::run(case, running, packet, id)?;
+        pre.extend(outcome.pre);
+        post.extend(outcome.post.into_iter().filter(|took| !took.is_zero()));
+    }
+    pre.sort_unstable();
+    post.sort_unstable();
+    Ok((pre, post))
+}
+
+fn tested(component: &Path, path: &Path, outcomes: &[CaseOutcome], wrong: &[String]) -> Tested {
+    let how = if wrong.is_empty() { "ok" } else { "NOT AS EXPECTED" };
+    let mut text = format!("{}   {how}\n", path.display());
+    let _ = writeln!(text, "{:>10}  {:>9}  {:>9}  {:>9}", "PACKETS", "REQUESTS", "RUNS", "SCRATCH");
+    for CaseOutcome { packet, requests, runs, scratch, .. } in outcomes {
+        let _ = writeln!(text, "{packet:>10}  {requests:>9}  {runs:>9}  {:>9}", format!("{scratch} B"));
+    }
+    for what in wrong {
+        let _ = writeln!(text, "  {what}");
+    }
+    let rows = outcomes.iter().map(|of| {
+        json!({ "packets": of.packet.to_string(), "requests": of.requests, "runs": of.runs, "scratch": of.scratch })
+    });
+    let is_good = wrong.is_empty();
+    let name = component.file_name().unwrap_or(component.as_os_str()).to_string_lossy();
+    let rows: Vec<Value> = rows.collect();
+    let json = json!({ "component": name, "case": path, "ok": is_good, "wrong": wrong, "packets": rows });
+    Tested { is_good, printed: Printed { text, json } }
+}
+
+fn signature_text(TensorSignature { inputs, outputs }: &TensorSignature) -> String {
+    let ports = |ports: &[TensorPort]| {
+        let each = ports.iter().map(|port| {
+            let optional = if port.optional { " (optional)" } else { "" };
+            format!("{} {}{}{optional}", port.name, port.dtype, port.dims)
+        });
+        each.collect::<Vec<_>>().join(", ")
+    };
+    format!("takes {}, gives {}", ports(inputs), ports(outputs))
+}
+
+fn ports_json(ports: &[TensorPort]) -> Value {
+    let port = |port: &TensorPort| {
+        BTreeMap::from([
+            ("name", json!(port.name)),
+            ("datatype", json!(port.dtype.to_string())),
+            ("shape", json!(port.dims.to_wire())),
+            ("optional", json!(port.optional)),
+        ])
+    };
+    ports.iter().map(|of| json!(port(of))).collect()
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e6
+}

@@ -1,0 +1,77 @@
+//! Tries a scheduler's component as a server would.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::author::trial::{Terms, Trial};
+use crate::author::{AuthorError, Machine};
+use crate::cli::plugin::file;
+use crate::cli::plugin::world::{GivenComponent, Printed};
+use crate::scheduling::guest::Source;
+
+/// A component that a server would take.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct CheckedComponent {
+    name: String,
+    version: String,
+    world: String,
+    contract: String,
+    bytes: usize,
+    /// Microseconds of a plan of 64 candidates, at best; none, if it plans nothing.
+    plan_us: Option<f64>,
+    imports: Vec<String>,
+}
+
+/// Tries a scheduler.
+pub(super) fn scheduler(given: GivenComponent<'_>) -> Result<Printed, String> {
+    let good = tried(given.path, file::of_terms(given.matches).map_err(|e| e.to_string())?, given.machine)?;
+    Ok(Printed { text: format!("{} {}, {}", good.name, good.version, good.told()), json: json!(good) })
+}
+
+/// The component of this file, if a server would take it; else why not.
+pub(in crate::cli) fn tried(path: &Path, terms: Terms, machine: &Machine) -> Result<CheckedComponent, String> {
+    let text = |problem: AuthorError| problem.to_string();
+    let bytes = file::bytes(path).map_err(text)?;
+    let trial = Trial::new(path, &bytes, machine, terms).map_err(text)?;
+    let mut running = trial.start().map_err(text)?;
+    let at = |what: String| format!("{}: {what}", path.display());
+    running.exercise().map_err(at)?;
+    let mut plan_us = None;
+    if running.hooks().plan {
+        // The first calls find nothing warm.
+        let sizes = [1, 2, 64, 1024, 64, 64, 64];
+        let took = sizes.into_iter().zip(1..).map(|(size, round)| running.plan(size, round));
+        let took = took.collect::<Result<Vec<_>, String>>().map_err(at)?;
+        plan_us = took.iter().rev().take(3).min().map(|best| best.as_nanos() as f64 / 1e3);
+    }
+    let (declared, manifest) = (trial.component.declared(), trial.component.manifest());
+    Ok(CheckedComponent {
+        name: manifest.name.clone(),
+        version: manifest.version.clone(),
+        world: declared.world.clone(),
+        contract: declared.contract.clone(),
+        bytes: bytes.len(),
+        plan_us,
+        imports: trial.component.imports().iter().filter_map(|name| short(name)).map(str::to_owned).collect(),
+    })
+}
+
+impl CheckedComponent {
+    /// What it is, but for its name.
+    pub(in crate::cli) fn told(&self) -> String {
+        let CheckedComponent { world, contract, bytes, plan_us, imports, .. } = self;
+        let plan = plan_us.map(|us| format!(", plan of 64: {us:.1} us")).unwrap_or_default();
+        let imports = if imports.is_empty() { "none".to_owned() } else { imports.join(" ") };
+        let size = *bytes as f64 / 1e3;
+        format!("{world} {contract}, {size:.0} KB{plan}, imports: {imports}")
+    }
+}
+
+/// `host` of `sequor:plugin/host@0.1.0`; types alone are no import anybody needs to know of.
+fn short(import: &str) -> Option<&str> {
+    let name = import.split('@').next().unwrap_or(import);
+    let name = name.strip_prefix("sequor:plugin/").unwrap_or(name);
+    Some(name).filter(|name| *name != "types")
+}

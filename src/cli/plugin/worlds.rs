@@ -1,0 +1,76 @@
+//! What authors' commands do for each world: the table of all. A new world is a folder with its commands, and a line here.
+
+use std::path::Path;
+
+use clap::ArgMatches;
+use serde::Deserialize;
+
+use super::processor::ProcessorCommands;
+use super::scheduler::SchedulerCommands;
+use super::world::{GivenComponent, Printed, WorldCommands};
+use super::{Failed, remote};
+use crate::author::Project;
+use sequor_wasm::manifest;
+
+/// All of them; the first is that of a component that names none.
+static ALL: [&dyn WorldCommands; 2] = [&SchedulerCommands, &ProcessorCommands];
+
+/// The commands for a component: its plugin.toml names the world. A component without one, or of another world, is for the first to refuse.
+pub(super) fn of_component(bytes: &[u8]) -> &'static dyn WorldCommands {
+    #[derive(Deserialize)]
+    struct Header {
+        world: String,
+    }
+    let text = manifest::section(bytes).ok().flatten();
+    let header = text.and_then(|text| toml::from_str::<Header>(text).ok());
+    header.and_then(|header| of(&header.world)).unwrap_or(&SchedulerCommands)
+}
+
+/// The commands for a folder.
+pub(super) fn of_folder(folder: &Path) -> Result<&'static dyn WorldCommands, Failed> {
+    let project = Project::open(folder).map_err(super::failed)?;
+    Ok(of(project.world.name()).unwrap_or(&SchedulerCommands))
+}
+
+fn of(world: &str) -> Option<&'static dyn WorldCommands> {
+    ALL.into_iter().find(|commands| commands.world().name() == world)
+}
+
+/// Runs a command for each component, and prints what comes of it.
+pub(super) fn each(
+    matches: &ArgMatches,
+    mut run: impl FnMut(&dyn WorldCommands, GivenComponent<'_>) -> Result<Printed, Failed>,
+) -> Result<(), Failed> {
+    let (as_json, machine, mut all) = (remote::wants_json(matches), super::machine(), Vec::new());
+    for path in super::file::named(matches)? {
+        let bytes = super::file::bytes(&path).map_err(super::failed)?;
+        let given = GivenComponent { path: &path, bytes: &bytes, matches, machine: &machine };
+        let Printed { text, json } = run(of_component(&bytes), given)?;
+        if as_json {
+            all.push(json);
+        } else {
+            print!("{text}");
+        }
+    }
+    if as_json {
+        remote::print_json(&all.into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::author::component::with_manifest;
+    use crate::author::worlds::WORLDS;
+
+    #[test]
+    fn every_world_has_its_commands() {
+        for world in WORLDS {
+            let component = with_manifest(b"\0asm\x0d\0\x01\0", &format!("world = \"{}\"\n", world.name()));
+            assert_eq!(of_component(&component).world().name(), world.name());
+        }
+        assert_eq!(of_component(b"\0asm\x0d\0\x01\0").world().name(), "scheduler");
+        assert_eq!(ALL.len(), WORLDS.len());
+    }
+}
