@@ -15,7 +15,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         f'Metadata-Version: 2.1\nName: {project["name"]}\nVersion: {project["version"]}\nSummary: {project["description"]}\n'
         f'License: {project["license"]}\nRequires-Python: {project["requires-python"]}\n')
     kept = [path for path in sorted(here.glob("sequor_plugin/*")) if path.suffix in (".py", ".pyi", ".typed") or path.name == "py.typed"]
-    files = {str(path.relative_to(here)): path.read_bytes() for path in [*kept, here / "sequor_plugin_entry.py"]}
+    files = {str(path.relative_to(here)): path.read_bytes() for path in [*kept, *sorted(here.glob("sequor_plugin*_entry.py"))]}
     files[f"{name}.dist-info/METADATA"] = metadata.encode()
     files[f"{name}.dist-info/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: sequor\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     files[f"{name}.dist-info/RECORD"] = _record(files, f"{name}.dist-info/RECORD").encode()

@@ -12,6 +12,11 @@ pub(super) const RATE: u32 = 16_000;
 
 /// Reads a WAV file of 16 kHz, one channel, 16 bit; samples between -1 and 1.
 pub(super) fn read(name: &str, wav: &[u8]) -> Result<Vec<f32>, Failed> {
+    Ok(samples(name, wav)?.into_iter().map(|s| f32::from(s) / 32768.0).collect())
+}
+
+/// The samples of such a file as they are.
+pub(super) fn samples(name: &str, wav: &[u8]) -> Result<Vec<i16>, Failed> {
     let failed = |e: &dyn std::fmt::Display| Failed::Failed(format!("{name}: {e}"));
     let mut reader = hound::WavReader::new(Cursor::new(wav)).map_err(|e| failed(&e))?;
     let spec = reader.spec();
@@ -19,8 +24,7 @@ pub(super) fn read(name: &str, wav: &[u8]) -> Result<Vec<f32>, Failed> {
         let got = format!("{} Hz, {} channels, {} bit", spec.sample_rate, spec.channels, spec.bits_per_sample);
         return Err(failed(&format!("{got}, but 16000 Hz, 1 channel, 16 bit is wanted")));
     }
-    let samples = reader.samples::<i16>().map(|s| s.map(|s| f32::from(s) / 32768.0));
-    samples.collect::<Result<_, _>>().map_err(|e| failed(&e))
+    reader.samples::<i16>().collect::<Result<_, _>>().map_err(|e| failed(&e))
 }
 
 /// The model's inputs: each chunk with the end of the one before in front, zeros at first. An incomplete last chunk is left out.
@@ -32,6 +36,13 @@ pub(super) fn chunks(samples: &[f32]) -> Vec<Vec<f32>> {
         context = chunk.get(CHUNK - CONTEXT..).unwrap_or_default().to_vec();
     }
     out
+}
+
+/// The same, with silence that completes the last chunk.
+pub(super) fn chunks_with_silence(samples: &[f32]) -> Vec<Vec<f32>> {
+    let mut samples = samples.to_vec();
+    samples.resize(samples.len().next_multiple_of(CHUNK), 0.0);
+    chunks(&samples)
 }
 
 #[cfg(test)]

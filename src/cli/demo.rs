@@ -1,4 +1,7 @@
-//! `sequor demo`: real speech and noise through a real model on a server of its own, held against ONNX Runtime on the whole file.
+//! `sequor demo`: real speech and noise through a real model on a server of its own, held against ONNX Runtime on the whole file. Then raw PCM through
+//! processors in front of the same model ([`pcm`]).
+
+mod pcm;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -54,38 +57,51 @@ struct DemoResult {
 pub(super) fn run(_: &ArgMatches) -> Result<(), Failed> {
     let sounds = [sound("speech.wav", SPEECH)?, sound("noise.wav", NOISE)?];
     let folder = tempfile::tempdir().map_err(|e| Failed::Failed(format!("no temporary folder: {e}")))?;
-    write_model(folder.path()).map_err(|e| Failed::Failed(e.to_string()))?;
+    write_model(folder.path())
+        .and_then(|()| pcm::write(folder.path(), MODEL, CONFIG, SEQUOR))
+        .map_err(|e| Failed::Failed(e.to_string()))?;
     let library = launch::find_runtime(Path::new(""))?;
-    let settings = server::load(None, &|name| quiet(name), &GivenFlags::default(), &serve::host())
+    let settings = server::load(None, &|name| quiet(name, folder.path()), &GivenFlags::default(), &serve::host())
         .map_err(|_| Failed::Failed("the demo's own settings do not hold".to_owned()))?;
     let metrics = Metrics::new(false);
-    let (heard, batch) = launch::sockets()?.block_on(async {
+    let (heard, batch, lines) = launch::sockets()?.block_on(async {
         let listeners = launch::bind(&settings)?;
         let (stop, stopped) = tokio::sync::mpsc::channel(1);
         let repository = launch::repository(&library, &settings, &metrics)?;
         let options = launch::server_options(&settings, &library, &repository)?;
         let running = crate::server::start(listeners, options, repository.clone(), metrics.clone(), stopped);
-        repository.load(&folder.path().join("vad"));
+        for model in ["vad", "speech"] {
+            repository.load(&folder.path().join(model));
+        }
         refuse_broken(&repository)?;
         let port = running.addresses.grpc.map_or(0, |a| a.port());
         let heard = listen(port, &sounds).await?;
+        let lines = pcm::segments(connect(port).await?, SPEECH).await?;
         let statistics = metrics.model("vad", 1).statistics();
         let _ = stop.send(Stop::Now).await;
         running.join().await;
         let stopping = repository.clone();
         let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;
-        Ok((heard, statistics.inference_count as f64 / statistics.execution_count.max(1) as f64))
+        Ok((heard, statistics.inference_count as f64 / statistics.execution_count.max(1) as f64, lines))
     })?;
     let whole = sounds.iter().map(|s| on_the_whole(&library.path, folder.path(), s)).collect::<Result<Vec<_>, _>>()?;
     let (text, good) = verdict(&sounds, &heard, &whole, batch);
-    println!("{text}");
-    if good { Ok(()) } else { Err(Failed::Failed("the demo did not come out as it should".to_owned())) }
+    // The last window of a packet's stream is completed with silence.
+    let padded = Sound {
+        chunks: audio::chunks_with_silence(&audio::read("speech.wav", SPEECH)?),
+        name: "speech.wav",
+        seconds: 0.0,
+    };
+    let (segments, also_good) = pcm::verdict(&lines, &on_the_whole(&library.path, folder.path(), &padded)?);
+    println!("{text}{segments}");
+    if good && also_good { Ok(()) } else { Err(Failed::Failed("the demo did not come out as it should".to_owned())) }
 }
 
 /// The demo's settings: any free port, on this machine only.
-fn quiet(name: &str) -> Option<String> {
+fn quiet(name: &str, plugins: &Path) -> Option<String> {
     match name {
         "SEQUOR_HTTP_ADDRESS" | "SEQUOR_GRPC_ADDRESS" => Some("127.0.0.1".to_owned()),
+        "SEQUOR_PLUGINS_DIR" => Some(plugins.display().to_string()),
         "SEQUOR_ADMIN_ENABLED" => Some("false".to_owned()),
         "SEQUOR_HTTP_PORT" | "SEQUOR_GRPC_PORT" | "SEQUOR_METRICS_PORT" => Some("0".to_owned()),
         _ => None,
@@ -120,10 +136,7 @@ fn refuse_broken(repository: &crate::model::Repository) -> Result<(), Failed> {
 async fn listen(port: u16, sounds: &[Sound; 2]) -> Result<Vec<DemoResult>, Failed> {
     let mut tasks = Vec::new();
     for client in 0..CLIENTS {
-        let address = format!("http://127.0.0.1:{port}");
-        let channel = Channel::from_shared(address).map_err(|e| Failed::Failed(e.to_string()))?;
-        let channel =
-            channel.connect().await.map_err(|e| Failed::Failed(format!("the demo's server does not answer: {e}")))?;
+        let channel = connect(port).await?;
         for (n, sound) in (0u64..).zip(sounds) {
             let id = client * 2 + n + 1;
             tasks.push(tokio::spawn(stream(channel.clone(), id, n == 0, sound.chunks.clone())));
@@ -134,6 +147,12 @@ async fn listen(port: u16, sounds: &[Sound; 2]) -> Result<Vec<DemoResult>, Faile
         heard.push(task.await.map_err(|e| Failed::Failed(e.to_string()))??);
     }
     Ok(heard)
+}
+
+async fn connect(port: u16) -> Result<Channel, Failed> {
+    let channel = Channel::from_shared(format!("http://127.0.0.1:{port}"));
+    let channel = channel.map_err(|e| Failed::Failed(e.to_string()))?.connect().await;
+    channel.map_err(|e| Failed::Failed(format!("the demo's server does not answer: {e}")))
 }
 
 /// One sequence: a chunk after the other, each when the answer to the one before is here.

@@ -47,7 +47,7 @@ fn within_a_sentence(begin: &str) -> Vec<String> {
 }
 
 /// Runs commands one after the other in a shell, as one would type them; what they print.
-fn typed(commands: &[String], folder: &Path, server: Option<&Server>) -> String {
+pub(crate) fn typed(commands: &[String], folder: &Path, server: Option<&Server>) -> String {
     let bin = |program: &Path| program.parent().unwrap().display().to_string();
     let (sequor, node) = (bin(Path::new(SEQUOR)), bin(&prepared("SEQUOR_NODE")));
     let path = format!("{sequor}:{node}:{}", std::env::var("PATH").unwrap());

@@ -29,9 +29,11 @@ mod packages;
 mod pages;
 #[path = "../surface/admin/papers.rs"]
 mod papers;
+mod pcm;
 mod perf;
 mod plugins;
 mod processors;
+mod processors_authors;
 mod proxies;
 mod puppet;
 mod python;

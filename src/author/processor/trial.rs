@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use sequor_core::Time;
 use sequor_wasm::cache::{COMPILED, Cache};
 use sequor_wasm::component_error::ComponentError;
+use sequor_wasm::counter::CounterName;
 use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::journal::Journal;
 use sequor_wasm::services::Services;
@@ -205,7 +206,7 @@ impl Services for TrialServices {
         }
     }
 
-    fn metric_add(&self, _: &str, _: f64) {}
+    fn metric_add(&self, _: &CounterName, _: f64) {}
 
     fn key_text(&self, key: u64) -> Option<String> {
         Some(format!("text {key}"))
