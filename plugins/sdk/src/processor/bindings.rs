@@ -6,38 +6,38 @@
 #[allow(dead_code, clippy::all)]
 pub mod sequor {
     pub mod plugin {
-        /// The words that every world of this package shares.
+        /// Types that every world of this package shares.
         ///
-        /// This version is frozen once it is published: fields are never added to its records, nor cases to its variants. What can grow is a `u32`
-        /// code with a table below, or a new interface. A newer version stands beside this one, and a server serves both.
+        /// This version is frozen once it is published: its records never get new fields and its variants never get new cases. Numeric codes with a
+        /// table can get new entries, and the package can get new interfaces. A newer version is a package of its own, and a server serves both.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod types {
             #[used]
             #[doc(hidden)]
             static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
             use super::super::super::_rt;
-            /// A handle of a sequence, made by the server and used once. Never the client's own id. 0 stands for a request without a sequence.
+            /// The server's handle of a sequence. No handle is used twice, and a handle never holds the client's id. 0: a request without a sequence.
             pub type Sequence = u64;
-            /// The 64-bit FNV-1a of a text in UTF-8, the same in every process, in the simulator and on every machine. 0 is "no such text".
+            /// The 64-bit FNV-1a hash of a text in UTF-8, the same in every process and in the simulator. 0: no text.
             pub type Key = u64;
-            /// What a plug-in is told once, of the load of a model that it decides for.
+            /// The load of a model that a plug-in serves.
             #[derive(Clone)]
             pub struct Model {
                 /// The model's name.
                 pub name: _rt::String,
-                /// The version of it that was loaded; 1 or more.
+                /// The model version that is loaded; 1 or more.
                 pub version: u64,
-                /// What decides where no plug-in does: `stateless`, `direct` or `oldest`.
+                /// The built-in policy: `stateless`, `direct` or `oldest`.
                 pub strategy: _rt::String,
-                /// Rows a batch may have; 1 or more.
+                /// Maximum number of rows of a batch; 1 or more.
                 pub max_batch: u32,
-                /// Instances, numbered from 0; 1 or more.
+                /// Number of instances, which are numbered from 0; 1 or more.
                 pub instances: u32,
-                /// Sequences an instance holds at a time; 0 where requests have no sequences.
+                /// Maximum number of sequences that an instance holds; 0 if requests have no sequences.
                 pub slots: u32,
-                /// Names of the numeric features, in the order of their columns; at most 4.
+                /// Names of the numeric features, in the order of their values; at most 4.
                 pub numbers: _rt::Vec<_rt::String>,
-                /// Names of the key features, in the order of their columns; at most 4.
+                /// Names of the key features, in the order of their values; at most 4.
                 pub keys: _rt::Vec<_rt::String>,
             }
             impl ::core::fmt::Debug for Model {
@@ -58,7 +58,7 @@ pub mod sequor {
                 }
             }
         }
-        /// What every plug-in may ask of the server. Nothing else is there unless the operator grants it by name.
+        /// Functions of the server that every plug-in may call. Anything else needs a grant of the operator.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod host {
             #[used]
@@ -66,9 +66,28 @@ pub mod sequor {
             static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
             use super::super::super::_rt;
             pub type Key = super::super::super::sequor::plugin::types::Key;
+            /// A label of a counter.
+            #[derive(Clone)]
+            pub struct Label {
+                /// `[a-z][a-z0-9_]{0,62}`, but not `plugin`, `world` or `name`.
+                pub name: _rt::String,
+                /// At most 128 bytes.
+                pub value: _rt::String,
+            }
+            impl ::core::fmt::Debug for Label {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Label")
+                        .field("name", &self.name)
+                        .field("value", &self.value)
+                        .finish()
+                }
+            }
             #[allow(unused_unsafe, clippy::all)]
-            /// Writes a line to the server's log, under the plug-in's name. `level`: 0 error, 1 warning, 2 info, 3 debug; anything above is debug.
-            /// A message is cut at 4,096 bytes. Beyond 100 lines a second lines are dropped and counted.
+            /// Writes a line to the server's log, under the plug-in's name. `level`: 0 error, 1 warning, 2 info, 3 and above debug.
+            /// The server cuts a message at 4,096 bytes, and drops and counts lines beyond 100 a second.
             #[allow(async_fn_in_trait)]
             pub fn log(level: u32, message: &str) -> () {
                 unsafe {
@@ -89,29 +108,79 @@ pub mod sequor {
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
-            /// Adds to a counter of the plug-in's own, shown as `sequor_plugin_counter_total{plugin,name}`. A name is `[a-z][a-z0-9_]{0,62}`; at
-            /// most 32 names a plug-in. `value` must be finite and not negative. A call that breaks these rules counts nothing.
+            /// Adds `value` to a counter of the plug-in. Metrics show it as `sequor_plugin_counter_total{plugin,world,name}`, followed by `labels`.
+            /// A name matches `[a-z][a-z0-9_]{0,62}`. A counter has at most 4 labels, and a plug-in at most 32 counters, where each set of label values
+            /// is a counter of its own. `value` is finite and not negative. The server ignores a call that breaks one of these rules.
             #[allow(async_fn_in_trait)]
-            pub fn metric_add(name: &str, value: f64) -> () {
+            pub fn metric_add(name: &str, labels: &[Label], value: f64) -> () {
                 unsafe {
                     let vec0 = name;
                     let ptr0 = vec0.as_ptr().cast::<u8>();
                     let len0 = vec0.len();
+                    let vec4 = labels;
+                    let len4 = vec4.len();
+                    let layout4 = _rt::alloc::Layout::from_size_align(
+                            vec4.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                            ::core::mem::size_of::<*const u8>(),
+                        )
+                        .unwrap();
+                    let (result4, _cleanup4) = wit_bindgen::rt::Cleanup::new(layout4);
+                    for (i, e) in vec4.into_iter().enumerate() {
+                        let base = result4
+                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                        {
+                            let Label { name: name1, value: value1 } = e;
+                            let vec2 = name1;
+                            let ptr2 = vec2.as_ptr().cast::<u8>();
+                            let len2 = vec2.len();
+                            *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len2;
+                            *base.add(0).cast::<*mut u8>() = ptr2.cast_mut();
+                            let vec3 = value1;
+                            let ptr3 = vec3.as_ptr().cast::<u8>();
+                            let len3 = vec3.len();
+                            *base
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len3;
+                            *base
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = ptr3.cast_mut();
+                        }
+                    }
                     #[cfg(target_arch = "wasm32")]
                     #[link(wasm_import_module = "sequor:plugin/host@0.1.0")]
                     unsafe extern "C" {
                         #[link_name = "metric-add"]
-                        fn wit_import1(_: *mut u8, _: usize, _: f64);
+                        fn wit_import5(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: f64,
+                        );
                     }
                     #[cfg(not(target_arch = "wasm32"))]
-                    unsafe extern "C" fn wit_import1(_: *mut u8, _: usize, _: f64) {
+                    unsafe extern "C" fn wit_import5(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: f64,
+                    ) {
                         unreachable!()
                     }
-                    wit_import1(ptr0.cast_mut(), len0, _rt::as_f64(&value));
+                    wit_import5(
+                        ptr0.cast_mut(),
+                        len0,
+                        result4,
+                        len4,
+                        _rt::as_f64(&value),
+                    );
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
-            /// The text behind a key, if the server still remembers it: of the last 65,536 texts it has met.
+            /// The text whose hash is `key`. The server knows the last 65,536 texts; `none` for any other.
             #[allow(async_fn_in_trait)]
             pub fn key_text(key: Key) -> ::core::option::Option<_rt::String> {
                 unsafe {
@@ -165,7 +234,7 @@ pub mod sequor {
                 }
             }
         }
-        /// Who a sequence is to its client. Granted as `sequence-text`.
+        /// The clients' own ids of sequences. Needs the grant `sequence-text`.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod identity {
             #[used]
@@ -174,7 +243,7 @@ pub mod sequor {
             use super::super::super::_rt;
             pub type Sequence = super::super::super::sequor::plugin::types::Sequence;
             #[allow(unused_unsafe, clippy::all)]
-            /// The client's id of a live sequence: a number in decimal, or its text.
+            /// The client's id of a live sequence: a text, or a number in decimal.
             #[allow(async_fn_in_trait)]
             pub fn sequence_text(of: Sequence) -> ::core::option::Option<_rt::String> {
                 unsafe {
@@ -2464,6 +2533,7 @@ mod _rt {
             self as i32
         }
     }
+    pub use alloc_crate::alloc;
     pub fn as_f64<T: AsF64>(t: T) -> f64 {
         t.as_f64()
     }
@@ -2616,7 +2686,6 @@ mod _rt {
             val != 0
         }
     }
-    pub use alloc_crate::alloc;
     extern crate alloc as alloc_crate;
 }
 /// Generates `#[unsafe(no_mangle)]` functions to export the specified type as
@@ -2651,36 +2720,37 @@ macro_rules! __export_processor_plugin_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:sequor:plugin@0.1.0:processor-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1886] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1924] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd7\x0d\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xfd\x0d\x01A\x02\x01\
 A\x14\x01B\x07\x01w\x04\0\x08sequence\x03\0\0\x01w\x04\0\x03key\x03\0\x02\x01ps\x01\
 r\x08\x04names\x07versionw\x08strategys\x09max-batchy\x09instancesy\x05slotsy\x07\
 numbers\x04\x04keys\x04\x04\0\x05model\x03\0\x05\x03\0\x19sequor:plugin/types@0.\
-1.0\x05\0\x02\x03\0\0\x03key\x01B\x09\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\0\x01\
-@\x02\x05levely\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x02\x04names\x05valu\
-eu\x01\0\x04\0\x0ametric-add\x01\x03\x01ks\x01@\x01\x03key\x01\0\x04\x04\0\x08ke\
-y-text\x01\x05\x03\0\x18sequor:plugin/host@0.1.0\x05\x02\x02\x03\0\0\x08sequence\
-\x01B\x05\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x01ks\x01@\x01\x02of\x01\
-\0\x02\x04\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\
-\x01B&\x04\0\x06tensor\x03\x01\x04\0\x06buffer\x03\x01\x01pw\x01p}\x01r\x03\x05d\
-typey\x05shape\x02\x05bytes\x03\x04\0\x04flat\x03\0\x04\x01i\0\x01q\x02\x04flat\x01\
-\x05\0\x06handle\x01\x06\0\x04\0\x07content\x03\0\x07\x01r\x02\x04porty\x07conte\
-nt\x08\x04\0\x05value\x03\0\x09\x01px\x01r\x04\x04names\x05dtypey\x05shape\x0b\x08\
-optional\x7f\x04\0\x04port\x03\0\x0c\x01p\x0d\x01r\x02\x06inputs\x0e\x07outputs\x0e\
-\x04\0\x09signature\x03\0\x0f\x01h\0\x01@\x01\x04self\x11\0y\x04\0\x14[method]te\
-nsor.dtype\x01\x12\x01@\x01\x04self\x11\0\x02\x04\0\x14[method]tensor.shape\x01\x13\
-\x01@\x01\x04self\x11\0w\x04\0\x13[method]tensor.size\x01\x14\x01@\x03\x04self\x11\
-\x02atw\x03lenw\0\x03\x04\0\x13[method]tensor.read\x01\x15\x01@\x04\x04self\x11\x02\
-atw\x03lenw\x05shape\x02\0\x06\x04\0\x13[method]tensor.part\x01\x16\x01i\x01\x01\
-@\x03\x05dtypey\x05shape\x02\x04sizew\0\x17\x04\0\x13[constructor]buffer\x01\x18\
-\x01h\x01\x01@\x03\x04self\x19\x02atw\x05bytes\x03\x01\0\x04\0\x14[method]buffer\
-.write\x01\x1a\x01@\x05\x04self\x19\x02atw\x06source\x11\x05startw\x03lenw\x01\0\
-\x04\0\x13[method]buffer.copy\x01\x1b\x01@\x01\x04this\x17\0\x06\x04\0\x15[stati\
-c]buffer.finish\x01\x1c\x03\0\x1bsequor:plugin/tensors@0.1.0\x05\x05\x01B\x0d\x02\
-\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\
-\x02\x01pu\x01p\x03\x01py\x01p}\x01r\x07\x08sequence\x01\x04stepw\x09start-endy\x07\
-numbers\x04\x04keys\x05\x07outputs\x06\x07scratch\x07\x04\0\x04call\x03\0\x08\x01\
+1.0\x05\0\x02\x03\0\0\x03key\x01B\x0c\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\0\x01\
+r\x02\x04names\x05values\x04\0\x05label\x03\0\x02\x01@\x02\x05levely\x07messages\
+\x01\0\x04\0\x03log\x01\x04\x01p\x03\x01@\x03\x04names\x06labels\x05\x05valueu\x01\
+\0\x04\0\x0ametric-add\x01\x06\x01ks\x01@\x01\x03key\x01\0\x07\x04\0\x08key-text\
+\x01\x08\x03\0\x18sequor:plugin/host@0.1.0\x05\x02\x02\x03\0\0\x08sequence\x01B\x05\
+\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x01ks\x01@\x01\x02of\x01\0\x02\x04\
+\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\x01B&\x04\
+\0\x06tensor\x03\x01\x04\0\x06buffer\x03\x01\x01pw\x01p}\x01r\x03\x05dtypey\x05s\
+hape\x02\x05bytes\x03\x04\0\x04flat\x03\0\x04\x01i\0\x01q\x02\x04flat\x01\x05\0\x06\
+handle\x01\x06\0\x04\0\x07content\x03\0\x07\x01r\x02\x04porty\x07content\x08\x04\
+\0\x05value\x03\0\x09\x01px\x01r\x04\x04names\x05dtypey\x05shape\x0b\x08optional\
+\x7f\x04\0\x04port\x03\0\x0c\x01p\x0d\x01r\x02\x06inputs\x0e\x07outputs\x0e\x04\0\
+\x09signature\x03\0\x0f\x01h\0\x01@\x01\x04self\x11\0y\x04\0\x14[method]tensor.d\
+type\x01\x12\x01@\x01\x04self\x11\0\x02\x04\0\x14[method]tensor.shape\x01\x13\x01\
+@\x01\x04self\x11\0w\x04\0\x13[method]tensor.size\x01\x14\x01@\x03\x04self\x11\x02\
+atw\x03lenw\0\x03\x04\0\x13[method]tensor.read\x01\x15\x01@\x04\x04self\x11\x02a\
+tw\x03lenw\x05shape\x02\0\x06\x04\0\x13[method]tensor.part\x01\x16\x01i\x01\x01@\
+\x03\x05dtypey\x05shape\x02\x04sizew\0\x17\x04\0\x13[constructor]buffer\x01\x18\x01\
+h\x01\x01@\x03\x04self\x19\x02atw\x05bytes\x03\x01\0\x04\0\x14[method]buffer.wri\
+te\x01\x1a\x01@\x05\x04self\x19\x02atw\x06source\x11\x05startw\x03lenw\x01\0\x04\
+\0\x13[method]buffer.copy\x01\x1b\x01@\x01\x04this\x17\0\x06\x04\0\x15[static]bu\
+ffer.finish\x01\x1c\x03\0\x1bsequor:plugin/tensors@0.1.0\x05\x05\x01B\x0d\x02\x03\
+\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\x02\
+\x01pu\x01p\x03\x01py\x01p}\x01r\x07\x08sequence\x01\x04stepw\x09start-endy\x07n\
+umbers\x04\x04keys\x05\x07outputs\x06\x07scratch\x07\x04\0\x04call\x03\0\x08\x01\
 kw\x01r\x04\x04codey\x04texts\x08retry-us\x0a\x04ends\x7f\x04\0\x07refusal\x03\0\
 \x0b\x03\0\x19sequor:plugin/calls@0.1.0\x05\x06\x02\x03\0\0\x05model\x02\x03\0\x03\
 \x06tensor\x02\x03\0\x03\x05value\x02\x03\0\x03\x09signature\x02\x03\0\x04\x04ca\
@@ -2710,35 +2780,36 @@ pub use __export_processor_plugin_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1480] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xa1\x0a\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1518] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc7\x0a\x01A\x02\x01\
 A\x0c\x01B\x07\x01w\x04\0\x08sequence\x03\0\0\x01w\x04\0\x03key\x03\0\x02\x01ps\x01\
 r\x08\x04names\x07versionw\x08strategys\x09max-batchy\x09instancesy\x05slotsy\x07\
 numbers\x04\x04keys\x04\x04\0\x05model\x03\0\x05\x03\0\x19sequor:plugin/types@0.\
-1.0\x05\0\x02\x03\0\0\x03key\x01B\x09\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\0\x01\
-@\x02\x05levely\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x02\x04names\x05valu\
-eu\x01\0\x04\0\x0ametric-add\x01\x03\x01ks\x01@\x01\x03key\x01\0\x04\x04\0\x08ke\
-y-text\x01\x05\x03\0\x18sequor:plugin/host@0.1.0\x05\x02\x02\x03\0\0\x08sequence\
-\x01B\x05\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x01ks\x01@\x01\x02of\x01\
-\0\x02\x04\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\
-\x01B&\x04\0\x06tensor\x03\x01\x04\0\x06buffer\x03\x01\x01pw\x01p}\x01r\x03\x05d\
-typey\x05shape\x02\x05bytes\x03\x04\0\x04flat\x03\0\x04\x01i\0\x01q\x02\x04flat\x01\
-\x05\0\x06handle\x01\x06\0\x04\0\x07content\x03\0\x07\x01r\x02\x04porty\x07conte\
-nt\x08\x04\0\x05value\x03\0\x09\x01px\x01r\x04\x04names\x05dtypey\x05shape\x0b\x08\
-optional\x7f\x04\0\x04port\x03\0\x0c\x01p\x0d\x01r\x02\x06inputs\x0e\x07outputs\x0e\
-\x04\0\x09signature\x03\0\x0f\x01h\0\x01@\x01\x04self\x11\0y\x04\0\x14[method]te\
-nsor.dtype\x01\x12\x01@\x01\x04self\x11\0\x02\x04\0\x14[method]tensor.shape\x01\x13\
-\x01@\x01\x04self\x11\0w\x04\0\x13[method]tensor.size\x01\x14\x01@\x03\x04self\x11\
-\x02atw\x03lenw\0\x03\x04\0\x13[method]tensor.read\x01\x15\x01@\x04\x04self\x11\x02\
-atw\x03lenw\x05shape\x02\0\x06\x04\0\x13[method]tensor.part\x01\x16\x01i\x01\x01\
-@\x03\x05dtypey\x05shape\x02\x04sizew\0\x17\x04\0\x13[constructor]buffer\x01\x18\
-\x01h\x01\x01@\x03\x04self\x19\x02atw\x05bytes\x03\x01\0\x04\0\x14[method]buffer\
-.write\x01\x1a\x01@\x05\x04self\x19\x02atw\x06source\x11\x05startw\x03lenw\x01\0\
-\x04\0\x13[method]buffer.copy\x01\x1b\x01@\x01\x04this\x17\0\x06\x04\0\x15[stati\
-c]buffer.finish\x01\x1c\x03\0\x1bsequor:plugin/tensors@0.1.0\x05\x05\x01B\x0d\x02\
-\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\
-\x02\x01pu\x01p\x03\x01py\x01p}\x01r\x07\x08sequence\x01\x04stepw\x09start-endy\x07\
-numbers\x04\x04keys\x05\x07outputs\x06\x07scratch\x07\x04\0\x04call\x03\0\x08\x01\
+1.0\x05\0\x02\x03\0\0\x03key\x01B\x0c\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\0\x01\
+r\x02\x04names\x05values\x04\0\x05label\x03\0\x02\x01@\x02\x05levely\x07messages\
+\x01\0\x04\0\x03log\x01\x04\x01p\x03\x01@\x03\x04names\x06labels\x05\x05valueu\x01\
+\0\x04\0\x0ametric-add\x01\x06\x01ks\x01@\x01\x03key\x01\0\x07\x04\0\x08key-text\
+\x01\x08\x03\0\x18sequor:plugin/host@0.1.0\x05\x02\x02\x03\0\0\x08sequence\x01B\x05\
+\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x01ks\x01@\x01\x02of\x01\0\x02\x04\
+\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\x01B&\x04\
+\0\x06tensor\x03\x01\x04\0\x06buffer\x03\x01\x01pw\x01p}\x01r\x03\x05dtypey\x05s\
+hape\x02\x05bytes\x03\x04\0\x04flat\x03\0\x04\x01i\0\x01q\x02\x04flat\x01\x05\0\x06\
+handle\x01\x06\0\x04\0\x07content\x03\0\x07\x01r\x02\x04porty\x07content\x08\x04\
+\0\x05value\x03\0\x09\x01px\x01r\x04\x04names\x05dtypey\x05shape\x0b\x08optional\
+\x7f\x04\0\x04port\x03\0\x0c\x01p\x0d\x01r\x02\x06inputs\x0e\x07outputs\x0e\x04\0\
+\x09signature\x03\0\x0f\x01h\0\x01@\x01\x04self\x11\0y\x04\0\x14[method]tensor.d\
+type\x01\x12\x01@\x01\x04self\x11\0\x02\x04\0\x14[method]tensor.shape\x01\x13\x01\
+@\x01\x04self\x11\0w\x04\0\x13[method]tensor.size\x01\x14\x01@\x03\x04self\x11\x02\
+atw\x03lenw\0\x03\x04\0\x13[method]tensor.read\x01\x15\x01@\x04\x04self\x11\x02a\
+tw\x03lenw\x05shape\x02\0\x06\x04\0\x13[method]tensor.part\x01\x16\x01i\x01\x01@\
+\x03\x05dtypey\x05shape\x02\x04sizew\0\x17\x04\0\x13[constructor]buffer\x01\x18\x01\
+h\x01\x01@\x03\x04self\x19\x02atw\x05bytes\x03\x01\0\x04\0\x14[method]buffer.wri\
+te\x01\x1a\x01@\x05\x04self\x19\x02atw\x06source\x11\x05startw\x03lenw\x01\0\x04\
+\0\x13[method]buffer.copy\x01\x1b\x01@\x01\x04this\x17\0\x06\x04\0\x15[static]bu\
+ffer.finish\x01\x1c\x03\0\x1bsequor:plugin/tensors@0.1.0\x05\x05\x01B\x0d\x02\x03\
+\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\x02\
+\x01pu\x01p\x03\x01py\x01p}\x01r\x07\x08sequence\x01\x04stepw\x09start-endy\x07n\
+umbers\x04\x04keys\x05\x07outputs\x06\x07scratch\x07\x04\0\x04call\x03\0\x08\x01\
 kw\x01r\x04\x04codey\x04texts\x08retry-us\x0a\x04ends\x7f\x04\0\x07refusal\x03\0\
 \x0b\x03\0\x19sequor:plugin/calls@0.1.0\x05\x06\x04\0Dsequor:plugin/processor-pl\
 ugin-with-all-of-its-exports-removed@0.1.0\x04\0\x0b6\x01\00processor-plugin-wit\
