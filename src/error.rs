@@ -105,6 +105,8 @@ pub enum ControlFailure {
 /// A request that a processor plug-in refused, or could not handle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessorFailure {
+    /// What kind of plug-in it is.
+    pub world: &'static str,
     pub model: String,
     pub id: Id,
     pub plugin: String,

@@ -17,6 +17,7 @@
 //! - [`executor`]: the tasks of one connection, and the short model steps on its thread.
 //! - [`scheduling`]: plug-ins that decide which requests run together.
 //! - [`processing`]: plug-ins that prepare a model's inputs and finish its outputs.
+//! - [`initializing`]: plug-ins that make the first states of sequences, and states that are kept.
 //! - [`model`]: the repository, loads, instances: the way of a request.
 //! - [`api`]: the neutral door, and the surfaces: KServe v2 over gRPC and HTTP, operators.
 //! - [`server`]: listeners, drain.
@@ -35,6 +36,7 @@ pub mod config;
 pub mod device;
 pub mod error;
 pub mod executor;
+pub mod initializing;
 pub mod model;
 pub mod processing;
 pub mod recording;

@@ -176,14 +176,14 @@ pub(crate) fn limit(exceeded: &ExceededLimit) -> Status {
 
 /// The refusal of a processor. The codes are those of `wit/0.1.0/calls.wit`.
 pub(crate) fn processor(failure: &ProcessorFailure) -> Status {
-    let ProcessorFailure { model, id, plugin, code, text, retry, ended, may_retry, unavailable } = failure;
+    let ProcessorFailure { world, model, id, plugin, code, text, retry, ended, may_retry, unavailable } = failure;
     let sequence = match (id, ended) {
         (Id::None, _) => String::new(),
         (id, true) => format!("; sequence {id} has ended"),
         (id, false) => format!("; sequence {id} lives on, and its state is as before"),
     };
     let Some(code) = code else {
-        let text = format!("processor '{plugin}' of model '{model}' failed: {text}{sequence}");
+        let text = format!("{world} '{plugin}' of model '{model}' failed: {text}{sequence}");
         let kind = if *unavailable { Code::Unavailable } else { Code::Internal };
         let status = Status::new(kind, "plugin_failed", text);
         return if *unavailable { status.retry_after(RETRY_AFTER) } else { status };
@@ -196,7 +196,7 @@ pub(crate) fn processor(failure: &ProcessorFailure) -> Status {
         6 => Code::FailedPrecondition,
         _ => Code::InvalidArgument,
     };
-    let text = format!("{text} (processor '{plugin}' of model '{model}', code {code})");
+    let text = format!("{text} ({world} '{plugin}' of model '{model}', code {code})");
     let status = Status::new(kind, "plugin_rejected", text);
     match retry {
         Some(retry) if *may_retry => status.retry_after(*retry),

@@ -9,6 +9,7 @@ use sequor_wasm::loader::Loader;
 
 use super::Failed;
 use crate::config::server::file::PluginsSection;
+use crate::initializing::{InitializerComponent, InitializerRules, InitializerWorld};
 use crate::model::Repository;
 use crate::processing::{ProcessorComponent, ProcessorRules, ProcessorWorld};
 use crate::scheduling::PluginRules;
@@ -41,6 +42,7 @@ pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Resul
     let start = move || Loader::new(cache.as_deref(), grants.clone()).map_err(|e| PluginError::Internal(e.to_string()));
     let (start, same) = (Arc::new(start), Arc::clone(&loader));
     let again = Arc::clone(&start);
+    let (third, once_more) = (Arc::clone(&loader), Arc::clone(&start));
     let make = move |name: &str, component: &[u8]| -> Result<Arc<dyn Source>, PluginError> {
         match loader.get_or_init(&*start) {
             Ok(loader) => crate::scheduling::loader::load(loader, name, component),
@@ -52,9 +54,16 @@ pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Resul
         let loaded = loader.load::<ProcessorWorld>(name, component);
         loaded.map(Arc::new).map_err(|error| PluginError::Invalid(error.to_string()))
     };
+    let make_initializer = move |name: &str, component: &[u8]| -> Result<InitializerComponent, String> {
+        let loader = third.get_or_init(&*once_more).as_ref().map_err(ToString::to_string)?;
+        loader.load::<InitializerWorld>(name, component).map_err(|error| error.to_string())
+    };
     let PluginRules { require_sha256, memory, strikes, ref components, .. } = rules;
+    let of_initializers = InitializerRules { dir: dir.clone(), require_sha256, memory, strikes };
     let of_processors = ProcessorRules { dir, require_sha256, memory, strikes, components: components.clone() };
     repository.run_processors(of_processors, Box::new(make_processor)).map_err(|e| Failed::Failed(e.to_string()))?;
+    let ran = repository.run_initializers(of_initializers, Box::new(make_initializer));
+    ran.map_err(|e| Failed::Failed(e.to_string()))?;
     repository.run_plugins(rules, Box::new(make)).map_err(|e| Failed::Failed(format!("no thread for plug-ins: {e}")))
 }
 

@@ -25,6 +25,9 @@ mod runtime;
 mod sequences;
 
 #[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod initializer_tests;
+#[cfg(test)]
 #[cfg(feature = "shuttle")]
 mod interleavings;
 #[cfg(test)]
@@ -39,7 +42,7 @@ mod tier_tests;
 
 pub use catalog::{Availability, Counted, IndexRow, ModelHandle, ModelStatus, VersionOverview};
 pub use load::{BatchToSeal, Metadata, Sealed, StateTier, StateToSeal, TensorMetadata};
-pub use repository::{Repository, RepositoryControl, RepositoryOptions};
+pub use repository::{MakeInitializer, Repository, RepositoryControl, RepositoryOptions};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
 pub use sequences::{

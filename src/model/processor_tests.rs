@@ -167,7 +167,7 @@ fn a_processor_that_cannot_serve_refuses_the_model() {
     assert!(absent.contains("sequor.toml:2:1: guests: there is no plug-in \"guests\": "), "{absent}");
     ends(&absent, "; did you mean \"guest\"?");
     let files = refused("[[plugins.processor]]\nuse = \"guest\"\nfiles = [\"../x\"]\n");
-    ends(&files, "guest: ../x: a file of a processor must be in the model's directory");
+    ends(&files, "guest: ../x: a file of a plug-in must be in the model's directory");
     let feature = "[[feature]]\nname = \"n\"\nfrom = \"input\"\nkey = \"INPUT\"\ntype = \"number\"\n";
     let feature = refused(&format!("{feature}[[plugins.processor]]\nuse = \"guest\"\n"));
     ends(&feature, "is not served yet for a model with processors, which change its inputs");

@@ -17,6 +17,7 @@ use super::contract::sequor::plugin::types;
 use super::dtypes::{code_of, dtype_of};
 use super::files::ProcessorFile;
 use super::ports::{TensorPort, TensorSignature};
+use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::tensors::{HeldTensors, from_flat};
 use super::world::ProcessorGuest;
 use crate::tensor::Tensor;
@@ -52,15 +53,23 @@ pub struct LoadFacts {
 }
 
 /// A tensor for the port of this place.
-pub(super) type Given = (usize, Tensor);
+pub(crate) type Given = (usize, Tensor);
 
 /// A refusal in the guest's own words.
 #[derive(Debug)]
-pub(super) struct GuestRefusal {
+pub(crate) struct GuestRefusal {
     pub(super) code: u32,
     pub(super) text: String,
     pub(super) retry: Option<Duration>,
     pub(super) ends: bool,
+}
+
+impl GuestRefusal {
+    /// The refusal of a request by this plug-in.
+    pub(crate) fn by(self, world: &'static str, plugin: &str) -> ProcessorRefusal {
+        let GuestRefusal { code, text, retry, ends } = self;
+        ProcessorRefusal { world, plugin: plugin.to_owned(), why: RefusedBy::Plugin { code, text, retry }, ends }
+    }
 }
 
 /// An answer of `pre`, not yet held against the signature.
@@ -75,12 +84,12 @@ pub(super) type WithScratch<T> = (T, Option<Vec<u8>>);
 
 /// How a call passes what it passes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Passing {
+pub(crate) struct Passing {
     /// A larger tensor goes by handle.
-    pub(super) by_value: u64,
-    pub(super) limit: Duration,
+    pub(crate) by_value: u64,
+    pub(crate) limit: Duration,
     /// KiB that the call is about, for messages.
-    pub(super) kib: u32,
+    pub(crate) kib: u32,
 }
 
 /// Configures a guest; what it answers is what is seen in place of `inner`.
@@ -119,11 +128,11 @@ pub(super) fn configure(
     })
 }
 
-fn wire_dims(ports: &[TensorPort]) -> Vec<Vec<i64>> {
+pub(crate) fn wire_dims(ports: &[TensorPort]) -> Vec<Vec<i64>> {
     ports.iter().map(|port| port.dims.to_wire()).collect()
 }
 
-fn as_params<'a>(ports: &'a [TensorPort], dims: &'a [Vec<i64>]) -> Vec<PortParam<'a>> {
+pub(crate) fn as_params<'a>(ports: &'a [TensorPort], dims: &'a [Vec<i64>]) -> Vec<PortParam<'a>> {
     let each = ports.iter().zip(dims);
     each.map(|(TensorPort { name, dtype, optional, .. }, shape)| PortParam {
         name,
@@ -196,20 +205,24 @@ pub(super) fn post(
     })
 }
 
-fn begin(state: &mut HostState) -> Result<&mut HeldTensors> {
+pub(crate) fn begin(state: &mut HostState) -> Result<&mut HeldTensors> {
     let held = state.world_data::<HeldTensors>()?;
     held.begin_call();
     Ok(held)
 }
 
-fn call<'a>(facts: &'a CallFacts, scratch: &'a [u8]) -> calls::Call<'a> {
+pub(crate) fn call<'a>(facts: &'a CallFacts, scratch: &'a [u8]) -> calls::Call<'a> {
     let CallFacts { sequence, step, start, end, numbers, keys, outputs } = facts;
     let start_end = u32::from(*start) | u32::from(*end) << 1;
     calls::Call { sequence: *sequence, step: *step, start_end, numbers, keys, outputs, scratch }
 }
 
 /// Tensors for a guest: small ones by value, large ones by handle.
-fn values<'a>(held: &mut HeldTensors, tensors: &'a [(u32, &Tensor)], by_value: u64) -> Result<Vec<ValueParam<'a>>> {
+pub(crate) fn values<'a>(
+    held: &mut HeldTensors,
+    tensors: &'a [(u32, &Tensor)],
+    by_value: u64,
+) -> Result<Vec<ValueParam<'a>>> {
     let value = |(port, tensor): &'a (u32, &Tensor)| {
         let content = if tensor.data.len() as u64 <= by_value {
             let (dtype, shape, bytes) = (code_of(tensor.dtype), tensor.shape.0.as_slice(), &*tensor.data);
@@ -223,7 +236,7 @@ fn values<'a>(held: &mut HeldTensors, tensors: &'a [(u32, &Tensor)], by_value: u
 }
 
 /// Tensors of a guest.
-fn taken(held: &mut HeldTensors, values: Vec<ValueResult>) -> Result<Vec<Given>> {
+pub(crate) fn taken(held: &mut HeldTensors, values: Vec<ValueResult>) -> Result<Vec<Given>> {
     let value = |ValueResult { port, content }| {
         let tensor = match content {
             ContentResult::Flat(flat) => from_flat(flat.dtype, flat.shape, flat.bytes)?,
@@ -234,7 +247,7 @@ fn taken(held: &mut HeldTensors, values: Vec<ValueResult>) -> Result<Vec<Given>>
     values.into_iter().map(value).collect()
 }
 
-fn refused(refusal: calls::Refusal) -> GuestRefusal {
+pub(crate) fn refused(refusal: calls::Refusal) -> GuestRefusal {
     let calls::Refusal { code, text, retry_us, ends } = refusal;
     GuestRefusal { code, text: cut(text), retry: retry_us.map(Duration::from_micros), ends }
 }

@@ -20,12 +20,12 @@ pub struct ProcessorFile {
 }
 
 impl ProcessorFile {
-    pub(super) fn tensor(&self) -> Tensor {
+    pub(crate) fn tensor(&self) -> Tensor {
         let shape = Shape::of(&[self.content.len() as u64]);
         Tensor { dtype: DataType::Uint8, shape, data: self.content.clone() }
     }
 
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.content.len() as u64
     }
 }
@@ -50,7 +50,7 @@ pub fn read(directory: &Path, names: &[String]) -> Result<Vec<ProcessorFile>, St
 /// The path of a file within the directory, links resolved.
 fn inside(directory: &Path, name: &str) -> Result<std::path::PathBuf, String> {
     let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    let outside = || format!("{name}: a file of a processor must be in the model's directory");
+    let outside = || format!("{name}: a file of a plug-in must be in the model's directory");
     if name.is_empty() || !is_plain {
         return Err(outside());
     }
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(files[0].tensor().shape, Shape::of(&[4]));
         for name in ["../secret", "/etc/passwd", "data/../../secret", "link", ""] {
             let said = named(name).unwrap_err();
-            assert_eq!(said, format!("{name}: a file of a processor must be in the model's directory"));
+            assert_eq!(said, format!("{name}: a file of a plug-in must be in the model's directory"));
         }
         assert_eq!(named("data").unwrap_err(), "data: not a file");
         assert!(named("absent").unwrap_err().starts_with("absent: No such file"));

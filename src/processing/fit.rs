@@ -22,7 +22,7 @@ pub(super) fn shown<'a>(
 }
 
 /// Tensors at the places of their ports, each checked.
-pub(super) fn placed(ports: &[TensorPort], given: Vec<Given>) -> Result<PortTensors, String> {
+pub(crate) fn placed(ports: &[TensorPort], given: Vec<Given>) -> Result<PortTensors, String> {
     let mut placed: PortTensors = vec![None; ports.len()];
     for (at, tensor) in given {
         let (Some(port), Some(to)) = (ports.get(at), placed.get_mut(at)) else {

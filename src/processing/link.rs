@@ -364,7 +364,7 @@ impl ChainLink {
     }
 
     fn refusal(&self, why: RefusedBy) -> ProcessorRefusal {
-        ProcessorRefusal { plugin: self.name.clone(), why, ends: false }
+        ProcessorRefusal::new(&self.name, why)
     }
 
     fn refused(&self, refused: GuestRefusal) -> ProcessorRefusal {

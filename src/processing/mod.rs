@@ -13,12 +13,12 @@
 //! - [`refusal`]: why a processor refused a request.
 
 mod buffer;
-mod calls;
+pub(crate) mod calls;
 pub mod chain;
-mod contract;
+pub(crate) mod contract;
 pub mod dtypes;
 pub mod files;
-mod fit;
+pub(crate) mod fit;
 pub mod health;
 mod join;
 pub mod link;

@@ -34,7 +34,7 @@ pub struct HeldTensors {
 }
 
 impl HeldTensors {
-    pub(super) fn data() -> Box<dyn Any + Send> {
+    pub(crate) fn data() -> Box<dyn Any + Send> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES);
         Box::new(HeldTensors { table, held: 0, made: 0 })
@@ -46,12 +46,12 @@ impl HeldTensors {
     }
 
     /// Whether the guest keeps so much that it should be replaced. `files` are bytes that it may keep.
-    pub(super) fn is_too_much(&self, files: u64) -> bool {
+    pub(crate) fn is_too_much(&self, files: u64) -> bool {
         self.held > HELD.saturating_add(files)
     }
 
     /// Hands a tensor to the guest.
-    pub(super) fn give(&mut self, tensor: Tensor) -> Result<Resource<Tensor>> {
+    pub(crate) fn give(&mut self, tensor: Tensor) -> Result<Resource<Tensor>> {
         self.held = self.held.saturating_add(tensor.data.len() as u64);
         Ok(self.table.push(tensor)?)
     }

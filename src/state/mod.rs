@@ -10,7 +10,8 @@
 //! - [`host_variable`]: states whose size changes, each in memory of its own, on the host · [`device_variable`]: the same on an accelerator.
 //! - [`store`]: all states of an instance: initialise, free, what is known of a slot; [`run`]: bind and hand out; `commit`: check and take.
 //! - [`growth`]: how large states of variable size are, now and after a run.
-//! - [`snapshot`]: a sequence's states as a `.safetensors` file · [`state_copy`]: copies of them, taken with a commit.
+//! - [`snapshot`]: a sequence's states as a `.safetensors` file · [`state_copy`]: copies of them, taken with a commit ·
+//!   `values`: their values, read from a slot and written to one.
 //! - [`budget`]: bytes of state held against the server's limit.
 
 mod arena;
@@ -30,6 +31,7 @@ mod state_copy;
 mod store;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub use bind_plan::{BindPlan, SlotView, choose};
 pub use chunk_cache::ChunkCache;
@@ -39,3 +41,4 @@ pub use snapshot::{SnapshotError, check as check_snapshot};
 pub use spec::{InitialValue, StateSpec};
 pub use state_copy::StateCopy;
 pub use store::Store;
+pub use values::{StateValue, StateValues};

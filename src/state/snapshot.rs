@@ -45,7 +45,7 @@ impl Store {
 
 impl Store {
     /// The values of a slot's states, each as one row in the graph's own type, with its shape less the batch dimension.
-    fn values(&mut self, slot: u32) -> Result<Vec<(Shape, Vec<u8>)>, StateError> {
+    pub(super) fn values(&mut self, slot: u32) -> Result<Vec<(Shape, Vec<u8>)>, StateError> {
         self.bind_moved(slot)?;
         let mut values = Vec::with_capacity(self.states.len());
         for state in &self.states {
@@ -62,7 +62,14 @@ impl Store {
     }
 
     /// Sets a slot's states to these values, each as [`Store::values`] gives it. Shapes were checked.
-    fn set_values(&mut self, slot: u32, values: Vec<(Shape, Vec<u8>)>) -> Result<(), StateError> {
+    pub(super) fn set_values<B>(
+        &mut self,
+        slot: u32,
+        values: impl IntoIterator<Item = (Shape, B)>,
+    ) -> Result<(), StateError>
+    where
+        B: AsRef<[u8]> + Into<Vec<u8>>,
+    {
         self.init(slot)?;
         let bound = self.bind_moved(slot)?;
         let (mut fresh, mut grown) = (Vec::new(), Vec::new());
@@ -70,15 +77,15 @@ impl Store {
             let mut held = None;
             fresh.push(match &mut state.kind {
                 StateStorage::Fixed { taken, .. } => {
-                    taken.put(&bytes)?;
+                    taken.put(bytes.as_ref())?;
                     None
                 }
                 StateStorage::DeviceVariable(growing, _) => {
-                    held = Some((shape, growing.holding(&bytes)?));
+                    held = Some((shape, growing.holding(bytes.as_ref())?));
                     None
                 }
                 StateStorage::HostVariable { .. } => {
-                    Some(Fresh { shape: state.spec.batched(&shape, 1), data: Owned::from_vec(bytes) })
+                    Some(Fresh { shape: state.spec.batched(&shape, 1), data: Owned::from_vec(bytes.into()) })
                 }
             });
             grown.push(held);

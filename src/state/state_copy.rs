@@ -37,8 +37,12 @@ enum CopiedMemory {
 impl StateCopy {
     /// The states as a `.safetensors` file, as [`Store::snapshot`] makes one.
     pub fn file(&self, specs: &[StateSpec], metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError> {
-        let values: Result<Vec<_>, DeviceError> = self.0.iter().map(CopiedState::value).collect();
-        file(specs.iter(), &values.map_err(StateError::from)?, metadata)
+        file(specs.iter(), &self.pairs().map_err(StateError::from)?, metadata)
+    }
+
+    /// Shape and bytes of each state.
+    pub(super) fn pairs(&self) -> Result<Vec<(Shape, Vec<u8>)>, DeviceError> {
+        self.0.iter().map(CopiedState::value).collect()
     }
 
     /// Bytes of the states.

@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry;
 use super::connection_closed::ConnectionClosed;
 use super::gpu::GpuMetrics;
 use super::handles::ModelMetrics;
+use super::kept::KeptMetrics;
 use super::kinds::{Counter, Gauge};
 use super::names::{Families, Labels, label};
 use super::peer_limit::PeerLimit;
@@ -97,6 +98,16 @@ impl Metrics {
     /// The same for a processor.
     pub fn processor(&self, name: &str) -> Arc<PluginMetrics> {
         self.plugin_with(name, "processor", &Hook::PROCESSOR)
+    }
+
+    /// The same for an initializer.
+    pub fn initializer(&self, name: &str) -> Arc<PluginMetrics> {
+        self.plugin_with(name, "state-initializer", &Hook::INITIALIZER)
+    }
+
+    /// What to count the kept states of one model version with. The same version gives the same counters again.
+    pub fn kept(&self, name: &str, version: u64) -> KeptMetrics {
+        self.0.families.kept(name, version)
     }
 
     fn plugin_with(&self, name: &str, world: &'static str, hooks: &[Hook]) -> Arc<PluginMetrics> {

@@ -3,7 +3,8 @@
 //! # Layout
 //!
 //! - `names`: the one file that names metrics · [`metrics`]: all of a server's · [`gpu`]: metrics of a GPU.
-//! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: counters of plug-ins ([`Meter`]: of one at its place).
+//! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: counters of plug-ins ([`Meter`]: of one at its place) ·
+//!   [`KeptMetrics`]: of states that initializers keep.
 //! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: what one client may hold no more of.
 //! - [`kinds`]: counters, gauges and histograms as we expose them.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: how long it took, less what other threads took.
@@ -13,6 +14,7 @@ mod connection_closed;
 pub mod gpu;
 pub mod handles;
 mod inline_gate;
+mod kept;
 pub mod kinds;
 pub mod log;
 mod meter;
@@ -29,6 +31,7 @@ pub use handles::{
     refusal_reason,
 };
 pub use inline_gate::InlineGate;
+pub use kept::KeptMetrics;
 pub use meter::Meter;
 pub use metrics::Metrics;
 pub use own_time::OwnTime;

@@ -15,6 +15,7 @@ use sequor_core::EndReason;
 
 use super::connection_closed::ConnectionClosed;
 use super::handles::{FailureReason, ModelMetrics, RequestPhase, StepPath, ended_reason};
+use super::kept::KeptMetrics;
 use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Seconds};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, PluginMetrics};
@@ -42,6 +43,7 @@ pub(super) struct Families {
     pub(super) gpu_state_bytes: Family<Gauge>,
     load_seconds: Family<Seconds>,
     pub(super) plugins: PluginFamilies,
+    kept: KeptFamilies,
     pub(super) in_flight: Gauge,
     pub(super) queued: Gauge,
     pub(super) connections: Gauge,
@@ -59,6 +61,14 @@ pub(super) struct PluginFamilies {
     reloads: Family<Counter>,
     memory: Family<Gauge>,
     counters: Labelled<OwnLabels, Amount, fn() -> Amount>,
+}
+
+/// States that initializers keep by name.
+#[derive(Debug)]
+struct KeptFamilies {
+    lookups: Family<Counter>,
+    evictions: Family<Counter>,
+    bytes: Family<Gauge>,
 }
 
 /// What single clients hold, where one client has a maximum.
@@ -220,6 +230,7 @@ impl Families {
             gpu_state_bytes: family(r, "sequor_gpu_state_bytes", "Bytes of a GPU that are set aside for states", gauge),
             load_seconds: family(r, "sequor_model_load_seconds", "How long the last load took", Seconds::default),
             plugins: PluginFamilies::register(r),
+            kept: KeptFamilies::register(r),
             in_flight: gauge_alone(r, "sequor_requests_in_flight", "Inference requests received and not answered yet"),
             queued: gauge_alone(
                 r,
@@ -267,6 +278,33 @@ impl Families {
             fail_nanos: Counter::default(),
             last_inference: Gauge::default(),
             batches: Mutex::default(),
+        }
+    }
+}
+
+impl KeptFamilies {
+    fn register(r: &mut Registry) -> KeptFamilies {
+        let (counter, gauge) = (Counter::default as fn() -> Counter, Gauge::default as fn() -> Gauge);
+        let lookups =
+            "STARTs of a name that an initializer keeps states under: `hit` began with a copy, `miss` ran the steps";
+        KeptFamilies {
+            lookups: family(r, "sequor_kept_states_total", lookups, counter),
+            evictions: family(r, "sequor_kept_states_evicted_total", "Kept states that made room for others", counter),
+            bytes: family(r, "sequor_kept_states_bytes", "Bytes of states that initializers keep", gauge),
+        }
+    }
+}
+
+impl Families {
+    /// What to count the kept states of one model version with.
+    pub(super) fn kept(&self, name: &str, version: u64) -> KeptMetrics {
+        let labels: Labels = vec![label("model", name), label("version", &version.to_string())];
+        let with = |value: &str| [labels.clone(), vec![label("result", value)]].concat();
+        KeptMetrics {
+            hits: self.kept.lookups.get_or_create_owned(&with("hit")),
+            misses: self.kept.lookups.get_or_create_owned(&with("miss")),
+            evictions: self.kept.evictions.get_or_create_owned(&labels),
+            bytes: self.kept.bytes.get_or_create_owned(&labels),
         }
     }
 }

@@ -18,6 +18,8 @@ pub enum Hook {
     Restore,
     Pre,
     Post,
+    Initialize,
+    Steps,
 }
 
 impl Hook {
@@ -26,6 +28,8 @@ impl Hook {
         [Hook::Configure, Hook::Plan, Hook::Admit, Hook::Observe, Hook::Save, Hook::Restore];
     /// Those of processors.
     pub const PROCESSOR: [Hook; 3] = [Hook::Configure, Hook::Pre, Hook::Post];
+    /// Those of initializers.
+    pub const INITIALIZER: [Hook; 3] = [Hook::Configure, Hook::Initialize, Hook::Steps];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,6 +41,8 @@ impl Hook {
             Hook::Restore => "restore",
             Hook::Pre => "pre",
             Hook::Post => "post",
+            Hook::Initialize => "initialize",
+            Hook::Steps => "steps",
         }
     }
 }

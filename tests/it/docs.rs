@@ -198,6 +198,7 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
     }
     plugin.count("served", &[], 1.0);
     plugin.memory_at("m");
+    metrics.kept("m", 1);
     for surface in [Surface::KserveGrpc, Surface::KserveHttp, Surface::TfsGrpc, Surface::TfsHttp] {
         metrics.request_failed("m", surface, "INVALID_ARGUMENT", "expired");
     }

@@ -19,6 +19,9 @@ mod flags;
 mod gpu;
 mod held;
 mod hostile;
+#[path = "../../src/initializing/wat.rs"]
+mod initializer_wat;
+mod initializers;
 mod json;
 mod languages;
 mod load;

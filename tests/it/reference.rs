@@ -13,7 +13,7 @@ use crate::docs::{cell, is_page};
 use crate::server::{Call, root};
 
 /// Title and introduction of each table of a model's file.
-const TABLES: [(&str, &str, &str); 10] = [
+const TABLES: [(&str, &str, &str); 11] = [
     ("", "Top of the file", ""),
     ("sequence", "`[sequence]`: life of a sequence", ""),
     ("backlog", "`[backlog]`: sequences without a slot", ""),
@@ -26,6 +26,11 @@ const TABLES: [(&str, &str, &str); 10] = [
         "plugins.scheduler",
         "`[plugins.scheduler]`: the plug-in that decides",
         "Without this table the strategy of `config.pbtxt` decides.",
+    ),
+    (
+        "plugins.initializer",
+        "`[plugins.initializer]`: the first state of a sequence",
+        "This table names the [state initializer](plugins/initializer.md).",
     ),
     (
         "plugins.processor",

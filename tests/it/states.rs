@@ -66,7 +66,7 @@ impl<'a> Sequence<'a> {
 }
 
 /// Shape and data of every output, or how it was refused.
-fn infer(server: &Server, model: &str, body: &Value) -> Result<Vec<(Value, Value)>, (u16, Value)> {
+pub(crate) fn infer(server: &Server, model: &str, body: &Value) -> Result<Vec<(Value, Value)>, (u16, Value)> {
     let (status, answer) = post(server.http, &format!("/v2/models/{model}/infer"), body);
     if status != 200 {
         return Err((status, answer));

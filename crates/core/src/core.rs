@@ -8,7 +8,7 @@ use crate::ids::{BatchId, Id, Instance, LoadId, Req, RoundId, Seq, Slot};
 use crate::list::Links;
 use crate::load::{InstanceState, LoadState};
 use crate::loads::Loads;
-use crate::request::RequestTable;
+use crate::request::{RequestStage, RequestTable};
 use crate::sequence::{Sequence, Stage};
 use crate::slab::Slab;
 use crate::spec::LoadSpec;
@@ -84,6 +84,8 @@ impl Core {
             Event::Submit(submit) => self.submit(now, &submit, out),
             Event::Cancel(req) => self.cancel(now, req, Refusal::Cancelled, EndReason::Cancelled, out),
             Event::Prepared(req, prepared) => self.prepared(now, req, prepared, out),
+            Event::FirstShape(req, shape) => self.first_shape(req, shape),
+            Event::NextRun(req, meta) => self.next_run(req, meta),
             Event::Ran { batch, rows } => self.ran(now, batch, &rows, out),
             Event::Sealed(batch, result) => self.sealed(now, batch, result, out),
             Event::Posted(req) => self.posted(now, req, out),
@@ -134,6 +136,24 @@ impl Core {
         let s = self.seqs.get(seq).filter(|s| s.ran)?;
         let (n, slot) = s.placement?;
         Some(StateAt { instance: Instance { load: s.load, n }, slot, step: s.step })
+    }
+
+    /// Whether a request of this sequence has run in part: its state is neither that of before the request nor that of after it.
+    pub fn is_between_runs(&self, seq: Seq) -> bool {
+        let Some(s) = self.seqs.get(seq) else { return false };
+        let head = s.queue.front().and_then(|ix| self.reqs.at(ix));
+        let current = s.current.and_then(|req| self.reqs.get(req));
+        head.is_some_and(|r| r.ran > 0) || current.is_some_and(|r| r.ran > 0 && r.stage == RequestStage::Running)
+    }
+
+    /// Whether this sequence has a slot.
+    pub fn has_slot(&self, seq: Seq) -> bool {
+        self.seqs.get(seq).is_some_and(|s| s.placement.is_some())
+    }
+
+    /// Whether a request is lent to the driver to be prepared.
+    pub fn is_preparing(&self, req: Req) -> bool {
+        self.reqs.get(req).is_some_and(|r| r.stage == RequestStage::Preparing)
     }
 
     /// The step that a request is, counted from 1 unless its client counts differently; 0 without a sequence or once it is over.

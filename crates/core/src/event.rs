@@ -60,6 +60,11 @@ pub enum Event {
     Cancel(Req),
     /// Answers [`Effect::Prepare`]: the tier was looked up, the state made, the inputs preprocessed. Without a meaning once the request is over.
     Prepared(Req, Preparation),
+    /// The first state that was made for this START has shapes of this class, which otherwise is that of the load. Comes before
+    /// [`Event::Prepared`].
+    FirstShape(Req, u64),
+    /// The next run of a sequence's request of several runs has these properties. Comes before [`Event::Ran`] of the run before it.
+    NextRun(Req, RequestMeta),
     /// A batch has ended; the instance thread has committed or dropped its states already.
     Ran {
         batch: BatchId,

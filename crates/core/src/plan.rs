@@ -126,7 +126,8 @@ impl Core {
             return;
         };
         let first = self.load(r.load).map_or(0, |l| l.spec.initial_state_shape);
-        let state_shape = s.map_or(0, |s| if r.start && r.is_first_run() { first } else { s.state_shape });
+        let state_shape =
+            s.map_or(0, |s| if r.start && r.is_first_run() { r.first_shape.unwrap_or(first) } else { s.state_shape });
         let state_shape = if fault(Planted::StateShapeForgotten) { 0 } else { state_shape };
         let shape = r.meta.shape ^ state_shape.rotate_left(32);
         keys.push(Candidate { req: r.key, rows: r.meta.rows, shape });

@@ -6,6 +6,7 @@ use crate::event::{Effect, Note, Preparation, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Req, Seq};
 use crate::request::{RequestStage, RunPlan};
+use crate::request_meta::RequestMeta;
 use crate::sequence::{FirstState, Stage};
 use crate::time::Time;
 
@@ -58,6 +59,23 @@ impl Core {
         }
     }
 
+    /// The driver has made the first state of a sequence, with shapes of this class.
+    pub(crate) fn first_shape(&mut self, req: Req, shape: u64) {
+        if let Some(r) = self.reqs.get_mut(req).filter(|r| r.start && r.stage == RequestStage::Preparing) {
+            r.first_shape = Some(shape);
+        }
+    }
+
+    /// The run of a running request that comes after this one has these properties.
+    pub(crate) fn next_run(&mut self, req: Req, meta: RequestMeta) {
+        let has_more = |plan| matches!(plan, Some(RunPlan::Run(2..)));
+        if let Some(r) =
+            self.reqs.get_mut(req).filter(|r| r.seq.is_some() && r.stage == RequestStage::Running && has_more(r.plan))
+        {
+            r.meta = meta;
+        }
+    }
+
     // === without a run ===
 
     /// Answers the request at the head of a sequence without a run. It counts as a step.
@@ -83,8 +101,9 @@ impl Core {
 
     /// A START takes effect: nothing of its life is committed yet, and the next run is given the first state.
     pub(crate) fn begin_life(&mut self, seq: Seq, req: Req, out: &mut Vec<Effect>) {
-        let Some((load, step)) = self.reqs.get(req).map(|r| (r.load, r.step)) else { return };
-        let Some(shape) = self.load(load).map(|l| l.spec.initial_state_shape) else { return };
+        let Some((load, step, made)) = self.reqs.get(req).map(|r| (r.load, r.step, r.first_shape)) else { return };
+        let Some(of_load) = self.load(load).map(|l| l.spec.initial_state_shape) else { return };
+        let shape = made.unwrap_or(of_load);
         let Some(s) = self.seqs.get_mut(seq) else { return };
         // Should this START fail, the state is the first one.
         (s.step, s.state_shape) = (step.saturating_sub(1), shape);

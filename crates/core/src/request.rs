@@ -28,6 +28,8 @@ pub(crate) struct Request {
     pub(crate) stage: RequestStage,
     /// The plan for it; `None` until it is prepared.
     pub(crate) plan: Option<RunPlan>,
+    /// Class of the shapes of the first state that was made for this START; `None` is that of the load.
+    pub(crate) first_shape: Option<u64>,
     /// Runs of it that have ended well. Between two of its runs it waits at the head of its queue.
     pub(crate) ran: u32,
     /// Its place in the order of answers, where the load keeps one.

@@ -269,6 +269,7 @@ fn request_of(now: Time, load: LoadId, seq: Option<Seq>, step: u64, prepared: bo
         meta: submit.meta,
         stage: request::RequestStage::Queued,
         plan: prepared.then_some(request::RunPlan::Run(1)),
+        first_shape: None,
         ran: 0,
         turn: None,
         queue_until: submit.queue_until.unwrap_or(Time::NEVER),

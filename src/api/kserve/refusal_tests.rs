@@ -166,13 +166,24 @@ fn all() -> BTreeMap<&'static str, Failure> {
     let by_processor = |code, ended: bool, retry| {
         let (plugin, text) = ("redact".to_owned(), "no consent".to_owned());
         let (id, may_retry) = (Id::Int(7), !ended);
-        let failure =
-            ProcessorFailure { model: model(), id, plugin, code, text, retry, ended, may_retry, unavailable: false };
+        let failure = ProcessorFailure {
+            world: "processor",
+            model: model(),
+            id,
+            plugin,
+            code,
+            text,
+            retry,
+            ended,
+            may_retry,
+            unavailable: false,
+        };
         Failure::Processor(Box::new(failure))
     };
     all.insert("processor-rejected", by_processor(Some(5), false, Some(Duration::from_secs(2))));
     all.insert("processor-failed", by_processor(None, false, None));
     let parked = ProcessorFailure {
+        world: "processor",
         model: model(),
         id: Id::Int(7),
         plugin: "redact".to_owned(),

@@ -6,7 +6,7 @@ use sequor_core::DataType;
 use super::dtype;
 use super::report::Report;
 use super::sequor_toml::{self, FeatureType, From};
-use super::settings::{Feature, FeatureFrom, ProcessorPlugin, SchedulerPlugin};
+use super::settings::{Feature, FeatureFrom, InitializerPlugin, ProcessorPlugin, SchedulerPlugin};
 use crate::config::fault::{code, did_you_mean};
 
 /// Whether the inputs that features come from are there, and of a type that has such values.
@@ -86,3 +86,22 @@ pub(super) fn processors(report: &Report<'_>) -> Vec<ProcessorPlugin> {
     };
     report.toml.keys.plugins.processor.iter().enumerate().map(processor).collect()
 }
+
+pub(super) fn initializer(report: &Report<'_>) -> Option<InitializerPlugin> {
+    let plugin = report.toml.keys.plugins.initializer.as_ref()?;
+    let config = plugin.config.as_ref().and_then(|table| serde_json::to_string(table).ok());
+    Some(InitializerPlugin {
+        name: plugin.r#use.clone(),
+        sha256: plugin.sha256.as_ref().map(|text| text.to_ascii_lowercase()),
+        time: plugin.time.map(|time| time.0),
+        memory: plugin.memory.map(|memory| memory.0),
+        config: config.unwrap_or_else(|| "{}".to_owned()),
+        files: plugin.files.clone(),
+        keep: plugin.keep.map_or(KEEP, |keep| keep.0),
+        copy_if_same: plugin.copy_if_same.clone(),
+        at: report.toml.at(&["plugins", "initializer", "use"]),
+    })
+}
+
+/// Maximum bytes of kept states, if the model names none.
+const KEEP: u64 = 64 << 20;

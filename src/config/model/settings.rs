@@ -38,6 +38,8 @@ pub struct ModelSettings {
     pub scheduler: Option<SchedulerPlugin>,
     /// The processors that stand in front of the graph, the first first.
     pub processor_plugins: Vec<ProcessorPlugin>,
+    /// The plug-in that makes the first states of sequences, if the model names one.
+    pub initializer: Option<InitializerPlugin>,
     /// How many instances there are (the sum of the groups' counts); at least 1.
     pub instances: u16,
     /// Where each of them runs.
@@ -178,6 +180,28 @@ pub struct ProcessorPlugin {
     pub bypass: bool,
     /// Paths, relative to the model's directory.
     pub files: Vec<String>,
+    /// Where the file names it.
+    pub at: At,
+}
+
+/// `[plugins.initializer]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InitializerPlugin {
+    pub name: String,
+    /// Of the file, in hex, if it must be that one.
+    pub sha256: Option<String>,
+    /// CPU time of a call without tensors, in place of the default.
+    pub time: Option<Duration>,
+    /// Bytes of its memory, in place of the server's.
+    pub memory: Option<u64>,
+    /// JSON, a table.
+    pub config: String,
+    /// Paths, relative to the model's directory.
+    pub files: Vec<String>,
+    /// Maximum bytes of kept states.
+    pub keep: u64,
+    /// Key features that must be equal before a sequence's state is copied. Without any, none is copied.
+    pub copy_if_same: Vec<String>,
     /// Where the file names it.
     pub at: At,
 }

@@ -41,6 +41,7 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         features: features::features(report),
         scheduler: features::scheduler(report),
         processor_plugins: features::processors(report),
+        initializer: features::initializer(report),
         instances: u16::try_from(processors.len()).unwrap_or(u16::MAX),
         processors,
         proto: Arc::new(config.clone()),

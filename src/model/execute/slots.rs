@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sequor_core::{Req, SlotOp};
 
-use crate::state::{SnapshotError, Store};
+use crate::state::{SnapshotError, StateValues, Store};
 use crate::telemetry::GpuMetrics;
 
 use super::growth::GrownStates;
@@ -22,18 +22,26 @@ pub(in crate::model) struct Slots {
     roomless: BTreeMap<u32, RunError>,
 }
 
+/// A state that a slot is given in place of its model's own.
+enum GivenState {
+    Snapshot(Bytes),
+    Values(StateValues),
+}
+
 impl Slots {
     pub(super) fn new(store: Store, grown: GrownStates, gpu: Option<GpuMetrics>) -> Slots {
         Slots { store, grown, gpu: gpu.map(|gpu| (gpu, 0)), roomless: BTreeMap::new() }
     }
 
-    /// Does what must be done before a run. `kept` finds the state that a request brought for its sequence.
+    /// Does what must be done before a run. `kept` finds the state that a request brought for its sequence; `first`, by slot, states that a sequence
+    /// begins with in place of those of its model.
     pub(in crate::model) fn apply(
         &mut self,
         ops: &[SlotOp],
         kept: impl Fn(Req) -> Option<Bytes>,
+        first: impl Fn(u32) -> Option<StateValues>,
     ) -> Result<(), RunError> {
-        let done = self.each(ops, kept);
+        let done = self.each(ops, kept, first);
         if let (Some((gpu, told)), false) = (&mut self.gpu, ops.is_empty()) {
             let bytes = i64::try_from(self.store.allocated()).unwrap_or(i64::MAX);
             gpu.state_bytes.add(bytes - std::mem::replace(told, bytes));
@@ -41,11 +49,16 @@ impl Slots {
         done
     }
 
-    fn each(&mut self, ops: &[SlotOp], kept: impl Fn(Req) -> Option<Bytes>) -> Result<(), RunError> {
+    fn each(
+        &mut self,
+        ops: &[SlotOp],
+        kept: impl Fn(Req) -> Option<Bytes>,
+        first: impl Fn(u32) -> Option<StateValues>,
+    ) -> Result<(), RunError> {
         for op in ops {
             match op {
-                SlotOp::Init(slot, _) => self.begin(slot.ix, None)?,
-                SlotOp::Adopt(slot, req) => self.begin(slot.ix, kept(*req))?,
+                SlotOp::Init(slot, _) => self.begin(slot.ix, first(slot.ix).map(GivenState::Values))?,
+                SlotOp::Adopt(slot, req) => self.begin(slot.ix, kept(*req).map(GivenState::Snapshot))?,
                 // It had nothing to free.
                 SlotOp::Free(slot) if self.roomless.remove(&slot.ix).is_some() => {}
                 SlotOp::Free(slot) => {
@@ -57,11 +70,11 @@ impl Slots {
         Ok(())
     }
 
-    /// Gives a slot the first state of a sequence, or one that was kept. Where there is no room for it, that sequence alone is not served.
-    fn begin(&mut self, slot: u32, kept: Option<Bytes>) -> Result<(), RunError> {
+    /// Gives a slot the first state of a sequence, or the one that is given. Where there is no room for it, that sequence alone is not served.
+    fn begin(&mut self, slot: u32, given: Option<GivenState>) -> Result<(), RunError> {
         self.grown.reset(slot);
-        let begun = match kept {
-            Some(snapshot) => self.restore(slot, &snapshot),
+        let begun = match given {
+            Some(given) => self.set(slot, &given),
             None => self.store.init(slot).map_err(RunError::from),
         };
         match begun {
@@ -80,8 +93,11 @@ impl Slots {
         }
     }
 
-    fn restore(&mut self, slot: u32, snapshot: &[u8]) -> Result<(), RunError> {
-        self.store.restore(slot, snapshot)?;
+    fn set(&mut self, slot: u32, given: &GivenState) -> Result<(), RunError> {
+        match given {
+            GivenState::Snapshot(snapshot) => self.store.restore(slot, snapshot)?,
+            GivenState::Values(values) => self.store.write_values(slot, values)?,
+        }
         if self.store.grows() {
             let reserved = self.grown.reserve([(slot, self.store.growing_bytes(slot))])?;
             self.grown.apply(reserved);

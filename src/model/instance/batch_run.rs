@@ -8,6 +8,7 @@ use crate::error::Failure;
 use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes, Slots, StateNow};
 use crate::model::load::LoadedModel;
 use crate::model::sequences::{FinishedBatch, Job, RowToSeal, TakenBatch};
+use crate::state::StateValues;
 use crate::state::budget::NoRoom;
 
 /// A batch whose rows run. It is given back once, by [`BatchRun::end`].
@@ -40,7 +41,9 @@ impl BatchRun {
         let kept = |req: Req| jobs.iter().flatten().find(|(r, _)| *r == req).and_then(|(_, job)| job.snapshot.clone());
         let requests = batch.real().count();
         load.metrics.dequeued(u32::try_from(begun).unwrap_or(u32::MAX));
-        let (dispositions, runnable) = match slots.apply(&batch.ops, kept) {
+        let first = first_values(&batch, &jobs);
+        let first = |slot: u32| first.iter().find(|(of, _)| *of == slot).map(|(_, values)| values.clone());
+        let (dispositions, runnable) = match slots.apply(&batch.ops, kept, first) {
             Err(error) => ((0..requests).map(|_| RowDisposition::Fails(error.clone())).collect(), Vec::new()),
             Ok(()) => {
                 (work.iter().flatten().map(|w| disposition(load, slots, w)).collect(), runnable(load, slots, work))
@@ -74,6 +77,7 @@ impl BatchRun {
             if let (Ok(outcome), Some(row)) = (&mut result, batch.real().find(|row| row.req == req && row.seal)) {
                 sealing.push(RowToSeal { req, end: row.end, copy: outcome.copy.take() });
             }
+            job.keep(result.as_mut().ok().and_then(|outcome| outcome.copy.take()));
             let failure = |e: RunError| failure(&e, load, &job);
             let result = result.map(|outcome| outcome.outputs).map_err(failure);
             let has_to_end = job.ran(result);
@@ -120,6 +124,17 @@ fn failure(error: &RunError, load: &LoadedModel, job: &Job) -> Failure {
         },
         None => Failure::Run(error.to_string()),
     }
+}
+
+/// The states that sequences begin with in this batch, where they are not those of config.pbtxt, by slot.
+fn first_values(batch: &Batch, jobs: &[Option<(Req, Box<Job>)>]) -> Vec<(u32, StateValues)> {
+    let row = |(row, job): (&sequor_core::Row, &Option<(Req, Box<Job>)>)| match (row, job) {
+        (sequor_core::Row::Real(real), Some((_, job))) => {
+            Some((real.placement?.1.ix, job.first.as_ref()?.values.clone()))
+        }
+        _ => None,
+    };
+    batch.rows.iter().zip(jobs).filter_map(row).collect()
 }
 
 /// What each row brings, in the order of the batch.

@@ -1,14 +1,18 @@
 //! What the threads of every instance have in common: which instance it is, and the steps that run no batch.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sequor_core::{Decision, Instance, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, SlotOp, Time};
+use sequor_core::{
+    Decision, Instance, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, Seq, SlotOp, StateAt, Time,
+};
 use sequor_wasm::urgency;
 
 use crate::model::execute::Slots;
-use crate::model::load::{LoadedModel, Mailbox};
+use crate::model::load::{LoadedModel, Mailbox, Postman};
 use crate::model::sequences::{FinishedBatch, ModelScheduler, Step};
 use crate::scheduling::{Decider, RoundAnswer};
+use crate::state::{SnapshotError, StateValues};
 use crate::sync;
 
 /// Which instance a thread runs.
@@ -31,7 +35,7 @@ impl Identity {
 
     /// Answers what the mailbox asks for, between two batches.
     pub(in crate::model) fn serve(&self, mailbox: &Mailbox, slots: &mut Slots) {
-        mailbox.serve(|seq| self.model.state_now(seq), |slot, header| slots.snapshot(slot, header));
+        mailbox.serve(&mut InstancePostman { identity: self, slots });
     }
 
     pub(super) fn next(&self) -> Step {
@@ -60,7 +64,7 @@ impl Identity {
 
     /// Does slot operations that stand before no run.
     pub(super) fn tidy(&self, slots: &mut Slots, ops: &[SlotOp]) -> Step {
-        if let Err(error) = slots.apply(ops, |_| None) {
+        if let Err(error) = slots.apply(ops, |_| None, |_| None) {
             tracing::error!(model = self.model.name, %error, "a slot was not tidied");
         }
         self.next()
@@ -107,6 +111,36 @@ impl Identity {
         // A forgotten load's threads are no longer found to be woken, so all are woken now and see that it is over.
         self.model.forget(self.load.key);
         self.load.wake_all();
+    }
+}
+
+/// Reads states for other threads.
+struct InstancePostman<'a> {
+    identity: &'a Identity,
+    slots: &'a mut Slots,
+}
+
+impl Postman for InstancePostman<'_> {
+    fn state_now(&self, seq: Seq) -> Option<StateAt> {
+        self.identity.model.state_now(seq)
+    }
+
+    fn copyable_now(&self, seq: Seq) -> Option<StateAt> {
+        self.identity.model.copyable_now(seq)
+    }
+
+    fn snapshot(&mut self, slot: u32, header: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError> {
+        self.slots.snapshot(slot, header)
+    }
+
+    fn values(&mut self, slot: u32) -> Option<StateValues> {
+        match self.slots.store.read_values(slot) {
+            Ok(values) => Some(values),
+            Err(error) => {
+                tracing::error!(model = self.identity.model.name, %error, "a state was not copied");
+                None
+            }
+        }
     }
 }
 

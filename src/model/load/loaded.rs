@@ -24,6 +24,7 @@ use crate::telemetry::{BatchTimes, InlineGate, ModelMetrics};
 use crate::tensor::rows;
 
 use super::handle::Handle;
+use super::initializer::LoadInitializer;
 use super::load_key::LoadKey;
 use super::mailbox::Mailbox;
 use super::metadata::{Metadata, TensorMetadata};
@@ -67,6 +68,8 @@ pub(in crate::model) struct LoadedModel {
     pub(in crate::model) feature_counts: (usize, usize),
     /// The processors in front of the graph, if it has any.
     pub(in crate::model) processors: Option<Processors>,
+    /// What makes the first states of its sequences, if config.pbtxt does not.
+    pub(in crate::model) initializer: Option<LoadInitializer>,
     /// Faults of its files that do not keep it from serving.
     pub(in crate::model) warnings: Vec<LoadWarning>,
     /// Names of classes, by output.
@@ -85,7 +88,7 @@ impl LoadedModel {
         metrics: Arc<ModelMetrics>,
         (hold, candidates, texts, depth): (Option<Hold>, u32, Arc<KeyInterner>, u8),
         tier: Option<Arc<dyn StateTier>>,
-        (auto, processors): (Auto, Option<Processors>),
+        (auto, processors, initializer): (Auto, Option<Processors>, Option<LoadInitializer>),
     ) -> Result<LoadedModel, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
@@ -129,6 +132,7 @@ impl LoadedModel {
             client,
             feature_counts: feature_counts(&settings),
             processors,
+            initializer,
             retired: AtomicBool::new(false),
             running: AtomicUsize::new(instances),
             settings,
@@ -154,7 +158,8 @@ impl LoadedModel {
 
     /// Why it refuses requests though it is loaded, if it does.
     pub(in crate::model) fn unready(&self) -> Option<String> {
-        self.processors.as_ref()?.chain.parked()
+        let processors = self.processors.as_ref().and_then(|processors| processors.chain.parked());
+        processors.or_else(|| self.initializer.as_ref()?.initializer.parked())
     }
 
     /// One of its threads ends. Whether it was the last.
@@ -166,6 +171,11 @@ impl LoadedModel {
     pub(in crate::model) fn state_bytes(&self) -> u64 {
         let scratch = self.processors.as_ref().map_or(0, |processors| processors.chain.scratch_bytes());
         self.states.iter().map(StateSpec::bytes).sum::<u64>() + scratch
+    }
+
+    /// Whether the states of its sequences change in size.
+    pub(in crate::model) fn grows(&self) -> bool {
+        self.states.iter().any(StateSpec::grows)
     }
 
     /// What `[sequence] rows` is for a `direct` model.
@@ -242,6 +252,7 @@ impl LoadedModel {
             cancel_ends: true,
             stages: Stages {
                 seal: self.tier.is_some(),
+                initialize: self.initializer.is_some(),
                 pre: self.processors.is_some(),
                 post: self.processors.as_ref().is_some_and(|processors| processors.chain.posts()),
                 ..Stages::default()

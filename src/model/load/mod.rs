@@ -3,16 +3,19 @@
 //! - `loaded`: the load. `metadata`: what clients see of it. `load_key`: its key within the model.
 //! - `handle`: wakes an instance. `mailbox`: asks an instance for a sequence's state.
 //! - `record`: what a recording holds of loads and requests.
-//! - `processors`: the processors in front of the graph, and the settings that clients then see.
+//! - `processors`: the processors in front of the graph, and the settings that clients then see. `initializer`: what makes first states.
+//!   `plugin_threads`: the threads of both.
 //! - `tier`: makes states durable between a run and its answers, as a trait.
 //!
 //! This room runs nothing and holds no request.
 
 mod handle;
+mod initializer;
 mod load_key;
 mod loaded;
 mod mailbox;
 mod metadata;
+mod plugin_threads;
 mod processors;
 pub(in crate::model) mod record;
 mod tier;
@@ -21,8 +24,10 @@ pub use metadata::{Metadata, TensorMetadata};
 pub use tier::{BatchToSeal, Sealed, StateTier, StateToSeal};
 
 pub(in crate::model) use handle::{Handle, InlineStep};
+pub(in crate::model) use initializer::{FirstValues, LoadInitializer};
 pub(in crate::model) use load_key::{LoadKey, LoadKeys};
 pub(in crate::model) use loaded::{LoadedModel, load_facts, strategy_name};
-pub(in crate::model) use mailbox::{Mailbox, STEP, SnapshotRequest};
+pub(in crate::model) use mailbox::{Mailbox, Postman, STEP, SnapshotRequest, StateReply, ValuesRequest};
+pub(in crate::model) use plugin_threads::submit_to_plugins;
 pub(in crate::model) use processors::Processors;
 pub(in crate::model) use record::RequestFacts;

@@ -9,6 +9,7 @@ use sequor_core::{EndReason, Id};
 
 use crate::backend::Backend;
 use crate::error::{Failure, LoadError, NotServed};
+use crate::initializing::InitializerRules;
 use crate::model::catalog::{self, Catalog, IndexRow, ModelHandle, ModelStatus, VersionOverview};
 use crate::model::decide::Deciders;
 use crate::model::request::InferRequest;
@@ -23,6 +24,7 @@ use crate::scheduling::{MakeSource, PluginRules, Registry};
 use crate::telemetry::Metrics;
 
 use super::control::RepositoryControl;
+use super::initializer_host::{InitializerHost, MakeInitializer};
 use super::lifecycle::ModelLifecycle;
 use super::loader::ModelLoader;
 use super::options::RepositoryOptions;
@@ -90,6 +92,13 @@ impl Repository {
         registry.reach_models(Box::new(ModelsOfProcessors::new(&self.0.catalog, &self.0.loader)));
         let twice = |_| std::io::Error::other("processors were settled before");
         processors.set(ProcessorHost::new(registry)).map_err(twice)
+    }
+
+    /// Says where initializers come from. To be called once, after [`Repository::run_processors`] and before any model is loaded.
+    pub fn run_initializers(&self, rules: InitializerRules, make: Box<MakeInitializer>) -> std::io::Result<()> {
+        let host = InitializerHost { rules, make };
+        let twice = |_| std::io::Error::other("initializers were settled before");
+        self.0.resources.initializers.set(host).map_err(twice)
     }
 
     /// The processors, if the server has any.

@@ -28,6 +28,7 @@ use crate::model::sequences::ModelScheduler;
 use crate::recording::Recorder;
 use crate::sync::{self, JoinHandle};
 
+use super::initializers::initializer_of;
 use super::placer::Placer;
 use super::resources::Resources;
 
@@ -246,8 +247,9 @@ impl ModelLoader {
         let tier = options.tier.clone();
         let shown = (options.hold, candidates, texts, options.depth);
         let processors = self.resources.processors_of(model, &settings, version, &shown.2)?;
-        let key = model.reserve_load();
-        let load = Arc::new(LoadedModel::new(key, version, settings, metrics, shown, tier, (auto, processors))?);
+        let initializer = initializer_of(&self.resources, model, &settings, version, &shown.2, processors.as_ref())?;
+        let (key, plugins) = (model.reserve_load(), (auto, processors, initializer));
+        let load = Arc::new(LoadedModel::new(key, version, settings, metrics, shown, tier, plugins)?);
         let runners = placements.into_iter().map(|placement| Runner::new(&load, placement)).collect::<Result<_, _>>();
         let runners = runners.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
         Ok(Prepared { load, runners })

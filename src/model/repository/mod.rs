@@ -6,9 +6,12 @@
 //! - `plugins`: what operators do with plug-ins.
 //! - `processors`: configures the processors that a model names. `processor_host`: their registry and their threads. `processor_models`: the models,
 //!   as that registry reaches them.
+//! - `initializers`: configures the initializer that a model names. `initializer_host`: where initializers come from.
 
 mod control;
 mod facade;
+mod initializer_host;
+mod initializers;
 mod lifecycle;
 mod loader;
 mod options;
@@ -21,6 +24,7 @@ mod resources;
 
 pub use control::RepositoryControl;
 pub use facade::Repository;
+pub use initializer_host::MakeInitializer;
 pub use options::RepositoryOptions;
 
 pub use crate::model::catalog::{Availability, ReadyVersion};

@@ -19,7 +19,7 @@ use super::processor_host::ProcessorHost;
 use super::resources::Resources;
 
 /// CPU time of a call without tensors, if the model names none.
-const TIME: Duration = Duration::from_millis(10);
+pub(super) const TIME: Duration = Duration::from_millis(10);
 
 impl Resources {
     /// The processors that a model names, configured; none, if it names none.

@@ -9,6 +9,7 @@ use crate::state::ChunkCache;
 use crate::state::budget::Budget;
 use crate::telemetry::Metrics;
 
+use super::initializer_host::InitializerHost;
 use super::options::RepositoryOptions;
 use super::processor_host::ProcessorHost;
 
@@ -25,6 +26,8 @@ pub(in crate::model) struct Resources {
     pub(in crate::model) pool: Pool,
     /// Where processors come from, if the server has any.
     pub(in crate::model) processors: OnceLock<ProcessorHost>,
+    /// Where initializers come from, if the server has any.
+    pub(in crate::model) initializers: OnceLock<InitializerHost>,
 }
 
 impl Resources {
@@ -33,7 +36,17 @@ impl Resources {
             (options.clock.clone(), Budget::new(options.state_limit), Pool::new(options.reply_pool));
         let reads = clock.clone();
         let chunk_cache = ChunkCache::new(budget.clone(), move || reads.now());
-        Resources { backend, options, metrics, clock, budget, chunk_cache, pool, processors: OnceLock::new() }
+        Resources {
+            backend,
+            options,
+            metrics,
+            clock,
+            budget,
+            chunk_cache,
+            pool,
+            processors: OnceLock::new(),
+            initializers: OnceLock::new(),
+        }
     }
 
     /// Releases memory that was kept long enough.

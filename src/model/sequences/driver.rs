@@ -13,20 +13,20 @@ use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
 use crate::executor::{AnswerBatch, ExecutorHandle};
-use crate::model::load::{LoadKey, LoadKeys, LoadedModel, record};
+use crate::model::load::{LoadInitializer, LoadKey, LoadKeys, LoadedModel, record, submit_to_plugins};
 use crate::model::request::{InferRequest, intake};
 use crate::model::runtime::{Clock, Tick, Timer};
-use crate::processing;
 use crate::recording::Recorder;
 use crate::state::ChunkCache;
 use crate::state::budget::{Budget, Ticket};
 use crate::sync::{AtomicU64, Mutex};
 
 use super::batch::{FinishedBatch, SealAction};
+use super::first_states::{Beginning, PrepareHost, Preparer};
 use super::inline;
 use super::job::{Job, Reply};
 use super::owner::{RequestOrigin, SequenceOwner, SequencePermit};
-use super::processed::{LentRequest, PostTask};
+use super::processed::{LentRequest, PostTask, PreparedJob};
 use super::table::{Actions, Import, SequenceChange, Step, Table};
 
 /// A model name: every load of it, and every request to it.
@@ -170,7 +170,15 @@ impl ModelScheduler {
         if !submit.start || bytes == 0 || table.holds(&submit.id, submit.version, load.key) {
             return Ok(None);
         }
-        self.budget.take(bytes).map(Some).map_err(|no_room| Failure::StateMemory {
+        let drops_one = || load.initializer.as_ref().is_some_and(|of| of.kept.drop_one());
+        let taken = loop {
+            match self.budget.take(bytes) {
+                // Live sequences go before kept states.
+                Err(_) if drops_one() => {}
+                taken => break taken,
+            }
+        };
+        taken.map(Some).map_err(|no_room| Failure::StateMemory {
             model: self.name.clone(),
             id: submit.id.clone(),
             wanted: no_room.wanted,
@@ -302,6 +310,12 @@ impl ModelScheduler {
         self.table.lock().core.state_of(seq)
     }
 
+    /// Where the states of this very sequence lie, if they may be copied now.
+    pub(in crate::model) fn copyable_now(&self, seq: Seq) -> Option<StateAt> {
+        let table = self.table.lock();
+        table.core.state_of(seq).filter(|_| !table.core.is_between_runs(seq))
+    }
+
     /// Keeps a state for the next step of a sequence. False if that lives here.
     pub(super) fn adopt(&self, id: Id, import: Import) -> bool {
         self.table.lock().import(id, import)
@@ -402,18 +416,17 @@ impl ModelScheduler {
         }
     }
 
-    /// Has the processors of its load prepare a request, on their threads.
+    /// Has the plug-ins of its load prepare a request, on their threads.
     fn prepare(self: &Arc<Self>, LentRequest { req, load }: LentRequest) {
         let model = Arc::downgrade(self);
         let prepare = move || {
             // A request that was cancelled while it waited costs nothing more.
             let Some(task) = model.upgrade().and_then(|model| model.table.lock().begin_prepare(req)) else { return };
-            let (req, prepared) = task.run();
             if let Some(model) = model.upgrade() {
-                model.change(|table, now| table.prepared(now, req, prepared));
+                Preparer(model).prepare(task);
             }
         };
-        submit(&load, Box::new(prepare));
+        submit_to_plugins(&load, Box::new(prepare));
     }
 
     /// Has the processors of its load finish a request, on their threads.
@@ -425,11 +438,11 @@ impl ModelScheduler {
                 model.change(|table, now| table.posted(now, req, finished));
             }
         };
-        submit(&load, Box::new(post));
+        submit_to_plugins(&load, Box::new(post));
     }
 
     /// Changes the table under its lock, and does what follows from it.
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut Table, Time)) {
+    pub(super) fn change(self: &Arc<Self>, change: impl FnOnce(&mut Table, Time)) {
         let now = self.now();
         let mut table = self.table.lock();
         change(&mut table, now);
@@ -458,16 +471,29 @@ impl ModelScheduler {
     }
 }
 
+impl PrepareHost for ModelScheduler {
+    fn prepared(self: Arc<Self>, req: Req, prepared: PreparedJob, beginning: Beginning) {
+        self.change(|table, now| table.prepared(now, req, prepared, beginning));
+    }
+
+    fn is_preparing(&self, req: Req) -> bool {
+        self.table.lock().core.is_preparing(req)
+    }
+
+    fn parent(
+        &self,
+        of: &LoadInitializer,
+        load: &Arc<LoadedModel>,
+        keys: &[u64],
+        id: &str,
+    ) -> Result<(Seq, StateAt), &'static str> {
+        self.table.lock().parent(of, load, keys, id)
+    }
+}
+
 impl Tick for ModelScheduler {
     fn tick(self: Arc<Self>) {
         self.armed.store(Time::NEVER.0, Ordering::Release);
         self.apply(Event::Tick);
-    }
-}
-
-/// Queues a task for the processors of a load. Each load is a lane of its own.
-fn submit(load: &Arc<LoadedModel>, task: processing::pool::Task) {
-    if let Some(processors) = &load.processors {
-        processors.pool.submit(Arc::as_ptr(load).addr() as u64, task);
     }
 }

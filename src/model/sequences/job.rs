@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{Id, RealRow, Refusal, Seq, Time};
+use sequor_core::{FEATURES, Id, RealRow, Refusal, Seq, Time};
 use tokio::sync::oneshot;
 
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
 use crate::model::execute::RowWork;
-use crate::model::load::{LoadedModel, RequestFacts};
+use crate::model::load::{FirstValues, LoadedModel, RequestFacts};
 use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
 use crate::recording::Recorder;
+use crate::state::StateCopy;
 use crate::state::budget::Ticket;
 use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{NamedTensor, Tensor};
@@ -49,11 +50,13 @@ pub(in crate::model) struct Job {
     pub(in crate::model) counted: bool,
     /// The state its sequence goes on from, if that was kept elsewhere.
     pub(in crate::model) snapshot: Option<Bytes>,
+    /// The states that its sequence begins with, if they are not those of config.pbtxt. Known once it runs.
+    pub(in crate::model) first: Option<FirstValues>,
     /// What a recording tells of it.
     pub(in crate::model) facts: RequestFacts,
     /// What its run has left, by the outputs that clients see.
     pub(in crate::model) answer: Option<Result<Vec<Option<Tensor>>, Failure>>,
-    /// What it keeps for processors, if its load has any.
+    /// What it keeps for the plug-ins that prepare it.
     pub(in crate::model) processed: Option<Box<Processed>>,
     /// The answer is that of an earlier request of the same step.
     pub(super) replayed: bool,
@@ -71,7 +74,8 @@ impl Job {
         now: Time,
         reply: oneshot::Sender<Reply>,
     ) -> Job {
-        let processed = load.processors.as_ref().map(|_| Box::new(Processed::new(accepted.meta)));
+        let is_prepared = load.processors.is_some() || (load.initializer.is_some() && request.sequence.start);
+        let processed = is_prepared.then(|| Box::new(Processed::new(accepted.meta)));
         Job {
             load,
             processed,
@@ -89,6 +93,7 @@ impl Job {
             permit: None,
             seq: None,
             snapshot: None,
+            first: None,
             answer: None,
             replayed: false,
             connection: None,
@@ -98,18 +103,19 @@ impl Job {
 
     /// What its row needs to run.
     pub(in crate::model) fn work(&mut self, row: &RealRow) -> RowWork {
+        let keeps = self.processed.as_ref().is_some_and(|processed| processed.keeps_next());
         let inputs = match &mut self.processed {
-            Some(processed) => processed.runs.pop_front().unwrap_or_default(),
+            Some(processed) => processed.runs.pop_front().map(|run| run.inputs).unwrap_or_default(),
             None => std::mem::take(&mut self.inputs),
         };
         RowWork {
             inputs,
             rows: self.rows,
-            start: row.start,
+            start: row.start && !self.first.as_ref().is_some_and(|first| first.is_copy),
             end: row.end,
             id: self.id.clone(),
             slot: row.placement.map(|(_, slot)| slot.ix),
-            seal: row.seal,
+            seal: row.seal || keeps,
         }
     }
 
@@ -122,9 +128,18 @@ impl Job {
     /// to end.
     pub(in crate::model) fn ran(&mut self, result: Result<Vec<Tensor>, Failure>) -> bool {
         let result = result.map(|outputs| outputs.into_iter().map(Some).collect());
-        let answer = match (result, &mut self.processed, &self.load.processors) {
-            (Ok(outputs), Some(processed), Some(processors)) => processed.ran(processors, outputs),
-            (result, ..) => {
+        let answer = match (result, &mut self.processed) {
+            (Ok(outputs), Some(processed)) => processed.ran(self.load.processors.as_ref(), outputs),
+            (Err(failed), Some(processed)) => {
+                // Without the states of its initializer a sequence does not begin.
+                let has_to_end = processed.first_steps.left > 0;
+                let refusal = processed.failed_step(&self.load, &failed);
+                let (model, id) = (&self.load.settings.name, &self.id);
+                let failed = refusal.map_or(failed, |refusal| failure(refusal, model, id, true, true));
+                self.answer = Some(Err(failed));
+                return has_to_end;
+            }
+            (result, None) => {
                 self.answer = Some(result);
                 return false;
             }
@@ -133,6 +148,24 @@ impl Job {
         let (model, id, ends) = (&self.load.settings.name, &self.id, self.seq.is_some());
         self.answer = answer.map(|answer| answer.map_err(|refusal| failure(refusal, model, id, ends, !ends)));
         fails
+    }
+
+    /// Takes a copy of the states that a run has left, to keep them for later sequences.
+    pub(in crate::model) fn keep(&mut self, copy: Option<StateCopy>) {
+        let Some(processed) = self.processed.as_mut().filter(|processed| processed.keeps_next()) else { return };
+        let (Some(permit), Some(copy)) = (processed.first_steps.permit.take(), copy) else { return };
+        match copy.values() {
+            Ok(values) => permit.keep(&values),
+            Err(error) => {
+                let (model, name) = (&self.load.settings.name, permit.name());
+                tracing::error!(model, name, %error, "the states of an initializer's steps are not kept");
+            }
+        }
+    }
+
+    /// The key features of a START that plug-ins prepare.
+    pub(super) fn start_keys(&self) -> [u64; FEATURES] {
+        self.processed.as_ref().filter(|_| self.facts.start).map(|processed| processed.meta.keys).unwrap_or_default()
     }
 
     /// Counts, records and sends what the run has left.

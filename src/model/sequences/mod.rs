@@ -4,6 +4,7 @@
 //! - `job`: a request between its submission and its answer. `job_place`: where it is. `pending`: how its surface holds it.
 //! - `owner`: where a request comes from, and how many sequences of its client live.
 //! - `inline`: leaves a step to a connection's thread.
+//! - `first_states`: what sequences begin with, where an initializer says so.
 //! - `plugin_driver`: the model as its plug-ins reach it.
 //! - `stages`: lends requests to processors. `processed`: what a request keeps for them.
 //! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted. `listing`: the
@@ -13,6 +14,7 @@
 
 mod batch;
 mod driver;
+mod first_states;
 mod inline;
 mod job;
 mod job_place;

@@ -1,4 +1,4 @@
-//! What a request keeps while processors prepare and finish it, and the tasks that their threads get.
+//! What a request keeps while plug-ins prepare and finish it, and the tasks that their threads get.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,20 +6,25 @@ use std::sync::Arc;
 use sequor_core::{Id, Req, RequestMeta};
 
 use crate::error::{Failure, Invalid, ProcessorFailure};
+use crate::initializing::KeepPermit;
 use crate::model::load::{LoadedModel, Processors};
 use crate::model::request::intake;
 use crate::processing::link::RUN_BYTES;
 use crate::processing::pool::{PREPARED, PreparedBytes};
 use crate::processing::{CallFacts, PendingAnswer, Plan, PortTensors, ProcessorRefusal, RefusedBy, SequenceScratch};
 
-/// What a request of a load with processors keeps beside its job.
+/// What a request that plug-ins prepare keeps beside its job.
 #[derive(Debug)]
 pub(in crate::model) struct Processed {
     /// As the request was accepted; its features stay when processors change its inputs.
     pub(super) meta: RequestMeta,
     pub(super) facts: CallFacts,
-    /// Inputs of the runs that have not begun.
-    pub(super) runs: VecDeque<PortTensors>,
+    /// The runs that have not begun.
+    pub(super) runs: VecDeque<ModelRun>,
+    /// The steps that run before the request itself.
+    pub(super) first_steps: FirstSteps,
+    /// The answer, where the steps are all that runs.
+    pub(super) reply: Option<PortTensors>,
     /// Outputs of the runs that are over.
     pub(super) outputs: Vec<PortTensors>,
     /// What the processors need to finish it.
@@ -36,6 +41,23 @@ pub(in crate::model) struct Processed {
     held: Option<PreparedBytes>,
 }
 
+/// One run of the model.
+#[derive(Debug)]
+pub(super) struct ModelRun {
+    pub(super) inputs: PortTensors,
+    pub(super) meta: RequestMeta,
+}
+
+/// The steps of an initializer that run before a START.
+#[derive(Debug, Default)]
+pub(super) struct FirstSteps {
+    pub(super) all: usize,
+    /// Those that have not run.
+    pub(super) left: usize,
+    /// Keeps the states that they lead to.
+    pub(super) permit: Option<KeepPermit>,
+}
+
 /// A request that waits for its processors. It is in the table until they begin.
 #[derive(Debug)]
 pub(super) struct LentRequest {
@@ -47,6 +69,8 @@ pub(super) struct LentRequest {
 #[derive(Debug)]
 pub(super) struct PrepareTask {
     pub(super) req: Req,
+    /// Whether its sequence holds a slot.
+    pub(super) has_slot: bool,
     pub(super) load: Arc<LoadedModel>,
     pub(super) facts: CallFacts,
     pub(super) scratch: SequenceScratch,
@@ -75,11 +99,10 @@ pub(super) enum PreparedJob {
 /// The runs of a prepared request.
 #[derive(Debug)]
 pub(super) struct PreparedRuns {
-    pub(super) runs: VecDeque<PortTensors>,
+    pub(super) runs: Vec<ModelRun>,
     pub(super) rows: u64,
-    pub(super) meta: RequestMeta,
-    pub(super) pending: PendingAnswer,
-    pub(super) held: PreparedBytes,
+    pub(super) pending: Option<PendingAnswer>,
+    pub(super) held: Option<PreparedBytes>,
 }
 
 /// What came of finishing a request: its answer or a refusal, and the scratch that its sequence has then.
@@ -91,6 +114,8 @@ impl Processed {
             meta,
             facts: CallFacts::default(),
             runs: VecDeque::new(),
+            first_steps: FirstSteps::default(),
+            reply: None,
             outputs: Vec::new(),
             pending: None,
             scratch: None,
@@ -101,20 +126,44 @@ impl Processed {
         }
     }
 
-    /// Takes the runs of a prepared request. Returns how many there are.
-    pub(super) fn take_runs(&mut self, prepared: PreparedRuns) -> usize {
-        let PreparedRuns { runs, pending, held, .. } = prepared;
-        (self.runs, self.pending, self.held) = (runs, Some(pending), Some(held));
-        self.runs.len()
+    /// Takes what a prepared request needs besides its runs.
+    pub(super) fn take_pending(&mut self, pending: Option<PendingAnswer>, held: Option<PreparedBytes>) {
+        (self.pending, self.held) = (pending, held);
+    }
+
+    /// The properties of the next run, if they may differ from those of the one before.
+    pub(super) fn next_meta(&self) -> Option<RequestMeta> {
+        self.runs.front().filter(|_| self.first_steps.all > 0).map(|run| run.meta)
+    }
+
+    /// Whether the run that is next leads to states that are kept.
+    pub(super) fn keeps_next(&self) -> bool {
+        self.first_steps.left == 1 && self.first_steps.permit.is_some()
+    }
+
+    /// Why a step of the initializer failed, if that is what ran.
+    pub(super) fn failed_step(&self, load: &LoadedModel, failed: &Failure) -> Option<ProcessorRefusal> {
+        let FirstSteps { all, left, .. } = self.first_steps;
+        match (failed, &load.initializer) {
+            (Failure::Run(what), Some(of)) if left > 0 => {
+                Some(of.initializer.refusal(format!("the model did not run step {} of {all}: {what}", all - left)))
+            }
+            _ => None,
+        }
     }
 
     /// Takes the outputs of a run. The answer, if that was the last run and no processor has anything left to do. After an error the sequence has to
     /// end, for it has run.
     pub(super) fn ran(
         &mut self,
-        processors: &Processors,
+        processors: Option<&Processors>,
         outputs: PortTensors,
     ) -> Option<Result<PortTensors, ProcessorRefusal>> {
+        if self.first_steps.left > 0 {
+            self.first_steps.left -= 1;
+            return self.reply.take_if(|_| self.first_steps.left == 0).map(Ok);
+        }
+        let Some(processors) = processors else { return Some(Ok(outputs)) };
         self.output_bytes += outputs.iter().flatten().map(|tensor| tensor.data.len()).sum::<usize>();
         if self.output_bytes > RUN_BYTES {
             self.outputs.clear();
@@ -137,11 +186,12 @@ impl Processed {
 }
 
 impl PrepareTask {
-    /// Asks the processors. It takes as long as they take.
+    /// Asks the processors, if there are any. It takes as long as they take.
     pub(super) fn run(self) -> (Req, PreparedJob) {
-        let PrepareTask { req, load, facts, scratch, inputs, meta } = self;
+        let PrepareTask { req, load, facts, scratch, inputs, meta, .. } = self;
         let Some(processors) = &load.processors else {
-            return (req, PreparedJob::Refused(no_processor()));
+            let (rows, runs) = (u64::from(meta.rows), vec![ModelRun { inputs, meta }]);
+            return (req, PreparedJob::Run(Box::new(PreparedRuns { runs, rows, pending: None, held: None })));
         };
         let prepared = match processors.chain.pre(&facts, &scratch, inputs) {
             Ok(prepared) => prepared,
@@ -158,14 +208,15 @@ impl PrepareTask {
             let what = format!("the prepared inputs of all requests have {PREPARED} bytes, the maximum");
             return (req, refused(RefusedBy::Unavailable { what }));
         };
-        let (mut accepted, mut of_all) = (VecDeque::with_capacity(runs.len()), meta);
+        let mut accepted = Vec::with_capacity(runs.len());
         let mut rows = 1;
         for run in runs {
             match intake::accept_run(&load.settings, run) {
                 Ok(run) => {
                     rows = run.rows;
-                    of_all = RequestMeta { rows: run.meta.rows, bytes: run.meta.bytes, shape: run.meta.shape, ..meta };
-                    accepted.push_back(run.inputs);
+                    let meta =
+                        RequestMeta { rows: run.meta.rows, bytes: run.meta.bytes, shape: run.meta.shape, ..meta };
+                    accepted.push(ModelRun { inputs: run.inputs, meta });
                 }
                 Err(what) => {
                     let text = format!("the model does not take these inputs: {}", not_taken(&what));
@@ -173,8 +224,8 @@ impl PrepareTask {
                 }
             }
         }
-        let pending = prepared.pending;
-        (req, PreparedJob::Run(Box::new(PreparedRuns { runs: accepted, rows, meta: of_all, pending, held })))
+        let (pending, held) = (Some(prepared.pending), Some(held));
+        (req, PreparedJob::Run(Box::new(PreparedRuns { runs: accepted, rows, pending, held })))
     }
 }
 
@@ -194,17 +245,16 @@ impl PostTask {
 
 fn no_processor() -> ProcessorRefusal {
     let why = RefusedBy::Failure { what: "the load has no processors".to_owned() };
-    ProcessorRefusal { plugin: String::new(), why, ends: true }
+    ProcessorRefusal { ends: true, ..ProcessorRefusal::new("", why) }
 }
 
 /// A refusal in the name of the processor that stands directly in front of the model.
 fn by_last(processors: &Processors, why: RefusedBy) -> ProcessorRefusal {
-    let plugin = processors.chain.names().last().unwrap_or_default().to_owned();
-    ProcessorRefusal { plugin, why, ends: false }
+    ProcessorRefusal::new(processors.chain.names().last().unwrap_or_default(), why)
 }
 
 /// Why the model does not take the inputs of a run. Types and dimensions were checked before.
-fn not_taken(what: &Invalid) -> String {
+pub(super) fn not_taken(what: &Invalid) -> String {
     match what {
         Invalid::SequenceBatch => "a step of a sequence has one row".to_owned(),
         Invalid::BatchTooLarge { max } => format!("they have more than {max} rows (max_batch_size)"),
@@ -215,14 +265,14 @@ fn not_taken(what: &Invalid) -> String {
 
 /// A refusal as a surface gets it.
 pub(super) fn failure(refusal: ProcessorRefusal, model: &str, id: &Id, ended: bool, may_retry: bool) -> Failure {
-    let ProcessorRefusal { plugin, why, .. } = refusal;
+    let ProcessorRefusal { world, plugin, why, .. } = refusal;
     let unavailable = matches!(why, RefusedBy::Unavailable { .. });
     let (code, text, retry) = match why {
         RefusedBy::Plugin { code, text, retry } => (Some(code), text, retry),
         RefusedBy::Failure { what } | RefusedBy::Unavailable { what } => (None, what, None),
     };
     let (model, id) = (model.to_owned(), id.clone());
-    let failure = ProcessorFailure { model, id, plugin, code, text, retry, ended, may_retry, unavailable };
+    let failure = ProcessorFailure { world, model, id, plugin, code, text, retry, ended, may_retry, unavailable };
     Failure::Processor(Box::new(failure))
 }
 
@@ -247,9 +297,9 @@ mod tests {
         let data = Bytes::from(vec![0; RUN_BYTES / 2]);
         let tensor = Tensor { dtype: DataType::Uint8, shape: Shape::of(&[data.len() as u64]), data };
         for _ in 0..2 {
-            assert!(processed.ran(&processors, vec![Some(tensor.clone())]).is_none());
+            assert!(processed.ran(Some(&processors), vec![Some(tensor.clone())]).is_none());
         }
-        let refused = processed.ran(&processors, vec![Some(tensor)]).unwrap().unwrap_err();
+        let refused = processed.ran(Some(&processors), vec![Some(tensor)]).unwrap().unwrap_err();
         let what = format!("the outputs of its runs have {} bytes; the maximum is {RUN_BYTES}", RUN_BYTES / 2 * 3);
         assert_eq!(refused.why, RefusedBy::Failure { what });
         assert!(processed.outputs.is_empty(), "nothing of them is kept");

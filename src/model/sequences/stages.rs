@@ -1,16 +1,22 @@
-//! The stages before and after a run: processors prepare a request and finish its answer. The table lends them the request and its scratch, and
+//! The stages before and after a run: plug-ins prepare a request and finish its answer. The table lends them the request and its scratch, and
 //! applies their result.
 
+use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use sequor_core::{EndReason, Event, Preparation, Refusal, Req, Seq, Time};
+use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Req, Seq, StateAt, Time};
 
+use super::first_states::Beginning;
 use super::job::Job;
 use super::job_place::JobPlace;
-use super::processed::{FinishedJob, LentRequest, PostTask, PrepareTask, PreparedJob, failure};
+use super::processed::{
+    FinishedJob, FirstSteps, LentRequest, ModelRun, PostTask, PrepareTask, PreparedJob, PreparedRuns, Processed,
+    failure,
+};
 use super::table::Table;
-use crate::model::load::LoadedModel;
+use crate::initializing::KeepPermit;
+use crate::model::load::{LoadInitializer, LoadedModel};
 use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy};
 
 /// What a request is refused with that processors refuse. The job says why.
@@ -34,7 +40,6 @@ impl Table {
     fn note_lent(&mut self, req: Req, seq: Option<Seq>) -> Option<Arc<LoadedModel>> {
         let step = self.core.step_of_request(req);
         let job = self.jobs.get_mut(req)?.job_mut()?;
-        job.load.processors.as_ref()?;
         job.seq = seq;
         let (start, end) = (job.facts.start, job.facts.end);
         let outputs = job.outputs.iter().filter_map(|at| u32::try_from(*at).ok()).collect();
@@ -56,21 +61,50 @@ impl Table {
     /// What the processors of a request begin with. Nothing, if the request is over.
     pub(super) fn begin_prepare(&mut self, req: Req) -> Option<PrepareTask> {
         let JobPlace::Preparing(job) = self.jobs.get_mut(req)? else { return None };
+        let has_slot = job.seq.is_some_and(|seq| self.core.has_slot(seq));
         let (seq, start, load) = (job.seq, job.facts.start, Arc::clone(&job.load));
         let processed = job.processed.as_ref()?;
         let (facts, meta, inputs) = (processed.facts.clone(), processed.meta, std::mem::take(&mut job.inputs));
         // A START begins with nothing, also where its sequence lives.
         let live = seq.filter(|_| !start).and_then(|seq| self.live_mut(seq));
         let scratch = live.map(|live| live.scratch.clone()).unwrap_or_default();
-        Some(PrepareTask { req, load, facts, scratch, inputs, meta })
+        Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta })
     }
 
     /// Takes what came of a preparation. Nothing, if the request is over.
-    pub(super) fn prepared(&mut self, now: Time, req: Req, prepared: PreparedJob) {
+    pub(super) fn prepared(&mut self, now: Time, req: Req, prepared: PreparedJob, beginning: Beginning) {
         let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
-        let preparation = take_prepared(job, prepared);
+        let (seq, load) = (job.seq.filter(|_| job.facts.start), Arc::clone(&job.load));
+        let Beginning { first, steps, permit } = beginning;
+        let preparation = take_prepared(job, prepared, steps, permit);
         self.set_place(req, JobPlace::Queued);
+        if let Some(values) = first.as_ref().map(|first| &first.values).filter(|_| load.grows()) {
+            self.apply(now, Event::FirstShape(req, values.shape_class(&load.states)));
+        }
+        if let Some(live) = seq.and_then(|seq| self.live_mut(seq)) {
+            live.first = first;
+        }
         self.apply(now, Event::Prepared(req, preparation));
+    }
+
+    /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none.
+    pub(super) fn parent(
+        &self,
+        of: &LoadInitializer,
+        load: &Arc<LoadedModel>,
+        keys: &[u64],
+        id: &str,
+    ) -> Result<(Seq, StateAt), &'static str> {
+        let find = |id: Id| self.core.find(&id, Some(load.version));
+        let number = || id.parse().ok().map(Id::Int);
+        let seq = find(Id::Str(id.into())).or_else(|| find(number()?));
+        // Whether a sequence exists that may not be copied is not for the client to know.
+        let seq = seq.filter(|seq| self.live(*seq).is_some_and(|live| live.may_be_copied(of, load, keys)));
+        let seq = seq.ok_or("no live sequence that may be copied has this id")?;
+        match self.core.state_of(seq).filter(|_| !self.core.is_between_runs(seq)) {
+            Some(at) => Ok((seq, at)),
+            None => Err("no request of that sequence has been committed yet"),
+        }
     }
 
     /// Lends a request whose runs are over to the processors of its load. An event is the answer if they have nothing to do.
@@ -136,20 +170,31 @@ fn end_of(refusal: &ProcessorRefusal) -> Option<EndReason> {
     }
 }
 
-fn take_prepared(job: &mut Job, prepared: PreparedJob) -> Preparation {
+fn take_prepared(
+    job: &mut Job,
+    prepared: PreparedJob,
+    steps: Vec<ModelRun>,
+    permit: Option<KeepPermit>,
+) -> Preparation {
     let Some(processed) = &mut job.processed else {
         return Preparation::Refuse { refusal: Refusal::Failed(NO_PROCESSOR), ends: true };
     };
+    processed.first_steps = FirstSteps { all: steps.len(), left: steps.len(), permit };
+    let first = steps.into_iter();
     match prepared {
         PreparedJob::Run(prepared) => {
-            let meta = prepared.meta;
-            job.rows = prepared.rows;
-            let runs = processed.take_runs(*prepared);
-            let count = u32::try_from(runs).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
-            if count == NonZeroU32::MIN { Preparation::Run(meta) } else { Preparation::RunSteps(meta, count) }
+            let PreparedRuns { runs, rows, pending, held } = *prepared;
+            job.rows = rows;
+            processed.take_pending(pending, held);
+            runs_of(processed, first.chain(runs).collect())
         }
         PreparedJob::Reply { answer, scratch } => {
-            (processed.scratch, job.answer) = (Some(scratch), Some(Ok(answer)));
+            processed.scratch = Some(scratch);
+            if first.len() > 0 {
+                (processed.reply, job.rows) = (Some(answer), 1);
+                return runs_of(processed, first.collect());
+            }
+            job.answer = Some(Ok(answer));
             Preparation::Reply
         }
         PreparedJob::Refused(refusal) => {
@@ -160,4 +205,11 @@ fn take_prepared(job: &mut Job, prepared: PreparedJob) -> Preparation {
             Preparation::Refuse { refusal: Refusal::Failed(BY_PROCESSOR), ends }
         }
     }
+}
+
+fn runs_of(processed: &mut Processed, runs: VecDeque<ModelRun>) -> Preparation {
+    let meta = runs.front().map_or(processed.meta, |run| run.meta);
+    let count = u32::try_from(runs.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+    processed.runs = runs;
+    if count == NonZeroU32::MIN { Preparation::Run(meta) } else { Preparation::RunSteps(meta, count) }
 }

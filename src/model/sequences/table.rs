@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{
-    Batch, BatchId, Core, Effect, EndReason, Event, Id, Instance, LoadId, Next, Note, Observed, PolicyAnswer, Refusal,
-    Req, Round, Row, Seq, Slab, SlotOp, Submit, Time,
+    Batch, BatchId, Core, Effect, EndReason, Event, FEATURES, Id, Instance, LoadId, Next, Note, Observed, PolicyAnswer,
+    Refusal, Req, Round, Row, Seq, Slab, SlotOp, Submit, Time,
 };
 
-use crate::model::load::{BatchToSeal, LoadedModel, StateToSeal};
+use crate::model::load::{BatchToSeal, FirstValues, LoadInitializer, LoadedModel, StateToSeal};
 use crate::processing::SequenceScratch;
 use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::budget::Ticket;
@@ -51,6 +51,17 @@ pub(super) struct Live {
     kept: Option<Vec<Option<Tensor>>>,
     /// The bytes that processors keep for it.
     pub(super) scratch: SequenceScratch,
+    /// What it begins with, until its first run.
+    pub(super) first: Option<FirstValues>,
+    /// Key features of the START of its life, where an initializer may ask for a copy of its state.
+    keys: [u64; FEATURES],
+}
+
+impl Live {
+    /// Whether a START of this load with these key features may begin with a copy of its state.
+    pub(super) fn may_be_copied(&self, of: &LoadInitializer, load: &Arc<LoadedModel>, keys: &[u64]) -> bool {
+        Arc::ptr_eq(&self.load, load) && of.may_copy(&self.keys, keys)
+    }
 }
 
 /// A state that was given to the server.
@@ -166,6 +177,7 @@ impl Table {
         let FinishedBatch { batch, jobs, rows, sealing } = finished;
         for (req, mut job) in jobs {
             self.commit_scratch(&mut job);
+            self.go_on(now, req, &job);
             if let Some(place) = self.jobs.get_mut(req) {
                 *place = JobPlace::Queued(job);
             }
@@ -173,6 +185,14 @@ impl Table {
         self.sealing = sealing;
         self.apply(now, Event::Ran { batch: batch.id, rows });
         self.sealing.clear();
+    }
+
+    /// Says what comes next of a request of several runs, before the run of it that is over is given back.
+    fn go_on(&mut self, now: Time, req: Req, job: &Job) {
+        let Some(processed) = &job.processed else { return };
+        if let (None, Some(meta)) = (&job.answer, processed.next_meta()) {
+            self.apply(now, Event::NextRun(req, meta));
+        }
     }
 
     pub(in crate::model) fn next(&mut self, now: Time, who: Instance) -> Step {
@@ -262,6 +282,11 @@ impl Table {
                 job.taken = now;
                 job.facts.batch = mates;
                 job.seq = real.placement.map(|(seq, _)| seq);
+                if real.start
+                    && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
+                {
+                    job.first = live.first.take();
+                }
                 Some((real.req, job))
             }
         };
@@ -365,8 +390,10 @@ impl Table {
                 (Arc::clone(&live.load), SequenceChange::Ended(why))
             }),
             Note::Started(seq, req) if self.live_mut(seq).is_some() => {
-                let permit = self.jobs.get_mut(req).and_then(JobPlace::job_mut).and_then(|job| job.permit.take());
+                let job = self.jobs.get_mut(req).and_then(JobPlace::job_mut);
+                let (keys, permit) = job.map(|job| (job.start_keys(), job.permit.take())).unwrap_or_default();
                 self.live_mut(seq).map(|live| {
+                    live.keys = keys;
                     // It belongs to the client that started it last.
                     if permit.is_some() {
                         live.permit = permit;
@@ -377,6 +404,7 @@ impl Table {
             Note::Started(seq, req) => {
                 let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
                 let (load, ticket, permit) = (Arc::clone(&job.load), job.ticket.take(), job.permit.take());
+                let keys = job.start_keys();
                 self.put(
                     seq,
                     Some(Live {
@@ -385,6 +413,8 @@ impl Table {
                         permit,
                         kept: None,
                         scratch: SequenceScratch::default(),
+                        first: None,
+                        keys,
                     }),
                 );
                 Some((load, SequenceChange::Started))
@@ -410,6 +440,10 @@ impl Table {
     fn notify(&mut self, load: LoadId, notice: PolicyNotice) {
         let decider = self.decider(load);
         self.actions.policies.push((load, decider, notice));
+    }
+
+    pub(super) fn live(&self, seq: Seq) -> Option<&Live> {
+        self.live.get(seq.ix as usize)?.as_ref()
     }
 
     pub(super) fn live_mut(&mut self, seq: Seq) -> Option<&mut Live> {

@@ -79,6 +79,8 @@ impl Outcome {
             "cancelled between runs",
             "cancelled after the run",
             "failed after the run",
+            "first state",
+            "next run",
         ];
         let met = |name: &str| self.prepared.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
         all.into_iter().filter(|name| met(name) < least).collect()

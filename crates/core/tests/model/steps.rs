@@ -159,6 +159,12 @@ impl World {
             _ => {}
         }
         count(&mut self.counts.prepared, name, 1);
+        if self.refer.req(req).is_some_and(|r| r.start && r.at == At::Preparing) && self.rng.percent(30) {
+            let shape = self.rng.below(self.taste.shapes);
+            self.store.made.insert(req, shape);
+            count(&mut self.counts.prepared, "first state", 1);
+            self.apply(Event::FirstShape(req, shape))?;
+        }
         self.apply(Event::Prepared(req, prepared))
     }
 

@@ -34,6 +34,8 @@ pub struct Store {
     pub tier: HashMap<Id, u64>,
     /// States found in the tier for a request that is not taken yet.
     pub found: HashMap<Req, u64>,
+    /// Shapes of first states that were made for a START.
+    pub made: HashMap<Req, u64>,
 }
 
 pub fn mix(hash: u64, step: u64) -> u64 {
@@ -42,6 +44,10 @@ pub fn mix(hash: u64, step: u64) -> u64 {
 
 impl Store {
     pub fn op(&mut self, who: Instance, op: SlotOp, seq_of: impl Fn(Slot) -> Option<Seq>, initial: u64) -> Checked {
+        let initial = match op {
+            SlotOp::Init(_, req) => self.made.remove(&req).unwrap_or(initial),
+            _ => initial,
+        };
         let (slot, first) = match op {
             SlotOp::Init(slot, req) => (slot, Some(mix(1, u64::from(req.ix) << 32 | u64::from(req.generation.get())))),
             SlotOp::Adopt(slot, req) => {

@@ -2,9 +2,10 @@
 
 use sequor_core::*;
 
+use super::outcome::count;
 use super::refer::{RNext, ROp, RPlan, Shown};
 use super::world::World;
-use super::{Checked, broken, policy};
+use super::{Checked, broken, news, policy, workload};
 use crate::hold;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,6 +250,16 @@ impl World {
         self.heeds(hand, next, expected, &out)
     }
 
+    /// The next run of a request has other shapes.
+    fn reshapes(&mut self, req: Req) -> Checked {
+        let mut meta = workload::meta(&mut self.rng, &self.taste);
+        let Some(sent) = self.witness.get_mut(req) else { return Ok(()) };
+        (meta.rows, meta.keys) = (sent.rows, news::keys(req));
+        sent.shape = meta.shape;
+        count(&mut self.counts.prepared, "next run", 1);
+        self.apply(Event::NextRun(req, meta))
+    }
+
     /// A batch has run.
     pub fn lands(&mut self, hand: usize, flight: usize) -> Checked {
         let batch = self.hands[hand].flights.swap_remove(flight);
@@ -261,6 +272,11 @@ impl World {
             self.witness.lands(&row, done);
             if let Some((seq, slot)) = row.placement {
                 self.store.land(who, seq, slot, done.then_some((row.req, shape)));
+            }
+            let goes_on =
+                self.refer.req(row.req).is_some_and(|r| r.seq.is_some() && r.runs().is_some_and(|runs| runs > 1));
+            if done && goes_on {
+                self.reshapes(row.req)?;
             }
             rows.push(match done {
                 true => RowEnd::Done { state_shape: shape, state_bytes: shape },

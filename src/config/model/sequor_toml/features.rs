@@ -1,4 +1,4 @@
-//! `[[feature]]` and `[plugins.scheduler]`: faults that do not depend on the model.
+//! `[[feature]]` and the tables of plug-ins: faults that do not depend on the model.
 
 use std::collections::BTreeSet;
 
@@ -52,6 +52,19 @@ pub(super) fn wrong(keys: &Keys, at: impl Fn(&[&str]) -> At) -> Vec<Fault> {
         }
         if plugin.max_wait.is_some_and(|span| span.0.is_zero()) {
             fault(&["plugins", "scheduler", "max_wait"], code::VALUE, "max_wait must be more than nothing".to_owned());
+        }
+    }
+    if let Some(plugin) = &keys.plugins.initializer {
+        for (name, code, what) in wrong_plugin(&plugin.r#use, plugin.sha256.as_deref(), plugin.time) {
+            fault(&["plugins", "initializer", name], code, what);
+        }
+        for (n, name) in plugin.copy_if_same.iter().enumerate() {
+            let is_key = |feature: &&FeatureSection| feature.name == *name && feature.r#type == FeatureType::Key;
+            if keys.feature.iter().any(|feature| is_key(&feature)) {
+                continue;
+            }
+            let what = format!("copy_if_same: no [[feature]] of type \"key\" is named \"{name}\"");
+            fault(&["plugins", "initializer", "copy_if_same", &n.to_string()], code::FEATURE, what);
         }
     }
     for (n, plugin) in keys.plugins.processor.iter().enumerate() {

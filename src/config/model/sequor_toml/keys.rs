@@ -211,19 +211,8 @@ pub enum FeatureType {
 #[serde(deny_unknown_fields, default)]
 pub struct Plugins {
     pub scheduler: Option<SchedulerKeys>,
-    pub(super) initializer: Option<Plugin>,
+    pub initializer: Option<InitializerKeys>,
     pub processor: Vec<ProcessorKeys>,
-}
-
-/// A plug-in and its settings.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Plugin {
-    pub r#use: String,
-    pub sha256: Option<String>,
-    pub time: Option<Span>,
-    pub memory: Option<Size>,
-    pub config: Option<toml::Table>,
 }
 
 /// A scheduler and its settings.
@@ -252,6 +241,25 @@ pub struct ProcessorKeys {
     /// Paths, relative to the model's directory.
     #[serde(default)]
     pub files: Vec<String>,
+}
+
+/// A state initializer and its settings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InitializerKeys {
+    pub r#use: String,
+    pub sha256: Option<String>,
+    pub time: Option<Span>,
+    pub memory: Option<Size>,
+    pub config: Option<toml::Table>,
+    /// Paths, relative to the model's directory.
+    #[serde(default)]
+    pub files: Vec<String>,
+    /// Maximum bytes of kept states.
+    pub keep: Option<Size>,
+    /// Names of key features.
+    #[serde(default)]
+    pub copy_if_same: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

@@ -13,8 +13,8 @@ use crate::error::At;
 
 pub use features::is_name as is_plugin_name;
 pub use keys::{
-    Backlog, FeatureSection, FeatureType, From, InputSection, Keys, OnCancel, Plugin, ProcessorKeys, Queue, Rows,
-    Rules, SequenceSection, State, Storage, WhenExpired, WhenProcessorFails,
+    Backlog, FeatureSection, FeatureType, From, InitializerKeys, InputSection, Keys, OnCancel, ProcessorKeys, Queue,
+    Rows, Rules, SequenceSection, State, Storage, WhenExpired, WhenProcessorFails,
 };
 pub use reference::{KeyEntry, MODEL_KEYS};
 
@@ -62,13 +62,12 @@ impl SequorToml {
 
     /// The keys that are there and not served.
     fn not_served(&self) -> Vec<Vec<&str>> {
-        let Keys { sequence, state, input, output, durability, reload, plugins, model, .. } = &self.keys;
-        let single: [(bool, &[&str]); 6] = [
+        let Keys { sequence, state, input, output, durability, reload, model, .. } = &self.keys;
+        let single: [(bool, &[&str]); 5] = [
             (sequence.client_state, &["sequence", "client_state"]),
             (sequence.watch.is_some(), &["sequence", "watch"]),
             (durability.is_some(), &["durability"]),
             (reload.is_some(), &["reload"]),
-            (plugins.initializer.is_some(), &["plugins", "initializer"]),
             (model.is_some(), &["model"]),
         ];
         let mut keys: Vec<Vec<&str>> = single.iter().filter(|(there, _)| *there).map(|(_, key)| key.to_vec()).collect();

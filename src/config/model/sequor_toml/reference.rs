@@ -261,6 +261,62 @@ pub const MODEL_KEYS: &[KeyEntry] = &[
         "Settings of the plug-in. Its `configure` function receives them as JSON.",
     ),
     key(
+        "plugins.initializer.use",
+        "string",
+        "required",
+        "use = \"tenant-state\"",
+        "Name of the state initializer that makes the first state of each sequence: the file `NAME.wasm` in `plugins.dir`.",
+    ),
+    key(
+        "plugins.initializer.sha256",
+        "64 hexadecimal digits",
+        "none",
+        "sha256 = \"3f2a…6e\"",
+        "Hash of the component. If the file's hash differs, the model is refused. Required if `plugins.require_sha256` is set.",
+    ),
+    key(
+        "plugins.initializer.time",
+        "duration above 0",
+        "`\"10ms\"`",
+        "time = \"10ms\"",
+        "Maximum CPU time of one call, and 20 µs more for each KiB that the call is about. A call that exceeds it fails its START.",
+    ),
+    key(
+        "plugins.initializer.memory",
+        "size",
+        "`plugins.memory` of the server",
+        "memory = \"16MiB\"",
+        "Maximum memory of one instance of the plug-in. A call that exceeds it fails its START.",
+    ),
+    key(
+        "plugins.initializer.config",
+        "table",
+        "empty",
+        "config = { state = \"h\" }",
+        "Settings of the plug-in. Its `configure` function receives them as JSON.",
+    ),
+    key(
+        "plugins.initializer.files",
+        "list of strings",
+        "none",
+        "files = [\"tenants.safetensors\"]",
+        "Files that the plug-in reads when it is configured, relative to the model's directory. A path out of that directory is refused. Maximum 256 MiB together.",
+    ),
+    key(
+        "plugins.initializer.keep",
+        "size",
+        "`\"64MiB\"`",
+        "keep = \"64MiB\"",
+        "Maximum bytes of the states that Sequor keeps by name. They count towards `limits.state` of the server. At the limit, Sequor drops the states that were not used for the longest time. `\"0B\"` keeps none.",
+    ),
+    key(
+        "plugins.initializer.copy_if_same",
+        "list of strings",
+        "none: no sequence is copied",
+        "copy_if_same = [\"tenant\"]",
+        "Key features that must be equal in the STARTs of both sequences, and not empty, before one sequence may begin with a copy of the other's state.",
+    ),
+    key(
         "plugins.processor.use",
         "string",
         "required",
@@ -309,7 +365,6 @@ pub const MODEL_KEYS: &[KeyEntry] = &[
         "files = [\"tokens.txt\"]",
         "Files that the plug-in reads when it is configured, relative to the model's directory. A path out of that directory is refused. Maximum 256 MiB together.",
     ),
-    later("plugins.initializer"),
     later("sequence.client_state"),
     later("sequence.watch"),
     later("durability"),
@@ -343,6 +398,7 @@ mod tests {
             ("[output.X]\n", "output.X."),
             ("[[feature]]\n", "feature."),
             ("[plugins.scheduler]\n", "plugins.scheduler."),
+            ("[plugins.initializer]\n", "plugins.initializer."),
             ("[[plugins.processor]]\n", "plugins.processor."),
             ("[plugins]\n", "plugins."),
             ("", ""),
@@ -369,7 +425,6 @@ mod tests {
             |text: &str| super::super::SequorToml::parse(std::path::Path::new("m/sequor.toml"), text).is_err();
         for key in MODEL_KEYS.iter().filter(|key| !key.is_served()) {
             let text = match key.path.rsplit_once('.') {
-                Some((_, "initializer")) => "[plugins.initializer]\nuse = \"x\"\n".to_owned(),
                 Some((table, name)) => {
                     let value = match name {
                         "client_state" => "true",

@@ -297,6 +297,7 @@ impl Refer {
             meta: submit.meta,
             at: At::Queued,
             plan: prepared.then_some(Plan::Run(1)),
+            first_shape: None,
             ran: 0,
             queue_until: submit.queue_until.map_or(NEVER, |t| t.0),
             ahead: 0,

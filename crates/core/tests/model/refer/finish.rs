@@ -53,7 +53,7 @@ impl Refer {
 
     /// A START takes effect: nothing of the new life is committed yet, and its state is the first one.
     pub fn begin_life(&mut self, n: N, start: &RReq) {
-        let initial = self.loads[start.load].spec.initial_state_shape;
+        let initial = start.first_shape.unwrap_or(self.loads[start.load].spec.initial_state_shape);
         let s = self.seq_mut(n);
         (s.step, s.state_shape) = (start.step.saturating_sub(1), initial);
         s.first_state = Some(ROp::Init(0, start.key));

@@ -79,6 +79,8 @@ pub struct RReq {
     pub at: At,
     /// `None` until it is prepared.
     pub plan: Option<Plan>,
+    /// Of the first state that was made for it.
+    pub first_shape: Option<u64>,
     /// How often it has run.
     pub ran: u32,
     pub queue_until: u64,
@@ -243,6 +245,18 @@ impl Refer {
             Event::Submit(submit) => self.submit(now, submit),
             Event::Cancel(req) => self.cancel(now, *req, Refusal::Cancelled, EndReason::Cancelled),
             Event::Prepared(req, prepared) => self.prepared(now, *req, *prepared),
+            Event::FirstShape(req, shape) => {
+                if let Some(r) = self.req_mut(*req).filter(|r| r.start && r.at == At::Preparing) {
+                    r.first_shape = Some(*shape);
+                }
+            }
+            Event::NextRun(req, meta) => {
+                let has_more =
+                    |r: &&mut RReq| r.seq.is_some() && r.at == At::Running && r.runs().is_some_and(|runs| runs > 1);
+                if let Some(r) = self.req_mut(*req).filter(has_more) {
+                    r.meta = *meta;
+                }
+            }
             Event::Ran { batch, rows } => self.ran(now, *batch, rows),
             Event::Sealed(batch, result) => self.sealed(now, *batch, *result),
             Event::Posted(req) => self.posted(now, *req),
@@ -409,7 +423,7 @@ impl Refer {
     /// The class of everything that must agree within a batch: the request's shapes and its state's.
     pub fn shape(&self, req: Req) -> (u64, u64) {
         let Some(r) = self.req(req) else { return (0, 0) };
-        let first = self.loads[r.load].spec.initial_state_shape;
+        let first = r.first_shape.unwrap_or(self.loads[r.load].spec.initial_state_shape);
         let state = r.seq.map_or(0, |n| if r.start && r.ran == 0 { first } else { self.seq(n).state_shape });
         (r.meta.shape, state)
     }

@@ -1,0 +1,250 @@
+//! The states that are kept by name for later sequences, and who waits for them.
+//!
+//! The first START of a name gets a [`KeepPermit`] and runs the steps. STARTs of that name that come meanwhile wait. If the steps succeed, all of them
+//! get the states. If they do not, the next one gets the permit.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::state::StateValues;
+use crate::state::budget::{Budget, Ticket};
+use crate::telemetry::KeptMetrics;
+
+/// Bytes that an entry counts for beside its states and its name.
+const ENTRY: u64 = 256;
+
+/// What a START of a name gets.
+#[derive(Debug)]
+pub enum KeptLookup {
+    /// The states are kept.
+    Kept(StateValues),
+    /// They are not: this START runs the steps.
+    Missing(KeepPermit),
+}
+
+/// A START that asks for the states of a name.
+pub trait Waiting: Send {
+    /// Called once with what was found, without a lock of this room. `at_once` says that the thread which asked calls it. If it does not, this is
+    /// to return soon.
+    fn resume(self: Box<Self>, found: KeptLookup, at_once: bool);
+}
+
+/// The kept states of one load.
+pub struct KeptStates {
+    inner: Mutex<KeptTable>,
+    /// Maximum bytes of all of them.
+    limit: u64,
+    budget: Budget,
+    metrics: KeptMetrics,
+}
+
+#[derive(Default)]
+struct KeptTable {
+    entries: HashMap<String, KeptEntry>,
+    /// Names by when they were last used, the least lately used first.
+    by_use: BTreeMap<u64, String>,
+    uses: u64,
+    bytes: u64,
+    /// Names whose steps are run, and the STARTs that wait for them.
+    under_way: HashMap<String, VecDeque<Box<dyn Waiting>>>,
+}
+
+struct KeptEntry {
+    values: StateValues,
+    used: u64,
+    ticket: Ticket,
+}
+
+/// Says that its holder runs the steps of a name. Dropped without states, it lets the next START that waits run them.
+pub struct KeepPermit {
+    kept: Arc<KeptStates>,
+    name: String,
+    /// Whether others wait for this one.
+    is_first: bool,
+}
+
+impl KeptStates {
+    pub fn new(limit: u64, budget: Budget, metrics: KeptMetrics) -> Arc<KeptStates> {
+        Arc::new(KeptStates { inner: Mutex::default(), limit, budget, metrics })
+    }
+
+    /// Looks for the states of a name: at once, or when the START that runs its steps has run them.
+    pub fn find(self: &Arc<Self>, name: &str, start: Box<dyn Waiting>) {
+        let mut inner = self.inner.lock();
+        let found = match inner.used(name) {
+            Some(values) => KeptLookup::Kept(values),
+            None => {
+                if let Some(waiting) = inner.under_way.get_mut(name) {
+                    waiting.push_back(start);
+                    return;
+                }
+                inner.under_way.insert(name.to_owned(), VecDeque::new());
+                KeptLookup::Missing(self.permit(name, true))
+            }
+        };
+        drop(inner);
+        self.count(&found);
+        start.resume(found, true);
+    }
+
+    /// The states of a name, for a START that must not wait: it holds a slot that the one which runs the steps may need.
+    pub fn find_now(self: &Arc<Self>, name: &str) -> KeptLookup {
+        let mut inner = self.inner.lock();
+        let found = match inner.used(name) {
+            Some(values) => KeptLookup::Kept(values),
+            None => {
+                let is_first = !inner.under_way.contains_key(name);
+                if is_first {
+                    inner.under_way.insert(name.to_owned(), VecDeque::new());
+                }
+                KeptLookup::Missing(self.permit(name, is_first))
+            }
+        };
+        drop(inner);
+        self.count(&found);
+        found
+    }
+
+    fn count(&self, found: &KeptLookup) {
+        match found {
+            KeptLookup::Kept(_) => self.metrics.hit(),
+            KeptLookup::Missing(_) => self.metrics.missed(),
+        }
+    }
+
+    fn permit(self: &Arc<Self>, name: &str, is_first: bool) -> KeepPermit {
+        KeepPermit { kept: Arc::clone(self), name: name.to_owned(), is_first }
+    }
+
+    /// Bytes of all kept states.
+    pub fn bytes(&self) -> u64 {
+        self.inner.lock().bytes
+    }
+
+    /// Drops the states that were not used for the longest time. False if none are kept.
+    pub fn drop_one(&self) -> bool {
+        let dropped = self.inner.lock().drop_least_used();
+        if let Some(entry) = &dropped {
+            self.metrics.evicted();
+            self.metrics.add_bytes(-signed(entry.ticket.bytes()));
+        }
+        dropped.is_some()
+    }
+
+    /// Keeps states within the limits, in place of others that were used less lately.
+    fn insert(&self, name: &str, values: StateValues) {
+        let bytes = values.bytes() + name.len() as u64 + ENTRY;
+        if bytes > self.limit {
+            return;
+        }
+        while self.bytes() + bytes > self.limit && self.drop_one() {}
+        let ticket = loop {
+            match self.budget.take(bytes) {
+                Ok(ticket) => break ticket,
+                Err(_) if self.drop_one() => {}
+                Err(_) => return,
+            }
+        };
+        let mut inner = self.inner.lock();
+        let before = inner.take(name);
+        inner.put(name, values, ticket);
+        drop(inner);
+        self.metrics.add_bytes(signed(bytes) - before.map_or(0, |entry| signed(entry.ticket.bytes())));
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+impl Drop for KeptStates {
+    fn drop(&mut self) {
+        self.metrics.add_bytes(-signed(self.inner.get_mut().bytes));
+    }
+}
+
+impl KeptTable {
+    /// The states of a name, which are used now.
+    fn used(&mut self, name: &str) -> Option<StateValues> {
+        let KeptEntry { values, ticket, .. } = self.take(name)?;
+        self.put(name, values.clone(), ticket);
+        Some(values)
+    }
+
+    fn take(&mut self, name: &str) -> Option<KeptEntry> {
+        let entry = self.entries.remove(name)?;
+        self.by_use.remove(&entry.used);
+        self.bytes = self.bytes.saturating_sub(entry.ticket.bytes());
+        Some(entry)
+    }
+
+    fn put(&mut self, name: &str, values: StateValues, ticket: Ticket) {
+        self.uses += 1;
+        let used = self.uses;
+        self.bytes += ticket.bytes();
+        self.by_use.insert(used, name.to_owned());
+        self.entries.insert(name.to_owned(), KeptEntry { values, used, ticket });
+    }
+
+    fn drop_least_used(&mut self) -> Option<KeptEntry> {
+        let name = self.by_use.first_key_value().map(|(_, name)| name.clone())?;
+        self.take(&name)
+    }
+}
+
+impl KeepPermit {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Keeps the states that the steps have led to, and hands them to those who wait.
+    pub fn keep(mut self, values: &StateValues) {
+        let kept = Arc::clone(&self.kept);
+        kept.insert(&self.name, values.clone());
+        let waiting = {
+            let mut inner = kept.inner.lock();
+            if std::mem::take(&mut self.is_first) {
+                inner.under_way.remove(&self.name)
+            } else {
+                inner.under_way.get_mut(&self.name).map(std::mem::take)
+            }
+        };
+        for waiter in waiting.into_iter().flatten() {
+            kept.metrics.hit();
+            waiter.resume(KeptLookup::Kept(values.clone()), false);
+        }
+    }
+}
+
+impl Drop for KeepPermit {
+    fn drop(&mut self) {
+        if !self.is_first {
+            return;
+        }
+        let mut inner = self.kept.inner.lock();
+        let next = inner.under_way.get_mut(&self.name).and_then(VecDeque::pop_front);
+        if next.is_none() {
+            inner.under_way.remove(&self.name);
+        }
+        drop(inner);
+        if let Some(waiter) = next {
+            self.kept.metrics.missed();
+            waiter.resume(KeptLookup::Missing(self.kept.permit(&self.name, true)), false);
+        }
+    }
+}
+
+impl fmt::Debug for KeptStates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptStates").field("bytes", &self.bytes()).field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for KeepPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeepPermit").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,210 @@
+//! States that are kept: who runs the steps, who waits, and what makes room for what.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use sequor_core::Shape;
+
+use crate::initializing::{KeepPermit, KeptLookup, KeptStates, Waiting};
+use crate::state::budget::Budget;
+use crate::state::{StateValue, StateValues};
+use crate::telemetry::KeptMetrics;
+
+/// What STARTs were given, in order: the number of the START, and what it found.
+type Given = Arc<Mutex<VecDeque<(u32, KeptLookup)>>>;
+
+struct Start(u32, Given);
+
+impl Waiting for Start {
+    fn resume(self: Box<Self>, found: KeptLookup, _: bool) {
+        self.1.lock().push_back((self.0, found));
+    }
+}
+
+/// A state of this many bytes.
+fn values(byte: u8, len: usize) -> StateValues {
+    StateValues::new(vec![StateValue { shape: Shape::of(&[len as u64]), bytes: Bytes::from(vec![byte; len]) }])
+}
+
+struct Rig {
+    kept: Arc<KeptStates>,
+    metrics: KeptMetrics,
+    budget: Budget,
+    given: Given,
+}
+
+impl Rig {
+    fn new(keep: u64, limit: u64) -> Rig {
+        let (metrics, budget) = (KeptMetrics::default(), Budget::new(limit));
+        Rig { kept: KeptStates::new(keep, budget.clone(), metrics.clone()), metrics, budget, given: Given::default() }
+    }
+
+    fn start(&self, n: u32, name: &str) {
+        self.kept.find(name, Box::new(Start(n, Arc::clone(&self.given))));
+    }
+
+    fn next(&self) -> Option<(u32, KeptLookup)> {
+        self.given.lock().pop_front()
+    }
+
+    fn permit(&self, n: u32) -> KeepPermit {
+        match self.next() {
+            Some((of, KeptLookup::Missing(permit))) if of == n => permit,
+            other => panic!("START {n} runs the steps, not {other:?}"),
+        }
+    }
+
+    fn copy(&self, n: u32) -> StateValues {
+        match self.next() {
+            Some((of, KeptLookup::Kept(values))) if of == n => values,
+            other => panic!("START {n} gets a copy, not {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn of_two_starts_of_one_name_one_runs_the_steps() {
+    let rig = Rig::new(1 << 20, u64::MAX);
+    (1..=3).for_each(|n| rig.start(n, "p"));
+    let permit = rig.permit(1);
+    assert!(rig.next().is_none(), "the others wait");
+    rig.start(4, "q");
+    let other = rig.permit(4);
+    permit.keep(&values(7, 4));
+    assert_eq!([rig.copy(2), rig.copy(3)], [values(7, 4), values(7, 4)]);
+    rig.start(5, "p");
+    assert_eq!((rig.copy(5), rig.metrics.counts()), (values(7, 4), (3, 2)));
+    drop(other);
+    rig.start(6, "q");
+    drop(rig.permit(6));
+}
+
+#[test]
+fn a_start_that_fails_leaves_the_steps_to_the_next() {
+    let rig = Rig::new(1 << 20, u64::MAX);
+    (1..=3).for_each(|n| rig.start(n, "p"));
+    drop(rig.permit(1));
+    let permit = rig.permit(2);
+    assert!(rig.next().is_none());
+    permit.keep(&values(1, 4));
+    assert_eq!(rig.copy(3), values(1, 4));
+}
+
+#[test]
+fn a_start_that_must_not_wait_runs_the_steps_itself() {
+    let rig = Rig::new(1 << 20, u64::MAX);
+    rig.start(1, "p");
+    let first = rig.permit(1);
+    let KeptLookup::Missing(own) = rig.kept.find_now("p") else { panic!("nothing is kept yet") };
+    rig.start(2, "p");
+    own.keep(&values(2, 4));
+    assert_eq!(rig.copy(2), values(2, 4), "those who wait get what is there first");
+    drop(first);
+    rig.start(3, "p");
+    assert_eq!(rig.copy(3), values(2, 4));
+    assert!(matches!(rig.kept.find_now("p"), KeptLookup::Kept(_)));
+}
+
+#[test]
+fn what_was_not_used_for_longest_makes_room() {
+    // Each counts for 1000 bytes, its name and 256 more.
+    let rig = Rig::new(2600, u64::MAX);
+    for (n, name) in [(1, "a"), (2, "b")] {
+        rig.start(n, name);
+        rig.permit(n).keep(&values(0, 1000));
+    }
+    assert_eq!((rig.kept.bytes(), rig.budget.used()), (2514, 2514));
+    rig.start(3, "a");
+    rig.copy(3);
+    rig.start(4, "c");
+    rig.permit(4).keep(&values(0, 1000));
+    rig.start(5, "b");
+    drop(rig.permit(5));
+    rig.start(6, "a");
+    rig.copy(6);
+    assert_eq!(rig.kept.bytes(), 2514);
+    // States above the limit are not kept, and evict nothing.
+    rig.start(7, "d");
+    rig.permit(7).keep(&values(0, 3000));
+    rig.start(8, "d");
+    drop(rig.permit(8));
+    assert_eq!(rig.kept.bytes(), 2514);
+    assert!(rig.kept.drop_one() && rig.kept.drop_one() && !rig.kept.drop_one());
+    assert_eq!((rig.kept.bytes(), rig.budget.used()), (0, 0));
+}
+
+#[test]
+fn kept_states_count_towards_the_limit_of_all_states() {
+    let rig = Rig::new(1 << 20, 2000);
+    let held = rig.budget.take(500).unwrap();
+    rig.start(1, "a");
+    rig.permit(1).keep(&values(0, 1000));
+    rig.start(2, "b");
+    rig.permit(2).keep(&values(0, 1000));
+    assert_eq!(rig.budget.used(), 500 + 1257, "the first made room for the second");
+    rig.start(3, "c");
+    let Rig { kept, budget, .. } = rig;
+    drop(held);
+    drop(kept);
+    // A START that runs the steps still holds them.
+    assert_eq!(budget.used(), 1257);
+    rig.given.lock().clear();
+    assert_eq!(budget.used(), 0);
+}
+
+/// What the model of the next test knows of one name.
+#[derive(Debug, Default)]
+struct Name {
+    kept: bool,
+    runs: Option<u32>,
+    waiting: VecDeque<u32>,
+}
+
+proptest! {
+    /// STARTs of three names, whose steps succeed or fail in any order: each START is answered once, one START at a time runs the steps of a name,
+    /// and nothing is held at the end.
+    #[test]
+    fn each_start_is_answered_once(acts in prop::collection::vec((0usize..3, 0u8..4), 1..60)) {
+        let rig = Rig::new(1 << 20, u64::MAX);
+        let mut names: [Name; 3] = Default::default();
+        let mut permits: [Option<KeepPermit>; 3] = Default::default();
+        for (n, (name, act)) in (0u32..).zip(acts) {
+            let (known, text) = (&mut names[name], ["a", "b", "c"][name]);
+            match (act, known.runs) {
+                (0 | 1, runs) => {
+                    rig.start(n, text);
+                    if known.kept {
+                        rig.copy(n);
+                    } else if runs.is_some() {
+                        known.waiting.push_back(n);
+                    } else {
+                        (known.runs, permits[name]) = (Some(n), Some(rig.permit(n)));
+                    }
+                }
+                (2, Some(_)) => {
+                    permits[name].take().unwrap().keep(&values(1, 4));
+                    (known.kept, known.runs) = (true, None);
+                    for waiting in known.waiting.drain(..) {
+                        rig.copy(waiting);
+                    }
+                }
+                (_, Some(_)) => {
+                    drop(permits[name].take());
+                    known.runs = known.waiting.pop_front();
+                    permits[name] = known.runs.map(|next| rig.permit(next));
+                }
+                _ => {}
+            }
+            prop_assert!(rig.next().is_none());
+        }
+        drop(permits);
+        while let Some((_, KeptLookup::Missing(permit))) = rig.next() {
+            drop(permit);
+        }
+        while rig.kept.drop_one() {}
+        prop_assert_eq!(rig.budget.used(), 0);
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of this room.
+
+mod answers;
+mod kept;

@@ -1,0 +1,34 @@
+//! For tests: initializers of guests in the text format of WebAssembly.
+
+use std::sync::Arc;
+
+use sequor_wasm::component::Component;
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::Limits;
+use sequor_wasm::services::ServiceLog;
+
+pub(crate) use super::wat::InitializerWat;
+use crate::initializing::{Initializer, InitializerComponent, InitializerOptions, InitializerPorts, InitializerSource};
+use crate::processing::LoadFacts;
+use crate::processing::wat_fixture::{SERVING, StillClock};
+use crate::telemetry::Metrics;
+
+impl InitializerWat<'_> {
+    /// It is configured for these ports.
+    pub(crate) fn initializer(&self, ports: InitializerPorts) -> Result<Initializer, String> {
+        let component = Component::new(&SERVING, "guest.wasm", &self.component(), Grants::default(), None);
+        let component: Arc<InitializerComponent> = Arc::new(component.unwrap());
+        let options = InitializerOptions {
+            config: "{}".to_owned(),
+            limits: Limits { time: std::time::Duration::from_millis(20), memory: None },
+            files: Vec::new(),
+            strikes: 1000,
+        };
+        let metrics = Metrics::new(false).initializer("guest");
+        let services = Arc::new(ServiceLog::default());
+        let clock = Arc::new(StillClock);
+        let name = "guest".to_owned();
+        let source = InitializerSource { name, component, options, services, metrics, clock };
+        Initializer::new(source, &LoadFacts::default(), ports, 2)
+    }
+}

@@ -1,0 +1,189 @@
+//! The first states of sequences: what the initializer of a load answers to a START, and the steps and copies that it asks for.
+//!
+//! All of it is done on the threads of plug-ins. A START that waits, for a copy or for the steps of another START, holds no thread.
+
+use std::sync::{Arc, Weak};
+
+use sequor_core::{Req, RequestMeta, Seq, StateAt};
+
+use crate::executor::ModelStep;
+use crate::initializing::{FirstAnswer, KeepPermit, KeptLookup, Waiting};
+use crate::model::load::{FirstValues, LoadInitializer, LoadedModel, StateReply, ValuesRequest, submit_to_plugins};
+use crate::model::request::intake;
+use crate::processing::{ProcessorRefusal, RefusedBy};
+use crate::state::StateValues;
+
+use super::processed::{ModelRun, PrepareTask, PreparedJob, not_taken};
+
+/// What the sequence of a START begins with.
+#[derive(Debug, Default)]
+pub(super) struct Beginning {
+    /// `None` is what config.pbtxt says.
+    pub(super) first: Option<FirstValues>,
+    /// Steps of the model that run before the request.
+    pub(super) steps: Vec<ModelRun>,
+    /// Keeps the states that the steps lead to.
+    pub(super) permit: Option<KeepPermit>,
+}
+
+/// A START that waits for the steps of another one.
+struct WaitingStart {
+    model: Weak<dyn PrepareHost>,
+    task: PrepareTask,
+    name: String,
+}
+
+impl Beginning {
+    fn of(values: StateValues, is_copy: bool) -> Beginning {
+        Beginning { first: Some(FirstValues { values, is_copy }), ..Beginning::default() }
+    }
+}
+
+/// The model of a request, as far as its preparation needs it.
+pub(super) trait PrepareHost: Send + Sync {
+    /// Puts a prepared request back into its queue.
+    fn prepared(self: Arc<Self>, req: Req, prepared: PreparedJob, beginning: Beginning);
+
+    /// Whether a request still waits for its preparation.
+    fn is_preparing(&self, req: Req) -> bool;
+
+    /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none.
+    fn parent(
+        &self,
+        of: &LoadInitializer,
+        load: &Arc<LoadedModel>,
+        keys: &[u64],
+        id: &str,
+    ) -> Result<(Seq, StateAt), &'static str>;
+}
+
+/// Prepares requests of a model, on the threads of plug-ins.
+#[derive(Clone)]
+pub(super) struct Preparer(pub(super) Arc<dyn PrepareHost>);
+
+impl Preparer {
+    /// Prepares a request.
+    pub(super) fn prepare(&self, task: PrepareTask) {
+        let load = Arc::clone(&task.load);
+        let Some(of) = load.initializer.as_ref().filter(|_| task.facts.start) else {
+            return self.prepare_inputs(task, Beginning::default());
+        };
+        match of.initializer.initialize(&task.facts, &task.inputs) {
+            Ok(FirstAnswer::Default) => self.prepare_inputs(task, Beginning::default()),
+            Ok(FirstAnswer::States(given)) => {
+                let values = LoadInitializer::complete(&load.states, given);
+                self.prepare_inputs(task, Beginning::of(values, false));
+            }
+            Ok(FirstAnswer::CopyOf(id)) => self.begin_with_copy(task, of, &id),
+            Ok(FirstAnswer::Kept(name)) => self.begin_with_kept(task, of, &name),
+            Err(refusal) => self.refuse_start(task.req, refusal),
+        }
+    }
+
+    /// Has the processors prepare the inputs, if there are any, and puts the request back into its queue.
+    fn prepare_inputs(&self, task: PrepareTask, beginning: Beginning) {
+        let (req, prepared) = task.run();
+        Arc::clone(&self.0).prepared(req, prepared, beginning);
+    }
+
+    fn refuse_start(&self, req: Req, refusal: ProcessorRefusal) {
+        Arc::clone(&self.0).prepared(req, PreparedJob::Refused(refusal), Beginning::default());
+    }
+
+    // === kept states ===
+
+    fn begin_with_kept(&self, task: PrepareTask, of: &LoadInitializer, name: &str) {
+        if name.is_empty() {
+            self.begin_with_steps(task, of, "", None);
+        } else if task.has_slot {
+            // The START that runs the steps may need this very slot.
+            let found = of.kept.find_now(name);
+            self.begin_with(task, of, name, found);
+        } else {
+            let waiting = WaitingStart { model: Arc::downgrade(&self.0), task, name: name.to_owned() };
+            of.kept.find(name, Box::new(waiting));
+        }
+    }
+
+    fn begin_with(&self, task: PrepareTask, of: &LoadInitializer, name: &str, found: KeptLookup) {
+        match found {
+            KeptLookup::Kept(values) => self.prepare_inputs(task, Beginning::of(values, true)),
+            KeptLookup::Missing(permit) => self.begin_with_steps(task, of, name, Some(permit)),
+        }
+    }
+
+    fn begin_with_steps(&self, task: PrepareTask, of: &LoadInitializer, name: &str, permit: Option<KeepPermit>) {
+        // It may have been cancelled while it waited. Then the next one runs the steps.
+        if !self.0.is_preparing(task.req) {
+            return;
+        }
+        let steps = of.initializer.steps(name, &task.facts, &task.inputs);
+        let steps = steps.and_then(|steps| accepted(&task, steps).map_err(|what| of.initializer.refusal(what)));
+        match steps {
+            Ok(steps) => self.prepare_inputs(task, Beginning { steps, permit, ..Beginning::default() }),
+            Err(refusal) => self.refuse_start(task.req, refusal),
+        }
+    }
+
+    // === copies ===
+
+    /// Asks the thread that owns the other sequence's slot for a copy, and goes on once it is there.
+    fn begin_with_copy(&self, task: PrepareTask, of: &LoadInitializer, id: &str) {
+        let load = Arc::clone(&task.load);
+        let (seq, at) = match self.0.parent(of, &load, &task.facts.keys, id) {
+            Ok(found) => found,
+            Err(why) => return self.refuse_start(task.req, of.initializer.refusal(no_copy(id, why))),
+        };
+        let (model, id, lane) = (Arc::downgrade(&self.0), id.to_owned(), Arc::clone(&load));
+        let reply = StateReply::new(move |values| {
+            let go_on = move || {
+                let Some(preparer) = model.upgrade().map(Preparer) else { return };
+                match values {
+                    Some(values) => preparer.prepare_inputs(task, Beginning::of(values, true)),
+                    None => preparer.refuse_start(task.req, gone(&task.load, &id)),
+                }
+            };
+            submit_to_plugins(&lane, Box::new(go_on));
+        });
+        if let Some(mailbox) = load.mail.get(usize::from(at.instance.n)) {
+            mailbox.post(ValuesRequest { seq, reply });
+        }
+        load.wake(at.instance.n);
+    }
+}
+
+impl Waiting for WaitingStart {
+    fn resume(self: Box<Self>, found: KeptLookup, at_once: bool) {
+        let WaitingStart { model, task, name } = *self;
+        let load = Arc::clone(&task.load);
+        let go_on = move || {
+            if let (Some(model), Some(of)) = (model.upgrade(), &Arc::clone(&task.load).initializer) {
+                Preparer(model).begin_with(task, of, &name, found);
+            }
+        };
+        if at_once { go_on() } else { submit_to_plugins(&load, Box::new(go_on)) }
+    }
+}
+
+/// The steps as the model takes them. The error says which step it does not take.
+fn accepted(task: &PrepareTask, steps: Vec<crate::processing::PortTensors>) -> Result<Vec<ModelRun>, String> {
+    let step = |(n, inputs)| match intake::accept_run(&task.load.settings, inputs) {
+        Ok(run) => {
+            let RequestMeta { rows, bytes, shape, .. } = run.meta;
+            Ok(ModelRun { inputs: run.inputs, meta: RequestMeta { rows, bytes, shape, ..task.meta } })
+        }
+        Err(what) => Err(format!("the model does not take the inputs of step {n}: {}", not_taken(&what))),
+    };
+    steps.into_iter().enumerate().map(step).collect()
+}
+
+fn gone(load: &LoadedModel, id: &str) -> ProcessorRefusal {
+    let plugin = load.initializer.as_ref().map_or("", |of| of.initializer.name.as_str());
+    let what = no_copy(id, "that sequence has just ended, or one of its requests is running in part");
+    let why = RefusedBy::Failure { what };
+    ProcessorRefusal { world: "initializer", ..ProcessorRefusal::new(plugin, why) }
+}
+
+fn no_copy(id: &str, why: &str) -> String {
+    format!("copy-of \"{id}\": {why}")
+}
