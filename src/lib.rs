@@ -22,7 +22,7 @@
 //! - [`api`]: the neutral door, and the surfaces: KServe v2 over gRPC and HTTP, operators.
 //! - [`server`]: listeners, drain.
 //! - [`simulate`]: the core in virtual time.
-//! - [`bench`]: the load generator behind `sequor bench` and `benches/`.
+//! - [`mod@bench`]: the load generator behind `sequor bench` and `benches/`.
 //! - [`author`]: what authors of plug-ins need: from sources to a component.
 //! - [`cli`]: one file a command.
 

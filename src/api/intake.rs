@@ -1,5 +1,5 @@
 //! The neutral door: a decoded request's way to its model and back, in no protocol's words. Here it is counted, and held against the limits
-//! of the server. A surface decodes requests, hands them over with [`Api::begin`], and words the [`Failure`]s that come back.
+//! of the server. A surface decodes requests, hands them over with `Api::begin`, and words the [`Failure`]s that come back.
 
 use std::future::Future;
 use std::pin::Pin;

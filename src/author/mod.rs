@@ -14,7 +14,7 @@
 //! - [`component`]: a component from a module, with its plugin.toml inside · `encoder`: the tools for it.
 //! - [`trial`]: a scheduler tried out · [`processor`]: a processor tried out, and its cases.
 //! - [`doctor`]: what this machine has.
-//! - [`build`]: all of it in order.
+//! - [`mod@build`]: all of it in order.
 
 mod apt;
 pub mod build;

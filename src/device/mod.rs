@@ -4,10 +4,10 @@
 //!
 //! # Layout
 //!
-//! - [`span`]: borrowed memory, as backends take and give it · `owned`: memory of theirs, kept.
-//! - [`buffer`]: memory of ours · `copy`: a piece of it · [`moves`]: rows between such buffers, checked · [`formula`]: what a move does to each of its bytes.
-//! - [`host`]: the host's own memory · [`cuda`]: that of NVIDIA GPUs · [`stand_in`]: an accelerator for tests, in host memory.
-//! - [`pool`]: host memory for answers, used again and again · [`unfinished`]: host memory of a device that failed.
+//! - `span`: borrowed memory, as backends take and give it · `owned`: memory of theirs, kept.
+//! - `buffer`: memory of ours · `copy`: a piece of it · `moves`: rows between such buffers, checked · [`formula`]: what a move does to each of its bytes.
+//! - `host`: the host's own memory · [`cuda`]: that of NVIDIA GPUs · [`stand_in`]: an accelerator for tests, in host memory.
+//! - `pool`: host memory for answers, used again and again · `unfinished`: host memory of a device that failed.
 //! - [`trim`]: gives back what was needed once.
 
 mod buffer;

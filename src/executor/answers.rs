@@ -2,6 +2,7 @@
 //!
 //! Woken one by one from an instance's thread, each connection would cost that thread a system call, and on a busy core the core as well.
 
+use std::sync::Arc;
 use std::task::Waker;
 
 use tokio::runtime::Handle;
@@ -14,8 +15,11 @@ use crate::sync::planted::{PlantedFault, is_planted};
 pub struct AnswerBatch(Vec<ExecutorHandle>);
 
 impl AnswerBatch {
-    /// Adds a connection. Its answer may be sent from now on.
+    /// Adds a connection. Its answers may be sent from now on. A connection is held once for all of them.
     pub fn hold(&mut self, connection: ExecutorHandle) {
+        if self.0.iter().rev().any(|held| Arc::ptr_eq(&held.0, &connection.0)) {
+            return;
+        }
         connection.0.queue.lock().holds += 1;
         self.0.push(connection);
     }

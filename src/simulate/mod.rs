@@ -5,7 +5,7 @@
 //!
 //! - [`random`]: the one source of chance.
 //! - [`workload`]: which requests arrive when: made up, or read from a trace.
-//! - [`file`]: a workload described in a TOML file.
+//! - [`mod@file`]: a workload described in a TOML file.
 //! - [`cost`]: how long a batch runs.
 //! - [`serving`]: what serves them: instances, slots, limits.
 //! - [`contender`], [`decider`]: what decides · [`plugged`]: a plug-in that does.

@@ -126,7 +126,7 @@ impl ChunkCache {
         });
     }
 
-    /// Releases what has been kept for [`KEPT_FOR`]. Returns whether anything was.
+    /// Releases what has been kept for `KEPT_FOR`. Returns whether anything was.
     pub fn release_due(&self, now: Time) -> bool {
         self.bytes() > 0 && self.release(|kept| now >= kept.since + KEPT_FOR)
     }

@@ -4,13 +4,13 @@
 //!
 //! # Layout
 //!
-//! - [`spec`]: what a state looks like.
-//! - [`bind_plan`]: the cheapest way to give a batch its states, as a pure function.
-//! - [`arena`]: states of a fixed size, in chunks of slots · [`chunk_cache`]: freed chunks, kept for a while.
-//! - [`host_variable`]: states whose size changes, each in memory of its own, on the host · [`device_variable`]: the same on an accelerator.
-//! - [`store`]: all states of an instance: initialise, free, what is known of a slot; [`run`]: bind and hand out; `commit`: check and take.
-//! - [`growth`]: how large states of variable size are, now and after a run.
-//! - [`snapshot`]: a sequence's states as a `.safetensors` file · [`state_copy`]: copies of them, taken with a commit ·
+//! - `spec`: what a state looks like.
+//! - `bind_plan`: the cheapest way to give a batch its states, as a pure function.
+//! - `arena`: states of a fixed size, in chunks of slots · `chunk_cache`: freed chunks, kept for a while.
+//! - `host_variable`: states whose size changes, each in memory of its own, on the host · `device_variable`: the same on an accelerator.
+//! - `store`: all states of an instance: initialise, free, what is known of a slot; `run`: bind and hand out; `commit`: check and take.
+//! - `growth`: how large states of variable size are, now and after a run.
+//! - `snapshot`: a sequence's states as a `.safetensors` file · `state_copy`: copies of them, taken with a commit ·
 //!   `values`: their values, read from a slot and written to one.
 //! - [`budget`]: bytes of state held against the server's limit.
 

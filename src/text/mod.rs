@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! - [`mod@table`]: rows in columns.
+//! - `table`: rows in columns.
 //! - [`numbers`]: numbers and times in them.
 
 pub mod numbers;

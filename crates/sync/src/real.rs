@@ -29,6 +29,12 @@ pub fn park(span: Option<Duration>) {
     }
 }
 
+/// Waits for a notification.
+pub fn wait<'a, T>(changed: &Condvar, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    changed.wait(&mut guard);
+    guard
+}
+
 /// Waits for a notification: until `due` if it is known, and no longer than `longest`.
 pub fn wait_until<T>(changed: &Condvar, mut guard: MutexGuard<'_, T>, due: Option<Instant>, longest: Duration) {
     let latest = Instant::now() + longest;

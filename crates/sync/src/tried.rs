@@ -61,6 +61,11 @@ pub fn sleep(_: Duration) {
     shuttle::thread::yield_now();
 }
 
+/// Waits for a notification.
+pub fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Waits for a notification alone if nothing is due, so that a notification which is missing hangs the schedule.
 pub fn wait_until<T>(changed: &Condvar, guard: MutexGuard<'_, T>, due: Option<Instant>, _: Duration) {
     if due.is_some() {

@@ -128,7 +128,7 @@ impl identity::Host for HostState {
 
 impl types::Host for HostState {}
 
-/// At most [`LINE`] bytes, and whole characters.
+/// At most `LINE` bytes, and whole characters.
 pub fn cut(mut message: String) -> String {
     if message.len() > LINE {
         let end = (0..=LINE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use parking_lot::{Condvar, Mutex};
+use sequor_sync::{self as sync, Condvar, Mutex};
 
 use super::call_error::CallError;
 
@@ -92,7 +92,7 @@ impl<G> GuestPool<G> {
                 state.live += 1;
                 return None;
             }
-            self.freed.wait(&mut state);
+            state = sync::wait(&self.freed, state);
         }
     }
 }
@@ -117,11 +117,85 @@ impl<G> Drop for PoolLease<'_, G> {
             None => state.live -= 1,
         }
         drop(state);
-        self.pool.freed.notify_one();
+        if !is_quiet() {
+            self.pool.freed.notify_one();
+        }
+    }
+}
+
+/// A fault that the test of interleavings plants: callers that wait are not woken.
+#[cfg(not(all(test, feature = "shuttle")))]
+fn is_quiet() -> bool {
+    false
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+use interleavings::is_quiet;
+
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod interleavings {
+    use std::cell::Cell;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::call_error::CallFault;
+
+    std::thread_local! {
+        /// The checker runs all threads of a schedule on the thread of its test.
+        static QUIET: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(super) fn is_quiet() -> bool {
+        QUIET.get()
+    }
+
+    /// Four callers of two guests. Every third call fails, and its guest makes place for another.
+    fn callers_share_two_guests() {
+        let started = AtomicUsize::new(0);
+        let start = move || Ok(started.fetch_add(1, Ordering::SeqCst));
+        let (pool, called) = (Arc::new(GuestPool::new(2, start)), Arc::new([const { AtomicUsize::new(0) }; 2]));
+        let caller = |n: usize| {
+            let (pool, called) = (Arc::clone(&pool), Arc::clone(&called));
+            shuttle::thread::spawn(move || {
+                for round in 0..2 {
+                    let answer = pool.call(|_| {
+                        let [now, all] = &*called;
+                        assert!(now.fetch_add(1, Ordering::SeqCst) < 2, "two guests answer three calls");
+                        shuttle::thread::yield_now();
+                        now.fetch_sub(1, Ordering::SeqCst);
+                        all.fetch_add(1, Ordering::SeqCst);
+                        let fault = CallError { fault: CallFault::Trap, what: String::new() };
+                        if (n + round) % 3 == 0 { Err(fault) } else { Ok(()) }
+                    });
+                    assert_eq!(answer.is_err(), (n + round) % 3 == 0);
+                }
+            })
+        };
+        let threads = [0, 1, 2, 3].map(caller);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(pool.live() <= 2);
+        assert_eq!(called[1].load(Ordering::SeqCst), 8);
+    }
+
+    #[test]
+    fn every_interleaving_tried_answers_every_call_with_no_more_guests_than_may_be() {
+        shuttle::check_random(callers_share_two_guests, 2000);
+        shuttle::check_pct(callers_share_two_guests, 1000, 3);
+    }
+
+    #[test]
+    fn a_planted_fault_of_the_pool_is_found() {
+        QUIET.set(true);
+        let found = std::panic::catch_unwind(|| shuttle::check_random(callers_share_two_guests, 2000));
+        QUIET.set(false);
+        assert!(found.is_err());
     }
 }
 
 #[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::{Arc, Barrier};

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! - [`surface`]: the surface as a whole; every request goes through it to the neutral door, and every failure comes back as a refusal.
+//! - `surface`: the surface as a whole; every request goes through it to the neutral door, and every failure comes back as a refusal.
 //! - [`grpc`]: the service; [`infer`] answers its two inference calls, and `stream` is one `ModelStreamInfer`, with its answers in a
 //!   [`reply_queue`]. `frames` unpacks compressed messages, `scan` counts a message's parts, `message` decodes it with [`decode`] and
 //!   [`contents`]; [`encode`] writes answers.

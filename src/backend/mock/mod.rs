@@ -40,7 +40,7 @@ impl MockBackend {
         MockBackend { hook: Some(hook), ..MockBackend::default() }
     }
 
-    /// Runs graphs on accelerators as well, all of which must be stand-ins ([`stand_in::StandIns`]).
+    /// Runs graphs on accelerators as well, all of which must be stand-ins (`stand_in::StandIns`).
     pub fn with_stand_ins(self) -> MockBackend {
         MockBackend { stand_ins: true, ..self }
     }

@@ -4,7 +4,7 @@
 //! # Layout
 //!
 //! - [`key`]: how a setting is declared, once; its flag, its variable and its help come from that.
-//! - [`file`]: the schema of the server's `sequor.toml`: all settings.
+//! - [`mod@file`]: the schema of the server's `sequor.toml`: all settings.
 //! - [`flags`]: the keys as flags of `sequor serve`.
 //! - [`triton`]: the flags of `tritonserver`, and what becomes of them.
 //! - [`layers`]: the layers put over each other, and which of them set what.

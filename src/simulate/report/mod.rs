@@ -1,8 +1,8 @@
 //! What came of an experiment, three ways: a table, JSON, a page. The same experiment gives the same bytes in each.
 //!
-//! - [`words`]: numbers as people read them.
-//! - [`table`]: the text on a terminal.
-//! - [`page`]: one HTML file, readable without script · [`plot`]: its drawings.
+//! - `words`: numbers as people read them.
+//! - `table`: the text on a terminal.
+//! - [`page`]: one HTML file, readable without script · `plot`: its drawings.
 
 pub mod page;
 mod plot;
