@@ -2,7 +2,9 @@
 
 pub(crate) mod planted;
 
-pub(crate) use sequor_sync::{AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, Thread, is_over, park, wait_until};
+pub(crate) use sequor_sync::{
+    AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Thread, is_over, park, wait_until,
+};
 
 #[cfg(test)]
 std::thread_local! {

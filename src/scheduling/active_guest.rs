@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 use sequor_core::{Hooks, PolicyAnswer, Round};
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::instances::Single;

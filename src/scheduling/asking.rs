@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::MutexGuard;
+use crate::sync::MutexGuard;
 use sequor_core::{Decision, Observed, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round};
 
 use super::active_guest::{ActiveGuest, GuestCell};

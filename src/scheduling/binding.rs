@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use sequor_core::{PolicyAnswer, PolicyFault, Round, Time};
 use sequor_wasm::journal::{Journal, Level};
 use sequor_wasm::limits::Limits;

@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 /// KeyInterner remembered, and bytes of them.
 const MOST: usize = 1 << 16;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use sequor_core::{LoadId, Observed, Roster};
 use sequor_wasm::background::give_way;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use sequor_core::Time;
 use sequor_wasm::audit::PluginChange;
 use sequor_wasm::journal::LogLine;

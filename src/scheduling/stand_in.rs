@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use sequor_core::*;
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::limits::Limits;

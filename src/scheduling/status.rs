@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use sequor_core::LoadId;
 use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::room;

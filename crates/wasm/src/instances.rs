@@ -143,7 +143,7 @@ mod interleavings {
     use crate::call_error::CallFault;
 
     std::thread_local! {
-        /// The checker runs all threads of a schedule on the thread of its test.
+        /// The checker runs all threads of one run on the thread of its test.
         static QUIET: Cell<bool> = const { Cell::new(false) };
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use sequor_core::*;
 
 use super::rig::{LOAD, Rig, plans};
