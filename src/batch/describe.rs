@@ -2,10 +2,15 @@
 
 use sequor_core::{DataType, Shape};
 
-use crate::config::model::settings::BatchInputKind;
+use crate::config::model::settings::{BatchInputKind, Padding};
 
 /// The values of a batch input and their shape. `sources` has the source input's whole shape for each request, padding included.
-pub(super) fn describe(kind: BatchInputKind, sources: &[Shape], batching: bool) -> (Shape, Vec<u64>) {
+pub fn describe(
+    kind: BatchInputKind,
+    sources: &[Shape],
+    batching: bool,
+    padding: Option<&Padding>,
+) -> (Shape, Vec<u64>) {
     let counts = || sources.iter().map(|shape| shape.elements().unwrap_or(0));
     let sums = || {
         counts().scan(0u64, |sum, n| {
@@ -29,7 +34,25 @@ pub(super) fn describe(kind: BatchInputKind, sources: &[Shape], batching: bool) 
             (Shape(vec![rows as u64, rank as u64]), values)
         }
         BatchInputKind::ItemShapeFlatten => list(items(sources, batching)),
+        BatchInputKind::Lengths => list(lengths(sources, padding)),
+        BatchInputKind::Mask => {
+            let lengths = lengths(sources, padding);
+            let longest = lengths.iter().max().copied().unwrap_or(0);
+            let whole = padding.map_or(longest, |padding| padding.padded(longest));
+            let row = |length: &u64| (0..whole).map(|n| u64::from(n < *length)).collect::<Vec<_>>();
+            (Shape(vec![lengths.len() as u64, whole]), lengths.iter().flat_map(row).collect())
+        }
     }
+}
+
+/// The length of every item along the padded dimension.
+fn lengths(sources: &[Shape], padding: Option<&Padding>) -> Vec<u64> {
+    let axis = padding.map_or(1, |padding| padding.axis + 1);
+    let of = |shape: &Shape| {
+        let rows = shape.0.first().and_then(|rows| usize::try_from(*rows).ok()).unwrap_or(0);
+        std::iter::repeat_n(shape.0.get(axis).copied().unwrap_or(0), rows)
+    };
+    sources.iter().flat_map(of).collect()
 }
 
 /// The shape of every item: that of its request without the batch dimension.
@@ -44,11 +67,13 @@ fn items(sources: &[Shape], batching: bool) -> Vec<u64> {
     values
 }
 
-/// Appends the values as elements of INT32 or FP32.
-pub(super) fn push(dtype: DataType, values: &[u64], out: &mut Vec<u8>) {
+/// Appends the values as elements of this type; INT32, if it is not one of numbers.
+pub fn push(dtype: DataType, values: &[u64], out: &mut Vec<u8>) {
     for value in values {
         match dtype {
             DataType::Fp32 => out.extend((*value as f32).to_le_bytes()),
+            DataType::Int64 => out.extend(i64::try_from(*value).unwrap_or(i64::MAX).to_le_bytes()),
+            DataType::Bool => out.push(u8::from(*value != 0)),
             _ => out.extend(i32::try_from(*value).unwrap_or(i32::MAX).to_le_bytes()),
         }
     }
@@ -61,7 +86,7 @@ mod tests {
 
     fn said(kind: K, shapes: &[&[u64]]) -> (Vec<u64>, Vec<u64>) {
         let shapes: Vec<Shape> = shapes.iter().map(|dims| Shape::of(dims)).collect();
-        let (shape, values) = describe(kind, &shapes, true);
+        let (shape, values) = describe(kind, &shapes, true, None);
         (shape.0, values)
     }
 
@@ -84,6 +109,16 @@ mod tests {
         assert_eq!(said(K::ElementCount, items).1, [6, 4]);
         let others: &[&[u64]] = &[&[1, 4, 1], &[1, 1, 2], &[1, 1, 2], &[1, 2, 2]];
         assert_eq!(said(K::ItemShapeFlatten, others).1, [4, 1, 1, 2, 1, 2, 2, 2]);
+    }
+
+    #[test]
+    fn padded_items_have_lengths_and_masks() {
+        let padding = Padding { axis: 0, value: vec![0], multiple_of: 4, buckets: vec![] };
+        let shapes = [Shape::of(&[2, 3, 80]), Shape::of(&[1, 1, 80])];
+        let (shape, values) = describe(K::Lengths, &shapes, true, Some(&padding));
+        assert_eq!((shape.0, values), (vec![3], vec![3, 3, 1]));
+        let (shape, values) = describe(K::Mask, &shapes, true, Some(&padding));
+        assert_eq!((shape.0, values), (vec![3, 4], vec![1, 1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0]));
     }
 
     #[test]

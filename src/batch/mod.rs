@@ -6,11 +6,14 @@
 //!
 //! - [`wiring`]: where each input of a graph comes from, and where each output goes.
 //! - [`staging`]: the memory a run reads its inputs from.
-//! - `describe`: inputs that describe a batch.
+//! - [`padded`], [`crop`]: inputs padded to one length, outputs without the padding.
+//! - [`describe`]: inputs that describe a batch.
 //! - [`outputs`]: what a run gives, row by row.
 
-mod describe;
+pub mod crop;
+pub mod describe;
 pub mod outputs;
+pub mod padded;
 pub mod staging;
 pub mod wiring;
 

@@ -10,6 +10,7 @@ use crate::device::{Owned, Pooled};
 use crate::tensor::{Tensor, rows};
 
 use super::BatchError;
+use super::crop::crop;
 
 /// Up to this many bytes a batch's output is copied out of the memory it was written to.
 const SMALL: usize = 16 * 1024;
@@ -58,6 +59,8 @@ pub struct OutputSplit {
     data: OutputBuffer,
     /// Each part's shape, and where it ends.
     parts: Vec<(Shape, usize)>,
+    /// An axis and each part's length along it, if the rest is padding.
+    crop: Option<(usize, Vec<u64>)>,
 }
 
 impl OutputSplit {
@@ -81,7 +84,7 @@ impl OutputSplit {
             return Err(BatchError::Missing { output: name.to_owned() });
         }
         let parts = parts.iter().zip(ends).map(|(count, end)| (row.with(0, *count), end)).collect();
-        Ok(OutputSplit { dtype, data, parts })
+        Ok(OutputSplit { dtype, data, parts, crop: None })
     }
 
     /// Parts of these shapes, one after the other, of an output that is a list of elements. Elements beyond the last part are dropped.
@@ -99,13 +102,18 @@ impl OutputSplit {
             let want = counts.iter().sum();
             return Err(BatchError::TooFewElements { output: name.to_owned(), want, got: got as u64 });
         }
-        Ok(OutputSplit { dtype, data, parts: parts.into_iter().zip(ends).collect() })
+        Ok(OutputSplit { dtype, data, parts: parts.into_iter().zip(ends).collect(), crop: None })
     }
 
     /// One part, for the one request of a run.
     pub fn whole(dtype: DataType, shape: Shape, data: OutputBuffer) -> OutputSplit {
         let end = data.len();
-        OutputSplit { dtype, data, parts: vec![(shape, end)] }
+        OutputSplit { dtype, data, parts: vec![(shape, end)], crop: None }
+    }
+
+    /// Takes padding off: along this axis each part has its own length.
+    pub fn cropped(self, axis: usize, lengths: Vec<u64>) -> OutputSplit {
+        OutputSplit { crop: Some((axis, lengths)), ..self }
     }
 
     /// The memory of a pool that it is cut of, to be written before that.
@@ -119,9 +127,15 @@ impl OutputSplit {
     /// The parts, in order.
     pub fn tensors(self) -> impl Iterator<Item = Tensor> {
         let (dtype, data) = (self.dtype, self.data.into_bytes());
+        let (axis, lengths) = self.crop.unwrap_or_default();
+        let mut lengths = lengths.into_iter();
         self.parts.into_iter().scan(0, move |at, (shape, end)| {
             let start = std::mem::replace(at, end.min(data.len()));
-            Some(Tensor { dtype, shape, data: data.slice(start..*at) })
+            let tensor = Tensor { dtype, shape, data: data.slice(start..*at) };
+            Some(match lengths.next() {
+                Some(length) => crop(tensor, axis, length),
+                None => tensor,
+            })
         })
     }
 }

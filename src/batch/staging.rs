@@ -7,12 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sequor_core::{DataType, Id, Shape};
 
-use crate::config::model::settings::{BatchInput, Constant, Control, ControlKind, ModelSettings};
+use crate::config::model::settings::{BatchInput, Constant, Control, ControlKind, ModelSettings, Padding, RaggedInput};
 use crate::device::{Buffer, Device, MemorySpan};
 use crate::tensor::{Tensor, rows};
 
 use super::BatchError;
 use super::describe::{describe, push};
+use super::padded;
 use super::wiring::{InputSource, Wiring, stateful};
 
 /// One request's part of a batch.
@@ -36,8 +37,8 @@ pub struct Staging {
     constants: Vec<(Constant, Staged)>,
     clients: Vec<Staged>,
     control_values: Vec<Staged>,
-    /// By client input: whether its rows are joined to one list of elements.
-    ragged: Vec<bool>,
+    /// By client input: how rows of different shapes are laid out.
+    ragged: Vec<Option<RaggedInput>>,
     batch_inputs: Vec<(BatchInput, Staged)>,
 }
 
@@ -79,7 +80,7 @@ impl Staging {
             controls: controls.to_vec(),
             constants,
             clients: settings.inputs.iter().map(|i| staged(i.dtype)).collect::<Result<_, _>>()?,
-            ragged: settings.inputs.iter().map(|input| input.ragged).collect(),
+            ragged: settings.inputs.iter().map(|input| input.ragged.clone()).collect(),
             batch_inputs: settings
                 .batch_inputs
                 .iter()
@@ -92,11 +93,15 @@ impl Staging {
     /// Lays out the inputs of these rows. `None` is a padding row: zeros, and READY false. The batch that was laid out before must have been run.
     pub fn fill(&mut self, batch: &[Option<BatchRow<'_>>]) -> Result<(), BatchError> {
         for ((n, staged), ragged) in self.clients.iter_mut().enumerate().zip(&self.ragged) {
-            staged.fill_client(n, batch, self.batching, *ragged)?;
+            match ragged {
+                Some(RaggedInput::Padded(padding)) => staged.fill_padded(n, batch, self.batching, padding)?,
+                joined => staged.fill_client(n, batch, self.batching, joined.is_some())?,
+            }
             staged.send()?;
         }
         for (input, staged) in &mut self.batch_inputs {
-            staged.fill_batch_input(input, batch, self.batching)?;
+            let padding = self.ragged.get(input.source).and_then(|ragged| ragged.as_ref()?.padding());
+            staged.fill_batch_input(input, batch, self.batching, padding)?;
             staged.send()?;
         }
         for (control, staged) in self.controls.iter().zip(&mut self.control_values) {
@@ -197,6 +202,24 @@ impl Staged {
         self.check(n)
     }
 
+    fn fill_padded(
+        &mut self,
+        n: usize,
+        batch: &[Option<BatchRow<'_>>],
+        batching: bool,
+        padding: &Padding,
+    ) -> Result<(), BatchError> {
+        let sources = source_shapes(batch, n, batching);
+        self.shape = padded::shape(&sources, padding).unwrap_or_default();
+        let elements = self.shape.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        self.len = if sources.is_empty() { 0 } else { elements.saturating_mul(padding.value.len()) };
+        self.buffer.ensure(self.len)?;
+        let target = self.buffer.host().and_then(|b| b.get_mut(..self.len)).unwrap_or_default();
+        let data = batch.iter().map(|row| row.as_ref().and_then(|row| Some(input(row, n)?.data.as_ref())));
+        padded::write(target, data.zip(&sources), &self.shape, padding);
+        if sources.is_empty() { Ok(()) } else { self.check(n) }
+    }
+
     /// What was laid out must be what the shape says: else the runtime would read beyond it.
     fn check(&self, n: usize) -> Result<(), BatchError> {
         let Some(size) = self.dtype.size() else { return Ok(()) };
@@ -209,9 +232,10 @@ impl Staged {
         input: &BatchInput,
         batch: &[Option<BatchRow<'_>>],
         batching: bool,
+        padding: Option<&Padding>,
     ) -> Result<(), BatchError> {
         let sources = source_shapes(batch, input.source, batching);
-        let (shape, values) = describe(input.kind, &sources, batching);
+        let (shape, values) = describe(input.kind, &sources, batching, padding);
         self.shape = shape;
         self.scratch.clear();
         push(self.dtype, &values, &mut self.scratch);

@@ -13,6 +13,7 @@ mod equip;
 mod failed;
 mod heaps;
 mod launch;
+mod migrate;
 mod ovms;
 mod plugin;
 mod remote;
@@ -36,6 +37,7 @@ fn commands() -> Vec<(Command, CommandFn)> {
     vec![
         (serve::command(), serve::run),
         (check::command(), check::run),
+        (migrate::command(), migrate::run),
         (demo::command(), demo::run),
         (simulate::command(), simulate::run),
         (bench::command(), bench::run),

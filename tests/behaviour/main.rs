@@ -20,12 +20,16 @@ mod inline;
 mod loading;
 mod memory;
 mod oldest;
+mod optional;
+mod padding;
+mod queue;
 mod ragged;
 mod record;
 mod slots;
 mod state;
 mod support;
 mod transducer;
+mod warm_up;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

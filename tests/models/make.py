@@ -215,6 +215,47 @@ def ragged():
     )
 
 
+def padded():
+    """Rows padded to one length: OUTPUT is twice INPUT, HALF every second element, SUM the sum of what is no padding by LENS and by MASK."""
+    nodes = [
+        helper.make_node("Mul", ["INPUT", "two"], ["OUTPUT"]),
+        helper.make_node("Slice", ["INPUT", "zero", "far", "axis", "step"], ["HALF"]),
+        helper.make_node("Shape", ["INPUT"], ["length"], start=1, end=2),
+        helper.make_node("Squeeze", ["length"], ["scalar"]),
+        helper.make_node("Range", ["start", "scalar", "by"], ["places"]),
+        helper.make_node("Unsqueeze", ["LENS", "axis"], ["OUT_LENS"]),
+        helper.make_node("Less", ["places", "OUT_LENS"], ["real"]),
+        helper.make_node("Cast", ["real"], ["ones"], to=T.FLOAT),
+        helper.make_node("Mul", ["INPUT", "ones"], ["by_lens"]),
+        helper.make_node("Mul", ["by_lens", "MASK"], ["kept"]),
+        helper.make_node("ReduceSum", ["kept", "axis"], ["SUM"], keepdims=1),
+    ]
+    rows = ["batch", "time"]
+    one = lambda n: np.array([n], np.int64)
+    write(
+        "padded",
+        nodes,
+        [tensor("INPUT", T.FLOAT, rows), tensor("LENS", T.INT64, ["batch"]), tensor("MASK", T.FLOAT, rows)],
+        [tensor("OUTPUT", T.FLOAT, rows), tensor("HALF", T.FLOAT, ["batch", "half"]), tensor("SUM", T.FLOAT, ["batch", 1]),
+         tensor("OUT_LENS", T.INT64, ["batch", 1])],
+        [("two", np.float32(2)), ("zero", one(0)), ("far", one(2**62)), ("axis", one(1)), ("step", one(2)),
+         ("start", np.int64(0)), ("by", np.int64(1))],
+    )
+
+
+def optional():
+    """OUTPUT = INPUT * SCALE + SHIFT; both have values of their own, which a run may replace."""
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["INPUT", "SCALE"], ["scaled"]), helper.make_node("Add", ["scaled", "SHIFT"], ["OUTPUT"])],
+        "optional",
+        [tensor("INPUT", T.FLOAT, ["batch", 1]), tensor("SCALE", T.FLOAT, ["rows", 1]), tensor("SHIFT", T.FLOAT, ["many", 1])],
+        [tensor("OUTPUT", T.FLOAT, ["batch", 1])],
+        [numpy_helper.from_array(np.array([[2]], np.float32), "SCALE"), numpy_helper.from_array(np.array([[0]], np.float32), "SHIFT")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="sequor")
+    save(model, HERE / "optional.onnx")
+
+
 if __name__ == "__main__":
     accumulate("accumulate_fp32", T.FLOAT, np.float32(0))
     accumulate("accumulate_int32", T.INT32, np.int32(0))
@@ -228,3 +269,5 @@ if __name__ == "__main__":
     not_served()
     rounds()
     ragged()
+    padded()
+    optional()

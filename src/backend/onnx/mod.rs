@@ -113,7 +113,8 @@ struct OnnxGraph {
 
 impl OnnxGraph {
     fn open_context(&self, inputs: &[String], outputs: &[String]) -> Result<OnnxContext, BackendError> {
-        let inputs = select(&self.signature.inputs, inputs, "input")?;
+        let known = [self.signature.inputs.as_slice(), &self.signature.optional].concat();
+        let inputs = select(&known, inputs, "input")?;
         OnnxContext::new(Arc::clone(&self.session), inputs, select(&self.signature.outputs, outputs, "output")?)
     }
 }

@@ -34,15 +34,30 @@ pub(super) fn read(session: &Session) -> Result<Signature, BackendError> {
         name: api.SessionGetOutputName,
         type_info: api.SessionGetOutputTypeInfo,
     };
-    Ok(Signature { inputs: inputs.ports(session)?, optional: Vec::new(), outputs: outputs.ports(session)? })
+    let optional = Side {
+        what: "input",
+        count: api.SessionGetOverridableInitializerCount,
+        name: api.SessionGetOverridableInitializerName,
+        type_info: api.SessionGetOverridableInitializerTypeInfo,
+    };
+    // An initializer of a type that cannot be served keeps its own value.
+    let optional = optional.each(session)?.filter_map(Result::ok).collect();
+    Ok(Signature { inputs: inputs.ports(session)?, optional, outputs: outputs.ports(session)? })
 }
 
 impl Side {
     fn ports(&self, session: &Session) -> Result<Vec<Port>, BackendError> {
+        self.each(session)?.collect()
+    }
+
+    fn each<'a>(
+        &'a self,
+        session: &'a Session,
+    ) -> Result<impl Iterator<Item = Result<Port, BackendError>> + 'a, BackendError> {
         let mut count = 0;
         // SAFETY: the session is alive, `count` may be written to.
         check(unsafe { (self.count)(session.pointer(), &raw mut count) })?;
-        (0..count).map(|index| self.port(session, index)).collect()
+        Ok((0..count).map(move |index| self.port(session, index)))
     }
 
     fn port(&self, session: &Session, index: usize) -> Result<Port, BackendError> {

@@ -25,6 +25,21 @@ pub(super) fn constant(port: &Port, value: &toml::Value) -> Result<Constant, Str
     Ok(Constant { input: port.name.clone(), dtype: port.dtype, shape, data })
 }
 
+/// One element of this type; `None` if the value is not one.
+pub(super) fn element(dtype: DataType, value: &toml::Value) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let whole = value.as_float().filter(|f| f.fract() == 0.0).map(|f| toml::Value::Integer(f as i64));
+    let is_float = matches!(dtype, DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64);
+    let truth = value.as_float().map(|f| toml::Value::Boolean(f != 0.0));
+    let value = match dtype {
+        DataType::Bool => truth?,
+        _ if is_float => value.clone(),
+        _ => whole?,
+    };
+    bytes(dtype, &value, &mut out)?;
+    Some(out)
+}
+
 /// Lists of lists are one list, row after row.
 fn flatten<'a>(value: &'a toml::Value, into: &mut Vec<&'a toml::Value>) {
     match value {

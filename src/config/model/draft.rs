@@ -9,7 +9,9 @@ use super::report::{ConfigSources, Report};
 use super::sequor_toml::SequorToml;
 use super::settings::{BackendKind, ModelSettings, SessionTuning, VersionPolicy};
 use super::signature::Signature;
-use super::{complete, fit, json, metric_tags, names, normalise, refuse, settle, text, tuning, validate, versions};
+use super::{
+    complete, fit, json, metric_tags, names, normalise, padding, refuse, settle, text, tuning, validate, versions,
+};
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::place::Place;
 use crate::config::server::file::{ModelSection, ServerLimits};
@@ -137,6 +139,7 @@ impl Draft {
         let mut notes = refuse::check(&mut report, &config);
         let tuning = tuning::read(&mut report);
         metric_tags::check(&mut report);
+        padding::check(&mut report);
         validate::check(&mut report, &file_size);
         let faults = in_order(report.faults);
         if !faults.is_empty() {
@@ -162,6 +165,16 @@ impl Draft {
     /// How the graph is to be loaded, as far as the configuration says.
     pub fn tuning(&self) -> &SessionTuning {
         &self.tuning
+    }
+
+    /// Fields of the configuration that have no effect.
+    pub fn notes(&self) -> &[Fault] {
+        &self.notes
+    }
+
+    /// Where a sample of `model_warmup` is written.
+    pub fn warmup_at(&self, sample: usize) -> At {
+        self.places.get(&format!("model_warmup[{sample}]")).at(&self.path)
     }
 
     /// Where the configuration names an accelerator for CPUs.

@@ -8,8 +8,9 @@ use sequor_proto::{ModelInput, ModelOutput};
 
 use super::report::Report;
 use super::sequor_toml::bare;
+use super::settings::RaggedInput;
 use super::signature::{Port, Signature};
-use super::{constant, dtype, fit_ragged};
+use super::{constant, dtype, fit_ragged, padding};
 use crate::config::fault::{code, did_you_mean};
 
 /// Checks a configuration that is sound in itself.
@@ -32,6 +33,7 @@ pub(super) fn check(report: &mut Report<'_>, graph: &Signature) {
         }
     }
     fit_ragged::check(report, graph);
+    padding::fit(report, graph);
     constants(report, graph);
     super::features::check(report);
 }
@@ -47,7 +49,9 @@ fn count(report: &mut Report<'_>, graph: &Signature) {
     let required = config.input.iter().filter(|i| !i.optional).map(|i| i.name.as_str());
     let optional = config.input.iter().filter(|i| i.optional).map(|i| i.name.as_str());
     let described = config.batch_input.iter().flat_map(|b| b.target_name.iter().map(String::as_str));
-    let given: Vec<&str> = required.chain(controls).chain(states).chain(described).chain(constants).collect();
+    let padded = padding::targets(report.toml.keys.input.values());
+    let given: Vec<&str> =
+        required.chain(controls).chain(states).chain(described).chain(padded).chain(constants).collect();
     let expects = given.len();
     for name in given.into_iter().chain(optional) {
         *sources.entry(name).or_default() += 1;
@@ -102,7 +106,7 @@ fn check_input(report: &mut Report<'_>, graph: &Signature, field: &str, input: &
         return no_input(report, graph, field, "input", &input.name);
     };
     check_type(report, field, "input", port, input.data_type);
-    if input.allow_ragged_batch {
+    if matches!(padding::ragged(report, input), Some(RaggedInput::Joined)) {
         return fit_ragged::check_ragged(report, field, port, input);
     }
     let dims = Dims::from_wire(input.reshape.as_ref().map_or(&input.dims, |r| &r.shape));

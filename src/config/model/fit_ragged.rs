@@ -17,7 +17,7 @@ pub(super) fn check_ragged(report: &mut Report<'_>, field: &str, port: &Port, in
     let what = format!(
         "configuration expects model provides input with shape [-1]  for ragged input '{name}', model provides {dims} (requests are \
          joined to one list of elements: the model needs an input of shape [-1], and one more that a batch_input fills, to know where each \
-         request ends)"
+         request ends. For this model, set ragged = \"pad\" with lengths or mask for [input.{name}] in sequor.toml)"
     );
     report.fault(&format!("{field}.allow_ragged_batch"), code::DIMS, what);
 }

@@ -27,6 +27,7 @@ pub mod locate;
 mod metric_tags;
 mod names;
 mod normalise;
+mod padding;
 pub mod place;
 mod refuse;
 mod report;
@@ -35,10 +36,12 @@ pub mod sequor_toml;
 pub mod settings;
 mod settle;
 pub mod signature;
+mod tensors;
 pub mod text;
 mod tuning;
 mod validate;
 pub mod versions;
+mod warmup;
 
 #[cfg(test)]
 mod tests;

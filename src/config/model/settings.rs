@@ -5,11 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{DataType, Dialect, Dim, Dims, LoadLimits, Shape};
+use sequor_core::{DataType, Dialect, Dims, LoadLimits, Shape};
 use sequor_proto as proto;
 
 use crate::config::fault::Fault;
 use crate::error::At;
+
+pub use super::tensors::{
+    BatchInput, BatchInputKind, Constant, Crop, Input, Output, Padding, RaggedInput, WarmupData, WarmupInput,
+    WarmupSample, reshaped,
+};
 
 /// Everything about a model but its weights.
 #[derive(Debug, Clone)]
@@ -46,6 +51,8 @@ pub struct ModelSettings {
     pub processors: Vec<Processor>,
     /// The normalised configuration, as the config endpoints show it.
     pub proto: Arc<proto::ModelConfig>,
+    /// What every instance runs before the model is ready.
+    pub warmup: Vec<WarmupSample>,
     /// Fields of the configuration that have no effect, and why.
     pub notes: Vec<Fault>,
 }
@@ -206,92 +213,33 @@ pub struct InitializerPlugin {
     pub at: At,
 }
 
-/// A tensor a client sends. `dims` leave the batch dimension out when the model batches.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Input {
-    pub name: String,
-    pub dtype: DataType,
-    pub dims: Dims,
-    /// What the graph takes in place of `dims`, if that differs: the same data under another shape, see [`reshaped`].
-    pub reshape: Option<Dims>,
-    pub optional: bool,
-    /// Whether requests of different shapes run together, joined to one list of elements.
-    pub ragged: bool,
-}
-
-/// `batch_input`: a tensor that the server makes of all requests of a batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BatchInput {
-    /// The graph's inputs that get it.
-    pub targets: Vec<String>,
-    pub kind: BatchInputKind,
-    /// INT32 or FP32.
-    pub dtype: DataType,
-    /// The input that it describes, by its place in [`ModelSettings::inputs`].
-    pub source: usize,
-}
-
-/// What a batch input says of its source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BatchInputKind {
-    /// Elements of each request.
-    ElementCount,
-    /// Where each request ends.
-    AccumulatedElementCount,
-    /// Where each request begins, and where the last ends.
-    AccumulatedElementCountWithZero,
-    /// As many elements as the longest request has; their values mean nothing.
-    MaxElementCountAsShape,
-    /// The shape of each item, a row each.
-    ItemShape,
-    /// The same as one list.
-    ItemShapeFlatten,
-}
-
-/// A tensor a client gets. `dims` leave the batch dimension out when the model batches.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Output {
-    pub name: String,
-    pub dtype: DataType,
-    pub dims: Dims,
-    /// What the graph gives in place of `dims`, if that differs: the same data under another shape, see [`reshaped`].
-    pub reshape: Option<Dims>,
-    /// One label a line, for the classification extension.
-    pub labels: Option<PathBuf>,
-    /// `batch_output`: the input (by its place in [`ModelSettings::inputs`]) whose shapes say how the flat output is cut.
-    pub cut_like: Option<usize>,
-}
-
-/// The shape in `to`'s terms of a tensor that has `shape` in `from`'s: its k-th open dimension is the k-th open one there, the others are as
-/// `to` says. Without the batch dimension. `None` if the shape is not one of `from`, or the two do not go together.
-pub fn reshaped(from: &Dims, to: &Dims, shape: &Shape) -> Option<Shape> {
-    if !from.matches(shape) {
-        return None;
-    }
-    let mut open = from.0.iter().zip(&shape.0).filter(|(d, _)| **d == Dim::Any).map(|(_, n)| *n);
-    let dims: Option<Vec<u64>> = to.0.iter().map(|d| d.fixed().or_else(|| open.next())).collect();
-    let dims = dims?;
-    open.next().is_none().then_some(Shape(dims))
-}
-
-/// An input of the graph with one value for all runs. It has no batch dimension.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Constant {
-    pub input: String,
-    pub dtype: DataType,
-    pub shape: Shape,
-    /// Row-major, little-endian; BYTES as 4-byte length and bytes.
-    pub data: Vec<u8>,
-}
-
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scheduling {
     /// Every request by itself.
     Each,
     /// `dynamic_batching`.
-    Dynamic { preferred: Vec<u32>, delay: Duration, in_order: bool },
+    Dynamic { preferred: Vec<u32>, delay: Duration, in_order: bool, queue: QueueSettings },
     /// `sequence_batching`.
     Sequence(Box<SequenceSettings>),
+}
+
+/// `default_queue_policy`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueSettings {
+    /// Maximum number of requests that wait.
+    pub max_size: Option<u32>,
+    /// How long a request may wait.
+    pub timeout: Option<Duration>,
+    /// Whether a request may ask for a shorter time.
+    pub may_override: bool,
+}
+
+impl QueueSettings {
+    /// How long a request may wait that asks for this.
+    pub fn timeout_of(&self, asked: Option<Duration>) -> Option<Duration> {
+        let asked = asked.filter(|asked| self.may_override && !asked.is_zero());
+        self.timeout.into_iter().chain(asked).min()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -379,21 +327,4 @@ pub enum InitialData {
     Zero,
     /// This file's contents, of at least the state's size.
     File(PathBuf),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn open_dimensions_carry_over_in_their_order() {
-        let dims = Dims::from_wire;
-        let map = |from: &[i64], to: &[i64], shape: &[u64]| reshaped(&dims(from), &dims(to), &Shape::of(shape));
-        assert_eq!(map(&[2, 4, -1, 6], &[8, -1, 1, 6], &[2, 4, 9, 6]), Some(Shape::of(&[8, 9, 1, 6])));
-        assert_eq!(map(&[1], &[], &[1]), Some(Shape::of(&[])));
-        assert_eq!(map(&[], &[1], &[]), Some(Shape::of(&[1])));
-        assert_eq!(map(&[-1], &[1, -1], &[0]), Some(Shape::of(&[1, 0])));
-        assert_eq!(map(&[-1], &[1, -1], &[3, 3]), None);
-        assert_eq!(map(&[-1, -1], &[-1], &[3, 3]), None);
-    }
 }

@@ -11,16 +11,19 @@ use sequor_proto::model_sequence_batching::{
     Control as ProtoControl, State, StrategyChoice, control::Kind, initial_state::StateData,
 };
 use sequor_proto::model_version_policy::PolicyChoice;
-use sequor_proto::{ModelConfig, ModelSequenceBatching, ModelTensorReshape, model_config::SchedulingChoice};
+use sequor_proto::{
+    ModelConfig, ModelQueuePolicy, ModelSequenceBatching, ModelTensorReshape, model_config::SchedulingChoice,
+};
 
 use super::report::Report;
 use super::sequor_toml::{self, OnCancel, Rows, Rules, Storage, WhenExpired};
 use super::settings::{
     BackendKind, BatchInput, BatchInputKind, Constant, Control, ControlKind, FalseTrue, Initial, InitialData, Input,
-    ModelSettings, Output, Processor, Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
+    ModelSettings, Output, Processor, QueueSettings, Scheduling, SequenceSettings, SequenceStrategy, StateSettings,
+    VersionPolicy,
 };
 use super::signature::Signature;
-use super::{constant, dtype, features, fit};
+use super::{constant, dtype, features, fit, padding, warmup};
 
 /// The settings of a configuration in which no check found a fault.
 pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
@@ -36,7 +39,7 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         inputs: inputs(report, graph),
         outputs: outputs(report, graph),
         constants: constants(report, graph),
-        batch_inputs: batch_inputs(config),
+        batch_inputs: batch_inputs(config).into_iter().chain(padding::batch_inputs(report, graph)).collect(),
         scheduling: scheduling(report),
         features: features::features(report),
         scheduler: features::scheduler(report),
@@ -45,6 +48,7 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         instances: u16::try_from(processors.len()).unwrap_or(u16::MAX),
         processors,
         proto: Arc::new(config.clone()),
+        warmup: warmup::samples(config, report.directory),
         notes: Vec::new(),
     }
 }
@@ -96,7 +100,7 @@ fn inputs(report: &Report<'_>, graph: &Signature) -> Vec<Input> {
             dims,
             reshape,
             optional: input.optional,
-            ragged: input.allow_ragged_batch,
+            ragged: padding::ragged(report, input),
         })
     };
     report.config.input.iter().filter_map(input).collect()
@@ -110,7 +114,15 @@ fn outputs(report: &Report<'_>, graph: &Signature) -> Vec<Output> {
         let dtype = dtype::from_proto(output.data_type)?;
         let labels = Some(&output.label_filename).filter(|f| !f.is_empty()).map(|f| report.directory.join(f));
         let cut_like = cut_like(report.config, &output.name);
-        Some(Output { name: output.name.clone(), dtype, dims, reshape, labels, cut_like })
+        Some(Output {
+            name: output.name.clone(),
+            dtype,
+            dims,
+            reshape,
+            labels,
+            cut_like,
+            crop: padding::crop(report, output),
+        })
     };
     report.config.output.iter().filter_map(output).collect()
 }
@@ -163,8 +175,18 @@ fn scheduling(report: &Report<'_>) -> Scheduling {
             preferred: dynamic.preferred_batch_size.iter().copied().map(unsigned).collect(),
             delay: Duration::from_micros(dynamic.max_queue_delay_microseconds),
             in_order: dynamic.preserve_ordering,
+            queue: dynamic.default_queue_policy.as_ref().map(queue).unwrap_or_default(),
         },
         Some(SchedulingChoice::EnsembleScheduling(_)) | None => Scheduling::Each,
+    }
+}
+
+fn queue(policy: &ModelQueuePolicy) -> QueueSettings {
+    let some = |n: u64| Some(n).filter(|n| *n > 0);
+    QueueSettings {
+        max_size: Some(policy.max_queue_size).filter(|n| *n > 0),
+        timeout: some(policy.default_timeout_microseconds).map(Duration::from_micros),
+        may_override: policy.allow_timeout_override,
     }
 }
 

@@ -303,7 +303,7 @@ const SENTENCES: &[&str] = &[
     "batch_input { target_name: 'i' source_input: 'z' } batch_input { source_input: [ 'a', 'b' ] data_type: TYPE_INT64 } batch_output { }",
     "input { name: 'x' data_type: TYPE_FP32 dims: -1 allow_ragged_batch: true optional: true } output { name: 'y' data_type: TYPE_FP32 dims: -1 } \
      batch_output { target_name: [ 'y', 'y', 'z' ] source_input: 'x' }",
-    "response_cache { enable: true } sequence_batching { } model_warmup { name: 'w' }",
+    "response_cache { enable: true } sequence_batching { } model_warmup { name: 'w' batch_size: 2 inputs { key: 'z' value { dims: -1 } } }",
     "model_transaction_policy { decoupled: true } model_repository_agents { agents { name: 'a' } }",
     "model_operations { op_library_filename: 'x.so' } parameters { key: 'TRITON_BATCH_STRATEGY_PATH' value { string_value: 'x' } }",
     "input { name: 'x' is_shape_tensor: true allow_ragged_batch: true is_non_linear_format_io: true }",

@@ -6,21 +6,18 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use sequor_core::{Dim, Shape};
-
 use crate::backend::{Context, Fetch, Graph};
 use crate::batch::outputs::OutputSplit;
-use crate::batch::staging::source_shapes;
 use crate::batch::{BatchError, Staging, Wiring};
-use crate::config::model::settings::{ModelSettings, Output, reshaped};
+use crate::config::model::settings::{ModelSettings, Output};
 use crate::device::{Device, DeviceError, Fence, Unfinished};
 use crate::model::load::LoadedModel;
 use crate::state::{Bound, Fresh, Store};
-use crate::tensor::Tensor;
 
 use super::growth::{GrownStates, ReservedGrowth};
 use super::placement::Placement;
 use super::ports::{OutputMemory, RunMemory, feed};
+use super::reply_shapes::{crop_by_lengths, cropped, flat_parts, reshape_output};
 use super::run_error::RunError;
 use super::slots::Slots;
 use super::work::{CommittedRow, RowOutcome, RowWork, RunSize, RunTimes, StateNow};
@@ -294,7 +291,9 @@ fn outcomes(settings: &ModelSettings, rows: Vec<Option<CommittedRow>>, splits: V
             row.outputs.push(tensor);
         }
     }
-    rows.into_iter().flatten().collect()
+    let mut rows: Vec<RowOutcome> = rows.into_iter().flatten().collect();
+    rows.iter_mut().for_each(|row| crop_by_lengths(settings, row));
+    rows
 }
 
 /// Memory for the states that this run lets grow.
@@ -345,42 +344,11 @@ fn splits(
         }
         *place = Some(match settings.max_batch_size {
             0 => OutputSplit::whole(output.dtype, shape, data),
-            _ => OutputSplit::rows(&output.name, output.dtype, &shape, data, &parts)?,
+            _ => cropped(OutputSplit::rows(&output.name, output.dtype, &shape, data, &parts)?, output, batch),
         });
     }
     let whole = |(output, cut): (&Output, Option<OutputSplit>)| {
         cut.ok_or_else(|| RunError::Batch(BatchError::Missing { output: output.name.clone() }))
     };
     settings.outputs.iter().zip(splits).map(whole).collect()
-}
-
-/// The shapes of the parts that a flat output is cut into: each open dimension is that of the request's source input.
-fn flat_parts(settings: &ModelSettings, output: &Output, source: usize, batch: &[Option<RowWork>]) -> Vec<Shape> {
-    let batching = settings.max_batch_size > 0;
-    let dims = output.reshape.as_ref().unwrap_or(&output.dims);
-    let dims = if batching { dims.with(0, Dim::Any) } else { dims.clone() };
-    let rows: Vec<_> = batch.iter().map(|row| row.as_ref().map(RowWork::row)).collect();
-    let part = |source: Shape| {
-        let dim = |(k, dim): (usize, &Dim)| dim.fixed().or_else(|| source.0.get(k).copied()).unwrap_or(1);
-        Shape(dims.0.iter().enumerate().map(dim).collect())
-    };
-    source_shapes(&rows, source, batching).into_iter().map(part).collect()
-}
-
-/// Gives a client the shape it was promised, where the graph's differs.
-fn reshape_output(
-    settings: &ModelSettings,
-    reshape: Option<&sequor_core::Dims>,
-    dims: &sequor_core::Dims,
-    tensor: &mut Tensor,
-) {
-    let Some(from) = reshape else { return };
-    let batching = settings.max_batch_size > 0;
-    let row = if batching { tensor.shape.without(0) } else { tensor.shape.clone() };
-    if let Some(shape) = reshaped(from, dims, &row) {
-        tensor.shape = match tensor.shape.0.first() {
-            Some(rows) if batching => shape.with(0, *rows),
-            _ => shape,
-        };
-    }
 }

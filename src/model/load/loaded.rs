@@ -274,7 +274,11 @@ impl LoadedModel {
                 cancel_ends: sequence.cancel_ends,
                 ..base
             },
-            _ => base,
+            Scheduling::Dynamic { queue, .. } => {
+                let backlog = queue.max_size.unwrap_or(base.limits.backlog);
+                LoadSpec { limits: LoadLimits { backlog, ..base.limits }, ..base }
+            }
+            Scheduling::Each => base,
         };
         spec.limits.candidates = self.candidates.max(1);
         spec
@@ -337,7 +341,7 @@ fn strategy(settings: &ModelSettings) -> Strategy {
         Scheduling::Each => {
             Strategy::Stateless { batching: false, preferred: Vec::new(), delay: Duration::ZERO, in_order: false }
         }
-        Scheduling::Dynamic { preferred, delay, in_order } => {
+        Scheduling::Dynamic { preferred, delay, in_order, .. } => {
             Strategy::Stateless { batching: true, preferred: preferred.clone(), delay: *delay, in_order: *in_order }
         }
         Scheduling::Sequence(sequence) => match &sequence.strategy {

@@ -63,7 +63,7 @@ impl Processors {
             dims,
             reshape: None,
             optional,
-            ragged: false,
+            ragged: None,
         };
         let output = |TensorPort { name, dtype, dims, .. }: TensorPort| Output {
             labels: labels(&name),
@@ -72,6 +72,7 @@ impl Processors {
             dims,
             reshape: None,
             cut_like: None,
+            crop: None,
         };
         ModelSettings {
             max_batch_size: 0,

@@ -20,7 +20,7 @@ use crate::config::model::{Draft, versions};
 use crate::error::LoadError;
 use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directories};
 use crate::model::decide::Deciders;
-use crate::model::execute::Placement;
+use crate::model::execute::{Placement, warm_up};
 use crate::model::instance::{Identity, Runner};
 use crate::model::load::{Handle, LoadedModel};
 use crate::model::runtime::{StartGate, Timer};
@@ -217,6 +217,12 @@ impl ModelLoader {
         let placements = self.placer.placements(&draft.file(version), &draft.processors(), &options)?;
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(first.graph.signature()).map_err(faults)?;
+        for placement in &placements {
+            warm_up(placement, &settings).map_err(|failed| {
+                let (at, what) = (draft.warmup_at(failed.sample), failed.what);
+                vec![LoadError::Config { at, code: code::RUN, what }]
+            })?;
+        }
         self.prepare_load(model, version, settings, placements, auto.clone()).map_err(|e| vec![e])
     }
 

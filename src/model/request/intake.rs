@@ -297,7 +297,7 @@ fn meta(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> Reque
     let mut class = 0;
     for (input, tensor) in settings.inputs.iter().zip(inputs) {
         class = match tensor {
-            Some(tensor) if is_open(&input.dims) && !input.ragged => tensor.shape.without(0).class(class),
+            Some(tensor) if is_open(&input.dims) && input.ragged.is_none() => tensor.shape.without(0).class(class),
             Some(_) if input.optional => Shape::of(&[1]).class(class),
             None => Shape::of(&[0]).class(class),
             _ => class,

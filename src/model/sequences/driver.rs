@@ -240,7 +240,11 @@ impl ModelScheduler {
             dialect,
             deadline: timeout.or(request.patience.map(|t| now + t)),
             backlog_until: timeout.into_iter().chain(wait).min(),
-            queue_until: timeout.filter(|_| sequence.is_some_and(|s| s.reject_expired)),
+            queue_until: match &load.settings.scheduling {
+                Scheduling::Sequence(sequence) => timeout.filter(|_| sequence.reject_expired),
+                Scheduling::Dynamic { queue, .. } => queue.timeout_of(request.timeout).map(|t| now + t),
+                Scheduling::Each => None,
+            },
             idle: step.idle,
             priority: request.priority,
             meta,

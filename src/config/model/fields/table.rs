@@ -9,7 +9,7 @@ const CUDA: super::FieldStatus = NoEffect("only the TensorRT backend uses optimi
 const ENSEMBLE: super::FieldStatus = Refused(
     "ensembles are not served yet. Serve the members and call them from the client, or keep the ensemble on Triton",
 );
-const QUEUES: &str = "one queue serves all requests in their order; remove the field";
+const QUEUES: &str = "one queue serves all requests in the order of their arrival; remove the field";
 const WITHOUT_RATES: &str = "instances are not rated; instance_group.count is the maximum of runs at once";
 
 const fn message(name: &'static str, fields: &'static [(&'static str, super::FieldStatus)]) -> ConfigMessage {
@@ -40,7 +40,10 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("cc_model_filenames", Refused("all GPUs run the same file; name it in default_model_filename")),
             ("metric_tags", Served("labels on every metric of the model")),
             ("parameters", Served("see [Parameters](#parameters)")),
-            ("model_warmup", Refused("no sample runs before a model is ready; send one from the client")),
+            (
+                "model_warmup",
+                Served("runs on every instance before the model is ready; a sample that fails fails the load"),
+            ),
             ("model_operations", Refused("libraries of custom operators run foreign code in the server")),
             ("model_transaction_policy", SERVED),
             ("model_repository_agents", SERVED),
@@ -171,17 +174,17 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("preserve_ordering", SERVED),
             ("priority_levels", Refused(QUEUES)),
             ("default_priority_level", Served("used with priority_levels only")),
-            ("default_queue_policy", Refused(QUEUES)),
+            ("default_queue_policy", SERVED),
             ("priority_queue_policy", Refused(QUEUES)),
         ],
     ),
     message(
         "ModelQueuePolicy",
         &[
-            ("timeout_action", Refused(QUEUES)),
-            ("default_timeout_microseconds", Refused(QUEUES)),
-            ("allow_timeout_override", Refused(QUEUES)),
-            ("max_queue_size", Refused(QUEUES)),
+            ("timeout_action", Served("REJECT; DELAY is refused")),
+            ("default_timeout_microseconds", SERVED),
+            ("allow_timeout_override", Served("also without a default timeout, where Triton ignores it")),
+            ("max_queue_size", SERVED),
         ],
     ),
     message(
@@ -255,15 +258,23 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("model_namespace", ENSEMBLE),
         ],
     ),
-    message("ModelWarmup", &[("name", SERVED), ("batch_size", SERVED), ("inputs", SERVED), ("count", SERVED)]),
+    message(
+        "ModelWarmup",
+        &[
+            ("name", SERVED),
+            ("batch_size", Served("a sample of 0 is skipped, as in Triton")),
+            ("inputs", Served("a state or control that is not listed is zero, or that of a sequence of one request")),
+            ("count", Served("0 is 1")),
+        ],
+    ),
     message(
         "ModelWarmup.Input",
         &[
             ("data_type", SERVED),
             ("dims", SERVED),
             ("zero_data", SERVED),
-            ("random_data", SERVED),
-            ("input_data_file", SERVED),
+            ("random_data", Served("the same numbers at every load; empty texts for TYPE_STRING")),
+            ("input_data_file", Served("a file of the folder `warmup`")),
         ],
     ),
     message("ModelOperations", &[("op_library_filename", Refused("libraries of custom operators are not loaded"))]),

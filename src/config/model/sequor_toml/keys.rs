@@ -17,7 +17,7 @@ pub struct Keys {
     pub state: BTreeMap<String, State>,
     /// By the model's input.
     pub input: BTreeMap<String, InputSection>,
-    pub(super) output: BTreeMap<String, OutputSection>,
+    pub output: BTreeMap<String, OutputSection>,
     pub(super) durability: Option<Durability>,
     pub(super) reload: Option<Reload>,
     pub feature: Vec<FeatureSection>,
@@ -109,17 +109,36 @@ pub enum Storage {
 pub struct InputSection {
     /// The value of an input that clients do not send, the same for every row: a number, a truth value, a text or a list.
     pub constant: Option<toml::Value>,
-    pub(super) ragged: Option<Ragged>,
-    pub(super) value: Option<f64>,
-    pub(super) multiple_of: Option<u32>,
-    pub(super) buckets: Option<Vec<u64>>,
-    pub(super) lengths: Option<String>,
-    pub(super) mask: Option<String>,
+    pub ragged: Option<RaggedMode>,
+    /// What padding consists of.
+    pub value: Option<f64>,
+    pub multiple_of: Option<u32>,
+    pub buckets: Option<Vec<u64>>,
+    /// The graph's input that gets the lengths.
+    pub lengths: Option<String>,
+    pub mask: Option<String>,
+}
+
+impl InputSection {
+    /// Whether each of the keys that padding has is there.
+    pub fn padding_keys(&self) -> [(&'static str, bool); 5] {
+        [
+            ("value", self.value.is_some()),
+            ("multiple_of", self.multiple_of.is_some()),
+            ("buckets", self.buckets.is_some()),
+            ("lengths", self.lengths.is_some()),
+            ("mask", self.mask.is_some()),
+        ]
+    }
+
+    pub fn has_ragged_keys(&self) -> bool {
+        self.ragged.is_some() || self.padding_keys().iter().any(|(_, there)| *there)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Ragged {
+pub enum RaggedMode {
     Concat,
     Pad,
     Bucket,
@@ -127,17 +146,16 @@ pub(super) enum Ragged {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct OutputSection {
-    pub(super) crop: Option<Crop>,
+pub struct OutputSection {
+    pub crop: Option<CropKeys>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code)] // The schema is checked before its meaning is served.
-pub(super) struct Crop {
-    pub(super) like: Option<String>,
-    pub(super) ratio: Option<String>,
-    pub(super) lengths: Option<String>,
+pub struct CropKeys {
+    pub like: Option<String>,
+    pub ratio: Option<String>,
+    pub lengths: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

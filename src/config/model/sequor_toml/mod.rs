@@ -13,8 +13,8 @@ use crate::error::At;
 
 pub use features::is_name as is_plugin_name;
 pub use keys::{
-    Backlog, FeatureSection, FeatureType, From, InitializerKeys, InputSection, Keys, OnCancel, ProcessorKeys, Queue,
-    Rows, Rules, SequenceSection, State, Storage, WhenExpired, WhenProcessorFails,
+    Backlog, CropKeys, FeatureSection, FeatureType, From, InitializerKeys, InputSection, Keys, OnCancel, ProcessorKeys,
+    Queue, RaggedMode, Rows, Rules, SequenceSection, State, Storage, WhenExpired, WhenProcessorFails,
 };
 pub use reference::{KeyEntry, MODEL_KEYS};
 
@@ -62,7 +62,7 @@ impl SequorToml {
 
     /// The keys that are there and not served.
     fn not_served(&self) -> Vec<Vec<&str>> {
-        let Keys { sequence, state, input, output, durability, reload, model, .. } = &self.keys;
+        let Keys { sequence, state, durability, reload, model, .. } = &self.keys;
         let single: [(bool, &[&str]); 5] = [
             (sequence.client_state, &["sequence", "client_state"]),
             (sequence.watch.is_some(), &["sequence", "watch"]),
@@ -72,10 +72,6 @@ impl SequorToml {
         ];
         let mut keys: Vec<Vec<&str>> = single.iter().filter(|(there, _)| *there).map(|(_, key)| key.to_vec()).collect();
         keys.extend(state.iter().filter(|(_, s)| s.pad.is_some()).map(|(name, _)| vec!["state", name, "pad"]));
-        for (name, input) in input {
-            keys.extend(input.not_served().map(|key| vec!["input", name, key]));
-        }
-        keys.extend(output.iter().filter(|(_, o)| o.crop.is_some()).map(|(name, _)| vec!["output", name, "crop"]));
         keys
     }
 
@@ -100,20 +96,6 @@ impl SequorToml {
         ];
         let wrong = wrong.into_iter().filter(|(is, ..)| *is);
         wrong.map(|(_, key, what)| Fault { at: self.at(key), code: code::VALUE, what: what.to_owned() }).collect()
-    }
-}
-
-impl InputSection {
-    fn not_served(&self) -> impl Iterator<Item = &'static str> {
-        let keys = [
-            (self.ragged.is_some(), "ragged"),
-            (self.value.is_some(), "value"),
-            (self.multiple_of.is_some(), "multiple_of"),
-            (self.buckets.is_some(), "buckets"),
-            (self.lengths.is_some(), "lengths"),
-            (self.mask.is_some(), "mask"),
-        ];
-        keys.into_iter().filter(|(there, _)| *there).map(|(_, key)| key)
     }
 }
 

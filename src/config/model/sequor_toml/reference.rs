@@ -174,13 +174,51 @@ pub const MODEL_KEYS: &[KeyEntry] = &[
         "Value of a model input that clients do not send. It is the same for every request and has no batch dimension. A list gives \
          the elements in row-major order.",
     ),
-    later("input.X.ragged"),
-    later("input.X.value"),
-    later("input.X.multiple_of"),
-    later("input.X.buckets"),
-    later("input.X.lengths"),
-    later("input.X.mask"),
-    later("output.X.crop"),
+    key(
+        "input.X.ragged",
+        "`concat`, `pad`, `bucket`",
+        "`concat` with `allow_ragged_batch`, else none",
+        "ragged = \"pad\"",
+        "How requests of different shapes run in one batch. `concat` joins all elements to one list, as `allow_ragged_batch` does. `pad` pads \
+         the one variable dimension to the longest request of the batch, `bucket` to the next of `buckets`.",
+    ),
+    key("input.X.value", "number", "0.0", "value = 0.0", "Value of the padding. Needs `ragged`."),
+    key(
+        "input.X.multiple_of",
+        "integer from 1",
+        "1",
+        "multiple_of = 16",
+        "Padded lengths are rounded up to a multiple of this.",
+    ),
+    key(
+        "input.X.buckets",
+        "list of lengths, ascending",
+        "required for `ragged = \"bucket\"`",
+        "buckets = [64, 128, 256]",
+        "Lengths that batches are padded to. A batch that is longer than the last one is padded to its longest request.",
+    ),
+    key(
+        "input.X.lengths",
+        "name of an input of the ONNX graph",
+        "none",
+        "lengths = \"x_lens\"",
+        "Model input, INT32 or INT64 of shape [-1], that gets the length of each item before padding. Clients do not send it.",
+    ),
+    key(
+        "input.X.mask",
+        "name of an input of the ONNX graph",
+        "none",
+        "mask = \"x_mask\"",
+        "Model input of shape [-1,-1] that gets 1 for each element and 0 for padding: BOOL, INT32, INT64 or FP32. Clients do not send it.",
+    ),
+    key(
+        "output.X.crop",
+        "`{ like = INPUT, ratio = \"1/4\" }` or `{ lengths = OUTPUT }`",
+        "none",
+        "crop = { like = \"speech\", ratio = \"1/4\" }",
+        "Takes the padding off the output's first variable dimension: to the length of a padded input times the ratio, rounded up, or to the \
+         length that another output gives.",
+    ),
     key(
         "feature.name",
         "string",
@@ -373,86 +411,5 @@ pub const MODEL_KEYS: &[KeyEntry] = &[
 ];
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::super::keys::Keys;
-    use super::*;
-
-    /// The keys that the parser accepts in a table: it lists them when it refuses one that it does not know.
-    fn accepted(table: &str) -> BTreeSet<String> {
-        let text = format!("{table}no_such_key = 1\n");
-        let refused = toml::from_str::<Keys>(&text).expect_err("an unknown key").to_string();
-        let (_, list) = refused.split_once("expected ").unwrap_or_else(|| panic!("{refused}"));
-        list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn the_table_lists_the_keys_that_the_parser_accepts() {
-        let tables = [
-            ("[sequence]\n", "sequence."),
-            ("[backlog]\n", "backlog."),
-            ("[queue]\n", "queue."),
-            ("[state.X]\n", "state.X."),
-            ("[input.X]\n", "input.X."),
-            ("[output.X]\n", "output.X."),
-            ("[[feature]]\n", "feature."),
-            ("[plugins.scheduler]\n", "plugins.scheduler."),
-            ("[plugins.initializer]\n", "plugins.initializer."),
-            ("[[plugins.processor]]\n", "plugins.processor."),
-            ("[plugins]\n", "plugins."),
-            ("", ""),
-        ];
-        let deeper: BTreeSet<&str> = tables.iter().filter_map(|(_, path)| path.strip_suffix('.')).collect();
-        let mut parsed = BTreeSet::new();
-        for (table, prefix) in tables {
-            for name in accepted(table) {
-                let path = format!("{prefix}{name}");
-                let has_own = deeper.iter().any(|d| *d == path || d.strip_suffix(".X") == Some(path.as_str()));
-                if !has_own {
-                    parsed.insert(path);
-                }
-            }
-        }
-        let listed: BTreeSet<String> = MODEL_KEYS.iter().map(|key| key.path.to_owned()).collect();
-        assert_eq!(listed, parsed);
-        assert_eq!(MODEL_KEYS.len(), listed.len(), "a key is listed twice");
-    }
-
-    #[test]
-    fn keys_listed_as_not_served_are_refused() {
-        let refused =
-            |text: &str| super::super::SequorToml::parse(std::path::Path::new("m/sequor.toml"), text).is_err();
-        for key in MODEL_KEYS.iter().filter(|key| !key.is_served()) {
-            let text = match key.path.rsplit_once('.') {
-                Some((table, name)) => {
-                    let value = match name {
-                        "client_state" => "true",
-                        "ragged" => "\"pad\"",
-                        "buckets" => "[1]",
-                        "crop" => "{ like = \"x\" }",
-                        "lengths" | "mask" | "watch" => "\"x\"",
-                        _ => "1",
-                    };
-                    format!("[{table}]\n{name} = {value}\n")
-                }
-                None => format!("[{}]\n", key.path),
-            };
-            assert!(toml::from_str::<Keys>(&text).is_ok(), "{text}");
-            assert!(refused(&text), "{text}");
-        }
-    }
-
-    #[test]
-    fn examples_of_keys_are_accepted() {
-        for key in MODEL_KEYS.iter().filter(|key| key.is_served()) {
-            let (name, _) = key.example.split_once(' ').unwrap_or_default();
-            assert!(key.path.ends_with(name) && !name.is_empty(), "{key:?}");
-            let rest = match key.path {
-                path if path.starts_with("feature.") || path.starts_with("plugins.") => continue,
-                path => path.rsplit_once('.').map_or(String::new(), |(table, _)| format!("[{table}]\n")),
-            };
-            assert!(toml::from_str::<Keys>(&format!("{rest}{}\n", key.example)).is_ok(), "{key:?}");
-        }
-    }
-}
+#[path = "reference_tests.rs"]
+mod tests;

@@ -11,6 +11,7 @@ mod states;
 use crate::config::fault::code;
 
 use super::report::Report;
+use super::warmup;
 
 /// Everything that needs no graph. Run on a normalised configuration.
 pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&std::path::Path) -> Option<u64>) {
@@ -27,5 +28,6 @@ pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&std::path::Path
     controls::check(report);
     states::check(report, file_size);
     states::own_keys(report);
+    warmup::check(report, file_size);
     instances::check(report);
 }

@@ -1,0 +1,61 @@
+//! Takes padding off an output again.
+
+use bytes::Bytes;
+use sequor_core::DataType;
+
+use crate::tensor::Tensor;
+
+/// The first `len` places of the tensor along this axis. A tensor that is no longer, or is of texts, stays as it is.
+pub fn crop(tensor: Tensor, axis: usize, len: u64) -> Tensor {
+    let (Some(size), Some(there)) = (tensor.dtype.size(), tensor.shape.0.get(axis).copied()) else { return tensor };
+    if there <= len {
+        return tensor;
+    }
+    let product = |dims: &[u64]| usize::try_from(dims.iter().product::<u64>()).unwrap_or(0);
+    let inner = product(tensor.shape.0.get(axis + 1..).unwrap_or_default()) * size;
+    let (stride, kept) = (product(&[there]) * inner, product(&[len]) * inner);
+    let mut data = Vec::with_capacity(product(tensor.shape.0.get(..axis).unwrap_or_default()) * kept);
+    for part in tensor.data.chunks_exact(stride.max(1)) {
+        data.extend_from_slice(part.get(..kept).unwrap_or_default());
+    }
+    let mut shape = tensor.shape;
+    if let Some(dim) = shape.0.get_mut(axis) {
+        *dim = len;
+    }
+    Tensor { dtype: tensor.dtype, shape, data: Bytes::from(data) }
+}
+
+/// The largest number of a tensor of lengths.
+pub fn longest(tensor: &Tensor) -> Option<u64> {
+    let numbers: Vec<i64> = match tensor.dtype {
+        DataType::Int32 => {
+            let of = |bytes: &[u8]| bytes.first_chunk::<4>().map(|b| i64::from(i32::from_le_bytes(*b)));
+            tensor.data.chunks_exact(4).filter_map(of).collect()
+        }
+        DataType::Int64 => {
+            let of = |bytes: &[u8]| bytes.first_chunk::<8>().map(|b| i64::from_le_bytes(*b));
+            tensor.data.chunks_exact(8).filter_map(of).collect()
+        }
+        _ => return None,
+    };
+    numbers.into_iter().max().map(|n| u64::try_from(n).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sequor_core::Shape;
+
+    #[test]
+    fn the_end_of_any_axis_is_taken_off() {
+        let tensor = |dims: &[u64]| {
+            let data = (0u8..).take(dims.iter().product::<u64>() as usize).collect::<Vec<_>>();
+            Tensor { dtype: DataType::Uint8, shape: Shape::of(dims), data: Bytes::from(data) }
+        };
+        let rows = crop(tensor(&[2, 3, 2]), 1, 2);
+        assert_eq!((rows.shape, &rows.data[..]), (Shape::of(&[2, 2, 2]), &[0, 1, 2, 3, 6, 7, 8, 9][..]));
+        assert_eq!(crop(tensor(&[1, 4]), 1, 1).data[..], [0]);
+        assert_eq!(crop(tensor(&[1, 4]), 1, 9).shape, Shape::of(&[1, 4]));
+        assert_eq!(crop(tensor(&[1, 4]), 1, 0).data.len(), 0);
+    }
+}

@@ -1,0 +1,78 @@
+//! Lays out rows of different lengths as one tensor: each is padded to the longest, or to the next bucket.
+
+use sequor_core::Shape;
+
+use crate::config::model::settings::Padding;
+
+/// The whole shape of the padded tensor. `sources` has the whole shape of each request's tensor.
+pub fn shape(sources: &[Shape], padding: &Padding) -> Option<Shape> {
+    let length = |shape: &Shape| shape.0.get(padding.axis + 1).copied();
+    let longest = sources.iter().filter_map(length).max()?;
+    let rows = sources.iter().filter_map(|shape| shape.0.first()).sum();
+    let mut shape = sources.first()?.clone();
+    *shape.0.first_mut()? = rows;
+    *shape.0.get_mut(padding.axis + 1)? = padding.padded(longest);
+    Some(shape)
+}
+
+/// Writes each row and its padding. A row without data is padding from its beginning.
+pub fn write<'a>(
+    target: &mut [u8],
+    rows: impl Iterator<Item = (Option<&'a [u8]>, &'a Shape)>,
+    shape: &Shape,
+    padding: &Padding,
+) {
+    let axis = padding.axis + 1;
+    let size = padding.value.len().max(1);
+    let product = |dims: &[u64]| usize::try_from(dims.iter().product::<u64>()).unwrap_or(0);
+    let inner = product(shape.0.get(axis + 1..).unwrap_or_default()) * size;
+    let stride = product(shape.0.get(axis..=axis).unwrap_or_default()) * inner;
+    let mut at = 0;
+    for (data, of) in rows {
+        let own = product(of.0.get(axis..=axis).unwrap_or_default()) * inner;
+        for outer in 0..product(of.0.get(..axis).unwrap_or_default()) {
+            let Some(place) = target.get_mut(at..at + stride) else { return };
+            at += stride;
+            let part = data.and_then(|data| data.get(outer * own..(outer + 1) * own)).unwrap_or_default();
+            let (front, rest) = place.split_at_mut(part.len().min(stride));
+            front.copy_from_slice(part.get(..front.len()).unwrap_or_default());
+            if let Some(value) = padding.value.get(..size) {
+                rest.chunks_exact_mut(size).for_each(|element| element.copy_from_slice(value));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_any_axis_are_padded_to_the_longest_or_a_bucket() {
+        let padding =
+            |axis, buckets: &[u64]| Padding { axis, value: vec![9], multiple_of: 1, buckets: buckets.to_vec() };
+        let of = |padding: &Padding, rows: &[(&[u64], &[u8])]| {
+            let shapes: Vec<Shape> = rows.iter().map(|(dims, _)| Shape::of(dims)).collect();
+            let whole = shape(&shapes, padding).unwrap();
+            let mut target = vec![0; whole.elements().unwrap() as usize];
+            let rows = rows.iter().zip(&shapes).map(|((_, data), shape)| (Some(*data), shape));
+            write(&mut target, rows, &whole, padding);
+            (whole.0, target)
+        };
+        let two: &[(&[u64], &[u8])] = &[(&[1, 3], &[1, 2, 3]), (&[2, 1], &[4, 5])];
+        assert_eq!(of(&padding(0, &[]), two), (vec![3, 3], vec![1, 2, 3, 4, 9, 9, 5, 9, 9]));
+        assert_eq!(of(&padding(0, &[2, 4]), two).0, [3, 4]);
+        let second: &[(&[u64], &[u8])] = &[(&[1, 2, 1], &[1, 2]), (&[1, 2, 2], &[3, 4, 5, 6])];
+        assert_eq!(of(&padding(1, &[]), second), (vec![2, 2, 2], vec![1, 9, 2, 9, 3, 4, 5, 6]));
+    }
+
+    #[test]
+    fn a_length_is_rounded_to_its_bucket_and_multiple() {
+        let padding =
+            |multiple_of, buckets: &[u64]| Padding { axis: 0, value: vec![0], multiple_of, buckets: buckets.to_vec() };
+        assert_eq!(padding(16, &[]).padded(17), 32);
+        assert_eq!(padding(1, &[64, 128]).padded(65), 128);
+        assert_eq!(padding(1, &[64, 128]).padded(129), 129, "longer than every bucket");
+        assert_eq!(padding(16, &[60]).padded(1), 64);
+    }
+}

@@ -1,0 +1,91 @@
+//! Queues of models without sequences: the maximum size and the timeout of `default_queue_policy`, and requests without a batcher.
+
+use std::time::Duration;
+
+use sequor::error::Failure;
+use sequor_core::Refusal;
+
+use crate::support::values::row;
+use crate::support::{Server, model};
+
+const CONFIG: &str = r#"
+    max_batch_size: 4
+    instance_group { count: 1 }
+    input { name: "INPUT" data_type: TYPE_FP32 dims: [ 1 ] }
+    output { name: "OUTPUT" data_type: TYPE_FP32 dims: [ 1 ] }
+    dynamic_batching { default_queue_policy { POLICY } }
+"#;
+
+fn server(policy: &str) -> Server {
+    model("optional").config(&CONFIG.replace("POLICY", policy)).onnx("optional").serve()
+}
+
+fn refusal(failure: Failure) -> Refusal {
+    match failure {
+        Failure::Refused(refused) => refused.refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_full_queue_refuses_and_takes_again_when_it_is_not() {
+    let server = server("max_queue_size: 2");
+    let ask = |value: f32| server.stateless().with("INPUT", row(&[value]));
+    let held = server.hold(ask(1.0));
+    let waiting = [ask(2.0).send(), ask(3.0).send()];
+    assert_eq!(refusal(ask(4.0).fails()), Refusal::QueueFull { limit: 2 });
+    held.release();
+    for (waiting, value) in waiting.into_iter().zip([4.0f32, 6.0]) {
+        waiting.gives(&[value]);
+    }
+    ask(4.0).gives(&[8.0f32]);
+}
+
+#[test]
+fn a_request_expires_by_the_policy_and_by_its_own_timeout_if_it_may() {
+    let (soon, late) = (Duration::from_millis(1), Duration::from_secs(600));
+    // The policy, the request's own timeout, and whether it expires. The policy's is long enough for the request that is held to begin.
+    let cases = [
+        ("default_timeout_microseconds: 500000", None, true),
+        ("default_timeout_microseconds: 500000 allow_timeout_override: true", Some(late), true),
+        ("default_timeout_microseconds: 600000000 allow_timeout_override: true", Some(soon), true),
+        ("allow_timeout_override: true", Some(soon), true),
+        ("default_timeout_microseconds: 600000000", Some(soon), false),
+        ("max_queue_size: 9", Some(soon), false),
+    ];
+    for (policy, own, expires) in cases {
+        let server = server(policy);
+        let ask = || server.stateless().with("INPUT", row(&[1.0f32]));
+        let held = server.hold(ask());
+        let late = match own {
+            Some(span) => ask().timeout(span).send(),
+            None => ask().send(),
+        };
+        if expires {
+            let refusal = refusal(late.fails());
+            assert!(matches!(refusal, Refusal::QueueTimeout { .. }), "{policy}: {refusal:?}");
+            held.release();
+        } else {
+            held.release();
+            late.gives(&[2.0f32]);
+        }
+    }
+}
+
+#[test]
+fn requests_without_a_batcher_are_spread_over_the_instances() {
+    let config =
+        CONFIG.replace("dynamic_batching { default_queue_policy { POLICY } }", "").replace("count: 1", "count: 2");
+    let server = model("optional").config(&config).onnx("optional").serve();
+    let ask = |value: f32| server.stateless().with("INPUT", row(&[value]));
+    server.watch.close("");
+    let waiting = [ask(1.0).send(), ask(2.0).send(), ask(3.0).send()];
+    server.watch.wait_for(2);
+    let instances: Vec<String> = server.runs().into_iter().map(|run| run.instance).collect();
+    assert_ne!(instances[0], instances[1]);
+    server.watch.open();
+    for (waiting, value) in waiting.into_iter().zip([2.0f32, 4.0, 6.0]) {
+        waiting.gives(&[value]);
+    }
+    assert!(server.runs().iter().all(|run| run.rows() == 1), "each runs alone");
+}
