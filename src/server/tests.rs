@@ -128,13 +128,13 @@ async fn unknown_models_and_paths_and_verbs_are_refused() {
 #[tokio::test]
 async fn what_is_not_served_says_its_name() {
     let server = serve();
-    let path = "/tensorflow.serving.PredictionService/Predict".parse().expect("a path");
+    let path = "/tensorflow.serving.SessionService/SessionRun".parse().expect("a path");
     let mut grpc = tonic::client::Grpc::new(server.channel().await);
     grpc.ready().await.expect("ready");
     let codec = tonic_prost::ProstCodec::<proto::ServerLiveRequest, proto::ServerLiveResponse>::default();
     let request = tonic::Request::new(proto::ServerLiveRequest {});
     let status = grpc.unary(request, path, codec).await.expect_err("refused");
-    let said = "/tensorflow.serving.PredictionService/Predict is not served here";
+    let said = "/tensorflow.serving.SessionService/SessionRun is not served here";
     assert_eq!((status.code(), status.message()), (Code::Unimplemented, said));
 }
 
