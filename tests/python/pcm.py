@@ -24,6 +24,8 @@ from vad import CHUNK, CONTEXT, SAMPLES, Vad
 
 RATE, PACKETS = 16_000, (1, 20, 32, 100, None)
 FIRST_ID = 7_000_000
+# Steps sent on a stream before their answers are read.
+AHEAD = 64
 
 
 def pcm(path):
@@ -59,18 +61,25 @@ def by_calls(options, number, parts):
 def by_stream(options, number, parts):
     client, replies, heard = tritonclient.grpc.InferenceServerClient(options.grpc), queue.Queue(), []
     client.start_stream(callback=lambda result, error: replies.put((result, error)))
+
+    def hear():
+        result, error = replies.get(timeout=60)
+        if error:
+            raise SystemExit(f"stream: {error}")
+        rows = result.as_numpy("output")
+        heard.append(np.empty(0, np.float32) if rows is None else rows[:, 0])
+
     for step, part in enumerate([*parts, None]):
         inputs = []
         if part is not None:
             inputs = [tritonclient.grpc.InferInput("AUDIO", [len(part)], "INT16")]
             inputs[0].set_data_from_numpy(part)
         client.async_stream_infer(options.model, inputs, sequence_id=number, sequence_start=step == 0, sequence_end=part is None)
-    for _ in range(len(parts) + 1):
-        result, error = replies.get(timeout=60)
-        if error:
-            raise SystemExit(f"stream: {error}")
-        rows = result.as_numpy("output")
-        heard.append(np.empty(0, np.float32) if rows is None else rows[:, 0])
+        # The server queues a bounded number of a sequence's steps, so no more than these are ahead of the answers.
+        if step >= AHEAD:
+            hear()
+    while len(heard) <= len(parts):
+        hear()
     client.stop_stream()
     client.close()
     return np.concatenate(heard)
