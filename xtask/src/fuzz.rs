@@ -29,8 +29,14 @@ pub(crate) fn command(seconds: u64) -> Command {
         "    FUZZ_SEED={seed}, {seconds} s each (a fault is found again by FUZZ_SEED={seed} FUZZ_SECONDS={seconds} cargo test --test fuzz)"
     );
     let mut command = process::cargo();
-    // The whole workspace, as every other phase: one package alone has other features of the crates below it, and each of those were compiled twice.
-    command.args(["test", "--locked", "--workspace", "--test", "fuzz", "--", "--nocapture", "--test-threads=16"]);
+    // Under nextest, all tests of the workspace are selected as in the phase before it: fewer would give the crates below them other features, and each
+    // would be compiled again.
+    if process::succeeds(process::cargo().args(["nextest", "--version"])) {
+        command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast", "--filter-expr", "binary(fuzz)"]);
+        command.args(["--test-threads", "16", "--success-output", "immediate"]);
+    } else {
+        command.args(["test", "--locked", "--workspace", "--test", "fuzz", "--", "--nocapture", "--test-threads=16"]);
+    }
     command.env("FUZZ_SEED", seed).env("FUZZ_SECONDS", seconds.to_string());
     command
 }

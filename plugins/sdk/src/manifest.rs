@@ -53,7 +53,8 @@ impl Manifest {
     /// A configuration with the defaults filled in.
     pub(crate) fn resolve(&self, config: &str) -> Result<String, String> {
         let config = if config.trim().is_empty() { "{}" } else { config };
-        let given: Map<String, Value> = serde_json::from_str(config).map_err(|e| format!("config is no JSON table: {e}"))?;
+        let given: Map<String, Value> =
+            serde_json::from_str(config).map_err(|e| format!("config is no JSON table: {e}"))?;
         let mut resolved = self.defaults.clone();
         resolved.extend(given);
         Ok(Value::Object(resolved).to_string())

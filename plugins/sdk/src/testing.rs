@@ -306,7 +306,10 @@ impl<P: Scheduler> Bench<P> {
 
     #[track_caller]
     fn start(&mut self, hook: &str) {
-        assert!(self.manifest.wants(hook), "the server does not ask for a {hook}; add \"{hook}\" to `wants` of plugin.toml");
+        assert!(
+            self.manifest.wants(hook),
+            "the server does not ask for a {hook}; add \"{hook}\" to `wants` of plugin.toml"
+        );
         self.configure_once();
     }
 

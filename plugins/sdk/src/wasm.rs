@@ -105,11 +105,8 @@ impl Given {
 
 impl<P: Scheduler> Default for Kept<P> {
     fn default() -> Self {
-        let nothing = Planned {
-            fire: Given::NOTHING,
-            reject: Given::NOTHING,
-            wake_us: Maybe { there: false, value: 0 },
-        };
+        let nothing =
+            Planned { fire: Given::NOTHING, reject: Given::NOTHING, wake_us: Maybe { there: false, value: 0 } };
         Kept {
             instance: Instance::default(),
             decision: None,

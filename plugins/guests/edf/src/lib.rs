@@ -48,7 +48,10 @@ mod tests {
         let mut bench = Bench::<EarliestDeadline>::new().config(r#"{"margin_us": 10}"#).max_batch(2);
         bench.round.now_us = 100;
         let said = bench.plan(&[Candidate::new(), due(500), due(109), due(110)]);
-        assert_eq!((said.fire, said.reject), (vec![3, 1], vec![Rejection { candidate: 2, code: TOO_LATE, ends: true }]));
+        assert_eq!(
+            (said.fire, said.reject),
+            (vec![3, 1], vec![Rejection { candidate: 2, code: TOO_LATE, ends: true }])
+        );
     }
 
     #[test]
