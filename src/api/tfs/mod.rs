@@ -3,14 +3,14 @@
 //! # BodyLayout
 //!
 //! - [`surface`]: the surface as a whole; every request goes through it to the neutral door.
-//! - [`predict`]: the gRPC call `Predict`. `scan` bounds a message before it is decoded; [`tensors`] converts its tensors, both ways.
+//! - [`predict`]: the gRPC call `Predict`. `scan` bounds a message before it is decoded; `tensors` converts its tensors, both ways.
 //! - [`grpc`]: the other calls of `PredictionService` and `ModelService`.
-//! - [`http`]: the same over HTTP; `path` says what a URL names, [`json`] decodes bodies, whose tensors `ndarray` parses, [`json_answer`]
+//! - [`http`]: the same over HTTP; `path` says what a URL names, `json` decodes bodies, whose tensors `ndarray` parses, `json_answer`
 //!   writes answers.
-//! - [`special`]: the inputs `sequence_id` and `sequence_control_input`, and the id in each answer.
+//! - `special`: the inputs `sequence_id` and `sequence_control_input`, and the id in each answer.
 //! - `request`: what both protocols make of a decoded body.
 //! - `models`: status and metadata of models.
-//! - [`refusal`]: the table from what went wrong to codes and OVMS's sentences.
+//! - `refusal`: the table from what went wrong to codes and OVMS's sentences.
 
 pub mod grpc;
 pub mod http;

@@ -3,7 +3,7 @@
 //! # Layout
 //!
 //! - [`model`]: one model, and the rules for its options.
-//! - [`file`]: the file `config.json`.
+//! - [`mod@file`]: the file `config.json`.
 //! - [`command`]: the flags of `ovms`.
 //! - [`layout`]: a model as a directory of a repository.
 
