@@ -23,6 +23,12 @@ pub enum Failure {
     /// A new sequence's state does not fit into the memory of the device it would run on; those that live are not affected.
     #[error("{wanted} bytes of state wanted, and {place} has no room for them")]
     DeviceMemory { model: String, id: Id, place: String, wanted: u64 },
+    /// The sequence is kept, and its state cannot be gone on from.
+    #[error("the kept state of sequence {id} cannot be resumed: {why}")]
+    NotResumed { model: String, id: Id, why: String },
+    /// The store of sequences failed. The sequence is as before.
+    #[error("the store of sequences failed: {why}")]
+    Store { model: String, id: Id, why: String },
     /// The client has as many live sequences as one client may have.
     #[error("{limit} live sequences of one client")]
     PeerSequences { model: String, id: Id, limit: u64 },

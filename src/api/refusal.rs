@@ -32,6 +32,8 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::NotServed(_) | Failure::Control(ControlFailure::Absent { .. }) => NOT_SERVED,
         Failure::Refused(refused) => refusal_reason(&refused.refusal),
         Failure::StateMemory { .. } | Failure::DeviceMemory { .. } => "state_memory",
+        Failure::NotResumed { .. } => "not_resumed",
+        Failure::Store { .. } => "store_failed",
         Failure::Limit(ExceededLimit::InFlight { .. } | ExceededLimit::QueuedBytes { .. }) => "queue_full",
         Failure::PeerSequences { .. }
         | Failure::Limit(ExceededLimit::PeerInFlight { .. } | ExceededLimit::PeerQueuedBytes { .. }) => PEER_LIMIT,
@@ -51,10 +53,12 @@ pub(crate) fn retry(failure: &Failure) -> Retry {
         Failure::Refused(refused) => of_refused(refused),
         Failure::Limit(exceeded) => limit(exceeded).retry,
         Failure::Processor(failure) => processor(failure).retry,
-        Failure::StateMemory { .. } | Failure::DeviceMemory { .. } | Failure::PeerSequences { .. } => {
-            Retry::After(RETRY_AFTER)
-        }
+        Failure::StateMemory { .. }
+        | Failure::DeviceMemory { .. }
+        | Failure::Store { .. }
+        | Failure::PeerSequences { .. } => Retry::After(RETRY_AFTER),
         Failure::NotServed(_)
+        | Failure::NotResumed { .. }
         | Failure::Invalid { .. }
         | Failure::Deadline { .. }
         | Failure::Control(_)

@@ -116,7 +116,7 @@ fn model(
 ) -> Result<(), Failed> {
     report.models += 1;
     let metrics = Metrics::new(false);
-    let repository = launch::repository(library, settings, &metrics)?;
+    let repository = launch::trial(library, settings, &metrics)?;
     repository.load(folder);
     for status in repository.statuses() {
         match status.availability {

@@ -14,8 +14,10 @@ use crate::backend::onnx::OnnxBackend;
 use crate::backend::onnx::library::{self, Library, System};
 use crate::config::model::draft;
 use crate::config::server::{Connections, Settings, Shown, file};
-use crate::model::{Repository, RepositoryOptions};
+use crate::model::repository::{epoch_now, first_id_of};
+use crate::model::{Repository, RepositoryOptions, SequenceStore};
 use crate::server::{Addresses, AdminOptions, ApiKeys, Listeners, ServerOptions, Tls, TlsFiles, descriptors};
+use crate::state::tier::{self, OpenedStore, Tier as _};
 use crate::telemetry::Metrics;
 
 /// Memory for answers that is kept for use again.
@@ -53,8 +55,22 @@ pub(super) fn find_runtime(setting: &Path) -> Result<Library, Failed> {
     library::find(setting, &System).map_err(|e| Failed::Failed(e.to_string()))
 }
 
-/// An empty repository over that library.
+/// An empty repository over that library, with the store of sequences.
 pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metrics) -> Result<Repository, Failed> {
+    over(library, settings, metrics, stored(settings)?)
+}
+
+/// The same for a trial: it opens no store, which a server may have open, and keeps no sequence.
+pub(super) fn trial(library: &Library, settings: &Settings, metrics: &Metrics) -> Result<Repository, Failed> {
+    over(library, settings, metrics, RepositoryOptions { keeps: false, ..RepositoryOptions::default() })
+}
+
+fn over(
+    library: &Library,
+    settings: &Settings,
+    metrics: &Metrics,
+    stored: RepositoryOptions,
+) -> Result<Repository, Failed> {
     let failed = |e: &dyn std::fmt::Display| Failed::Failed(format!("{}: {e}", library.path.display()));
     let backend = OnnxBackend::new(&library.path).map_err(|e| failed(&e))?;
     let options = RepositoryOptions {
@@ -72,11 +88,27 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,
         hold: hold(&super::variable),
-        ..RepositoryOptions::default()
+        ..stored
     };
     let repository = Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))?;
     equip::equip(&repository, &settings.plugins)?;
     Ok(repository)
+}
+
+/// The store of sequences, if there is one, and the numbers that its last server has not given.
+fn stored(settings: &Settings) -> Result<RepositoryOptions, Failed> {
+    let options = RepositoryOptions::default();
+    let Some(directory) = some(&settings.state.dir) else { return Ok(options) };
+    let failed = |e: &dyn std::fmt::Display| Failed::Configuration(format!("state.dir: {e}"));
+    let patience = settings.drain.exit_timeout.0;
+    let OpenedStore { tier, set_aside } =
+        tier::open(directory, settings.state.disk_limit.0, patience).map_err(|e| failed(&e))?;
+    if let Some((why, aside)) = set_aside {
+        tracing::error!(%why, aside = %aside.display(), "the store of sequences is damaged and was moved aside; no sequence is resumed");
+    }
+    let epoch = tier.next_epoch(epoch_now()).map_err(|e| failed(&e))?;
+    let store = SequenceStore::new(Arc::new(tier), epoch << 20).map_err(|e| failed(&e))?;
+    Ok(RepositoryOptions { store: Some(Arc::new(store)), first_id: Some(first_id_of(epoch)), ..options })
 }
 
 /// Triton's test aids, from Triton's environment variables: how many requests must wait with a slot, and how many without one, before a model

@@ -10,6 +10,7 @@ use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, ModelStatus, Repository};
 use crate::server::Addresses;
+use crate::state::tier::TierUsage;
 
 /// The first line: program, configuration, runtime, machine.
 pub(super) fn head(node: &str, config: Option<&Path>, library: &Library) -> String {
@@ -23,6 +24,13 @@ pub(super) fn head(node: &str, config: Option<&Path>, library: &Library) -> Stri
         "sequor {version}   node {node}   config {config}   onnxruntime {} ({folder})   {cores}, {gpus}",
         library.version
     )
+}
+
+/// Where sequences are kept, and how many were.
+pub(super) fn store(directory: &Path, usage: &TierUsage) -> String {
+    let s = if usage.states == 1 { "" } else { "s" };
+    let (kept, limit) = (human(usage.bytes), human(usage.limit));
+    format!("state   {}   {} sequence{s} to resume, {kept} of {limit}", directory.display(), usage.states)
 }
 
 /// A line for every model and version.

@@ -56,6 +56,9 @@ async fn serve(settings: &Settings, given: &GivenFlags, began: Instant) -> Resul
     let running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
     say(&report::head(&settings.node, config.as_deref(), &library));
+    if let Some(store) = repository.store() {
+        say(&report::store(&settings.state.dir, &store.usage()));
+    }
     let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
     repository.govern(RepositoryControl { mode, directories });
     if settings.plugins.watch {

@@ -35,18 +35,22 @@ mod interleavings;
 mod processor_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod restart_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod tier_tests;
 
 pub use catalog::{Availability, Counted, IndexRow, ModelHandle, ModelStatus, VersionOverview};
-pub use load::{BatchToSeal, Metadata, Sealed, StateTier, StateToSeal, TensorMetadata};
+pub use load::{BatchToSeal, Metadata, Sealed, SequenceStore, StateTier, StateToSeal, TensorMetadata};
 pub use repository::{MakeInitializer, Repository, RepositoryControl, RepositoryOptions};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
 pub use sequences::{
-    EndedSequence, LiveSequence, Pending, RequestOrigin, SequenceOwner, TransferError, VersionStatistics,
+    EndedSequence, LiveSequence, Pending, RequestOrigin, ResumableSequence, SequenceOwner, TransferError,
+    VersionStatistics,
 };
 
 pub use crate::tensor::rows::BytesElements;

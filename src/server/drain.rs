@@ -88,7 +88,7 @@ pub(super) async fn run(
         let _ = timeout(NOW, shutdown.connections.wait()).await;
     }
     let seconds = begun.elapsed().as_secs_f64();
-    match api.metrics().live_sequences() {
+    match api.repository().live_unkept() {
         0 => tracing::info!(?drained, seconds, "stopped"),
         lost_sequences => tracing::warn!(?drained, seconds, lost_sequences, "stopped, live sequences are lost"),
     }
@@ -120,9 +120,11 @@ async fn wind_down(api: &Api, options: Drain, limit: Instant, stop: &mut mpsc::R
     }
 }
 
-/// Until no sequence lives and nothing is to be answered.
+/// Until no sequence lives that the stop would end, and nothing is to be answered. Sequences that are kept do not hold the server up: their clients
+/// go on with them once it is back.
 async fn ended(api: &Api) {
-    while api.metrics().live_sequences() > 0 || api.metrics().in_flight().get() > 0 {
+    let keeps = || api.metrics().live_sequences() > 0;
+    while api.repository().live_unkept() > 0 || (api.metrics().in_flight().get() > 0 && !keeps()) {
         sleep(LOOK).await;
     }
 }

@@ -213,6 +213,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             start: arrival.start,
             end: arrival.end,
             adopt: None,
+            prepare: false,
             step: None,
             version: None,
             dialect: Dialect::TRITON,

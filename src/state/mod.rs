@@ -12,8 +12,11 @@
 //! - `growth`: how large states of variable size are, now and after a run.
 //! - `snapshot`: a sequence's states as a `.safetensors` file · `state_copy`: copies of them, taken with a commit ·
 //!   `values`: their values, read from a slot and written to one.
+//! - [`answer`]: the answer of the last step, in that file.
 //! - [`budget`]: bytes of state held against the server's limit.
+//! - [`tier`]: where states are kept outside memory, so that sequences outlive the process.
 
+mod answer;
 mod arena;
 mod bind_plan;
 pub mod budget;
@@ -31,8 +34,10 @@ mod state_copy;
 mod store;
 #[cfg(test)]
 mod tests;
+pub mod tier;
 mod values;
 
+pub use answer::{answer_of, with_answer};
 pub use bind_plan::{BindPlan, SlotView, choose};
 pub use chunk_cache::ChunkCache;
 pub use error::StateError;

@@ -27,7 +27,7 @@ pub enum SnapshotError {
 }
 
 /// The key under which the shape of a BYTES state is kept: its tensor holds the wire form, as bytes.
-const SHAPE_OF: &str = "sequor.shape.";
+pub(super) const SHAPE_OF: &str = "sequor.shape.";
 
 impl Store {
     /// The states of a slot. `metadata` goes into the file's header.
@@ -164,14 +164,14 @@ fn differs(spec: &StateSpec, got: String) -> SnapshotError {
 }
 
 /// Reads a shape as it is written: `[1,2]`.
-fn parse(text: &str) -> Option<Shape> {
+pub(super) fn parse(text: &str) -> Option<Shape> {
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
     let parts = inner.split(',').filter(|part| !part.is_empty());
     parts.map(|part| part.parse().ok()).collect::<Option<Vec<u64>>>().map(Shape)
 }
 
 /// The file's type for an element type; `None` for BYTES.
-fn stored(dtype: DataType) -> Option<Dtype> {
+pub(super) fn stored(dtype: DataType) -> Option<Dtype> {
     Some(match dtype {
         DataType::Bool => Dtype::BOOL,
         DataType::Uint8 => Dtype::U8,

@@ -43,6 +43,7 @@ mod python;
 mod reference;
 mod rejected;
 mod reloads;
+mod restarts;
 mod sequences;
 mod serve;
 mod server;

@@ -235,6 +235,7 @@ read_pages! {
     from_triton_runs: "docs/from-triton.md",
     operate_runs: "docs/operate.md",
     quickstart_runs: "docs/quickstart.md",
+    restarts_runs: "docs/restarts.md",
     the_simulator_reference_runs: "docs/reference/simulate.md",
     troubleshooting_runs: "docs/troubleshoot.md",
 }

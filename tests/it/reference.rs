@@ -13,7 +13,7 @@ use crate::docs::{cell, is_page};
 use crate::server::{Call, root};
 
 /// Title and introduction of each table of a model's file.
-const TABLES: [(&str, &str, &str); 11] = [
+const TABLES: [(&str, &str, &str); 12] = [
     ("", "Top of the file", ""),
     ("sequence", "`[sequence]`: life of a sequence", ""),
     ("backlog", "`[backlog]`: sequences without a slot", ""),
@@ -21,6 +21,11 @@ const TABLES: [(&str, &str, &str); 11] = [
     ("state.X", "`[state.X]`: one state", "`X` is the `input_name` of a `state` in `config.pbtxt`."),
     ("input.X", "`[input.X]`: one model input", "`X` is the name of an input of the ONNX graph."),
     ("output.X", "`[output.X]`: one model output", ""),
+    (
+        "durability",
+        "`[durability]`: sequences that outlive the process",
+        "Without this table live sequences end with the server.",
+    ),
     ("feature", "`[[feature]]`: what a scheduler plug-in sees", "Each table defines one feature."),
     (
         "plugins.scheduler",

@@ -71,6 +71,7 @@ fn submit(req: u32, id: u64, start: bool) -> Event {
         start,
         end: false,
         adopt: None,
+        prepare: false,
         step: None,
         version: None,
         dialect: Dialect::TRITON,

@@ -67,6 +67,7 @@ impl Core {
         if found.ending.is_some() || !kept {
             return Err(Refusal::Unknown(self.remembered(now, load, &id)));
         }
+        check_step(submit)?;
         self.may_start(now, load, found, submit)?;
         self.begin(now, load, id, submit, out);
         Ok(())
@@ -84,6 +85,7 @@ impl Core {
         state.live += 1;
         self.born += 1;
         let adopts = submit.adopt.filter(|_| !submit.start);
+        let announced = submit.start || (adopts.is_some() && !submit.prepare);
         let first = submit.step.or(adopts.map(|step| step.saturating_add(1))).unwrap_or(1);
         let older = self.ids.get(&id).copied();
         let sequence = Sequence {
@@ -101,7 +103,7 @@ impl Core {
             begun: false,
             first_state: (!submit.start).then_some(FirstState::Adopt(submit.req)),
             adopted: !submit.start,
-            announced: submit.start || adopts.is_some(),
+            announced,
             next_step: first,
             first,
             starts: 0,
@@ -120,7 +122,7 @@ impl Core {
         let seq = self.seqs.insert(sequence);
         self.ids.insert(id, seq);
         self.queue(now, seq, load, submit);
-        if submit.start || adopts.is_some() {
+        if announced {
             self.note(load, Note::Started(seq, submit.req), out);
         }
         if self.reqs.is_prepared(submit.req) {
@@ -144,16 +146,28 @@ impl Core {
     }
 }
 
+/// Holds the number of a counted step against the step of the state that it adopts. A repeated step is taken if the driver prepares it, which then
+/// has its answer.
+fn check_step(submit: &Submit) -> Result<(), Refusal> {
+    let Some((kept, step)) = submit.adopt.zip(submit.step) else { return Ok(()) };
+    let want = kept.saturating_add(1);
+    match step {
+        step if step > want => Err(Refusal::StepGap { want }),
+        step if step < kept || (step == kept && !submit.prepare) => Err(Refusal::StepGone { want }),
+        _ => Ok(()),
+    }
+}
+
 impl LoadState {
-    /// How long the sequence that this request opens may be idle: what its START asks for, up to `idle_longest`, or the load's own time. Without
-    /// `idle_longest` nothing can be asked for.
+    /// How long the sequence that this request opens may be idle: what its START asks for, or had asked for where its state is adopted, up to
+    /// `idle_longest`, or the load's own time. Without `idle_longest` nothing can be asked for.
     pub(crate) fn idle_of(&self, submit: &Submit) -> Option<Duration> {
         let default = match self.spec.expiry {
             Expiry::Idle(default) => Some(default),
             Expiry::Never => None,
             Expiry::TwoScans { .. } => return None,
         };
-        let asked = submit.idle.filter(|_| submit.start).zip(self.spec.idle_longest);
+        let asked = submit.idle.filter(|_| submit.start || submit.adopt.is_some()).zip(self.spec.idle_longest);
         let Some((asked, longest)) = asked else { return default };
         Some(if fault(Planted::IdleUncapped) { asked } else { asked.min(longest) })
     }

@@ -24,6 +24,9 @@ pub struct Submit {
     /// The driver holds the state of this sequence, which no load knows, as of this step: the request goes on from there.
     /// Without a meaning on a START, or where the sequence lives.
     pub adopt: Option<u64>,
+    /// Lend the request to the driver before its turn ([`Effect::Prepare`]), also where the load has no such stage. With `adopt`, the sequence begins once
+    /// that is answered.
+    pub prepare: bool,
     /// The client's number of this step, where it counts them: START is 1 unless it says otherwise.
     pub step: Option<u64>,
     /// The version the client named; `None` leaves the choice to the server.

@@ -27,6 +27,8 @@ pub struct SequenceView {
     pub began: Time,
     /// The later of the last arrival and the last completion.
     pub touched: Time,
+    /// How long it may be idle; `None` is for ever.
+    pub idle: Option<std::time::Duration>,
     /// When it expires or leaves the backlog, if nothing happens before; [`Time::NEVER`] if nothing is due.
     pub due: Time,
 }
@@ -49,10 +51,22 @@ impl Core {
                 ending: s.ending.is_some() || s.leaving.is_some(),
                 began: s.began,
                 touched: s.touched,
+                idle: s.idle,
                 due: self.deadline_of(seq),
             })
         });
         (seen.collect(), (until < self.seqs.places()).then_some(until))
+    }
+
+    /// Remembers the end of a sequence that did not live here: its kept state has expired.
+    pub fn remember(&mut self, load: LoadId, id: Id, stone: Tombstone) {
+        let Some(limit) = self.load(load).map(|l| l.spec.limits.tombstones) else { return };
+        self.tombstones.insert(id, self.born, stone, limit);
+    }
+
+    /// How long a sequence may be idle; `None` is for ever.
+    pub fn idle_of_sequence(&self, seq: Seq) -> Option<std::time::Duration> {
+        self.seqs.get(seq)?.idle
     }
 
     /// The last so many that have ended and are remembered, the latest end first.

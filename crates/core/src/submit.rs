@@ -211,7 +211,8 @@ impl Core {
         }
         let first = submit.start || (s.adopted && !s.ran && s.queue.is_empty() && s.placement.is_none());
         let made = submit.adopt.is_some() && !submit.start;
-        let prepared = !(stages.pre || (first && !made && (stages.activate || stages.initialize)));
+        let asked = first && submit.prepare;
+        let prepared = !(asked || stages.pre || (first && !made && (stages.activate || stages.initialize)));
         self.req_links.push_back(&mut s.queue, submit.req.ix);
         self.reqs.insert(request_of(now, load, Some(seq), step, prepared, submit));
         self.arm_request(submit);

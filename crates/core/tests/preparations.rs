@@ -160,3 +160,62 @@ fn many_sequences_that_end_without_a_run_leave_the_backlog_in_one_call() {
     assert!(waiting.iter().all(|req| rig.answers[req] == Ok(())));
     assert_eq!((rig.usage().backlog, rig.usage().live), (0, 0));
 }
+
+// === states that the driver holds ===
+
+/// No stage of the load prepares anything, and the driver has something to do for this one request.
+#[test]
+fn a_step_that_adopts_a_state_can_be_lent_before_its_turn() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    let adopts = |s: &mut Submit| (s.adopt, s.prepare) = (Some(41), true);
+    let first = rig.submit_with(1, false, false, adopts);
+    assert!(matches!(rig.seen.last(), Some(Effect::Prepare(req, Some(_))) if *req == key(first)));
+    assert!(!rig.seen.iter().any(|effect| matches!(effect, Effect::Note(Note::Started(..)))), "it may not be found");
+    let ahead = rig.submit_with(1, false, true, |s| s.step = Some(43));
+    assert_eq!(rig.drain(), Vec::<usize>::new());
+    rig.apply(Event::Prepared(key(first), Preparation::Run(RequestMeta::default())));
+    let (start, _, ops) = row(&mut rig);
+    assert!(!start && matches!(ops[..], [SlotOp::Adopt(_, req)] if req == key(first)), "{ops:?}");
+    assert_eq!(rig.drain(), [1]);
+    assert_eq!((rig.answers[&first], rig.answers[&ahead]), (Ok(()), Ok(())));
+    assert_eq!(rig.core.tombstone(&Id::Int(1)).map(|stone| stone.step), Some(43));
+}
+
+#[test]
+fn a_state_that_is_not_found_begins_no_sequence() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    let first = rig.submit_with(1, false, false, |s| (s.adopt, s.prepare) = (Some(41), true));
+    let refusal = Refusal::Failed(4);
+    rig.apply(Event::Prepared(key(first), Preparation::Refuse { refusal, ends: true }));
+    assert_eq!((rig.answers[&first], rig.usage().live), (Err(refusal), 0));
+    assert_eq!((rig.core.tombstone(&Id::Int(1)), rig.ended.len()), (None, 0));
+}
+
+#[test]
+fn a_counted_step_is_held_against_the_state_that_it_adopts() {
+    for (step, prepare, expected) in [
+        (42, true, None),
+        (41, true, None),
+        (41, false, Some(Refusal::StepGone { want: 42 })),
+        (40, true, Some(Refusal::StepGone { want: 42 })),
+        (43, true, Some(Refusal::StepGap { want: 42 })),
+    ] {
+        let mut rig = Rig::new(spec(oldest(1), 1));
+        let change = |s: &mut Submit| (s.adopt, s.step, s.prepare) = (Some(41), Some(step), prepare);
+        let req = rig.submit_with(1, false, false, change);
+        assert_eq!(rig.answers.get(&req).copied(), expected.map(Err), "{step} {prepare}");
+    }
+}
+
+#[test]
+fn an_adopted_sequence_has_the_idle_time_that_its_start_asked_for() {
+    let longest = std::time::Duration::from_secs(60);
+    let mut rig = Rig::new(LoadSpec { idle_longest: Some(longest), ..spec(oldest(1), 1) });
+    let asked = std::time::Duration::from_secs(30);
+    rig.submit_with(1, false, false, |s| (s.adopt, s.idle) = (Some(1), Some(asked)));
+    rig.drain();
+    rig.wait(29_000);
+    assert_eq!(rig.usage().live, 1);
+    rig.wait(2_000);
+    assert_eq!(rig.usage().live, 0);
+}

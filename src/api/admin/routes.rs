@@ -64,13 +64,19 @@ fn of_sequences() -> Vec<Operation> {
     const STATE: &str = "/admin/models/{name}/sequences/{id}/state";
     let text = |of: Operation| of.query("text", &flag(), "The id is a text, even if it reads as a number");
     let sorts = json!({ "enum": ["age", "idle", "step", "queued", "bytes"], "default": "age" });
-    let list = Operation::new(Get, ALL, ("listSequences", "Live sequences, or remembered ended ones"), http::sequences)
-        .query("limit", &json!({ "type": "integer", "minimum": 0, "default": 100 }), "Maximum number of sequences")
-        .query("sort", &sorts, "Sort key of live sequences, largest first")
-        .query("ended", &flag(), "List ended sequences instead of live ones")
-        .query("reason", &string(), "Only sequences that ended for this reason")
-        .query("since", &span(), "Only sequences that ended within this time")
-        .answers(BodySchema::Json("Sequences"));
+    let list = Operation::new(
+        Get,
+        ALL,
+        ("listSequences", "Live sequences, remembered ended ones, or kept ones"),
+        http::sequences,
+    )
+    .query("limit", &json!({ "type": "integer", "minimum": 0, "default": 100 }), "Maximum number of sequences")
+    .query("sort", &sorts, "Sort key of live sequences, largest first")
+    .query("ended", &flag(), "List ended sequences instead of live ones")
+    .query("resumable", &flag(), "List sequences that the store keeps and whose next step has not come yet")
+    .query("reason", &string(), "Only sequences that ended for this reason")
+    .query("since", &span(), "Only sequences that ended within this time")
+    .answers(BodySchema::Json("Sequences"));
     let show = Operation::new(Get, ONE, ("showSequence", "A live sequence, or how it ended"), http::sequence)
         .answers(BodySchema::Json("Sequence"));
     let drop = Operation::new(Delete, ONE, ("dropSequence", "Ends a sequence"), http::drop_sequence).query(

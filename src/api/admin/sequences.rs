@@ -12,7 +12,7 @@ use super::{Admin, Caller, refused};
 use crate::api::kserve::control::aside;
 use crate::api::{Code, Status, refusal};
 use crate::config::units::Span;
-use crate::model::{EndedSequence, LiveSequence, TransferError};
+use crate::model::{EndedSequence, LiveSequence, ResumableSequence, TransferError};
 
 /// Rows of a list if the request sets no number.
 const ROWS: usize = 100;
@@ -25,6 +25,8 @@ pub(super) struct SequenceQuery {
     pub(super) sort: Sort,
     /// Those that have ended instead of those that live.
     pub(super) ended: bool,
+    /// Those that the store keeps and whose next step has not come yet, instead of those that live.
+    pub(super) resumable: bool,
     /// Of the ended: for this reason only, and within this time.
     pub(super) reason: Option<String>,
     pub(super) since: Option<Span>,
@@ -62,13 +64,26 @@ pub(super) struct SequenceRow {
     /// Instead of a text: the same for the same text until the server ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id_hash: Option<String>,
-    /// preparing, backlog, idle, ready, running, sealing, posting, ended
+    /// preparing, backlog, idle, ready, running, sealing, posting, ended, kept
     pub(super) state: &'static str,
     pub(super) step: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) live: Option<LiveRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ended: Option<EndedRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kept: Option<KeptRow>,
+}
+
+/// A sequence of an earlier process, as the store has it.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct KeptRow {
+    pub(super) version: u64,
+    /// Of the file with its state.
+    pub(super) bytes: u64,
+    /// Until it expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) left_seconds: Option<f64>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -149,6 +164,12 @@ impl Admin {
         SequenceRow { ended: Some(ended), ..self.row(&of.id, "ended", of.step) }
     }
 
+    fn kept(&self, of: &ResumableSequence) -> SequenceRow {
+        let left_seconds = of.left.map(|left| left.as_secs_f64());
+        let kept = KeptRow { version: of.version, bytes: of.bytes, left_seconds };
+        SequenceRow { kept: Some(kept), ..self.row(&of.id, "kept", of.step) }
+    }
+
     pub(super) async fn sequences(&self, model: String, wanted: SequenceQuery) -> Result<SequenceList, Status> {
         let limit = wanted.limit.unwrap_or(ROWS);
         let repository = self.api().repository().clone();
@@ -158,6 +179,11 @@ impl Admin {
             ended.retain(|e| e.ago <= since && wanted.reason.as_ref().is_none_or(|reason| reason == e.reason));
             let sequences = ended.iter().take(limit).map(|e| self.past(e)).collect();
             return Ok(SequenceList { sequences, all: ended.len(), ..SequenceList::default() });
+        }
+        if wanted.resumable {
+            let kept = aside(move || repository.resumable(&model)).await?;
+            let sequences = kept.iter().take(limit).map(|k| self.kept(k)).collect();
+            return Ok(SequenceList { sequences, all: kept.len(), ..SequenceList::default() });
         }
         let mut live = aside(move || repository.live_sequences(&model)).await?;
         match wanted.sort {

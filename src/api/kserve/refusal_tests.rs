@@ -60,6 +60,25 @@ fn shape(batching: bool) -> Invalid {
     Invalid::Shape { input: "INPUT".to_owned(), want, got, batching }
 }
 
+fn store_cases() -> Vec<(&'static str, Failure)> {
+    let (model, id) = (|| "acc".to_owned(), Id::from(7));
+    let why = |why: &str| why.to_owned();
+    vec![
+        (
+            "not-resumed",
+            Failure::NotResumed {
+                model: model(),
+                id: id.clone(),
+                why: why("the files of version 1 have changed since"),
+            },
+        ),
+        (
+            "store-failed",
+            Failure::Store { model: model(), id, why: why("state/sequences.redb: no space left on device") },
+        ),
+    ]
+}
+
 fn refusal_cases() -> Vec<(&'static str, Refusal)> {
     let tomb = |why| Refusal::Unknown(Some(Tombstone { why, at: Time::ZERO, step: 402, idle: None }));
     let waited = Duration::from_secs(1);
@@ -139,6 +158,7 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.insert("policy-named-ended", rejected(quota, after, false));
     all.insert("policy-named-unavailable", rejected(RejectionStatus::Unavailable, None, true));
     all.insert("policy-named-late", rejected(RejectionStatus::DeadlineExceeded, None, true));
+    all.extend(store_cases());
     let timeout = Refusal::QueueTimeout { waited: Duration::from_millis(20) };
     all.insert("queue-timeout", refused_with(timeout, Id::None, true));
     all.insert("unknown-model", Failure::NotServed(NotServed::UnknownModel { model: "nope".to_owned() }));

@@ -11,6 +11,8 @@ use crate::api::refusal::{BAD_INPUT, deadline, limit, processor, reason, retry};
 use crate::api::{Code, Status};
 use crate::error::{Failure, Invalid, NotServed, Refused};
 
+const MISSING: &str = "Sequence with provided ID does not exist";
+
 /// The one conversion from failures to what a client of this protocol reads.
 pub(crate) fn status(failure: &Failure) -> Status {
     let (code, text) = match failure {
@@ -25,9 +27,13 @@ pub(crate) fn status(failure: &Failure) -> Status {
         },
         Failure::Run(text) => (Code::Internal, format!("Internal inference error ({text})")),
         Failure::Internal(text) => (Code::Internal, format!("Internal server error ({text})")),
+        Failure::NotResumed { why, .. } => {
+            (Code::NotFound, format!("{MISSING} (its kept state cannot be resumed: {why})"))
+        }
         // OVMS has no words for these.
         Failure::StateMemory { .. }
         | Failure::DeviceMemory { .. }
+        | Failure::Store { .. }
         | Failure::PeerSequences { .. }
         | Failure::Control(_) => return kserve::refusal::status(failure),
     };
@@ -207,7 +213,6 @@ fn bracketed(dims: &[impl Display]) -> String {
 
 /// The sentence of a refusal that OVMS has too.
 fn refused(refused: &Refused) -> Option<(Code, String)> {
-    const MISSING: &str = "Sequence with provided ID does not exist";
     let Refused { refusal, id, .. } = refused;
     Some(match refusal {
         Refusal::Unknown(None) => (Code::NotFound, MISSING.to_owned()),

@@ -39,6 +39,13 @@ pub(in crate::cli) fn command() -> Command {
                 .help("Those that have ended")
                 .conflicts_with("sort"),
         )
+        .arg(
+            Arg::new("resumable")
+                .long("resumable")
+                .action(ArgAction::SetTrue)
+                .help("Those that the store keeps over a restart, and whose next step has not come yet")
+                .conflicts_with_all(["sort", "ended"]),
+        )
         .arg(option("reason", "REASON", "Of the ended: those that ended so (expired, dropped, ...)").requires("ended"))
         .arg(
             option("since", "DURATION", "Of the ended: those of this time")
@@ -95,6 +102,14 @@ struct ListedSequence {
     step: u64,
     live: Option<LiveColumns>,
     ended: Option<Ended>,
+    kept: Option<KeptColumns>,
+}
+
+#[derive(Deserialize)]
+struct KeptColumns {
+    version: u64,
+    bytes: u64,
+    left_seconds: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -145,8 +160,10 @@ fn live(row: &ListedSequence, live: &LiveColumns) -> [String; 9] {
 fn list(matches: &ArgMatches) -> Result<(), Failed> {
     let mut path = format!("/admin/models/{}/sequences?limit=", segment(text(matches, "model")));
     path += &matches.get_one::<u32>("limit").copied().unwrap_or(20).to_string();
-    if matches.get_flag("ended") {
-        path += "&ended=true";
+    for flag in ["ended", "resumable"] {
+        if matches.get_flag(flag) {
+            path += &format!("&{flag}=true");
+        }
     }
     for name in ["sort", "reason"] {
         if let Some(value) = matches.get_one::<String>(name) {
@@ -156,8 +173,22 @@ fn list(matches: &ArgMatches) -> Result<(), Failed> {
     if let Some(since) = matches.get_one::<Span>("since") {
         path += &format!("&since={since}");
     }
-    let ended = matches.get_flag("ended");
-    print(matches, &Client::of(matches)?.get(&path)?, |all: Sequences| if ended { ends(&all) } else { lives(&all) })
+    let show: fn(&Sequences) -> String = match (matches.get_flag("ended"), matches.get_flag("resumable")) {
+        (true, _) => ends,
+        (_, true) => kept,
+        _ => lives,
+    };
+    print(matches, &Client::of(matches)?.get(&path)?, |all: Sequences| show(&all))
+}
+
+fn kept(all: &Sequences) -> String {
+    let row = |row: &ListedSequence| {
+        let kept = row.kept.as_ref()?;
+        let left = kept.left_seconds.map_or("-".to_owned(), span);
+        Some([id(row), row.step.to_string(), kept.version.to_string(), human(kept.bytes), left])
+    };
+    let rows: Vec<_> = all.sequences.iter().filter_map(row).collect();
+    table(&["ID", "STEP", "V", "BYTES", "LEFT"], &rows) + &format!("{} of {} to resume\n", rows.len(), all.all)
 }
 
 fn lives(all: &Sequences) -> String {

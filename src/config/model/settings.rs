@@ -37,6 +37,8 @@ pub struct ModelSettings {
     /// Inputs of the graph that describe a batch; no client sends them.
     pub batch_inputs: Vec<BatchInput>,
     pub scheduling: Scheduling,
+    /// When the states of its sequences are written to the server's store.
+    pub durability: DurabilityWhen,
     /// What a scheduler may see of a request, in the order of the file.
     pub features: Vec<Feature>,
     /// The plug-in that decides which requests run together, if the model names one.
@@ -84,6 +86,17 @@ pub enum GraphLevel {
     Extended,
     #[default]
     All,
+}
+
+/// When the state of a sequence is written to the server's store, so that it outlives the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DurabilityWhen {
+    #[default]
+    Never,
+    /// When the server stops.
+    Drain,
+    /// After every step, before its answer leaves.
+    Step,
 }
 
 /// What an instance runs on.

@@ -18,9 +18,9 @@ use sequor_proto::{
 use super::report::Report;
 use super::sequor_toml::{self, OnCancel, Rows, Rules, Storage, WhenExpired};
 use super::settings::{
-    BackendKind, BatchInput, BatchInputKind, Constant, Control, ControlKind, FalseTrue, Initial, InitialData, Input,
-    ModelSettings, Output, Processor, QueueSettings, Scheduling, SequenceSettings, SequenceStrategy, StateSettings,
-    VersionPolicy,
+    BackendKind, BatchInput, BatchInputKind, Constant, Control, ControlKind, DurabilityWhen, FalseTrue, Initial,
+    InitialData, Input, ModelSettings, Output, Processor, QueueSettings, Scheduling, SequenceSettings,
+    SequenceStrategy, StateSettings, VersionPolicy,
 };
 use super::signature::Signature;
 use super::{constant, dtype, features, fit, padding, warmup};
@@ -41,6 +41,13 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         constants: constants(report, graph),
         batch_inputs: batch_inputs(config).into_iter().chain(padding::batch_inputs(report, graph)).collect(),
         scheduling: scheduling(report),
+        durability: report.toml.keys.durability.as_ref().and_then(|d| d.when).map_or(DurabilityWhen::Never, |when| {
+            match when {
+                sequor_toml::When::Drain => DurabilityWhen::Drain,
+                sequor_toml::When::Step => DurabilityWhen::Step,
+                sequor_toml::When::Never | sequor_toml::When::Every => DurabilityWhen::Never,
+            }
+        }),
         features: features::features(report),
         scheduler: features::scheduler(report),
         processor_plugins: features::processors(report),

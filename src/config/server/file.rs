@@ -66,7 +66,7 @@ section! {
         pub log: LogSection = LogSection::default();
         pub plugins: PluginsSection = PluginsSection::default();
         pub(super) auth: Option<Auth> = None;
-        pub(super) state: Option<StateSection> = None;
+        pub state: StateSection = StateSection::default();
         pub(super) otlp: Option<Otlp> = None;
     }
 }
@@ -314,20 +314,24 @@ section! {
 /// What plug-ins may be given beyond their world.
 pub const GRANTS: [&str; 3] = ["clock", "random", "sequence-text"];
 
+section! {
+    /// Where sequences are kept that outlive the process.
+    pub struct StateSection, "state." {
+        /// Directory of the store of sequences, readable by the server's user only; models with durability need it
+        pub dir: PathBuf = PathBuf::new();
+        /// Maximum bytes of kept states, all models together; the file may take several times as much
+        pub disk_limit: Size = Size(16 << 30), positive;
+        url: Option<String> = None;
+        lease: Option<Span> = None;
+    }
+}
+
 // === not served yet ===
 
 section! {
     pub(super) struct Auth, "auth." {
         keys_file: Option<PathBuf> = None;
         restricted: Option<Vec<String>> = None;
-    }
-}
-
-section! {
-    pub(super) struct StateSection, "state." {
-        dir: Option<PathBuf> = None;
-        url: Option<String> = None;
-        lease: Option<Span> = None;
     }
 }
 

@@ -116,7 +116,7 @@ impl Layers {
         let said =
             keys().filter(|key| !key.is_served()).filter_map(|key| Some((key.path, self.origins.get(key.path)?)));
         let mut faults: Vec<Fault> = said.map(|(path, origin)| refusal(origin.at(), &spelled(path))).collect();
-        for section in ["auth", "state", "otlp"] {
+        for section in ["auth", "otlp"] {
             let empty = matches!(self.table.get(section), Some(Value::Table(keys)) if keys.is_empty());
             if let (true, Some((path, text))) = (empty, &self.file) {
                 faults.push(refusal(toml_file::place(text, &[section]).at(path), &format!("[{section}]")));

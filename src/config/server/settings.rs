@@ -8,7 +8,7 @@ use toml::Value;
 
 use super::file::{
     AdminSection, AllowSharedMemory, Connections, Drain, GRANTS, Grpc, Http, LogSection, MetricsSection, ModelSection,
-    PluginsSection, Runtime, ServerFile, ServerLimits, TlsSection, keys,
+    PluginsSection, Runtime, ServerFile, ServerLimits, StateSection, TlsSection, keys,
 };
 use super::flags::GivenFlags;
 use super::layers::{Layers, Origin};
@@ -43,6 +43,7 @@ pub struct Settings {
     pub connections: Connections,
     pub shared_memory: SharedMemory,
     pub drain: Drain,
+    pub state: StateSection,
     pub runtime: Runtime,
     pub log: LogSection,
     pub plugins: PluginsSection,
@@ -227,6 +228,7 @@ fn settle(said: ServerFile, origins: BTreeMap<&'static str, Origin>, host: &Host
         connections: said.connections,
         shared_memory,
         drain: said.drain,
+        state: said.state,
         runtime: said.runtime,
         log: said.log,
         plugins: said.plugins,
@@ -308,7 +310,7 @@ mod tests {
     #[test]
     fn every_fault_of_every_layer_is_told() {
         let file = "[grpc]\nport = 8000\n[auth]\n[otlp]\nendpoint = \"x\"\n[plugins]\ntime = \"0s\"\ngrants = [\"edf=clok\", \"clock\"]\n[runtime]\nthreads_per_instance = 0\n";
-        let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_DIR", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
+        let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_URL", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
         let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
         insta::assert_snapshot!(faults.join("\n"));
     }

@@ -1,11 +1,13 @@
 //! The models by name, and what clients and operators see of them.
 //!
 //! - `names`: the catalog. `entry`: what it remembers of a model. `served`: a model as a request addresses it.
-//! - `directories`: the folders of models. `fingerprint`: whether a model's files have changed. `scheduler_choice`: who chose its plug-in.
+//! - `directories`: the folders of models. `fingerprint`: whether a model's files have changed. `digest`: what they hold.
+//!   `scheduler_choice`: who chose its plug-in.
 //! - `index`, `overview`: what is shown of all models.
 //!
 //! Nothing here loads a model or starts a thread.
 
+mod digest;
 mod directories;
 mod entry;
 mod fingerprint;
@@ -20,6 +22,7 @@ pub use index::IndexRow;
 pub use overview::{Counted, VersionOverview};
 pub use served::ModelHandle;
 
+pub(in crate::model) use digest::model_digest;
 pub(in crate::model) use directories::model_directories;
 pub(in crate::model) use entry::CatalogEntry;
 pub(in crate::model) use fingerprint::Fingerprint;

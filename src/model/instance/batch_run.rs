@@ -35,10 +35,10 @@ impl BatchRun {
         slots: &mut Slots,
         taken: TakenBatch,
     ) -> (BatchRun, Vec<Option<RowWork>>) {
-        let TakenBatch { batch, mut jobs } = taken;
+        let TakenBatch { batch, mut jobs, adopted } = taken;
         let begun = jobs.iter_mut().flatten().filter_map(|(_, job)| job.begins().then_some(())).count();
         let work = work(&batch, &mut jobs);
-        let kept = |req: Req| jobs.iter().flatten().find(|(r, _)| *r == req).and_then(|(_, job)| job.snapshot.clone());
+        let kept = |req: Req| adopted.iter().find(|(r, _)| *r == req).map(|(_, state)| state.clone());
         let requests = batch.real().count();
         load.metrics.dequeued(u32::try_from(begun).unwrap_or(u32::MAX));
         let first = first_values(&batch, &jobs);

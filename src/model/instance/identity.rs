@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sequor_core::{
-    Decision, Instance, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, Seq, SlotOp, StateAt, Time,
+    Decision, EndReason, Event, Instance, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, Seq, SlotOp, StateAt,
+    Time,
 };
 use sequor_wasm::urgency;
 
@@ -141,6 +142,10 @@ impl Postman for InstancePostman<'_> {
                 None
             }
         }
+    }
+
+    fn leave(&mut self, seq: Seq) {
+        self.identity.model.apply(Event::End(seq, EndReason::Drained));
     }
 }
 

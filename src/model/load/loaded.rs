@@ -29,7 +29,7 @@ use super::load_key::LoadKey;
 use super::mailbox::Mailbox;
 use super::metadata::{Metadata, TensorMetadata};
 use super::processors::Processors;
-use super::tier::StateTier;
+use super::tier::{LoadDurability, StateTier};
 
 #[derive(Debug)]
 pub(in crate::model) struct LoadedModel {
@@ -50,8 +50,10 @@ pub(in crate::model) struct LoadedModel {
     candidates: u32,
     /// Batches that an instance on an accelerator may have under way.
     depth: u8,
-    /// Where the states of its sequences are made durable.
+    /// What makes the states of its sequences durable before their answers leave.
     pub(in crate::model) tier: Option<Arc<dyn StateTier>>,
+    /// How its sequences outlive the process, if they do.
+    pub(in crate::model) durable: Option<LoadDurability>,
     /// Texts that became key features.
     pub(in crate::model) texts: Arc<KeyInterner>,
     /// The instances, to be woken.
@@ -87,7 +89,7 @@ impl LoadedModel {
         settings: ModelSettings,
         metrics: Arc<ModelMetrics>,
         (hold, candidates, texts, depth): (Option<Hold>, u32, Arc<KeyInterner>, u8),
-        tier: Option<Arc<dyn StateTier>>,
+        (tier, durable): (Option<Arc<dyn StateTier>>, Option<LoadDurability>),
         (auto, processors, initializer): (Auto, Option<Processors>, Option<LoadInitializer>),
     ) -> Result<LoadedModel, LoadError> {
         let (_, states) = stateful(&settings);
@@ -103,6 +105,7 @@ impl LoadedModel {
         let notes = settings.notes.iter().cloned();
         warnings.extend(notes.map(|Fault { at, code, what }| LoadWarning { at, code, what }));
         let tier = tier.filter(|_| !states.is_empty());
+        let durable = durable.filter(|_| !states.is_empty());
         let wiring = Wiring::of(&settings);
         let settings = Arc::new(settings);
         let client =
@@ -126,6 +129,7 @@ impl LoadedModel {
             texts,
             depth,
             tier,
+            durable,
             port: OnceLock::new(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: client.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,

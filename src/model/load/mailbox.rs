@@ -10,8 +10,7 @@ use sequor_core::{Seq, StateAt};
 use crate::state::{SnapshotError, StateValues};
 use crate::sync::Mutex;
 
-/// The key of a snapshot's header that its step stands under.
-pub(in crate::model) const STEP: &str = "sequor.step";
+use super::tier::STEP;
 
 #[derive(Debug, Default)]
 pub(in crate::model) struct Mailbox(Mutex<Requests>);
@@ -29,13 +28,17 @@ pub(in crate::model) enum MailRequest {
     Values(ValuesRequest),
 }
 
-/// Asks for the state of a sequence.
+/// Asks for the state of a sequence. If it is to leave, the sequence ends here with that: no further step of it runs.
 #[derive(Debug)]
 pub(in crate::model) struct SnapshotRequest {
     pub(in crate::model) seq: Seq,
     pub(in crate::model) header: BTreeMap<String, String>,
-    pub(in crate::model) reply: SyncSender<Option<Result<Vec<u8>, SnapshotError>>>,
+    pub(in crate::model) leaves: bool,
+    pub(in crate::model) reply: SyncSender<SnapshotReply>,
 }
+
+/// The file of a state and the steps that it contains; `None` if the sequence has ended.
+pub(in crate::model) type SnapshotReply = Option<Result<(u64, Vec<u8>), SnapshotError>>;
 
 /// Asks for the values of a sequence's states.
 #[derive(Debug)]
@@ -98,6 +101,9 @@ pub(in crate::model) trait Postman {
 
     /// The values of a slot's states, if they can be read.
     fn values(&mut self, slot: u32) -> Option<StateValues>;
+
+    /// Ends a sequence whose state has left.
+    fn leave(&mut self, seq: Seq);
 }
 
 impl Mailbox {
@@ -130,12 +136,15 @@ impl Mailbox {
         let requests = std::mem::take(&mut self.0.lock().open);
         for request in requests {
             match request {
-                MailRequest::Snapshot(SnapshotRequest { seq, mut header, reply }) => {
+                MailRequest::Snapshot(SnapshotRequest { seq, mut header, leaves, reply }) => {
                     // It may have ended since; its slot may be another's.
                     let snapshot = postman.state_now(seq).map(|at| {
                         header.insert(STEP.to_owned(), at.step.to_string());
-                        postman.snapshot(at.slot.ix, &header)
+                        postman.snapshot(at.slot.ix, &header).map(|file| (at.step, file))
                     });
+                    if let (true, Some(Ok(_))) = (leaves, &snapshot) {
+                        postman.leave(seq);
+                    }
                     // The caller may have gone.
                     let _ = reply.send(snapshot);
                 }

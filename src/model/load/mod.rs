@@ -21,13 +21,14 @@ pub(in crate::model) mod record;
 mod tier;
 
 pub use metadata::{Metadata, TensorMetadata};
-pub use tier::{BatchToSeal, Sealed, StateTier, StateToSeal};
+pub use tier::{BatchToSeal, Sealed, SequenceStore, StateTier, StateToSeal};
 
 pub(in crate::model) use handle::{Handle, InlineStep};
 pub(in crate::model) use initializer::{FirstValues, LoadInitializer};
 pub(in crate::model) use load_key::{LoadKey, LoadKeys};
 pub(in crate::model) use loaded::{LoadedModel, load_facts, strategy_name};
-pub(in crate::model) use mailbox::{Mailbox, Postman, STEP, SnapshotRequest, StateReply, ValuesRequest};
+pub(in crate::model) use mailbox::{Mailbox, Postman, SnapshotReply, SnapshotRequest, StateReply, ValuesRequest};
 pub(in crate::model) use plugin_threads::submit_to_plugins;
 pub(in crate::model) use processors::Processors;
 pub(in crate::model) use record::RequestFacts;
+pub(in crate::model) use tier::{LoadDurability, MODEL, STEP, header};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sequor_core::{EndReason, Id};
 
@@ -12,10 +12,11 @@ use crate::error::{Failure, LoadError, NotServed};
 use crate::initializing::InitializerRules;
 use crate::model::catalog::{self, Catalog, IndexRow, ModelHandle, ModelStatus, VersionOverview};
 use crate::model::decide::Deciders;
+use crate::model::load::SequenceStore;
 use crate::model::request::InferRequest;
 use crate::model::runtime::Timer;
 use crate::model::sequences::{
-    EndedSequence, LiveSequence, ModelScheduler, Pending, VersionStatistics, listing, usage,
+    EndedSequence, LiveSequence, ModelScheduler, Pending, ResumableSequence, VersionStatistics, listing, resume, usage,
 };
 use crate::processing::registry::MakeProcessor;
 use crate::processing::{ProcessorRegistry, ProcessorRules};
@@ -281,10 +282,51 @@ impl Repository {
         }
     }
 
-    /// Ends everything at once and waits for the threads.
+    /// Live sequences that end if the server stops: those of loads that do not keep them.
+    pub fn live_unkept(&self) -> u64 {
+        let of = |model: &Arc<ModelScheduler>| -> u64 {
+            let loads = model.loads();
+            let unkept = loads.iter().filter(|load| load.durable.is_none());
+            unkept.map(|load| u64::from(model.usage(load.key).live)).sum()
+        };
+        self.0.catalog.models().iter().map(of).sum()
+    }
+
+    /// Where sequences are kept that outlive the process.
+    pub fn store(&self) -> Option<&SequenceStore> {
+        self.0.resources.options.store.as_deref()
+    }
+
+    /// The sequences of a model that the store keeps and that were not gone on from.
+    pub fn resumable(&self, model: &str) -> Result<Vec<ResumableSequence>, Failure> {
+        Ok(listing::resumable(&*self.model(model)?))
+    }
+
+    /// Writes the live sequences of models that keep them, ends everything at once and waits for the threads.
     pub fn stop(&self) {
         self.0.loader.stop();
+        self.keep_live();
         self.drain(Duration::ZERO);
         self.0.loader.join();
+        if let Some(store) = &self.0.resources.options.store {
+            store.close();
+        }
+    }
+
+    fn keep_live(&self) {
+        if self.0.resources.options.store.is_none() {
+            return;
+        }
+        let began = Instant::now();
+        for model in self.0.catalog.models() {
+            let resume::KeptLive { kept, lost, why } = resume::keep_live(&model);
+            let (model, seconds) = (&model.name, began.elapsed().as_secs_f64());
+            if kept > 0 {
+                tracing::info!(model, kept, seconds, "live sequences are written, and resume when the server is back");
+            }
+            if let Some(why) = why {
+                tracing::error!(model, lost, why, "live sequences are lost: their states could not be written");
+            }
+        }
     }
 }

@@ -15,20 +15,21 @@ use crate::backend::LoadOptions;
 use crate::config::fault::{Fault, code};
 use crate::config::model::draft::{ConfigSource, Sources};
 use crate::config::model::place::Auto;
-use crate::config::model::settings::ModelSettings;
+use crate::config::model::settings::{DurabilityWhen, ModelSettings};
 use crate::config::model::{Draft, versions};
 use crate::error::LoadError;
-use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directories};
+use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_digest, model_directories};
 use crate::model::decide::Deciders;
 use crate::model::execute::{Placement, warm_up};
 use crate::model::instance::{Identity, Runner};
-use crate::model::load::{Handle, LoadedModel};
+use crate::model::load::{Handle, LoadDurability, LoadedModel, StateTier};
 use crate::model::runtime::{StartGate, Timer};
-use crate::model::sequences::ModelScheduler;
+use crate::model::sequences::{ModelScheduler, resume};
 use crate::recording::Recorder;
 use crate::sync::{self, JoinHandle};
 
 use super::initializers::initializer_of;
+use super::options::{RepositoryOptions, first_id_now};
 use super::placer::Placer;
 use super::resources::Resources;
 
@@ -250,15 +251,34 @@ impl ModelLoader {
         let registry = self.deciders.registry();
         let texts = registry.map(|r| Arc::clone(r.texts())).unwrap_or_default();
         let candidates = registry.map_or(LoadLimits::default().candidates, |r| r.rules().max_candidates);
-        let tier = options.tier.clone();
+        let durable = self.durable(&settings, version)?;
+        let sealing = durable.as_ref().filter(|durable| durable.when == DurabilityWhen::Step);
+        let sealing = sealing.map(|durable| Arc::clone(&durable.store) as Arc<dyn StateTier>);
+        let tier = options.tier.clone().or(sealing);
         let shown = (options.hold, candidates, texts, options.depth);
         let processors = self.resources.processors_of(model, &settings, version, &shown.2)?;
         let initializer = initializer_of(&self.resources, model, &settings, version, &shown.2, processors.as_ref())?;
         let (key, plugins) = (model.reserve_load(), (auto, processors, initializer));
-        let load = Arc::new(LoadedModel::new(key, version, settings, metrics, shown, tier, plugins)?);
+        let load = Arc::new(LoadedModel::new(key, version, settings, metrics, shown, (tier, durable), plugins)?);
         let runners = placements.into_iter().map(|placement| Runner::new(&load, placement)).collect::<Result<_, _>>();
         let runners = runners.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
         Ok(Prepared { load, runners })
+    }
+
+    /// How the sequences of this version outlive the process, if its file says so.
+    fn durable(&self, settings: &ModelSettings, version: u64) -> Result<Option<LoadDurability>, LoadError> {
+        let when = settings.durability;
+        if when == DurabilityWhen::Never || !self.resources.options.keeps {
+            return Ok(None);
+        }
+        let path = settings.directory.join("sequor.toml");
+        let Some(store) = self.resources.options.store.clone() else {
+            let what = "[durability] needs a directory for states: set state.dir in the server's configuration, or --state-dir";
+            return Err(LoadError::File { path, what: what.to_owned() });
+        };
+        let folder = settings.directory.join(version.to_string());
+        let digest = model_digest(&folder).map_err(|e| LoadError::File { path: folder, what: e.to_string() })?;
+        Ok(Some(LoadDurability { when, store, digest }))
     }
 
     // === into service ===
@@ -338,7 +358,13 @@ impl ModelLoader {
         let Resources { clock, budget, chunk_cache, .. } = &*self.resources;
         let memory = (budget.clone(), chunk_cache.clone());
         let (clock, timer, recorder) = (clock.clone(), self.timer.clone(), self.recorder.get().cloned());
-        Arc::new(ModelScheduler::new(name.to_owned(), clock, timer, memory, first_id(), recorder))
+        let RepositoryOptions { store, first_id, .. } = &self.resources.options;
+        let first_id = first_id.unwrap_or_else(first_id_now);
+        let kept = store.as_ref().map(|store| store.list(name)).unwrap_or_default();
+        let model =
+            Arc::new(ModelScheduler::new(name.to_owned(), clock, timer, memory, first_id, (recorder, store.clone())));
+        resume::keep(&model, kept);
+        model
     }
 }
 
@@ -377,30 +403,4 @@ fn chosen(draft: &Draft, directory: &Path) -> Result<Vec<u64>, Faults> {
         return Err(fault(what.to_owned()));
     }
     Ok(wanted)
-}
-
-/// The first id that the server gives out itself: below 2^53, so that a JSON number holds it, and carrying the time of its start, so that no id
-/// of a former life comes again.
-fn first_id() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    id_at(u64::try_from(since.as_millis()).unwrap_or(0))
-}
-
-/// Milliseconds since 2025 in the upper 39 bits, a count of 2^14 a millisecond below.
-fn id_at(unix_millis: u64) -> u64 {
-    let millis = unix_millis.saturating_sub(1_735_689_600_000);
-    ((millis & ((1 << 39) - 1)) << 14) + 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_that_the_server_makes_carry_the_time_of_their_start() {
-        let [first, later] = [1_795_000_000_000, 1_795_000_000_001].map(id_at);
-        assert!(first < later && later < 1 << 53, "{first} {later}");
-        assert_eq!(later - first, 1 << 14);
-        assert_eq!(id_at(0), 1);
-    }
 }

@@ -25,6 +25,6 @@ mod resources;
 pub use control::RepositoryControl;
 pub use facade::Repository;
 pub use initializer_host::MakeInitializer;
-pub use options::RepositoryOptions;
+pub use options::{RepositoryOptions, epoch_now, first_id_of};
 
 pub use crate::model::catalog::{Availability, ReadyVersion};

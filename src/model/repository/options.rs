@@ -8,7 +8,7 @@ use crate::backend::LoadOptions;
 use crate::config::model;
 use crate::device::Accelerators;
 use crate::device::cuda::CudaDriver;
-use crate::model::load::StateTier;
+use crate::model::load::{SequenceStore, StateTier};
 use crate::model::runtime::Clock;
 
 /// How models are to be loaded.
@@ -30,8 +30,14 @@ pub struct RepositoryOptions {
     pub accelerators: Arc<dyn Accelerators>,
     /// What drives the cores.
     pub clock: Clock,
-    /// Where states are made durable, so that sequences outlive the process.
+    /// Makes the states of every model durable before its answers leave. Models need not ask for it.
     pub tier: Option<Arc<dyn StateTier>>,
+    /// The first id that the server gives to a sequence. `None`: as the clock has it.
+    pub first_id: Option<u64>,
+    /// Whether models may keep sequences. If not, their durability has no effect.
+    pub keeps: bool,
+    /// Where sequences are kept that outlive the process.
+    pub store: Option<Arc<SequenceStore>>,
 }
 
 impl Default for RepositoryOptions {
@@ -47,6 +53,37 @@ impl Default for RepositoryOptions {
             accelerators: Arc::new(CudaDriver),
             clock: Clock::default(),
             tier: None,
+            first_id: None,
+            keeps: true,
+            store: None,
         }
+    }
+}
+
+/// The epoch of a server that starts now: milliseconds since 2025.
+pub fn epoch_now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(0).saturating_sub(1_735_689_600_000)
+}
+
+/// The first id that a server of this epoch gives out itself: below 2^53, so that a JSON number holds it. The lower 14 bits count, so no id of an
+/// earlier epoch comes again.
+pub fn first_id_of(epoch: u64) -> u64 {
+    ((epoch & ((1 << 39) - 1)) << 14) + 1
+}
+
+pub(super) fn first_id_now() -> u64 {
+    first_id_of(epoch_now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_that_the_server_makes_carry_the_time_of_their_start() {
+        let [first, later] = [59_310_400_000, 59_310_400_001].map(first_id_of);
+        assert!(first < later && later < 1 << 53, "{first} {later}");
+        assert_eq!((later - first, first_id_of(0)), (1 << 14, 1));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sequor_core::{Batch, BatchId, Req, RowEnd};
 
 use crate::model::load::{BatchToSeal, StateTier};
@@ -15,6 +16,8 @@ pub(in crate::model) struct TakenBatch {
     pub(in crate::model) batch: Batch,
     /// One for each row; `None` is padding.
     pub(in crate::model) jobs: Vec<Option<(Req, Box<Job>)>>,
+    /// The states that slots are to be given, by the requests that brought them.
+    pub(in crate::model) adopted: Vec<(Req, Bytes)>,
 }
 
 /// A batch whose run is over: its requests, and how each of its rows ended.

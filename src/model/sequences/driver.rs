@@ -13,18 +13,20 @@ use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
 use crate::executor::{AnswerBatch, ExecutorHandle};
-use crate::model::load::{LoadInitializer, LoadKey, LoadKeys, LoadedModel, record, submit_to_plugins};
+use crate::model::load::{LoadInitializer, LoadKey, LoadKeys, LoadedModel, SequenceStore, record, submit_to_plugins};
 use crate::model::request::{InferRequest, intake};
 use crate::model::runtime::{Clock, Tick, Timer};
 use crate::recording::Recorder;
 use crate::state::ChunkCache;
 use crate::state::budget::{Budget, Ticket};
+use crate::state::tier::TierKey;
 use crate::sync::{AtomicU64, Mutex};
 
 use super::batch::{FinishedBatch, SealAction};
 use super::first_states::{Beginning, PrepareHost, Preparer};
 use super::inline;
 use super::job::{Job, Reply};
+use super::kept::{Forgotten, StoreTask, checked};
 use super::owner::{RequestOrigin, SequenceOwner, SequencePermit};
 use super::processed::{LentRequest, PostTask, PreparedJob};
 use super::table::{Actions, Import, SequenceChange, Step, Table};
@@ -47,6 +49,10 @@ pub(in crate::model) struct ModelScheduler {
     fresh_ids: AtomicU64,
     /// Where requests that are through are written down.
     recorder: Option<Recorder>,
+    /// Where sequences are kept that outlive the process.
+    pub(super) store: Option<Arc<SequenceStore>>,
+    /// Whether the store had sequences of this model.
+    pub(super) has_kept: AtomicU64,
 }
 
 impl ModelScheduler {
@@ -56,11 +62,13 @@ impl ModelScheduler {
         timer: Timer,
         (budget, chunk_cache): (Budget, ChunkCache),
         first_id: u64,
-        recorder: Option<Recorder>,
+        (recorder, store): (Option<Recorder>, Option<Arc<SequenceStore>>),
     ) -> ModelScheduler {
         ModelScheduler {
             name,
             recorder,
+            store,
+            has_kept: AtomicU64::new(0),
             table: Mutex::default(),
             load_keys: LoadKeys::default(),
             loads: ArcSwap::default(),
@@ -140,6 +148,7 @@ impl ModelScheduler {
         version: Option<u64>,
         origin: RequestOrigin<'_>,
     ) -> Result<(oneshot::Receiver<Reply>, Req), Failure> {
+        let version = self.version_of(&request, version);
         let Some(mut load) = self.load_for(version) else {
             return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
         };
@@ -167,7 +176,8 @@ impl ModelScheduler {
     /// State memory for the sequence that this request starts. A live sequence begins anew in the memory that it has.
     fn ticket(&self, table: &Table, load: &LoadedModel, submit: &Submit) -> Result<Option<Ticket>, Failure> {
         let bytes = load.state_bytes();
-        if !submit.start || bytes == 0 || table.holds(&submit.id, submit.version, load.key) {
+        let begins = submit.start || table.resumes(&submit.id, submit.version);
+        if !begins || bytes == 0 || table.holds(&submit.id, submit.version, load.key) {
             return Ok(None);
         }
         let drops_one = || load.initializer.as_ref().is_some_and(|of| of.kept.drop_one());
@@ -197,7 +207,8 @@ impl ModelScheduler {
     ) -> Result<Option<SequencePermit>, Failure> {
         use crate::config::model::settings::Scheduling;
         let is_sequence = matches!(load.settings.scheduling, Scheduling::Sequence(_));
-        let starts = is_sequence && (submit.start || table.has_import(&submit.id));
+        let starts =
+            is_sequence && (submit.start || table.has_import(&submit.id) || table.resumes(&submit.id, submit.version));
         let Some(owner) = owner.filter(|_| starts) else { return Ok(None) };
         if table.is_owned(&submit.id, submit.version, owner) {
             return Ok(Some(SequencePermit::instead(owner)));
@@ -235,6 +246,7 @@ impl ModelScheduler {
             start: step.start,
             end: step.end,
             adopt: None,
+            prepare: false,
             step: step.step,
             version,
             dialect,
@@ -267,6 +279,7 @@ impl ModelScheduler {
         }
         job.permit = self.permit(&table, &job.load, &submit, owner)?;
         job.ticket = self.ticket(&table, &job.load, &submit)?;
+        table.look_up_kept(now, &mut job, &mut submit)?;
         job.load.metrics.queued();
         let req = table.submit(now, Box::new(job), submit);
         let actions = table.settle();
@@ -403,6 +416,12 @@ impl ModelScheduler {
                 SequenceChange::Slotted(waited) => load.metrics.slotted(waited),
             }
         }
+        for task in actions.store {
+            self.ask_store(task);
+        }
+        for forgotten in actions.forgotten {
+            self.forget_kept(&forgotten);
+        }
         for task in actions.prepare {
             self.prepare(task);
         }
@@ -466,8 +485,54 @@ impl ModelScheduler {
         tier.seal(batch, Box::new(sealed));
     }
 
+    // === sequences that the store keeps ===
+
+    /// The version that a request is for: that of its kept state, if it names none.
+    fn version_of(&self, request: &InferRequest, version: Option<u64>) -> Option<u64> {
+        if version.is_some() || request.sequence.start || self.has_kept.load(Ordering::Acquire) == 0 {
+            return version;
+        }
+        let of = self.table.lock().kept.get(&request.sequence.id).map(|kept| kept.head.version);
+        of.filter(|of| self.loads().iter().any(|load| load.version == *of))
+    }
+
+    /// Forgets kept sequences whose idle time has passed.
+    fn expire_due(self: &Arc<Self>) {
+        if self.has_kept.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let Some(load) = self.load_for(None) else { return };
+        let now = self.now();
+        let mut next = Time::NEVER;
+        self.change(|table, now| next = table.expire_kept(now, &load));
+        if next > now && next != Time::NEVER {
+            self.arm(next);
+        }
+    }
+
+    /// Has the store do its part for a request, on its own thread.
+    fn ask_store(self: &Arc<Self>, task: StoreTask) {
+        let model = Arc::downgrade(self);
+        let (key, forgets) = (task.key.clone(), task.forgets);
+        let Some(store) = self.store.clone() else { return };
+        store.take(key, forgets, move |found| {
+            let outcome = checked(&task, found);
+            if let Some(model) = model.upgrade() {
+                model.change(|table, now| table.stored(now, task, outcome));
+            }
+        });
+    }
+
+    /// Has the store forget a sequence that has ended.
+    fn forget_kept(&self, forgotten: &Forgotten) {
+        if let Some(store) = &self.store {
+            let Forgotten { load, id, incarnation } = forgotten;
+            store.forget(TierKey::new(&load.settings.name, id), *incarnation);
+        }
+    }
+
     /// Tells the timer of a deadline, if it is sooner than what it knows.
-    fn arm(self: &Arc<Self>, due: Time) {
+    pub(super) fn arm(self: &Arc<Self>, due: Time) {
         if due.0 < self.armed.fetch_min(due.0, Ordering::AcqRel) {
             let this = Arc::downgrade(self);
             self.timer.arm(due, this);
@@ -499,5 +564,6 @@ impl Tick for ModelScheduler {
     fn tick(self: Arc<Self>) {
         self.armed.store(Time::NEVER.0, Ordering::Release);
         self.apply(Event::Tick);
+        self.expire_due();
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use sequor_core::{FEATURES, Id, RealRow, Refusal, Seq, Time};
 use tokio::sync::oneshot;
 
+use crate::config::model::settings::Output;
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
 use crate::model::execute::RowWork;
@@ -18,6 +19,7 @@ use crate::state::budget::Ticket;
 use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{NamedTensor, Tensor};
 
+use super::kept::StoreWork;
 use super::owner::SequencePermit;
 use super::processed::{Processed, failure};
 
@@ -52,6 +54,12 @@ pub(in crate::model) struct Job {
     pub(in crate::model) snapshot: Option<Bytes>,
     /// The states that its sequence begins with, if they are not those of config.pbtxt. Known once it runs.
     pub(in crate::model) first: Option<FirstValues>,
+    /// What the server's store does for it before its turn.
+    pub(super) store: Option<StoreWork>,
+    /// Which sequence of its id it goes on with, if that was kept.
+    pub(super) incarnation: Option<u64>,
+    /// What its client reads if the store refuses it.
+    pub(super) failure: Option<Failure>,
     /// What a recording tells of it.
     pub(in crate::model) facts: RequestFacts,
     /// What its run has left, by the outputs that clients see.
@@ -94,6 +102,9 @@ impl Job {
             seq: None,
             snapshot: None,
             first: None,
+            store: None,
+            incarnation: None,
+            failure: None,
             answer: None,
             replayed: false,
             connection: None,
@@ -171,7 +182,7 @@ impl Job {
     /// Counts, records and sends what the run has left.
     pub(super) fn release(self, now: Time, recorder: Option<&Recorder>) {
         let total = now - self.arrived;
-        if self.processed.as_ref().is_some_and(|processed| !processed.has_run) {
+        if self.replayed || self.processed.as_ref().is_some_and(|processed| !processed.has_run) {
             self.load.metrics.dequeued(1);
         }
         match &self.answer {
@@ -183,6 +194,12 @@ impl Job {
             self.record(recorder, self.taken - self.arrived, now - self.taken, outcome);
         }
         self.send();
+    }
+
+    /// Its outputs, for a client that repeats the step.
+    pub(super) fn kept_answer(&self) -> Option<Vec<NamedTensor>> {
+        let Some(Ok(tensors)) = &self.answer else { return None };
+        Some(named(&self.load, tensors))
     }
 
     fn send(self) {
@@ -228,13 +245,22 @@ impl Job {
             self.record(recorder, now - self.arrived, Duration::ZERO, refusal_reason(&refusal));
         }
         let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
-        if let (Refusal::Failed(_), Some(failure)) = (&refusal, by_processor) {
+        if let (Refusal::Failed(_), Some(failure)) = (&refusal, self.failure.take().or(by_processor)) {
             let _ = self.reply.send(Err(failure));
             return;
         }
         let refused = self.load.refused(refusal, self.id.clone(), self.facts.start || !ended, now);
         let _ = self.reply.send(Err(refused));
     }
+}
+
+/// The outputs of an answer under their names.
+pub(super) fn named(load: &LoadedModel, answer: &[Option<Tensor>]) -> Vec<NamedTensor> {
+    let named = |(output, tensor): (&Output, &Option<Tensor>)| {
+        let tensor = tensor.clone()?;
+        Some(NamedTensor { name: output.name.clone(), tensor })
+    };
+    load.client.outputs.iter().zip(answer).filter_map(named).collect()
 }
 
 /// An id as clients send it: a signed integer where it fits.

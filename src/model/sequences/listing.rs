@@ -8,6 +8,7 @@ use sequor_core::{EndReason, Event, Id, SequenceView, Stage, Time, Tombstone};
 use crate::telemetry::ended_reason;
 
 use super::driver::ModelScheduler;
+use super::resume;
 
 /// Places of the table that are looked at under one lock.
 const PORTION: u32 = 256;
@@ -44,6 +45,35 @@ pub struct EndedSequence {
     /// The last committed step.
     pub step: u64,
     pub ago: Duration,
+}
+
+/// A sequence that the server's store keeps, until its next step comes.
+#[derive(Debug, Clone)]
+pub struct ResumableSequence {
+    pub id: Id,
+    pub version: u64,
+    /// Steps that its state contains.
+    pub step: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Until it expires; `None` is never.
+    pub left: Option<Duration>,
+}
+
+/// The sequences of a model that are kept and were not gone on from, by id.
+pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequence> {
+    let mut all: Vec<ResumableSequence> = resume::resumable(model)
+        .into_iter()
+        .map(|(id, head, left)| ResumableSequence {
+            id,
+            version: head.version,
+            step: head.step,
+            bytes: head.bytes,
+            left,
+        })
+        .collect();
+    all.sort_by_cached_key(|kept| kept.id.to_string());
+    all
 }
 
 /// Every live sequence of a model, in no order.

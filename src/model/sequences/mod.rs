@@ -7,6 +7,7 @@
 //! - `first_states`: what sequences begin with, where an initializer says so.
 //! - `plugin_driver`: the model as its plug-ins reach it.
 //! - `stages`: lends requests to processors. `processed`: what a request keeps for them.
+//! - `kept`: sequences that the server's store keeps. `resume`: goes on from them, and writes live ones when the server stops.
 //! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted. `listing`: the
 //!   sequences as operators see them.
 //!
@@ -18,17 +19,19 @@ mod first_states;
 mod inline;
 mod job;
 mod job_place;
+mod kept;
 pub(in crate::model) mod listing;
 mod owner;
 mod pending;
 mod plugin_driver;
 mod processed;
+pub(in crate::model) mod resume;
 mod stages;
 pub(in crate::model) mod state_transfer;
 mod table;
 pub(in crate::model) mod usage;
 
-pub use listing::{EndedSequence, LiveSequence};
+pub use listing::{EndedSequence, LiveSequence, ResumableSequence};
 pub use owner::{RequestOrigin, SequenceOwner};
 pub use pending::Pending;
 pub use state_transfer::TransferError;

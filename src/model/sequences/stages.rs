@@ -1,33 +1,42 @@
-//! The stages before and after a run: plug-ins prepare a request and finish its answer. The table lends them the request and its scratch, and
+//! The stages before and after a run: the store finds a kept state, plug-ins prepare a request and finish its answer. The table lends them the request and its scratch, and
 //! applies their result.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Req, Seq, StateAt, Time};
+use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Req, Seq, StateAt, Submit, Time, Tombstone};
 
 use super::first_states::Beginning;
 use super::job::Job;
 use super::job_place::JobPlace;
+use super::kept::{Forgotten, KeptSequence, ResumedState, StoreTask, StoreWork};
 use super::processed::{
     FinishedJob, FirstSteps, LentRequest, ModelRun, PostTask, PrepareTask, PreparedJob, PreparedRuns, Processed,
     failure,
 };
 use super::table::Table;
+use crate::config::model::settings::DurabilityWhen;
+use crate::error::Failure;
 use crate::initializing::KeepPermit;
 use crate::model::load::{LoadInitializer, LoadedModel};
 use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy};
+use crate::state::tier::TierKey;
 
 /// What a request is refused with that processors refuse. The job says why.
 const BY_PROCESSOR: u32 = 3;
 /// What a request is refused with whose load names a preparation, while no processor is there to do it.
 const NO_PROCESSOR: u32 = 1;
+/// What a request is refused with for which the store failed. The job says why.
+const BY_STORE: u32 = 4;
 
 impl Table {
     /// Lends a request to the processors of its load. An event is the answer if it has none.
     pub(super) fn lend_to_prepare(&mut self, req: Req, seq: Option<Seq>) -> Option<Event> {
         self.set_place(req, JobPlace::Preparing);
+        if self.lend_to_store(req, seq) {
+            return None;
+        }
         if let Some(load) = self.note_lent(req, seq) {
             self.actions.prepare.push(LentRequest { req, load });
             return None;
@@ -159,6 +168,139 @@ impl Table {
         if let (Some(live), Some(scratch)) = (job.seq.and_then(|seq| self.live_mut(seq)), scratch) {
             live.scratch = scratch;
         }
+    }
+
+    // === sequences that the store keeps ===
+
+    /// Looks up whether this request is of a sequence that is kept. If it is, the store is asked before its turn. An error changes nothing.
+    pub(super) fn look_up_kept(&mut self, now: Time, job: &mut Job, submit: &mut Submit) -> Result<(), Failure> {
+        if !self.resumes(&submit.id, submit.version) {
+            return Ok(());
+        }
+        let Some(kept) = self.kept.get(&submit.id) else { return Ok(()) };
+        if kept.until <= now {
+            self.expire_kept(now, &job.load);
+            return Ok(());
+        }
+        let id = submit.id.clone();
+        if !submit.start {
+            if let Some(why) = kept.misfit(&job.load) {
+                return Err(Failure::NotResumed { model: job.load.settings.name.clone(), id, why });
+            }
+            if job.load.is_retired() {
+                let why = "the server or the model is going out of service".to_owned();
+                return Err(Failure::Store { model: job.load.settings.name.clone(), id, why });
+            }
+            submit.adopt = Some(kept.head.step);
+            submit.idle = kept.head.idle;
+            submit.version = Some(kept.head.version);
+            // A step that is repeated gets the answer that is kept of it, or is refused.
+            submit.prepare = submit.step != Some(kept.head.step) || kept.head.answered;
+        } else {
+            submit.prepare = true;
+        }
+        let Some(kept) = self.kept.remove(&id) else { return Ok(()) };
+        job.store = Some(StoreWork { kept, resumes: !submit.start, meta: submit.meta });
+        Ok(())
+    }
+
+    /// Whether the next step of this id begins a sequence here with a kept state.
+    pub(super) fn resumes(&self, id: &Id, version: Option<u64>) -> bool {
+        !self.kept.is_empty() && self.kept.contains_key(id) && self.core.find(id, version).is_none()
+    }
+
+    /// Keeps on what a request took that was refused before the store was asked.
+    pub(super) fn keep_on(&mut self, job: &mut Job) {
+        if let Some(StoreWork { kept, .. }) = job.store.take() {
+            self.keep_again(job.id.clone(), kept);
+        }
+    }
+
+    fn keep_again(&mut self, id: Id, kept: KeptSequence) {
+        self.kept_due = self.kept_due.min(kept.until);
+        self.kept.insert(id, kept);
+    }
+
+    /// Lends a request to the store, if that has something to do for it.
+    pub(super) fn lend_to_store(&mut self, req: Req, seq: Option<Seq>) -> bool {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return false };
+        let Some(work) = job.store.take() else { return false };
+        let load = Arc::clone(&job.load);
+        let key = TierKey::new(&load.settings.name, &job.id);
+        let seals = load.durable.as_ref().is_some_and(|durable| durable.when == DurabilityWhen::Step);
+        if work.resumes {
+            job.incarnation = Some(work.kept.head.incarnation);
+        }
+        let forgets = !(work.resumes && seals);
+        self.actions.store.push(StoreTask { req, seq, load, key, work, forgets });
+        true
+    }
+
+    /// Takes what the store has done for a request. If the request is over, the kept state is not gone on from.
+    pub(super) fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<Option<ResumedState>, Failure>) {
+        let StoreTask { req, seq, load, key, work, forgets } = task;
+        let StoreWork { kept, resumes, meta } = work;
+        let repeats = resumes && self.core.step_of_request(req) == kept.head.step;
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else {
+            if outcome.is_ok() && !forgets {
+                self.actions.forgotten.push(Forgotten { load, id: key.id, incarnation: kept.head.incarnation });
+            }
+            return;
+        };
+        match outcome {
+            Ok(found) => {
+                let mut preparation = Preparation::Run(meta);
+                if let Some(ResumedState { snapshot, answer }) = found {
+                    job.snapshot = Some(snapshot);
+                    if repeats {
+                        (job.answer, job.replayed, job.seq) = (Some(Ok(answer)), true, seq);
+                        preparation = Preparation::Reply;
+                    }
+                }
+                if !resumes && job.processed.is_some() {
+                    if let Some(event) = self.lend_to_prepare(req, seq) {
+                        self.apply(now, event);
+                    }
+                    return;
+                }
+                self.set_place(req, JobPlace::Queued);
+                self.apply(now, Event::Prepared(req, preparation));
+            }
+            Err(failure) => {
+                job.failure = Some(failure);
+                self.set_place(req, JobPlace::Queued);
+                let refusal = Refusal::Failed(BY_STORE);
+                self.apply(now, Event::Prepared(req, Preparation::Refuse { refusal, ends: true }));
+                if self.core.find(&key.id, None).is_none() {
+                    self.keep_again(key.id, kept);
+                }
+            }
+        }
+    }
+
+    /// Forgets kept sequences that have expired. When the next one does.
+    pub(super) fn expire_kept(&mut self, now: Time, load: &Arc<LoadedModel>) -> Time {
+        if now < self.kept_due {
+            return self.kept_due;
+        }
+        let mut next = Time::NEVER;
+        let mut expired = Vec::new();
+        self.kept.retain(|id, kept| {
+            let lives = kept.until > now;
+            if lives {
+                next = next.min(kept.until);
+            } else {
+                expired.push((id.clone(), kept.clone()));
+            }
+            lives
+        });
+        for (id, KeptSequence { head, until }) in expired {
+            let stone = Tombstone { why: EndReason::Idle, at: until, step: head.step, idle: head.idle };
+            self.core.remember(load.key, id.clone(), stone);
+            self.actions.forgotten.push(Forgotten { load: Arc::clone(load), id, incarnation: head.incarnation });
+        }
+        self.kept_due = next;
+        next
     }
 }
 

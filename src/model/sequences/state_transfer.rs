@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sequor_core::Id;
 
 use crate::executor::ModelStep;
-use crate::model::load::{LoadedModel, STEP, SnapshotRequest};
+use crate::model::load::{LoadedModel, MODEL, STEP, SnapshotRequest, header};
 use crate::state::budget::NoRoom;
 use crate::state::{SnapshotError, check_snapshot};
 
@@ -33,10 +33,6 @@ pub enum TransferError {
     NoRoom(#[from] NoRoom),
 }
 
-/// Keys of a snapshot's header.
-const MODEL: &str = "sequor.model";
-const VERSION: &str = "sequor.version";
-
 /// The state of a live sequence as a file.
 pub(in crate::model) fn export(
     model: &ModelScheduler,
@@ -49,14 +45,13 @@ pub(in crate::model) fn export(
     let load = model.loads().iter().find(|l| l.key == at.instance.load).cloned();
     let Some(load) = load else { return Err(TransferError::Gone { model: name, id }) };
     check_scratch(&load)?;
-    let header = [(MODEL, name.clone()), (VERSION, load.version.to_string())];
-    let header = header.map(|(key, value)| (key.to_owned(), value)).into();
+    let header = header(&name, load.version, at.step);
     let (reply, answer) = sync_channel(1);
     let mailbox = load.mail.get(usize::from(at.instance.n));
-    let posted = mailbox.is_some_and(|mailbox| mailbox.post(SnapshotRequest { seq, header, reply }));
+    let posted = mailbox.is_some_and(|mailbox| mailbox.post(SnapshotRequest { seq, header, leaves: false, reply }));
     load.wake(at.instance.n);
     match answer.recv() {
-        Ok(Some(snapshot)) if posted => Ok(snapshot?),
+        Ok(Some(snapshot)) if posted => Ok(snapshot?.1),
         _ => Err(TransferError::Gone { model: name, id }),
     }
 }

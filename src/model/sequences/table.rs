@@ -7,18 +7,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use sequor_core::{
     Batch, BatchId, Core, Effect, EndReason, Event, FEATURES, Id, Instance, LoadId, Next, Note, Observed, PolicyAnswer,
-    Refusal, Req, Round, Row, Seq, Slab, SlotOp, Submit, Time,
+    RealRow, Refusal, Req, Round, Row, Seq, Slab, SlotOp, Submit, Time,
 };
 
+use crate::config::model::settings::DurabilityWhen;
 use crate::model::load::{BatchToSeal, FirstValues, LoadInitializer, LoadedModel, StateToSeal};
 use crate::processing::SequenceScratch;
 use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::budget::Ticket;
-use crate::tensor::Tensor;
+use crate::tensor::{NamedTensor, Tensor};
 
 use super::batch::{FinishedBatch, RowToSeal, SealAction, TakenBatch};
-use super::job::Job;
+use super::job::{Job, named};
 use super::job_place::JobPlace;
+use super::kept::{Forgotten, KeptSequence, StoreTask};
 use super::owner::{SequenceOwner, SequencePermit};
 use super::processed::{LentRequest, PostTask};
 
@@ -35,6 +37,12 @@ pub(in crate::model) struct Table {
     policies: Vec<(LoadId, LoadPolicy<Decider>)>,
     /// States that wait for the next step of a sequence that does not live here.
     imports: HashMap<Id, Import>,
+    /// Sequences that do not live here, and whose states the store keeps.
+    pub(super) kept: HashMap<Id, KeptSequence>,
+    /// When the first of these expires, or earlier.
+    pub(super) kept_due: Time,
+    /// The server stops: what the store keeps stays there.
+    pub(super) stopping: bool,
     effects: Vec<Effect>,
     pub(super) actions: Actions,
     /// Of the batch that is being given back: the rows whose states are to be made durable.
@@ -49,6 +57,12 @@ pub(super) struct Live {
     ticket: Option<Ticket>,
     permit: Option<SequencePermit>,
     kept: Option<Vec<Option<Tensor>>>,
+    /// Its id, and which sequence of that it is, where its states are written after each step.
+    sealed: Option<(Id, u64)>,
+    /// The state that the request of this key brought for it, until its first run.
+    first_state: Option<(Req, Bytes)>,
+    /// Its END is on its way to the store, which forgets it with that.
+    is_forgotten: bool,
     /// The bytes that processors keep for it.
     pub(super) scratch: SequenceScratch,
     /// What it begins with, until its first run.
@@ -104,6 +118,10 @@ pub(super) struct Actions {
     pub(in crate::model) policies: Vec<(LoadId, Option<Decider>, PolicyNotice)>,
     /// Batches whose states are to be made durable.
     pub(super) seals: Vec<SealAction>,
+    /// Requests that the store does something for before their turn.
+    pub(super) store: Vec<StoreTask>,
+    /// Sequences that the store is to forget.
+    pub(super) forgotten: Vec<Forgotten>,
     /// Requests for processors to prepare and to finish.
     pub(super) prepare: Vec<LentRequest>,
     pub(super) post: Vec<PostTask>,
@@ -165,7 +183,7 @@ impl Table {
 
     /// Keeps a state for the next step of this sequence, which must not live here.
     pub(super) fn import(&mut self, id: Id, import: Import) -> bool {
-        let free = self.core.find(&id, None).is_none();
+        let free = self.core.find(&id, None).is_none() && !self.kept.contains_key(&id);
         if free {
             self.imports.insert(id, import);
         }
@@ -291,7 +309,23 @@ impl Table {
             }
         };
         let jobs = batch.rows.iter().map(lend).collect();
-        TakenBatch { batch, jobs }
+        let adopted = self.adopted(&batch);
+        TakenBatch { batch, jobs, adopted }
+    }
+
+    /// The states that slots of a batch are to be given.
+    fn adopted(&mut self, batch: &Batch) -> Vec<(Req, Bytes)> {
+        if !batch.ops.iter().any(|op| matches!(op, SlotOp::Adopt(..))) {
+            return Vec::new();
+        }
+        let of = |row: RealRow| self.live_mut(row.placement?.0)?.first_state.take();
+        batch.real().filter_map(of).collect()
+    }
+
+    /// The outputs of the last step of a sequence whose client counts them.
+    pub(super) fn last_answer(&self, seq: Seq) -> Option<Vec<NamedTensor>> {
+        let live = self.live.get(seq.ix as usize)?.as_ref()?;
+        Some(named(&live.load, live.kept.as_ref()?))
     }
 
     /// Turns effects into actions. A stage that nothing on this server carries out is answered here, so that no request waits for it.
@@ -309,7 +343,10 @@ impl Table {
         for effect in effects.drain(..) {
             match effect {
                 Effect::Refuse { req, refusal, ended } => {
-                    let job = self.jobs.remove(req).and_then(JobPlace::into_job);
+                    let mut job = self.jobs.remove(req).and_then(JobPlace::into_job);
+                    if let Some(job) = &mut job {
+                        self.keep_on(job);
+                    }
                     self.actions.refused.extend(job.map(|job| (job, refusal, ended)));
                 }
                 Effect::Release(req) => self.release(req),
@@ -341,15 +378,22 @@ impl Table {
         let tier = Arc::clone(load.tier.as_ref()?);
         let states = rows.into_iter().filter_map(|row| self.state_to_seal(row)).collect();
         let (model, specs) = (load.settings.name.clone(), load.states.clone());
-        Some(SealAction { tier, id, batch: BatchToSeal { model, version: load.version, specs, states } })
+        let digest = load.durable.as_ref().map(|durable| durable.digest).unwrap_or_default();
+        Some(SealAction { tier, id, batch: BatchToSeal { model, version: load.version, digest, specs, states } })
     }
 
     fn state_to_seal(&mut self, row: RowToSeal) -> Option<StateToSeal> {
         let RowToSeal { req, end, copy } = row;
         self.set_place(req, JobPlace::Sealing);
         let job = self.jobs.get(req)?.job()?;
-        let step = job.seq.and_then(|seq| self.core.state_of(seq)).map_or(0, |at| at.step);
-        Some(StateToSeal { id: job.id.clone(), step, end, copy })
+        let (id, seq) = (job.id.clone(), job.seq);
+        let answer = job.counted.then(|| job.kept_answer()).flatten();
+        let step = seq.and_then(|seq| self.core.state_of(seq)).map_or(0, |at| at.step);
+        let idle = seq.and_then(|seq| self.core.idle_of_sequence(seq));
+        let live = seq.and_then(|seq| self.live_mut(seq))?;
+        let incarnation = live.sealed.as_ref().map_or(0, |(_, incarnation)| *incarnation);
+        live.is_forgotten = end;
+        Some(StateToSeal { id, incarnation, step, end, idle, copy, answer })
     }
 
     pub(super) fn set_place(&mut self, req: Req, place: fn(Box<Job>) -> JobPlace) {
@@ -405,6 +449,10 @@ impl Table {
                 let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
                 let (load, ticket, permit) = (Arc::clone(&job.load), job.ticket.take(), job.permit.take());
                 let keys = job.start_keys();
+                let first_state = job.snapshot.take().map(|snapshot| (req, snapshot));
+                let seals = load.durable.as_ref().filter(|durable| durable.when == DurabilityWhen::Step);
+                let incarnation = seals.map(|d| job.incarnation.unwrap_or_else(|| d.store.next_incarnation()));
+                let sealed = incarnation.map(|incarnation| (job.id.clone(), incarnation));
                 self.put(
                     seq,
                     Some(Live {
@@ -412,6 +460,9 @@ impl Table {
                         ticket,
                         permit,
                         kept: None,
+                        sealed,
+                        first_state,
+                        is_forgotten: false,
                         scratch: SequenceScratch::default(),
                         first: None,
                         keys,
@@ -419,7 +470,18 @@ impl Table {
                 );
                 Some((load, SequenceChange::Started))
             }
-            Note::Ended(seq, why) => self.put(seq, None).map(|live| (live.load, SequenceChange::Ended(why))),
+            Note::Ended(seq, why) => {
+                let ended = self.put(seq, None);
+                ended.map(|live| {
+                    // A server that stops leaves what is written.
+                    let stays = self.stopping && why == EndReason::Drained;
+                    let stays = stays || (live.is_forgotten && why == EndReason::End);
+                    if let Some((id, incarnation)) = live.sealed.filter(|_| !stays) {
+                        self.actions.forgotten.push(Forgotten { load: Arc::clone(&live.load), id, incarnation });
+                    }
+                    (live.load, SequenceChange::Ended(why))
+                })
+            }
             Note::Slotted(seq, _, _, waited) => {
                 self.live_mut(seq).map(|live| (Arc::clone(&live.load), SequenceChange::Slotted(waited)))
             }

@@ -221,6 +221,7 @@ impl Rig {
             start,
             end,
             adopt: None,
+            prepare: false,
             step: None,
             version: None,
             dialect: Dialect::TRITON,

@@ -18,7 +18,7 @@ pub struct Keys {
     /// By the model's input.
     pub input: BTreeMap<String, InputSection>,
     pub output: BTreeMap<String, OutputSection>,
-    pub(super) durability: Option<Durability>,
+    pub durability: Option<Durability>,
     pub(super) reload: Option<Reload>,
     pub feature: Vec<FeatureSection>,
     pub plugins: Plugins,
@@ -160,25 +160,24 @@ pub struct CropKeys {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code)]
-pub(super) struct Durability {
-    pub(super) when: Option<When>,
+pub struct Durability {
+    pub when: Option<When>,
     pub(super) every: Option<u32>,
-    pub(super) tier: Option<Tier>,
+    pub(super) tier: Option<TierName>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum When {
+pub enum When {
     Never,
     Drain,
     Step,
     Every,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Tier {
+pub(super) enum TierName {
     Memory,
     Disk,
     Redis,

@@ -13,8 +13,9 @@ use crate::error::At;
 
 pub use features::is_name as is_plugin_name;
 pub use keys::{
-    Backlog, CropKeys, FeatureSection, FeatureType, From, InitializerKeys, InputSection, Keys, OnCancel, ProcessorKeys,
-    Queue, RaggedMode, Rows, Rules, SequenceSection, State, Storage, WhenExpired, WhenProcessorFails,
+    Backlog, CropKeys, Durability, FeatureSection, FeatureType, From, InitializerKeys, InputSection, Keys, OnCancel,
+    ProcessorKeys, Queue, RaggedMode, Rows, Rules, SequenceSection, State, Storage, When, WhenExpired,
+    WhenProcessorFails,
 };
 pub use reference::{KeyEntry, MODEL_KEYS};
 
@@ -63,10 +64,14 @@ impl SequorToml {
     /// The keys that are there and not served.
     fn not_served(&self) -> Vec<Vec<&str>> {
         let Keys { sequence, state, durability, reload, model, .. } = &self.keys;
-        let single: [(bool, &[&str]); 5] = [
+        let durability = durability.as_ref();
+        let elsewhere = durability.and_then(|d| d.tier).is_some_and(|tier| tier != keys::TierName::Disk);
+        let now_and_then = durability.is_some_and(|d| d.every.is_some() || d.when == Some(When::Every));
+        let single: [(bool, &[&str]); 6] = [
             (sequence.client_state, &["sequence", "client_state"]),
             (sequence.watch.is_some(), &["sequence", "watch"]),
-            (durability.is_some(), &["durability"]),
+            (elsewhere, &["durability", "tier"]),
+            (now_and_then, &["durability", "every"]),
             (reload.is_some(), &["reload"]),
             (model.is_some(), &["model"]),
         ];

@@ -405,7 +405,21 @@ pub const MODEL_KEYS: &[KeyEntry] = &[
     ),
     later("sequence.client_state"),
     later("sequence.watch"),
-    later("durability"),
+    key(
+        "durability.when",
+        "`\"never\"`, `\"drain\"` or `\"step\"`",
+        "`\"never\"`",
+        "when = \"drain\"",
+        "When the states of sequences are written to the server's store, so that sequences outlive the process. `drain`: when the server stops. `step`: after every step, before its answer leaves. Needs `state.dir` in the server's file. See [Restarts](restarts.md).",
+    ),
+    key(
+        "durability.tier",
+        "`\"disk\"`",
+        "`\"disk\"`",
+        "tier = \"disk\"",
+        "Where the states are written: the directory `state.dir` of the server.",
+    ),
+    later("durability.every"),
     later("reload"),
     later("model"),
 ];

@@ -27,6 +27,7 @@ fn the_table_lists_the_keys_that_the_parser_accepts() {
         ("[plugins.initializer]\n", "plugins.initializer."),
         ("[[plugins.processor]]\n", "plugins.processor."),
         ("[plugins]\n", "plugins."),
+        ("[durability]\n", "durability."),
         ("", ""),
     ];
     let deeper: BTreeSet<&str> = tables.iter().filter_map(|(_, path)| path.strip_suffix('.')).collect();

@@ -29,5 +29,6 @@ pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&std::path::Path
     states::check(report, file_size);
     states::own_keys(report);
     warmup::check(report, file_size);
+    states::durability(report);
     instances::check(report);
 }

@@ -13,6 +13,21 @@ use crate::config::model::sequor_toml::Storage;
 use crate::config::model::settle::initial_state_file;
 use crate::config::model::{dtype, sequor_toml};
 
+/// Durability is of states.
+pub(super) fn durability(report: &mut Report<'_>) {
+    let keys = &report.toml.keys;
+    let says = keys.durability.as_ref().and_then(|d| d.when).filter(|when| *when != sequor_toml::When::Never);
+    let stateless = report.sequence().is_none_or(|sequence| sequence.state.is_empty());
+    if says.is_some() && stateless {
+        let what = "durability is of the states of sequences, and this model has none";
+        report.toml_fault(&["durability", "when"], code::STATE, what);
+    }
+    if says.is_some() && !keys.plugins.processor.is_empty() {
+        let what = "processors are not served yet together with durability";
+        report.toml_fault(&["durability", "when"], code::NOT_SERVED, what);
+    }
+}
+
 pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&Path) -> Option<u64>) {
     let Some(sequence) = report.sequence() else { return };
     let (mut inputs, mut outputs) = (BTreeSet::new(), BTreeSet::new());

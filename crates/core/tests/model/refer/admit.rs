@@ -256,7 +256,7 @@ impl Refer {
         }
         s.backlog_until = s.backlog_until.min(submit.backlog_until.map_or(NEVER, |t| t.0));
         s.queue.push(submit.req);
-        let prepared = !stages.pre && !(first && (stages.activate || stages.initialize));
+        let prepared = !stages.pre && !(first && (submit.prepare || stages.activate || stages.initialize));
         self.keep(now, load, Some(n), step, prepared, submit);
     }
 

@@ -1,0 +1,89 @@
+//! The answer of a sequence's last step, in the file of its state: a client that repeats that step after a restart gets it once more.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use sequor_core::{DataType, Shape};
+
+use crate::tensor::{NamedTensor, Tensor};
+
+use super::snapshot::{SHAPE_OF, SnapshotError, parse, stored};
+
+/// Before the names of outputs, so that they differ from those of states.
+const ANSWER: &str = "sequor.answer.";
+/// The key under which the type of an output is kept.
+const TYPE_OF: &str = "sequor.type.";
+
+/// The file of a state with this answer in place of one that it may hold.
+pub fn with_answer(file: &[u8], answer: &[NamedTensor]) -> Result<Vec<u8>, SnapshotError> {
+    let mut notes = notes(file)?;
+    let held = SafeTensors::deserialize(file)?;
+    let mut views = held.tensors();
+    views.retain(|(name, _)| !name.starts_with(ANSWER));
+    for NamedTensor { name, tensor } in answer {
+        let name = format!("{ANSWER}{name}");
+        notes.insert(format!("{TYPE_OF}{name}"), tensor.dtype.name().to_owned());
+        let (dtype, dims) = match stored(tensor.dtype) {
+            Some(dtype) => (dtype, tensor.shape.0.iter().filter_map(|d| usize::try_from(*d).ok()).collect()),
+            None => {
+                notes.insert(format!("{SHAPE_OF}{name}"), tensor.shape.to_string());
+                (Dtype::U8, vec![tensor.data.len()])
+            }
+        };
+        views.push((name, TensorView::new(dtype, dims, &tensor.data)?));
+    }
+    Ok(serialize(views, Some(notes))?)
+}
+
+/// The answer in the file of a state; empty if it holds none.
+pub fn answer_of(file: &[u8]) -> Result<Vec<NamedTensor>, SnapshotError> {
+    let notes = notes(file)?;
+    let held = SafeTensors::deserialize(file)?;
+    let output = |(name, view): (String, TensorView<'_>)| {
+        let dtype = notes.get(&format!("{TYPE_OF}{name}"))?;
+        let dtype = DataType::ALL.into_iter().find(|of| of.name() == dtype)?;
+        let shape = match notes.get(&format!("{SHAPE_OF}{name}")) {
+            Some(text) => parse(text)?,
+            None => Shape(view.shape().iter().map(|d| *d as u64).collect()),
+        };
+        let data = Bytes::copy_from_slice(view.data());
+        let name = name.strip_prefix(ANSWER)?.to_owned();
+        Some(NamedTensor { name, tensor: Tensor { dtype, shape, data } })
+    };
+    Ok(held.tensors().into_iter().filter_map(output).collect())
+}
+
+fn notes(file: &[u8]) -> Result<HashMap<String, String>, SnapshotError> {
+    let (_, header) = SafeTensors::read_metadata(file)?;
+    Ok(header.metadata().clone().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_any_type_is_read_as_it_was_written_and_replaces_the_one_before() {
+        let state = TensorView::new(Dtype::I32, vec![1], &[7, 0, 0, 0]).unwrap();
+        let header: HashMap<String, String> = [("sequor.step".to_owned(), "3".to_owned())].into();
+        let file = serialize([("STATE", state)], Some(header)).unwrap();
+        assert_eq!(answer_of(&file).unwrap(), []);
+        let named = |name: &str, dtype, shape: &[u64], data: &'static [u8]| NamedTensor {
+            name: name.to_owned(),
+            tensor: Tensor { dtype, shape: Shape::of(shape), data: Bytes::from_static(data) },
+        };
+        let first = [named("OLD", DataType::Int8, &[1, 2], &[1, 2])];
+        let second = [
+            named("OUTPUT", DataType::Fp16, &[1, 1], &[0, 60]),
+            named("STATE", DataType::Bytes, &[1, 2], &[1, 0, 0, 0, 97, 0, 0, 0, 0]),
+        ];
+        let file = with_answer(&with_answer(&file, &first).unwrap(), &second).unwrap();
+        let mut read = answer_of(&file).unwrap();
+        read.sort_by(|a, b| a.name.cmp(&b.name));
+        assert_eq!(read, second);
+        let held = SafeTensors::deserialize(&file).unwrap();
+        assert_eq!(held.tensor("STATE").unwrap().data(), [7, 0, 0, 0]);
+        assert_eq!(notes(&file).unwrap()["sequor.step"], "3");
+    }
+}

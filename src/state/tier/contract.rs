@@ -1,0 +1,60 @@
+//! What every tier does.
+
+use std::fmt;
+
+use sequor_core::Id;
+
+use super::error::TierError;
+use super::record::{StateHead, TierKey};
+
+/// A change of what is kept.
+#[derive(Debug, Clone)]
+pub enum TierChange {
+    /// Keep this file in place of what is kept under the key. If that is of a sequence that began later, nothing changes.
+    Put { key: TierKey, head: StateHead, file: Vec<u8> },
+    /// Forget what is kept under the key, unless that is of a sequence that began later.
+    Remove { key: TierKey, incarnation: u64 },
+}
+
+/// How much a tier keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TierUsage {
+    pub states: usize,
+    pub bytes: u64,
+    /// Maximum bytes.
+    pub limit: u64,
+}
+
+/// Keeps states by model and sequence id. What it has confirmed survives the end of the process, and of the machine's power.
+pub trait Tier: Send + Sync + fmt::Debug {
+    /// The kept state of a sequence, and what is known of it. The bytes are those that were put, or it is an error.
+    fn get(&self, key: &TierKey) -> Result<Option<(StateHead, Vec<u8>)>, TierError>;
+
+    /// Makes these changes, in order. When it returns, all are durable but those that exceed the limit. Returns the places of these.
+    fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError>;
+
+    /// Forgets what is kept of a sequence.
+    fn remove(&self, key: &TierKey, incarnation: u64) -> Result<(), TierError> {
+        self.put_batch(&[TierChange::Remove { key: key.clone(), incarnation }]).map(drop)
+    }
+
+    /// Takes the kept state of a sequence out of the tier. After that nothing else goes on from it.
+    fn claim(&self, key: &TierKey) -> Result<Option<(StateHead, Vec<u8>)>, TierError> {
+        let found = self.get(key)?;
+        if let Some((head, _)) = &found {
+            self.remove(key, head.incarnation)?;
+        }
+        Ok(found)
+    }
+
+    /// The kept sequences of a model. Reads no state.
+    fn list(&self, model: &str) -> Vec<(Id, StateHead)>;
+
+    fn usage(&self) -> TierUsage;
+
+    /// A number that is larger with each start of a server, and at least `least`.
+    fn next_epoch(&self, least: u64) -> Result<u64, TierError>;
+
+    /// Releases what it holds. It is not used after that.
+    fn close(&self);
+}

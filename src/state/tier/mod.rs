@@ -1,0 +1,23 @@
+//! Where the states of sequences are kept outside memory, so that they outlive their slots and the process.
+//!
+//! A tier knows bytes and heads. It reads no state: the parent room makes and checks the file of a state.
+//!
+//! - [`contract`]: what every tier does, as a trait. [`record`]: what a tier knows of a kept state. [`error`]: why it does not keep or find one.
+//! - [`disk`]: a store on disk. [`folder`]: its directory and file, readable by the server's user only.
+//! - [`writer`]: gathers what all models write at one time into one commit.
+
+mod contract;
+mod disk;
+mod error;
+mod folder;
+mod record;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use contract::{Tier, TierChange, TierUsage};
+pub use disk::DiskTier;
+pub use error::TierError;
+pub use folder::{OpenedStore, open};
+pub use record::{StateHead, TierKey};
+pub use writer::{FoundState, GroupWriter};

@@ -1,0 +1,146 @@
+//! What a tier knows of a kept state without reading it, and how keys and heads are written down.
+
+use std::time::Duration;
+
+use sequor_core::Id;
+
+/// A sequence of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TierKey {
+    pub model: String,
+    pub id: Id,
+}
+
+/// The facts about a kept state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateHead {
+    pub version: u64,
+    /// SHA-256 of the files of the model's version.
+    pub digest: [u8; 32],
+    /// Which sequence of this id it is: a later one has a larger number.
+    pub incarnation: u64,
+    /// Steps that the state contains.
+    pub step: u64,
+    /// How long the sequence may be idle; `None` is for ever.
+    pub idle: Option<Duration>,
+    /// How much of that is left. It does not pass while no server runs.
+    pub idle_left: Option<Duration>,
+    /// Whether the answer of the last step is kept with the state.
+    pub answered: bool,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Of the file, and of what stands above.
+    sum: u32,
+}
+
+/// The layout of a head. A store with another one is not read.
+const LAYOUT: u8 = 1;
+/// "For ever", as microseconds are written.
+const NEVER: u64 = u64::MAX;
+
+impl TierKey {
+    pub fn new(model: &str, id: &Id) -> TierKey {
+        TierKey { model: model.to_owned(), id: id.clone() }
+    }
+
+    /// Model, a zero byte, the kind of the id, the id.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut key = Vec::with_capacity(self.model.len() + 10);
+        key.extend_from_slice(self.model.as_bytes());
+        key.push(0);
+        match &self.id {
+            Id::None => key.push(b'-'),
+            Id::Int(id) => {
+                key.push(b'i');
+                key.extend_from_slice(&id.to_be_bytes());
+            }
+            Id::Str(id) => {
+                key.push(b't');
+                key.extend_from_slice(id.as_bytes());
+            }
+        }
+        key
+    }
+
+    pub(super) fn decode(key: &[u8]) -> Option<TierKey> {
+        let at = key.iter().position(|byte| *byte == 0)?;
+        let (model, rest) = (key.get(..at)?, key.get(at + 1..)?);
+        let (kind, id) = rest.split_first()?;
+        let id = match kind {
+            b'i' => Id::Int(u64::from_be_bytes(id.try_into().ok()?)),
+            b't' => Id::from(std::str::from_utf8(id).ok()?),
+            _ => return None,
+        };
+        Some(TierKey { model: std::str::from_utf8(model).ok()?.to_owned(), id })
+    }
+}
+
+impl StateHead {
+    pub fn new(
+        (version, digest): (u64, [u8; 32]),
+        (incarnation, step): (u64, u64),
+        (idle, idle_left): (Option<Duration>, Option<Duration>),
+        answered: bool,
+        file: &[u8],
+    ) -> StateHead {
+        let bytes = file.len() as u64;
+        let mut head = StateHead { version, digest, incarnation, step, idle, idle_left, answered, bytes, sum: 0 };
+        head.sum = head.sum_of(file);
+        head
+    }
+
+    /// Whether this file is the one the head was made of.
+    pub(super) fn fits(&self, file: &[u8]) -> bool {
+        self.bytes == file.len() as u64 && self.sum == self.sum_of(file)
+    }
+
+    fn sum_of(&self, file: &[u8]) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.fields());
+        hasher.update(file);
+        hasher.finalize()
+    }
+
+    fn fields(&self) -> Vec<u8> {
+        let micros = |span: Option<Duration>| span.map_or(NEVER, |s| u64::try_from(s.as_micros()).unwrap_or(NEVER));
+        let numbers =
+            [self.version, self.incarnation, self.step, micros(self.idle), micros(self.idle_left), self.bytes];
+        let mut fields = vec![LAYOUT, u8::from(self.answered)];
+        fields.extend_from_slice(&self.digest);
+        numbers.iter().for_each(|n| fields.extend_from_slice(&n.to_le_bytes()));
+        fields
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut head = self.fields();
+        head.extend_from_slice(&self.sum.to_le_bytes());
+        head
+    }
+
+    pub(super) fn decode(head: &[u8]) -> Option<StateHead> {
+        let (layout, head) = head.split_first()?;
+        let (answered, head) = head.split_first()?;
+        let (digest, mut head) = head.split_first_chunk::<32>()?;
+        let mut next = || {
+            let (number, rest) = head.split_first_chunk::<8>()?;
+            head = rest;
+            Some(u64::from_le_bytes(*number))
+        };
+        let [version, incarnation, step, idle, left, bytes] = [next()?, next()?, next()?, next()?, next()?, next()?];
+        let sum = u32::from_le_bytes(head.try_into().ok()?);
+        let span = |micros: u64| (micros != NEVER).then(|| Duration::from_micros(micros));
+        let (idle, idle_left) = (span(idle), span(left));
+        let head = StateHead {
+            version,
+            digest: *digest,
+            incarnation,
+            step,
+            idle,
+            idle_left,
+            answered: *answered != 0,
+            bytes,
+            sum,
+        };
+        (*layout == LAYOUT).then_some(head)
+    }
+}

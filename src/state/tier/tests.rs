@@ -1,0 +1,389 @@
+//! The store through crashes, cuts of power and faults of the disk: what was confirmed is there, and nothing is there that was not written.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redb::{Builder, StorageBackend};
+use sequor_core::Id;
+
+use super::disk::DiskTier;
+use super::*;
+
+/// A file in memory that remembers what was done to it. It can fail.
+#[derive(Debug, Clone, Default)]
+struct File(Arc<Mutex<Disk>>);
+
+#[derive(Debug, Default)]
+struct Disk {
+    bytes: Vec<u8>,
+    log: Vec<Op>,
+    fails: Option<io::ErrorKind>,
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Write(usize, Vec<u8>),
+    SetLen(usize),
+    Flush,
+}
+
+impl Op {
+    fn apply(&self, to: &mut Vec<u8>) {
+        match self {
+            Op::Write(at, data) => {
+                to.resize(to.len().max(at + data.len()), 0);
+                to[*at..at + data.len()].copy_from_slice(data);
+            }
+            Op::SetLen(len) => to.resize(*len, 0),
+            Op::Flush => {}
+        }
+    }
+}
+
+impl File {
+    fn holding(bytes: Vec<u8>) -> File {
+        File(Arc::new(Mutex::new(Disk { bytes, ..Disk::default() })))
+    }
+
+    fn op(&self, op: Op) -> io::Result<()> {
+        let mut disk = self.0.lock();
+        if let Some(kind) = disk.fails {
+            return Err(io::Error::from(kind));
+        }
+        op.apply(&mut disk.bytes);
+        disk.log.push(op);
+        Ok(())
+    }
+
+    fn ops(&self) -> usize {
+        self.0.lock().log.len()
+    }
+}
+
+impl StorageBackend for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().bytes.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let at = offset as usize;
+        out.copy_from_slice(&self.0.lock().bytes[at..at + out.len()]);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.op(Op::SetLen(len as usize))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.op(Op::Flush)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.op(Op::Write(offset as usize, data.to_vec()))
+    }
+}
+
+fn tier(file: &File, limit: u64) -> Result<DiskTier, TierError> {
+    let file = file.clone();
+    let open = move || {
+        let opened = Builder::new().create_with_backend(file.clone());
+        opened.map_err(|e| TierError::Damaged { path: "memory".to_owned(), what: e.to_string() })
+    };
+    DiskTier::open("memory".to_owned(), Box::new(open), limit)
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n.max(1)
+    }
+}
+
+fn key(id: u64) -> TierKey {
+    TierKey::new("sum", &Id::from(id))
+}
+
+fn put(id: u64, incarnation: u64, step: u64, file: &[u8]) -> TierChange {
+    let idle = Some(Duration::from_secs(5));
+    let head = StateHead::new((1, [7; 32]), (incarnation, step), (idle, idle), false, file);
+    TierChange::Put { key: key(id), head, file: file.to_vec() }
+}
+
+/// What a tier keeps, by id: step and file.
+fn kept(tier: &DiskTier) -> BTreeMap<u64, (u64, Vec<u8>)> {
+    let of = |(id, head): (Id, StateHead)| {
+        let Id::Int(n) = id else { panic!("{id:?}") };
+        let (read, file) = tier.get(&key(n)).unwrap().unwrap();
+        assert_eq!(read, head);
+        (n, (head.step, file))
+    };
+    tier.list("sum").into_iter().map(of).collect()
+}
+
+/// The file after the power failed at this place of the log: what was flushed, and of later writes some, whole or torn.
+fn cut(log: &[Op], random: &mut Random) -> Vec<u8> {
+    let flushed = log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
+    let mut bytes = Vec::new();
+    log[..flushed].iter().for_each(|op| op.apply(&mut bytes));
+    for op in &log[flushed..] {
+        match (random.below(3), op) {
+            (0, _) => {}
+            (1, Op::Write(at, data)) => {
+                // A sector of 512 bytes is written or not.
+                let from = random.below(data.len().div_ceil(512)) * 512;
+                Op::Write(at + from, data[from..].to_vec()).apply(&mut bytes);
+            }
+            _ => op.apply(&mut bytes),
+        }
+    }
+    bytes
+}
+
+/// One history: batches of changes, and a crash at a random place of the log.
+fn crashes_once(seed: u64, power: bool) {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let file = File::default();
+    let store = tier(&file, u64::MAX).unwrap();
+    let mut truth = BTreeMap::new();
+    // The truth after each batch, with where its writes began and where it was confirmed.
+    let mut history = vec![(file.ops(), file.ops(), truth.clone())];
+    for step in 1..12 {
+        let began = file.ops();
+        let mut changes = Vec::new();
+        for _ in 0..=random.below(4) {
+            let id = 1 + random.below(6) as u64;
+            if random.below(4) == 0 {
+                truth.remove(&id);
+                changes.push(TierChange::Remove { key: key(id), incarnation: step });
+            } else {
+                let bytes = vec![(step * 16 + id) as u8; random.below(9000)];
+                truth.insert(id, (step, bytes.clone()));
+                changes.push(put(id, step, step, &bytes));
+            }
+        }
+        assert_eq!(store.put_batch(&changes).unwrap(), Vec::<usize>::new());
+        history.push((began, file.ops(), truth.clone()));
+    }
+    let log = file.0.lock().log.clone();
+    let first = history[0].1;
+    let at = first + random.below(log.len() - first + 1);
+    let bytes = if power {
+        cut(&log[..at], &mut random)
+    } else {
+        let mut bytes = Vec::new();
+        log[..at].iter().for_each(|op| op.apply(&mut bytes));
+        bytes
+    };
+    let again = tier(&File::holding(bytes), u64::MAX).unwrap_or_else(|e| panic!("seed {seed}, cut at {at}: {e}"));
+    let found = kept(&again);
+    let confirmed = history.iter().rposition(|(_, done, _)| *done <= at).unwrap();
+    let begun = history.iter().rposition(|(began, ..)| *began <= at).unwrap();
+    let fits = history[confirmed..=begun.max(confirmed)].iter().any(|(.., truth)| *truth == found);
+    assert!(fits, "seed {seed}, cut at {at}: {found:?} is none of {confirmed}..={begun}");
+}
+
+#[test]
+fn what_was_confirmed_survives_a_cut_of_power_at_any_write() {
+    (0..1000).for_each(|seed| crashes_once(seed, true));
+}
+
+#[test]
+fn what_was_confirmed_survives_a_killed_process_at_any_write() {
+    (0..200).for_each(|seed| crashes_once(seed, false));
+}
+
+#[test]
+fn an_earlier_sequence_of_the_same_id_changes_nothing() {
+    let store = tier(&File::default(), u64::MAX).unwrap();
+    store.put_batch(&[put(1, 5, 3, b"new"), put(1, 4, 9, b"old")]).unwrap();
+    store.put_batch(&[put(1, 4, 10, b"old"), TierChange::Remove { key: key(1), incarnation: 4 }]).unwrap();
+    assert_eq!(kept(&store)[&1], (3, b"new".to_vec()));
+    store.remove(&key(1), 5).unwrap();
+    assert_eq!((store.claim(&key(1)).unwrap(), store.usage().bytes), (None, 0));
+}
+
+#[test]
+fn a_claimed_state_is_given_once() {
+    let file = File::default();
+    let store = tier(&file, u64::MAX).unwrap();
+    store.put_batch(&[put(1, 1, 3, b"state")]).unwrap();
+    let (head, state) = store.claim(&key(1)).unwrap().unwrap();
+    assert_eq!((head.step, state), (3, b"state".to_vec()));
+    assert_eq!(store.claim(&key(1)).unwrap(), None);
+    drop(store);
+    assert_eq!(tier(&file, u64::MAX).unwrap().claim(&key(1)).unwrap(), None);
+}
+
+#[test]
+fn beyond_its_limit_new_states_are_refused_and_kept_ones_are_written_on() {
+    let store = tier(&File::default(), 10).unwrap();
+    assert_eq!(store.put_batch(&[put(1, 1, 1, &[1; 6]), put(2, 1, 1, &[2; 6])]).unwrap(), [1]);
+    assert_eq!(store.put_batch(&[put(1, 1, 2, &[3; 6]), put(2, 1, 2, &[4; 4])]).unwrap(), Vec::<usize>::new());
+    assert_eq!(store.usage(), TierUsage { states: 2, bytes: 10, limit: 10 });
+}
+
+#[test]
+fn an_id_that_is_not_kept_costs_no_read() {
+    let file = File::default();
+    let store = tier(&file, u64::MAX).unwrap();
+    store.put_batch(&[put(1, 1, 1, b"state")]).unwrap();
+    // The store would have to open it again, which fails.
+    file.0.lock().fails = Some(io::ErrorKind::Other);
+    assert!(store.put_batch(&[put(2, 1, 1, b"state")]).is_err());
+    assert_eq!(store.get(&key(9)).unwrap(), None);
+    assert!(store.get(&key(1)).is_err());
+}
+
+#[test]
+fn after_a_failed_write_the_store_serves_on_once_the_disk_does() {
+    let file = File::default();
+    let store = tier(&file, u64::MAX).unwrap();
+    store.put_batch(&[put(1, 1, 1, b"before")]).unwrap();
+    for kind in [io::ErrorKind::StorageFull, io::ErrorKind::ReadOnlyFilesystem] {
+        file.0.lock().fails = Some(kind);
+        let refused = store.put_batch(&[put(1, 1, 2, b"lost")]).unwrap_err();
+        assert!(matches!(refused, TierError::Io { .. } | TierError::Damaged { .. }), "{refused:?}");
+        file.0.lock().fails = None;
+        assert_eq!(kept(&store)[&1], (1, b"before".to_vec()));
+    }
+    store.put_batch(&[put(1, 1, 2, b"after")]).unwrap();
+    assert_eq!(kept(&store)[&1], (2, b"after".to_vec()));
+}
+
+#[test]
+fn a_changed_byte_of_a_state_is_found() {
+    let file = File::default();
+    let store = tier(&file, u64::MAX).unwrap();
+    store.put_batch(&[put(1, 1, 4, &[0xa5; 300])]).unwrap();
+    drop(store);
+    let mut bytes = file.0.lock().bytes.clone();
+    let at = bytes.windows(300).position(|w| w == [0xa5; 300]).unwrap();
+    bytes[at + 100] ^= 1;
+    // The store's own checks find it, or the sum of the head does.
+    match tier(&File::holding(bytes), u64::MAX) {
+        Ok(store) => assert_eq!(store.get(&key(1)).unwrap_err(), TierError::Checksum { step: 4 }),
+        Err(error) => assert!(matches!(error, TierError::Damaged { .. }), "{error:?}"),
+    }
+}
+
+#[test]
+fn each_start_has_a_larger_epoch() {
+    let file = File::default();
+    let epochs = [10, 10, 5, 40].map(|least| tier(&file, u64::MAX).unwrap().next_epoch(least).unwrap());
+    assert_eq!(epochs, [10, 11, 12, 40]);
+}
+
+#[test]
+fn keys_and_heads_are_read_as_they_were_written() {
+    for id in [Id::from(7), Id::from("call-77"), Id::from(u64::MAX)] {
+        let key = TierKey::new("a model", &id);
+        assert_eq!(TierKey::decode(&key.encode()), Some(key));
+    }
+    let span = Duration::from_millis(1500);
+    for (idle, left) in [(None, None), (Some(span), Some(Duration::ZERO))] {
+        let head = StateHead::new((3, [9; 32]), (4, 5), (idle, left), true, b"file");
+        let read = StateHead::decode(&head.encode()).unwrap();
+        assert_eq!((read.idle, read.idle_left, read.step), (idle, left, 5));
+        assert!(read == head && read.fits(b"file") && !read.fits(b"fila"));
+    }
+    assert_eq!(StateHead::decode(&[2; 100]), None, "another layout");
+}
+
+// === a real file ===
+
+fn opened(folder: &std::path::Path) -> Result<OpenedStore, TierError> {
+    open(folder, u64::MAX, Duration::ZERO)
+}
+
+#[test]
+fn only_the_servers_user_can_read_the_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("state");
+    drop(opened(&at).unwrap());
+    let mode = |path: &std::path::Path| fs_err::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&at), mode(&at.join("sequences.redb"))), (0o700, 0o600));
+    fs_err::set_permissions(at.join("sequences.redb"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    drop(opened(&at).unwrap());
+    assert_eq!(mode(&at.join("sequences.redb")), 0o600);
+}
+
+#[test]
+fn a_store_has_one_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = opened(folder.path()).unwrap();
+    assert!(matches!(opened(folder.path()).unwrap_err(), TierError::InUse { .. }));
+    first.tier.close();
+    assert!(opened(folder.path()).is_ok());
+}
+
+#[test]
+fn a_damaged_file_is_moved_aside_and_nothing_of_it_is_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sequences.redb");
+    let store = opened(folder.path()).unwrap().tier;
+    store.put_batch(&[put(1, 1, 1, b"state")]).unwrap();
+    store.close();
+    let whole = fs_err::read(&file).unwrap();
+    let damaged = [b"no store at all".repeat(1000), whole[..whole.len() / 2].to_vec(), vec![0; whole.len()]];
+    for bytes in damaged {
+        fs_err::write(&file, &bytes).unwrap();
+        let OpenedStore { tier, set_aside } = opened(folder.path()).unwrap();
+        let (why, aside) = set_aside.unwrap();
+        assert!(matches!(why, TierError::Damaged { .. }), "{why}");
+        assert_eq!((tier.list("sum").len(), fs_err::read(&aside).unwrap() == bytes), (0, true));
+        tier.close();
+        fs_err::remove_file(aside).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs_err::write(&file, "").unwrap();
+    let refused = opened(&file.join("state")).unwrap_err();
+    assert!(refused.to_string().starts_with(&file.join("state").display().to_string()), "{refused}");
+}
+
+// === the writer ===
+
+#[test]
+fn what_waits_goes_into_one_commit_and_each_learns_its_own_outcome() {
+    let store: Arc<dyn Tier> = Arc::new(tier(&File::default(), 10).unwrap());
+    let writer = GroupWriter::start(Arc::clone(&store)).unwrap();
+    let (held, release) = std::sync::mpsc::sync_channel::<()>(1);
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    let write = |id: u64, size: usize| {
+        let tell = tell.clone();
+        writer.write(move || Ok(vec![put(id, 1, 1, &vec![1; size])]), move |done| tell.send((id, done)).unwrap());
+    };
+    // The writer's thread is held up, and the others gather meanwhile.
+    writer.write(
+        move || {
+            let _ = release.recv();
+            Ok(Vec::new())
+        },
+        |done| done.unwrap(),
+    );
+    write(1, 6);
+    write(2, 6);
+    write(3, 4);
+    drop(held);
+    let ended: BTreeMap<u64, Result<(), TierError>> = (0..3).map(|_| told.recv().unwrap()).collect();
+    assert_eq!(ended[&2], Err(TierError::Full { needed: 6, used: 10, limit: 10 }));
+    assert!(ended[&1].is_ok() && ended[&3].is_ok());
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    writer.take(key(1), true, move |found| tell.send(found).unwrap());
+    assert_eq!(told.recv().unwrap().unwrap().unwrap().1, [1; 6]);
+    writer.close();
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    writer.take(key(3), false, move |found| tell.send(found).unwrap());
+    assert_eq!(told.recv().unwrap(), Err(TierError::Closed));
+}

@@ -1,0 +1,256 @@
+//! Sequences over restarts of the real program: planned ones lose no step, and after a killed process a sequence goes on from its last answer.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_infer_request::InferInputTensor;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{ModelInferRequest, ModelInferResponse};
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use crate::server::{Call, Server, copy, models};
+use crate::steps::{STRATEGIES, accumulators, parameter, step, sum};
+
+type Client = GrpcInferenceServiceClient<Channel>;
+
+/// Sequences that go on while the server is restarted.
+const STREAMS: u64 = 200;
+/// How often the process is killed.
+const KILLS: u64 = 10;
+
+/// A repository of models that keep their sequences, and the directory of their store.
+fn kept(when: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = folder.path().join("models");
+    accumulators(&repository, 256, 60_000_000);
+    copy(&models().join("vad"), &repository.join("vad"));
+    for model in STRATEGIES.iter().chain(&["vad"]) {
+        let path = repository.join(model).join("sequor.toml");
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+        write!(file, "\n[durability]\nwhen = \"{when}\"\n").unwrap();
+    }
+    folder
+}
+
+fn serve(folder: &Path) -> Server {
+    let call = Call::serve(folder.join("models")).arguments(["--state-dir".as_ref(), folder.join("state").as_os_str()]);
+    call.start()
+}
+
+fn numbered(mut request: ModelInferRequest, number: u64) -> ModelInferRequest {
+    let number = ParameterChoice::Int64Param(i64::try_from(number).unwrap());
+    request.parameters.insert("sequence_step".to_owned(), parameter(number));
+    request
+}
+
+async fn client(address: SocketAddr) -> Result<Client, Status> {
+    let connected = GrpcInferenceServiceClient::connect(format!("http://{address}")).await;
+    connected.map_err(|e| Status::unavailable(e.to_string()))
+}
+
+/// One step, over and over until it is answered: by the server that runs now, or by the next one.
+async fn answered(
+    client: &mut Option<Client>,
+    server: &mut watch::Receiver<Option<SocketAddr>>,
+    request: &ModelInferRequest,
+) -> ModelInferResponse {
+    loop {
+        let at = *server.borrow_and_update();
+        let Some(at) = at else {
+            *client = None;
+            server.changed().await.unwrap();
+            continue;
+        };
+        let outcome = match client {
+            Some(client) => client.model_infer(request.clone()).await,
+            None => match self::client(at).await {
+                Ok(connected) => client.insert(connected).model_infer(request.clone()).await,
+                Err(status) => Err(status),
+            },
+        };
+        match outcome {
+            Ok(answer) => return answer.into_inner(),
+            Err(status) => {
+                // The connection is gone, and with it nothing that was applied: the number of the step would be refused.
+                let gone =
+                    matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal);
+                assert!(gone, "{status:?}");
+                *client = None;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_at_pace_lose_no_step_over_a_planned_restart() {
+    for when in ["drain", "step"] {
+        let folder = kept(when);
+        let first = serve(folder.path());
+        let (tell, told) = watch::channel(Some(first.grpc));
+        let enough = Arc::new(AtomicBool::new(false));
+        let (steps, gap) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let stream = |id: u64| {
+            let (mut told, enough, steps, gap) = (told.clone(), enough.clone(), steps.clone(), gap.clone());
+            async move {
+                let model = STRATEGIES[id as usize % 2];
+                let (mut client, mut total, mut n) = (None, 0, 0_u64);
+                while !enough.load(Ordering::Relaxed) || n < 3 {
+                    n += 1;
+                    let value = i32::try_from(id * 7 + n).unwrap();
+                    let request = step(model, i64::try_from(id).unwrap(), String::new(), value, n == 1, false);
+                    let began = Instant::now();
+                    let answer = answered(&mut client, &mut told, &numbered(request, n)).await;
+                    gap.fetch_max(began.elapsed().as_millis() as u64, Ordering::Relaxed);
+                    total += value;
+                    assert_eq!(sum(&answer), Some(total), "sequence {id}, step {n}");
+                    steps.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        };
+        let streams: Vec<_> = (1..=STREAMS).map(|id| tokio::spawn(stream(id))).collect();
+        let reached = |count: u64| {
+            let steps = steps.clone();
+            async move {
+                while steps.load(Ordering::Relaxed) < count {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        };
+        reached(STREAMS * 3).await;
+        first.process.terminate();
+        let ended = tokio::task::spawn_blocking(move || first.process.ended()).await.unwrap();
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("lost"), "{}", ended.stderr);
+        tell.send(None).unwrap();
+        let second = {
+            let folder = folder.path().to_owned();
+            tokio::task::spawn_blocking(move || serve(&folder)).await.unwrap()
+        };
+        tell.send(Some(second.grpc)).unwrap();
+        let before = steps.load(Ordering::Relaxed);
+        reached(before + STREAMS * 3).await;
+        enough.store(true, Ordering::Relaxed);
+        for stream in streams {
+            stream.await.unwrap();
+        }
+        let ended = second.stop();
+        let resumed = format!("{STREAMS} sequences to resume");
+        assert!(ended.stdout.contains(&resumed), "{}", ended.stdout);
+        let (steps, gap) = (steps.load(Ordering::Relaxed), gap.load(Ordering::Relaxed));
+        println!(
+            "{when}: {STREAMS} streams, {steps} steps, none lost; the longest step over the restart took {gap} ms"
+        );
+    }
+}
+
+/// What operators read of sequences that wait for their next step.
+fn listed(server: &Server) -> String {
+    let at = server.admin.unwrap().to_string();
+    let call = Call::sequor().arguments(["sequence", "list", "--model", "vad", "--resumable", "--server", &at]);
+    let ended = call.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended.stdout
+}
+
+/// A chunk of something like speech.
+fn chunk(id: i64, n: usize) -> ModelInferRequest {
+    let samples = (0..576).map(|at| {
+        let t = (n * 512 + at) as f32 / 16_000.0;
+        0.3 * (t * 900.0).sin() * (t * 25.0).sin() + 0.1 * (t * 5_100.0).sin()
+    });
+    let mut request = step("vad", id, String::new(), 0, n == 0, false);
+    request.inputs = vec![InferInputTensor {
+        name: "input".to_owned(),
+        datatype: "FP32".to_owned(),
+        shape: vec![1, 576],
+        ..InferInputTensor::default()
+    }];
+    request.raw_input_contents = vec![samples.flat_map(f32::to_le_bytes).collect::<Vec<u8>>().into()];
+    request
+}
+
+#[tokio::test]
+async fn speech_over_restarts_is_speech_as_a_whole_bit_for_bit() {
+    let outputs = async |client: &mut Client, id: i64, chunks: std::ops::Range<usize>| {
+        let mut outputs = Vec::new();
+        for n in chunks {
+            let answer = client.model_infer(chunk(id, n)).await.unwrap().into_inner();
+            outputs.push(answer.raw_output_contents[0].clone());
+        }
+        outputs
+    };
+    for when in ["drain", "step"] {
+        let folder = kept(when);
+        let first = serve(folder.path());
+        let mut client = first.client().await;
+        let whole = outputs(&mut client, 1, 0..24).await;
+        let mut parts = outputs(&mut client, 2, 0..8).await;
+        drop(client);
+        assert_eq!(first.stop().code, Some(0));
+        for part in [8..16, 16..24] {
+            let server = serve(folder.path());
+            let listed = listed(&server);
+            let mut rows = listed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            let row = rows.find(|row| row[0] == "2").unwrap_or_else(|| panic!("{listed}"));
+            assert_eq!(row[1..3], [part.start.to_string().as_str(), "1"], "{listed}");
+            let mut client = server.client().await;
+            parts.extend(outputs(&mut client, 2, part).await);
+            drop(client);
+            assert_eq!(server.stop().code, Some(0));
+        }
+        assert!(whole.windows(2).any(|pair| pair[0] != pair[1]), "it answers something");
+        assert_eq!(parts, whole, "{when}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_process_loses_no_step_that_was_answered_and_applies_none_twice() {
+    let folder = kept("step");
+    // The last answered step of each sequence.
+    let mut answered = [0_u64; 8];
+    for round in 0..KILLS {
+        let server = serve(folder.path());
+        let mut streams = Vec::new();
+        for (n, last) in answered.iter().copied().enumerate() {
+            let mut client = server.client().await;
+            streams.push(tokio::spawn(async move {
+                let (model, id) = (STRATEGIES[n % 2], 1 + n as i64);
+                // The last one may have been applied and not answered: then it gets the answer of the first time.
+                let mut at = last + 1;
+                loop {
+                    let request = numbered(step(model, id, String::new(), at as i32, at == 1, false), at);
+                    match client.model_infer(request).await {
+                        Ok(answer) => {
+                            let sum = sum(&answer.into_inner()).unwrap();
+                            assert_eq!(i64::from(sum), (at * (at + 1) / 2) as i64, "sequence {id}, step {at}");
+                            at += 1;
+                        }
+                        Err(status) => {
+                            let refused = matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition);
+                            assert!(!refused, "{status:?}");
+                            return at - 1;
+                        }
+                    }
+                }
+            }));
+        }
+        tokio::time::sleep(Duration::from_millis(40 + 37 * (round * round % 7))).await;
+        // Without a word.
+        drop(server);
+        for (last, stream) in answered.iter_mut().zip(streams) {
+            *last = stream.await.unwrap();
+        }
+    }
+    assert!(answered.iter().all(|last| *last > KILLS), "{answered:?}");
+}
