@@ -7,42 +7,10 @@ use std::fs;
 use serde::Deserialize;
 
 use sequor::config::model::fields::{CONFIG_MESSAGES, ConfigParameter, FieldStatus, PARAMETERS};
-use sequor::config::model::sequor_toml::{KeyEntry, MODEL_KEYS};
+use sequor::config::model::sequor_toml::{self, KeyEntry, TableEntry};
 
 use crate::docs::{cell, is_page};
 use crate::server::{Call, root};
-
-/// Title and introduction of each table of a model's file.
-const TABLES: [(&str, &str, &str); 12] = [
-    ("", "Top of the file", ""),
-    ("sequence", "`[sequence]`: life of a sequence", ""),
-    ("backlog", "`[backlog]`: sequences without a slot", ""),
-    ("queue", "`[queue]`: requests that wait", ""),
-    ("state.X", "`[state.X]`: one state", "`X` is the `input_name` of a `state` in `config.pbtxt`."),
-    ("input.X", "`[input.X]`: one model input", "`X` is the name of an input of the ONNX graph."),
-    ("output.X", "`[output.X]`: one model output", ""),
-    (
-        "durability",
-        "`[durability]`: sequences that outlive the process",
-        "Without this table live sequences end with the server.",
-    ),
-    ("feature", "`[[feature]]`: what a scheduler plug-in sees", "Each table defines one feature."),
-    (
-        "plugins.scheduler",
-        "`[plugins.scheduler]`: the plug-in that decides",
-        "Without this table the strategy of `config.pbtxt` decides.",
-    ),
-    (
-        "plugins.initializer",
-        "`[plugins.initializer]`: the first state of a sequence",
-        "This table names the [state initializer](plugins/initializer.md).",
-    ),
-    (
-        "plugins.processor",
-        "`[[plugins.processor]]`: plug-ins before and after the model",
-        "Each table adds one [processor](plugins/processor.md).",
-    ),
-];
 
 const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
     For operators who serve their own models. After this page you can set what `config.pbtxt` cannot say: idle times, limits of the\n\
@@ -61,17 +29,13 @@ const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
     control mode ([reload](operate.md#reload)). New sequences follow the new file; live ones finish under the old one.\n\
     * **Durations** are text with a unit: `\"5s\"`, `\"250ms\"`, `\"10m\"`. **Sizes** too: `\"64MiB\"`.\n\
     * **Unknown keys** are refused with file, line and column. `sequor check` reports all of them at once.\n\n\
-    This page is generated from `src/config/model/sequor_toml/reference.rs`.\n";
-
-fn table_of(key: &KeyEntry) -> &'static str {
-    key.path.rsplit_once('.').map_or("", |(table, _)| table)
-}
+    This page is generated from `src/config/model/sequor_toml`, where each key is declared.\n";
 
 #[test]
-fn the_page_of_a_models_keys_is_what_the_table_says() {
-    let mut page = MODEL_CONFIG.to_owned();
-    for (table, title, introduction) in TABLES {
-        let keys: Vec<_> = MODEL_KEYS.iter().filter(|key| table_of(key) == table && key.is_served()).collect();
+fn the_page_of_a_models_keys_is_what_their_declarations_say() {
+    let (tables, mut page) = (sequor_toml::tables(), MODEL_CONFIG.to_owned());
+    for TableEntry { title, introduction, keys, .. } in &tables {
+        let keys: Vec<_> = keys.iter().filter(|key| key.is_served()).collect();
         if keys.is_empty() {
             continue;
         }
@@ -80,10 +44,10 @@ fn the_page_of_a_models_keys_is_what_the_table_says() {
             let _ = writeln!(page, "{introduction}\n");
         }
         for key in keys {
-            let name = key.path.rsplit_once('.').map_or(key.path, |(_, name)| name);
             let _ = write!(
                 page,
-                "### `{name}`{}\n\n{}\n\n* Value: {}. Default: {}.\n* Example: `{}`\n\n",
+                "### `{}`{}\n\n{}\n\n* Value: {}. Default: {}.\n* Example: `{}`\n\n",
+                key.name,
                 anchor(key),
                 key.help,
                 key.value,
@@ -93,8 +57,8 @@ fn the_page_of_a_models_keys_is_what_the_table_says() {
         }
         page.truncate(page.trim_end().len() + 1);
     }
-    let later: Vec<String> =
-        MODEL_KEYS.iter().filter(|key| !key.is_served()).map(|key| format!("`{}`", key.path)).collect();
+    let keys = tables.iter().flat_map(|table| table.keys);
+    let later: Vec<String> = keys.filter(|key| !key.is_served()).map(|key| format!("`{}`", key.path())).collect();
     let _ = write!(
         page,
         "\n## Keys that are not served yet\n\nSequor refuses a model whose file has one of these, and names the line: {}.\n",
@@ -105,7 +69,7 @@ fn the_page_of_a_models_keys_is_what_the_table_says() {
 
 /// A name for links where several tables have a key of the same name.
 fn anchor(key: &KeyEntry) -> String {
-    format!(" <a id=\"{}\"></a>", key.path.replace('.', "-").to_lowercase())
+    format!(" <a id=\"{}\"></a>", key.path().replace('.', "-").to_lowercase())
 }
 
 const CONFIG_PBTXT: &str = "# Fields of config.pbtxt\n\n\

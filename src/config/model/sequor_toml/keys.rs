@@ -1,295 +1,195 @@
-//! The schema of a model's `sequor.toml`, whole: what is not served yet is checked here too, before it is refused.
+//! The tables and keys of a model's `sequor.toml` that are about sequences, whole: what is not served yet is checked here too, before it is
+//! refused. A new key is one declaration: a field with its help, default, example and check.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use super::checks;
+use super::declare::{choice, section};
+use super::plugins::{FeatureSection, Plugins};
+use super::tensors::{InputSection, OutputSection};
+use crate::config::fault::code;
+use crate::config::units::{Span, SpanOrNever};
 
-use crate::config::units::{Size, Span, SpanOrNever};
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Keys {
-    pub schema: Option<u32>,
-    pub sequence: SequenceSection,
-    pub backlog: Backlog,
-    pub queue: Queue,
-    /// By `input_name`.
-    pub state: BTreeMap<String, State>,
-    /// By the model's input.
-    pub input: BTreeMap<String, InputSection>,
-    pub output: BTreeMap<String, OutputSection>,
-    pub durability: Option<Durability>,
-    pub(super) reload: Option<Reload>,
-    pub feature: Vec<FeatureSection>,
-    pub plugins: Plugins,
-    pub(super) model: Option<Model>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SequenceSection {
-    pub rules: Option<Rules>,
-    pub rows: Option<Rows>,
-    pub idle: Option<SpanOrNever>,
-    pub idle_soft: Option<Span>,
-    pub idle_longest: Option<Span>,
-    pub idle_scan: Option<Span>,
-    pub max_live: Option<u32>,
-    pub max_queued: Option<u32>,
-    pub on_cancel: Option<OnCancel>,
-    pub end_without_inputs: Option<bool>,
-    pub(super) client_state: bool,
-    pub tombstones: Option<Span>,
-    pub(super) watch: Option<String>,
-}
-
-/// Whose rules a START on a live id, a missing id and a full house follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rules {
-    Triton,
-    Ovms,
-}
-
-/// What the batches of a `direct` model consist of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rows {
-    /// The row of a sequence is its slot. Slots below the highest ready one that have no request are padding rows.
-    Fixed,
-    /// Rows are the ready sequences, without padding rows.
-    Compact,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnCancel {
-    End,
-    Keep,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Backlog {
-    pub max: Option<u32>,
-    pub timeout: Option<Span>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Queue {
-    pub expire: Option<WhenExpired>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WhenExpired {
-    Reject,
-    Run,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct State {
-    pub batch_axis: Option<u8>,
-    pub storage: Option<Storage>,
-    pub(super) pad: Option<toml::Value>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Storage {
-    Declared,
-    Fp16,
-    Bf16,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct InputSection {
-    /// The value of an input that clients do not send, the same for every row: a number, a truth value, a text or a list.
-    pub constant: Option<toml::Value>,
-    pub ragged: Option<RaggedMode>,
-    /// What padding consists of.
-    pub value: Option<f64>,
-    pub multiple_of: Option<u32>,
-    pub buckets: Option<Vec<u64>>,
-    /// The graph's input that gets the lengths.
-    pub lengths: Option<String>,
-    pub mask: Option<String>,
-}
-
-impl InputSection {
-    /// Whether each of the keys that padding has is there.
-    pub fn padding_keys(&self) -> [(&'static str, bool); 5] {
-        [
-            ("value", self.value.is_some()),
-            ("multiple_of", self.multiple_of.is_some()),
-            ("buckets", self.buckets.is_some()),
-            ("lengths", self.lengths.is_some()),
-            ("mask", self.mask.is_some()),
-        ]
+section! {
+    /// The whole file.
+    #[derive(Default)]
+    pub struct Keys("", "Top of the file") {
+        /// Version of this file's format.
+        pub schema: Option<u32> as "1", default "1", example "schema = 1", check checks::format_version;
+        pub(super) reload: Option<toml::Table>;
+        pub(super) model: Option<toml::Table>;
     }
-
-    pub fn has_ragged_keys(&self) -> bool {
-        self.ragged.is_some() || self.padding_keys().iter().any(|(_, there)| *there)
+    tables {
+        pub sequence: SequenceSection;
+        pub backlog: Backlog;
+        pub queue: Queue;
+        /// By `input_name`.
+        pub state: BTreeMap<String, State>;
+        /// By the model's input.
+        pub input: BTreeMap<String, InputSection>;
+        pub output: BTreeMap<String, OutputSection>;
+        pub durability: Option<Durability>;
+        pub feature: Vec<FeatureSection>;
+        pub plugins: Plugins;
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RaggedMode {
-    Concat,
-    Pad,
-    Bucket,
+section! {
+    #[derive(Default)]
+    pub struct SequenceSection("sequence", "`[sequence]`: life of a sequence") {
+        /// Rules for START on a live id, for a missing id and for a full server. `triton`: START restarts the sequence, a missing id is
+        /// refused, and a sequence without a slot waits in the backlog. `ovms`: START on a live id is refused (`already_live`), a missing
+        /// id is assigned by the server, and a sequence without a slot is refused.
+        pub rules: Option<Rules>, default "`triton` over KServe v2", example "rules = \"ovms\"";
+        /// Sequor ends a sequence after this time without a request. The time runs from the later of the last arrival and the last
+        /// completion. It does not run while a request waits or runs. The next step of an expired sequence is refused with `expired`.
+        pub idle: Option<SpanOrNever> as "duration above 0, or `never`",
+            default "`max_sequence_idle_microseconds`, else 1 s",
+            example "idle = \"30s\"", check checks::above_zero_or_never;
+        /// If no slot is free, a new sequence takes the slot of the sequence that has been idle longest, provided that it has been idle for
+        /// at least this long. The next step of the evicted sequence is refused with `evicted`.
+        pub idle_soft: Option<Span>, default "none: no sequence is evicted", example "idle_soft = \"2s\"";
+        /// Maximum idle time that a START may ask for with the request parameter `sequence_idle_us`. A longer wish is cut to it. Without
+        /// this key the parameter has no effect.
+        pub idle_longest: Option<Span>, default "none", example "idle_longest = \"10m\"";
+        /// Look for idle sequences this often, instead of `idle`. A sequence that got no request between two looks ends at the second one,
+        /// so it ends after one to two of these times. This is OVMS's `sequence_cleaner_poll_wait_minutes`.
+        pub idle_scan: Option<Span>, default "none: `idle` holds", example "idle_scan = \"5m\"", check checks::scan;
+        /// Maximum live sequences of the model, those in the backlog included. Beyond it, START is refused with `live_limit`.
+        pub max_live: Option<u32> as "integer, at least 1",
+            default "no limit", example "max_live = 4096", check checks::at_least_one;
+        /// Maximum requests that wait in one sequence. Beyond it, a request is refused with `queue_full`.
+        pub max_queued: Option<u32> as "integer, at least 1",
+            default "4096", example "max_queued = 64", check checks::at_least_one;
+        /// Effect of a cancelled request that still waits. `end`: the sequence ends, because a gap would make later answers wrong without
+        /// notice. `keep`: the sequence lives on and expects that step again.
+        pub on_cancel: Option<OnCancel>, default "`end`", example "on_cancel = \"keep\"";
+        /// Accept END without inputs. The model does not run, the state is freed, and the outputs are empty.
+        pub end_without_inputs: Option<bool>, default "`false`", example "end_without_inputs = true";
+        /// Rows of a batch in `direct`. `fixed`: the row of a sequence is its slot, and slots without a request become padding rows, as in
+        /// Triton. `compact`: only the ready sequences, without padding rows.
+        pub rows: Option<Rows>, default "`fixed`", example "rows = \"compact\"";
+        /// How long the server remembers why a sequence ended. A late step is answered with that reason; afterwards with `never_started`. A
+        /// model remembers at most 4,096 ended sequences.
+        pub tombstones: Option<Span>, default "10 min", example "tombstones = \"1h\"";
+        pub(super) client_state: bool [default];
+        pub(super) watch: Option<String>;
+    }
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct OutputSection {
-    pub crop: Option<CropKeys>,
+choice! {
+    /// Whose rules a START on a live id, a missing id and a full house follow.
+    pub enum Rules {
+        Triton = "triton",
+        Ovms = "ovms",
+    }
 }
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CropKeys {
-    pub like: Option<String>,
-    pub ratio: Option<String>,
-    pub lengths: Option<String>,
+choice! {
+    /// What the batches of a `direct` model consist of.
+    pub enum Rows {
+        /// The row of a sequence is its slot. Slots below the highest ready one that have no request are padding rows.
+        Fixed = "fixed",
+        /// Rows are the ready sequences, without padding rows.
+        Compact = "compact",
+    }
 }
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Durability {
-    pub when: Option<When>,
-    pub(super) every: Option<u32>,
-    pub(super) tier: Option<TierName>,
+choice! {
+    pub enum OnCancel {
+        End = "end",
+        Keep = "keep",
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum When {
-    Never,
-    Drain,
-    Step,
-    Every,
+section! {
+    #[derive(Default)]
+    pub struct Backlog("backlog", "`[backlog]`: sequences without a slot") {
+        /// Maximum sequences that wait for a slot. Beyond it, START is refused with `backlog_full`.
+        pub max: Option<u32>, default "1,048,576", example "max = 2000";
+        /// Maximum time that a START waits for a slot. Then the whole sequence is refused with `backlog_timeout`. The request's own
+        /// `timeout` holds as well, if it is shorter.
+        pub timeout: Option<Span>,
+            default "none: a START waits for its own `timeout`, or for ever", example "timeout = \"1s\"";
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum TierName {
-    Memory,
-    Disk,
-    Redis,
+section! {
+    #[derive(Default)]
+    pub struct Queue("queue", "`[queue]`: requests that wait") {
+        /// What happens to a step of a live sequence whose `timeout` has passed while it waited. `run`: it runs all the same. `reject`: it
+        /// is refused with `queue_expired`, and its sequence ends unless `on_cancel = "keep"`.
+        pub expire: Option<WhenExpired>, default "`run`", example "expire = \"reject\"";
+    }
 }
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(dead_code)]
-pub(super) struct Reload {
-    pub(super) drain: Option<Span>,
-    pub(super) then: Option<Then>,
+choice! {
+    pub enum WhenExpired {
+        Run = "run",
+        Reject = "reject",
+    }
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Then {
-    End,
-    Carry,
+section! {
+    #[derive(Default)]
+    pub struct State("state.X", "`[state.X]`: one state", "`X` is the `input_name` of a `state` in `config.pbtxt`.") {
+        /// The axis of the model's state tensor that is the batch. `X` is the state's `input_name`. `dims` in `config.pbtxt` leave this
+        /// axis out. Triton cannot batch such a model.
+        pub batch_axis: Option<u8>, default "0", example "batch_axis = 1";
+        /// The type in which Sequor keeps an FP32 state between steps. The model still reads and writes FP32. The memory for that state is
+        /// halved, and so is its precision.
+        pub storage: Option<Storage>, default "`declared`", example "storage = \"fp16\"";
+        pub(super) pad: Option<toml::Value>;
+    }
 }
 
-/// What a scheduler may see of a request.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FeatureSection {
-    pub name: String,
-    pub from: From,
-    pub key: String,
-    pub r#type: FeatureType,
-    pub default: Option<toml::Value>,
+choice! {
+    pub enum Storage {
+        Declared = "declared",
+        Fp16 = "fp16",
+        Bf16 = "bf16",
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum From {
-    Parameter,
-    Input,
-    Header,
+section! {
+    #[derive(Default)]
+    pub struct Durability(
+        "durability",
+        "`[durability]`: sequences that outlive the process",
+        "Without this table live sequences end with the server."
+    ) {
+        /// When the states of sequences are written to the server's store, so that sequences outlive the process. `drain`: when the server
+        /// stops. `step`: after every step, before its answer leaves. Needs `state.dir` in the server's file. See [Restarts](restarts.md).
+        pub when: Option<When> as "`never`, `drain`, `step`", default "`never`", example "when = \"drain\"", check served_when;
+        pub(super) every: Option<u32>;
+        /// Where the states are written: the directory `state.dir` of the server.
+        pub(super) tier: Option<TierName> as "`disk`", default "`disk`", example "tier = \"disk\"", check served_tier;
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FeatureType {
-    Key,
-    Number,
+choice! {
+    pub enum When {
+        Never = "never",
+        Drain = "drain",
+        Step = "step",
+        Every = "every",
+    }
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Plugins {
-    pub scheduler: Option<SchedulerKeys>,
-    pub initializer: Option<InitializerKeys>,
-    pub processor: Vec<ProcessorKeys>,
+choice! {
+    pub(super) enum TierName {
+        Memory = "memory",
+        Disk = "disk",
+        Redis = "redis",
+    }
 }
 
-/// A scheduler and its settings.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SchedulerKeys {
-    pub r#use: String,
-    pub sha256: Option<String>,
-    pub time: Option<Span>,
-    pub memory: Option<Size>,
-    pub max_wait: Option<Span>,
-    pub config: Option<toml::Table>,
+fn served_when(name: &str, when: &When) -> Option<(&'static str, String)> {
+    let what = || format!("[durability] {name} = \"every\" is not served yet");
+    (*when == When::Every).then(|| (code::NOT_SERVED, what()))
 }
 
-/// A processor and its settings.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProcessorKeys {
-    pub r#use: String,
-    pub sha256: Option<String>,
-    pub time: Option<Span>,
-    pub memory: Option<Size>,
-    pub config: Option<toml::Table>,
-    #[serde(default)]
-    pub on_failure: WhenProcessorFails,
-    /// Paths, relative to the model's directory.
-    #[serde(default)]
-    pub files: Vec<String>,
-}
-
-/// A state initializer and its settings.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct InitializerKeys {
-    pub r#use: String,
-    pub sha256: Option<String>,
-    pub time: Option<Span>,
-    pub memory: Option<Size>,
-    pub config: Option<toml::Table>,
-    /// Paths, relative to the model's directory.
-    #[serde(default)]
-    pub files: Vec<String>,
-    /// Maximum bytes of kept states.
-    pub keep: Option<Size>,
-    /// Names of key features.
-    #[serde(default)]
-    pub copy_if_same: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WhenProcessorFails {
-    #[default]
-    Fail,
-    Bypass,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(dead_code)]
-pub(super) struct Model {
-    pub(super) plugin: Option<String>,
+fn served_tier(name: &str, tier: &TierName) -> Option<(&'static str, String)> {
+    let what = || format!("[durability] {name} is not served yet; only \"disk\" is");
+    (*tier != TierName::Disk).then(|| (code::NOT_SERVED, what()))
 }

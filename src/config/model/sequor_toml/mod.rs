@@ -1,23 +1,33 @@
 //! A model's own `sequor.toml`: settings that config.pbtxt cannot express. A key that is not served yet is refused by name, at its line.
 
+mod checks;
+mod declare;
 mod features;
 mod keys;
-mod reference;
+mod plugins;
+mod tensors;
+
+#[cfg(test)]
+mod key_tests;
 
 use std::path::{Path, PathBuf};
 
-use crate::config::fault::{Fault, code};
+use crate::config::fault::Fault;
 use crate::config::toml_file;
-use crate::config::units::SpanOrNever;
 use crate::error::At;
 
-pub use features::is_name as is_plugin_name;
+pub use checks::is_plugin_name;
+pub(super) use declare::bare;
+pub use declare::{KeyEntry, TableEntry};
 pub use keys::{
-    Backlog, CropKeys, Durability, FeatureSection, FeatureType, From, InitializerKeys, InputSection, Keys, OnCancel,
-    ProcessorKeys, Queue, RaggedMode, Rows, Rules, SequenceSection, State, Storage, When, WhenExpired,
-    WhenProcessorFails,
+    Backlog, Durability, Keys, OnCancel, Queue, Rows, Rules, SequenceSection, State, Storage, When, WhenExpired,
 };
-pub use reference::{KeyEntry, MODEL_KEYS};
+pub use plugins::{
+    FeatureSection, FeatureType, From, InitializerKeys, Plugins, ProcessorKeys, SchedulerKeys, WhenProcessorFails,
+};
+pub use tensors::{CropKeys, InputSection, OutputSection, RaggedMode};
+
+use declare::{KeyFault, Section};
 
 /// The file, read. Without a file: nothing said.
 #[derive(Debug, Clone, Default)]
@@ -32,9 +42,15 @@ impl SequorToml {
     pub fn parse(path: &Path, text: &str) -> Result<SequorToml, Vec<Fault>> {
         let keys: Keys = toml_file::read_offering(path, text, &is_offered).map_err(|fault| vec![fault])?;
         let file = SequorToml { keys, path: path.to_owned(), text: text.to_owned() };
-        let mut faults = file.refused();
-        faults.extend(file.out_of_range());
+        let mut refused = Vec::new();
+        file.keys.check(&mut Vec::new(), &mut refused);
+        let fault = |KeyFault { key, code, what }: KeyFault| {
+            let key: Vec<&str> = key.iter().map(String::as_str).collect();
+            Fault { at: file.at(&key), code, what }
+        };
+        let mut faults: Vec<Fault> = refused.into_iter().map(fault).collect();
         faults.extend(features::wrong(&file.keys, |key| file.at(key)));
+        faults.sort_by_key(|fault| (fault.at.line, fault.at.column));
         if faults.is_empty() { Ok(file) } else { Err(faults) }
     }
 
@@ -51,82 +67,29 @@ impl SequorToml {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
 
-    fn refused(&self) -> Vec<Fault> {
-        self.not_served().iter().map(|key| self.refuse(key)).collect()
-    }
-
-    fn refuse(&self, key: &[&str]) -> Fault {
-        let what = format!("{} is not served yet", spelled(key));
-        Fault { at: self.at(key), code: code::NOT_SERVED, what }
-    }
-
-    /// The keys that are there and not served.
-    fn not_served(&self) -> Vec<Vec<&str>> {
-        let Keys { sequence, state, durability, reload, model, .. } = &self.keys;
-        let durability = durability.as_ref();
-        let elsewhere = durability.and_then(|d| d.tier).is_some_and(|tier| tier != keys::TierName::Disk);
-        let now_and_then = durability.is_some_and(|d| d.every.is_some() || d.when == Some(When::Every));
-        let single: [(bool, &[&str]); 6] = [
-            (sequence.client_state, &["sequence", "client_state"]),
-            (sequence.watch.is_some(), &["sequence", "watch"]),
-            (elsewhere, &["durability", "tier"]),
-            (now_and_then, &["durability", "every"]),
-            (reload.is_some(), &["reload"]),
-            (model.is_some(), &["model"]),
-        ];
-        let mut keys: Vec<Vec<&str>> = single.iter().filter(|(there, _)| *there).map(|(_, key)| key.to_vec()).collect();
-        keys.extend(state.iter().filter(|(_, s)| s.pad.is_some()).map(|(name, _)| vec!["state", name, "pad"]));
-        keys
-    }
-
-    /// Numbers that mean nothing.
-    fn out_of_range(&self) -> Vec<Fault> {
-        let sequence = &self.keys.sequence;
-        let zero = |n: Option<u32>| n == Some(0);
-        let wrong: [(bool, &[&str], &str); 5] = [
-            (self.keys.schema.is_some_and(|s| s != 1), &["schema"], "schema must be 1"),
-            (zero(sequence.max_live), &["sequence", "max_live"], "max_live must be at least 1"),
-            (zero(sequence.max_queued), &["sequence", "max_queued"], "max_queued must be at least 1"),
-            (
-                sequence.idle == Some(SpanOrNever(Some(std::time::Duration::ZERO))),
-                &["sequence", "idle"],
-                "idle must be more than nothing, or \"never\"",
-            ),
-            (
-                sequence.idle_scan.is_some_and(|scan| scan.0.is_zero()),
-                &["sequence", "idle_scan"],
-                "idle_scan must be more than nothing; idle = \"never\" keeps idle sequences",
-            ),
-        ];
-        let wrong = wrong.into_iter().filter(|(is, ..)| *is);
-        wrong.map(|(_, key, what)| Fault { at: self.at(key), code: code::VALUE, what: what.to_owned() }).collect()
-    }
+/// The tables of the file and their keys, in the order of the page.
+pub fn tables() -> Vec<TableEntry> {
+    let mut all = Vec::new();
+    Keys::entries(&mut all);
+    all
 }
 
 /// Whether a key or table has a meaning here: some served key has it in its path.
 fn is_offered(name: &str) -> bool {
-    MODEL_KEYS.iter().any(|key| key.is_served() && key.path.split('.').any(|part| part == name))
-}
-
-/// `[state.attn_cache] pad`, `[durability]`.
-fn spelled(key: &[&str]) -> String {
-    match key {
-        [table, name, key] => format!("[{table}.{}] {key}", bare(name)),
-        [table, key] => format!("[{table}] {key}"),
-        other => format!("[{}]", other.join(".")),
-    }
-}
-
-/// A key as TOML writes it: quoted if it must be.
-pub(super) fn bare(key: &str) -> String {
-    let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if plain { key.to_owned() } else { toml::Value::String(key.to_owned()).to_string() }
+    let is_in = |table: &TableEntry| table.path.split('.').any(|part| part == name);
+    let offers = |table: &TableEntry| {
+        let mut served = table.keys.iter().filter(|key| key.is_served());
+        served.any(|key| key.name == name || is_in(table))
+    };
+    tables().iter().any(offers)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::units::SpanOrNever;
 
     fn faults(text: &str) -> Vec<String> {
         let faults = SequorToml::parse(Path::new("m/sequor.toml"), text).expect_err("refused");

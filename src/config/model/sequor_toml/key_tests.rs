@@ -1,9 +1,12 @@
-//! The table of keys against the parser.
+//! The declarations of keys: what the parser accepts of them, and what it refuses.
 
 use std::collections::BTreeSet;
 
-use super::super::keys::Keys;
-use super::*;
+use super::{KeyEntry, Keys, tables};
+
+fn declared() -> Vec<KeyEntry> {
+    tables().iter().flat_map(|table| table.keys).copied().collect()
+}
 
 /// The keys that the parser accepts in a table: it lists them when it refuses one that it does not know.
 fn accepted(table: &str) -> BTreeSet<String> {
@@ -14,7 +17,7 @@ fn accepted(table: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_table_lists_the_keys_that_the_parser_accepts() {
+fn the_tables_list_the_keys_that_the_parser_accepts() {
     let tables = [
         ("[sequence]\n", "sequence."),
         ("[backlog]\n", "backlog."),
@@ -41,9 +44,9 @@ fn the_table_lists_the_keys_that_the_parser_accepts() {
             }
         }
     }
-    let listed: BTreeSet<String> = MODEL_KEYS.iter().map(|key| key.path.to_owned()).collect();
+    let listed: BTreeSet<String> = declared().iter().map(KeyEntry::path).collect();
     assert_eq!(listed, parsed);
-    assert_eq!(MODEL_KEYS.len(), listed.len(), "a key is listed twice");
+    assert_eq!(declared().len(), listed.len(), "a key is listed twice");
 }
 
 #[test]
@@ -51,20 +54,19 @@ fn keys_listed_as_not_served_are_refused() {
     let refused = |text: &str| {
         crate::config::model::sequor_toml::SequorToml::parse(std::path::Path::new("m/sequor.toml"), text).is_err()
     };
-    for key in MODEL_KEYS.iter().filter(|key| !key.is_served()) {
-        let text = match key.path.rsplit_once('.') {
-            Some((table, name)) => {
-                let value = match name {
+    for key in declared().iter().filter(|key| !key.is_served()) {
+        let text = match key.table {
+            "" => format!("[{}]\n", key.name),
+            table => {
+                let value = match key.name {
                     "client_state" => "true",
-                    "ragged" => "\"pad\"",
-                    "buckets" => "[1]",
-                    "crop" => "{ like = \"x\" }",
-                    "lengths" | "mask" | "watch" => "\"x\"",
+                    "watch" => "\"x\"",
+                    "when" => "\"drain\"",
+                    "tier" => "\"disk\"",
                     _ => "1",
                 };
-                format!("[{table}]\n{name} = {value}\n")
+                format!("[{table}]\n{} = {value}\n", key.name)
             }
-            None => format!("[{}]\n", key.path),
         };
         assert!(toml::from_str::<Keys>(&text).is_ok(), "{text}");
         assert!(refused(&text), "{text}");
@@ -73,13 +75,34 @@ fn keys_listed_as_not_served_are_refused() {
 
 #[test]
 fn examples_of_keys_are_accepted() {
-    for key in MODEL_KEYS.iter().filter(|key| key.is_served()) {
+    for key in declared().iter().filter(|key| key.is_served()) {
         let (name, _) = key.example.split_once(' ').unwrap_or_default();
-        assert!(key.path.ends_with(name) && !name.is_empty(), "{key:?}");
-        let rest = match key.path {
-            path if path.starts_with("feature.") || path.starts_with("plugins.") => continue,
-            path => path.rsplit_once('.').map_or(String::new(), |(table, _)| format!("[{table}]\n")),
+        assert_eq!(key.name, name, "{key:?}");
+        assert!(!key.value.is_empty() && !key.default.is_empty(), "{key:?}");
+        let rest = match key.table {
+            "" => String::new(),
+            table if table == "feature" || table.starts_with("plugins.") => continue,
+            table => format!("[{table}]\n"),
         };
         assert!(toml::from_str::<Keys>(&format!("{rest}{}\n", key.example)).is_ok(), "{key:?}");
+    }
+}
+
+/// An unknown key of any table is refused with the nearest name of that table.
+#[test]
+fn the_nearest_name_is_offered_for_an_unknown_key_of_every_table() {
+    for table in tables().iter().filter(|table| !table.path.is_empty()) {
+        let Some(key) = table.keys.iter().find(|key| key.is_served() && key.name.len() > 3) else { continue };
+        let header = match table.path {
+            "feature" | "plugins.processor" => format!("[[{}]]", table.path),
+            path => format!("[{path}]"),
+        };
+        let text = format!("{header}\n{}s = 1\n", key.name);
+        let path = std::path::Path::new("m/sequor.toml");
+        let faults = super::SequorToml::parse(path, &text).expect_err("an unknown key");
+        let [fault] = &faults[..] else { panic!("{faults:?}") };
+        let said = fault.to_string();
+        assert!(said.contains(&format!("unknown field `{}s`", key.name)), "{said}");
+        assert!(said.ends_with(&format!("did you mean \"{}\"?", key.name)), "{said}");
     }
 }
