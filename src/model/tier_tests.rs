@@ -127,6 +127,24 @@ fn an_answer_leaves_once_its_state_is_durable() {
     }
 }
 
+/// Copies count against `limits.state` for as long as the tier holds them. They are never refused.
+#[test]
+fn copies_of_states_count_until_the_tier_drops_them() {
+    for place in ["KIND_CPU", "KIND_GPU"] {
+        let rig = Rig::new(OLDEST, place);
+        let used = || rig.repository.state_bytes().0;
+        let first = rig.submit(7, 40, |s| s.start = true);
+        let (batch, sealed) = rig.tier.next();
+        let copied = batch.states[0].copy.as_ref().unwrap().len() as u64;
+        assert_eq!((copied, used()), (4, 8), "{place}: the state and its copy");
+        drop(batch);
+        assert_eq!(used(), 4);
+        sealed(Ok(()));
+        answer(first).unwrap();
+        assert_eq!(used(), 4);
+    }
+}
+
 /// The one slot goes to another sequence before the tier has read the state.
 #[test]
 fn a_copy_is_that_of_its_step_whatever_the_slot_does_next() {

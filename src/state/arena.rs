@@ -97,6 +97,11 @@ impl Arena {
         }
     }
 
+    /// Whether a run can write where it does not read.
+    pub(super) fn has_two_sides(&self) -> bool {
+        self.sides > 1
+    }
+
     /// The memory of a state on a side, and where the slot's row starts in it.
     pub(super) fn row(&self, state: usize, slot: u32, side: u8) -> Option<(&Buffer, usize)> {
         let layout = self.layouts.get(state)?;

@@ -36,6 +36,12 @@ impl Budget {
         self.0.limit
     }
 
+    /// Counts these bytes until the ticket is dropped, also beyond the limit: a copy of a state is never refused, but the next START may be.
+    pub fn count(&self, bytes: u64) -> Ticket {
+        self.0.used.fetch_add(bytes, Ordering::Relaxed);
+        Ticket { budget: self.clone(), bytes }
+    }
+
     /// Takes these bytes until the ticket is dropped.
     pub fn take(&self, bytes: u64) -> Result<Ticket, NoRoom> {
         let limit = self.0.limit;
@@ -90,6 +96,15 @@ mod tests {
         assert!(budget.take(u64::MAX).is_err());
         drop(ticket);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_is_counted_beyond_the_limit_leaves_no_room_for_others() {
+        let budget = Budget::new(10);
+        let (_first, copy) = (budget.take(8).unwrap(), budget.count(8));
+        assert_eq!(budget.take(1).unwrap_err(), NoRoom { wanted: 1, used: 16, limit: 10 });
+        drop(copy);
+        assert!(budget.take(2).is_ok());
     }
 
     #[test]

@@ -68,6 +68,10 @@ impl ChunkCache {
         ChunkCache(Arc::new(ChunkCacheState { budget, clock, kept, bytes: AtomicU64::new(0) }))
     }
 
+    pub(super) fn budget(&self) -> &Budget {
+        &self.0.budget
+    }
+
     /// Bytes that are kept.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)

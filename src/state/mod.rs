@@ -5,33 +5,35 @@
 //! # Layout
 //!
 //! - `spec`: what a state looks like.
-//! - `bind_plan`: the cheapest way to give a batch its states, as a pure function.
-//! - `arena`: states of a fixed size, in chunks of slots · `chunk_cache`: freed chunks, kept for a while.
-//! - `host_variable`: states whose size changes, each in memory of its own, on the host · `device_variable`: the same on an accelerator.
-//! - `store`: all states of an instance: initialise, free, what is known of a slot; `run`: bind and hand out; `commit`: check and take.
-//! - `growth`: how large states of variable size are, now and after a run.
-//! - `snapshot`: a sequence's states as a `.safetensors` file · `state_copy`: copies of them, taken with a commit ·
-//!   `values`: their values, read from a slot and written to one.
-//! - [`answer`]: the answer of the last step, in that file.
+//! - `store`: all states of an instance: begin, free, facts of a slot, single values · `run`: a batch's way, from its binding to the commit.
+//! - `stored_state`: one state of all slots, in one of three kinds of memory: `fixed`, of a fixed size, its rows in the arena ·
+//!   `host_variable`: its size changes, each value in memory of its own, on the host · `device_variable`: the same on an accelerator.
+//! - `slots`: which slots hold states, and on which side · `bind_plan`: the cheapest way to give a batch its states, as a pure function ·
+//!   `bound`: how a batch was bound · `left`: what a run has left for the commit.
+//! - `arena`: the rows of fixed states, in chunks of slots · `chunk_cache`: freed chunks, kept for a while.
+//! - `snapshot`: a sequence's states as a `.safetensors` file · `state_copy`: copies of them, taken with a commit · `values`: their values.
+//! - `answer`: the answer of the last step, in that file.
 //! - [`budget`]: bytes of state held against the server's limit.
 //! - [`tier`]: where states are kept outside memory, so that sequences outlive the process.
 
 mod answer;
 mod arena;
 mod bind_plan;
+mod bound;
 pub mod budget;
 mod chunk_cache;
-mod commit;
 mod device_variable;
 mod error;
-mod growth;
+mod fixed;
 mod host_variable;
 mod left;
 mod run;
+mod slots;
 mod snapshot;
 mod spec;
 mod state_copy;
 mod store;
+mod stored_state;
 #[cfg(test)]
 mod tests;
 pub mod tier;
@@ -39,9 +41,9 @@ mod values;
 
 pub use answer::{answer_of, with_answer};
 pub use bind_plan::{BindPlan, SlotView, choose};
+pub use bound::{Bound, Fresh, StateOut};
 pub use chunk_cache::ChunkCache;
 pub use error::StateError;
-pub use run::{Bound, Fresh, StateOut};
 pub use snapshot::{SnapshotError, check as check_snapshot};
 pub use spec::{InitialValue, StateSpec};
 pub use state_copy::StateCopy;

@@ -1,52 +1,31 @@
-//! Binds the states of a batch for one run: in place, or gathered into one tensor.
+//! A batch's way through the store: its states are bound, in place or gathered into one tensor; what the run has written is checked, copied and
+//! committed. For each row, the store commits all states or none.
 
 use sequor_core::Shape;
 
-use crate::device::{Buffer, BufferSlice, DeviceError, MemorySpan, MemorySpanMut, Moves, Owned};
+use crate::device::{Buffer, BufferSlice, DeviceError, MemorySpan, Moves};
 use crate::tensor::rows;
 
-use super::bind_plan::{BindPlan, SlotView, choose};
+use super::bind_plan::{BindPlan, choose};
+use super::bound::{Bound, Fresh, StateOut};
 use super::error::StateError;
-use super::host_variable::{self, HostVariable};
-use super::spec::Layout;
-use super::store::{StateStorage, Store, StoredState, view_of};
-
-/// How a batch was bound; to be handed back to [`Store::commit`].
-#[derive(Debug)]
-pub struct Bound {
-    pub(super) rows: Vec<Option<u32>>,
-    pub(super) plan: BindPlan,
-}
-
-/// Where a state's output goes.
-#[derive(Debug)]
-pub enum StateOut<'a> {
-    Into {
-        shape: &'a Shape,
-        data: MemorySpanMut<'a>,
-    },
-    /// The backend allocates.
-    New,
-}
-
-/// A state's output in the backend's own memory.
-#[derive(Debug)]
-pub struct Fresh {
-    pub shape: Shape,
-    pub data: Owned,
-}
+use super::fixed::CarriedSlots;
+use super::left::Left;
+use super::state_copy::{CopySource, StateCopy};
+use super::store::Store;
+use super::stored_state::{StateStorage, StoredState};
 
 impl Store {
+    // === before the run ===
+
     /// Brings the states of these slots to where a run reads them: where they lie, or gathered. `None` is a padding row, of zeros.
     pub fn bind(&mut self, rows: Vec<Option<u32>>) -> Result<Bound, StateError> {
-        if let Some(slot) = rows.iter().flatten().find(|slot| **slot as usize >= self.slots.len()) {
-            return Err(StateError::NoSlot(*slot));
-        }
+        self.slots.check(&rows)?;
         // The core gives a slot its first state before it lets it run; anything else would read another sequence's.
-        if let Some(slot) = rows.iter().flatten().find(|slot| !self.view(**slot).live) {
+        if let Some(slot) = rows.iter().flatten().find(|slot| !self.is_live(**slot)) {
             return Err(StateError::NotLive(*slot));
         }
-        let plan = choose(&rows, &self.slots, self.terms);
+        let plan = choose(&rows, self.slots.views(), self.terms);
         self.shape_batch(&rows)?;
         match &plan {
             BindPlan::InPlace { first, side, carry } => self.carry(&rows, *first, *side, carry)?,
@@ -55,106 +34,59 @@ impl Store {
         Ok(Bound { rows, plan })
     }
 
+    /// Gathers the states of one slot, also where it would be cheaper to bind them in place.
+    pub(super) fn bind_moved(&mut self, slot: u32) -> Result<Bound, StateError> {
+        let rows = vec![Some(slot)];
+        self.slots.check(&rows)?;
+        self.shape_batch(&rows)?;
+        self.gather(&rows)?;
+        Ok(Bound { rows, plan: BindPlan::Moved })
+    }
+
+    fn shape_batch(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
+        self.states.iter_mut().try_for_each(|state| state.shape_batch(rows))
+    }
+
     /// Copies the rows that lie on the other side, and writes first states, and zeros for padding rows, where the run will read them.
-    fn carry(&mut self, rows: &[Option<u32>], first: u32, side: u8, carry: &[u32]) -> Result<(), StateError> {
-        let (arena, slots) = (&self.arena, &self.slots);
-        let fresh = || rows.iter().flatten().copied().filter(|slot| view_of(slots, *slot).fresh);
-        let cleared = stale_padding(rows, first, side, slots, &self.stale);
+    fn carry(&mut self, rows: &[Option<u32>], first: u32, side: u8, moved: &[u32]) -> Result<(), StateError> {
+        let fresh: Vec<u32> = rows.iter().flatten().copied().filter(|slot| self.slots.view(*slot).fresh).collect();
+        let cleared = self.slots.stale_padding(rows, first, side);
+        let carried = CarriedSlots { side, moved, fresh: &fresh, cleared: &cleared };
         let mut moves = Moves::new(&*self.device, &mut self.scratch);
-        for state in &self.states {
-            let StateStorage::Fixed { index, layout, first: initial, .. } = &state.kind else { continue };
-            moves.set(layout.as_kept())?;
-            for slot in carry {
-                let from = arena.slice(*index, *slot, 1 - side);
-                if let (Some(from), Some(to)) = (from, arena.slice(*index, *slot, side)) {
-                    moves.row(Some(from), to)?;
-                }
-            }
-            for slot in fresh() {
-                if let Some(to) = arena.slice(*index, slot, side) {
-                    moves.row(initial.as_ref().map(|initial| BufferSlice::of(initial, 0)), to)?;
-                }
-            }
-            for slot in &cleared {
-                if let Some(to) = arena.slice(*index, *slot, side) {
-                    moves.row(None, to)?;
-                }
-            }
+        for fixed in self.states.iter().filter_map(StoredState::fixed) {
+            fixed.carry(&self.arena, &carried, &mut moves)?;
         }
         gather_growing(&self.states, rows, &mut moves)?;
         moves.run()?;
-        self.copied += carry.len() as u64;
-        for slot in cleared {
-            if let Some(sides) = self.stale.get_mut(slot as usize) {
-                *sides &= !(1 << side);
-            }
+        self.copied += moved.len() as u64;
+        cleared.into_iter().for_each(|slot| self.slots.clear(slot, side));
+        moved.iter().for_each(|slot| self.slots.set_side(*slot, side));
+        rows.iter().flatten().for_each(|slot| self.slots.write_first(*slot, side));
+        Ok(())
+    }
+
+    /// Copies the rows of the batch into the memory that the run reads.
+    fn gather(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
+        self.ensure_batch_buffers(rows.len(), true)?;
+        let mut moves = Moves::new(&*self.device, &mut self.scratch);
+        for fixed in self.states.iter().filter_map(StoredState::fixed) {
+            fixed.gather(rows, &self.arena, &self.slots, &mut moves)?;
         }
-        for slot in carry {
-            self.change(*slot, |view| view.side = side);
-        }
-        for slot in rows.iter().flatten() {
-            self.change(*slot, |view| {
-                if view.fresh {
-                    *view = SlotView { live: true, fresh: false, side };
-                }
-            });
+        gather_growing(&self.states, rows, &mut moves)?;
+        moves.run()?;
+        self.copied += rows.len() as u64;
+        Ok(())
+    }
+
+    /// Provides memory for what a run in place leaves to be scattered. Call it before [`Store::output`].
+    pub fn ready(&mut self, bound: &Bound) -> Result<(), StateError> {
+        if self.terms.sides < 2 && matches!(bound.plan, BindPlan::InPlace { .. }) {
+            self.ensure_batch_buffers(bound.rows.len(), false)?;
         }
         Ok(())
     }
 
-    /// Copies the rows of the batch into the buffers that the run reads.
-    pub(super) fn gather(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
-        let count = rows.len();
-        self.ensure_batch_buffers(count, true)?;
-        let (arena, slots) = (&self.arena, &self.slots);
-        let mut moves = Moves::new(&*self.device, &mut self.scratch);
-        for state in &self.states {
-            let StateStorage::Fixed { index, layout, first, given, .. } = &state.kind else { continue };
-            moves.set(layout.gather(count))?;
-            for (n, row) in rows.iter().enumerate() {
-                let from = row.and_then(|slot| match view_of(slots, slot) {
-                    SlotView { fresh: true, .. } => first.as_ref().map(|first| BufferSlice::of(first, 0)),
-                    view => arena.slice(*index, slot, view.side),
-                });
-                moves.row(from, BufferSlice::of(given, n * layout.inner))?;
-            }
-        }
-        gather_growing(&self.states, rows, &mut moves)?;
-        moves.run()?;
-        self.copied += count as u64;
-        Ok(())
-    }
-
-    /// Settles the shapes of the batch's tensors, and joins the states of the host that are not in the arena.
-    pub(super) fn shape_batch(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
-        let count = rows.len() as u64;
-        for state in &mut self.states {
-            match &mut state.kind {
-                StateStorage::Fixed { shape, row, .. } => *shape = state.spec.batched(row, count),
-                StateStorage::DeviceVariable(growing, shape) => {
-                    if !growing.ready(&state.spec, rows)? {
-                        return Err(StateError::Mixed { state: state.spec.input.clone() });
-                    }
-                    *shape = growing.input(&state.spec, rows).0;
-                }
-                StateStorage::HostVariable { slots, given, shape } => {
-                    let of = |slot: &u32| slots.get(*slot as usize).and_then(Option::as_ref);
-                    let batch: Vec<Option<&HostVariable>> = rows.iter().map(|row| row.as_ref().and_then(of)).collect();
-                    let Some(first) = batch.iter().flatten().next() else { continue };
-                    let row = first.shape.clone();
-                    if batch.iter().flatten().any(|loose| loose.shape != row) {
-                        return Err(StateError::Mixed { state: state.spec.input.clone() });
-                    }
-                    *given = match batch.as_slice() {
-                        [Some(only)] => only.data.clone(),
-                        _ => Owned::from_vec(host_variable::join(&state.spec, &row, &batch)),
-                    };
-                    *shape = state.spec.batched(&row, count);
-                }
-            }
-        }
-        Ok(())
-    }
+    // === where the run reads and writes ===
 
     /// A state as a run reads it, by its number.
     ///
@@ -163,21 +95,19 @@ impl Store {
     pub unsafe fn input(&self, bound: &Bound, state: usize) -> Result<(&Shape, MemorySpan<'_>), StateError> {
         let Some(StoredState { kind, spec }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
         match kind {
-            StateStorage::HostVariable { given, shape, .. } => Ok((shape, given.span())),
-            StateStorage::DeviceVariable(growing, shape) => {
-                let (_, size, buffer) = growing.input(spec, &bound.rows);
+            StateStorage::HostVariable(variables) => {
+                let (shape, data) = variables.joined();
+                Ok((shape, data.span()))
+            }
+            StateStorage::DeviceVariable(variable, shape) => {
+                let (_, size, buffer) = variable.input(spec, &bound.rows);
                 // SAFETY: as below.
                 Ok((shape, unsafe { buffer.read(0..size) }?))
             }
-            StateStorage::Fixed { index, layout, given, shape, .. } => {
-                let size = layout.row() * bound.rows.len();
-                let (buffer, at) = match bound.plan {
-                    BindPlan::InPlace { first, side, .. } => self.arena.row(*index, first, side),
-                    BindPlan::Moved => Some((given, 0)),
-                }
-                .ok_or_else(|| StateError::Missing { state: spec.input.clone() })?;
+            StateStorage::Fixed(fixed) => {
+                let (buffer, at, size) = fixed.source(spec, bound, &self.arena)?;
                 // SAFETY: nothing is moved into it before the store changes, which the caller waits for.
-                Ok((shape, unsafe { buffer.read(at..at + size) }?))
+                Ok((fixed.shape(), unsafe { buffer.read(at..at + size) }?))
             }
         }
     }
@@ -187,39 +117,23 @@ impl Store {
     /// # Safety
     /// As for [`Store::input`].
     pub unsafe fn output(&self, bound: &Bound, state: usize) -> Result<StateOut<'_>, StateError> {
-        let Some(StoredState { kind, .. }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
-        let StateStorage::Fixed { shape, .. } = kind else { return Ok(StateOut::New) };
-        let (buffer, at, size) = self.target(bound, state)?;
+        let Some(state) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
+        let Some(fixed) = state.fixed() else { return Ok(StateOut::New) };
+        let (buffer, at, size) = fixed.target(&state.spec, bound, &self.arena)?;
         // SAFETY: the run writes here and reads elsewhere: the other side, or another buffer.
-        Ok(StateOut::Into { shape, data: unsafe { buffer.write(at..at + size) }? })
+        Ok(StateOut::Into { shape: fixed.shape(), data: unsafe { buffer.write(at..at + size) }? })
     }
 
-    /// The part of a buffer where a run writes a state of a fixed size.
-    fn target(&self, bound: &Bound, state: usize) -> Result<(&Buffer, usize, usize), StateError> {
-        let Some(StoredState { kind, spec }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
-        let missing = || StateError::Missing { state: spec.output.clone() };
-        let StateStorage::Fixed { index, layout, taken, .. } = kind else { return Err(missing()) };
-        let size = layout.row() * bound.rows.len();
-        let (buffer, at) = match bound.plan {
-            BindPlan::InPlace { first, side, .. } if self.terms.sides > 1 => self.arena.row(*index, first, 1 - side),
-            _ => Some((taken, 0)),
-        }
-        .ok_or_else(missing)?;
-        if buffer.len() < at + size {
-            return Err(StateError::Device(DeviceError::OutOfBounds { at, len: size, size: buffer.len() }));
-        }
-        Ok((buffer, at, size))
-    }
+    // === what the run has written ===
 
     /// What a run has written for a state, before it is committed: the batch's shape and bytes, rows first, for any axis.
     /// `None` where the backend allocated.
     pub fn written(&self, bound: &Bound, state: usize) -> Result<Option<(Shape, Vec<u8>)>, StateError> {
-        let Some(StoredState { kind: StateStorage::Fixed { row, .. }, spec }) = self.states.get(state) else {
+        let Some((spec, fixed)) = self.states.get(state).and_then(|state| Some((&state.spec, state.fixed()?))) else {
             return Ok(None);
         };
-        let (buffer, at, size) = self.target(bound, state)?;
-        let bytes = buffer.get(at..at + size)?;
-        let count = bound.rows.len();
+        let (buffer, at, size) = fixed.target(spec, bound, &self.arena)?;
+        let (bytes, row, count) = (buffer.get(at..at + size)?, fixed.row(), bound.rows.len());
         let axis = spec.batch_axis.unwrap_or(0);
         if spec.batch_axis.is_none() || axis == 0 {
             return Ok(Some((spec.batched(row, count as u64), bytes)));
@@ -231,71 +145,114 @@ impl Store {
 
     /// The shape and bytes of what [`Store::lay_out`] lays out, if the state is of a fixed size.
     pub fn laid_out(&self, bound: &Bound, state: usize) -> Option<(Shape, usize)> {
-        let StoredState { kind: StateStorage::Fixed { row, layout, .. }, spec } = self.states.get(state)? else {
-            return None;
-        };
-        let count = bound.rows.len();
-        let shape = if spec.batch_axis.is_some() { row.with(0, count as u64) } else { row.clone() };
-        Some((shape, layout.row() * count))
+        let state = self.states.get(state)?;
+        let (fixed, count) = (state.fixed()?, bound.rows.len());
+        let row = fixed.row();
+        let shape = if state.spec.batch_axis.is_some() { row.with(0, count as u64) } else { row.clone() };
+        Some((shape, fixed.layout().row() * count))
     }
 
     /// Asks for what a run writes for a state of a fixed size to be laid out in `to`, rows first, for any axis.
     pub fn lay_out(&mut self, bound: &Bound, state: usize, to: &mut Buffer) -> Result<(), StateError> {
-        let count = bound.rows.len();
-        let Some((layout, _)) = self.layout_of(state).zip(self.laid_out(bound, state)) else { return Ok(()) };
-        to.ensure(layout.row() * count)?;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let (from, at, _) = self.target(bound, state)?;
-        let mut moves = Moves::new(&*self.device, &mut scratch);
-        moves.set(layout.rows_first(count))?;
+        let Some(state) = self.states.get(state) else { return Ok(()) };
+        let (Some(fixed), count) = (state.fixed(), bound.rows.len()) else { return Ok(()) };
+        let row = fixed.layout().row();
+        to.ensure(row * count)?;
+        let mut moves = Moves::new(&*self.device, &mut self.scratch);
         for n in 0..count {
-            moves.row(Some(BufferSlice::of(from, at + n * layout.inner)), BufferSlice::of(to, n * layout.row()))?;
+            let to = BufferSlice::of(to, n * row);
+            fixed.copy_row(&state.spec, (bound, &self.arena), n, to, &mut moves)?;
+        }
+        Ok(moves.run()?)
+    }
+
+    /// Bytes of the states that change in size, for each row of a batch, padding included, once what the run has produced is committed.
+    pub fn growing_bytes_after(&self, bound: &Bound, fresh: &[Option<Fresh>]) -> Result<Vec<u64>, StateError> {
+        let mut after = vec![0; bound.rows.len()];
+        for (state, produced) in self.states.iter().zip(fresh) {
+            let Some(produced) = produced.as_ref().filter(|_| state.fixed().is_none()) else { continue };
+            let sizes = state.variable_sizes(produced, bound.rows.len())?;
+            for (sum, size) in after.iter_mut().zip(sizes) {
+                *sum += size as u64;
+            }
+        }
+        Ok(after)
+    }
+
+    // === commit ===
+
+    /// Checks what a run has produced, without taking any of it: one entry a state, `None` where the run wrote where it was told.
+    pub fn check(&self, bound: &Bound, fresh: &[Option<Fresh>]) -> Result<(), StateError> {
+        let rows = bound.rows.len() as u64;
+        self.states.iter().zip(fresh).try_for_each(|(state, produced)| state.check(produced.as_ref(), rows))
+    }
+
+    /// Takes the new states of the rows for which `good` says so, all of a row's or none. Everything was checked before.
+    pub fn commit(&mut self, bound: &Bound, fresh: Vec<Option<Fresh>>, good: &[bool]) -> Result<(), StateError> {
+        self.commit_with_copies(bound, fresh, good, &[]).map(drop)
+    }
+
+    /// Commits, and copies the new states of the rows for which `copied` says so: one entry a row of the batch.
+    pub fn commit_with_copies(
+        &mut self,
+        bound: &Bound,
+        fresh: Vec<Option<Fresh>>,
+        good: &[bool],
+        copied: &[bool],
+    ) -> Result<Vec<Option<StateCopy>>, StateError> {
+        let (takes, count) = (|n: usize| good.get(n).copied().unwrap_or(false), bound.rows.len());
+        let mut taken: Vec<(usize, u32)> = Vec::with_capacity(count);
+        taken
+            .extend(bound.rows.iter().enumerate().filter_map(|(n, row)| Some((n, (*row)?))).filter(|(n, _)| takes(*n)));
+        // Everything that can fail comes before the first change of a slot.
+        let states = self.states.iter_mut().zip(fresh);
+        let left: Vec<Left> =
+            states.map(|(state, produced)| state.split(produced, count, &taken)).collect::<Result<_, _>>()?;
+        let copies = if copied.contains(&true) { self.copy_rows(bound, &left, copied)? } else { Vec::new() };
+        let flips = matches!(bound.plan, BindPlan::InPlace { .. }) && self.terms.sides > 1;
+        self.scatter(count, &taken, &left, flips)?;
+        for (state, left) in self.states.iter_mut().zip(left) {
+            state.settle(left, &taken);
+        }
+        for (_, slot) in &taken {
+            if flips {
+                self.slots.flip(*slot);
+            }
+            self.slots.set_written(*slot);
+        }
+        Ok(copies)
+    }
+
+    fn copy_rows(
+        &mut self,
+        bound: &Bound,
+        left: &[Left],
+        wanted: &[bool],
+    ) -> Result<Vec<Option<StateCopy>>, StateError> {
+        let Store { device, states, arena, cache, scratch, .. } = self;
+        CopySource { device, states, arena, budget: cache.budget(), bound, left }.rows(wanted, scratch)
+    }
+
+    /// Moves what a run has left to where it is kept. Where sides are flipped, states in the arena lie there already.
+    fn scatter(&mut self, count: usize, taken: &[(usize, u32)], left: &[Left], flips: bool) -> Result<(), StateError> {
+        let mut moves = Moves::new(&*self.device, &mut self.scratch);
+        for (state, left) in self.states.iter().zip(left) {
+            match (&state.kind, left) {
+                (StateStorage::Fixed(fixed), _) if !flips => {
+                    fixed.scatter((count, taken), &self.arena, &self.slots, &mut moves)?;
+                }
+                (StateStorage::DeviceVariable(variable, _), Left::Growth(growth)) => {
+                    variable.scatter(growth, count, taken, &mut moves)?;
+                }
+                _ => {}
+            }
         }
         moves.run()?;
-        self.scratch = scratch;
-        Ok(())
-    }
-
-    /// Copies row `n` of what a run has written for a state of a fixed size.
-    pub(super) fn copy_fixed<'a>(
-        &'a self,
-        bound: &Bound,
-        state: usize,
-        n: usize,
-        to: BufferSlice<'a>,
-        moves: &mut Moves<'a>,
-    ) -> Result<(), StateError> {
-        let Some(layout) = self.layout_of(state) else { return Ok(()) };
-        let (from, at, _) = self.target(bound, state)?;
-        moves.set(layout.rows_first(bound.rows.len()))?;
-        moves.row(Some(BufferSlice::of(from, at + n * layout.inner)), to)?;
-        Ok(())
-    }
-
-    fn layout_of(&self, state: usize) -> Option<Layout> {
-        match self.states.get(state)?.kind {
-            StateStorage::Fixed { layout, .. } => Some(layout),
-            StateStorage::DeviceVariable(..) | StateStorage::HostVariable { .. } => None,
-        }
-    }
-
-    /// Provides memory for what a run in place leaves to be scattered. Call it before [`Store::output`].
-    pub fn ready(&mut self, bound: &Bound) -> Result<(), StateError> {
-        if self.terms.sides < 2 && matches!(bound.plan, BindPlan::InPlace { .. }) {
-            self.ensure_batch_buffers(bound.rows.len(), false)?;
+        if !flips {
+            self.copied += taken.len() as u64;
         }
         Ok(())
     }
-}
-
-/// The padding rows whose slot has no state, and holds on this side what an earlier sequence left there.
-fn stale_padding(rows: &[Option<u32>], first: u32, side: u8, slots: &[SlotView], stale: &[u8]) -> Vec<u32> {
-    let padding = (first..).zip(rows).filter(|(_, row)| row.is_none()).map(|(slot, _)| slot);
-    let is_stale = |slot: &u32| {
-        let view = view_of(slots, *slot);
-        (!view.live || view.fresh) && stale.get(*slot as usize).is_some_and(|sides| sides & (1 << side) != 0)
-    };
-    padding.filter(is_stale).collect()
 }
 
 fn gather_growing<'a>(

@@ -5,13 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use sequor_core::{DataType, Shape};
 
-use crate::device::Owned;
-
-use super::bind_plan::BindPlan;
 use super::error::StateError;
-use super::run::{Bound, Fresh};
 use super::spec::StateSpec;
-use super::store::{StateStorage, Store};
 
 /// Why a snapshot is not made or not taken.
 #[derive(Debug, thiserror::Error)]
@@ -28,87 +23,6 @@ pub enum SnapshotError {
 
 /// The key under which the shape of a BYTES state is kept: its tensor holds the wire form, as bytes.
 pub(super) const SHAPE_OF: &str = "sequor.shape.";
-
-impl Store {
-    /// The states of a slot. `metadata` goes into the file's header.
-    pub fn snapshot(&mut self, slot: u32, metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError> {
-        let values = self.values(slot)?;
-        file(self.specs(), &values, metadata)
-    }
-
-    /// Gives a slot the states of a snapshot, all of them or none.
-    pub fn restore(&mut self, slot: u32, file: &[u8]) -> Result<(), SnapshotError> {
-        let values = read(self.specs(), file)?;
-        Ok(self.set_values(slot, values)?)
-    }
-}
-
-impl Store {
-    /// The values of a slot's states, each as one row in the graph's own type, with its shape less the batch dimension.
-    pub(super) fn values(&mut self, slot: u32) -> Result<Vec<(Shape, Vec<u8>)>, StateError> {
-        self.bind_moved(slot)?;
-        let mut values = Vec::with_capacity(self.states.len());
-        for state in &self.states {
-            values.push(match &state.kind {
-                StateStorage::Fixed { row, layout, given, .. } => (row.clone(), given.get(0..layout.row())?),
-                StateStorage::DeviceVariable(growing, _) => growing.get(&state.spec, slot)?,
-                StateStorage::HostVariable { slots, given, .. } => {
-                    let held = slots.get(slot as usize).and_then(|s| s.as_ref());
-                    (held.map(|l| l.shape.clone()).unwrap_or_default(), given.as_ref().to_vec())
-                }
-            });
-        }
-        Ok(values)
-    }
-
-    /// Sets a slot's states to these values, each as [`Store::values`] gives it. Shapes were checked.
-    pub(super) fn set_values<B>(
-        &mut self,
-        slot: u32,
-        values: impl IntoIterator<Item = (Shape, B)>,
-    ) -> Result<(), StateError>
-    where
-        B: AsRef<[u8]> + Into<Vec<u8>>,
-    {
-        self.init(slot)?;
-        let bound = self.bind_moved(slot)?;
-        let (mut fresh, mut grown) = (Vec::new(), Vec::new());
-        for (state, (shape, bytes)) in self.states.iter_mut().zip(values) {
-            let mut held = None;
-            fresh.push(match &mut state.kind {
-                StateStorage::Fixed { taken, .. } => {
-                    taken.put(bytes.as_ref())?;
-                    None
-                }
-                StateStorage::DeviceVariable(growing, _) => {
-                    held = Some((shape, growing.holding(bytes.as_ref())?));
-                    None
-                }
-                StateStorage::HostVariable { .. } => {
-                    Some(Fresh { shape: state.spec.batched(&shape, 1), data: Owned::from_vec(bytes.into()) })
-                }
-            });
-            grown.push(held);
-        }
-        self.commit(&bound, fresh, &[true])?;
-        for (state, held) in self.states.iter_mut().zip(grown) {
-            if let (StateStorage::DeviceVariable(growing, _), Some((shape, memory))) = (&mut state.kind, held) {
-                growing.put(slot, shape, memory);
-            }
-        }
-        Ok(())
-    }
-
-    fn bind_moved(&mut self, slot: u32) -> Result<Bound, StateError> {
-        let rows = vec![Some(slot)];
-        if slot as usize >= self.slots.len() {
-            return Err(StateError::NoSlot(slot));
-        }
-        self.shape_batch(&rows)?;
-        self.gather(&rows)?;
-        Ok(Bound { rows, plan: BindPlan::Moved })
-    }
-}
 
 /// The file of these values, each as one row in the graph's own type.
 pub(super) fn file<'a>(
@@ -139,7 +53,10 @@ pub fn check(specs: &[StateSpec], file: &[u8]) -> Result<BTreeMap<String, String
 }
 
 /// The values of a snapshot in the order of these states.
-fn read<'a>(specs: impl Iterator<Item = &'a StateSpec>, file: &[u8]) -> Result<Vec<(Shape, Vec<u8>)>, SnapshotError> {
+pub(super) fn read<'a>(
+    specs: impl Iterator<Item = &'a StateSpec>,
+    file: &[u8],
+) -> Result<Vec<(Shape, Vec<u8>)>, SnapshotError> {
     let (_, header) = SafeTensors::read_metadata(file)?;
     let notes = header.metadata().clone().unwrap_or_default();
     let tensors = SafeTensors::deserialize(file)?;

@@ -4,21 +4,30 @@
 //! before the copy is read.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sequor_core::Shape;
 
-use crate::device::{Buffer, BufferSlice, DeviceError, Moves, Owned, Scratch};
+use crate::device::{Buffer, BufferSlice, Device, DeviceError, Moves, Owned, Scratch};
 
+use super::arena::Arena;
+use super::bound::Bound;
+use super::budget::{Budget, Ticket};
 use super::error::StateError;
 use super::left::Left;
-use super::run::Bound;
 use super::snapshot::{SnapshotError, file};
 use super::spec::StateSpec;
-use super::store::{StateStorage, Store};
+use super::stored_state::StoredState;
+use super::values::StateValues;
 
-/// The states of one sequence as of one commit. Read it after the device has passed a fence behind the commit.
+/// The states of one sequence as of one commit. Read it after the device has passed a fence behind the commit. Its bytes count against the
+/// server's limit until it is dropped.
 #[derive(Debug)]
-pub struct StateCopy(Vec<CopiedState>);
+pub struct StateCopy {
+    states: Vec<CopiedState>,
+    #[allow(dead_code, reason = "only its drop matters")]
+    counted: Ticket,
+}
 
 #[derive(Debug)]
 struct CopiedState {
@@ -35,24 +44,33 @@ enum CopiedMemory {
 }
 
 impl StateCopy {
-    /// The states as a `.safetensors` file, as [`Store::snapshot`] makes one.
+    /// The states as a `.safetensors` file, as [`Store::snapshot`](super::Store::snapshot) makes one.
     pub fn file(&self, specs: &[StateSpec], metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError> {
         file(specs.iter(), &self.pairs().map_err(StateError::from)?, metadata)
     }
 
+    /// The values. Read them after the device has passed a fence behind the commit.
+    pub fn values(&self) -> Result<StateValues, DeviceError> {
+        Ok(StateValues::of_pairs(self.pairs()?))
+    }
+
     /// Shape and bytes of each state.
-    pub(super) fn pairs(&self) -> Result<Vec<(Shape, Vec<u8>)>, DeviceError> {
-        self.0.iter().map(CopiedState::value).collect()
+    fn pairs(&self) -> Result<Vec<(Shape, Vec<u8>)>, DeviceError> {
+        self.states.iter().map(CopiedState::value).collect()
     }
 
     /// Bytes of the states.
     pub fn len(&self) -> usize {
-        self.0.iter().map(|state| state.memory.len()).sum()
+        bytes(&self.states)
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+fn bytes(states: &[CopiedState]) -> usize {
+    states.iter().map(|state| state.memory.len()).sum()
 }
 
 impl CopiedState {
@@ -74,54 +92,59 @@ impl CopiedMemory {
     }
 }
 
-impl Store {
-    /// Copies what a run has left of the rows that are `wanted`; `None` for the others. Changes no slot.
-    pub(super) fn copy_rows(
-        &mut self,
-        bound: &Bound,
-        left: &[Left],
-        wanted: &[bool],
-    ) -> Result<Vec<Option<StateCopy>>, StateError> {
-        let mut scratch = std::mem::take(&mut self.scratch);
+/// What copies of a commit are taken of: what a run has left of a batch, before any slot changes.
+#[derive(Debug)]
+pub(super) struct CopySource<'a> {
+    pub(super) device: &'a Arc<dyn Device>,
+    pub(super) states: &'a [StoredState],
+    pub(super) arena: &'a Arena,
+    pub(super) budget: &'a Budget,
+    pub(super) bound: &'a Bound,
+    pub(super) left: &'a [Left],
+}
+
+impl CopySource<'_> {
+    /// Copies the rows that are `wanted`; `None` for the others.
+    pub(super) fn rows(&self, wanted: &[bool], scratch: &mut Scratch) -> Result<Vec<Option<StateCopy>>, StateError> {
         let is_wanted = |n: usize| wanted.get(n).copied().unwrap_or(false);
-        let rows = bound.rows.iter().enumerate();
+        let rows = self.bound.rows.iter().enumerate();
         let copies = rows.map(|(n, slot)| {
             let wanted = slot.is_some() && is_wanted(n);
-            wanted.then(|| self.copy_row(bound, left, n, &mut scratch)).transpose()
+            wanted.then(|| self.row(n, scratch)).transpose()
         });
-        let copies = copies.collect();
-        self.scratch = scratch;
-        copies
+        copies.collect()
     }
 
-    fn copy_row(&self, bound: &Bound, left: &[Left], n: usize, scratch: &mut Scratch) -> Result<StateCopy, StateError> {
+    fn row(&self, n: usize, scratch: &mut Scratch) -> Result<StateCopy, StateError> {
         let copies: Result<Vec<_>, StateError> =
-            self.states.iter().zip(left).map(|(state, left)| self.memory_for(&state.kind, left, n)).collect();
+            self.states.iter().zip(self.left).map(|(state, left)| self.memory_for(state, left, n)).collect();
         let copies = copies?;
-        let mut moves = Moves::new(&*self.device, scratch);
-        for (state, (left, copy)) in left.iter().zip(&copies).enumerate() {
+        let mut moves = Moves::new(&**self.device, scratch);
+        for ((state, left), copy) in self.states.iter().zip(self.left).zip(&copies) {
             let CopiedMemory::Device(to, len) = &copy.memory else { continue };
             if *len == 0 {
                 continue;
             }
             let to = BufferSlice::of(to, 0);
-            match left {
-                Left::Growth(growth) => growth.copy_row(bound.rows.len(), n, to, &mut moves)?,
-                _ => self.copy_fixed(bound, state, n, to, &mut moves)?,
+            match (left, state.fixed()) {
+                (Left::Growth(growth), _) => growth.copy_row(self.bound.rows.len(), n, to, &mut moves)?,
+                (_, Some(fixed)) => fixed.copy_row(&state.spec, (self.bound, self.arena), n, to, &mut moves)?,
+                _ => {}
             }
         }
         moves.run()?;
-        Ok(StateCopy(copies))
+        let counted = self.budget.count(bytes(&copies) as u64);
+        Ok(StateCopy { states: copies, counted })
     }
 
     /// Memory for the copy of one state. States on the host that can change in size are shared, for nothing writes them in place.
-    fn memory_for(&self, kind: &StateStorage, left: &Left, n: usize) -> Result<CopiedState, StateError> {
+    fn memory_for(&self, state: &StoredState, left: &Left, n: usize) -> Result<CopiedState, StateError> {
         let device = |shape: &Shape, len: usize| -> Result<CopiedState, StateError> {
-            let memory = CopiedMemory::Device(Buffer::new(&self.device, len)?, len);
+            let memory = CopiedMemory::Device(Buffer::new(self.device, len)?, len);
             Ok(CopiedState { shape: shape.clone(), memory })
         };
-        match (kind, left) {
-            (StateStorage::Fixed { row, layout, .. }, _) => device(row, layout.row()),
+        match (state.fixed(), left) {
+            (Some(fixed), _) => device(fixed.row(), fixed.layout().row()),
             (_, Left::Growth(growth)) => device(growth.row(), growth.row_bytes()),
             (_, Left::HostVariable(rows)) => {
                 let row = rows.get(n).cloned();

@@ -5,12 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sequor_core::Shape;
 
-use crate::device::DeviceError;
-
-use super::error::StateError;
 use super::spec::StateSpec;
-use super::state_copy::StateCopy;
-use super::store::Store;
 
 /// The values of all states of a sequence, in the order of the model's states. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +36,12 @@ impl StateValues {
         StateValues(values.into())
     }
 
+    /// Shape and bytes of each.
+    pub(super) fn of_pairs(values: Vec<(Shape, Vec<u8>)>) -> StateValues {
+        let value = |(shape, bytes)| StateValue { shape, bytes: Bytes::from(bytes) };
+        StateValues::new(values.into_iter().map(value).collect())
+    }
+
     pub fn each(&self) -> &[StateValue] {
         &self.0
     }
@@ -50,34 +51,10 @@ impl StateValues {
         self.0.iter().map(|value| value.bytes.len() as u64).sum()
     }
 
-    /// The class of the shapes of those states that can change, as [`Store::shape_class`] counts it.
+    /// The class of the shapes of those states that can change, as [`Store::shape_class`](super::Store::shape_class) counts it.
     pub fn shape_class(&self, specs: &[StateSpec]) -> u64 {
         let variable = specs.iter().zip(self.each()).filter(|(spec, _)| spec.grows());
         variable.fold(0, |class, (_, value)| value.shape.class(class))
-    }
-}
-
-fn of_pairs(values: Vec<(Shape, Vec<u8>)>) -> StateValues {
-    let value = |(shape, bytes)| StateValue { shape, bytes: Bytes::from(bytes) };
-    StateValues::new(values.into_iter().map(value).collect())
-}
-
-impl Store {
-    /// The values of a slot's states. Nothing of the instance may be running.
-    pub fn read_values(&mut self, slot: u32) -> Result<StateValues, StateError> {
-        Ok(of_pairs(self.values(slot)?))
-    }
-
-    /// Gives a slot these values in place of its contents. Shapes and sizes were checked.
-    pub fn write_values(&mut self, slot: u32, values: &StateValues) -> Result<(), StateError> {
-        self.set_values(slot, values.each().iter().map(|value| (value.shape.clone(), value.bytes.clone())))
-    }
-}
-
-impl StateCopy {
-    /// The values. Read them after the device has passed a fence behind the commit.
-    pub fn values(&self) -> Result<StateValues, DeviceError> {
-        Ok(of_pairs(self.pairs()?))
     }
 }
 
@@ -88,7 +65,7 @@ mod tests {
     use super::*;
     use crate::device::{Device, Host};
     use crate::state::budget::Budget;
-    use crate::state::{ChunkCache, InitialValue};
+    use crate::state::{ChunkCache, InitialValue, Store};
 
     fn spec(dtype: DataType, dims: &[i64], storage: DataType, data: Option<&[u8]>) -> StateSpec {
         let dims = Dims::from_wire(dims);

@@ -1,14 +1,12 @@
-//! Where ONNX Runtime's library is. The order of the search is a pure function of its [`Surroundings`]; what a file is, [`super::probe`] says.
+//! Finds ONNX Runtime's library. The order of the search is a pure function of its [`Surroundings`]. What a file is, [`super::probe`] says.
 //!
 //! A place that is named (by the setting, `ORT_DYLIB_PATH`) is used or is an error; it is never passed over for another one.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use super::probe::{OLDEST, Probe, RuntimeVersion, probe};
-use crate::config::trust;
+use super::probe::{OLDEST, Probe, RuntimeVersion};
+pub use super::surroundings::{Surroundings, System};
 
 /// The file's name, on its own and in every place.
 pub const FILE: &str = "libonnxruntime.so";
@@ -18,21 +16,6 @@ pub const LOCAL: &str = ".sequor/lib";
 pub const LOCAL_GPU: &str = ".sequor/lib-gpu";
 /// ONNX Runtime's own variable that names the library.
 pub const VARIABLE: &str = "ORT_DYLIB_PATH";
-
-/// What the search asks of the world.
-pub trait Surroundings {
-    fn variable(&self, name: &str) -> Option<OsString>;
-    fn current_dir(&self) -> Option<PathBuf>;
-    /// The folder of the running program.
-    fn exe_dir(&self) -> Option<PathBuf>;
-    /// Where `python3` imports from; empty without one.
-    fn python_path(&self) -> Vec<PathBuf>;
-    /// The entries of a folder, in order of their names; none if it cannot be read.
-    fn list(&self, dir: &Path) -> Vec<PathBuf>;
-    fn probe(&self, path: &Path) -> Probe;
-    /// Whether only this user and root can change the file or folder; `Err` says what it is then.
-    fn check_trusted(&self, path: &Path) -> Result<(), Probe>;
-}
 
 /// The library that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -235,56 +218,10 @@ fn has_prefix(path: &Path, prefix: &str) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
 }
 
-/// This process and this machine.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct System;
-
-impl Surroundings for System {
-    fn variable(&self, name: &str) -> Option<OsString> {
-        std::env::var_os(name)
-    }
-
-    fn current_dir(&self) -> Option<PathBuf> {
-        std::env::current_dir().ok()
-    }
-
-    fn exe_dir(&self) -> Option<PathBuf> {
-        std::env::current_exe().ok()?.parent().map(Path::to_owned)
-    }
-
-    fn python_path(&self) -> Vec<PathBuf> {
-        let mut python = Command::new("python3");
-        python.args(["-c", "import sys; print(*sys.path[1:], sep='\\n')"]).stdin(Stdio::null()).stderr(Stdio::null());
-        let Ok(output) = python.output() else {
-            return Vec::new();
-        };
-        String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.is_empty()).map(PathBuf::from).collect()
-    }
-
-    fn list(&self, dir: &Path) -> Vec<PathBuf> {
-        let Ok(entries) = fs_err::read_dir(dir) else {
-            return Vec::new();
-        };
-        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        paths
-    }
-
-    fn probe(&self, path: &Path) -> Probe {
-        probe(path)
-    }
-
-    fn check_trusted(&self, path: &Path) -> Result<(), Probe> {
-        trust::check_path(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Probe::Absent,
-            _ => Probe::Untrusted(format!("{}: {error}", path.display())),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::ffi::OsString;
 
     use super::*;
 

@@ -3,7 +3,8 @@
 //!
 //! # Layout
 //!
-//! - [`library`], [`probe`], [`install`]: where the library is, what a file is, and how to get one.
+//! - [`library`], [`probe`], [`install`]: where the library is, what a file is, and how to get one · `surroundings`: what the search asks of the
+//!   machine.
 //! - `environment`: the one library and environment of a process.
 //! - `memory`: what tensors are allocated in.
 //! - `session`, `signature`: a loaded graph, and what it takes and gives · `tuning`: options of a session · `cuda`: the provider for GPUs.
@@ -26,6 +27,7 @@ mod session;
 mod signature;
 mod status;
 mod strings;
+mod surroundings;
 mod tuning;
 mod value;
 

@@ -165,7 +165,10 @@ impl Job {
     pub(in crate::model) fn keep(&mut self, copy: Option<StateCopy>) {
         let Some(processed) = self.processed.as_mut().filter(|processed| processed.keeps_next()) else { return };
         let (Some(permit), Some(copy)) = (processed.first_steps.permit.take(), copy) else { return };
-        match copy.values() {
+        let values = copy.values();
+        // Both count against the limit of states: the copy goes first.
+        drop(copy);
+        match values {
             Ok(values) => permit.keep(&values),
             Err(error) => {
                 let (model, name) = (&self.load.settings.name, permit.name());

@@ -1,0 +1,32 @@
+//! A batch between [`Store::bind`](super::Store::bind) and the commit: how it was bound, and where its outputs are.
+
+use sequor_core::Shape;
+
+use crate::device::{MemorySpanMut, Owned};
+
+use super::bind_plan::BindPlan;
+
+/// How a batch was bound; to be handed back to [`Store::commit`](super::Store::commit).
+#[derive(Debug)]
+pub struct Bound {
+    pub(super) rows: Vec<Option<u32>>,
+    pub(super) plan: BindPlan,
+}
+
+/// Where a state's output goes.
+#[derive(Debug)]
+pub enum StateOut<'a> {
+    Into {
+        shape: &'a Shape,
+        data: MemorySpanMut<'a>,
+    },
+    /// The backend allocates.
+    New,
+}
+
+/// A state's output in the backend's own memory.
+#[derive(Debug)]
+pub struct Fresh {
+    pub shape: Shape,
+    pub data: Owned,
+}

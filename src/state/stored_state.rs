@@ -1,0 +1,218 @@
+//! One state of an instance, of all slots: its form, and where its values lie between two runs. What differs between the kinds of memory is
+//! decided here.
+
+use sequor_core::{Dim, Shape};
+
+use crate::device::{Buffer, DeviceError, Owned};
+
+use super::bound::Fresh;
+use super::device_variable::DeviceVariable;
+use super::error::StateError;
+use super::fixed::FixedState;
+use super::host_variable::{self, HostVariable, HostVariables};
+use super::left::Left;
+use super::spec::StateSpec;
+
+#[derive(Debug)]
+pub(super) struct StoredState {
+    pub(super) spec: StateSpec,
+    pub(super) kind: StateStorage,
+}
+
+#[derive(Debug)]
+pub(super) enum StateStorage {
+    Fixed(FixedState),
+    /// On an accelerator, with the batch's shape.
+    DeviceVariable(DeviceVariable, Shape),
+    HostVariable(HostVariables),
+}
+
+impl StoredState {
+    pub(super) fn fixed(&self) -> Option<&FixedState> {
+        match &self.kind {
+            StateStorage::Fixed(fixed) => Some(fixed),
+            StateStorage::DeviceVariable(..) | StateStorage::HostVariable(_) => None,
+        }
+    }
+
+    pub(super) fn fixed_mut(&mut self) -> Option<&mut FixedState> {
+        match &mut self.kind {
+            StateStorage::Fixed(fixed) => Some(fixed),
+            StateStorage::DeviceVariable(..) | StateStorage::HostVariable(_) => None,
+        }
+    }
+
+    /// Gives a slot the state at START. A state in the arena is written when the slot first runs.
+    pub(super) fn init(&mut self, slot: u32) {
+        match &mut self.kind {
+            StateStorage::Fixed(_) => {}
+            StateStorage::DeviceVariable(variable, _) => variable.init(slot, &self.spec),
+            StateStorage::HostVariable(variables) => variables.init(slot, &self.spec),
+        }
+    }
+
+    /// Drops a slot's value. Memory in the arena is the arena's.
+    pub(super) fn free(&mut self, slot: u32) {
+        match &mut self.kind {
+            StateStorage::Fixed(_) => {}
+            StateStorage::DeviceVariable(variable, _) => variable.free(slot),
+            StateStorage::HostVariable(variables) => variables.free(slot),
+        }
+    }
+
+    // === shapes and sizes ===
+
+    /// The shape of a slot's value, if it can change.
+    pub(super) fn variable_shape(&self, slot: u32) -> Option<&Shape> {
+        match &self.kind {
+            StateStorage::Fixed(_) => None,
+            StateStorage::DeviceVariable(variable, _) => variable.shape(slot),
+            StateStorage::HostVariable(variables) => variables.get(slot).map(|value| &value.shape),
+        }
+    }
+
+    /// Bytes of a slot's value, if its size can change.
+    pub(super) fn variable_bytes(&self, slot: u32) -> usize {
+        match &self.kind {
+            StateStorage::Fixed(_) => 0,
+            StateStorage::DeviceVariable(variable, _) => variable.bytes(&self.spec, slot),
+            StateStorage::HostVariable(variables) => variables.bytes(slot),
+        }
+    }
+
+    /// Bytes of a slot's value.
+    pub(super) fn bytes(&self, slot: u32) -> usize {
+        self.fixed().map_or_else(|| self.variable_bytes(slot), |fixed| fixed.layout().kept_row())
+    }
+
+    /// Bytes allocated for slots outside the arena.
+    pub(super) fn variable_allocated(&self) -> usize {
+        match &self.kind {
+            StateStorage::Fixed(_) => 0,
+            StateStorage::DeviceVariable(variable, _) => variable.allocated(),
+            StateStorage::HostVariable(variables) => variables.allocated(),
+        }
+    }
+
+    /// Bytes of each row of what a run has produced of a state whose size can change.
+    pub(super) fn variable_sizes(&self, produced: &Fresh, count: usize) -> Result<Vec<usize>, StateError> {
+        let (spec, torn) = (&self.spec, || self.torn());
+        let row = spec.row_of(&produced.shape, count as u64).ok_or_else(torn)?;
+        if let (None, true) = (spec.dtype.size(), count > 1) {
+            let rows = host_variable::split(spec, &row, count, &produced.data)?;
+            return Ok(rows.iter().map(|row| row.data.len()).collect());
+        }
+        let size = match spec.dtype.size() {
+            Some(size) => row.elements().and_then(|n| usize::try_from(n).ok()?.checked_mul(size)).ok_or_else(torn)?,
+            None => produced.data.len(),
+        };
+        Ok(vec![size; count])
+    }
+
+    // === a run ===
+
+    /// Settles the shape of the batch's tensor. Joins the rows of states on the host that are not in the arena.
+    pub(super) fn shape_batch(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
+        match &mut self.kind {
+            StateStorage::Fixed(fixed) => fixed.shape_batch(&self.spec, rows.len() as u64),
+            StateStorage::DeviceVariable(variable, shape) => {
+                if !variable.ready(&self.spec, rows)? {
+                    return Err(StateError::Mixed { state: self.spec.input.clone() });
+                }
+                *shape = variable.input(&self.spec, rows).0;
+            }
+            StateStorage::HostVariable(variables) => variables.join(&self.spec, rows)?,
+        }
+        Ok(())
+    }
+
+    /// Checks what a run has produced for a batch of so many rows; `None` is that it wrote where it was told.
+    pub(super) fn check(&self, produced: Option<&Fresh>, rows: u64) -> Result<(), StateError> {
+        let spec = &self.spec;
+        match produced {
+            None if self.fixed().is_some() => Ok(()),
+            None => Err(StateError::Missing { state: spec.output.clone() }),
+            Some(produced) if spec.row_of(&produced.shape, rows).is_some() => Ok(()),
+            Some(produced) => {
+                let want = match spec.batch_axis {
+                    Some(axis) => spec.dims.with(axis, Dim::Fixed(rows)),
+                    None => spec.dims.clone(),
+                };
+                let (state, got) = (spec.output.clone(), produced.shape.clone());
+                Err(StateError::Shape { state, got, want: want.to_string(), rows })
+            }
+        }
+    }
+
+    /// Cuts what a run has produced for a batch of so many rows into what a commit takes. Changes no slot.
+    pub(super) fn split(
+        &mut self,
+        produced: Option<Fresh>,
+        count: usize,
+        taken: &[(usize, u32)],
+    ) -> Result<Left, StateError> {
+        let Some(Fresh { shape, data }) = produced.filter(|_| self.fixed().is_none()) else { return Ok(Left::Nothing) };
+        let row = self.spec.row_of(&shape, count as u64).ok_or_else(|| self.torn())?;
+        Ok(match &mut self.kind {
+            StateStorage::Fixed(_) => Left::Nothing,
+            StateStorage::DeviceVariable(variable, _) => Left::Growth(variable.grow(&self.spec, row, data, taken)?),
+            StateStorage::HostVariable(_) if count == 1 => Left::HostVariable(vec![HostVariable { shape: row, data }]),
+            StateStorage::HostVariable(_) => Left::HostVariable(host_variable::split(&self.spec, &row, count, &data)?),
+        })
+    }
+
+    /// Takes what was cut, of these rows.
+    pub(super) fn settle(&mut self, left: Left, taken: &[(usize, u32)]) {
+        match (&mut self.kind, left) {
+            (StateStorage::DeviceVariable(variable, _), Left::Growth(growth)) => variable.settle(growth, taken),
+            (StateStorage::HostVariable(variables), Left::HostVariable(rows)) => variables.settle(rows, taken),
+            _ => {}
+        }
+    }
+
+    // === one value ===
+
+    /// The value of a slot that was bound alone, by gathering: one row in the graph's own type, with its shape less the batch dimension.
+    pub(super) fn value(&self, slot: u32) -> Result<(Shape, Vec<u8>), DeviceError> {
+        match &self.kind {
+            StateStorage::Fixed(fixed) => Ok((fixed.row().clone(), fixed.gathered()?)),
+            StateStorage::DeviceVariable(variable, _) => variable.get(&self.spec, slot),
+            StateStorage::HostVariable(variables) => {
+                let shape = variables.get(slot).map(|value| value.shape.clone()).unwrap_or_default();
+                Ok((shape, variables.joined().1.as_ref().to_vec()))
+            }
+        }
+    }
+
+    /// Makes a value what a commit of one row takes. On an accelerator it comes back as memory for [`DeviceVariable::put`].
+    pub(super) fn give<B>(&mut self, shape: Shape, bytes: B) -> Result<GivenValue, DeviceError>
+    where
+        B: AsRef<[u8]> + Into<Vec<u8>>,
+    {
+        Ok(match &mut self.kind {
+            StateStorage::Fixed(fixed) => {
+                fixed.put(bytes.as_ref())?;
+                GivenValue::Written
+            }
+            StateStorage::DeviceVariable(variable, _) => GivenValue::Held(shape, variable.holding(bytes.as_ref())?),
+            StateStorage::HostVariable(_) => {
+                let shape = self.spec.batched(&shape, 1);
+                GivenValue::Produced(Fresh { shape, data: Owned::from_vec(bytes.into()) })
+            }
+        })
+    }
+
+    fn torn(&self) -> StateError {
+        StateError::Torn { state: self.spec.output.clone() }
+    }
+}
+
+/// A value that was given to a state, on its way to a slot.
+#[derive(Debug)]
+pub(super) enum GivenValue {
+    /// It lies where a run would have written it.
+    Written,
+    /// As if a run had produced it.
+    Produced(Fresh),
+    Held(Shape, Buffer),
+}
