@@ -3,7 +3,7 @@
 pub(crate) mod planted;
 
 pub(crate) use sequor_sync::{
-    AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Thread, is_over, park, wait_until,
+    AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Thread, is_current, is_over, park, wait, wait_until,
 };
 
 #[cfg(test)]

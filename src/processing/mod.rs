@@ -20,6 +20,9 @@ pub mod dtypes;
 pub mod files;
 pub(crate) mod fit;
 pub mod health;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod interleavings;
 mod join;
 pub mod link;
 pub mod manifest;

@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::{fmt, io, thread};
+use std::sync::atomic::Ordering;
+use std::{fmt, io};
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::planted::{PlantedFault, is_planted};
+use crate::sync::{self, AtomicU64, Condvar, JoinHandle, Mutex};
 
 /// What a thread does once.
 pub type Task = Box<dyn FnOnce() + Send>;
@@ -20,7 +21,7 @@ pub const PREPARED: u64 = 1 << 30;
 /// The threads. Dropping it lets them finish what is queued, and waits for them.
 pub struct ProcessorPool {
     shared: Arc<Shared>,
-    threads: Vec<thread::JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// Bytes of prepared inputs, counted until this is dropped.
@@ -76,8 +77,7 @@ impl ProcessorPool {
         let mut pool = ProcessorPool { shared: Arc::clone(&shared), threads: Vec::with_capacity(threads) };
         for n in 0..threads {
             let shared = Arc::clone(&shared);
-            let thread = thread::Builder::new().name(format!("processor.{n}"));
-            pool.threads.push(thread.spawn(move || shared.work())?);
+            pool.threads.push(sync::spawn(format!("processor.{n}"), move || shared.work())?);
         }
         Ok(pool)
     }
@@ -93,7 +93,9 @@ impl ProcessorPool {
         state.lanes.entry(lane).or_default().tasks.push_back(task);
         state.give_turn(lane, self.shared.per_lane);
         drop(state);
-        self.shared.queued.notify_one();
+        if !is_planted(PlantedFault::SubmitsSilently) {
+            self.shared.queued.notify_one();
+        }
     }
 
     /// Counts bytes of prepared inputs. `None` if they would be more than [`PREPARED`].
@@ -113,7 +115,8 @@ impl PoolState {
     /// Lets the next task of a lane begin in its turn, if there is one and the lane has not too many threads.
     fn give_turn(&mut self, id: u64, per_lane: usize) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if !lane.has_turn && !lane.tasks.is_empty() && lane.running < per_lane {
+        let has_room = lane.running < per_lane || is_planted(PlantedFault::TakesEveryThread);
+        if !lane.has_turn && !lane.tasks.is_empty() && has_room {
             lane.has_turn = true;
             self.turns.push_back(id);
         }
@@ -137,7 +140,9 @@ impl PoolState {
                 self.lanes.remove(&id);
             }
         }
-        self.give_turn(id, per_lane);
+        if !is_planted(PlantedFault::ForgetsTurn) {
+            self.give_turn(id, per_lane);
+        }
     }
 }
 
@@ -146,6 +151,9 @@ impl Shared {
     fn work(&self) {
         let mut state = self.state.lock();
         loop {
+            if state.stopping && is_planted(PlantedFault::LeavesTasks) {
+                return;
+            }
             if let Some((lane, task)) = state.begin(self.per_lane) {
                 let more = !state.turns.is_empty();
                 drop(state);
@@ -163,7 +171,7 @@ impl Shared {
             if state.stopping {
                 return;
             }
-            self.queued.wait(&mut state);
+            state = sync::wait(&self.queued, state);
         }
     }
 }
@@ -174,7 +182,7 @@ impl Drop for ProcessorPool {
         self.shared.queued.notify_all();
         for thread in self.threads.drain(..) {
             // The last owner may be a task itself.
-            if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+            if !sync::is_current(&thread) && thread.join().is_err() {
                 tracing::error!("a thread of processors has panicked");
             }
         }

@@ -1,11 +1,13 @@
 //! The thread that supervises all bindings: restarts, saves, parking. It sleeps until something is due or the alarm is raised.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use sequor_core::Time;
 
 use super::scheduler_host::Alarm;
+use crate::sync::planted::{PlantedFault, is_planted};
+use crate::sync::{self, Condvar, Mutex};
 
 #[derive(Debug, Default)]
 pub(super) struct Maintenance {
@@ -16,7 +18,9 @@ pub(super) struct Maintenance {
 impl Alarm for Maintenance {
     fn raise(&self) {
         *self.raised.lock() = true;
-        self.changed.notify_one();
+        if !is_planted(PlantedFault::AlarmsSilently) {
+            self.changed.notify_one();
+        }
     }
 }
 
@@ -32,18 +36,77 @@ impl Maintenance {
                 maintenance.sleep(due.map(|due| due - now));
             }
         };
-        std::thread::Builder::new().name("sequor-plugins".to_owned()).spawn(run).map(drop)
+        sync::spawn("sequor-plugins".to_owned(), run).map(drop)
     }
 
     /// Until the alarm is raised, or for this long.
-    fn sleep(&self, span: Option<std::time::Duration>) {
-        let mut raised = self.raised.lock();
-        if !*raised {
-            match span {
-                Some(span) => drop(self.changed.wait_for(&mut raised, span)),
-                None => self.changed.wait(&mut raised),
-            }
+    fn sleep(&self, span: Option<Duration>) {
+        let raised = self.raised.lock();
+        match (*raised, span) {
+            (true, _) => drop(raised),
+            (false, Some(span)) => sync::wait_until(&self.changed, raised, Some(Instant::now() + span), span),
+            (false, None) => drop(sync::wait(&self.changed, raised)),
         }
-        *raised = false;
+        // An alarm that comes right before this needs no turn of its own: the next one begins after it.
+        *self.raised.lock() = false;
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod interleavings {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+    use shuttle::{Config, MaxSteps, Runner};
+
+    use super::*;
+    use crate::sync::planted;
+
+    const ALARMS: u32 = 3;
+
+    /// Two threads leave work and raise the alarm. All work is seen, and the thread ends once it has been.
+    fn all_alarms_are_heard() {
+        let (left, seen) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let maintenance = Arc::new(Maintenance::default());
+        let (work, done) = (Arc::clone(&left), Arc::clone(&seen));
+        let start = maintenance.start(move || {
+            done.fetch_add(work.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+            (done.load(Ordering::SeqCst) < 2 * ALARMS).then_some((None, Time(0)))
+        });
+        start.unwrap();
+        let alarm = || {
+            let (left, maintenance) = (Arc::clone(&left), Arc::clone(&maintenance));
+            shuttle::thread::spawn(move || {
+                for _ in 0..ALARMS {
+                    left.fetch_add(1, Ordering::SeqCst);
+                    maintenance.raise();
+                }
+            })
+        };
+        [alarm(), alarm()].map(|thread| thread.join().unwrap());
+        while seen.load(Ordering::SeqCst) < 2 * ALARMS {
+            shuttle::thread::yield_now();
+        }
+    }
+
+    /// A schedule that goes on for longer than this hangs.
+    fn try_all(scheduler: impl Scheduler + 'static) {
+        let mut config = Config::new();
+        config.max_steps = MaxSteps::FailAfter(20_000);
+        println!("{} schedules", Runner::new(scheduler, config).run(all_alarms_are_heard));
+    }
+
+    #[test]
+    fn every_interleaving_tried_hears_all_alarms() {
+        try_all(RandomScheduler::new(2000));
+        try_all(PctScheduler::new(3, 1000));
+    }
+
+    #[test]
+    fn a_planted_fault_of_the_alarm_is_found() {
+        let run = || try_all(RandomScheduler::new(2000));
+        let found = planted::with(PlantedFault::AlarmsSilently, || std::panic::catch_unwind(run));
+        assert!(found.is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Faults that the tests of interleavings plant, to see that a schedule finds them.
 
-/// Ways to lose a wake-up, and to run something twice.
+/// Ways to lose a wake-up, to run something twice, and to run it out of order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(all(test, feature = "shuttle")), allow(dead_code, reason = "only tests plant them"))]
 pub(crate) enum PlantedFault {
@@ -16,6 +16,16 @@ pub(crate) enum PlantedFault {
     ArmsSilently,
     /// The timer ticks a model twice for one time.
     TicksTwice,
+    /// The thread that supervises bindings is not notified of an alarm.
+    AlarmsSilently,
+    /// No thread of processors is notified of a task.
+    SubmitsSilently,
+    /// A lane whose task has ended gets no turn for its next one.
+    ForgetsTurn,
+    /// A lane gets a turn for each task, also beyond the threads that it may have.
+    TakesEveryThread,
+    /// The threads of processors end although tasks wait.
+    LeavesTasks,
 }
 
 #[cfg(not(all(test, feature = "shuttle")))]

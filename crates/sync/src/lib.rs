@@ -8,11 +8,11 @@ mod tried;
 
 #[cfg(not(feature = "shuttle"))]
 pub use real::{
-    AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Thread, is_over, park, sleep, spawn, wait,
-    wait_until,
+    AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Thread, is_current, is_over, park, sleep, spawn,
+    wait, wait_until,
 };
 #[cfg(feature = "shuttle")]
 pub use tried::{
-    AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Thread, is_over, park, sleep, spawn, wait,
-    wait_until,
+    AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Thread, is_current, is_over, park, sleep, spawn,
+    wait, wait_until,
 };

@@ -21,6 +21,11 @@ pub fn is_over(thread: &JoinHandle<()>) -> bool {
     thread.is_finished()
 }
 
+/// Whether this is the thread that asks.
+pub fn is_current(thread: &JoinHandle<()>) -> bool {
+    thread.thread().id() == std::thread::current().id()
+}
+
 /// Sleeps until it is woken, or for this long.
 pub fn park(span: Option<Duration>) {
     match span {

@@ -50,6 +50,11 @@ pub fn is_over(_: &JoinHandle<()>) -> bool {
     false
 }
 
+/// Whether this is the thread that asks.
+pub fn is_current(thread: &JoinHandle<()>) -> bool {
+    thread.thread().id() == shuttle::thread::current().id()
+}
+
 pub fn park(span: Option<Duration>) {
     match span {
         Some(_) => shuttle::thread::yield_now(),

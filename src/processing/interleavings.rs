@@ -1,0 +1,130 @@
+//! The threads of processors under a scheduler that tries interleavings: requests that are lent to the pool and cancelled meanwhile, and a pool
+//! that is retired with tasks in its queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, MaxSteps, Runner};
+
+use super::pool::ProcessorPool;
+use crate::sync::Mutex;
+use crate::sync::planted::{self, PlantedFault};
+
+/// Threads of the pool; a lane has at most all but one.
+const THREADS: usize = 2;
+const LANES: u64 = 2;
+const REQUESTS: usize = 3;
+
+/// A request that a processor gets: its thread takes it out, or its client does.
+#[derive(Debug, Default)]
+struct PoolRequest(Mutex<RequestState>);
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum RequestState {
+    #[default]
+    Lent,
+    Prepared,
+    Cancelled,
+}
+
+impl PoolRequest {
+    /// Whether this thread has got it.
+    fn take(&self, how: RequestState) -> bool {
+        let mut state = self.0.lock();
+        let is_lent = *state == RequestState::Lent;
+        if is_lent {
+            *state = how;
+        }
+        is_lent
+    }
+}
+
+/// The requests of a lane, and what its tasks have done.
+#[derive(Debug, Default)]
+struct LaneRequests {
+    requests: [PoolRequest; REQUESTS],
+    /// How many tasks have begun.
+    begun: AtomicU32,
+    running: AtomicU32,
+    prepared: AtomicU32,
+    cancelled: AtomicU32,
+    /// A task began out of order, or on a thread too many.
+    wrong: AtomicU32,
+}
+
+impl LaneRequests {
+    /// A task of the pool. It notes faults and does not assert: the pool outlives a task that panics.
+    fn prepare(&self, n: usize) {
+        let order = self.begun.fetch_add(1, Ordering::SeqCst) as usize;
+        let others = self.running.fetch_add(1, Ordering::SeqCst) as usize;
+        if order != n || others >= THREADS - 1 {
+            self.wrong.fetch_add(1, Ordering::SeqCst);
+        }
+        shuttle::thread::yield_now();
+        if self.requests[n].take(RequestState::Prepared) {
+            self.prepared.fetch_add(1, Ordering::SeqCst);
+        }
+        self.running.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn cancel(&self, n: usize) {
+        if self.requests[n].take(RequestState::Cancelled) {
+            self.cancelled.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Each lane has a thread that lends its requests, and cancels the last one. The pool is retired at once after the last submission.
+fn lent_cancelled_retired() {
+    let pool = Arc::new(ProcessorPool::new(THREADS).unwrap());
+    let lanes: Vec<Arc<LaneRequests>> = (0..LANES).map(|_| Arc::default()).collect();
+    let lend = |(number, lane): (u64, &Arc<LaneRequests>)| {
+        let (pool, lane) = (Arc::clone(&pool), Arc::clone(lane));
+        shuttle::thread::spawn(move || {
+            for n in 0..REQUESTS {
+                let of = Arc::clone(&lane);
+                pool.submit(number, Box::new(move || of.prepare(n)));
+            }
+            lane.cancel(REQUESTS - 1);
+        })
+    };
+    let threads: Vec<_> = (0..).zip(&lanes).map(lend).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    // The last owner: it waits for what is queued.
+    drop(pool);
+    for lane in &lanes {
+        let count = |of: &AtomicU32| of.load(Ordering::SeqCst) as usize;
+        assert_eq!((count(&lane.begun), count(&lane.running), count(&lane.wrong)), (REQUESTS, 0, 0));
+        assert_eq!(count(&lane.prepared) + count(&lane.cancelled), REQUESTS);
+        assert!(count(&lane.cancelled) <= 1);
+    }
+}
+
+/// A schedule that goes on for longer than this hangs.
+fn try_all(scheduler: impl Scheduler + 'static) {
+    let mut config = Config::new();
+    config.max_steps = MaxSteps::FailAfter(20_000);
+    println!("{} schedules", Runner::new(scheduler, config).run(lent_cancelled_retired));
+}
+
+#[test]
+fn every_interleaving_tried_runs_each_task_once_in_the_order_of_its_lane() {
+    try_all(RandomScheduler::new(2000));
+    try_all(PctScheduler::new(3, 1000));
+}
+
+#[test]
+fn planted_faults_of_the_pool_are_found() {
+    let faults = [
+        PlantedFault::SubmitsSilently,
+        PlantedFault::ForgetsTurn,
+        PlantedFault::TakesEveryThread,
+        PlantedFault::LeavesTasks,
+    ];
+    for fault in faults {
+        let run = || try_all(RandomScheduler::new(2000));
+        let found = planted::with(fault, || std::panic::catch_unwind(run));
+        assert!(found.is_err(), "{fault:?}");
+    }
+}
