@@ -120,11 +120,9 @@ fn request(value: i32) -> InferRequest {
         sequence: SequenceStep { id: Id::Int(1), start: true, end: true, step: None, idle: None },
         priority: 0,
         timeout: None,
-        patience: None,
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
-        headers: Vec::new(),
         dialect: Dialect::TRITON,
     }
 }

@@ -223,7 +223,7 @@ const HOST: [&str; 3] = ["sequor_sync", "wasmparser", "wasmtime"];
 /// A type has one job, so its methods stand in one file, or in two where one of them is a subject of its own.
 #[test]
 fn methods_of_a_type_stand_in_two_files_at_most() {
-    const ROOMS: [&str; 5] = ["model", "executor", "device", "batch", "backend"];
+    const ROOMS: [&str; 6] = ["model", "executor", "device", "state", "batch", "backend"];
     let mut files: BTreeMap<(String, String), BTreeSet<PathBuf>> = BTreeMap::new();
     for (path, text) in sources("src") {
         let Some(room) = room(&path).filter(|room| ROOMS.contains(&room.as_str())) else { continue };
@@ -237,6 +237,30 @@ fn methods_of_a_type_stand_in_two_files_at_most() {
     assert!(files.contains_key(&("model".to_owned(), "Repository".to_owned())), "{:?}", files.keys());
     let faults: Vec<_> = files.iter().filter(|(_, files)| files.len() > 2).collect();
     assert!(faults.is_empty(), "{faults:?}");
+}
+
+/// A surface may fall back to the words of another one. Everything else that surfaces share stands above them.
+#[test]
+fn a_surface_names_nothing_of_another_but_its_refusals() {
+    // The paths for operators share KServe's words, so they are no surface of their own here.
+    const SURFACES: [&str; 2] = ["kserve", "tfs"];
+    let (mut faults, mut fallbacks) = (Vec::new(), 0);
+    for (path, text) in sources("src").iter().filter(|(path, _)| path.starts_with("api")) {
+        let Some(own) = SURFACES.into_iter().find(|surface| path.starts_with(Path::new("api").join(surface))) else {
+            continue;
+        };
+        let code = code(text);
+        for after in begins(&code, "crate").filter_map(|after| after.strip_prefix("api::")) {
+            for other in named(after).into_iter().filter(|name| *name != own && SURFACES.contains(&name.as_str())) {
+                match after.strip_prefix(&other).is_some_and(|rest| rest.starts_with("::refusal")) {
+                    true => fallbacks += 1,
+                    false => faults.push(format!("src/{}: {own} names {other}", path.display())),
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(fallbacks > 0, "the test sees what surfaces name");
 }
 
 #[test]

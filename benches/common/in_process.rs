@@ -123,11 +123,9 @@ pub(crate) fn step(id: u64, value: i32, start: bool, end: bool) -> InferRequest 
         sequence: SequenceStep { id: Id::Int(id), start, end, step: None, idle: None },
         priority: 0,
         timeout: None,
-        patience: None,
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
-        headers: Vec::new(),
         dialect: Dialect::TRITON,
     }
 }

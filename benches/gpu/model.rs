@@ -74,11 +74,9 @@ impl LoadedModel {
             sequence: SequenceStep { id: Id::Int(id), start, end, step: None, idle: None },
             priority: 0,
             timeout: None,
-            patience: None,
             inputs,
             outputs: Vec::new(),
             parameters: Vec::new(),
-            headers: Vec::new(),
             dialect: Dialect::TRITON,
         })
     }

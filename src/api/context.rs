@@ -13,7 +13,11 @@ use super::peers::Peer;
 use super::{Caller, Code, ConnectionOrder, Status};
 use crate::executor::ExecutorHandle;
 
-/// The caller, trace parent and deadline of a request. Its headers stay in the request; checks see them in a [`RequestHead`].
+/// The header that proxies hash. It stands in for the parameter that names a sequence.
+pub(crate) const SEQUENCE_HEADER: &str = "x-sequence-id";
+
+/// Caller, trace parent, deadline and headers of a request. A surface hands it to the neutral door unchanged, so that no surface passes one of
+/// these facts on its own.
 #[derive(Debug, Clone)]
 pub struct RequestContext {
     /// All requests of a connection share one caller, unless a check names it anew.
@@ -22,6 +26,8 @@ pub struct RequestContext {
     pub trace_parent: Option<HeaderValue>,
     /// The deadline that the client set (`grpc-timeout`).
     pub deadline: Option<Deadline>,
+    /// The headers that features of models come from, by name in lower case. The dispatcher sets them; checks see all headers in a [`RequestHead`].
+    pub(crate) headers: Arc<[(String, String)]>,
     /// The order of the requests of its connection.
     pub(crate) order: ConnectionOrder,
     /// Its connection, if that polls the request itself. The dispatcher sets it.
@@ -61,10 +67,16 @@ impl RequestContext {
             caller,
             trace_parent: headers.get("traceparent").cloned(),
             deadline,
+            headers: Arc::default(),
             order,
             connection: None,
             peer: Peer::default(),
         }
+    }
+
+    /// The context of each message of a stream. A stream's deadline holds for the stream and not for one message.
+    pub(crate) fn for_messages(self) -> RequestContext {
+        RequestContext { deadline: None, ..self }
     }
 
     /// The context that the dispatcher put into a request.

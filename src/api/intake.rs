@@ -6,16 +6,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use axum::http::HeaderMap;
 use sequor_core::{Id, Refusal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::peers::{Peer, PeerRequest, Peers};
+use super::peers::{PeerRequest, Peers};
 use super::queued::{QueuedBytes, QueuedBytesPermit};
-use super::{Deadline, Status};
+use super::{Deadline, RequestContext, Status};
 use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
-use crate::executor::ExecutorHandle;
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Pending, Repository, RequestOrigin, VersionStatistics};
 use crate::telemetry::Metrics;
 use crate::telemetry::kinds::Gauge;
@@ -101,28 +101,40 @@ impl Api {
         self.0.repository.find(model, version)
     }
 
-    /// The headers that the models' features come from, of those that `get` finds.
-    pub(crate) fn headers<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> Vec<(String, String)> {
+    /// The headers that the models' features come from, of a request with these headers.
+    pub(crate) fn feature_headers(&self, headers: &HeaderMap) -> Arc<[(String, String)]> {
         let names = self.0.repository.headers();
-        names.iter().filter_map(|name| Some((name.clone(), get(name)?.to_owned()))).collect()
+        if names.is_empty() {
+            return Arc::default();
+        }
+        let value = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        names.iter().filter_map(|name| Some((name.clone(), value(name)?))).collect()
     }
 
-    /// Admits a request of this peer now, in the order of the calls, or refuses it. The answer is to be awaited.
-    pub(crate) fn begin(&self, peer: &Peer, surface: Surface, decoded: Decoded) -> Result<Underway, Failure> {
+    /// Admits a request now, in the order of the calls, or refuses it. The answer is to be awaited.
+    pub(crate) fn begin(
+        &self,
+        context: &RequestContext,
+        surface: Surface,
+        decoded: Decoded,
+    ) -> Result<Underway, Failure> {
         let flight = InFlightRequest::of(&self.0.metrics);
-        let Decoded { model, request, mut permit, connection } = decoded;
+        let Decoded { model, request, mut permit } = decoded;
+        let RequestContext { deadline, headers, connection, peer, .. } = context;
         self.check_room(&request)?;
         let peer_request = peer.request()?;
         permit.resize(request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum())?;
         let owner = peer.owner();
-        let origin = RequestOrigin { owner: owner.as_ref(), connection: connection.as_ref() };
+        let patience = deadline.map(|deadline| deadline.at.saturating_duration_since(Instant::now()));
+        let origin = RequestOrigin { owner: owner.as_ref(), connection: connection.as_ref(), patience, headers };
         let pending = Some(model.submit_from(origin, request)?);
-        Ok(Underway { metrics: self.0.metrics.clone(), surface, pending, permit, peer_request, flight })
+        let (metrics, deadline) = (self.0.metrics.clone(), *deadline);
+        Ok(Underway { metrics, surface, deadline, pending, permit, peer_request, flight })
     }
 
-    /// A permit of no bytes yet, against `limits.queued` and the peer's own maximum.
-    pub(crate) fn queued_permit(&self, peer: &Peer) -> QueuedBytesPermit {
-        self.0.queued.permit(peer)
+    /// A permit of no bytes yet, against `limits.queued` and the client's own maximum.
+    pub(crate) fn queued_permit(&self, context: &RequestContext) -> QueuedBytesPermit {
+        self.0.queued.permit(&context.peer)
     }
 
     fn check_room(&self, request: &InferRequest) -> Result<(), Failure> {
@@ -153,16 +165,6 @@ pub(crate) struct Decoded {
     pub(crate) request: InferRequest,
     /// What decoding counts against `limits.queued`. From its admission on, the request counts the bytes of its inputs.
     pub(crate) permit: QueuedBytesPermit,
-    /// The connection that polls the request, if that is one with tasks of its own.
-    pub(crate) connection: Option<ExecutorHandle>,
-}
-
-impl Decoded {
-    /// The same request on its connection, with the deadline of its client.
-    pub(crate) fn on(mut self, connection: Option<ExecutorHandle>, deadline: Option<Deadline>) -> Decoded {
-        self.request.patience = deadline.map(|deadline| deadline.at.saturating_duration_since(Instant::now()));
-        Decoded { connection, ..self }
-    }
 }
 
 /// A request that was admitted, and whose answer is to be awaited. Dropping it cancels the request.
@@ -171,6 +173,7 @@ impl Decoded {
 pub struct Underway {
     metrics: Metrics,
     surface: Surface,
+    deadline: Option<Deadline>,
     pending: Option<Pending>,
     #[allow(dead_code, reason = "only its drop matters")]
     permit: QueuedBytesPermit,
@@ -181,9 +184,9 @@ pub struct Underway {
 }
 
 impl Underway {
-    /// Awaits the answer until the deadline.
-    pub(crate) async fn until(self, deadline: Option<Deadline>) -> Result<InferAnswer, Failure> {
-        let Some(Deadline { at, allowed }) = deadline else { return self.await };
+    /// Awaits the answer until the client's deadline.
+    pub(crate) async fn by_deadline(self) -> Result<InferAnswer, Failure> {
+        let Some(Deadline { at, allowed }) = self.deadline else { return self.await };
         tokio::time::timeout_at(at, self).await.unwrap_or(Err(Failure::Deadline { allowed }))
     }
 }

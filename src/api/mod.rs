@@ -13,15 +13,21 @@
 //! - [`admin`]: what operators ask for: plug-ins, models, status.
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
 //! - [`tfs`]: TensorFlow Serving's protocol with OVMS's sequences, over gRPC and HTTP.
-//! - `wire`: the fields of protobuf messages that are not decoded yet.
+//! - `wire`: the fields of protobuf messages that are not decoded yet · `frames`: messages of gRPC as bytes, unpacked before they are decoded ·
+//!   `compress`: packs and unpacks · `body`: takes in a body of HTTP · `json_elements`: writes tensors as JSON · `echo`: marks that come back.
 
 pub mod admin;
+pub(crate) mod body;
 pub mod body_error;
 pub mod caller;
 pub mod code;
+pub(crate) mod compress;
 pub mod context;
+pub(crate) mod echo;
+pub(crate) mod frames;
 pub mod health;
 pub mod intake;
+pub(crate) mod json_elements;
 pub mod kserve;
 pub mod order;
 pub(crate) mod peers;

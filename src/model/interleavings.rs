@@ -49,11 +49,9 @@ fn request(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
         sequence: SequenceStep { id: Id::from(id), start, end, step: None, idle: None },
         priority: 0,
         timeout: None,
-        patience: None,
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
-        headers: Vec::new(),
         dialect: Dialect::TRITON,
     }
 }
@@ -83,7 +81,10 @@ fn send_on(repository: &Repository, id: u64, connection: Option<&ExecutorHandle>
     let served = repository.find("sum", "").unwrap();
     let send = |n: i32| {
         served
-            .submit_from(RequestOrigin { connection, owner: None }, request(id, n + 1, n == 0, n == STEPS - 1))
+            .submit_from(
+                RequestOrigin { connection, ..RequestOrigin::default() },
+                request(id, n + 1, n == 0, n == STEPS - 1),
+            )
             .unwrap()
     };
     (0..STEPS).map(send).collect()
@@ -109,7 +110,7 @@ fn whole_connection(repository: &Repository, ids: &[u64]) {
             for n in 0..STEPS {
                 let step = request(id, n + 1, n == 0, n == STEPS - 1);
                 let answer = served
-                    .submit_from(RequestOrigin { connection: Some(&on), owner: None }, step)
+                    .submit_from(RequestOrigin { connection: Some(&on), ..RequestOrigin::default() }, step)
                     .unwrap()
                     .await
                     .unwrap();

@@ -61,7 +61,11 @@ impl Fixture {
     }
 
     pub(super) fn answer(&self, request: InferRequest) -> Result<InferAnswer, Failure> {
-        let pending = self.repository.submit(request)?;
+        self.answer_from(RequestOrigin::default(), request)
+    }
+
+    pub(super) fn answer_from(&self, origin: RequestOrigin<'_>, request: InferRequest) -> Result<InferAnswer, Failure> {
+        let pending = self.repository.find(&request.model, &request.version)?.submit_from(origin, request)?;
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending)
     }
 
@@ -84,11 +88,9 @@ pub(super) fn request(id: u64, value: i32, change: impl FnOnce(&mut SequenceStep
         sequence,
         priority: 0,
         timeout: None,
-        patience: None,
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
-        headers: Vec::new(),
         dialect: Dialect::TRITON,
     }
 }

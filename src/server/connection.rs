@@ -240,7 +240,6 @@ mod tests {
     use tower::{Service, ServiceExt};
 
     use super::*;
-    use crate::api::peers::Peers;
     use crate::server::local;
     use crate::server::request_body::BodyLimits;
     use crate::telemetry::kinds::Gauge;
@@ -253,13 +252,7 @@ mod tests {
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let shutdown = Shutdown { connections: TaskTracker::new(), closing, cut };
         let serving = ConnectionSetup {
-            dispatcher: Dispatcher::new(
-                None,
-                app,
-                Vec::new(),
-                BodyLimits { queued: None, stall: HOUR },
-                Peers::default(),
-            ),
+            dispatcher: Dispatcher::new(None, app, Vec::new(), BodyLimits { queued: None, stall: HOUR }),
             keepalive: Duration::ZERO,
             tls: None,
             shutdown,

@@ -23,11 +23,11 @@ use super::request_body::{BodyKind, BodyLimits, RequestBody};
 use super::shutdown::Shutdown;
 use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
-use crate::api::peers::{Peer, Peers};
+use crate::api::peers::Peer;
 use crate::api::status::is_grpc;
 use crate::api::tfs::PREDICT;
 use crate::api::tfs::predict::PredictService;
-use crate::api::{Caller, Check, ConnectionOrder, RequestContext, RequestHead, Status, Upgrades};
+use crate::api::{Api, Caller, Check, ConnectionOrder, RequestContext, RequestHead, Status, Upgrades};
 use crate::executor::ExecutorHandle;
 
 /// The service whose streams may rest like those of inference.
@@ -41,12 +41,12 @@ pub(crate) struct Dispatcher {
     router: Router,
     checks: Arc<[Arc<dyn Check>]>,
     bodies: BodyLimits,
-    peers: Peers,
 }
 
-/// The services whose calls do not go through the router.
+/// The services whose calls do not go through the router, and the limits and models that the context of a client's request needs.
 #[derive(Debug, Clone)]
 pub(crate) struct InferenceServices {
+    pub(crate) api: Api,
     pub(crate) kserve: InferService,
     pub(crate) tfs: PredictService,
 }
@@ -72,15 +72,14 @@ impl Dispatcher {
         router: Router,
         checks: Vec<Arc<dyn Check>>,
         bodies: BodyLimits,
-        peers: Peers,
     ) -> Dispatcher {
         // Makes the router ready once instead of for every connection.
-        Dispatcher { infer, router: router.with_state(()), checks: checks.into(), bodies, peers }
+        Dispatcher { infer, router: router.with_state(()), checks: checks.into(), bodies }
     }
 
     /// What a caller holds on this listener.
     pub(crate) fn peer(&self, caller: &Caller) -> Peer {
-        self.peers.find(caller)
+        self.infer.as_ref().map(|services| services.api.peers().find(caller)).unwrap_or_default()
     }
 
     pub(crate) fn call(&self, connection: &ConnectionHandle, mut request: Request<Incoming>) -> ResponseFuture {
@@ -109,7 +108,7 @@ impl Dispatcher {
             }
             (Some(services), STREAM_INFER) => {
                 let request = request.map(receive(BodyKind::Messages));
-                let answer = services.kserve.clone().stream(context, connection.executor.clone(), request);
+                let answer = services.kserve.clone().stream(context, request);
                 return self.respond(connection, PendingResponse::Infer(Box::pin(answer)));
             }
             _ => {}
@@ -134,8 +133,11 @@ impl Dispatcher {
         context.connection = Some(connection.executor.clone());
         context.peer = match Arc::ptr_eq(&context.caller, &connection.caller) {
             true => connection.peer.clone(),
-            false => self.peers.find(&context.caller),
+            false => self.peer(&context.caller),
         };
+        if let Some(services) = &self.infer {
+            context.headers = services.api.feature_headers(request.headers());
+        }
         Ok(context)
     }
 }

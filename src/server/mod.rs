@@ -52,7 +52,6 @@ use self::dispatcher::{Dispatcher, InferenceServices};
 use crate::api::admin::{self, Admin};
 use crate::api::kserve::Kserve;
 use crate::api::kserve::infer::InferService;
-use crate::api::peers::Peers;
 use crate::api::tfs::Tfs;
 use crate::api::tfs::predict::PredictService;
 use crate::api::{self, Api, Check};
@@ -145,8 +144,8 @@ pub fn start(
     // Operators are served also when clients have filled the queue.
     let bodies = BodyLimits { queued: None, stall: connections.body.0 };
     let guarded = [checks.clone(), vec![Arc::new(guard) as Arc<dyn Check>]].concat();
-    let for_operators = Dispatcher::new(None, for_operators, guarded, bodies.clone(), Peers::default());
-    let scrapes = Dispatcher::new(None, metrics_app(api.clone()), checks.clone(), bodies, Peers::default());
+    let for_operators = Dispatcher::new(None, for_operators, guarded, bodies.clone());
+    let scrapes = Dispatcher::new(None, metrics_app(api.clone()), checks.clone(), bodies);
     let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
     let reserved = || limit(connections.reserved, connections.reserved);
     let dispatcher = clients((&api, &kserve), checks, allowed_origins, connections.body.0);
@@ -182,8 +181,9 @@ fn clients(
     checks.push(Arc::new(OriginCheck { allowed: allowed_origins }));
     let bodies = BodyLimits { queued: Some(api.queued().clone()), stall };
     let tfs = Tfs::new(api);
-    let services = InferenceServices { kserve: InferService::new(kserve), tfs: PredictService::new(&tfs) };
-    Dispatcher::new(Some(services), app(api, kserve, &tfs), checks, bodies, api.peers().clone())
+    let (infer, predict) = (InferService::new(kserve), PredictService::new(&tfs));
+    let services = InferenceServices { api: api.clone(), kserve: infer, tfs: predict };
+    Dispatcher::new(Some(services), app(api, kserve, &tfs), checks, bodies)
 }
 
 /// Everything that clients call: the same on every port but that of the metrics.

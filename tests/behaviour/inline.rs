@@ -36,7 +36,10 @@ fn send(server: &Server, count: i64) {
     let ask = server.seq(1).only().input(&[1.0_f32]).with("COUNT", row(&[count]));
     let served = server.repository.find(&server.model, "").unwrap();
     let mut pending = served
-        .submit_from(RequestOrigin { connection: Some(&connection.handle()), owner: None }, ask.request())
+        .submit_from(
+            RequestOrigin { connection: Some(&connection.handle()), ..RequestOrigin::default() },
+            ask.request(),
+        )
         .unwrap();
     connection.next(Waker::noop());
     drop(connection);

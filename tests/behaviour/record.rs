@@ -49,11 +49,9 @@ fn request(id: Id, step: u32, steps: u32) -> InferRequest {
         sequence: SequenceStep { id, start: step == 0, end: step + 1 == steps, step: None, idle: None },
         priority: 0,
         timeout: Some(Duration::from_secs(5)),
-        patience: None,
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
-        headers: Vec::new(),
         dialect: Dialect::TRITON,
     }
 }

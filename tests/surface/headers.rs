@@ -24,6 +24,7 @@ use tonic::Request;
 use tonic::metadata::MetadataValue;
 
 use crate::house::{House, SAME, request, write};
+use crate::tfs::calls;
 
 /// The key of each request that was there to be run, in order.
 type Seen = Arc<Mutex<Vec<u64>>>;
@@ -162,6 +163,26 @@ async fn a_request_is_seen_with_its_own_header() {
             request.metadata_mut().insert("x-zone", MetadataValue::from_static(zone));
         }
         client.model_infer(request).await.unwrap();
+    }
+    assert_eq!(zones(&house, &seen), ["asia", "nowhere"]);
+}
+
+#[tokio::test]
+async fn a_request_of_tensorflow_serving_is_seen_with_its_own_header() {
+    let (house, seen) = house();
+    let body = json!({ "inputs": { "INPUT": [[1]] } }).to_string();
+    for headers in [&[("x-zone", "eu")][..], &[]] {
+        let answer = house.http("POST /v1/models/zoned:predict", headers, body.as_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.json());
+    }
+    assert_eq!(zones(&house, &seen), ["eu", "nowhere"]);
+    let mut client = calls::client(&house).await;
+    for zone in [Some("asia"), None] {
+        let mut request = Request::new(calls::request("zoned", &[("INPUT", calls::number(1))]));
+        if let Some(zone) = zone {
+            request.metadata_mut().insert("x-zone", MetadataValue::from_static(zone));
+        }
+        client.predict(request).await.unwrap();
     }
     assert_eq!(zones(&house, &seen), ["asia", "nowhere"]);
 }

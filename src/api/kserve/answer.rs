@@ -4,10 +4,9 @@ use bytes::Bytes;
 use sequor_core::DataType;
 use serde_json::{Value, json};
 
-use super::data;
 use super::refusal::BAD_INPUT;
 use super::response_format::ResponseFormat;
-use crate::api::{Code, Status};
+use crate::api::{Code, Status, json_elements};
 use crate::model::{InferAnswer, Metadata, NamedTensor, Parameter, TensorMetadata};
 
 /// A body, and the length of its JSON if bytes follow it.
@@ -85,7 +84,7 @@ fn write_output(out: &mut Vec<u8>, output: NamedTensor, form: &ResponseFormat) -
         member(out, "parameters", &json!({ "binary_data_size": tensor.data.len() }));
     } else {
         out.extend_from_slice(b"\"data\":");
-        data::write(out, tensor.dtype, &tensor.data).map_err(|why| {
+        json_elements::write(out, tensor.dtype, &tensor.data).map_err(|why| {
             let text = format!("output '{name}' cannot be sent as JSON: {why}. Please use the binary data format");
             // The client could have asked for it in the binary form.
             Status::new(Code::InvalidArgument, BAD_INPUT, text)

@@ -1,9 +1,7 @@
-//! The body of an inference request: taken in up to its limit, and read; over HTTP or as a message of a WebSocket.
+//! The body of an inference request, over HTTP or as a message of a WebSocket.
 
-use axum::body::{Body, HttpBody};
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::answer;
 use super::json::{self, JsonRequestHead};
@@ -13,8 +11,7 @@ use super::surface::Kserve;
 use crate::api::intake::Decoded;
 use crate::api::order::INLINE_BYTES;
 use crate::api::queued::QueuedBytesPermit;
-use crate::api::{BodyError, Code, Status, refusal};
-use crate::error::ExceededLimit;
+use crate::api::{Code, Status};
 use crate::model::ModelHandle;
 
 /// Says where in a body the JSON ends and bytes begin.
@@ -26,8 +23,6 @@ pub(super) struct BodyRequest {
     pub(super) named: ModelPath,
     /// The sequence id of the header that proxies hash.
     pub(super) sequence: Option<String>,
-    /// The headers that features of models come from.
-    pub(super) headers: Vec<(String, String)>,
     pub(super) json_length: Option<usize>,
     pub(super) body: Bytes,
 }
@@ -50,7 +45,7 @@ impl BodyRequest {
         model: ModelHandle,
         mut permit: QueuedBytesPermit,
     ) -> Result<(Decoded, ResponseFormat), Status> {
-        let BodyRequest { named, sequence, headers, json_length, body } = self;
+        let BodyRequest { named, sequence, json_length, body } = self;
         let (regions, limits) = (kserve.regions(), &kserve.api().limits());
         let sequence = sequence.as_deref();
         let inputs = &model;
@@ -63,7 +58,7 @@ impl BodyRequest {
             inputs,
             limits,
         };
-        let (mut request, form) = if json_length == Some(0) {
+        let (request, form) = if json_length == Some(0) {
             json::raw(head, body, &model.metadata(), model.config().max_batch_size > 0)?
         } else {
             let (request, mut form) = json::infer(head, &body, &mut permit)?;
@@ -71,8 +66,7 @@ impl BodyRequest {
             form.fit_to(&model, &request)?;
             (request, form)
         };
-        request.headers = headers;
-        Ok((Decoded { model, request, permit, connection: None }, form))
+        Ok((Decoded { model, request, permit }, form))
     }
 }
 
@@ -82,21 +76,4 @@ pub(super) fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Status> 
     let length = value.to_str().ok().and_then(|text| text.parse().ok());
     let text = || format!("Inference-Header-Content-Length is no length: {value:?}");
     Ok(Some(length.ok_or_else(|| Status::new(Code::InvalidArgument, "bad_input", text()))?))
-}
-
-/// The whole of a body, if it is no longer than `limit`.
-pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, Status> {
-    let too_large = || refusal::limit(&ExceededLimit::RequestBytes { limit });
-    // What says that it will be too large is not waited for.
-    if body.size_hint().lower() > limit as u64 {
-        return Err(too_large());
-    }
-    Limited::new(body, limit).collect().await.map(http_body_util::Collected::to_bytes).map_err(|error| {
-        if error.is::<LengthLimitError>() {
-            return too_large();
-        }
-        BodyError::status_of(&*error).unwrap_or_else(|| {
-            Status::new(Code::InvalidArgument, "bad_input", format!("the request's body could not be read: {error}"))
-        })
-    })
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::api::json_elements::write;
 
 fn parse(text: &str, dtype: DataType, shape: &[u64]) -> Result<Vec<u8>, String> {
     let raw = RawValue::from_string(text.to_owned()).expect("JSON");

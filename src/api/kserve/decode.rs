@@ -57,11 +57,9 @@ pub(crate) fn infer(
         sequence: parameters.sequence,
         priority: parameters.priority,
         timeout: parameters.timeout,
-        patience: None,
         inputs,
         outputs,
         parameters: parameters.custom,
-        headers: Vec::new(),
         dialect: Dialect::TRITON,
     };
     Ok((request, parameters.form))
@@ -178,7 +176,7 @@ pub(crate) fn stand_in(id: &mut Id, header: Option<&str>) -> Result<(), DecodeEr
     }
     Err(DecodeError::malformed(format!(
         "'sequence_id' {id} and {} {header} are not the same sequence",
-        super::SEQUENCE_HEADER
+        crate::api::context::SEQUENCE_HEADER
     )))
 }
 

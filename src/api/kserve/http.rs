@@ -5,18 +5,21 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::json;
 
-use super::body::{BodyRequest, JSON_LENGTH, collect, json_length};
-use super::compress::{self, Packing};
+use super::body::{BodyRequest, JSON_LENGTH, json_length};
 use super::path::{ModelPath, Path};
 use super::refusal::NOT_SERVED;
 use super::response_format::ResponseFormat;
 use super::surface::{CallNames, Kserve};
-use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, answer, refusal, socket};
+use super::{EXTENSIONS, answer, refusal, socket};
+use crate::api::body::collect;
+use crate::api::compress::{self, Packing};
+use crate::api::context::SEQUENCE_HEADER;
+use crate::api::echo;
 use crate::api::intake::Decoded;
 use crate::api::order::{Turn, off_task};
 use crate::api::status::is_grpc;
@@ -45,20 +48,8 @@ pub fn routes(kserve: &Kserve) -> Router {
         .route("/readyz", get(readyz))
         .merge(super::manage::routes())
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
-        .layer(from_fn(echo))
+        .layer(from_fn(echo::http))
         .with_state(kserve.clone())
-}
-
-/// Puts the marks that the client put on its request on the answer.
-pub(crate) async fn echo(request: Request, next: Next) -> Response {
-    let marks = ECHOED.map(|mark| request.headers().get(mark).cloned());
-    let mut response = next.run(request).await;
-    for (mark, value) in ECHOED.into_iter().zip(marks) {
-        if let Some(value) = value {
-            response.headers_mut().insert(mark, value);
-        }
-    }
-    response
 }
 
 /// Answers an unknown path. gRPC clients are answered in their own way.
@@ -126,10 +117,9 @@ async fn infer(
         Ok((turn, decoded, form)) => (Some(turn), Ok(decoded), form),
         Err(status) => (None, Err(status), ResponseFormat::default()),
     };
-    let request = request.map(|decoded| decoded.on(context.connection, context.deadline));
-    let answer = kserve.begin(&context.peer, call, request);
+    let answer = kserve.begin(&context, call, request);
     drop(turn);
-    let answer = answer.until(context.deadline).await?;
+    let answer = answer.by_deadline().await?;
     let answer::EncodedBody { bytes, json_length } = answer::write(answer, &form)?;
     let mut response = match json_length {
         None => ([(header::CONTENT_TYPE, "application/json")], ()).into_response(),
@@ -168,14 +158,15 @@ async fn read(
     let limit = kserve.api().limits().request.to_usize();
     let body = collect(body, limit).await?;
     let turn = context.order.turn().await;
-    let permit = kserve.api().queued_permit(&context.peer);
+    let permit = kserve.api().queued_permit(context);
     let (body, permit) = match packing {
         None => (body, permit),
-        Some(packing) => packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit))?,
+        Some(packing) => {
+            packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit, refusal::status))?
+        }
     };
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let wanted = kserve.api().headers(|name| headers.get(name)?.to_str().ok());
-    let request = BodyRequest { named, sequence, headers: wanted, json_length, body };
+    let request = BodyRequest { named, sequence, json_length, body };
     let (is_long, kserve) = (request.is_long(), kserve.clone());
     let decoded = off_task(is_long, move || request.decode(&kserve, model, permit)).await;
     let (decoded, form) = decoded.map_err(|failure| refusal::status(&failure))??;

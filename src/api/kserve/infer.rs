@@ -8,20 +8,17 @@ use axum::http;
 use bytes::Bytes;
 use tonic::body::Body;
 use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
-use tonic::metadata::MetadataMap;
 use tonic::server::{Grpc, StreamingService, UnaryService};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::frames::{self, RawCodec, Unpacked, UnpackedQueue};
 use super::message::{CallMetadata, ReadMessage, ScannedMessage};
 use super::reply_queue::{self, Replies};
 use super::stream::Pump;
 use super::surface::Kserve;
-use super::{ECHOED, encode, refusal};
-use crate::api::RequestContext;
+use super::{encode, refusal};
+use crate::api::frames::{self, CallKind, RawCodec, Unpacked, UnpackedQueue};
 use crate::api::order::off_task;
-use crate::api::peers::Peer;
-use crate::executor::ExecutorHandle;
+use crate::api::{RequestContext, echo};
 use sequor_proto::{ModelInferResponse, ModelStreamInferResponse};
 
 type CallFuture<T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send>>;
@@ -43,26 +40,20 @@ impl InferService {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError> + Send,
     {
-        let (request, unpacked) =
-            frames::unpack(self.kserve.api(), &context.peer, Some(context.order.clone()), request);
+        let (request, unpacked) = frames::unpack(self.kserve.api(), &context, CallKind::Unary, request);
         let mut grpc = self.grpc::<ModelInferResponse>();
         grpc.unary(InferCall { kserve: self.kserve, context, unpacked }, request).await
     }
 
     /// Answers a `ModelStreamInfer` call. Its task runs within the connection.
-    pub async fn stream<B>(
-        self,
-        context: RequestContext,
-        connection: ExecutorHandle,
-        request: http::Request<B>,
-    ) -> http::Response<Body>
+    pub async fn stream<B>(self, context: RequestContext, request: http::Request<B>) -> http::Response<Body>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError> + Send,
     {
-        let (request, unpacked) = frames::unpack(self.kserve.api(), &context.peer, None, request);
+        let (request, unpacked) = frames::unpack(self.kserve.api(), &context, CallKind::Stream, request);
         let mut grpc = self.grpc::<ModelStreamInferResponse>();
-        grpc.streaming(StreamCall { kserve: self.kserve, peer: context.peer, connection, unpacked }, request).await
+        grpc.streaming(StreamCall { kserve: self.kserve, context, unpacked }, request).await
     }
 
     /// Requests may be compressed. Answers are not: most clients say that they accept compressed answers and few mean it.
@@ -103,14 +94,14 @@ async fn infer(
     let (metadata, _, message) = request.into_parts();
     let (permit, turn) = match unpacked {
         Some(Unpacked { permit, turn }) => (permit, turn),
-        None => (Ok(kserve.api().queued_permit(&context.peer)), None),
+        None => (Ok(kserve.api().queued_permit(&context)), None),
     };
     let turn = match turn {
         Some(turn) => turn,
         None => context.order.turn().await,
     };
     let scanned = ScannedMessage::new(&kserve, message, permit);
-    let call_metadata = CallMetadata::of(&kserve, &metadata);
+    let call_metadata = CallMetadata::of(&metadata);
     let read = match scanned.is_long() {
         false => scanned.decode(&kserve, &call_metadata)?,
         true => {
@@ -120,18 +111,16 @@ async fn infer(
         }
     };
     let ReadMessage { call, request, form } = read;
-    let request = request.map(|decoded| decoded.on(context.connection, context.deadline));
-    let answer = kserve.begin(&context.peer, call, request);
+    let answer = kserve.begin(&context, call, request);
     drop(turn);
-    let answer = answer.until(context.deadline).await?;
-    Ok(echo(&metadata, encode::answer(answer, &form)?))
+    let answer = answer.by_deadline().await?;
+    Ok(echo::grpc(&metadata, encode::answer(answer, &form)?))
 }
 
 /// A stream that is about to begin.
 struct StreamCall {
     kserve: Kserve,
-    peer: Peer,
-    connection: ExecutorHandle,
+    context: RequestContext,
     unpacked: UnpackedQueue,
 }
 
@@ -143,21 +132,12 @@ impl StreamingService<Bytes> for StreamCall {
     fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
         let (metadata, _, messages) = request.into_parts();
         let (sender, replies) = reply_queue::reply_queue();
-        let call_metadata = CallMetadata::of(&self.kserve, &metadata);
-        let (kserve, peer) = (self.kserve.clone(), self.peer.clone());
-        let pump = Pump::new(kserve, peer, call_metadata, messages, self.unpacked.clone(), sender);
-        self.connection.spawn(pump.on(self.connection.clone()));
-        Box::pin(std::future::ready(Ok(echo(&metadata, replies))))
-    }
-}
-
-/// An answer that carries the marks the client put on its call.
-pub(crate) fn echo<T>(asked: &MetadataMap, answer: T) -> Response<T> {
-    let mut response = Response::new(answer);
-    for mark in ECHOED {
-        if let Some(value) = asked.get(mark) {
-            response.metadata_mut().insert(mark, value.clone());
+        let (call_metadata, kserve, context) = (CallMetadata::of(&metadata), self.kserve.clone(), self.context.clone());
+        let pump = Pump::new(kserve, context, call_metadata, messages, self.unpacked.clone(), sender);
+        match &self.context.connection {
+            Some(connection) => connection.spawn(pump),
+            None => drop(tokio::spawn(pump)),
         }
+        Box::pin(std::future::ready(Ok(echo::grpc(&metadata, replies))))
     }
-    response
 }

@@ -88,11 +88,9 @@ fn read(
         sequence: parameters.sequence,
         priority: parameters.priority,
         timeout: parameters.timeout,
-        patience: None,
         inputs,
         outputs,
         parameters: parameters.custom,
-        headers: Vec::new(),
         dialect: Dialect::TRITON,
     };
     Ok((request, form))
@@ -275,11 +273,9 @@ pub(crate) fn raw(
         sequence,
         priority: 0,
         timeout: None,
-        patience: None,
         inputs: vec![input],
         outputs: Vec::new(),
         parameters: Vec::new(),
-        headers: Vec::new(),
         dialect: Dialect::TRITON,
     };
     Ok((request, ResponseFormat { binary: true, ..ResponseFormat::default() }))

@@ -8,8 +8,9 @@ use tonic::metadata::MetadataMap;
 use super::response_format::ResponseFormat;
 use super::scan::{self, Scanned, scan};
 use super::surface::{CallNames, Kserve};
-use super::{SEQUENCE_HEADER, decode, refusal};
+use super::{decode, refusal};
 use crate::api::Status;
+use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
 use crate::api::order::INLINE_BYTES;
 use crate::api::queued::QueuedBytesPermit;
@@ -33,18 +34,15 @@ pub(crate) struct CallMetadata {
     pub(crate) strict: bool,
     /// The client wants lists where it has sent lists.
     pub(crate) typed: bool,
-    /// The headers that features of models come from.
-    pub(crate) headers: Vec<(String, String)>,
 }
 
 impl CallMetadata {
-    pub(super) fn of(kserve: &Kserve, metadata: &MetadataMap) -> CallMetadata {
+    pub(super) fn of(metadata: &MetadataMap) -> CallMetadata {
         let is_true = |key| metadata.get(key).is_some_and(|value| value == "true");
         CallMetadata {
             sequence: metadata.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned),
             strict: is_true(STRICT),
             typed: is_true(TYPED),
-            headers: kserve.api().headers(|name| metadata.get(name)?.to_str().ok()),
         }
     }
 }
@@ -128,11 +126,10 @@ impl ScannedMessage {
             };
             let is_typed = metadata.typed && message.raw_input_contents.is_empty();
             let sequence = metadata.sequence.as_deref();
-            let (mut request, mut form) = decode::infer(message, sequence, kserve.regions(), &model, &mut permit)?;
-            request.headers.clone_from(&metadata.headers);
+            let (request, mut form) = decode::infer(message, sequence, kserve.regions(), &model, &mut permit)?;
             form.typed |= is_typed;
             form.fit_to(&model, &request)?;
-            Ok((Decoded { model, request, permit, connection: None }, form))
+            Ok((Decoded { model, request, permit }, form))
         };
         Ok(match read() {
             Ok((decoded, form)) => ReadMessage { call, request: Ok(decoded), form },

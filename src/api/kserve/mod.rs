@@ -4,11 +4,9 @@
 //!
 //! - `surface`: the surface as a whole; every request goes through it to the neutral door, and every failure comes back as a refusal.
 //! - [`grpc`]: the service; [`infer`] answers its two inference calls, and `stream` is one `ModelStreamInfer`, with its answers in a
-//!   [`reply_queue`]. `frames` unpacks compressed messages, `scan` counts a message's parts, `message` decodes it with [`decode`] and
-//!   [`contents`]; [`encode`] writes answers.
+//!   [`reply_queue`]. `scan` counts a message's parts, `message` decodes it with [`decode`] and [`contents`]; [`encode`] writes answers.
 //! - [`http`]: the same over HTTP; [`json`] decodes bodies, which `json_body` parses, [`data`] their tensors, [`answer`] writes answers;
-//!   `compress` packs and unpacks; `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name,
-//!   `body` what comes with it.
+//!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name, `body` what comes with it.
 //! - `fault`: why a request could not be decoded · `model_inputs`: what decoding asks the model · `response_format`: how a client wants its
 //!   answer; `classes` and `shared_memory` are two of the ways.
 //! - `control`, `statistics`, `settings`: what operators ask for, over either.
@@ -17,14 +15,12 @@
 pub mod answer;
 pub(crate) mod body;
 pub(crate) mod classes;
-pub(crate) mod compress;
 pub mod contents;
 pub(crate) mod control;
 pub mod data;
 pub mod decode;
 pub mod encode;
 mod fault;
-pub(crate) mod frames;
 pub mod grpc;
 pub mod http;
 pub mod infer;
@@ -63,14 +59,8 @@ pub(crate) const EXTENSIONS: [&str; 11] = [
     "logging",
 ];
 
-/// Marks that clients put on calls and find on the answers.
-pub(crate) const ECHOED: [&str; 2] = ["traceparent", "x-request-id"];
-
 /// The most bytes a text correlation id may have.
 pub(crate) const LONGEST_ID: usize = 128;
-
-/// What proxies hash, and what stands in for the parameter of that meaning.
-pub(crate) const SEQUENCE_HEADER: &str = "x-sequence-id";
 
 /// The gRPC path that is called most.
 pub const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";

@@ -20,15 +20,15 @@ use serde_json::json;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
+use super::answer;
 use super::body::BodyRequest;
 use super::path::{ModelPath, Path};
 use super::refusal::BAD_INPUT;
 use super::response_format::ResponseFormat;
 use super::stream::{GUESS, is_full};
 use super::surface::{CallAnswer, CallNames, Kserve};
-use super::{SEQUENCE_HEADER, answer};
+use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
-use crate::api::peers::Peer;
 use crate::api::{Code, RequestContext, ServerPhase, Status, Upgrades};
 use crate::telemetry::metrics::Surface;
 
@@ -47,11 +47,11 @@ pub(super) async fn open(
     kserve.find(&named.model, &named.version)?;
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let limit = kserve.api().limits().request.to_usize();
-    let told = kserve.api().headers(|name| headers.get(name)?.to_str().ok());
     let keepalive = upgrades.as_ref().map(|Extension(upgrades)| upgrades.keepalive).unwrap_or_default();
     let (waiting, decoding, largest) = (VecDeque::new(), None, None);
-    let talk =
-        Talk { kserve, peer: context.peer, keepalive, named, sequence, headers: told, waiting, decoding, largest };
+    // The connection's executor does not poll what an upgraded connection carries.
+    let context = RequestContext { connection: None, ..context.for_messages() };
+    let talk = Talk { kserve, context, keepalive, named, sequence, waiting, decoding, largest };
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     Ok(upgrade.on_upgrade(move |socket| async move {
         match upgrades {
@@ -63,14 +63,13 @@ pub(super) async fn open(
 
 struct Talk {
     kserve: Kserve,
-    peer: Peer,
+    /// The context of each of its requests.
+    context: RequestContext,
     /// How long the client may be silent before it is sent a ping, and again before it is given up; zero is for ever.
     keepalive: Duration,
     named: ModelPath,
     /// What the headers say of the sequence.
     sequence: Option<String>,
-    /// What features of models come from.
-    headers: Vec<(String, String)>,
     waiting: VecDeque<(CallAnswer, ResponseFormat)>,
     /// A large message, which another thread decodes. No other message is read meanwhile.
     decoding: Option<Decoding>,
@@ -177,10 +176,10 @@ impl Talk {
     }
 
     fn begin(&mut self, json_length: Option<usize>, body: Bytes) {
-        let (named, sequence, headers) = (self.named.clone(), self.sequence.clone(), self.headers.clone());
-        let request = BodyRequest { named, sequence, headers, json_length, body };
+        let (named, sequence) = (self.named.clone(), self.sequence.clone());
+        let request = BodyRequest { named, sequence, json_length, body };
         let (kserve, is_long) = (self.kserve.clone(), request.is_long());
-        let permit = kserve.api().queued_permit(&self.peer);
+        let permit = kserve.api().queued_permit(&self.context);
         let decode = move || {
             let id = request_id(request.json());
             let model = kserve.find(&request.named.model, &request.named.version);
@@ -201,7 +200,7 @@ impl Talk {
             Ok((decoded, form)) => (Ok(decoded), form),
             Err(status) => (Err(status), ResponseFormat::default()),
         };
-        self.waiting.push_back((self.kserve.begin(&self.peer, call, request), form));
+        self.waiting.push_back((self.kserve.begin(&self.context, call, request), form));
     }
 }
 

@@ -13,14 +13,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_stream::Stream;
 
 use super::encode;
-use super::frames::{Unpacked, UnpackedQueue};
 use super::message::{CallMetadata, ReadMessage, ScannedMessage};
 use super::reply_queue::Sender;
 use super::response_format::ResponseFormat;
 use super::surface::{CallAnswer, Kserve};
-use crate::api::peers::Peer;
-use crate::api::{Code, ServerPhase, Status};
-use crate::executor::ExecutorHandle;
+use crate::api::frames::{Unpacked, UnpackedQueue};
+use crate::api::{Code, RequestContext, ServerPhase, Status};
 
 /// What an answer is taken to need before the first one is seen.
 pub(super) const GUESS: usize = 64 << 10;
@@ -32,9 +30,8 @@ const TURN: usize = 64;
 /// The task of a stream. Dropping it cancels what is underway.
 pub(crate) struct Pump<S> {
     kserve: Kserve,
-    peer: Peer,
-    /// The connection that polls this task.
-    connection: Option<ExecutorHandle>,
+    /// The context of each of its requests.
+    context: RequestContext,
     metadata: Arc<CallMetadata>,
     /// `None` once there are no more.
     messages: Option<S>,
@@ -57,7 +54,7 @@ where
 {
     pub(super) fn new(
         kserve: Kserve,
-        peer: Peer,
+        context: RequestContext,
         metadata: CallMetadata,
         messages: S,
         unpacked: UnpackedQueue,
@@ -73,8 +70,7 @@ where
         let (decoding, largest, end) = (None, None, None);
         Pump {
             kserve,
-            peer,
-            connection: None,
+            context: context.for_messages(),
             metadata,
             messages,
             unpacked,
@@ -85,11 +81,6 @@ where
             closing,
             end,
         }
-    }
-
-    /// The same task on its connection.
-    pub(super) fn on(self, connection: ExecutorHandle) -> Pump<S> {
-        Pump { connection: Some(connection), ..self }
     }
 
     /// Puts the answers that are there in line. `Err` ends the stream.
@@ -148,7 +139,7 @@ where
     fn decode(&mut self, message: Bytes) {
         let permit = match self.unpacked.pop() {
             Some(Unpacked { permit, .. }) => permit,
-            None => Ok(self.kserve.api().queued_permit(&self.peer)),
+            None => Ok(self.kserve.api().queued_permit(&self.context)),
         };
         let scanned = ScannedMessage::new(&self.kserve, message, permit);
         if scanned.is_long() {
@@ -163,8 +154,7 @@ where
     fn begin(&mut self, read: Result<ReadMessage, tonic::Status>) {
         match read {
             Ok(ReadMessage { call, request, form }) => {
-                let request = request.map(|decoded| decoded.on(self.connection.clone(), None));
-                self.waiting.push_back((self.kserve.begin(&self.peer, call, request), form));
+                self.waiting.push_back((self.kserve.begin(&self.context, call, request), form));
             }
             Err(status) => (self.messages, self.end) = (None, Some(status)),
         }

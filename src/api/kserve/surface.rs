@@ -10,8 +10,7 @@ use super::refusal;
 use super::settings::Traces;
 use super::shared_memory::Regions;
 use crate::api::intake::{Decoded, Underway};
-use crate::api::peers::Peer;
-use crate::api::{Api, Deadline, Status};
+use crate::api::{Api, RequestContext, Status};
 use crate::config::server::settings::SharedMemory;
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle, VersionStatistics};
@@ -56,10 +55,15 @@ impl Kserve {
         self.0.api.statistics(model, version).map_err(|failure| refusal::status(&failure))
     }
 
-    /// Admits a request of this peer now, in the order of the calls. If the request is refused, its answer is the refusal.
-    pub(crate) fn begin(&self, peer: &Peer, call: CallNames, decoded: Result<Decoded, Status>) -> CallAnswer {
+    /// Admits a request now, in the order of the calls. If the request is refused, its answer is the refusal.
+    pub(crate) fn begin(
+        &self,
+        context: &RequestContext,
+        call: CallNames,
+        decoded: Result<Decoded, Status>,
+    ) -> CallAnswer {
         let begun = decoded.and_then(|decoded| {
-            self.0.api.begin(peer, call.surface, decoded).map_err(|failure| refusal::status(&failure))
+            self.0.api.begin(context, call.surface, decoded).map_err(|failure| refusal::status(&failure))
         });
         CallAnswer { api: self.0.api.clone(), call, begun: begun.map_err(Some) }
     }
@@ -86,11 +90,11 @@ pub(crate) struct CallAnswer {
 }
 
 impl CallAnswer {
-    /// Awaits the answer until the deadline.
-    pub(crate) async fn until(self, deadline: Option<Deadline>) -> Result<InferAnswer, Status> {
+    /// Awaits the answer until the client's deadline.
+    pub(crate) async fn by_deadline(self) -> Result<InferAnswer, Status> {
         let CallAnswer { api, call, begun } = self;
         let outcome = match begun {
-            Ok(underway) => underway.until(deadline).await.map_err(|failure| refusal::status(&failure)),
+            Ok(underway) => underway.by_deadline().await.map_err(|failure| refusal::status(&failure)),
             Err(refused) => Err(refused.unwrap_or_else(polled_again)),
         };
         outcome.inspect_err(|status| count(&api, &call, status))

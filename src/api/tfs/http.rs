@@ -20,10 +20,10 @@ use super::path::{ModelAction, PredictPath};
 use super::special::AnswerId;
 use super::surface::{DecodedPredict, Tfs};
 use super::{SIGNATURE, json_answer, models, refusal};
-use crate::api::kserve::SEQUENCE_HEADER;
-use crate::api::kserve::body::collect;
-use crate::api::kserve::compress::{self, Packing};
-use crate::api::kserve::http::echo;
+use crate::api::body::collect;
+use crate::api::compress::{self, Packing};
+use crate::api::context::SEQUENCE_HEADER;
+use crate::api::echo;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
 use crate::api::status::{HELP, REASON};
 use crate::api::{Code, RequestContext, Retry, Status};
@@ -38,7 +38,7 @@ pub fn routes(tfs: &Tfs) -> Router {
         .method_not_allowed_fallback(|| async {
             (StatusCode::NOT_ACCEPTABLE, Json(json!({ "error": "Unsupported method" }))).into_response()
         })
-        .layer(from_fn(echo))
+        .layer(from_fn(echo::http))
         .with_state(tfs.clone())
 }
 
@@ -175,7 +175,7 @@ async fn predict(
         Ok((turn, decoded, layout, id)) => (Some(turn), Ok(decoded), layout, id),
         Err(status) => (None, Err(status), BodyLayout::Column, AnswerId::None),
     };
-    let answer = tfs.answer(context, Surface::TfsHttp, decoded, (&model, &version), turn).await?;
+    let answer = tfs.answer(&context, Surface::TfsHttp, decoded, (&model, &version), turn).await?;
     let bytes = json_answer::write(&answer, layout, id)?;
     let mut response = ([(header::CONTENT_TYPE, "application/json")], ()).into_response();
     let packing = Packing::accepted(&parts.headers);
@@ -207,21 +207,21 @@ async fn read(
     let limit = tfs.api().limits().request.to_usize();
     let body = collect(body, limit).await?;
     let turn = context.order.turn().await;
-    let permit = tfs.api().queued_permit(&context.peer);
+    let permit = tfs.api().queued_permit(context);
     let (body, mut permit) = match packing {
         None => (body, permit),
-        Some(packing) => packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit))?,
+        Some(packing) => {
+            packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit, refusal::status))?
+        }
     };
     let text = |name: &str| headers.get(name)?.to_str().ok();
     let sequence = text(SEQUENCE_HEADER).map(str::to_owned);
-    let wanted = tfs.api().headers(text);
     let (is_long, limits) = (body.len() > INLINE_BYTES, tfs.api().limits());
     let (name, version) = (model.to_owned(), version.to_owned());
     let decoded = off_task(is_long, move || {
         let sequence = sequence.as_deref();
         let head = PredictBodyHead { name: &name, version: &version, model: &served, sequence, limits: &limits };
-        let ParsedBody { mut parts, layout, id } = parse(&head, &body, &mut permit)?;
-        parts.headers = wanted;
+        let ParsedBody { parts, layout, id } = parse(&head, &body, &mut permit)?;
         Ok::<_, Status>((DecodedPredict { model: served, parts, permit }, layout, id))
     });
     let (decoded, layout, id) = decoded.await.map_err(|failure| refusal::status(&failure))??;

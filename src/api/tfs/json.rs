@@ -89,9 +89,8 @@ pub(crate) fn parse(
     }
     let id = AnswerId::of(is_stateful, &step);
     let (model, version) = (head.name.to_owned(), head.version.to_owned());
-    let (outputs, headers) = (Vec::new(), Vec::new());
     Ok(ParsedBody {
-        parts: PredictRequestParts { model, version, sequence: step, inputs, outputs, headers },
+        parts: PredictRequestParts { model, version, sequence: step, inputs, outputs: Vec::new() },
         layout,
         id,
     })

@@ -7,8 +7,7 @@ use sequor_core::DataType;
 
 use super::json::{BodyLayout, rows};
 use super::special::{AnswerId, SEQUENCE_ID};
-use crate::api::kserve::data;
-use crate::api::{Code, Status};
+use crate::api::{Code, Status, json_elements};
 use crate::model::{BytesElements, InferAnswer, NamedTensor, Tensor};
 
 /// Writes an answer.
@@ -132,13 +131,13 @@ fn numbers(out: &mut Vec<u8>, dtype: DataType, size: usize, dims: &[usize], data
     match dims {
         [] => {
             let begin = out.len();
-            data::write(out, dtype, data)?;
+            json_elements::write(out, dtype, data)?;
             // Without the brackets of the array.
             out.pop();
             out.remove(begin);
             Ok(())
         }
-        [_] => data::write(out, dtype, data),
+        [_] => json_elements::write(out, dtype, data),
         [first, rest @ ..] => {
             let bytes = rest.iter().product::<usize>() * size;
             out.push(b'[');

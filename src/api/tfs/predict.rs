@@ -20,12 +20,11 @@ use super::scan::{ScanEnd, scan};
 use super::special::{self, AnswerId, SEQUENCE_ID};
 use super::surface::{DecodedPredict, Tfs};
 use super::{SIGNATURE, refusal, tensors};
-use crate::api::kserve::SEQUENCE_HEADER;
-use crate::api::kserve::frames::{self, RawCodec, Unpacked, UnpackedQueue};
-use crate::api::kserve::infer::echo;
+use crate::api::context::SEQUENCE_HEADER;
+use crate::api::frames::{self, CallKind, RawCodec, Unpacked, UnpackedQueue};
 use crate::api::order::{INLINE_BYTES, off_task};
 use crate::api::queued::QueuedBytesPermit;
-use crate::api::{RequestContext, Status};
+use crate::api::{RequestContext, Status, echo};
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle, SequenceStep};
 use crate::telemetry::metrics::Surface;
@@ -50,8 +49,7 @@ impl PredictService {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError> + Send,
     {
-        let order = Some(context.order.clone());
-        let (request, unpacked) = frames::unpack(self.tfs.api(), &context.peer, order, request);
+        let (request, unpacked) = frames::unpack(self.tfs.api(), &context, CallKind::Unary, request);
         let mut compressions = EnabledCompressionEncodings::default();
         for compression in [CompressionEncoding::Gzip, CompressionEncoding::Deflate] {
             compressions.enable(compression);
@@ -88,7 +86,7 @@ async fn predict(
     let (metadata, _, message) = request.into_parts();
     let (permit, turn) = match unpacked {
         Some(Unpacked { permit, turn }) => (permit, turn),
-        None => (Ok(tfs.api().queued_permit(&context.peer)), None),
+        None => (Ok(tfs.api().queued_permit(&context)), None),
     };
     let turn = match turn {
         Some(turn) => turn,
@@ -102,8 +100,8 @@ async fn predict(
         Ok((decoded, id)) => (Ok(decoded), id),
         Err(status) => (Err(status), AnswerId::None),
     };
-    let answer = tfs.answer(context, Surface::TfsGrpc, decoded, (&model, &version), Some(turn)).await?;
-    Ok(echo(&metadata, encode(answer, id)))
+    let answer = tfs.answer(&context, Surface::TfsGrpc, decoded, (&model, &version), Some(turn)).await?;
+    Ok(echo::grpc(&metadata, encode(answer, id)))
 }
 
 /// A message that is not decoded yet.
@@ -111,8 +109,6 @@ struct PredictMessage {
     message: Bytes,
     /// The header that proxies hash.
     sequence: Option<String>,
-    /// The headers that features of models come from.
-    headers: Vec<(String, String)>,
     /// Bytes of memory that decoding takes, if the message is short, or why it is refused.
     unpacked: Result<u64, ScanEnd>,
     permit: Result<QueuedBytesPermit, Failure>,
@@ -136,7 +132,6 @@ impl PredictMessage {
         PredictMessage {
             unpacked: scan(&message, &tfs.api().limits(), INLINE_BYTES),
             sequence: text(SEQUENCE_HEADER).map(str::to_owned),
-            headers: tfs.api().headers(text),
             message,
             permit,
         }
@@ -153,7 +148,7 @@ impl PredictMessage {
 
     /// Decodes the message. An error is that of bytes that are no message.
     fn decode(self, tfs: &Tfs) -> Result<ReadPredict, tonic::Status> {
-        let PredictMessage { message, sequence, headers, unpacked, permit } = self;
+        let PredictMessage { message, sequence, unpacked, permit } = self;
         let unpacked = match unpacked {
             Err(ScanEnd::Long) => scan(&message, &tfs.api().limits(), usize::MAX),
             unpacked => unpacked,
@@ -182,7 +177,7 @@ impl PredictMessage {
                 return Ok(ReadPredict { model, version, request: Err(status) });
             }
         };
-        let request = read(tfs, (&model, &version), request, sequence.as_deref(), headers)
+        let request = read(tfs, (&model, &version), request, sequence.as_deref())
             .map(|(model, parts, id)| (DecodedPredict { model, parts, permit }, id));
         Ok(ReadPredict { model, version, request })
     }
@@ -205,7 +200,6 @@ fn read(
     (name, version): (&str, &str),
     request: PredictRequest,
     sequence: Option<&str>,
-    headers: Vec<(String, String)>,
 ) -> Result<(ModelHandle, PredictRequestParts, AnswerId), Status> {
     let model = tfs.find(name, version)?;
     let PredictRequest { mut inputs, output_filter, .. } = request;
@@ -222,7 +216,7 @@ fn read(
     let outputs = output_filter.into_iter().filter(|output| !(is_stateful && output == SEQUENCE_ID)).collect();
     let id = AnswerId::of(is_stateful, &step);
     let (model_name, version) = (name.to_owned(), version.to_owned());
-    Ok((model, PredictRequestParts { model: model_name, version, sequence: step, inputs, outputs, headers }, id))
+    Ok((model, PredictRequestParts { model: model_name, version, sequence: step, inputs, outputs }, id))
 }
 
 fn encode(answer: InferAnswer, id: AnswerId) -> PredictResponse {

@@ -6,7 +6,8 @@ use std::fmt::Display;
 use sequor_core::{DataType, Dims, EndReason, Id, Refusal, Shape};
 
 use super::special::SpecialInputFault;
-use crate::api::kserve;
+use crate::api::context::SEQUENCE_HEADER;
+use crate::api::kserve::refusal as triton;
 use crate::api::refusal::{BAD_INPUT, deadline, limit, processor, reason, retry};
 use crate::api::{Code, Status};
 use crate::error::{Failure, Invalid, NotServed, Refused};
@@ -23,7 +24,7 @@ pub(crate) fn status(failure: &Failure) -> Status {
         Failure::Invalid { model, what, .. } => (Code::InvalidArgument, sentence(model, what)),
         Failure::Refused(refused) => match self::refused(refused) {
             Some(said) => said,
-            None => return kserve::refusal::status(failure),
+            None => return triton::status(failure),
         },
         Failure::Run(text) => (Code::Internal, format!("Internal inference error ({text})")),
         Failure::Internal(text) => (Code::Internal, format!("Internal server error ({text})")),
@@ -35,7 +36,7 @@ pub(crate) fn status(failure: &Failure) -> Status {
         | Failure::DeviceMemory { .. }
         | Failure::Store { .. }
         | Failure::PeerSequences { .. }
-        | Failure::Control(_) => return kserve::refusal::status(failure),
+        | Failure::Control(_) => return triton::status(failure),
     };
     Status { retry: retry(failure), ..Status::new(code, reason(failure), text) }
 }
@@ -85,7 +86,7 @@ pub(super) fn special(fault: &SpecialInputFault) -> Status {
         SpecialInputFault::Control => "Unexpected value of sequence control input".to_owned(),
         SpecialInputFault::NoId => NO_ID.to_owned(),
         SpecialInputFault::OtherHeader { id, header } => {
-            format!("'sequence_id' {id} and {} {header} are not the same sequence", kserve::SEQUENCE_HEADER)
+            format!("'sequence_id' {id} and {SEQUENCE_HEADER} {header} are not the same sequence")
         }
     };
     bad_input(text)

@@ -16,12 +16,11 @@ pub(crate) struct PredictRequestParts {
     pub(crate) sequence: SequenceStep,
     pub(crate) inputs: Vec<NamedTensor>,
     pub(crate) outputs: Vec<String>,
-    pub(crate) headers: Vec<(String, String)>,
 }
 
 impl PredictRequestParts {
     pub(super) fn into_request(self) -> InferRequest {
-        let PredictRequestParts { model, version, sequence, inputs, outputs, headers } = self;
+        let PredictRequestParts { model, version, sequence, inputs, outputs } = self;
         InferRequest {
             model,
             version,
@@ -29,11 +28,9 @@ impl PredictRequestParts {
             sequence,
             priority: 0,
             timeout: None,
-            patience: None,
             inputs,
             outputs,
             parameters: Vec::new(),
-            headers,
             dialect: Dialect::OVMS,
         }
     }

@@ -41,22 +41,19 @@ impl Tfs {
     /// Runs a request and awaits its answer. The request has its `turn` among those of its connection until it is admitted.
     pub(crate) async fn answer(
         &self,
-        context: RequestContext,
+        context: &RequestContext,
         surface: Surface,
         decoded: Result<DecodedPredict, Status>,
         (model, version): (&str, &str),
         turn: Option<Turn>,
     ) -> Result<InferAnswer, Status> {
-        let RequestContext { peer, connection, deadline, .. } = context;
         let begun = decoded.and_then(|DecodedPredict { model, parts, permit }| {
-            let decoded = Decoded { model, request: parts.into_request(), permit, connection: None };
-            self.api
-                .begin(&peer, surface, decoded.on(connection, deadline))
-                .map_err(|failure| refusal::status(&failure))
+            let decoded = Decoded { model, request: parts.into_request(), permit };
+            self.api.begin(context, surface, decoded).map_err(|failure| refusal::status(&failure))
         });
         drop(turn);
         let outcome = match begun {
-            Ok(underway) => underway.until(deadline).await.map_err(|failure: Failure| refusal::status(&failure)),
+            Ok(underway) => underway.by_deadline().await.map_err(|failure: Failure| refusal::status(&failure)),
             Err(status) => Err(status),
         };
         outcome.inspect_err(|status| self.api.count_failure(surface, (model, version), status))

@@ -40,11 +40,9 @@ pub(super) fn sample(metadata: &Metadata, version: &ReadyVersion, id: u64) -> Re
         sequence: if in_sequence { sequence } else { SequenceStep::default() },
         priority: 0,
         timeout: None,
-        patience: None,
         inputs: inputs.collect::<Result<_, String>>()?,
         outputs: Vec::new(),
         parameters: Vec::new(),
-        headers: Vec::new(),
         dialect: Dialect::TRITON,
     })
 }

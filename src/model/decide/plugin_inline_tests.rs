@@ -23,8 +23,9 @@ fn done_here(rig: &Rig, and: impl Fn() -> bool) -> bool {
         connection.turn();
         let whole = request(id, 5, |step| (step.start, step.end) = (true, true));
         let served = rig.fixture.repository.find("sum", "").unwrap();
-        let mut pending =
-            served.submit_from(RequestOrigin { connection: Some(&connection.handle()), owner: None }, whole).unwrap();
+        let mut pending = served
+            .submit_from(RequestOrigin { connection: Some(&connection.handle()), ..RequestOrigin::default() }, whole)
+            .unwrap();
         let here = connection.next(Waker::noop()) == AfterTurn::Turn;
         drop(connection);
         let answer = match (&mut pending).now_or_never() {

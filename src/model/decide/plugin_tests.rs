@@ -9,6 +9,7 @@ use sequor_core::policy::columns;
 
 use crate::model::catalog::Availability;
 use crate::model::request::Parameter;
+use crate::model::sequences::RequestOrigin;
 use crate::model::tests::{Fixture, load, request};
 use crate::scheduling::PluginRules;
 use crate::scheduling::guest::Source;
@@ -241,8 +242,8 @@ fn features_come_from_parameters_headers_and_inputs() {
         ("chunk_ms".to_owned(), Parameter::Int(320)),
         ("other".to_owned(), Parameter::Bool(true)),
     ];
-    said.headers = vec![("x-zone".to_owned(), "eu".to_owned())];
-    rig.fixture.answer(said).unwrap();
+    let headers = [("x-zone".to_owned(), "eu".to_owned())];
+    rig.fixture.answer_from(RequestOrigin { headers: &headers, ..RequestOrigin::default() }, said).unwrap();
     assert_eq!(saw(), (vec![42.0, 320.0], vec![key("gold"), key("eu")]));
     rig.fixture.answer(request(1, 7, |_| {})).unwrap();
     assert_eq!(saw(), (vec![7.0, -1.5], vec![key("anonymous"), key("")]));

@@ -6,7 +6,7 @@ use crate::config::model::settings::{Feature, FeatureFrom, FeatureKind, ModelSet
 use crate::scheduling::key_interner::KeyInterner;
 use crate::tensor::{Tensor, rows};
 
-use super::message::{InferRequest, Parameter};
+use super::message::Parameter;
 
 /// A value as it was sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,17 +15,24 @@ enum SentValue {
     Text(String),
 }
 
+/// What the values of features come from.
+#[derive(Clone, Copy)]
+pub(in crate::model) struct FeatureSources<'a> {
+    pub(in crate::model) parameters: &'a [(String, Parameter)],
+    pub(in crate::model) headers: &'a [(String, String)],
+    pub(in crate::model) inputs: &'a [Option<Tensor>],
+}
+
 /// Fills them in. What a request does not say, or not in the feature's type, is the default.
 pub(in crate::model) fn fill(
     meta: &mut RequestMeta,
     settings: &ModelSettings,
-    request: &InferRequest,
-    inputs: &[Option<Tensor>],
+    sources: FeatureSources<'_>,
     texts: &KeyInterner,
 ) {
     let (mut numbers, mut keys) = (meta.numbers.iter_mut(), meta.keys.iter_mut());
     for feature in &settings.features {
-        let said = value(feature, request, inputs);
+        let said = value(feature, sources);
         match &feature.kind {
             FeatureKind::Number { default } => {
                 let number = match said {
@@ -51,10 +58,10 @@ pub(in crate::model) fn fill(
     }
 }
 
-fn value(feature: &Feature, request: &InferRequest, inputs: &[Option<Tensor>]) -> Option<SentValue> {
+fn value(feature: &Feature, FeatureSources { parameters, headers, inputs }: FeatureSources<'_>) -> Option<SentValue> {
     match &feature.from {
         FeatureFrom::Parameter(key) => {
-            let (_, value) = request.parameters.iter().find(|(name, _)| name == key)?;
+            let (_, value) = parameters.iter().find(|(name, _)| name == key)?;
             Some(match value {
                 Parameter::Bool(is) => SentValue::Number(f64::from(u8::from(*is))),
                 Parameter::Int(n) => SentValue::Number(*n as f64),
@@ -64,7 +71,7 @@ fn value(feature: &Feature, request: &InferRequest, inputs: &[Option<Tensor>]) -
             })
         }
         FeatureFrom::Header(key) => {
-            let (_, value) = request.headers.iter().find(|(name, _)| name == key)?;
+            let (_, value) = headers.iter().find(|(name, _)| name == key)?;
             Some(SentValue::Text(value.clone()))
         }
         FeatureFrom::Input(at) => first(inputs.get(*at)?.as_ref()?),

@@ -7,7 +7,7 @@ use crate::error::Invalid;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::tensor::{NamedTensor, Tensor, rows};
 
-use super::features;
+use super::features::{self, FeatureSources};
 use super::message::InferRequest;
 
 /// The longest text a correlation id may be.
@@ -29,11 +29,13 @@ pub(in crate::model) struct Accepted {
 pub(in crate::model) fn accept(
     settings: &ModelSettings,
     request: &mut InferRequest,
+    headers: &[(String, String)],
     texts: &KeyInterner,
 ) -> Result<Accepted, Invalid> {
     let mut accepted = check(settings, request)?;
     if !settings.features.is_empty() {
-        features::fill(&mut accepted.meta, settings, request, &accepted.inputs, texts);
+        let sources = FeatureSources { parameters: &request.parameters, headers, inputs: &accepted.inputs };
+        features::fill(&mut accepted.meta, settings, sources, texts);
     }
     Ok(accepted)
 }

@@ -6,7 +6,7 @@ use sequor_core::{Dialect, Id};
 
 use crate::tensor::NamedTensor;
 
-/// One inference request.
+/// One inference request, as its message says. What its call says stands in a `RequestOrigin`.
 #[derive(Debug, Clone)]
 pub struct InferRequest {
     pub model: String,
@@ -19,15 +19,11 @@ pub struct InferRequest {
     pub priority: u32,
     /// How long the request may wait (the `timeout` parameter).
     pub timeout: Option<Duration>,
-    /// How long the client waits for the answer (gRPC's deadline). Schedulers see it, and the model refuses nothing for it.
-    pub patience: Option<Duration>,
     pub inputs: Vec<NamedTensor>,
     /// Names of the outputs wanted; empty means all.
     pub outputs: Vec<String>,
     /// Parameters the server gives no meaning to, for policies and processors.
     pub parameters: Vec<(String, Parameter)>,
-    /// The headers (or gRPC metadata) that features of models come from, by name in lower case; the others are not handed over.
-    pub headers: Vec<(String, String)>,
     pub dialect: Dialect,
 }
 

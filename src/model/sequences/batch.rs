@@ -1,14 +1,26 @@
-//! What goes to an instance and comes back: a batch with its requests. How it runs is the business of the instance.
+//! What goes to an instance and comes back: its next step, and a batch with its requests. How it runs is the business of the instance.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sequor_core::{Batch, BatchId, Req, RowEnd};
+use sequor_core::{Batch, BatchId, Req, Round, RowEnd, SlotOp, Time};
 
 use crate::model::load::{BatchToSeal, StateTier};
+use crate::scheduling::Decider;
 use crate::state::StateCopy;
 
 use super::job::Job;
+
+/// The next step of an instance.
+#[derive(Debug)]
+pub(in crate::model) enum Step {
+    Run(TakenBatch),
+    /// A question, and the plug-in that it was made for.
+    Ask(Box<Round>, Option<Decider>),
+    Tidy(Vec<SlotOp>),
+    Sleep(Option<Time>),
+    Gone,
+}
 
 /// A batch as it was taken, with the requests it runs.
 #[derive(Debug)]

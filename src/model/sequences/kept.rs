@@ -1,14 +1,16 @@
 //! Sequences that do not live here and whose states the server's store keeps, and what the store does for a request before its turn.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use sequor_core::{Id, Req, RequestMeta, Seq, Time};
 
 use crate::error::Failure;
-use crate::model::load::LoadedModel;
+use crate::model::load::{LoadedModel, SequenceStore};
 use crate::state::tier::{FoundState, StateHead, TierError, TierKey};
 use crate::state::{answer_of, check_snapshot};
+use crate::sync::AtomicBool;
 use crate::tensor::Tensor;
 
 /// A sequence whose next step goes on from a kept state.
@@ -56,6 +58,52 @@ pub(super) struct Forgotten {
     pub(super) incarnation: u64,
 }
 
+/// The store of this server, as one model uses it.
+#[derive(Debug)]
+pub(super) struct KeptStore {
+    store: Option<Arc<SequenceStore>>,
+    /// Whether the store had sequences of this model.
+    has_kept: AtomicBool,
+}
+
+impl KeptStore {
+    pub(super) fn new(store: Option<Arc<SequenceStore>>) -> KeptStore {
+        KeptStore { store, has_kept: AtomicBool::new(false) }
+    }
+
+    pub(super) fn has_kept(&self) -> bool {
+        self.has_kept.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_kept(&self, has_kept: bool) {
+        self.has_kept.store(has_kept, Ordering::Release);
+    }
+
+    pub(super) fn get(&self) -> Option<&Arc<SequenceStore>> {
+        self.store.as_ref()
+    }
+
+    /// Does the store's part for a request. `done` runs on the store's thread.
+    pub(super) fn take(
+        &self,
+        task: StoreTask,
+        done: impl FnOnce(StoreTask, Result<Option<ResumedState>, Failure>) + Send + 'static,
+    ) {
+        let Some(store) = &self.store else { return };
+        store.take(task.key.clone(), task.forgets, move |found| {
+            let outcome = checked(&task, found);
+            done(task, outcome);
+        });
+    }
+
+    /// Forgets a sequence that has ended, soon.
+    pub(super) fn forget(&self, Forgotten { load, id, incarnation }: &Forgotten) {
+        if let Some(store) = &self.store {
+            store.forget(TierKey::new(&load.settings.name, id), *incarnation);
+        }
+    }
+}
+
 impl KeptSequence {
     /// Why this load does not go on from the state, if it does not.
     pub(super) fn misfit(&self, load: &LoadedModel) -> Option<String> {
@@ -83,7 +131,7 @@ fn store_failure(model: &str, id: &Id, resumes: bool, error: &TierError) -> Fail
 }
 
 /// What the store has found for a request, checked against its load.
-pub(super) fn checked(task: &StoreTask, found: FoundState) -> Result<Option<ResumedState>, Failure> {
+fn checked(task: &StoreTask, found: FoundState) -> Result<Option<ResumedState>, Failure> {
     let (model, id) = (&task.key.model, &task.key.id);
     let found = found.map_err(|error| store_failure(model, id, task.work.resumes, &error))?;
     if !task.work.resumes {

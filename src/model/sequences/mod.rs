@@ -1,6 +1,8 @@
 //! The sequences and requests of one model name: a core and the table of its requests under one lock.
 //!
-//! - `driver`: the lock, and what is done after it is released. `table`: what the lock guards. `batch`: what an instance gets and gives back.
+//! - `driver`: the lock. `table`: what the lock guards: the core, the requests, `live` sequences, `load_policies`. `actions`: what is done after it is
+//!   released. `batch`: what an instance gets and gives back.
+//! - `loads`: the loads of the name. `admission`: what a request needs before it is put into the table.
 //! - `job`: a request between its submission and its answer. `job_place`: where it is. `pending`: how its surface holds it.
 //! - `owner`: where a request comes from, and how many sequences of its client live.
 //! - `inline`: leaves a step to a connection's thread.
@@ -13,6 +15,8 @@
 //!
 //! Nothing here runs a graph. Under the lock there is no I/O, payload or log.
 
+mod actions;
+mod admission;
 mod batch;
 mod driver;
 mod first_states;
@@ -21,6 +25,9 @@ mod job;
 mod job_place;
 mod kept;
 pub(in crate::model) mod listing;
+mod live;
+mod load_policies;
+mod loads;
 mod owner;
 mod pending;
 mod plugin_driver;
@@ -37,7 +44,6 @@ pub use pending::Pending;
 pub use state_transfer::TransferError;
 pub use usage::VersionStatistics;
 
-pub(in crate::model) use batch::{FinishedBatch, RowToSeal, TakenBatch};
+pub(in crate::model) use batch::{FinishedBatch, RowToSeal, Step, TakenBatch};
 pub(in crate::model) use driver::ModelScheduler;
 pub(in crate::model) use job::Job;
-pub(in crate::model) use table::Step;

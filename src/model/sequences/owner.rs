@@ -3,16 +3,21 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::executor::ExecutorHandle;
 
-/// Where a request comes from, as far as its model cares.
+/// What the call of a request says of it, as far as its model cares.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestOrigin<'a> {
     /// The client, if its live sequences are counted.
     pub owner: Option<&'a Arc<dyn SequenceOwner>>,
     /// The connection, if it polls the request: it may run a short step of the model itself.
     pub connection: Option<&'a ExecutorHandle>,
+    /// How long the client waits for the answer (gRPC's deadline). Schedulers see it, and the model refuses nothing for it.
+    pub patience: Option<Duration>,
+    /// The headers (or gRPC metadata) that features of models come from, by name in lower case.
+    pub headers: &'a [(String, String)],
 }
 
 /// Counts the live sequences of one client.

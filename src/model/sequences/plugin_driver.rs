@@ -2,14 +2,16 @@
 
 use std::sync::{Arc, Weak};
 
-use sequor_core::{Id, LoadId, Observed, Portion, Seq, Time};
+use sequor_core::{Id, LoadId, Observed, Portion, Req, Seq, StateAt, Time};
 
-use crate::model::load::LoadedModel;
+use crate::model::load::{LoadInitializer, LoadedModel};
 use crate::model::runtime::Clock;
 use crate::scheduling::{self, Decider, LoadPolicy, SchedulerPort};
 
+use super::actions::PolicyNotice;
 use super::driver::ModelScheduler;
-use super::table::PolicyNotice;
+use super::first_states::{Beginning, PrepareHost};
+use super::processed::PreparedJob;
 
 impl scheduling::Clock for Clock {
     fn now(&self) -> Time {
@@ -104,5 +106,25 @@ impl ModelScheduler {
             }
             (None, PolicyNotice::Fallback | PolicyNotice::Stale(_)) => {}
         }
+    }
+}
+
+impl PrepareHost for ModelScheduler {
+    fn prepared(self: Arc<Self>, req: Req, prepared: PreparedJob, beginning: Beginning) {
+        self.change(|table, now| table.prepared(now, req, prepared, beginning));
+    }
+
+    fn is_preparing(&self, req: Req) -> bool {
+        self.table.lock().core.is_preparing(req)
+    }
+
+    fn parent(
+        &self,
+        of: &LoadInitializer,
+        load: &Arc<LoadedModel>,
+        keys: &[u64],
+        id: &str,
+    ) -> Result<(Seq, StateAt), &'static str> {
+        self.table.lock().parent(of, load, keys, id)
     }
 }

@@ -1,7 +1,6 @@
 //! Takes over the sequences that the store keeps of a model, and writes the live ones when the server stops.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
@@ -48,7 +47,7 @@ pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, kept: Vec<(Id, StateHe
     table.kept.extend(kept);
     let next = table.kept.values().map(|kept| kept.until).min();
     table.kept_due = next.unwrap_or(Time::NEVER);
-    model.has_kept.store(u64::from(!table.kept.is_empty()), Ordering::Release);
+    model.store.set_kept(!table.kept.is_empty());
     drop(table);
     if let Some(next) = next.filter(|next| *next != Time::NEVER) {
         model.arm(next);
@@ -69,7 +68,7 @@ pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<(Id, StateHead,
 pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
     model.table.lock().stopping = true;
     let mut sum = KeptLive::default();
-    let (Some(store), mut from) = (model.store.clone(), Some(0)) else { return sum };
+    let (Some(store), mut from) = (model.store.get().cloned(), Some(0)) else { return sum };
     while let Some(place) = from {
         let (seen, rest) = model.seen(place, PORTION);
         let copies: Vec<_> = seen.into_iter().filter_map(|view| ask_to_leave(model, view)).collect();

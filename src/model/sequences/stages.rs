@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Req, Seq, StateAt, Submit, Time, Tombstone};
+use sequor_core::{BatchId, EndReason, Event, Id, Preparation, Refusal, Req, Seq, StateAt, Submit, Time, Tombstone};
 
+use super::batch::{RowToSeal, SealAction};
 use super::first_states::Beginning;
 use super::job::Job;
 use super::job_place::JobPlace;
@@ -19,7 +20,7 @@ use super::table::Table;
 use crate::config::model::settings::DurabilityWhen;
 use crate::error::Failure;
 use crate::initializing::KeepPermit;
-use crate::model::load::{LoadInitializer, LoadedModel};
+use crate::model::load::{BatchToSeal, LoadInitializer, LoadedModel, StateToSeal};
 use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy};
 use crate::state::tier::TierKey;
 
@@ -168,6 +169,33 @@ impl Table {
         if let (Some(live), Some(scratch)) = (job.seq.and_then(|seq| self.live_mut(seq)), scratch) {
             live.scratch = scratch;
         }
+    }
+
+    // === states that are made durable ===
+
+    /// Hands the states of the batch that is being given back to the tier of its load. `None`: the load has none.
+    pub(super) fn seal(&mut self, id: BatchId) -> Option<SealAction> {
+        let rows = std::mem::take(&mut self.sealing);
+        let load = rows.first().and_then(|row| Some(Arc::clone(&self.jobs.get(row.req)?.job()?.load)))?;
+        let tier = Arc::clone(load.tier.as_ref()?);
+        let states = rows.into_iter().filter_map(|row| self.state_to_seal(row)).collect();
+        let (model, specs) = (load.settings.name.clone(), load.states.clone());
+        let digest = load.durable.as_ref().map(|durable| durable.digest).unwrap_or_default();
+        Some(SealAction { tier, id, batch: BatchToSeal { model, version: load.version, digest, specs, states } })
+    }
+
+    fn state_to_seal(&mut self, row: RowToSeal) -> Option<StateToSeal> {
+        let RowToSeal { req, end, copy } = row;
+        self.set_place(req, JobPlace::Sealing);
+        let job = self.jobs.get(req)?.job()?;
+        let (id, seq) = (job.id.clone(), job.seq);
+        let answer = job.counted.then(|| job.kept_answer()).flatten();
+        let step = seq.and_then(|seq| self.core.state_of(seq)).map_or(0, |at| at.step);
+        let idle = seq.and_then(|seq| self.core.idle_of_sequence(seq));
+        let live = seq.and_then(|seq| self.live_mut(seq))?;
+        let incarnation = live.sealed.as_ref().map_or(0, |(_, incarnation)| *incarnation);
+        live.is_forgotten = end;
+        Some(StateToSeal { id, incarnation, step, end, idle, copy, answer })
     }
 
     // === sequences that the store keeps ===

@@ -2,27 +2,26 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{
-    Batch, BatchId, Core, Effect, EndReason, Event, FEATURES, Id, Instance, LoadId, Next, Note, Observed, PolicyAnswer,
-    RealRow, Refusal, Req, Round, Row, Seq, Slab, SlotOp, Submit, Time,
+    Batch, Core, Effect, EndReason, Event, Id, Instance, LoadId, Next, Note, PolicyAnswer, RealRow, Refusal, Req,
+    Round, Row, Seq, Slab, SlotOp, Submit, Time,
 };
 
-use crate::config::model::settings::DurabilityWhen;
-use crate::model::load::{BatchToSeal, FirstValues, LoadInitializer, LoadedModel, StateToSeal};
 use crate::processing::SequenceScratch;
 use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::budget::Ticket;
-use crate::tensor::{NamedTensor, Tensor};
+use crate::tensor::NamedTensor;
 
-use super::batch::{FinishedBatch, RowToSeal, SealAction, TakenBatch};
+use super::actions::{Actions, PolicyNotice, SequenceChange};
+use super::batch::{FinishedBatch, RowToSeal, Step, TakenBatch};
 use super::job::{Job, named};
 use super::job_place::JobPlace;
-use super::kept::{Forgotten, KeptSequence, StoreTask};
-use super::owner::{SequenceOwner, SequencePermit};
-use super::processed::{LentRequest, PostTask};
+use super::kept::{Forgotten, KeptSequence};
+use super::live::{Live, LiveSequences};
+use super::load_policies::LoadPolicies;
+use super::owner::SequenceOwner;
 
 /// What a request is refused with for a load whose states are to be made durable, and that has no tier.
 const NO_TIER: u32 = 2;
@@ -32,9 +31,9 @@ pub(in crate::model) struct Table {
     pub(in crate::model) core: Core,
     pub(super) jobs: Slab<Req, JobPlace>,
     /// What live sequences hold, by the index of their key.
-    live: Vec<Option<Live>>,
+    live: LiveSequences,
     /// Which policy decides for a load, where a plug-in does or is about to.
-    policies: Vec<(LoadId, LoadPolicy<Decider>)>,
+    policies: LoadPolicies,
     /// States that wait for the next step of a sequence that does not live here.
     imports: HashMap<Id, Import>,
     /// Sequences that do not live here, and whose states the store keeps.
@@ -46,36 +45,7 @@ pub(in crate::model) struct Table {
     effects: Vec<Effect>,
     pub(super) actions: Actions,
     /// Of the batch that is being given back: the rows whose states are to be made durable.
-    sealing: Vec<RowToSeal>,
-}
-
-/// A live sequence: its load, its state memory, its owner's permit, and its last answer where the client counts its steps.
-#[derive(Debug)]
-pub(super) struct Live {
-    load: Arc<LoadedModel>,
-    #[allow(dead_code, reason = "only its drop matters")]
-    ticket: Option<Ticket>,
-    permit: Option<SequencePermit>,
-    kept: Option<Vec<Option<Tensor>>>,
-    /// Its id, and which sequence of that it is, where its states are written after each step.
-    sealed: Option<(Id, u64)>,
-    /// The state that the request of this key brought for it, until its first run.
-    first_state: Option<(Req, Bytes)>,
-    /// Its END is on its way to the store, which forgets it with that.
-    is_forgotten: bool,
-    /// The bytes that processors keep for it.
-    pub(super) scratch: SequenceScratch,
-    /// What it begins with, until its first run.
-    pub(super) first: Option<FirstValues>,
-    /// Key features of the START of its life, where an initializer may ask for a copy of its state.
-    keys: [u64; FEATURES],
-}
-
-impl Live {
-    /// Whether a START of this load with these key features may begin with a copy of its state.
-    pub(super) fn may_be_copied(&self, of: &LoadInitializer, load: &Arc<LoadedModel>, keys: &[u64]) -> bool {
-        Arc::ptr_eq(&self.load, load) && of.may_copy(&self.keys, keys)
-    }
+    pub(super) sealing: Vec<RowToSeal>,
 }
 
 /// A state that was given to the server.
@@ -85,59 +55,6 @@ pub(super) struct Import {
     pub(in crate::model) step: u64,
     pub(in crate::model) snapshot: Bytes,
     pub(in crate::model) ticket: Ticket,
-}
-
-/// What happened to a sequence, for the metrics.
-#[derive(Debug)]
-pub(super) enum SequenceChange {
-    Started,
-    Ended(EndReason),
-    Slotted(Duration),
-}
-
-/// News for the plug-in that decides for a load, or a count of what became of its answers.
-#[derive(Debug)]
-pub(super) enum PolicyNotice {
-    /// What happened, from this serial number on, and whether some before it were dropped.
-    News(u64, Vec<Observed>, bool),
-    Fallback,
-    Stale(u32),
-}
-
-/// Actions to carry out after the lock is released.
-#[derive(Debug, Default)]
-pub(super) struct Actions {
-    /// And whether the request's sequence ended with it.
-    pub(in crate::model) refused: Vec<(Box<Job>, Refusal, bool)>,
-    #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
-    pub(super) released: Vec<Box<Job>>,
-    /// The instances to wake, each with the plug-in that decides for its load.
-    pub(in crate::model) wake: Vec<(Instance, Option<Decider>)>,
-    pub(in crate::model) sequences: Vec<(Arc<LoadedModel>, SequenceChange)>,
-    /// Notices, each with the plug-in that decided for the load when it came up.
-    pub(in crate::model) policies: Vec<(LoadId, Option<Decider>, PolicyNotice)>,
-    /// Batches whose states are to be made durable.
-    pub(super) seals: Vec<SealAction>,
-    /// Requests that the store does something for before their turn.
-    pub(super) store: Vec<StoreTask>,
-    /// Sequences that the store is to forget.
-    pub(super) forgotten: Vec<Forgotten>,
-    /// Requests for processors to prepare and to finish.
-    pub(super) prepare: Vec<LentRequest>,
-    pub(super) post: Vec<PostTask>,
-    /// When something is due next.
-    pub(in crate::model) due: Option<Time>,
-}
-
-/// The next step of an instance.
-#[derive(Debug)]
-pub(in crate::model) enum Step {
-    Run(TakenBatch),
-    /// A question, and the plug-in that it was made for.
-    Ask(Box<Round>, Option<Decider>),
-    Tidy(Vec<SlotOp>),
-    Sleep(Option<Time>),
-    Gone,
 }
 
 impl Table {
@@ -165,14 +82,14 @@ impl Table {
     /// Whether a sequence of this id lives on this load, with memory of its own.
     pub(in crate::model) fn holds(&self, id: &Id, version: Option<u64>, load: LoadId) -> bool {
         let seq = self.core.find(id, version);
-        let live = seq.and_then(|seq| self.live.get(seq.ix as usize)?.as_ref());
-        live.is_some_and(|live| live.load.key == load && live.ticket.is_some())
+        let live = seq.and_then(|seq| self.live.get(seq));
+        live.is_some_and(|live| live.load.key == load && live.has_memory())
     }
 
     /// Whether a sequence of this id lives, and this client started it.
     pub(super) fn is_owned(&self, id: &Id, version: Option<u64>, owner: &Arc<dyn SequenceOwner>) -> bool {
         let seq = self.core.find(id, version);
-        let live = seq.and_then(|seq| self.live.get(seq.ix as usize)?.as_ref());
+        let live = seq.and_then(|seq| self.live.get(seq));
         live.and_then(|live| live.permit.as_ref()).is_some_and(|permit| permit.is_of(owner))
     }
 
@@ -255,8 +172,7 @@ impl Table {
 
     /// The plug-in that decides for a load.
     pub(super) fn decider(&self, load: LoadId) -> Option<Decider> {
-        let of = self.policies.iter().find(|(of, _)| *of == load);
-        of.and_then(|(_, policy)| policy.decider().cloned())
+        self.policies.decider(load)
     }
 
     /// Changes which policy decides for a load, and what the core calls for it. Returns the policy before, to be dropped without the lock.
@@ -266,24 +182,19 @@ impl Table {
         load: LoadId,
         change: &mut dyn FnMut(&mut LoadPolicy<Decider>),
     ) -> LoadPolicy<Decider> {
-        let at = self.policies.iter().position(|(of, _)| *of == load).unwrap_or_else(|| {
-            self.policies.push((load, LoadPolicy::default()));
-            self.policies.len() - 1
-        });
-        let before = self.policies.get(at).map(|(_, policy)| policy.clone()).unwrap_or_default();
+        let before = self.policies.get(load);
         let mut after = before.clone();
         change(&mut after);
         // Rounds that are lost with this are those of the policy before.
         if let Some(event) = after.event_since(&before, load) {
             self.apply(now, event);
         }
-        self.policies.get_mut(at).map_or_else(LoadPolicy::default, |(_, policy)| std::mem::replace(policy, after))
+        self.policies.set(load, after)
     }
 
     /// Forgets which policy decided for a load that is gone. To be dropped without the lock.
     pub(super) fn forget_policy(&mut self, load: LoadId) -> Option<LoadPolicy<Decider>> {
-        let at = self.policies.iter().position(|(of, _)| *of == load)?;
-        Some(self.policies.swap_remove(at).1)
+        self.policies.forget(load)
     }
 
     /// Takes the actions to carry out after the lock is released.
@@ -324,7 +235,7 @@ impl Table {
 
     /// The outputs of the last step of a sequence whose client counts them.
     pub(super) fn last_answer(&self, seq: Seq) -> Option<Vec<NamedTensor>> {
-        let live = self.live.get(seq.ix as usize)?.as_ref()?;
+        let live = self.live.get(seq)?;
         Some(named(&live.load, live.kept.as_ref()?))
     }
 
@@ -369,31 +280,6 @@ impl Table {
         }
         self.effects = effects;
         answers
-    }
-
-    /// Hands the states of the batch that is being given back to the tier of its load. `None`: the load has none.
-    fn seal(&mut self, id: BatchId) -> Option<SealAction> {
-        let rows = std::mem::take(&mut self.sealing);
-        let load = rows.first().and_then(|row| Some(Arc::clone(&self.jobs.get(row.req)?.job()?.load)))?;
-        let tier = Arc::clone(load.tier.as_ref()?);
-        let states = rows.into_iter().filter_map(|row| self.state_to_seal(row)).collect();
-        let (model, specs) = (load.settings.name.clone(), load.states.clone());
-        let digest = load.durable.as_ref().map(|durable| durable.digest).unwrap_or_default();
-        Some(SealAction { tier, id, batch: BatchToSeal { model, version: load.version, digest, specs, states } })
-    }
-
-    fn state_to_seal(&mut self, row: RowToSeal) -> Option<StateToSeal> {
-        let RowToSeal { req, end, copy } = row;
-        self.set_place(req, JobPlace::Sealing);
-        let job = self.jobs.get(req)?.job()?;
-        let (id, seq) = (job.id.clone(), job.seq);
-        let answer = job.counted.then(|| job.kept_answer()).flatten();
-        let step = seq.and_then(|seq| self.core.state_of(seq)).map_or(0, |at| at.step);
-        let idle = seq.and_then(|seq| self.core.idle_of_sequence(seq));
-        let live = seq.and_then(|seq| self.live_mut(seq))?;
-        let incarnation = live.sealed.as_ref().map_or(0, |(_, incarnation)| *incarnation);
-        live.is_forgotten = end;
-        Some(StateToSeal { id, incarnation, step, end, idle, copy, answer })
     }
 
     pub(super) fn set_place(&mut self, req: Req, place: fn(Box<Job>) -> JobPlace) {
@@ -447,31 +333,13 @@ impl Table {
             }
             Note::Started(seq, req) => {
                 let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
-                let (load, ticket, permit) = (Arc::clone(&job.load), job.ticket.take(), job.permit.take());
-                let keys = job.start_keys();
-                let first_state = job.snapshot.take().map(|snapshot| (req, snapshot));
-                let seals = load.durable.as_ref().filter(|durable| durable.when == DurabilityWhen::Step);
-                let incarnation = seals.map(|d| job.incarnation.unwrap_or_else(|| d.store.next_incarnation()));
-                let sealed = incarnation.map(|incarnation| (job.id.clone(), incarnation));
-                self.put(
-                    seq,
-                    Some(Live {
-                        load: Arc::clone(&load),
-                        ticket,
-                        permit,
-                        kept: None,
-                        sealed,
-                        first_state,
-                        is_forgotten: false,
-                        scratch: SequenceScratch::default(),
-                        first: None,
-                        keys,
-                    }),
-                );
+                let live = Live::begin(req, job);
+                let load = Arc::clone(&live.load);
+                self.live.insert(seq, live);
                 Some((load, SequenceChange::Started))
             }
             Note::Ended(seq, why) => {
-                let ended = self.put(seq, None);
+                let ended = self.live.remove(seq);
                 ended.map(|live| {
                     // A server that stops leaves what is written.
                     let stays = self.stopping && why == EndReason::Drained;
@@ -505,18 +373,10 @@ impl Table {
     }
 
     pub(super) fn live(&self, seq: Seq) -> Option<&Live> {
-        self.live.get(seq.ix as usize)?.as_ref()
+        self.live.get(seq)
     }
 
     pub(super) fn live_mut(&mut self, seq: Seq) -> Option<&mut Live> {
-        self.live.get_mut(seq.ix as usize)?.as_mut()
-    }
-
-    fn put(&mut self, seq: Seq, live: Option<Live>) -> Option<Live> {
-        let ix = seq.ix as usize;
-        if self.live.len() <= ix {
-            self.live.resize_with(ix + 1, || None);
-        }
-        std::mem::replace(self.live.get_mut(ix)?, live)
+        self.live.get_mut(seq)
     }
 }

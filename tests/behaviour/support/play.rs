@@ -49,11 +49,9 @@ impl<'a> Seq<'a> {
             sequence: SequenceStep { id: self.id.clone(), start, end, step: None, idle: None },
             priority: 0,
             timeout: None,
-            patience: None,
             inputs: Vec::new(),
             outputs: Vec::new(),
             parameters: Vec::new(),
-            headers: Vec::new(),
             dialect: Dialect::TRITON,
         };
         Ask { server: self.server, request }

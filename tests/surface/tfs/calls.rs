@@ -36,7 +36,7 @@ pub(super) async fn channel(server: &House) -> Channel {
     Channel::from_shared(address).unwrap().connect().await.unwrap()
 }
 
-pub(super) async fn client(server: &House) -> PredictionServiceClient<Channel> {
+pub(crate) async fn client(server: &House) -> PredictionServiceClient<Channel> {
     PredictionServiceClient::new(channel(server).await)
 }
 
@@ -50,7 +50,7 @@ pub(super) fn shape(dims: &[i64]) -> Option<TensorShapeProto> {
 }
 
 /// A row of one number, as bytes.
-pub(super) fn number(value: i32) -> TensorProto {
+pub(crate) fn number(value: i32) -> TensorProto {
     TensorProto {
         dtype: DataType::DtInt32.into(),
         tensor_shape: shape(&[1, 1]),
@@ -78,7 +78,7 @@ pub(super) fn spec_of(model: &str, version: i64) -> Option<ModelSpec> {
     Some(ModelSpec { name: model.to_owned(), version_choice, ..ModelSpec::default() })
 }
 
-pub(super) fn request(model: &str, inputs: &[(&str, TensorProto)]) -> PredictRequest {
+pub(crate) fn request(model: &str, inputs: &[(&str, TensorProto)]) -> PredictRequest {
     let inputs = inputs.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
     PredictRequest { model_spec: spec(model), inputs, ..PredictRequest::default() }
 }

@@ -1,6 +1,6 @@
 //! TensorFlow Serving's protocol, as OVMS's clients speak it: sequences, their error table, metadata and status, over gRPC and HTTP.
 
-mod calls;
+pub(crate) mod calls;
 mod manager;
 mod rest;
 mod sequences;

@@ -17,10 +17,9 @@ use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::ProstEncoder;
 
 use super::compress::{InflateError, Packing};
-use crate::api::Api;
-use crate::api::order::{ConnectionOrder, Turn};
-use crate::api::peers::Peer;
-use crate::api::queued::QueuedBytesPermit;
+use super::order::{ConnectionOrder, Turn};
+use super::queued::QueuedBytesPermit;
+use super::{Api, RequestContext};
 use crate::error::Failure;
 
 /// Flag and length in front of each message.
@@ -87,12 +86,20 @@ impl UnpackedQueue {
     }
 }
 
-/// The body of a call, with its messages unpacked if they may be compressed in a way that is known. `order` is that of the connection, where
-/// the call is one of many that keep an order.
+/// How many messages a call has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    /// One, which takes its turn among the requests of its connection.
+    Unary,
+    /// Many, which keep an order of their own.
+    Stream,
+}
+
+/// The body of a call, with its messages unpacked if they may be compressed in a way that is known.
 pub(crate) fn unpack<B>(
     api: &Api,
-    peer: &Peer,
-    order: Option<ConnectionOrder>,
+    context: &RequestContext,
+    kind: CallKind,
     request: Request<B>,
 ) -> (Request<Body>, UnpackedQueue)
 where
@@ -105,9 +112,9 @@ where
     parts.headers.remove(ENCODING);
     let state = Unpacking {
         api: api.clone(),
-        peer: peer.clone(),
+        context: context.clone(),
         packing,
-        order,
+        order: (kind == CallKind::Unary).then(|| context.order.clone()),
         body,
         received: BytesMut::new(),
         ready: VecDeque::new(),
@@ -124,7 +131,7 @@ fn packing(headers: &HeaderMap) -> Option<Packing> {
 
 struct Unpacking {
     api: Api,
-    peer: Peer,
+    context: RequestContext,
     packing: Packing,
     order: Option<ConnectionOrder>,
     body: Body,
@@ -192,7 +199,7 @@ impl Unpacking {
             Some(order) => Some(order.turn().await),
             None => None,
         };
-        let permit = self.api.queued_permit(&self.peer);
+        let permit = self.api.queued_permit(&self.context);
         let limit = self.api.limits().request.to_usize();
         let (message, permit) = match is_packed {
             false => (message, Ok(permit)),

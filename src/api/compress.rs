@@ -1,4 +1,4 @@
-//! Bodies of HTTP, packed: gzip and deflate, both ways.
+//! Bodies of HTTP and messages of gRPC, packed: gzip and deflate, both ways.
 
 use std::io::{Read, Write};
 
@@ -9,10 +9,9 @@ use flate2::Compression;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 
-use super::refusal;
-use crate::api::order::{INLINE_BYTES, off_task};
-use crate::api::queued::QueuedBytesPermit;
-use crate::api::{Code, Status};
+use super::order::{INLINE_BYTES, off_task};
+use super::queued::QueuedBytesPermit;
+use super::{Code, Status};
 use crate::error::{ExceededLimit, Failure};
 
 /// Smaller answers fit into a packet as they are.
@@ -100,11 +99,11 @@ impl From<ExceededLimit> for InflateError {
 }
 
 impl InflateError {
-    /// What a client reads over HTTP.
-    pub(crate) fn status(self, limit: usize) -> Status {
+    /// What a client reads over HTTP, in the words of its protocol.
+    pub(crate) fn status(self, limit: usize, words: fn(&Failure) -> Status) -> Status {
         match self {
-            InflateError::TooLarge => refusal::status(&ExceededLimit::RequestBytes { limit }.into()),
-            InflateError::Refused(failure) => refusal::status(&failure),
+            InflateError::TooLarge => words(&ExceededLimit::RequestBytes { limit }.into()),
+            InflateError::Refused(failure) => words(&failure),
             InflateError::Broken(error) => {
                 let text = format!("the request's body could not be unpacked: {error}");
                 Status::new(Code::InvalidArgument, "bad_input", text)
@@ -185,6 +184,7 @@ impl Packing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::kserve::refusal;
     use crate::api::queued::QueuedBytes;
     use crate::telemetry::kinds::Gauge;
 
@@ -195,7 +195,8 @@ mod tests {
     async fn inflate(packing: Packing, packed: Bytes, limit: usize, room: u64) -> Result<(Bytes, i64), Code> {
         let shown = Gauge::default();
         let permit = QueuedBytes::new(room, shown.clone()).permit(&crate::api::peers::Peer::default());
-        let inflated = packing.inflate(packed, limit, permit).await.map_err(|error| error.status(limit).code);
+        let inflated =
+            packing.inflate(packed, limit, permit).await.map_err(|error| error.status(limit, refusal::status).code);
         let counted = shown.get();
         let outcome = inflated.map(|(bytes, _permit)| (bytes, counted));
         assert_eq!(shown.get(), 0, "given back");

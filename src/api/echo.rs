@@ -1,0 +1,31 @@
+//! The marks that clients put on their calls and find on the answers.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use tonic::metadata::MetadataMap;
+
+const ECHOED: [&str; 2] = ["traceparent", "x-request-id"];
+
+/// Puts the marks that the client put on its request on the answer.
+pub(crate) async fn http(request: Request, next: Next) -> Response {
+    let marks = ECHOED.map(|mark| request.headers().get(mark).cloned());
+    let mut response = next.run(request).await;
+    for (mark, value) in ECHOED.into_iter().zip(marks) {
+        if let Some(value) = value {
+            response.headers_mut().insert(mark, value);
+        }
+    }
+    response
+}
+
+/// An answer that carries the marks the client put on its call.
+pub(crate) fn grpc<T>(asked: &MetadataMap, answer: T) -> tonic::Response<T> {
+    let mut response = tonic::Response::new(answer);
+    for mark in ECHOED {
+        if let Some(value) = asked.get(mark) {
+            response.metadata_mut().insert(mark, value.clone());
+        }
+    }
+    response
+}

@@ -1,0 +1,82 @@
+//! The actions to carry out after a model's lock is released.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor_core::{EndReason, Instance, LoadId, Observed, Refusal, Time};
+
+use crate::executor::AnswerBatch;
+use crate::model::load::LoadedModel;
+use crate::recording::Recorder;
+use crate::scheduling::Decider;
+
+use super::batch::SealAction;
+use super::job::Job;
+use super::kept::{Forgotten, StoreTask};
+use super::processed::{LentRequest, PostTask};
+
+/// What happened to a sequence, for the metrics.
+#[derive(Debug)]
+pub(super) enum SequenceChange {
+    Started,
+    Ended(EndReason),
+    Slotted(Duration),
+}
+
+/// News for the plug-in that decides for a load, or a count of what became of its answers.
+#[derive(Debug)]
+pub(super) enum PolicyNotice {
+    /// What happened, from this serial number on, and whether some before it were dropped.
+    News(u64, Vec<Observed>, bool),
+    Fallback,
+    Stale(u32),
+}
+
+/// Actions to carry out after the lock is released.
+#[derive(Debug, Default)]
+pub(super) struct Actions {
+    /// And whether the request's sequence ended with it.
+    pub(in crate::model) refused: Vec<(Box<Job>, Refusal, bool)>,
+    #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
+    pub(super) released: Vec<Box<Job>>,
+    /// The instances to wake, each with the plug-in that decides for its load.
+    pub(in crate::model) wake: Vec<(Instance, Option<Decider>)>,
+    pub(in crate::model) sequences: Vec<(Arc<LoadedModel>, SequenceChange)>,
+    /// Notices, each with the plug-in that decided for the load when it came up.
+    pub(in crate::model) policies: Vec<(LoadId, Option<Decider>, PolicyNotice)>,
+    /// Batches whose states are to be made durable.
+    pub(super) seals: Vec<SealAction>,
+    /// Requests that the store does something for before their turn.
+    pub(super) store: Vec<StoreTask>,
+    /// Sequences that the store is to forget.
+    pub(super) forgotten: Vec<Forgotten>,
+    /// Requests for processors to prepare and to finish.
+    pub(super) prepare: Vec<LentRequest>,
+    pub(super) post: Vec<PostTask>,
+    /// When something is due next.
+    pub(in crate::model) due: Option<Time>,
+}
+
+impl Actions {
+    /// Sends the answers and refusals, and counts what became of sequences. The answers of a batch wake their connections together.
+    pub(super) fn send_answers(&mut self, now: Time, recorder: Option<&Recorder>) {
+        let mut batch = AnswerBatch::default();
+        if self.released.len() > 1 {
+            self.released.iter_mut().filter_map(|job| job.connection.take()).for_each(|held| batch.hold(held));
+        }
+        for job in self.released.drain(..) {
+            job.release(now, recorder);
+        }
+        drop(batch);
+        for (job, refusal, ended) in self.refused.drain(..) {
+            job.refuse(refusal, ended, now, recorder);
+        }
+        for (load, change) in self.sequences.drain(..) {
+            match change {
+                SequenceChange::Started => load.metrics.sequence_started(),
+                SequenceChange::Ended(why) => load.metrics.sequence_ended(why),
+                SequenceChange::Slotted(waited) => load.metrics.slotted(waited),
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Admits a request to the table of its model: its id, if the server makes one, the memory of the sequence that it starts, and the permit of its
+//! client. What the request contains was checked before.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sequor_core::{Id, NoId, Req, RequestMeta, Submit, Time};
+
+use crate::config::model::settings::Scheduling;
+use crate::error::Failure;
+use crate::model::load::LoadedModel;
+use crate::model::request::InferRequest;
+use crate::state::budget::{Budget, Ticket};
+use crate::sync::AtomicU64;
+
+use super::job::Job;
+use super::owner::{SequenceOwner, SequencePermit};
+use super::table::Table;
+
+/// What the requests of one model name are admitted against.
+#[derive(Debug)]
+pub(super) struct RequestAdmission {
+    model: String,
+    budget: Budget,
+    /// Ids for sequences whose START came without one.
+    fresh_ids: AtomicU64,
+}
+
+impl RequestAdmission {
+    pub(super) fn new(model: &str, budget: Budget, first_id: u64) -> RequestAdmission {
+        RequestAdmission { model: model.to_owned(), budget, fresh_ids: AtomicU64::new(first_id) }
+    }
+
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// A request as the core takes it. The key of the request is set when it is put into its table.
+    pub(super) fn event(
+        &self,
+        (load, version): (&LoadedModel, Option<u64>),
+        request: &InferRequest,
+        (meta, patience): (RequestMeta, Option<Duration>),
+        now: Time,
+    ) -> Submit {
+        let sequence = match &load.settings.scheduling {
+            Scheduling::Sequence(sequence) => Some(sequence),
+            _ => None,
+        };
+        let timeout = request.timeout.map(|t| now + t);
+        let wait = sequence.and_then(|s| s.backlog_timeout).map(|t| now + t).filter(|_| request.sequence.start);
+        let step = &request.sequence;
+        let dialect = sequence.and_then(|s| s.dialect).unwrap_or(request.dialect);
+        let makes_id = sequence.is_some() && step.id == Id::None && step.start && dialect.no_id == NoId::Assign;
+        Submit {
+            req: Req::new(0, std::num::NonZeroU32::MIN),
+            id: step.id.clone(),
+            fresh_id: if makes_id { self.fresh_ids.fetch_add(1, Ordering::Relaxed) } else { 0 },
+            start: step.start,
+            end: step.end,
+            adopt: None,
+            prepare: false,
+            step: step.step,
+            version,
+            dialect,
+            deadline: timeout.or(patience.map(|t| now + t)),
+            backlog_until: timeout.into_iter().chain(wait).min(),
+            queue_until: match &load.settings.scheduling {
+                Scheduling::Sequence(sequence) => timeout.filter(|_| sequence.reject_expired),
+                Scheduling::Dynamic { queue, .. } => queue.timeout_of(request.timeout).map(|t| now + t),
+                Scheduling::Each => None,
+            },
+            idle: step.idle,
+            priority: request.priority,
+            meta,
+            origin: 0,
+        }
+    }
+
+    /// Gives a request what it needs in its table. The table is locked, and unchanged if this fails.
+    pub(super) fn admit(
+        &self,
+        table: &Table,
+        job: &mut Job,
+        submit: &mut Submit,
+        owner: Option<&Arc<dyn SequenceOwner>>,
+    ) -> Result<(), Failure> {
+        // An id that a client chose may be one that the server would have made.
+        while submit.fresh_id != 0 && table.core.find(&Id::Int(submit.fresh_id), None).is_some() {
+            submit.fresh_id = self.fresh_ids.fetch_add(1, Ordering::Relaxed);
+            job.id = Id::Int(submit.fresh_id);
+        }
+        job.permit = self.permit(table, &job.load, submit, owner)?;
+        job.ticket = self.ticket(table, &job.load, submit)?;
+        Ok(())
+    }
+
+    /// State memory for the sequence that this request starts. A live sequence begins anew in the memory that it has.
+    fn ticket(&self, table: &Table, load: &LoadedModel, submit: &Submit) -> Result<Option<Ticket>, Failure> {
+        let bytes = load.state_bytes();
+        let begins = submit.start || table.resumes(&submit.id, submit.version);
+        if !begins || bytes == 0 || table.holds(&submit.id, submit.version, load.key) {
+            return Ok(None);
+        }
+        let drops_one = || load.initializer.as_ref().is_some_and(|of| of.kept.drop_one());
+        let taken = loop {
+            match self.budget.take(bytes) {
+                // Live sequences go before kept states.
+                Err(_) if drops_one() => {}
+                taken => break taken,
+            }
+        };
+        taken.map(Some).map_err(|no_room| Failure::StateMemory {
+            model: self.model.clone(),
+            id: submit.id.clone(),
+            wanted: no_room.wanted,
+            used: no_room.used,
+            limit: no_room.limit,
+        })
+    }
+
+    /// Counts the sequence that this request starts for its owner.
+    fn permit(
+        &self,
+        table: &Table,
+        load: &LoadedModel,
+        submit: &Submit,
+        owner: Option<&Arc<dyn SequenceOwner>>,
+    ) -> Result<Option<SequencePermit>, Failure> {
+        let is_sequence = matches!(load.settings.scheduling, Scheduling::Sequence(_));
+        let starts =
+            is_sequence && (submit.start || table.has_import(&submit.id) || table.resumes(&submit.id, submit.version));
+        let Some(owner) = owner.filter(|_| starts) else { return Ok(None) };
+        if table.is_owned(&submit.id, submit.version, owner) {
+            return Ok(Some(SequencePermit::instead(owner)));
+        }
+        SequencePermit::try_new(owner).map(Some).map_err(|limit| Failure::PeerSequences {
+            model: self.model.clone(),
+            id: submit.id.clone(),
+            limit,
+        })
+    }
+}
