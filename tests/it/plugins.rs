@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::{Value, json};
 
 use crate::python::prepared;
-use crate::server::{Call, Ended, Server, copy, models};
+use crate::server::{Call, Ended, Server, copy, models, until};
 
 /// A server of the running sum, whose sequences outlast a plug-in's being compiled without optimisation.
 fn server() -> Server {
@@ -275,9 +275,7 @@ fn a_changed_file_is_not_taken_where_its_hash_is_named() {
     let was = shown(&server, "mine")["sha256"].clone();
     fs::copy(guest("edf"), home.path().join("plugins/mine.wasm")).unwrap();
     let line = "not replaced: mine.wasm of plugins.dir has changed (";
-    while !told(&server, &["plugin", "logs", "mine"]).contains(line) {
-        std::thread::yield_now();
-    }
+    until("the change is logged", || told(&server, &["plugin", "logs", "mine"]).contains(line));
     assert_eq!(shown(&server, "mine")["sha256"], was);
     assert_eq!(step(server.http, 7, 1, true), 1);
 }

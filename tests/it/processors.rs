@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use sequor_proto::ModelInferRequest;
@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::operator::{ask, attached, logs, replace};
 use crate::puppet::{PuppetOrder, PuppetProcessor};
-use crate::server::{Call, Server};
+use crate::server::{Call, Server, until};
 use crate::steady::{Part, during};
 use crate::steps::{accumulators, metric, step, sum};
 
@@ -138,9 +138,7 @@ async fn a_start_is_prepared_while_it_waits_for_a_slot() {
     let calls = || metric(&server, "sequor_plugin_call_seconds_count", &["hook=\"pre\""]);
     let before = calls();
     let waits = tokio::task::spawn_blocking(move || value(http, 2, 7, true));
-    while calls() <= before {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("the START is prepared", || calls() > before);
     assert!(!waits.is_finished() && metric(&server, "sequor_sequences_backlogged", &[]) >= 1.0);
     let (status, _) = send(http, &body("INPUT", 1, Some(1), (false, true)));
     assert_eq!((status, waits.await.unwrap()), (200, 7));
@@ -165,11 +163,12 @@ async fn a_cancelled_step_ends_its_sequence_before_the_run_and_is_committed_afte
             _ => prepared() > steps,
         };
         let mut pending = Box::pin(client.model_infer(order(id as i64, slow)));
-        while tokio::time::timeout(Duration::from_millis(1), &mut pending).await.is_err() && !arrived() {}
-        drop(pending);
-        while calls() <= before {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        let since = Instant::now();
+        while tokio::time::timeout(Duration::from_millis(1), &mut pending).await.is_err() && !arrived() {
+            assert!(since.elapsed() < Duration::from_secs(60), "the step does not arrive");
         }
+        drop(pending);
+        until("the call ends", || calls() > before);
     }
     let (status, text) = refused(http, 1, PuppetOrder::Reply);
     assert!(status == 400 && text.contains("sequence"), "{status} {text}");
@@ -303,9 +302,7 @@ fn a_changed_file_takes_the_place_of_the_version_that_serves() {
     let other = PuppetProcessor { step: 2, ..PuppetProcessor::default() };
     fs::write(file, other.component()).unwrap();
     let generations = || metric(&server, "sequor_plugin_reload_total", &["plugin=\"puppet\"", "result=\"ok\""]);
-    while generations() < 1.0 {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the new version serves", || generations() >= 1.0);
     assert_eq!(value(http, 7, 1, false), 6);
     assert_eq!(value(http, 7, PuppetOrder::Reply.value(), false), 3, "one by the first version, two by the second");
     assert_eq!(server.stop().code, Some(0));

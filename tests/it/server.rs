@@ -20,6 +20,15 @@ pub(crate) const SEQUOR: &str = env!("CARGO_BIN_EXE_sequor");
 /// After this long a program hangs. Nothing takes a tenth of it on a machine that does other things as well.
 const HANGS: Duration = Duration::from_secs(60);
 
+/// Waits until this is so. A test that waits for something that never comes fails with its name.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < HANGS, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// The checkout these tests belong to.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

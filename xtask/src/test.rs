@@ -93,6 +93,10 @@ fn run(wishes: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Resu
     phases.check("lints", || {
         quiet(process::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
     });
+    phases.check("rustdoc", || {
+        let mut doc = process::cargo();
+        quiet(doc.args(["doc", "--workspace", "--lib", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-Dwarnings"))
+    });
     let has_browser = fetch(wishes, phases)?;
     phases.check("models", models);
     phases.check("kernels", kernels::check);
