@@ -74,7 +74,7 @@ impl RequestContext {
         }
     }
 
-    /// The context of each message of a stream. A stream's deadline holds for the stream and not for one message.
+    /// The context of each message of a WebSocket. A deadline would hold for the connection and not for one message.
     pub(crate) fn for_messages(self) -> RequestContext {
         RequestContext { deadline: None, ..self }
     }

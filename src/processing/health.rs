@@ -1,7 +1,7 @@
 //! Whether a processor serves at its place: its strikes, parking, and what operators see of it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -49,10 +49,30 @@ pub(super) struct LinkHealth {
     clock: ProcessorClock,
     /// So many strikes within a minute park it.
     most: u32,
-    memory: Gauge,
+    gauges: LinkGauges,
     /// Read by every request. Set together with the reason below.
     is_parked: AtomicBool,
     state: Mutex<LinkState>,
+}
+
+/// The gauges of a processor at a model. All loads of the model share them: each adds its part, and takes it back when it is gone.
+#[derive(Debug)]
+pub(super) struct LinkGauges {
+    memory: Gauge,
+    parked: Gauge,
+    /// This load's part of the memory.
+    bytes: AtomicI64,
+}
+
+impl LinkGauges {
+    pub(super) fn new(memory: Gauge, parked: Gauge) -> LinkGauges {
+        LinkGauges { memory, parked, bytes: AtomicI64::new(0) }
+    }
+
+    fn set_memory(&self, bytes: u64) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.memory.add(bytes.saturating_sub(self.bytes.swap(bytes, Ordering::AcqRel)));
+    }
 }
 
 #[derive(Debug, Default)]
@@ -65,8 +85,15 @@ struct LinkState {
 }
 
 impl LinkHealth {
-    pub(super) fn new(clock: ProcessorClock, most: u32, memory: Gauge) -> LinkHealth {
-        LinkHealth { clock, most: most.max(1), memory, is_parked: AtomicBool::new(false), state: Mutex::default() }
+    pub(super) fn new(clock: ProcessorClock, most: u32, gauges: LinkGauges) -> LinkHealth {
+        LinkHealth { clock, most: most.max(1), gauges, is_parked: AtomicBool::new(false), state: Mutex::default() }
+    }
+
+    /// The caller holds the lock of the reason.
+    fn set_parked(&self, is: bool) {
+        if self.is_parked.swap(is, Ordering::AcqRel) != is {
+            self.gauges.parked.add(if is { 1 } else { -1 });
+        }
     }
 
     fn now(&self) -> Duration {
@@ -85,7 +112,7 @@ impl LinkHealth {
     pub(super) fn park(&self, why: String) {
         let mut state = self.state.lock();
         state.parked.get_or_insert(why);
-        self.is_parked.store(true, Ordering::Release);
+        self.set_parked(true);
     }
 
     /// Forgets strikes, and parking too if `unparks`.
@@ -94,7 +121,7 @@ impl LinkHealth {
         state.strikes.clear();
         if unparks {
             (state.parked, state.last_fault) = (None, None);
-            self.is_parked.store(false, Ordering::Release);
+            self.set_parked(false);
         }
     }
 
@@ -119,7 +146,7 @@ impl LinkHealth {
                 let why =
                     format!("{name} is parked on {model} after {strikes} strikes in {seconds} s ({kind}: {what})");
                 state.parked = Some(why.clone());
-                self.is_parked.store(true, Ordering::Release);
+                self.set_parked(true);
                 (strikes, Some(why))
             } else {
                 (strikes, None)
@@ -135,7 +162,7 @@ impl LinkHealth {
 
     /// Counts a call, after which its guest uses this memory.
     pub(super) fn called(&self, took: Duration, memory: u64) {
-        self.memory.set(i64::try_from(memory).unwrap_or(i64::MAX));
+        self.gauges.set_memory(memory);
         self.state.lock().meter.called(self.clock.now(), took);
     }
 
@@ -156,5 +183,47 @@ impl LinkHealth {
             strikes: state.strikes.count(self.now()),
             last_fault: state.last_fault.clone(),
         }
+    }
+}
+
+impl Drop for LinkHealth {
+    fn drop(&mut self) {
+        self.gauges.set_memory(0);
+        self.set_parked(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Noon;
+
+    impl ProcessorTime for Noon {
+        fn now(&self) -> Time {
+            Time(0)
+        }
+    }
+
+    #[test]
+    fn loads_of_a_model_share_its_gauges_and_take_their_parts_back() {
+        let (memory, parked) = (Gauge::default(), Gauge::default());
+        let load = || LinkHealth::new(Arc::new(Noon), 3, LinkGauges::new(memory.clone(), parked.clone()));
+        let shown = || (memory.get(), parked.get());
+        let (first, second) = (load(), load());
+        first.called(Duration::ZERO, 70);
+        first.called(Duration::ZERO, 60);
+        second.called(Duration::ZERO, 5);
+        first.park("as the test wants".to_owned());
+        first.park("once more".to_owned());
+        assert_eq!(shown(), (65, 1));
+        first.forgive(true);
+        second.park("as the test wants".to_owned());
+        assert_eq!(shown(), (65, 1));
+        drop(first);
+        assert_eq!(shown(), (5, 1));
+        drop(second);
+        assert_eq!(shown(), (0, 0));
     }
 }

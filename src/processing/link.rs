@@ -11,7 +11,7 @@ use sequor_wasm::journal::Journal;
 
 use super::calls::{self, CallFacts, GivenAction, GuestRefusal, LoadFacts, Passing};
 use super::fit::{check_passed, have_like_shapes, join_runs, placed, shown};
-use super::health::LinkHealth;
+use super::health::{LinkGauges, LinkHealth};
 use super::manifest::ProcessorManifest;
 use super::ports::{PortTensors, TensorSignature, place};
 use super::refusal::{ProcessorRefusal, RefusedBy};
@@ -78,7 +78,8 @@ impl ChainLink {
         guests: usize,
     ) -> Result<ChainLink, String> {
         let ProcessorSource { name, component, options, services, metrics, journal, clock } = source;
-        let health = LinkHealth::new(clock, options.strikes, metrics.memory_at(&facts.name));
+        let gauges = LinkGauges::new(metrics.memory_at(&facts.name), metrics.parked_at(&facts.name));
+        let health = LinkHealth::new(clock, options.strikes, gauges);
         let site = Arc::new(LinkSite { facts: facts.clone(), inner, options, services, metrics, guests });
         let (version, outer) = LinkVersion::start(&component, &site)?;
         let (current, retired) = (ArcSwap::from_pointee(version), AtomicBool::new(false));

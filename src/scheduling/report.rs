@@ -93,6 +93,9 @@ pub struct Attach {
     /// In place of the server's limit of a call's CPU time.
     #[serde(default)]
     pub time: Option<Duration>,
+    /// Time that it may hold a request back, in place of the default.
+    #[serde(default)]
+    pub max_wait: Option<Duration>,
 }
 
 /// Who asks, for the audit line: the name of a key, or `local`.

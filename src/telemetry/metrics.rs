@@ -230,6 +230,7 @@ mod tests {
         plugin.count("served", &[], 0.5);
         plugin.count("shed", &[("tenant".to_owned(), "gold".to_owned())], 1.0);
         plugin.memory_at("vad").set(7);
+        metrics.processor("pcm-window").parked_at("vad").set(1);
         metrics.request_succeeded("vad", Surface::KserveGrpc);
         metrics.request_failed("", Surface::KserveHttp, "NOT_FOUND", "not_served");
         let some = Some(0.5);

@@ -60,6 +60,7 @@ pub(super) struct PluginFamilies {
     passed_over: Family<Counter>,
     reloads: Family<Counter>,
     memory: Family<Gauge>,
+    parked: Family<Gauge>,
     counters: Labelled<OwnLabels, Amount, fn() -> Amount>,
 }
 
@@ -335,6 +336,7 @@ impl PluginFamilies {
             ),
             reloads: family(r, "sequor_plugin_reload_total", "Replacements, accepted or refused", counter),
             memory: family(r, "sequor_plugin_memory_bytes", "Memory of the instance at a model", gauge),
+            parked: family(r, "sequor_plugin_parked", "Loads of a model at which a processor is parked", gauge),
             counters: {
                 let counters = Labelled::new_with_constructor(Amount::default as fn() -> Amount);
                 let help = "Counters that plug-ins keep themselves";
@@ -349,6 +351,7 @@ impl PluginFamilies {
         let with =
             move |labels: &Labels, key: &'static str, value: &str| [labels.clone(), vec![label(key, value)]].concat();
         let (strikes, memory, counters) = (self.strikes.clone(), self.memory.clone(), self.counters.clone());
+        let (parked, d) = (self.parked.clone(), labels.clone());
         let (a, b, c) = (labels.clone(), labels.clone(), labels.clone());
         PluginMetrics {
             calls: hooks
@@ -363,6 +366,7 @@ impl PluginFamilies {
             make: Make {
                 strikes: Box::new(move |reason| strikes.get_or_create_owned(&with(&a, "reason", reason))),
                 memory: Box::new(move |model| memory.get_or_create_owned(&with(&b, "model", model))),
+                parked: Box::new(move |model| parked.get_or_create_owned(&with(&d, "model", model))),
                 counter: Box::new(move |(name, labels)| {
                     let ours = with(&c, "name", name).into_iter().map(|(key, value)| (key.into_owned(), value));
                     counters.get_or_create_owned(&ours.chain(labels.iter().cloned()).collect())

@@ -67,6 +67,7 @@ pub(super) type OwnCounter = (String, Vec<(String, String)>);
 pub(super) struct Make {
     pub(super) strikes: Box<dyn Fn(&str) -> Counter + Send + Sync>,
     pub(super) memory: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
+    pub(super) parked: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
     pub(super) counter: Box<dyn Fn(&OwnCounter) -> Amount + Send + Sync>,
 }
 
@@ -116,6 +117,11 @@ impl PluginMetrics {
     /// The memory of its instance at this model.
     pub fn memory_at(&self, model: &str) -> Gauge {
         (self.make.memory)(model)
+    }
+
+    /// Loads of this model at which it is parked.
+    pub fn parked_at(&self, model: &str) -> Gauge {
+        (self.make.parked)(model)
     }
 
     /// Adds to a counter of the plug-in's own. The caller limits their number and checks the names.

@@ -237,8 +237,10 @@ fn a_parked_processor_is_shown_everywhere_until_another_version_takes_its_place(
     );
     assert!(logs(&server, "puppet").last().unwrap().contains("The model is not ready"));
     assert_eq!(metric(&server, "sequor_plugin_traps_total", &["plugin=\"puppet\"", "reason=\"trap\""]), 3.0);
+    let parked = || metric(&server, "sequor_plugin_parked", &["plugin=\"puppet\"", "model=\"oldest\""]);
+    assert_eq!(parked(), 1.0);
     replace(&server, "puppet", &PuppetProcessor { step: 2, ..PuppetProcessor::default() }.component());
-    assert_eq!(server.get("/v2/models/oldest/ready").0, 200);
+    assert_eq!((server.get("/v2/models/oldest/ready").0, parked()), (200, 0.0));
     assert_eq!(value(http, 7, 1, false), 6, "state and scratch are as they were");
     assert_eq!(
         value(http, 7, PuppetOrder::Reply.value(), false),

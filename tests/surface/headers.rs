@@ -136,6 +136,23 @@ async fn a_scheduler_sees_the_deadline_of_the_parameter_or_of_grpc() {
     assert!((1..=20_000_000_000).contains(&own), "{own}: at most 20 s, less what has passed");
 }
 
+/// The deadline of a stream is that of each of its requests.
+#[tokio::test]
+async fn a_scheduler_sees_the_deadline_of_a_stream() {
+    let deadlines = Deadlines::default();
+    let (house, _) = house_with(&deadlines);
+    let mut client = house.client().await;
+    let mut stream = Request::new(tokio_stream::iter([request("zoned", "", &[1]), request("zoned", "", &[1])]));
+    stream.set_timeout(Duration::from_secs(30));
+    let mut replies = client.model_stream_infer(stream).await.unwrap().into_inner();
+    for _ in 0..2 {
+        assert_eq!(replies.message().await.unwrap().unwrap().error_message, "");
+    }
+    let seen = std::mem::take(&mut *deadlines.lock());
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(seen.iter().all(|at| at.is_some_and(|at| (1..=30_000_000_000).contains(&at))), "{seen:?}");
+}
+
 /// The zones that were seen since this was asked last.
 fn zones(house: &House, seen: &Seen) -> Vec<String> {
     let texts = house.repository.registry().unwrap().texts();

@@ -8,14 +8,16 @@ pub const WINDOW: Duration = Duration::from_secs(60);
 /// Maximum number of strikes that are remembered.
 const REMEMBERED: usize = 4096;
 
-/// The strikes of one plug-in at one place. Times are those of the caller's clock.
+/// The strikes of one plug-in at one place. Times are those of the caller's clock, which does not go back.
 #[derive(Debug, Default)]
 pub struct Strikes(VecDeque<Duration>);
 
 impl Strikes {
     /// Adds a strike. Returns how many count now.
     pub fn add(&mut self, now: Duration) -> u32 {
-        self.0.retain(|at| now.saturating_sub(*at) < WINDOW);
+        while self.0.front().is_some_and(|at| now.saturating_sub(*at) >= WINDOW) {
+            self.0.pop_front();
+        }
         if self.0.len() >= REMEMBERED {
             self.0.pop_front();
         }
@@ -25,8 +27,8 @@ impl Strikes {
 
     /// Strikes that count at this time.
     pub fn count(&self, now: Duration) -> u32 {
-        let counts = self.0.iter().filter(|at| now.saturating_sub(**at) < WINDOW).count();
-        u32::try_from(counts).unwrap_or(u32::MAX)
+        let old = self.0.partition_point(|at| now.saturating_sub(*at) >= WINDOW);
+        u32::try_from(self.0.len().saturating_sub(old)).unwrap_or(u32::MAX)
     }
 
     pub fn clear(&mut self) {

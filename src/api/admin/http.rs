@@ -203,6 +203,9 @@ pub(super) struct AttachOptions {
     /// `"1ms"`.
     #[serde(default)]
     time: Option<Span>,
+    /// `"5s"`.
+    #[serde(default)]
+    max_wait: Option<Span>,
 }
 
 /// A body that is JSON of this form.
@@ -216,9 +219,10 @@ pub(super) async fn attach(
     Path(plugin): NamePath,
     body: Result<Json<AttachOptions>, JsonRejection>,
 ) -> Said<Summary> {
-    let AttachOptions { model, shadow, save, config, time } = read(body)?;
+    let AttachOptions { model, shadow, save, config, time, max_wait } = read(body)?;
     let config = config.map(|value| value.to_string()).unwrap_or_default();
-    let how = Attach { plugin, model, shadow, save, config, time: time.map(|Span(span)| span) };
+    let [time, max_wait] = [time, max_wait].map(|span| span.map(|Span(span)| span));
+    let how = Attach { plugin, model, shadow, save, config, time, max_wait };
     Ok(Json(admin.attach(&caller, how).await?))
 }
 

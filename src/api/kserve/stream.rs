@@ -30,7 +30,7 @@ const TURN: usize = 64;
 /// The task of a stream. Dropping it cancels what is underway.
 pub(crate) struct Pump<S> {
     kserve: Kserve,
-    /// The context of each of its requests.
+    /// The context of each of its requests. The deadline of the call is that of each.
     context: RequestContext,
     metadata: Arc<CallMetadata>,
     /// `None` once there are no more.
@@ -70,7 +70,7 @@ where
         let (decoding, largest, end) = (None, None, None);
         Pump {
             kserve,
-            context: context.for_messages(),
+            context,
             metadata,
             messages,
             unpacked,

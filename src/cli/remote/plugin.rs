@@ -27,11 +27,14 @@ pub(in crate::cli) fn verbs() -> Vec<(Command, CommandFn)> {
         .value_parser(entry);
     let time = option("time", "DURATION", "CPU time of a call, in place of the server's limit")
         .value_parser(value_parser!(Span));
+    let max_wait =
+        option("max-wait", "DURATION", "Time that it may hold a request back, up to plugins.max_wait of the server")
+            .value_parser(value_parser!(Span));
     let attach = verb("attach", "Let a plug-in decide for a model")
         .arg(model())
         .arg(flag("shadow", "Only count where it would decide otherwise"))
         .arg(flag("save", "Write it to the model's sequor.toml"))
-        .args([set, time]);
+        .args([set, time, max_wait]);
     let load = verb("load", "Hand a plug-in to a server; it decides nothing until it is attached")
         .arg(from().help("The component; without it, NAME.wasm of the server's plugins.dir"));
     let replace = verb("replace", "Put a new version in the place of the one that serves").arg(from().required(true));
@@ -237,8 +240,10 @@ fn attach_one(matches: &ArgMatches) -> Result<(), Failed> {
         if !entries.is_empty() {
             fields.insert("config".to_owned(), config(&entries)?);
         }
-        if let Some(time) = matches.get_one::<Span>("time") {
-            fields.insert("time".to_owned(), time.to_string().into());
+        for (argument, field) in [("time", "time"), ("max-wait", "max_wait")] {
+            if let Some(span) = matches.get_one::<Span>(argument) {
+                fields.insert(field.to_owned(), span.to_string().into());
+            }
         }
     }
     let answer = Client::of(matches)?.post(&path(matches, "attach"), RequestPayload::Json(body)).map_err(served)?;

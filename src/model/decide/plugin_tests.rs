@@ -136,6 +136,18 @@ fn a_models_max_wait_is_at_most_that_of_the_server() {
     rig.load();
     rig.sequence(1);
     assert_eq!(rig.plans("first"), 3);
+    // The same for one that an operator attaches.
+    let repository: &dyn PluginControl = &rig.fixture.repository;
+    let attach = |seconds| {
+        let max_wait = Some(std::time::Duration::from_secs(seconds));
+        repository.attach(&Attach { save: true, max_wait, ..attach("first") }, BY)
+    };
+    let error = attach(11).unwrap_err().to_string();
+    assert_eq!(error, "max_wait = \"11s\" is more than plugins.max_wait of the server (10s)");
+    assert_eq!(attach(0).unwrap_err().to_string(), "max_wait must be more than nothing");
+    attach(7).unwrap();
+    let text = fs_err::read_to_string(rig.fixture.model().join("sequor.toml")).unwrap();
+    assert!(text.contains("max_wait = \"7s\"\n"), "{text}");
 }
 
 #[test]

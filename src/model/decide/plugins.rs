@@ -2,6 +2,7 @@
 //! audit line a change.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use sequor_wasm::limits::Limits;
 
@@ -68,7 +69,7 @@ impl Deciders {
             (SchedulerChoice::Runtime(None), _) | (SchedulerChoice::File, None) => Ok(None),
             (SchedulerChoice::Runtime(Some(how)), _) => Ok(self
                 .equipped()
-                .and_then(|registry| self.tried(registry, &how.plugin, self.options(registry, &how), model, load))
+                .and_then(|registry| self.tried(registry, &how.plugin, options(registry, &how)?, model, load))
                 .inspect_err(|error| tracing::error!(model = model.name, plugin = how.plugin, "not attached: {error}"))
                 .ok()),
             (SchedulerChoice::File, Some(says)) => {
@@ -99,11 +100,7 @@ impl Deciders {
             _ => {}
         }
         let rules = registry.rules();
-        if let Some(wait) = says.max_wait.filter(|wait| *wait > rules.max_wait) {
-            let [wait, most] = [wait, rules.max_wait].map(Span);
-            let what = format!("max_wait = \"{wait}\" is more than plugins.max_wait of the server ({most})");
-            return Err(PluginError::Denied(what));
-        }
+        check_wait(says.max_wait, rules)?;
         let options = BindingOptions {
             config: says.config.clone(),
             limits: Limits { time: says.time.unwrap_or(rules.time), memory: says.memory.or(rules.memory) },
@@ -114,19 +111,6 @@ impl Deciders {
             from_file: true,
         };
         self.tried(registry, &says.name, options, model, load)
-    }
-
-    fn options(&self, registry: &Registry, how: &Attach) -> BindingOptions {
-        let rules = registry.rules();
-        BindingOptions {
-            config: if how.config.is_empty() { "{}".to_owned() } else { how.config.clone() },
-            limits: Limits { time: how.time.unwrap_or(rules.time), memory: rules.memory },
-            strikes: rules.strikes,
-            shadow: how.shadow,
-            max_wait: None,
-            cpu_share: rules.cpu_share,
-            from_file: false,
-        }
     }
 
     /// A binding that can be opened, as far as a trial tells.
@@ -219,7 +203,7 @@ impl Deciders {
             return Err(PluginError::Conflict(what));
         }
         let open = |load: &Arc<LoadedModel>| {
-            let binding = self.tried(registry, &how.plugin, self.options(registry, how), model, load)?;
+            let binding = self.tried(registry, &how.plugin, options(registry, how)?, model, load)?;
             let ready = binding.prepare().map_err(|unfit| cannot_decide(&how.plugin, model, &unfit))?;
             Ok((binding, ready))
         };
@@ -230,7 +214,7 @@ impl Deciders {
     fn save(&self, how: &Attach, sha256: &str) -> Result<(), PluginError> {
         let directory = self.catalog.edit(&how.model, |entry| entry.directory.clone());
         let config = if how.config.is_empty() { "{}" } else { &how.config };
-        let says = Says { plugin: &how.plugin, sha256, time: how.time, config };
+        let says = Says { plugin: &how.plugin, sha256, time: how.time, max_wait: how.max_wait, config };
         schedule_file::save(&directory.join("sequor.toml"), says)
             .map_err(|what| PluginError::Internal(format!("not attached, because it could not be saved: {what}")))?;
         self.catalog.edit(&how.model, |entry| entry.decides = SchedulerChoice::File);
@@ -267,8 +251,34 @@ fn cannot_decide(plugin: &str, model: &ModelScheduler, unfit: &Unfit) -> PluginE
     PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name))
 }
 
+/// The options of a plug-in that an operator attaches.
+fn options(registry: &Registry, how: &Attach) -> Result<BindingOptions, PluginError> {
+    let rules = registry.rules();
+    check_wait(how.max_wait, rules)?;
+    Ok(BindingOptions {
+        config: if how.config.is_empty() { "{}".to_owned() } else { how.config.clone() },
+        limits: Limits { time: how.time.unwrap_or(rules.time), memory: rules.memory },
+        strikes: rules.strikes,
+        shadow: how.shadow,
+        max_wait: how.max_wait,
+        cpu_share: rules.cpu_share,
+        from_file: false,
+    })
+}
+
+/// Checks that a plug-in may hold a request back for this long.
+fn check_wait(wait: Option<Duration>, rules: &PluginRules) -> Result<(), PluginError> {
+    let Some(wait) = wait.filter(|wait| *wait > rules.max_wait) else { return Ok(()) };
+    let [wait, most] = [wait, rules.max_wait].map(Span);
+    let what = format!("max_wait = \"{wait}\" is more than plugins.max_wait of the server ({most})");
+    Err(PluginError::Denied(what))
+}
+
 /// Checks the parts of an attachment that depend on no model.
 fn check_how(how: &Attach) -> Result<(), PluginError> {
+    if how.max_wait.is_some_and(|wait| wait.is_zero()) {
+        return Err(PluginError::Invalid("max_wait must be more than nothing".to_owned()));
+    }
     if how.save && how.shadow {
         let what = "a shadow cannot be saved: sequor.toml names who decides".to_owned();
         return Err(PluginError::Invalid(what));

@@ -14,6 +14,7 @@ pub(in crate::model) struct Says<'a> {
     pub(in crate::model) plugin: &'a str,
     pub(super) sha256: &'a str,
     pub(in crate::model) time: Option<Duration>,
+    pub(in crate::model) max_wait: Option<Duration>,
     /// JSON, a table.
     pub(in crate::model) config: &'a str,
 }
@@ -66,10 +67,12 @@ fn edited(text: &str, says: Says<'_>) -> Result<String, String> {
     let mut table = plugins.get("scheduler").and_then(Item::as_table).cloned().unwrap_or_default();
     table.insert("use", toml_edit::value(says.plugin));
     table.insert("sha256", toml_edit::value(says.sha256));
-    match says.time {
-        Some(time) => table.insert("time", toml_edit::value(Span(time).to_string())),
-        None => table.remove("time"),
-    };
+    for (key, span) in [("time", says.time), ("max_wait", says.max_wait)] {
+        match span {
+            Some(span) => table.insert(key, toml_edit::value(Span(span).to_string())),
+            None => table.remove(key),
+        };
+    }
     let config: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(says.config).map_err(|e| e.to_string())?;
     match config.is_empty() {
@@ -108,6 +111,7 @@ mod tests {
         plugin: "fair-share",
         sha256: "3f2a",
         time: Some(Duration::from_millis(1)),
+        max_wait: Some(Duration::from_secs(5)),
         config: r#"{"burst":4,"weights":{"gold":4.5,"names":["a","b"]},"on":true}"#,
     };
 
@@ -115,10 +119,10 @@ mod tests {
     fn the_rest_of_the_file_stays_as_it_is() {
         let file = "# the encoder\nschema = 1\n\n[sequence]   # long calls\nidle = \"5s\"\n";
         let with = edited(file, SAYS).unwrap();
-        let table = "\n[plugins.scheduler]\nuse = \"fair-share\"\nsha256 = \"3f2a\"\ntime = \"1ms\"\nconfig = { burst = 4, \
-                     weights = { gold = 4.5, names = [\"a\", \"b\"] }, on = true }\n";
+        let table = "\n[plugins.scheduler]\nuse = \"fair-share\"\nsha256 = \"3f2a\"\ntime = \"1ms\"\nmax_wait = \"5s\"\n\
+                     config = { burst = 4, weights = { gold = 4.5, names = [\"a\", \"b\"] }, on = true }\n";
         assert_eq!(with, format!("{file}{table}"));
-        let other = Says { plugin: "edf", time: None, config: "{}", ..SAYS };
+        let other = Says { plugin: "edf", time: None, max_wait: None, config: "{}", ..SAYS };
         assert_eq!(
             edited(&with, other).unwrap(),
             format!("{file}\n[plugins.scheduler]\nuse = \"edf\"\nsha256 = \"3f2a\"\n")
