@@ -35,6 +35,7 @@ mod papers;
 mod pcm;
 mod perf;
 mod plugins;
+mod processor_guests;
 mod processors;
 mod processors_authors;
 mod proxies;

@@ -1,7 +1,7 @@
 //! Raw PCM in, probabilities out: a processor cuts packets of any size into the windows of the voice activity model.
 
 use crate::python::{self, prepared};
-use crate::server::{Call, Server, root};
+use crate::server::{Call, Server, copy, root};
 
 /// A server of the example's model.
 pub(crate) fn server() -> Server {
@@ -14,5 +14,31 @@ pub(crate) fn server() -> Server {
 fn packets_of_any_size_give_the_probabilities_of_onnx_runtime() {
     let server = server();
     python::check("pcm.py", &server);
+    assert_eq!(server.stop().code, Some(0));
+}
+
+/// The example's model once for each of these: its name, and the configuration of its processor.
+const FORMATS: [(&str, &str); 4] = [
+    ("pcm_8", "rate = 8000"),
+    ("pcm_16", "format = \"mulaw\""),
+    ("pcm_48", "rate = 48000"),
+    ("mulaw_8", "rate = 8000, format = \"mulaw\""),
+];
+
+#[test]
+fn other_rates_and_mu_law_give_the_probabilities_of_onnx_runtime() {
+    let call = Call::serve("repository").environment("SEQUOR_PLUGINS_DIR", prepared("SEQUOR_GUESTS"));
+    let example = root().join("examples/pcm/repository/vad_pcm");
+    for (name, config) in FORMATS {
+        let model = call.folder.path().join("repository").join(name);
+        copy(&example, &model);
+        for (file, from, to) in [("config.pbtxt", "vad_pcm", name), ("sequor.toml", "rate = 16000", config)] {
+            let text = std::fs::read_to_string(model.join(file)).unwrap();
+            assert!(text.contains(from), "{file}");
+            std::fs::write(model.join(file), text.replace(from, to)).unwrap();
+        }
+    }
+    let server = call.environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE")).start();
+    python::check("pcm_formats.py", &server);
     assert_eq!(server.stop().code, Some(0));
 }

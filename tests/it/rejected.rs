@@ -3,12 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use sequor_proto::infer_parameter::ParameterChoice;
 use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::operator::{attach, dismiss, guest, load};
 use crate::server::{Call, Server};
-use crate::steps::{accumulators, step};
+use crate::steps::{accumulators, parameter, step};
 
 const MODEL: &str = "oldest";
 
@@ -29,6 +30,11 @@ fn post(address: SocketAddr, id: i64, start: bool) -> (u16, String, Value) {
 
 /// A server on which sequences 1 and 2 live, and whose scheduler refuses every request.
 async fn refusing(plugin: &str) -> Server {
+    refusing_with(plugin, json!({})).await
+}
+
+/// The same, with a configuration of the scheduler.
+async fn refusing_with(plugin: &str, config: Value) -> Server {
     let call = Call::serve("repository").arguments(["--admin-upload=true"]);
     accumulators(&call.folder.path().join("repository"), 8, 600_000_000);
     let server = call.start();
@@ -38,7 +44,7 @@ async fn refusing(plugin: &str) -> Server {
     }
     load(&server, "rejecting", &guest(plugin));
     // A debug build is slow, and a decision that comes late would be the built-in policy's.
-    attach(&server, "rejecting", MODEL, json!({ "time": "10s" }));
+    attach(&server, "rejecting", MODEL, json!({ "time": "10s", "config": config }));
     server
 }
 
@@ -85,6 +91,25 @@ async fn a_shed_step_is_refused_with_the_text_of_its_code_and_the_sequence_goes_
     assert!(head.contains("\r\nretry-after: 2"), "{head}");
     // The built-in policy runs the next step of the same sequence: both refused steps are not in its sum.
     dismiss(&server, "rejecting", MODEL);
+    let answer = client.model_infer(step(MODEL, 1, String::new(), 5, false, false)).await.unwrap().into_inner();
+    assert_eq!(&answer.raw_output_contents[0][..], 6i32.to_le_bytes());
+    drop(client);
+    assert_eq!(server.stop().code, Some(0));
+}
+
+/// `edf` names its code in plugin.toml. With an hour of margin every deadline is too near.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadline_that_cannot_be_met_is_refused_with_the_text_of_its_code() {
+    let server = refusing_with("edf", json!({ "margin_us": 3_600_000_000u64 })).await;
+    let mut client = server.client().await;
+    let mut request = step(MODEL, 3, String::new(), 1, true, false);
+    request.parameters.insert("timeout".to_owned(), parameter(ParameterChoice::Int64Param(60_000_000)));
+    let status = client.model_infer(request).await.unwrap_err();
+    let field = |key: &str| status.metadata().get(key).map(|value| value.to_str().unwrap().to_owned());
+    let expected = (Code::DeadlineExceeded, Some("plugin_rejected".to_owned()), Some("1000".to_owned()));
+    assert_eq!((status.code(), field("sequor-reason"), field("grpc-retry-pushback-ms")), expected);
+    assert!(status.message().starts_with("the deadline cannot be met "), "{}", status.message());
+    // Without a deadline there is none to miss.
     let answer = client.model_infer(step(MODEL, 1, String::new(), 5, false, false)).await.unwrap().into_inner();
     assert_eq!(&answer.raw_output_contents[0][..], 6i32.to_le_bytes());
     drop(client);

@@ -145,6 +145,13 @@ def through():
     )
 
 
+def windows():
+    """y is x: windows of frames, passed on."""
+    for name, dtype in (("fp32", T.FLOAT), ("fp16", T.FLOAT16)):
+        ports = [tensor(port, dtype, ["batch", "frames", 80]) for port in ("x", "y")]
+        write(f"windows_{name}", [helper.make_node("Identity", ["x"], ["y"])], ports[:1], ports[1:])
+
+
 def not_served():
     """An output that is a sequence of tensors, and one whose elements have a type no protocol carries."""
     sequence = helper.make_tensor_sequence_value_info("LIST", T.FLOAT, None)
@@ -266,6 +273,7 @@ if __name__ == "__main__":
     scalar()
     gather()
     through()
+    windows()
     not_served()
     rounds()
     ragged()
