@@ -107,19 +107,29 @@ fn bare() -> BenchResult<(f64, f64)> {
 }
 
 fn chain(engine: &Arc<Engine>, manifest: &str) -> BenchResult<Chain> {
-    let component = ProcessorComponent::new(engine, "x.wasm", &pass_through(manifest), Grants::default(), None)?;
-    let port = |name: &str| TensorPort {
-        name: name.to_owned(),
-        dtype: DataType::Uint8,
-        dims: Dims::from_wire(&[-1]),
-        optional: false,
-    };
+    let port = |name| port(name, DataType::Uint8, &[-1]);
+    let model = TensorSignature { inputs: vec![port("x")], outputs: vec![port("y")] };
+    chain_of(engine, &pass_through(manifest), "{}", model)
+}
+
+pub(crate) fn port(name: &str, dtype: DataType, dims: &[i64]) -> TensorPort {
+    TensorPort { name: name.to_owned(), dtype, dims: Dims::from_wire(dims), optional: false }
+}
+
+/// A component in front of a model of this signature.
+pub(crate) fn chain_of(
+    engine: &Arc<Engine>,
+    component: &[u8],
+    config: &str,
+    model: TensorSignature,
+) -> BenchResult<Chain> {
+    let component = ProcessorComponent::new(engine, "x.wasm", component, Grants::default(), None)?;
     let source = ProcessorSource {
         name: "pass".to_owned(),
         component: Arc::new(component),
         options: ProcessorOptions {
-            config: "{}".to_owned(),
-            limits: Limits { time: Duration::from_millis(10), memory: None },
+            config: config.to_owned(),
+            limits: Limits { time: Duration::from_secs(1), memory: None },
             on_failure: OnFailure::Fail,
             files: Vec::new(),
             strikes: 3,
@@ -129,7 +139,6 @@ fn chain(engine: &Arc<Engine>, manifest: &str) -> BenchResult<Chain> {
         journal: Arc::new(Journal::new("pass")),
         clock: Arc::new(SystemTime(Instant::now())),
     };
-    let model = TensorSignature { inputs: vec![port("x")], outputs: vec![port("y")] };
     Ok(Chain::new(vec![source], &LoadFacts::default(), model, 2).map_err(|(_, what)| what)?)
 }
 
@@ -162,7 +171,7 @@ impl Services for NoBenchServices {
 }
 
 /// Microseconds of a call in the fastest run.
-fn best(calls: u32, mut call: impl FnMut()) -> f64 {
+pub(crate) fn best(calls: u32, mut call: impl FnMut()) -> f64 {
     let (began, mut best) = (Instant::now(), f64::MAX);
     while began.elapsed() < LONG {
         let (start, wall) = (own_time(), Instant::now());

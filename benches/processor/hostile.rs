@@ -1,11 +1,13 @@
-//! A model beside one whose processor does what no processor should: p99 and p99.9 of the model beside, for each thing that the processor does. The
-//! rows `alone` are the same server with nothing hostile under way. How much they differ is noise.
+//! A model beside one whose processor does what no processor should: p99 and p99.9 of the model beside, for each thing that the processor does. All
+//! orders come at the same pace. The rows `harmless` are the same requests without an order, and each p99 is shown as a multiple of theirs. The rows
+//! `alone` are the same server with nothing else under way. How much two rows of a name differ is noise.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use sequor::bench::Child;
 use serde_json::{Value, json};
@@ -15,8 +17,11 @@ use crate::puppet::{PuppetOrder, PuppetProcessor};
 
 const BESIDE: &str = "accumulator_int32";
 const HOSTILE: &str = "hostile";
-/// Connections that send orders, one after the other.
+/// Clients that send orders, and how long each waits from one to the next: 500 a second together.
 const SENDERS: u64 = 4;
+const PAUSE: Duration = Duration::from_millis(8);
+/// What the processor passes on.
+const HARMLESS: i32 = 1;
 const ORDERS: [PuppetOrder; 10] = [
     PuppetOrder::Trap,
     PuppetOrder::Loop,
@@ -52,33 +57,56 @@ pub(crate) fn figures() -> BenchResult<()> {
     command.arg("--plugins-strikes=4000000000");
     let server = Child::start(command)?;
     println!("a model beside a hostile processor, 4 streams, us:");
-    println!("{:<20} {:>8} {:>8} {:>8} {:>10}", "", "p50", "p99", "p99.9", "orders");
-    row("alone", &beside(&server)?, 0);
+    println!("{:<20} {:>8} {:>8} {:>8} {:>10} {:>14}", "", "p50", "p99", "p99.9", "orders", "p99 / harmless");
+    row("alone", &beside(&server)?, 0, None);
+    let (report, sent) = beside_orders(&server, HARMLESS)?;
+    let harmless = p99(&report);
+    row("harmless", &report, sent, Some(harmless));
     for order in ORDERS {
-        let (enough, sent) = (AtomicBool::new(false), AtomicU64::new(0));
-        let http = server.http.as_deref().ok_or("no HTTP")?;
-        let report = std::thread::scope(|scope| {
-            for id in 1..=SENDERS {
-                let (enough, sent) = (&enough, &sent);
-                scope.spawn(move || {
-                    while !enough.load(Ordering::Relaxed) && give(http, id, order).is_some() {
-                        sent.fetch_add(1, Ordering::Relaxed);
-                    }
-                });
-            }
-            let report = beside(&server);
-            enough.store(true, Ordering::Relaxed);
-            report
-        })?;
-        row(&format!("{order:?}"), &report, sent.load(Ordering::Relaxed));
+        let (report, sent) = beside_orders(&server, order.value())?;
+        row(&format!("{order:?}"), &report, sent, Some(harmless));
     }
-    row("alone, again", &beside(&server)?, 0);
+    let (report, sent) = beside_orders(&server, HARMLESS)?;
+    row("harmless, again", &report, sent, Some(harmless));
+    row("alone, again", &beside(&server)?, 0, None);
     Ok(())
 }
 
-fn row(name: &str, report: &Value, orders: u64) {
-    let latency = |part: &str| report["latency_us"][part].as_u64().unwrap_or_default();
-    println!("{name:<20} {:>8} {:>8} {:>8} {orders:>10}", latency("p50"), latency("p99"), latency("p999"));
+/// What the load generator says of the model beside while these orders come, and how many came.
+fn beside_orders(server: &Child, value: i32) -> BenchResult<(Value, u64)> {
+    let (enough, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    let http = server.http.as_deref().ok_or("no HTTP")?;
+    let report = std::thread::scope(|scope| {
+        for id in 1..=SENDERS {
+            let (enough, sent) = (&enough, &sent);
+            scope.spawn(move || {
+                let mut due = Instant::now();
+                while !enough.load(Ordering::Relaxed) && give(http, id, value).is_some() {
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    due += PAUSE;
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                }
+            });
+        }
+        let report = beside(server);
+        enough.store(true, Ordering::Relaxed);
+        report
+    })?;
+    Ok((report, sent.into_inner()))
+}
+
+fn latency(report: &Value, part: &str) -> u64 {
+    report["latency_us"][part].as_u64().unwrap_or_default()
+}
+
+fn p99(report: &Value) -> f64 {
+    latency(report, "p99") as f64
+}
+
+fn row(name: &str, report: &Value, orders: u64, harmless: Option<f64>) {
+    let [p50, high, higher] = ["p50", "p99", "p999"].map(|part| latency(report, part));
+    let ratio = harmless.map_or_else(String::new, |harmless| format!("{:.2}", p99(report) / harmless));
+    println!("{name:<20} {p50:>8} {high:>8} {higher:>8} {orders:>10} {ratio:>14}");
     assert_eq!(report["wrong_sums"], 0, "{report}");
 }
 
@@ -95,8 +123,8 @@ fn beside(server: &Child) -> BenchResult<Value> {
 }
 
 /// Starts a sequence with an order, over a connection of its own. `None` if there is no answer.
-fn give(http: &str, id: u64, order: PuppetOrder) -> Option<()> {
-    let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [order.value()] });
+fn give(http: &str, id: u64, value: i32) -> Option<()> {
+    let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
     let parameters = json!({ "sequence_id": id, "sequence_start": true, "sequence_end": true });
     let body = json!({ "parameters": parameters, "inputs": [input] }).to_string();
     let mut stream = TcpStream::connect(http).ok()?;

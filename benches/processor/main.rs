@@ -1,10 +1,11 @@
 //! What a processor costs: a request that passes `pre` and `post` beside wasmtime's empty call, a MiB both ways beside wasmtime's bare echo, and a
-//! server whose model has a processor that passes everything on beside the same server without one, twice. Then a model beside a hostile processor,
-//! and swaps under load.
+//! server whose model has a processor that passes everything on beside the same server without one, twice. Packets of PCM through `pcm-window` beside
+//! the same in native code, and the voice activity model behind it beside clients that cut windows. Then a model beside a hostile processor, and swaps
+//! under load.
 //!
 //! ```text
 //! cargo bench --bench processor                       everything
-//! cargo bench --bench processor -- --only calls       calls, served, hostile or swap
+//! cargo bench --bench processor -- --only calls       calls, served, pcm, vad, hostile or swap
 //! cargo bench --bench processor -- --only swap --seconds 60
 //! ```
 
@@ -18,11 +19,13 @@
 
 mod calls;
 mod hostile;
+mod pcm;
 #[path = "../../tests/it/puppet.rs"]
 #[allow(dead_code, reason = "the tests need more of it")]
 mod puppet;
 mod served;
 mod swap;
+mod vad;
 #[path = "../../src/processing/wat_guest.rs"]
 mod wat_guest;
 
@@ -46,6 +49,12 @@ fn main() -> BenchResult<()> {
     }
     if wants("served") {
         served::figures()?;
+    }
+    if wants("pcm") {
+        pcm::figures()?;
+    }
+    if wants("vad") {
+        vad::figures()?;
     }
     if wants("hostile") {
         hostile::figures()?;
