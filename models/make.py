@@ -118,6 +118,102 @@ def gru(features=8, hidden=16):
     return model("gru", nodes, inputs, outputs, constants)
 
 
+def steps(seed, count, scale, per_one):
+    """`count` multiples of 1 / per_one, up to `scale`. Sums of products of such numbers are exact in FP32, in any order."""
+    return [round(scale * per_one * x) / per_one for x in uniform(seed, count)]
+
+
+# Of the synthetic transducer: tokens, width of its layers, frames of a window and to the next one, bins of a frame, tokens that the decoder sees.
+TOKENS, WIDTH, WINDOW, SHIFT, BINS, CONTEXT = 50, 32, 45, 32, 80, 2
+FRAMES = SHIFT // 4
+
+
+def transducer_encoder():
+    """x [batch, 45, 80] -> encoder_out [batch, 8, 32]: what changes over 32 frames of log-mel banks, and 13 to their right, with four states. Every sum is exact, so batches
+    do not matter."""
+    f32, i64 = TensorProto.FLOAT, TensorProto.INT64
+    numbers = {"six": 6.0, "quarter": 0.25, "half": 0.5, "steps": 64.0, "one": 1.0, "minus_one": -1.0}
+    indices = {
+        "0": [0], "1": [1], "2": [2], "6": [6], "8": [FRAMES], "9": [FRAMES + 1], "10": [FRAMES + 2], "32": [SHIFT], "33": [SHIFT + 1], "45": [WINDOW],
+        "to_4": [0, FRAMES, 4 * BINS],
+    }
+
+    def cut(source, begin, end, name):
+        return node("Slice", [source, begin, end, "1"], [name])
+
+    nodes = [
+        node("Add", ["x", "six"], ["x_6"]), node("Mul", ["x_6", "quarter"], ["x_n"]),
+        cut("x_n", "0", "32", "x_0"), cut("x_n", "1", "33", "x_1"), node("Sub", ["x_1", "x_0"], ["now"]), cut("x_n", "32", "45", "right"),
+        node("Reshape", ["now", "to_4"], ["now_4"]), node("MatMul", ["now_4", "W_now"], ["m_now"]),
+        node("ReduceSum", ["right", "1"], ["right_sum"], keepdims=1), node("MatMul", ["right_sum", "W_right"], ["m_right"]),
+        node("Add", ["m_now", "m_right"], ["m"]), node("Clip", ["m", "minus_one", "one"], ["m_clip"]),
+        node("Mul", ["m_clip", "steps"], ["m_steps"]), node("Round", ["m_steps"], ["m_round"]), node("Div", ["m_round", "steps"], ["h"]),
+        # A convolution over this frame and the two before it.
+        node("Transpose", ["cached_conv"], ["conv"], perm=[0, 2, 1]), node("Concat", ["conv", "h"], ["all"], axis=1),
+        cut("all", "2", "10", "c_0"), cut("all", "1", "9", "c_1"), cut("all", "0", "8", "c_2"),
+        node("Mul", ["c_1", "half"], ["c_1h"]), node("Mul", ["c_2", "quarter"], ["c_2q"]), node("Sum", ["c_0", "c_1h", "c_2q"], ["c"]),
+        cut("h", "6", "8", "tail"), node("Transpose", ["tail"], ["new_cached_conv"], perm=[0, 2, 1]),
+        # The window before.
+        node("ReduceMean", ["cached_key"], ["key"], axes=[1], keepdims=1), node("Mul", ["key", "half"], ["key_h"]),
+        node("Identity", ["h"], ["new_cached_key"]),
+        # The mean of all frames before.
+        node("Mul", ["cached_avg", "half"], ["avg_h"]), node("Unsqueeze", ["avg_h", "1"], ["avg_1"]),
+        node("Add", ["c", "key_h"], ["c_key"]), node("Sub", ["c_key", "avg_1"], ["encoder_out"]),
+        node("Add", ["cached_len", "8"], ["new_cached_len"]), node("Cast", ["cached_len"], ["len"], to=f32),
+        node("Cast", ["new_cached_len"], ["new_len"], to=f32), node("Mul", ["cached_avg", "len"], ["avg_sum"]),
+        node("ReduceSum", ["h", "1"], ["h_sum"], keepdims=0), node("Add", ["avg_sum", "h_sum"], ["new_sum"]),
+        node("Div", ["new_sum", "new_len"], ["avg"]), node("Mul", ["avg", "steps"], ["avg_steps"]),
+        node("Round", ["avg_steps"], ["avg_round"]), node("Div", ["avg_round", "steps"], ["new_cached_avg"]),
+    ]
+    constants = [constant(name, f32, [], [value]) for name, value in numbers.items()]
+    constants += [constant(name, i64, [len(values)], values) for name, values in indices.items()]
+    constants += [
+        constant("W_now", f32, [4 * BINS, WIDTH], steps(11, 4 * BINS * WIDTH, 0.25, 256)),
+        constant("W_right", f32, [BINS, WIDTH], steps(12, BINS * WIDTH, 0.01, 1024)),
+    ]
+    states = [("cached_key", f32, [FRAMES, WIDTH]), ("cached_conv", f32, [WIDTH, 2]), ("cached_avg", f32, [WIDTH]), ("cached_len", i64, [1])]
+    inputs = [tensor("x", f32, "batch", WINDOW, BINS), *(tensor(name, dtype, "batch", *dims) for name, dtype, dims in states)]
+    outputs = [tensor("encoder_out", f32, "batch", FRAMES, WIDTH), *(tensor(f"new_{name}", dtype, "batch", *dims) for name, dtype, dims in states)]
+    return model("transducer_encoder", nodes, inputs, outputs, constants)
+
+
+def transducer_decoder():
+    """y [batch, 2] -> decoder_out [batch, 32]: what the last tokens say of the next one."""
+    f32, i64 = TensorProto.FLOAT, TensorProto.INT64
+    nodes = [
+        node("Gather", ["E", "y"], ["e"]), node("Reshape", ["e", "flat"], ["e_flat"]), node("MatMul", ["e_flat", "W"], ["m"]),
+        node("Clip", ["m", "minus_one", "one"], ["decoder_out"]),
+    ]
+    constants = [
+        constant("E", f32, [TOKENS, WIDTH], steps(13, TOKENS * WIDTH, 1.0, 32)),
+        constant("W", f32, [CONTEXT * WIDTH, WIDTH], steps(14, CONTEXT * WIDTH * WIDTH, 0.3, 64)),
+        constant("flat", i64, [2], [0, CONTEXT * WIDTH]), constant("one", f32, [], [1.0]), constant("minus_one", f32, [], [-1.0]),
+    ]
+    return model("transducer_decoder", nodes, [tensor("y", i64, "batch", CONTEXT)], [tensor("decoder_out", f32, "batch", WIDTH)], constants)
+
+
+def transducer_joiner():
+    """encoder_out [batch, 32], decoder_out [batch, 32] -> logit [batch, 50]. Token 0 is the blank, and the likeliest."""
+    f32 = TensorProto.FLOAT
+    nodes = [
+        node("Add", ["encoder_out", "decoder_out"], ["both"]), node("Clip", ["both", "minus_one", "one"], ["clipped"]),
+        node("MatMul", ["clipped", "W"], ["m"]), node("Add", ["m", "b"], ["logit"]),
+    ]
+    constants = [
+        constant("W", f32, [WIDTH, TOKENS], steps(15, WIDTH * TOKENS, 1.0, 64)),
+        constant("b", f32, [TOKENS], [3.5] + [0.0] * (TOKENS - 1)), constant("one", f32, [], [1.0]), constant("minus_one", f32, [], [-1.0]),
+    ]
+    inputs = [tensor(name, f32, "batch", WIDTH) for name in ("encoder_out", "decoder_out")]
+    return model("transducer_joiner", nodes, inputs, [tensor("logit", f32, "batch", TOKENS)], constants)
+
+
+def tokens():
+    """The table of the synthetic transducer: syllables, some of which begin a word."""
+    syllables = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]
+    words = ["<blk>"] + ["\u2581" * (n % 3 == 0) + syllable for n, syllable in enumerate(syllables[:TOKENS - 2])] + ["<unk>"]
+    return "".join(f"{word} {n}\n" for n, word in enumerate(words)).encode()
+
+
 def noise(seconds=3, rate=16000, level=0.02):
     """Pink noise, 16 bit mono: white noise through three one-pole low-passes of spread corner frequencies, summed."""
     poles = [(0.99765, 0.0990460), (0.96300, 0.2965164), (0.57000, 1.0526913)]
@@ -142,6 +238,10 @@ FILES = {
     "accumulator_int32/1/model.onnx": accumulator_int32,
     "gru/1/model.onnx": gru,
     "vad/samples/noise.wav": noise,
+    "../examples/transducer/repository/asr/1/model.onnx": transducer_encoder,
+    "../examples/transducer/repository/asr/tokens.txt": tokens,
+    "../examples/transducer/repository/decoder/1/model.onnx": transducer_decoder,
+    "../examples/transducer/repository/joiner/1/model.onnx": transducer_joiner,
 }
 
 
