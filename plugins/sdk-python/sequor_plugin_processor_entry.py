@@ -5,6 +5,7 @@ from wit_world.exports import processor as contract
 from wit_world.imports import calls, tensors
 
 from plugin import Plugin
+from sequor_plugin import contents
 from sequor_plugin.glue import words
 from sequor_plugin.processor import Refusal
 from sequor_plugin.processor_glue import Glue
@@ -59,21 +60,8 @@ def _ports(ports):
 
 
 def _taken(values):
-    return [(value.port, _tensor(value.content)) for value in values]
-
-
-def _tensor(content):
-    if isinstance(content, tensors.Content_Handle):
-        return Tensor.held(content.value)
-    flat = content.value
-    return Tensor(NAMES.get(flat.dtype, "?"), flat.shape, flat.bytes)
+    return [(value.port, contents.taken(value.content)) for value in values]
 
 
 def _given(values):
-    return [tensors.Value(port, _content(tensor)) for port, tensor in values]
-
-
-def _content(tensor):
-    if tensor.handle is not None:
-        return tensors.Content_Handle(tensor.handle)
-    return tensors.Content_Flat(tensors.Flat(CODES[tensor.dtype], tensor.shape, tensor.bytes))
+    return [tensors.Value(port, contents.given(tensor)) for port, tensor in values]

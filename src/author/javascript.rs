@@ -77,7 +77,8 @@ fn make(folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec
         (scratch.path().join("source"), scratch.path().join("wit"), scratch.path().join("out.wasm"));
     let with_ids = sdk::names(&folder.join("plugin.js"), "sequenceText")?;
     lay_out(folder, &source, with_ids)?;
-    let world = sdk::write_wit(&wit, world.wit(), with_ids)?;
+    let granted: &[&str] = if with_ids { &["identity"] } else { &[] };
+    let world = sdk::write_wit(&wit, world.wit(), granted)?;
     let script = sdk::COMPONENTIZE_JS.iter().find(|(path, _)| *path == "componentize.mjs").map_or("", |(_, text)| text);
     let mut command = Command::new("node");
     command.args(["--input-type=module", "-e", script]).arg(source.join(ENTRY)).arg(&wit).arg(world).arg(&out);

@@ -12,6 +12,8 @@ use super::{AuthorError, sdk};
 
 /// The version whose output is tested.
 const COMPONENTIZE: &str = "componentize-py==0.25.1";
+/// Functions that need a grant, as plugin.py names them, and their interfaces.
+const GRANTED: [(&str, &str); 2] = [("sequence_text", "identity"), ("models.infer", "models")];
 
 #[derive(Debug)]
 pub struct Python;
@@ -63,7 +65,7 @@ fn make(folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec
     let scratch = tempfile::tempdir()?;
     let (kit, wit, out) = (scratch.path().join("kit"), scratch.path().join("wit"), scratch.path().join("out.wasm"));
     sdk::write(sdk::PYTHON, &kit)?;
-    let of_contract = sdk::write_wit(&wit, world.wit(), sdk::names(&folder.join("plugin.py"), "sequence_text")?)?;
+    let of_contract = sdk::write_wit(&wit, world.wit(), &granted(&folder.join("plugin.py"))?)?;
     let mut command = Command::new(tool);
     // Else what plugin.py raises stands above pages of the tool's own frames.
     command.env("RUST_BACKTRACE", "0").env_remove("RUST_LIB_BACKTRACE");
@@ -82,6 +84,17 @@ fn make(folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec
         .env_remove("VIRTUAL_ENV");
     run(&mut command, "; what plugin.py raises when it is imported stands above")?;
     std::fs::read(&out).map_err(|e| AuthorError::file(&out, e))
+}
+
+/// The interfaces that need a grant and that plugin.py names a function of.
+fn granted(source: &Path) -> Result<Vec<&'static str>, AuthorError> {
+    let mut found = Vec::new();
+    for (function, interface) in GRANTED {
+        if sdk::names(source, function)? {
+            found.push(interface);
+        }
+    }
+    Ok(found)
 }
 
 /// The environment's folder: a version, an environment.

@@ -25,9 +25,11 @@ pub(super) use files;
 pub const RUST: Kit = kit!("sdk":
     "Cargo.toml" "src/admission.rs" "src/arguments.rs" "src/bindings.rs" "src/columns.rs" "src/config.rs" "src/event.rs" "src/host.rs"
     "src/instance.rs" "src/lib.rs" "src/manifest.rs" "src/model.rs" "src/order.rs" "src/plan.rs" "src/processor/bindings.rs"
-    "src/processor/call.rs" "src/processor/dtype.rs" "src/processor/files.rs" "src/processor/held.rs" "src/processor/instance.rs"
+    "src/processor/call.rs" "src/processor/dtype.rs" "src/processor/files.rs" "src/processor/half.rs" "src/processor/held.rs"
+    "src/processor/instance.rs"
     "src/processor/join.rs" "src/processor/mod.rs" "src/processor/prepared.rs" "src/processor/refusal.rs" "src/processor/scratch.rs"
-    "src/processor/signature.rs" "src/processor/tensor.rs" "src/processor/tensors.rs" "src/processor/testing.rs" "src/processor/wasm.rs"
+    "src/processor/signature.rs" "src/processor/tensor.rs" "src/processor/tensors.rs" "src/processor/testing.rs"
+    "src/processor/tokens.rs" "src/processor/wasm.rs"
     "src/ready.rs" "src/round.rs" "src/saved.rs"
     "src/testing.rs" "src/wasm.rs"
     "wit/calls.wit" "wit/host.wit" "wit/processor.wit" "wit/scheduler.wit" "wit/state-initializer.wit" "wit/tensors.wit"
@@ -36,10 +38,10 @@ pub const RUST: Kit = kit!("sdk":
 /// The Python package `sequor_plugin`, and what exports it.
 pub const PYTHON: Kit = kit!("sdk-python": "build_backend.py" "pyproject.toml"
     "sequor_plugin/__init__.py" "sequor_plugin/__init__.pyi" "sequor_plugin/answers.py" "sequor_plugin/answers.pyi"
-    "sequor_plugin/columns.py" "sequor_plugin/columns.pyi" "sequor_plugin/events.py" "sequor_plugin/events.pyi" "sequor_plugin/glue.py"
-    "sequor_plugin/host.py" "sequor_plugin/host.pyi" "sequor_plugin/processor.py" "sequor_plugin/processor_glue.py"
-    "sequor_plugin/processor_testing.py" "sequor_plugin/py.typed" "sequor_plugin/saved.py" "sequor_plugin/saved.pyi"
-    "sequor_plugin/tensors.py" "sequor_plugin/testing.py" "sequor_plugin/testing.pyi" "sequor_plugin_entry.py"
+    "sequor_plugin/columns.py" "sequor_plugin/columns.pyi" "sequor_plugin/contents.py" "sequor_plugin/events.py" "sequor_plugin/events.pyi" "sequor_plugin/glue.py"
+    "sequor_plugin/host.py" "sequor_plugin/host.pyi" "sequor_plugin/models.py" "sequor_plugin/models.pyi" "sequor_plugin/processor.py" "sequor_plugin/processor.pyi"
+    "sequor_plugin/processor_glue.py" "sequor_plugin/processor_testing.py" "sequor_plugin/processor_testing.pyi" "sequor_plugin/py.typed" "sequor_plugin/saved.py" "sequor_plugin/saved.pyi"
+    "sequor_plugin/tensors.py" "sequor_plugin/tensors.pyi" "sequor_plugin/testing.py" "sequor_plugin/testing.pyi" "sequor_plugin_entry.py"
     "sequor_plugin_processor_entry.py");
 
 /// The generated C, and the header over it.
@@ -59,7 +61,7 @@ pub const WIT: Kit = kit!("sdk/wit": "calls.wit" "host.wit" "processor.wit" "sch
 /// A world of the contract, whole and without the ids of clients.
 ///
 /// What languages with a run time of their own make imports all of its world, used or not. A plug-in without need of ids must not require a grant of
-/// them.
+/// them, so it is built for the world without them, or with what it names.
 #[derive(Debug)]
 pub struct WitWorld {
     pub name: &'static str,
@@ -68,14 +70,13 @@ pub struct WitWorld {
     pub without_ids: &'static str,
 }
 
-/// Writes the contract into a folder, and says which world of it a plug-in is built for.
-pub fn write_wit(to: &Path, world: &WitWorld, with_ids: bool) -> Result<&'static str, AuthorError> {
+/// Writes the contract into a folder, and the world that a plug-in is built for: with these interfaces beyond those that need no grant. Returns its name.
+pub fn write_wit(to: &Path, world: &WitWorld, granted: &[&str]) -> Result<&'static str, AuthorError> {
     write(WIT, to)?;
-    if with_ids {
-        return Ok(world.name);
-    }
-    let path = to.join("without-ids.wit");
-    std::fs::write(&path, world.without_ids).map_err(|e| AuthorError::file(&path, e))?;
+    let imports: String = granted.iter().map(|interface| format!("    import {interface};\n")).collect();
+    let text = world.without_ids.replacen("    export ", &format!("{imports}    export "), 1);
+    let path = to.join("chosen-world.wit");
+    std::fs::write(&path, text).map_err(|e| AuthorError::file(&path, e))?;
     Ok(world.name_without_ids)
 }
 

@@ -93,7 +93,8 @@ pub(crate) fn test(tally: &mut TestTally) -> Result<String> {
         "-D",
         "warnings",
     ]))?;
-    for guest in entries(&process::root().join("plugins/guests-python"))? {
+    let kit_of_python = process::root().join("plugins/sdk-python-tests");
+    for guest in entries(&process::root().join("plugins/guests-python"))?.into_iter().chain([kit_of_python]) {
         let mut unittest = process::command(python::interpreter());
         unittest.args(["-m", "unittest", "--quiet"]).current_dir(guest);
         let kit = process::root().join("plugins/sdk-python");

@@ -1,3 +1,6 @@
+from collections.abc import Iterator
+from typing import Any
+
 class Event:
     kind: str
     sequence: int
@@ -5,3 +8,5 @@ class Event:
     @property
     def why(self) -> str | None: ...
     def key(self, feature: str) -> int: ...
+
+def each(events: Any, model: Any) -> Iterator[Event]: ...

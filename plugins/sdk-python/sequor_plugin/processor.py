@@ -13,9 +13,9 @@
 `sequor plugin build` makes a component of the class `Plugin` of plugin.py. The same file runs under any Python: sequor_plugin.processor_testing drives it.
 """
 
-from .tensors import Files, Port, Signature, Tensor
+from .tensors import Files, Port, Signature, Tensor, TokenTable
 
-__all__ = ["Files", "Port", "Processor", "Refusal", "Signature", "Tensor", "join", "refuse", "reply", "run", "run_each"]
+__all__ = ["Files", "Port", "Processor", "Refusal", "Signature", "Tensor", "TokenTable", "join", "refuse", "reply", "run", "run_each"]
 
 WRONG_REQUEST, NOT_NOW, FORBIDDEN, NOT_FOUND, QUOTA, WRONG_STATE = range(1, 7)
 """Codes of refusals, as the contract counts them. Another counts as the first."""

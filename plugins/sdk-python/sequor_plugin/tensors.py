@@ -1,5 +1,6 @@
 """Tensors: small ones as bytes, large ones as handles of what the server keeps."""
 
+import struct
 from array import array
 
 CODES = {
@@ -11,7 +12,7 @@ FORMATS = {
     "BOOL": "?", "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q", "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q", "FP32": "f",
     "FP64": "d",
 }
-"""Letters of `array` and `memoryview` for the elements of each type. FP16 and BF16 have none: read their bytes."""
+"""Letters of `array` and `memoryview` for the elements of each type. FP16 and BF16 have none: read `floats` or their bytes."""
 
 
 class Tensor:
@@ -48,6 +49,17 @@ class Tensor:
         if self.dtype == "BYTES":
             return list(_elements(self.bytes))
         return memoryview(self.bytes).cast(FORMATS[self.dtype])
+
+    @property
+    def floats(self):
+        """The elements of type FP32, FP16 or BF16 as numbers."""
+        if self.dtype == "FP16":
+            return [value for (value,) in struct.iter_unpack("<e", self.bytes)]
+        if self.dtype == "BF16":
+            return memoryview(b"".join(b"\0\0" + self.bytes[at:at + 2] for at in range(0, self.size, 2))).cast("f")
+        if self.dtype != "FP32":
+            raise ValueError(f"a tensor is {self.dtype}; floats are FP32, FP16 or BF16")
+        return self.values
 
     @property
     def texts(self):
@@ -145,6 +157,21 @@ def _find(ports, name, what):
         if port.name == name:
             return port
     raise LookupError(f'the model has no {what} "{name}"; it has {", ".join(port.name for port in ports)}')
+
+
+class TokenTable:
+    """Tokens of a speech model by their numbers. A line of the text is `token number`, or a token, counted from 0."""
+
+    def __init__(self, text):
+        self.tokens = {}
+        for at, line in enumerate(text.splitlines()):
+            token, _, number = line.rpartition(" ")
+            if line:
+                self.tokens[int(number) if token else at] = token or line
+
+    def text(self, tokens):
+        """The tokens in words: a word begins with the mark U+2581. A token that is not in the table says nothing."""
+        return "".join(self.tokens.get(token, "") for token in tokens).replace("\u2581", " ")
 
 
 class Files:

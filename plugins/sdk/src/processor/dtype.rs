@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The type of a tensor's elements: a code of the contract's table. Later servers may use codes that have no name here.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dtype(pub u32);
 
 const NAMES: [&str; 14] = [
@@ -26,6 +26,12 @@ impl Dtype {
     pub const FP64: Dtype = Dtype(12);
     pub const BYTES: Dtype = Dtype(13);
     pub const BF16: Dtype = Dtype(14);
+
+    /// Whether [`super::Tensor::floats`] takes it.
+    #[must_use]
+    pub fn is_float(self) -> bool {
+        matches!(self, Dtype::FP16 | Dtype::FP32 | Dtype::BF16)
+    }
 
     /// Bytes of an element; `None` for `BYTES` and for codes without a name.
     #[must_use]

@@ -29,8 +29,8 @@
 //! # Layout
 //!
 //! - [`Processor`]: the trait.
-//! - `dtype`, `tensor`, `tensors`: tensors, typed and by name · `held`: those that the server keeps · `join`: outputs of several runs as one.
-//! - `signature`: what a model or a processor takes and gives · `files`: the files of sequor.toml.
+//! - `dtype`, `half`, `tensor`, `tensors`: tensors, typed and by name · `held`: those that the server keeps · `join`: outputs of several runs as one.
+//! - `signature`: what a model or a processor takes and gives · `files`: the files of sequor.toml · `tokens`: tables of tokens.
 //! - `call`: one request besides its tensors · `prepared`, `refusal`: answers · `scratch`: what is kept for a sequence.
 //! - [`testing`]: a bench that stands in for the server and the model.
 //! - [`Instance`]: a processor as the server sees it · `wasm`: the same for WebAssembly · `bindings`: generated from the contract.
@@ -38,6 +38,7 @@
 mod call;
 mod dtype;
 mod files;
+mod half;
 mod held;
 mod instance;
 mod join;
@@ -49,6 +50,7 @@ mod tensor;
 mod tensors;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
+mod tokens;
 
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
@@ -72,6 +74,7 @@ pub use scratch::{Json, Scratch};
 pub use signature::{Port, Signature};
 pub use tensor::{Buffer, Tensor};
 pub use tensors::Tensors;
+pub use tokens::{TokenTable, argmax};
 
 /// A processor. The server calls only the functions that plugin.toml names in `wants`.
 ///

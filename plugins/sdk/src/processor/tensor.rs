@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::dtype::{Dtype, Element, decode, encode};
+use super::half;
 use super::held::{Held, HeldBuffer};
 use super::refusal::{Refusal, code, refuse};
 
@@ -40,6 +41,21 @@ impl Tensor {
     #[must_use]
     pub fn from_bytes(dtype: Dtype, shape: &[u64], bytes: Vec<u8>) -> Tensor {
         Tensor(Content::Flat { dtype, shape: shape.to_vec(), bytes })
+    }
+
+    /// A tensor of type `FP32`, `FP16` or `BF16` with these values. Panics for any other type, or if the shape does not have as many elements.
+    #[must_use]
+    pub fn of_floats(dtype: Dtype, shape: &[u64], values: &[f32]) -> Tensor {
+        let elements: u64 = shape.iter().product();
+        assert!(elements == values.len() as u64, "{} values do not fill the shape {shape:?}", values.len());
+        let halves = |half: fn(f32) -> u16| encode(&values.iter().map(|value| half(*value)).collect::<Vec<u16>>());
+        let bytes = match dtype {
+            Dtype::FP32 => encode(values),
+            Dtype::FP16 => halves(half::to_fp16),
+            Dtype::BF16 => halves(half::to_bf16),
+            other => panic!("{other} is no type of floats"),
+        };
+        Tensor::from_bytes(dtype, shape, bytes)
     }
 
     /// A tensor of type `BYTES` with these texts.
@@ -119,6 +135,16 @@ impl Tensor {
             return Ok(decode(&self.bytes()));
         }
         Err(refuse(code::WRONG_REQUEST, format!("a tensor is {dtype}, not {}", T::DTYPE)))
+    }
+
+    /// The elements of a tensor of type `FP32`, `FP16` or `BF16`. If the tensor is of another type, the refusal says so.
+    pub fn floats(&self) -> Result<Vec<f32>, Refusal> {
+        let halves = |float: fn(u16) -> f32| decode::<u16>(&self.bytes()).into_iter().map(float).collect();
+        match self.dtype() {
+            Dtype::FP16 => Ok(halves(half::from_fp16)),
+            Dtype::BF16 => Ok(halves(half::from_bf16)),
+            _ => self.values(),
+        }
     }
 
     /// The elements of a tensor of type `BYTES`.

@@ -72,19 +72,25 @@ fn refused(refusal: Refusal) -> contract::Refusal {
 }
 
 fn taken(values: Vec<ContractValue>) -> Vec<Value> {
-    let tensor = |content| match content {
+    values.into_iter().map(|value| (value.port, taken_content(value.content))).collect()
+}
+
+fn taken_content(content: ContractContent) -> Tensor {
+    match content {
         ContractContent::Flat(Flat { dtype, shape, bytes }) => Tensor::from_bytes(Dtype(dtype), &shape, bytes),
         ContractContent::Handle(held) => Tensor::of_held(Held(held)),
-    };
-    values.into_iter().map(|value| (value.port, tensor(value.content))).collect()
+    }
 }
 
 fn given(values: Vec<Value>) -> Vec<ContractValue> {
-    let content = |tensor: Tensor| match tensor.into_content() {
+    values.into_iter().map(|(port, tensor)| ContractValue { port, content: given_content(tensor) }).collect()
+}
+
+fn given_content(tensor: Tensor) -> ContractContent {
+    match tensor.into_content() {
         Content::Flat { dtype, shape, bytes } => ContractContent::Flat(Flat { dtype: dtype.0, shape, bytes }),
         Content::Held(Held(held)) => ContractContent::Handle(held),
-    };
-    values.into_iter().map(|(port, tensor)| ContractValue { port, content: content(tensor) }).collect()
+    }
 }
 
 fn port(port: ContractPort) -> Port {

@@ -1,0 +1,30 @@
+"""Packets of 16-bit PCM at 16 kHz become the windows of a voice activity model, as the guest pcm-window in Rust makes them."""
+
+from array import array
+
+from sequor_plugin.processor import Processor, Tensor, run_each
+
+
+class Plugin(Processor):
+    def configure(self, config, model, inner, files):
+        self.input, self.output, self.context = config["input"], config["output"], config["context"]
+        self.window = inner.input(self.input).shape[-1]
+        if self.window <= self.context:
+            raise ValueError("context is as long as the window")
+        inner.output(self.output)
+        return inner.hide(self.input).add_input("AUDIO", "INT16", [-1])
+
+    def pre(self, call, inputs):
+        # The samples from the next window's context on.
+        kept = call.scratch or bytes(2 * self.context)
+        if "AUDIO" in inputs:
+            kept += inputs["AUDIO"].bytes
+        size, step, context = 2 * self.window, 2 * (self.window - self.context), 2 * self.context
+        if call.end:
+            kept += bytes(-(len(kept) - context) % step)
+        samples, runs = memoryview(kept).cast("h"), []
+        for at in range(0, len(kept) - size + 1, step):
+            window = array("f", (sample / 32768 for sample in samples[at // 2:(at + size) // 2]))
+            runs.append({self.input: Tensor("FP32", [1, self.window], window)})
+        call.scratch = kept[len(runs) * step:]
+        return run_each(runs, otherwise={self.output: Tensor("FP32", [0, 1])})

@@ -1,0 +1,281 @@
+//! Packets of PCM of any size become log-mel filter banks: 25 ms frames each 10 ms, as Kaldi computes them without dither.
+//!
+//! In front of a model, the frames become its windows: the model runs once for each window that a packet completes. As a model of its own, each packet
+//! is answered with the frames that it completes.
+
+pub mod features;
+
+use sequor_plugin::processor::*;
+
+use features::{Fbank, FbankOptions, Sound};
+
+#[derive(Debug, Default)]
+pub struct FbankPlugin {
+    fbank: Fbank,
+    /// What is multiplied with a sample.
+    scale: f32,
+    /// The names of what comes in and what goes out.
+    audio: String,
+    features: String,
+    dtype: Dtype,
+    /// Dimensions before the frames, all 1.
+    outer: Vec<u64>,
+    windows: Windows,
+    /// The answer to a packet that completes no window.
+    nothing: Vec<Port>,
+}
+
+/// How frames go on.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+enum Windows {
+    /// All that are ready, in one answer.
+    #[default]
+    All,
+    /// So many frames in one answer to each packet. The next answer begins so many frames later.
+    Answer { frames: usize, shift: usize },
+    /// So many frames a run of the model.
+    Runs { frames: usize, shift: usize },
+}
+
+impl Processor for FbankPlugin {
+    type Scratch = Vec<u8>;
+
+    fn configure(&mut self, config: &Config, _: &Model, inner: &Signature, _: &Files) -> Result<Signature, String> {
+        (self.features, self.audio) = (config.get("features")?, config.get("audio")?);
+        let port = inner.find_input(&self.features).or_else(|_| inner.find_output(&self.features));
+        let port = port.map_err(|_| format!("the model has no input and no output \"{}\"", self.features))?;
+        let is_own = inner.find_input(&self.features).is_err();
+        let (frames, bins) = self.shape(port)?;
+        let outer = if is_own { inner.clone() } else { self.in_front(config, inner)? };
+        let shift = match config.get("shift")? {
+            0 => frames.unwrap_or(1),
+            shift => shift,
+        };
+        self.windows = match frames {
+            None => Windows::All,
+            Some(frames) if shift > frames => return Err(format!("shift is {shift}; a window has {frames} frames")),
+            Some(frames) if is_own => Windows::Answer { frames, shift },
+            Some(frames) => Windows::Runs { frames, shift },
+        };
+        self.scale = match (outer.find_input(&self.audio)?.dtype, config.get("normalize")?) {
+            (Dtype::INT16, true) => 1.0 / 32768.0,
+            (Dtype::INT16 | Dtype::FP32, _) => 1.0,
+            (other, _) => return Err(format!("\"{}\" is {other}; it may be INT16 or FP32", self.audio)),
+        };
+        self.fbank = Fbank::new(FbankOptions {
+            rate: config.get("rate")?,
+            bins,
+            low: config.get("low")?,
+            high: config.get("high")?,
+            snip_edges: config.get("snip_edges")?,
+        })?;
+        Ok(outer)
+    }
+
+    fn pre(&mut self, call: &Call<'_>, inputs: Tensors, scratch: &mut Vec<u8>) -> Result<Prepared, Refusal> {
+        let mut kept = Kept::load(scratch, self.fbank.bins());
+        if let Some(audio) = inputs.find(&self.audio) {
+            match audio.dtype() {
+                Dtype::INT16 => {
+                    let samples = audio.values::<i16>()?;
+                    kept.sound.samples.extend(samples.into_iter().map(|sample| f32::from(sample) * self.scale));
+                }
+                _ => kept.sound.samples.extend(audio.values::<f32>()?),
+            }
+        }
+        kept.features.extend(self.fbank.advance(&mut kept.sound, call.end));
+        let prepared = self.prepared(&mut kept, inputs.is_empty())?;
+        *scratch = kept.bytes(self.fbank.bins());
+        Ok(prepared)
+    }
+}
+
+impl FbankPlugin {
+    /// Frames of a window, if their number is fixed, and numbers of a frame.
+    fn shape(&mut self, port: &Port) -> Result<(Option<usize>, usize), String> {
+        let wrong = || {
+            format!("\"{}\" is {} {:?}; FP32 or FP16 [.., frames, bins] is wanted", port.name, port.dtype, port.shape)
+        };
+        if port.dtype != Dtype::FP32 && port.dtype != Dtype::FP16 {
+            return Err(wrong());
+        }
+        let [before @ .., frames, bins] = port.shape.as_slice() else { return Err(wrong()) };
+        if before.iter().any(|dim| !matches!(dim, -1 | 1)) {
+            return Err(wrong());
+        }
+        let bins = usize::try_from(*bins).map_err(|_| wrong())?;
+        (self.dtype, self.outer) = (port.dtype, vec![1; before.len()]);
+        Ok((usize::try_from(*frames).ok(), bins))
+    }
+
+    /// What clients see of a model behind.
+    fn in_front(&mut self, config: &Config, inner: &Signature) -> Result<Signature, String> {
+        let closed = inner.outputs.iter().find(|port| port.shape.first() != Some(&-1));
+        if let Some(port) = closed {
+            return Err(format!("output \"{}\" is {:?}; its first dimension must be open", port.name, port.shape));
+        }
+        self.nothing = inner.outputs.clone();
+        let dtype = match config.get::<String>("format")?.as_str() {
+            "pcm16" => Dtype::INT16,
+            "fp32" => Dtype::FP32,
+            other => return Err(format!("format is \"{other}\"; it may be pcm16 or fp32")),
+        };
+        Ok(inner.clone().hide_input(&self.features).input(&self.audio, dtype, &[-1]))
+    }
+
+    fn prepared(&self, kept: &mut Kept, is_empty: bool) -> Result<Prepared, Refusal> {
+        let bins = self.fbank.bins();
+        let ready = kept.features.len() / bins;
+        match self.windows {
+            // An END without audio, after which nothing is left.
+            Windows::All | Windows::Answer { .. } if is_empty && ready == 0 => Ok(Prepared::reply(Tensors::new())),
+            Windows::All => Ok(Prepared::reply(self.window(&std::mem::take(&mut kept.features)))),
+            Windows::Answer { frames, shift } => match windows(ready, frames, shift) {
+                1 => {
+                    let answer = self.window(&kept.features[..frames * bins]);
+                    kept.features.drain(..shift * bins);
+                    Ok(Prepared::reply(answer))
+                }
+                _ if is_empty => Ok(Prepared::reply(Tensors::new())),
+                n => Err(refuse(
+                    code::WRONG_REQUEST,
+                    format!("this packet completes {n} windows; each must complete one"),
+                )),
+            },
+            Windows::Runs { frames, shift } => {
+                let count = windows(ready, frames, shift);
+                let runs = (0..count).map(|n| self.window(&kept.features[n * shift * bins..][..frames * bins]));
+                let prepared = Prepared::run_each(runs).or_reply(self.nothing());
+                kept.features.drain(..count * shift * bins);
+                Ok(prepared)
+            }
+        }
+    }
+
+    /// These frames, by the name of what they go to.
+    fn window(&self, frames: &[f32]) -> Tensors {
+        let bins = self.fbank.bins() as u64;
+        let shape = [&self.outer[..], &[frames.len() as u64 / bins, bins]].concat();
+        [(self.features.clone(), Tensor::of_floats(self.dtype, &shape, frames))].into()
+    }
+
+    /// Outputs without rows.
+    fn nothing(&self) -> Tensors {
+        let empty = |port: &Port| {
+            let shape: Vec<u64> = port.shape.iter().map(|dim| u64::try_from(*dim).unwrap_or(0)).collect();
+            (port.name.clone(), Tensor::empty(port.dtype, &shape))
+        };
+        self.nothing.iter().map(empty).collect()
+    }
+}
+
+/// How many windows there are in so many frames.
+fn windows(ready: usize, frames: usize, shift: usize) -> usize {
+    ready.checked_sub(frames).map_or(0, |more| more / shift + 1)
+}
+
+/// What is kept of a sequence between packets.
+struct Kept {
+    sound: Sound,
+    /// Frames of the next window, and those that it shares with the window before.
+    features: Vec<f32>,
+}
+
+impl Kept {
+    fn load(scratch: &[u8], bins: usize) -> Kept {
+        let Some((head, rest)) = scratch.split_first_chunk::<16>() else {
+            return Kept { sound: Sound::default(), features: Vec::new() };
+        };
+        let counts = decode::<u64>(head);
+        let (features, samples) = rest.split_at(counts[1] as usize * bins * 4);
+        Kept { sound: Sound { frames: counts[0], samples: decode(samples) }, features: decode(features) }
+    }
+
+    fn bytes(&self, bins: usize) -> Vec<u8> {
+        let counts = encode(&[self.sound.frames, (self.features.len() / bins) as u64]);
+        [counts, encode(&self.features), encode(&self.sound.samples)].concat()
+    }
+}
+
+sequor_plugin::export_processor!(FbankPlugin);
+
+#[cfg(test)]
+mod tests {
+    use sequor_plugin::processor::testing::Bench;
+
+    use super::*;
+
+    const CONFIG: &str = r#""features": "x", "audio": "AUDIO", "format": "pcm16", "rate": 16000, "low": 20, "high": 0, "snip_edges": true, "normalize": true"#;
+
+    fn config(shift: usize) -> String {
+        format!("{{{CONFIG}, \"shift\": {shift}}}")
+    }
+
+    /// A model that answers with the mean of each window.
+    fn model(dtype: Dtype) -> Signature {
+        Signature::new().input("x", dtype, &[-1, 45, 80]).output("y", Dtype::FP32, &[-1, 1])
+    }
+
+    fn mean(run: &Tensors) -> Tensors {
+        let x = run.get("x").unwrap();
+        assert_eq!(x.shape(), [1, 45, 80]);
+        let values = x.floats().unwrap();
+        let mean = values.iter().sum::<f32>() / values.len() as f32;
+        Tensors::from([("y", Tensor::new(&[1, 1], &[mean]))])
+    }
+
+    fn sound(samples: u32) -> Vec<i16> {
+        (0..samples).map(|n| (n.wrapping_mul(2_654_435_761) >> 16) as i16 / (1 + (n / 999 % 7) as i16)).collect()
+    }
+
+    #[test]
+    fn windows_overlap_and_packets_do_not_matter() {
+        for dtype in [Dtype::FP32, Dtype::FP16] {
+            let bench = || {
+                Bench::<FbankPlugin>::new(model(dtype), mean)
+                    .config(&config(32))
+                    .without_post()
+                    .scratch_limit(256 << 10)
+            };
+            let sound = sound(40_000);
+            let whole = bench().stream("AUDIO", &sound, sound.len()).unwrap();
+            let frames = (40_000 - 400) / 160 + 1;
+            assert_eq!(whole.get("y").unwrap().shape(), [(frames - 45) / 32 + 1, 1]);
+            for packet in [16, 320, 512, 1600] {
+                assert_eq!(bench().stream("AUDIO", &sound, packet).unwrap(), whole, "{packet}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_model_of_its_own_answers_with_the_frames_that_are_ready() {
+        let own = Signature::new().input("AUDIO", Dtype::FP32, &[-1]).output("x", Dtype::FP32, &[-1, 80]);
+        let mut bench = Bench::<FbankPlugin>::new(own, |_| unreachable!()).config(&config(0)).scratch_limit(8 << 10);
+        let audio = |samples: usize| [("AUDIO", Tensor::new(&[samples as u64], &vec![0.5f32; samples]))];
+        let frames = |answer: &Tensors| answer.get("x").unwrap().shape();
+        assert_eq!(frames(&bench.start(1, audio(399)).unwrap()), [0, 80]);
+        assert_eq!(frames(&bench.step(1, audio(1)).unwrap()), [1, 80]);
+        assert_eq!(frames(&bench.step(1, audio(480)).unwrap()), [3, 80]);
+        assert!(bench.end(1, Tensors::new()).unwrap().is_empty());
+        // A fixed number of frames: each packet completes one window.
+        let own = Signature::new().input("AUDIO", Dtype::FP32, &[-1]).output("x", Dtype::FP16, &[1, 4, 80]);
+        let mut bench = Bench::<FbankPlugin>::new(own, |_| unreachable!()).config(&config(2)).scratch_limit(8 << 10);
+        assert_eq!(frames(&bench.start(1, audio(880)).unwrap()), [1, 4, 80]);
+        assert_eq!(frames(&bench.step(1, audio(320)).unwrap()), [1, 4, 80]);
+        let refused = bench.step(1, audio(100)).unwrap_err();
+        assert_eq!(refused.text, "this packet completes 0 windows; each must complete one");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said() {
+        let error = |inner: Signature, shift| {
+            Bench::<FbankPlugin>::new(inner, mean).config(&config(shift)).configure().unwrap_err()
+        };
+        assert_eq!(error(Signature::new(), 0), "the model has no input and no output \"x\"");
+        assert_eq!(error(model(Dtype::FP32), 46), "shift is 46; a window has 45 frames");
+        let narrow = Signature::new().input("x", Dtype::INT32, &[80]);
+        assert_eq!(error(narrow, 0), "\"x\" is INT32 [80]; FP32 or FP16 [.., frames, bins] is wanted");
+        let closed = Signature::new().input("x", Dtype::FP32, &[1, 45, 80]).output("y", Dtype::FP32, &[1, 7]);
+        assert_eq!(error(closed, 0), "output \"y\" is [1, 7]; its first dimension must be open");
+    }
+}
