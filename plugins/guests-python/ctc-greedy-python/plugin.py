@@ -1,4 +1,4 @@
-"""The outputs of a CTC model become tokens and text: the likeliest token of each frame, without repetitions and blanks. An answer has what is new. The same
+"""The outputs of a CTC model become tokens and text: the likeliest token of each frame, without repetitions and blanks. An answer has the new tokens. The same
 as the guest ctc-greedy in Rust."""
 
 from sequor_plugin.processor import Processor, Tensor, TokenTable, reply, run

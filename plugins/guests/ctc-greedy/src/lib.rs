@@ -1,4 +1,4 @@
-//! The outputs of a CTC model become tokens and text: the likeliest token of each frame, without repetitions and blanks. An answer has what is new.
+//! The outputs of a CTC model become tokens and text: the likeliest token of each frame, without repetitions and blanks. An answer has the new tokens.
 //!
 //! It stands behind a model, or is a model of its own that takes the outputs of another one.
 

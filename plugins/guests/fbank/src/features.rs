@@ -55,7 +55,7 @@ struct Filter {
 impl Fbank {
     pub fn new(options: FbankOptions) -> Result<Fbank, String> {
         let FbankOptions { rate, bins, low, high, snip_edges } = options;
-        if rate < 1000 || rate > 384_000 {
+        if !(1000..=384_000).contains(&rate) {
             return Err(format!("rate is {rate}; it may be 1000 to 384000"));
         }
         let half = rate as f32 / 2.0;

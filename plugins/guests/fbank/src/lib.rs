@@ -12,9 +12,9 @@ use features::{Fbank, FbankOptions, Sound};
 #[derive(Debug, Default)]
 pub struct FbankPlugin {
     fbank: Fbank,
-    /// What is multiplied with a sample.
+    /// The factor of a sample.
     scale: f32,
-    /// The names of what comes in and what goes out.
+    /// The names of the audio and of the frames.
     audio: String,
     features: String,
     dtype: Dtype,
@@ -174,7 +174,7 @@ fn windows(ready: usize, frames: usize, shift: usize) -> usize {
     ready.checked_sub(frames).map_or(0, |more| more / shift + 1)
 }
 
-/// What is kept of a sequence between packets.
+/// The state of a sequence between packets.
 struct Kept {
     sound: Sound,
     /// Frames of the next window, and those that it shares with the window before.
