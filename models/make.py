@@ -238,8 +238,9 @@ FILES = {
     "accumulator_int32/1/model.onnx": accumulator_int32,
     "gru/1/model.onnx": gru,
     "vad/samples/noise.wav": noise,
-    "../examples/transducer/repository/asr/1/model.onnx": transducer_encoder,
+    "../examples/transducer/repository/encoder/1/model.onnx": transducer_encoder,
     "../examples/transducer/repository/asr/tokens.txt": tokens,
+    "../examples/transducer/repository/scorer/tokens.txt": tokens,
     "../examples/transducer/repository/decoder/1/model.onnx": transducer_decoder,
     "../examples/transducer/repository/joiner/1/model.onnx": transducer_joiner,
 }

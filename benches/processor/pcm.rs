@@ -46,7 +46,7 @@ pub(crate) fn guests() -> PathBuf {
 
 /// Something that is not silent.
 fn packet() -> Bytes {
-    let sample = |n: usize| (n * 2_654_435_761 >> 16) as i16;
+    let sample = |n: usize| ((n * 2_654_435_761) >> 16) as i16;
     (0..PACKET).flat_map(|n| sample(n).to_le_bytes()).collect::<Vec<u8>>().into()
 }
 

@@ -25,7 +25,13 @@ pub(crate) fn run(script: &Path, arguments: &[String]) -> String {
 
 /// Runs a script of `tests/python` against a server, and prints what it counted.
 pub(crate) fn check(script: &str, server: &Server) {
+    check_with(script, server, &[]);
+}
+
+/// The same, with more arguments.
+pub(crate) fn check_with(script: &str, server: &Server, more: &[&str]) {
     let addresses = [("--grpc", server.grpc), ("--http", server.http), ("--metrics", server.metrics)];
-    let arguments: Vec<String> = addresses.iter().flat_map(|(flag, at)| [(*flag).to_owned(), at.to_string()]).collect();
+    let addresses = addresses.iter().flat_map(|(flag, at)| [(*flag).to_owned(), at.to_string()]);
+    let arguments: Vec<String> = addresses.chain(more.iter().map(|argument| (*argument).to_owned())).collect();
     print!("{}", run(&root().join("tests/python").join(script), &arguments));
 }

@@ -146,9 +146,9 @@ def through():
 
 
 def windows():
-    """y is x: windows of frames, passed on."""
+    """y is x: windows of ten frames, passed on."""
     for name, dtype in (("fp32", T.FLOAT), ("fp16", T.FLOAT16)):
-        ports = [tensor(port, dtype, ["batch", "frames", 80]) for port in ("x", "y")]
+        ports = [tensor(port, dtype, ["batch", 10, 80]) for port in ("x", "y")]
         write(f"windows_{name}", [helper.make_node("Identity", ["x"], ["y"])], ports[:1], ports[1:])
 
 

@@ -49,7 +49,7 @@ def main():
             # FP16 has 11 bits: of numbers up to 16, steps of 2^-7.
             expected = want.astype(dtype)
             off = np.abs(whole.astype(np.float64) - expected.astype(np.float64)).max()
-            worst[model] = max(worst.get(model, 0), off)
+            worst[model] = max(worst.get(model, 0), round(float(off), 6))
             frames += len(want)
             if off > (LIMIT if dtype == np.float32 else 2**-7):
                 wrong.append(f"{model}, {path.name}: off by {off}")

@@ -21,7 +21,7 @@ from vad import SAMPLES
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2] / "examples/transducer/repository"
 WINDOW, SHIFT, BINS, CONTEXT, BLANK, UNKNOWN = 45, 32, 80, 2, 0, 49
 STATES = {"cached_key": ((1, 8, 32), np.float32), "cached_conv": ((1, 32, 2), np.float32), "cached_avg": ((1, 32), np.float32), "cached_len": ((1, 1), np.int64)}
-SEQUENCES, FIRST_ID = 64, 7_200_000
+FIRST_ID = 7_200_000
 
 
 def fbank(samples, snip_edges=True):
@@ -47,7 +47,7 @@ class Transducer:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 3
         load = lambda name: onnxruntime.InferenceSession(str(REPOSITORY / name / "1/model.onnx"), options, providers=["CPUExecutionProvider"])
-        self.encoder, self.decoder, self.joiner = load("asr"), load("decoder"), load("joiner")
+        self.encoder, self.decoder, self.joiner = load("encoder"), load("decoder"), load("joiner")
 
     def tokens(self, windows):
         """The tokens of each window of a sequence."""
@@ -80,35 +80,42 @@ def sound(number):
 
 
 def served(options, number, parts):
+    """The tokens of each window: of one model, or of the scorer with the frames that the encoder gave."""
     api, said = Api("grpc", options.grpc), []
     for step, part in enumerate(parts):
-        last = step + 1 == len(parts)
-        answer = api.infer(options.model, {"x": part}, sequence_id=FIRST_ID + number, sequence_start=step == 0, sequence_end=last)
-        said.append(answer.as_numpy("TOKENS").tolist())
+        flags = {"sequence_id": FIRST_ID + number, "sequence_start": step == 0, "sequence_end": step + 1 == len(parts)}
+        if options.members:
+            frames = api.infer("encoder", {"x": part}, **flags).as_numpy("encoder_out")
+            answer = api.infer("scorer", {"encoder_out": frames}, **flags)
+        else:
+            answer = api.infer(options.model, {"x": part}, **flags)
+        said.append(answer.as_numpy("TOKENS").ravel().tolist())
     return said
 
 
 def main():
     parser = addresses(__doc__)
     parser.add_argument("--model", default="asr", help="default %(default)s")
+    parser.add_argument("--members", action="store_true", help="ask the models encoder and scorer one after the other")
+    parser.add_argument("--sequences", type=int, default=64, help="default %(default)s")
     options = parser.parse_args()
-    transducer, parts = Transducer(), [windows(fbank(sound(number))) for number in range(SEQUENCES)]
+    transducer, parts = Transducer(), [windows(fbank(sound(number))) for number in range(options.sequences)]
     began = time.process_time()
     want = [transducer.tokens(part) for part in parts]
     looped = time.process_time() - began
     began = time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(SEQUENCES) as pool:
-        heard = list(pool.map(lambda number: served(options, number, parts[number]), range(SEQUENCES)))
+    with concurrent.futures.ThreadPoolExecutor(options.sequences) as pool:
+        heard = list(pool.map(lambda number: served(options, number, parts[number]), range(options.sequences)))
     took = time.monotonic() - began
-    wrong = [number for number in range(SEQUENCES) if heard[number] != want[number]]
+    wrong = [number for number in range(options.sequences) if heard[number] != want[number]]
     for number in wrong:
         print(f"sequence {number}: {heard[number]}, not {want[number]}", file=sys.stderr)
-    batch = {name: metric(options.metrics, "nv_inference_count", model=name) / max(1, metric(options.metrics, "nv_inference_exec_count", model=name)) for name in ("asr", "decoder", "joiner")}
+    batch = {name: metric(options.metrics, "nv_inference_count", model=name) / max(1, metric(options.metrics, "nv_inference_exec_count", model=name)) for name in ("encoder", "asr", "scorer", "decoder", "joiner")}
     tokens, frames = sum(len(step) for said in want for step in said), sum(len(part) for part in parts) * 8
     print(
-        f"transducer: {SEQUENCES} sequences at once, {frames} frames, {tokens} tokens in {took:.1f} s, equal to a loop over ONNX Runtime "
+        f"transducer: {options.sequences} sequences at once, {frames} frames, {tokens} tokens in {took:.1f} s, equal to a loop over ONNX Runtime "
         f"{onnxruntime.__version__} ({looped:.1f} s of CPU): wrong: {len(wrong)}; mean batch: "
-        + ", ".join(f"{name} {size:.1f}" for name, size in batch.items()))
+        + ", ".join(f"{name} {size:.1f}" for name, size in batch.items() if size))
     return 1 if wrong else 0
 
 

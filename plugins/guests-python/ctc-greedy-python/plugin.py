@@ -9,9 +9,12 @@ class Plugin(Processor):
         self.logits, self.blank = config["logits"], config["blank"]
         self.tokens = TokenTable(files.text(config["tokens"]))
         if any(port.name == self.logits for port in inner.inputs):
-            return inner
-        inner.output(self.logits)
-        return inner.hide(self.logits).add_output("TOKENS", "INT64", [-1]).add_output("TEXT", "BYTES", [1])
+            outer = inner
+        else:
+            inner.output(self.logits)
+            outer = inner.hide(self.logits).add_output("TOKENS", "INT64", [-1]).add_output("TEXT", "BYTES", [1])
+        self.ranks = {port.name: len(port.shape) for port in outer.outputs}
+        return outer
 
     def scratch(self):
         return {"last": None}
@@ -38,4 +41,10 @@ class Plugin(Processor):
         return tokens
 
     def answer(self, outputs, tokens):
-        return {**outputs, "TOKENS": Tensor("INT64", [len(tokens)], tokens), "TEXT": Tensor("BYTES", [1], [self.tokens.text(tokens)])}
+        """The outputs with TOKENS and TEXT, as far as clients see them."""
+        def add(name, dtype, values):
+            if name in self.ranks:
+                outputs[name] = Tensor(dtype, [1] * (self.ranks[name] - 1) + [len(values)], values)
+        add("TOKENS", "INT64", tokens)
+        add("TEXT", "BYTES", [self.tokens.text(tokens)])
+        return outputs

@@ -68,19 +68,7 @@ where
         });
         let (waiting, messages, metadata) = (VecDeque::new(), Some(messages), Arc::new(metadata));
         let (decoding, largest, end) = (None, None, None);
-        Pump {
-            kserve,
-            context,
-            metadata,
-            messages,
-            unpacked,
-            decoding,
-            replies,
-            waiting,
-            largest,
-            closing,
-            end,
-        }
+        Pump { kserve, context, metadata, messages, unpacked, decoding, replies, waiting, largest, closing, end }
     }
 
     /// Puts the answers that are there in line. `Err` ends the stream.

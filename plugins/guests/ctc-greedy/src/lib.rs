@@ -8,7 +8,7 @@ use sequor_plugin::processor::*;
 pub struct CtcGreedy {
     logits: String,
     blank: i64,
-    tokens: TokenTable,
+    outputs: TokenOutputs,
 }
 
 /// The token of the last frame; nothing before the first.
@@ -30,7 +30,7 @@ impl Processor for CtcGreedy {
 
     fn configure(&mut self, config: &Config, _: &Model, inner: &Signature, files: &Files) -> Result<Signature, String> {
         (self.logits, self.blank) = (config.get("logits")?, config.get("blank")?);
-        self.tokens = TokenTable::of_file(files, &config.get::<String>("tokens")?)?;
+        let table = TokenTable::of_file(files, &config.get::<String>("tokens")?)?;
         let is_own = inner.find_input(&self.logits).is_ok();
         let port = if is_own { inner.find_input(&self.logits)? } else { inner.find_output(&self.logits)? };
         if !port.dtype.is_float() || port.shape.len() < 2 {
@@ -39,11 +39,9 @@ impl Processor for CtcGreedy {
                 port.name, port.dtype, port.shape
             ));
         }
-        if is_own {
-            return Ok(inner.clone());
-        }
-        let outer = inner.clone().hide_output(&self.logits);
-        Ok(outer.output("TOKENS", Dtype::INT64, &[-1]).output("TEXT", Dtype::BYTES, &[1]))
+        let outer = if is_own { inner.clone() } else { TokenOutputs::behind(inner, &self.logits) };
+        self.outputs = TokenOutputs::of(table, &outer)?;
+        Ok(outer)
     }
 
     /// As a model of its own.
@@ -51,7 +49,7 @@ impl Processor for CtcGreedy {
         match inputs.find(&self.logits) {
             Some(logits) => {
                 let tokens = self.tokens_of(logits, last)?;
-                Ok(Prepared::reply(self.answer(Tensors::new(), &tokens)))
+                Ok(Prepared::reply(self.outputs.add(Tensors::new(), &tokens)))
             }
             None if inputs.is_empty() => Ok(Prepared::reply(Tensors::new())),
             None => Ok(Prepared::run(inputs)),
@@ -64,15 +62,14 @@ impl Processor for CtcGreedy {
             let logits = run.take(&self.logits).ok_or_else(|| refuse(code::WRONG_STATE, "the model gave no logits"))?;
             tokens.extend(self.tokens_of(&logits, last)?);
         }
-        Ok(self.answer(join(runs), &tokens))
+        Ok(self.outputs.add(join(runs), &tokens))
     }
 }
 
 impl CtcGreedy {
     fn tokens_of(&self, logits: &Tensor, last: &mut Last) -> Result<Vec<i64>, Refusal> {
-        let width = logits.shape().last().map_or(1, |width| (*width).max(1) as usize);
-        let mut tokens = Vec::new();
-        for frame in logits.floats()?.chunks_exact(width) {
+        let ((_, width), mut tokens) = (frames_of(logits)?, Vec::new());
+        for frame in logits.floats()?.chunks_exact(width.max(1)) {
             let token = argmax(frame) as i64;
             if token != self.blank && last.0 != Some(token) {
                 tokens.push(token);
@@ -80,12 +77,6 @@ impl CtcGreedy {
             last.0 = Some(token);
         }
         Ok(tokens)
-    }
-
-    fn answer(&self, mut outputs: Tensors, tokens: &[i64]) -> Tensors {
-        outputs.insert("TOKENS", Tensor::new(&[tokens.len() as u64], tokens));
-        outputs.insert("TEXT", Tensor::texts(&[1], &[self.tokens.text(tokens)]));
-        outputs
     }
 }
 

@@ -75,6 +75,11 @@ impl Processor for FbankPlugin {
     fn pre(&mut self, call: &Call<'_>, inputs: Tensors, scratch: &mut Vec<u8>) -> Result<Prepared, Refusal> {
         let mut kept = Kept::load(scratch, self.fbank.bins());
         if let Some(audio) = inputs.find(&self.audio) {
+            if audio.shape().iter().rev().skip(1).any(|rows| *rows != 1) {
+                let text =
+                    format!("\"{}\" {:?} has several rows; a request is of one sequence", self.audio, audio.shape());
+                return Err(refuse(code::WRONG_REQUEST, text));
+            }
             match audio.dtype() {
                 Dtype::INT16 => {
                     let samples = audio.values::<i16>()?;

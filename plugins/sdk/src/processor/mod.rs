@@ -74,7 +74,7 @@ pub use scratch::{Json, Scratch};
 pub use signature::{Port, Signature};
 pub use tensor::{Buffer, Tensor};
 pub use tensors::Tensors;
-pub use tokens::{TokenTable, argmax};
+pub use tokens::{TokenOutputs, TokenTable, argmax, frames_of};
 
 /// A processor. The server calls only the functions that plugin.toml names in `wants`.
 ///

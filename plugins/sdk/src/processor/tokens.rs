@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::dtype::Dtype;
 use super::files::Files;
+use super::refusal::{Refusal, code, refuse};
+use super::signature::Signature;
+use super::tensor::Tensor;
+use super::tensors::Tensors;
 
 /// Tokens by their numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,6 +51,64 @@ impl TokenTable {
     }
 }
 
+/// The outputs `TOKENS` (INT64) and `TEXT` (BYTES), as far as clients see them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenOutputs {
+    table: TokenTable,
+    /// Numbers of dimensions.
+    tokens: Option<usize>,
+    text: Option<usize>,
+}
+
+impl TokenOutputs {
+    /// Those that a model of its own has.
+    pub fn of(table: TokenTable, outer: &Signature) -> Result<TokenOutputs, String> {
+        let rank = |name: &str, dtype: Dtype| match outer.outputs.iter().find(|port| port.name == name) {
+            None => Ok(None),
+            Some(port) if port.dtype == dtype && !port.shape.is_empty() => Ok(Some(port.shape.len())),
+            Some(port) => Err(format!("output \"{name}\" is {} {:?}; {dtype} [-1] is wanted", port.dtype, port.shape)),
+        };
+        let (tokens, text) = (rank("TOKENS", Dtype::INT64)?, rank("TEXT", Dtype::BYTES)?);
+        if tokens.is_none() && text.is_none() {
+            return Err("the model has no output \"TOKENS\" and no output \"TEXT\"".to_owned());
+        }
+        Ok(TokenOutputs { table, tokens, text })
+    }
+
+    /// The signature with both in place of another output.
+    #[must_use]
+    pub fn behind(inner: &Signature, hidden: &str) -> Signature {
+        let outer = inner.clone().hide_output(hidden);
+        outer.output("TOKENS", Dtype::INT64, &[-1]).output("TEXT", Dtype::BYTES, &[1])
+    }
+
+    /// Adds these tokens to the outputs.
+    #[must_use]
+    pub fn add(&self, mut outputs: Tensors, tokens: &[i64]) -> Tensors {
+        let shape = |rank: usize, last: usize| [vec![1; rank - 1], vec![last as u64]].concat();
+        if let Some(rank) = self.tokens {
+            outputs.insert("TOKENS", Tensor::new(&shape(rank, tokens.len()), tokens));
+        }
+        if let Some(rank) = self.text {
+            outputs.insert("TEXT", Tensor::texts(&shape(rank, 1), &[self.table.text(tokens)]));
+        }
+        outputs
+    }
+}
+
+/// Frames and numbers of a frame, of a tensor `[.., frames, numbers]` of one sequence.
+pub fn frames_of(tensor: &Tensor) -> Result<(usize, usize), Refusal> {
+    let shape = tensor.shape();
+    let [rows @ .., frames, numbers] = shape.as_slice() else {
+        return Err(refuse(code::WRONG_REQUEST, format!("{shape:?} has no frames")));
+    };
+    if rows.iter().any(|rows| *rows > 1) {
+        return Err(refuse(code::WRONG_REQUEST, format!("{shape:?} has several rows; a request is of one sequence")));
+    }
+    let is_empty = rows.contains(&0);
+    Ok((if is_empty { 0 } else { *frames as usize }, *numbers as usize))
+}
+
 /// The place of the greatest number, the first of several; 0 if there is none. A number that is NaN is never it.
 #[must_use]
 pub fn argmax(numbers: &[f32]) -> usize {
@@ -67,6 +130,27 @@ mod tests {
         assert_eq!(TokenTable::parse("a\nb\n").unwrap(), TokenTable::parse("b 1\na 0\n").unwrap());
         assert_eq!(TokenTable::parse("a 0\nb x\n").unwrap_err(), "line 2: \"x\" is no number");
         assert_eq!(TokenTable::parse("a\nb\n").unwrap().text(&[1, 7, 0]), "ba");
+    }
+
+    #[test]
+    fn outputs_have_the_dimensions_of_their_model() {
+        let table = || TokenTable::parse("a\nb\n").unwrap();
+        let own = Signature::new().output("TEXT", Dtype::BYTES, &[-1, 1]);
+        let outputs = TokenOutputs::of(table(), &own).unwrap().add(Tensors::new(), &[1, 0]);
+        assert_eq!(outputs, Tensors::from([("TEXT", Tensor::texts(&[1, 1], &["ba"]))]));
+        let behind = TokenOutputs::behind(&Signature::new().output("y", Dtype::FP32, &[1, 2]), "y");
+        let outputs = TokenOutputs::of(table(), &behind).unwrap().add(Tensors::new(), &[1]);
+        assert_eq!(outputs.get("TOKENS").unwrap(), &Tensor::new(&[1], &[1i64]));
+        assert!(TokenOutputs::of(table(), &Signature::new()).is_err());
+        let wrong = TokenOutputs::of(table(), &Signature::new().output("TOKENS", Dtype::INT32, &[-1]));
+        assert_eq!(wrong.unwrap_err(), "output \"TOKENS\" is INT32 [-1]; INT64 [-1] is wanted");
+    }
+
+    #[test]
+    fn frames_are_of_one_sequence() {
+        let frames = |shape: &[u64]| frames_of(&Tensor::empty(Dtype::FP32, shape));
+        assert_eq!([frames(&[1, 7, 3]), frames(&[0, 7, 3]), frames(&[7, 3])], [Ok((7, 3)), Ok((0, 3)), Ok((7, 3))]);
+        assert!(frames(&[2, 7, 3]).is_err() && frames(&[7]).is_err());
     }
 
     #[test]
