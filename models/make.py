@@ -43,8 +43,8 @@ def constant(name, dtype, dims, values):
     return helper.make_tensor(name, dtype, list(dims), values)
 
 
-def model(name, nodes, inputs, outputs, constants):
-    graph = helper.make_graph(nodes, name, inputs, outputs, constants)
+def model(name, nodes, inputs, outputs, constants, description=None):
+    graph = helper.make_graph(nodes, name, inputs, outputs, constants, doc_string=description)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="sequor")
     checker.check_model(made, full_check=True)
     return made.SerializeToString(deterministic=True)
@@ -214,6 +214,27 @@ def tokens():
     return "".join(f"{word} {n}\n" for n, word in enumerate(words)).encode()
 
 
+def accumulate():
+    """As the example of Triton's stateful backend: Accumulate_Out = Input summed over its first axis + (Accumulate_In, or 0 where ResetSequence);
+    Output = Input + Accumulate_Out. The batch stands on axis 1. The description names the state as that backend reads it."""
+    f32 = TensorProto.FLOAT
+    nodes = [
+        node("Where", ["ResetSequence", "first", "Accumulate_In"], ["kept"]),
+        node("ReduceSum", ["Input", "axis"], ["sum"], keepdims=1),
+        node("Add", ["kept", "sum"], ["Accumulate_Out"]),
+        node("Add", ["Input", "Accumulate_Out"], ["Output"]),
+    ]
+    inputs = [
+        tensor("Input", f32, 4, "batch", 5),
+        tensor("ResetSequence", TensorProto.BOOL, "batch", 1),
+        tensor("Accumulate_In", f32, 1, "batch", 5),
+    ]
+    outputs = [tensor("Output", f32, 4, "batch", 5), tensor("Accumulate_Out", f32, 1, "batch", 5)]
+    constants = [constant("first", f32, [1, 1, 5], [0.0] * 5), constant("axis", TensorProto.INT64, [1], [0])]
+    description = "InputState and OutputState pairs: <<<Accumulate_In:1x-1x5, Accumulate_Out:1x-1x5>>>"
+    return model("accumulate", nodes, inputs, outputs, constants, description)
+
+
 def noise(seconds=3, rate=16000, level=0.02):
     """Pink noise, 16 bit mono: white noise through three one-pole low-passes of spread corner frequencies, summed."""
     poles = [(0.99765, 0.0990460), (0.96300, 0.2965164), (0.57000, 1.0526913)]
@@ -234,6 +255,7 @@ def noise(seconds=3, rate=16000, level=0.02):
 
 
 FILES = {
+    "accumulate/1/accumulate.onnx": accumulate,
     "accumulator_fp32/1/model.onnx": accumulator_fp32,
     "accumulator_int32/1/model.onnx": accumulator_int32,
     "gru/1/model.onnx": gru,

@@ -4,7 +4,8 @@
 //! ```text
 //! cargo bench --bench serve                       everything, 50,000 requests a figure
 //! cargo bench --bench serve -- --quick            5,000
-//! cargo bench --bench serve -- --only direct      figures whose name has this in it; `lives` for whole sequences
+//! cargo bench --bench serve -- --only direct      figures whose name has this in it; `lives` for whole sequences, `predict`
+//!                                                 for TensorFlow Serving's calls and what brief sequences leave in memory
 //! cargo bench --bench serve -- --before FILE      another build of the server beside this one
 //! cargo bench --bench serve -- --turns 10         as many requests in more turns
 //! cargo bench --bench serve -- --pair FILE        only CPU time, this build over that one, and that one over itself
@@ -19,6 +20,7 @@ mod echo;
 mod lives;
 mod models;
 mod pair;
+mod predict;
 mod share;
 mod speech;
 mod start;
@@ -84,6 +86,9 @@ fn main() {
     cost::figures(&options);
     if options.wants("cached") {
         share::figures(&options);
+    }
+    if options.wants("predict") {
+        predict::figures(&options);
     }
     lives::figures(&options);
     if options.wants("vad") {

@@ -61,6 +61,8 @@ pub struct OutputSplit {
     parts: Vec<(Shape, usize)>,
     /// An axis and each part's length along it, if the rest is padding.
     crop: Option<(usize, Vec<u64>)>,
+    /// The shape of a row and the axis where the batch stands in it, if that is not the first: parts are single rows.
+    on_axis: Option<(Shape, usize)>,
 }
 
 impl OutputSplit {
@@ -84,7 +86,7 @@ impl OutputSplit {
             return Err(BatchError::Missing { output: name.to_owned() });
         }
         let parts = parts.iter().zip(ends).map(|(count, end)| (row.with(0, *count), end)).collect();
-        Ok(OutputSplit { dtype, data, parts, crop: None })
+        Ok(OutputSplit { dtype, data, parts, crop: None, on_axis: None })
     }
 
     /// Parts of these shapes, one after the other, of an output that is a list of elements. Elements beyond the last part are dropped.
@@ -102,13 +104,45 @@ impl OutputSplit {
             let want = counts.iter().sum();
             return Err(BatchError::TooFewElements { output: name.to_owned(), want, got: got as u64 });
         }
-        Ok(OutputSplit { dtype, data, parts: parts.into_iter().zip(ends).collect(), crop: None })
+        Ok(OutputSplit { dtype, data, parts: parts.into_iter().zip(ends).collect(), crop: None, on_axis: None })
+    }
+
+    /// Parts of one row each, whose batch dimension stands at `axis`. A client gets a 1 there, and one in front.
+    pub fn on_axis(
+        name: &str,
+        dtype: DataType,
+        shape: &Shape,
+        data: OutputBuffer,
+        (count, axis): (u64, usize),
+    ) -> Result<OutputSplit, BatchError> {
+        let got = shape.0.get(axis).copied().unwrap_or(0);
+        if got != count {
+            return Err(BatchError::TooFewRows { output: name.to_owned(), want: count, got });
+        }
+        let missing = || BatchError::Missing { output: name.to_owned() };
+        let row = shape.without(axis);
+        let part = row.with(axis, 1).with(0, 1);
+        let counts = vec![1; usize::try_from(count).unwrap_or(0)];
+        // Where texts end is known only when they are in order. They are on the host already.
+        let (data, on_axis) = match dtype.size() {
+            Some(_) => (data, Some((row.clone(), axis))),
+            None => {
+                let split = rows::split(dtype, &row, axis, counts.len(), data.as_bytes()).ok_or_else(missing)?;
+                (OutputBuffer::Copied(split.concat().into()), None)
+            }
+        };
+        let ends = ends(dtype, &row, &data, &counts);
+        if ends.last().is_some_and(|end| *end > data.len()) {
+            return Err(missing());
+        }
+        let parts = ends.into_iter().map(|end| (part.clone(), end)).collect();
+        Ok(OutputSplit { dtype, data, parts, crop: None, on_axis })
     }
 
     /// One part, for the one request of a run.
     pub fn whole(dtype: DataType, shape: Shape, data: OutputBuffer) -> OutputSplit {
         let end = data.len();
-        OutputSplit { dtype, data, parts: vec![(shape, end)], crop: None }
+        OutputSplit { dtype, data, parts: vec![(shape, end)], crop: None, on_axis: None }
     }
 
     /// Takes padding off: along this axis each part has its own length.
@@ -126,7 +160,13 @@ impl OutputSplit {
 
     /// The parts, in order.
     pub fn tensors(self) -> impl Iterator<Item = Tensor> {
-        let (dtype, data) = (self.dtype, self.data.into_bytes());
+        let (dtype, count) = (self.dtype, self.parts.len());
+        let data = match self.on_axis.filter(|(row, axis)| count > 1 && row.0.iter().take(*axis).any(|n| *n != 1)) {
+            Some((row, axis)) => {
+                rows::split(dtype, &row, axis, count, self.data.as_bytes()).unwrap_or_default().concat().into()
+            }
+            None => self.data.into_bytes(),
+        };
         let (axis, lengths) = self.crop.unwrap_or_default();
         let mut lengths = lengths.into_iter();
         self.parts.into_iter().scan(0, move |at, (shape, end)| {
@@ -189,6 +229,15 @@ mod tests {
         assert_eq!(parts[1].shape, Shape::of(&[2, 1, 2]));
         let error = of(&[&[1, 7]]).unwrap_err();
         assert_eq!(error, BatchError::TooFewElements { output: "o".to_owned(), want: 7, got: 6 });
+    }
+
+    #[test]
+    fn rows_on_another_axis_are_laid_together() {
+        let data = OutputBuffer::Copied(Bytes::from_static(&[1, 2, 5, 6, 3, 4, 7, 8]));
+        let split = OutputSplit::on_axis("o", DataType::Uint8, &Shape::of(&[2, 2, 2]), data, (2, 1)).unwrap();
+        let parts: Vec<Tensor> = split.tensors().collect();
+        assert_eq!((parts[0].shape.clone(), &parts[0].data[..]), (Shape::of(&[1, 2, 1, 2]), &[1, 2, 3, 4][..]));
+        assert_eq!((parts[1].shape.clone(), &parts[1].data[..]), (Shape::of(&[1, 2, 1, 2]), &[5, 6, 7, 8][..]));
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub struct Staging {
     control_values: Vec<Staged>,
     /// By client input: how rows of different shapes are laid out.
     ragged: Vec<Option<RaggedInput>>,
+    /// By client input: the batch dimension, if it is not the one in front.
+    batch_dims: Vec<Option<usize>>,
     batch_inputs: Vec<(BatchInput, Staged)>,
 }
 
@@ -81,6 +83,7 @@ impl Staging {
             constants,
             clients: settings.inputs.iter().map(|i| staged(i.dtype)).collect::<Result<_, _>>()?,
             ragged: settings.inputs.iter().map(|input| input.ragged.clone()).collect(),
+            batch_dims: settings.inputs.iter().map(|input| input.batch_dim).collect(),
             batch_inputs: settings
                 .batch_inputs
                 .iter()
@@ -92,10 +95,13 @@ impl Staging {
 
     /// Lays out the inputs of these rows. `None` is a padding row: zeros, and READY false. The batch that was laid out before must have been run.
     pub fn fill(&mut self, batch: &[Option<BatchRow<'_>>]) -> Result<(), BatchError> {
-        for ((n, staged), ragged) in self.clients.iter_mut().enumerate().zip(&self.ragged) {
-            match ragged {
-                Some(RaggedInput::Padded(padding)) => staged.fill_padded(n, batch, self.batching, padding)?,
-                joined => staged.fill_client(n, batch, self.batching, joined.is_some())?,
+        let batching = self.batching;
+        let forms = self.ragged.iter().zip(&self.batch_dims);
+        for ((n, staged), form) in self.clients.iter_mut().enumerate().zip(forms) {
+            match form {
+                (_, Some(axis)) => staged.fill_on_axis(n, batch, *axis)?,
+                (Some(RaggedInput::Padded(padding)), None) => staged.fill_padded(n, batch, batching, padding)?,
+                (joined, None) => staged.fill_client(n, batch, batching, joined.is_some())?,
             }
             staged.send()?;
         }
@@ -202,6 +208,30 @@ impl Staged {
         self.check(n)
     }
 
+    /// Rows whose batch dimension stands at `axis` of an item. Clients send a 1 there, and one in front.
+    fn fill_on_axis(&mut self, n: usize, batch: &[Option<BatchRow<'_>>], axis: usize) -> Result<(), BatchError> {
+        let Some(template) = batch.iter().flatten().find_map(|row| input(row, n)) else {
+            self.len = 0;
+            return Ok(());
+        };
+        let row = template.shape.without(0).without(axis);
+        let pad = if batch.iter().any(Option::is_none) { pad_of(template, true) } else { Bytes::new() };
+        let part = |of: &'_ Option<BatchRow<'_>>| -> Bytes {
+            match of {
+                Some(of) => input(of, n).map(|tensor| tensor.data.clone()).unwrap_or_default(),
+                None => pad.clone(),
+            }
+        };
+        let parts: Vec<Bytes> = batch.iter().map(part).collect();
+        let parts: Vec<&[u8]> = parts.iter().map(Bytes::as_ref).collect();
+        let joined = rows::join(self.dtype, &row, axis, &parts);
+        self.len = joined.len();
+        self.buffer.ensure(self.len)?;
+        fill(&mut self.buffer, &joined)?;
+        self.shape = row.with(axis, batch.len() as u64);
+        self.check(n)
+    }
+
     fn fill_padded(
         &mut self,
         n: usize,
@@ -258,10 +288,10 @@ impl Staged {
         self.buffer.ensure(self.len)?;
         fill(&mut self.buffer, &self.scratch)?;
         self.shape.0.clear();
-        self.shape.0.extend_from_slice(if batching { &[0, 1] } else { &[1] });
-        if let (true, Some(rows)) = (batching, self.shape.0.first_mut()) {
-            *rows = batch.len() as u64;
+        if batching {
+            self.shape.0.push(batch.len() as u64);
         }
+        self.shape.0.extend(std::iter::repeat_n(1, control.kind.ones()));
         Ok(())
     }
 }
@@ -300,6 +330,7 @@ fn type_of(kind: &ControlKind) -> DataType {
     match kind {
         ControlKind::Start(v) | ControlKind::Ready(v) | ControlKind::End(v) => v.dtype,
         ControlKind::CorrelationId(dtype) => *dtype,
+        ControlKind::Reset { .. } => DataType::Bool,
     }
 }
 
@@ -309,6 +340,7 @@ fn push_control(kind: &ControlKind, row: Option<&BatchRow<'_>>, out: &mut Vec<u8
         ControlKind::Start(values) => (values, row.is_some_and(|r| r.start)),
         ControlKind::End(values) => (values, row.is_some_and(|r| r.end)),
         ControlKind::Ready(values) => (values, row.is_some()),
+        ControlKind::Reset { .. } => return out.push(u8::from(row.is_none_or(|r| r.start))),
         ControlKind::CorrelationId(dtype) => return push_id(*dtype, row.map(|r| r.id), out),
     };
     out.extend_from_slice(if is { &values.yes } else { &values.no });

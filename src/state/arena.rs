@@ -1,6 +1,7 @@
 //! Keeps states of a fixed size, in chunks of slots.
 //!
-//! A chunk has memory while one of its slots is in use. Freed memory goes to the [`ChunkCache`].
+//! A chunk has memory while one of its slots is in use; with a [`ChunkPlan`], for as long as the plan says. Freed memory goes to the
+//! [`ChunkCache`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use crate::device::{Buffer, BufferSlice, Device, DeviceError, DeviceId};
 
 use super::chunk_cache::{ChunkCache, ChunkMemory};
+use super::chunk_plan::{ChunkPlan, ChunkSizes};
 use super::spec::Layout;
 
 /// A chunk aims at this many bytes, so that a few sequences do not take the memory of many. An accelerator hands memory out in pieces of
@@ -27,8 +29,10 @@ pub(super) struct Arena {
     chunk_size: usize,
     layouts: Vec<Layout>,
     sides: usize,
-    pub(super) per_chunk: u32,
+    pub(super) sizes: ChunkSizes,
     chunks: Vec<Chunk>,
+    /// Chunks by plan, and how many of them have memory.
+    planned: Option<(ChunkPlan, usize)>,
 }
 
 #[derive(Debug, Default)]
@@ -54,11 +58,67 @@ impl Arena {
         let per_chunk = if whole { slots.max(1) } else { fit.clamp(1, slots.max(1)) };
         let count = slots.div_ceil(per_chunk) as usize;
         let chunks = std::iter::repeat_with(Chunk::default).take(count).collect();
-        Arena { device, cache, chunk_size, layouts, sides: usize::from(sides), per_chunk, chunks }
+        let (sides, sizes) = (usize::from(sides), ChunkSizes::even(per_chunk));
+        Arena { device, cache, chunk_size, layouts, sides, sizes, chunks, planned: None }
+    }
+
+    /// Cuts the slots anew. None of them may be in use.
+    pub(super) fn plan(&mut self, plan: ChunkPlan) {
+        self.sizes = plan.sizes;
+        self.chunks = std::iter::repeat_with(Chunk::default).take(plan.count.max(1) as usize).collect();
+        self.planned = Some((plan, 0));
+    }
+
+    pub(super) fn planned_chunks(&self) -> Option<usize> {
+        self.planned.map(|(_, count)| count)
+    }
+
+    /// Provides memory for one more chunk. Returns which slots it is for and whether an earlier owner wrote to it.
+    pub(super) fn grow_by_one(&mut self) -> Result<Option<(Range<u32>, bool)>, DeviceError> {
+        let Some((_, count)) = self.planned else { return Ok(None) };
+        let provided = self.provide(count)?;
+        if let Some((_, count)) = &mut self.planned {
+            *count += 1;
+        }
+        Ok(provided)
+    }
+
+    /// Adds a chunk if too few slots are free, else drops the last one if it is free and enough others are.
+    pub(super) fn adjust(&mut self) -> Result<Option<(Range<u32>, bool)>, DeviceError> {
+        let Some((plan, count)) = self.planned else { return Ok(None) };
+        let free = |(n, chunk): (usize, &Chunk)| self.sizes.slots(n).saturating_sub(chunk.in_use);
+        let free: u32 = self.chunks.iter().enumerate().take(count).map(free).sum();
+        if count < plan.count as usize && free < plan.grow_below {
+            return self.grow_by_one();
+        }
+        if count > 1
+            && free > plan.shrink_above
+            && let Some(last) = self.chunks.get_mut(count - 1).filter(|chunk| chunk.in_use == 0)
+        {
+            self.cache.keep(&self.device, std::mem::take(&mut last.memory));
+            self.planned = Some((plan, count - 1));
+        }
+        Ok(None)
+    }
+
+    /// Provides memory for a chunk that has none.
+    fn provide(&mut self, n: usize) -> Result<Option<(Range<u32>, bool)>, DeviceError> {
+        let (device, layouts, sides, slots) = (&self.device, &self.layouts, self.sides, self.sizes.slots(n));
+        let Some(chunk) = self.chunks.get_mut(n).filter(|chunk| chunk.memory.buffers.is_empty()) else {
+            return Ok(None);
+        };
+        if layouts.is_empty() {
+            return Ok(None);
+        }
+        let bytes = |l: &Layout| l.kept_row().saturating_mul(slots as usize);
+        let sizes: Vec<usize> = layouts.iter().flat_map(|l| std::iter::repeat_n(bytes(l), sides)).collect();
+        chunk.memory = self.cache.allocate(device, &sizes)?;
+        let first = self.sizes.start(n);
+        Ok(Some((first..first.saturating_add(slots), chunk.memory.is_reused)))
     }
 
     fn chunk(&self, slot: u32) -> Option<&Chunk> {
-        self.chunks.get((slot / self.per_chunk) as usize)
+        self.chunks.get(self.sizes.place(slot).0)
     }
 
     /// Bytes of a slot, over all states and sides.
@@ -70,29 +130,26 @@ impl Arena {
     /// owner wrote to it.
     pub(super) fn occupy(&mut self, slot: u32) -> Result<Option<(Range<u32>, bool)>, DeviceError> {
         let slot_bytes = self.slot_bytes();
-        let (device, layouts, sides, per_chunk) = (&self.device, &self.layouts, self.sides, self.per_chunk);
-        let Some(chunk) = self.chunks.get_mut((slot / per_chunk) as usize) else { return Ok(None) };
-        let mut provided = None;
-        if chunk.memory.buffers.is_empty() && !layouts.is_empty() {
-            let bytes = |l: &Layout| l.kept_row().saturating_mul(per_chunk as usize);
-            let sizes: Vec<usize> = layouts.iter().flat_map(|l| std::iter::repeat_n(bytes(l), sides)).collect();
-            chunk.memory = self.cache.allocate(device, &sizes)?;
-            let first = slot / per_chunk * per_chunk;
-            provided = Some((first..first.saturating_add(per_chunk), chunk.memory.is_reused));
+        let (n, place) = self.sizes.place(slot);
+        let provided = self.provide(n)?;
+        if let Some((_, count)) = &mut self.planned {
+            *count = (*count).max(n + 1);
         }
+        let Some(chunk) = self.chunks.get_mut(n) else { return Ok(None) };
         chunk.in_use += 1;
-        let upto = u64::from(slot % per_chunk) + 1;
+        let upto = u64::from(place) + 1;
         chunk.memory.touched = chunk.memory.touched.max(upto.saturating_mul(slot_bytes));
         Ok(provided)
     }
 
-    /// Counts the slot as free. A large chunk without slots in use goes to the cache; a small one stays for the next START.
+    /// Counts the slot as free. Without a plan, a large chunk without slots in use goes to the cache; a small one stays for the next START.
     pub(super) fn vacate(&mut self, slot: u32) {
         let chunk_size = self.chunk_size;
-        let Some(chunk) = self.chunks.get_mut((slot / self.per_chunk) as usize) else { return };
+        let (n, _) = self.sizes.place(slot);
+        let Some(chunk) = self.chunks.get_mut(n) else { return };
         chunk.in_use = chunk.in_use.saturating_sub(1);
         let bytes: usize = chunk.memory.buffers.iter().map(Buffer::len).sum();
-        if chunk.in_use == 0 && (bytes > chunk_size || slot >= self.per_chunk) {
+        if self.planned.is_none() && chunk.in_use == 0 && (bytes > chunk_size || n > 0) {
             self.cache.keep(&self.device, std::mem::take(&mut chunk.memory));
         }
     }
@@ -106,7 +163,7 @@ impl Arena {
     pub(super) fn row(&self, state: usize, slot: u32, side: u8) -> Option<(&Buffer, usize)> {
         let layout = self.layouts.get(state)?;
         let buffer = self.chunk(slot)?.memory.buffers.get(state * self.sides + usize::from(side))?;
-        Some((buffer, (slot % self.per_chunk) as usize * layout.kept_row()))
+        Some((buffer, self.sizes.place(slot).1 as usize * layout.kept_row()))
     }
 
     /// The slot's row as one end of a move.

@@ -2,6 +2,8 @@
 //!
 //! [`choose`] is a pure function. It picks the plan that copies the fewest rows.
 
+use super::chunk_plan::ChunkSizes;
+
 /// The facts of a slot that a plan depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlotView {
@@ -27,8 +29,8 @@ pub enum BindPlan {
 pub struct BindConstraints {
     /// With 2, a run writes where it does not read, and a commit is a flip. With 1, results are scattered.
     pub sides: u8,
-    /// Slots that lie in one piece of memory.
-    pub per_chunk: u32,
+    /// Which slots lie in one piece of memory.
+    pub chunks: ChunkSizes,
     /// The batch dimension leads, so that rows of neighbouring slots are one tensor. A single row always is.
     pub leading: bool,
     /// States are kept as the graph has them.
@@ -66,7 +68,7 @@ fn run_of(rows: &[Option<u32>], slots: &[SlotView], terms: BindConstraints) -> O
     let first = slot.checked_sub(u32::try_from(at).ok()?)?;
     let fits = (first..).zip(rows).all(|(slot, row)| row.is_none_or(|real| real == slot));
     let last = first.checked_add(u32::try_from(rows.len()).ok()?)?.checked_sub(1)?;
-    let within = (last as usize) < slots.len() && first / terms.per_chunk.max(1) == last / terms.per_chunk.max(1);
+    let within = (last as usize) < slots.len() && terms.chunks.place(first).0 == terms.chunks.place(last).0;
     // With one side, padding would have to be written over another sequence's state.
     let padded = rows.iter().any(Option::is_none);
     (fits && within && !(padded && terms.sides < 2)).then_some(first)
@@ -76,7 +78,8 @@ fn run_of(rows: &[Option<u32>], slots: &[SlotView], terms: BindConstraints) -> O
 mod tests {
     use super::*;
 
-    const DIRECT: BindConstraints = BindConstraints { sides: 2, per_chunk: 8, leading: true, as_kept: true };
+    const DIRECT: BindConstraints =
+        BindConstraints { sides: 2, chunks: ChunkSizes::even(8), leading: true, as_kept: true };
 
     fn live(sides: &[u8]) -> Vec<SlotView> {
         sides.iter().map(|side| SlotView { live: true, fresh: false, side: *side }).collect()
@@ -111,7 +114,7 @@ mod tests {
     #[test]
     fn with_one_side_a_run_is_read_in_place_and_anything_else_is_moved() {
         let slots = live(&[0; 8]);
-        let terms = BindConstraints { sides: 1, per_chunk: 4, ..DIRECT };
+        let terms = BindConstraints { sides: 1, chunks: ChunkSizes::even(4), ..DIRECT };
         assert_eq!(choose(&[Some(1), Some(2)], &slots, terms), BindPlan::InPlace { first: 1, side: 0, carry: vec![] });
         assert_eq!(choose(&[Some(2), Some(1)], &slots, terms), BindPlan::Moved);
         assert_eq!(choose(&[Some(3), Some(4)], &slots, terms), BindPlan::Moved, "over the edge of a chunk");

@@ -10,7 +10,8 @@
 //!   `host_variable`: its size changes, each value in memory of its own, on the host · `device_variable`: the same on an accelerator.
 //! - `slots`: which slots hold states, and on which side · `bind_plan`: the cheapest way to give a batch its states, as a pure function ·
 //!   `bound`: how a batch was bound · `left`: what a run has left for the commit.
-//! - `arena`: the rows of fixed states, in chunks of slots · `chunk_cache`: freed chunks, kept for a while.
+//! - `arena`: the rows of fixed states, in chunks of slots · `chunk_plan`: how large they are, when there are more or fewer · `chunk_cache`: freed
+//!   chunks, kept for a while.
 //! - `snapshot`: a sequence's states as a `.safetensors` file · `state_copy`: copies of them, taken with a commit · `values`: their values.
 //! - `answer`: the answer of the last step, in that file.
 //! - [`budget`]: bytes of state held against the server's limit.
@@ -22,6 +23,9 @@ mod bind_plan;
 mod bound;
 pub mod budget;
 mod chunk_cache;
+mod chunk_plan;
+#[cfg(test)]
+mod chunk_tests;
 mod device_variable;
 mod error;
 mod fixed;
@@ -43,6 +47,7 @@ pub use answer::{answer_of, with_answer};
 pub use bind_plan::{BindPlan, SlotView, choose};
 pub use bound::{Bound, Fresh, StateOut};
 pub use chunk_cache::ChunkCache;
+pub use chunk_plan::{ChunkPlan, ChunkSizes};
 pub use error::StateError;
 pub use snapshot::{SnapshotError, check as check_snapshot};
 pub use spec::{InitialValue, StateSpec};

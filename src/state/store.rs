@@ -2,6 +2,7 @@
 //! batch does with them stands in `run`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use sequor_core::Shape;
@@ -11,6 +12,7 @@ use crate::device::{Device, DeviceError, DeviceId, Scratch};
 use super::arena::Arena;
 use super::bind_plan::BindConstraints;
 use super::chunk_cache::ChunkCache;
+use super::chunk_plan::ChunkPlan;
 use super::device_variable::{self, DeviceVariable};
 use super::error::StateError;
 use super::fixed::FixedState;
@@ -64,11 +66,37 @@ impl Store {
         let leading = layouts.iter().all(|l| l.outer == 1);
         let as_kept = layouts.iter().all(|l| l.inner == l.kept);
         let arena = Arena::new(Arc::clone(device), cache.clone(), layouts, slots, sides, fixed_rows);
-        let terms = BindConstraints { sides, per_chunk: arena.per_chunk, leading, as_kept };
+        let terms = BindConstraints { sides, chunks: arena.sizes, leading, as_kept };
         let (device, slots, scratch) = (Arc::clone(device), Slots::new(slots), Scratch::default());
         let mut store = Store { device, states, arena, slots, terms, cache, scratch, copied: 0 };
         store.try_room()?;
         Ok(store)
+    }
+
+    /// Cuts the slots into these chunks, and provides memory for the first one. Call it before any slot is used.
+    pub fn plan_chunks(&mut self, plan: ChunkPlan) -> Result<(), DeviceError> {
+        self.arena.plan(plan);
+        self.terms.chunks = plan.sizes;
+        let provided = self.arena.grow_by_one()?;
+        self.note_provided(provided);
+        Ok(())
+    }
+
+    /// Adds or drops one chunk, as the plan says; nothing without one.
+    pub fn adjust_chunks(&mut self) -> Result<(), DeviceError> {
+        let provided = self.arena.adjust()?;
+        self.note_provided(provided);
+        Ok(())
+    }
+
+    /// Chunks that have memory, if there is a plan for them.
+    pub fn planned_chunks(&self) -> Option<usize> {
+        self.arena.planned_chunks()
+    }
+
+    fn note_provided(&mut self, provided: Option<(Range<u32>, bool)>) {
+        let (slots, is_stale) = provided.unwrap_or_default();
+        self.slots.mark(slots, is_stale);
     }
 
     /// Whether an accelerator has room for a first sequence: else a model would load there and serve no request.
@@ -101,12 +129,12 @@ impl Store {
     /// Gives the slot the first state of a sequence, in place of its contents. Written when the slot first runs.
     pub fn init(&mut self, slot: u32) -> Result<(), StateError> {
         self.slots.check(&[Some(slot)])?;
-        let (slots, is_stale) = match self.is_live(slot) {
-            true => (slot..slot.saturating_add(1), true),
-            false => self.arena.occupy(slot)?.unwrap_or_default(),
+        let provided = match self.is_live(slot) {
+            true => Some((slot..slot.saturating_add(1), true)),
+            false => self.arena.occupy(slot)?,
         };
         self.slots.begin(slot);
-        self.slots.mark(slots, is_stale);
+        self.note_provided(provided);
         self.states.iter_mut().for_each(|state| state.init(slot));
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: what one client may hold no more of.
 //! - [`kinds`]: counters, gauges and histograms as we expose them.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: how long it took, less what other threads took.
+//! - [`RunLog`]: lines about the runs of one model.
 //! - [`log`]: where log lines go, and how they look.
 
 mod connection_closed;
@@ -23,6 +24,7 @@ mod names;
 mod own_time;
 mod peer_limit;
 pub mod plugins;
+mod run_log;
 
 pub use connection_closed::ConnectionClosed;
 pub use gpu::{GpuMetrics, GpuReading};
@@ -37,3 +39,4 @@ pub use metrics::Metrics;
 pub use own_time::OwnTime;
 pub use peer_limit::PeerLimit;
 pub use plugins::{Hook, PluginMetrics};
+pub use run_log::RunLog;

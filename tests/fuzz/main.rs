@@ -429,8 +429,8 @@ fn configure(config: ConfigSource, toml: Option<String>) {
         |name: &str, dims: &[i64]| Port { name: name.to_owned(), dtype: DataType::Fp32, dims: Dims::from_wire(dims) };
     let graph = Signature {
         inputs: ["INPUT", "INPUT_STATE", "START", "ID"].map(|name| port(name, &[-1, 1])).into(),
-        optional: Vec::new(),
         outputs: ["OUTPUT", "OUTPUT_STATE"].map(|name| port(name, &[-1, 1])).into(),
+        ..Signature::default()
     };
     let files = vec!["model.onnx".to_owned()];
     let sources = Sources { directory: "/nowhere/m".into(), config, sequor_toml: toml, files };

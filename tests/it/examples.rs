@@ -36,6 +36,15 @@ fn the_clients_of_ovms_add_up() {
 }
 
 #[test]
+fn the_clients_of_the_stateful_backend_add_up() {
+    let server = Server::of_models();
+    for (script, address) in [("stateful_grpc.py", server.grpc), ("stateful_rest.py", server.http)] {
+        let printed = python::run(&root().join("examples/python").join(script), &[address.to_string()]);
+        assert_eq!(printed.split_whitespace().collect::<Vec<_>>(), ["5", "9", "13", "17"], "{script}");
+    }
+}
+
+#[test]
 fn the_client_in_rust_hears_speech() {
     let example = Path::new(SEQUOR).parent().unwrap().join("examples/stream_speech");
     assert!(example.is_file(), "{} is not built: run `cargo xtask test`", example.display());

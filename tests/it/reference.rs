@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use sequor::config::model::fields::{CONFIG_MESSAGES, ConfigParameter, FieldStatus, PARAMETERS};
 use sequor::config::model::sequor_toml::{self, KeyEntry, TableEntry};
+use sequor::config::model::stateful::STATEFUL_PARAMETERS;
 
 use crate::docs::{cell, is_page};
 use crate::server::{Call, root};
@@ -102,6 +103,11 @@ fn the_page_of_config_pbtxt_is_what_the_table_says() {
         of its session options, under the same name: for example `session.intra_op.allow_spinning`. Every other key has no effect.\n\n\
         | key | | |\n|---|---|---|\n";
     for ConfigParameter { key, status } in PARAMETERS {
+        let (status, text) = status_of(*status);
+        let _ = writeln!(page, "| `{key}` | {status} | {} |", cell(text));
+    }
+    page += "\n## Parameters of the stateful backend\n\nKeys of `parameters` in a model with `backend: \"stateful\"`.\n\n| key | | |\n|---|---|---|\n";
+    for (key, status) in STATEFUL_PARAMETERS {
         let (status, text) = status_of(*status);
         let _ = writeln!(page, "| `{key}` | {status} | {} |", cell(text));
     }

@@ -31,7 +31,7 @@ fn it_says_what_it_serves_and_where() {
     let server = Server::of_models();
     assert_eq!(server.get("/v2/health/live"), (200, String::new()));
     assert_eq!(server.get("/v2/health/ready"), (200, String::new()));
-    for model in ["accumulator_fp32", "accumulator_int32", "gru", "vad"] {
+    for model in ["accumulate", "accumulator_fp32", "accumulator_int32", "gru", "vad"] {
         assert_eq!(server.get(&format!("/v2/models/{model}/ready")).0, 200, "{model}");
     }
     let (status, metrics) = get(server.metrics, "/metrics");
@@ -51,7 +51,7 @@ fn it_says_what_it_serves_and_where() {
     assert_snapshot!(models.iter().map(|line| steady(line)).collect::<Vec<_>>().join("\n"));
     let said = format!("http  {http}   grpc  {grpc}   metrics  {at}   admin and status page  http://{admin}");
     assert_eq!(*listens, said);
-    assert!(ready.starts_with("ready in ") && ready.contains(" with 4 of 4 models.   try: "), "{ready}");
+    assert!(ready.starts_with("ready in ") && ready.contains(" with 5 of 5 models.   try: "), "{ready}");
     assert!(ready.ends_with(&format!("curl localhost:{}/v2", http.port())), "{ready}");
 }
 
@@ -93,7 +93,7 @@ fn only_models_that_are_named_are_loaded_if_so_wished() {
     assert_eq!(server.get("/v2/health/ready").0, 400, "nope is wanted and is not there");
     let said = server.stop().stdout;
     assert!(said.contains("  nope               -  REFUSED  ") && said.contains(" with 1 of 2 models."), "{said}");
-    assert!(explicit(&["*"]).stop().stdout.contains(" with 4 of 4 models."));
+    assert!(explicit(&["*"]).stop().stdout.contains(" with 5 of 5 models."));
 }
 
 /// The program that started it may have gone, or never read its output.

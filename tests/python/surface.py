@@ -19,7 +19,7 @@ from tritonclient.utils import InferenceServerException
 
 from server import addresses, both, scalar
 
-MODELS = ("accumulator_fp32", "accumulator_int32", "gru", "vad")
+MODELS = ("accumulate", "accumulator_fp32", "accumulator_int32", "gru", "vad")
 M = "accumulator_fp32"
 HTTP_STATUS = {"INVALID_ARGUMENT": "400", "NOT_FOUND": "404", "UNIMPLEMENTED": "501"}
 SHAPE_NOTE = (

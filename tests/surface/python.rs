@@ -42,7 +42,7 @@ fn check(output: &Output) {
 
 async fn over_the_models(script: &str) {
     let house = house(tempfile::tempdir().unwrap());
-    for model in ["accumulator_fp32", "accumulator_int32"] {
+    for model in ["accumulate", "accumulator_fp32", "accumulator_int32"] {
         house.repository.load(&root().join("models").join(model));
     }
     assert!(house.repository.ready(), "{:?}", house.repository.statuses());
@@ -62,6 +62,11 @@ async fn shared_memory() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ovms_clients() {
     over_the_models("tfs.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_of_the_stateful_backend() {
+    over_the_models("stateful.py").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

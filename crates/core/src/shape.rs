@@ -110,6 +110,11 @@ impl Dims {
         self.rank() == shape.rank() && self.0.iter().zip(&shape.0).all(|(d, n)| d.fixed().is_none_or(|d| d == *n))
     }
 
+    /// Without the dimension at `axis`.
+    pub fn without(&self, axis: usize) -> Dims {
+        Dims(self.0.iter().enumerate().filter(|(n, _)| *n != axis).map(|(_, dim)| *dim).collect())
+    }
+
     /// These dimensions with `dim` put in at `axis` (at the end if `axis` lies beyond).
     pub fn with(&self, axis: usize, dim: Dim) -> Dims {
         let mut dims = self.0.clone();

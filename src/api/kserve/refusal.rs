@@ -290,8 +290,15 @@ fn refused(refused: &Refused) -> (Code, String) {
             );
             (Code::Unavailable, text)
         }
+        Refusal::StoreFull { limit } => {
+            let text = format!(
+                "Too many simultaneous connections (sequence {id} of model '{model}' cannot start: {limit} sequences have \
+                 states, the maximum by max_candidate_sequence_use_ratio; live sequences are not affected; retry after {})",
+                span(RETRY_AFTER)
+            );
+            (Code::Internal, text)
+        }
         Refusal::TooMany { .. }
-        | Refusal::StoreFull { .. }
         | Refusal::BacklogFull { .. }
         | Refusal::QueueTimeout { .. }
         | Refusal::BacklogTimeout { .. }
@@ -315,10 +322,6 @@ fn unavailable(refused: &Refused) -> String {
         Refusal::TooMany { limit } => {
             format!("sequence {id} of model '{model}' cannot start: {limit} sequences live, as many as may")
         }
-        Refusal::StoreFull { limit } => format!(
-            "sequence {id} of model '{model}' cannot start: the states of {limit} sequences are held, as many as \
-             may; live sequences are not affected"
-        ),
         Refusal::BacklogFull { sequences, bytes } => format!(
             "no slot for sequence {id} of model '{model}', and the backlog is full \
              ({sequences} sequences with {bytes} bytes wait)"

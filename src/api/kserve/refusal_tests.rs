@@ -271,7 +271,10 @@ fn every_failure_reads_as_written_down() {
 fn what_is_unavailable_says_when_to_come_back() {
     for (name, failure) in all() {
         let status = status(&failure);
-        let temporary = status.code == Code::Unavailable && !["not_served", "not_explicit"].contains(&status.reason);
+        let is_unavailable =
+            status.code == Code::Unavailable && !["not_served", "not_explicit"].contains(&status.reason);
+        // The stateful backend's code for it is INTERNAL.
+        let temporary = is_unavailable || name == "store-full";
         let want = match (temporary, name.ends_with("-ended")) {
             // The plug-in says when.
             _ if ["processor-rejected", "policy-named"].contains(&name) => Retry::After(Duration::from_secs(2)),

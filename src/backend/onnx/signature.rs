@@ -42,7 +42,28 @@ pub(super) fn read(session: &Session) -> Result<Signature, BackendError> {
     };
     // An initializer of a type that cannot be served keeps its own value.
     let optional = optional.each(session)?.filter_map(Result::ok).collect();
-    Ok(Signature { inputs: inputs.ports(session)?, optional, outputs: outputs.ports(session)? })
+    let (inputs, outputs) = (inputs.ports(session)?, outputs.ports(session)?);
+    Ok(Signature { inputs, optional, outputs, description: description(session)? })
+}
+
+/// The description of the graph, which the file may lack.
+fn description(session: &Session) -> Result<String, BackendError> {
+    let (api, allocator) = (ort::api(), default_allocator()?);
+    let mut metadata = ptr::null_mut();
+    // SAFETY: the session is alive, `metadata` may be written to.
+    check(unsafe { (api.SessionGetModelMetadata)(session.pointer(), &raw mut metadata) })?;
+    let mut text = ptr::null_mut();
+    // SAFETY: the metadata is alive, the allocator is the process's own, and `text` may be written to.
+    let asked =
+        check(unsafe { (api.ModelMetadataGetGraphDescription)(metadata, allocator, &raw mut text) }).and_then(|()| {
+            // SAFETY: the call above gave a C string, which stays until it is freed below.
+            let description = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+            // SAFETY: `text` is from this allocator and is not used any more.
+            check(unsafe { (api.AllocatorFree)(allocator, text.cast()) }).map(|()| description)
+        });
+    // SAFETY: the metadata is this function's to release, and nothing points into it.
+    unsafe { (api.ReleaseModelMetadata)(metadata) };
+    asked
 }
 
 impl Side {

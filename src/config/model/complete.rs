@@ -135,7 +135,7 @@ mod tests {
 
     fn graph(inputs: &[(&str, &[i64])], outputs: &[(&str, &[i64])]) -> Signature {
         let ports = |ports: &[(&str, &[i64])]| ports.iter().map(|(n, d)| port(n, d)).collect();
-        Signature { inputs: ports(inputs), optional: vec![], outputs: ports(outputs) }
+        Signature { inputs: ports(inputs), outputs: ports(outputs), ..Signature::default() }
     }
 
     fn completed(text: &str, toml: &str, graph: &Signature) -> Result<ModelConfig, String> {

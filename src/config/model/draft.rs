@@ -10,7 +10,8 @@ use super::sequor_toml::SequorToml;
 use super::settings::{BackendKind, ModelSettings, SessionTuning, VersionPolicy};
 use super::signature::Signature;
 use super::{
-    complete, fit, json, metric_tags, names, normalise, padding, refuse, settle, text, tuning, validate, versions,
+    complete, fit, json, metric_tags, names, normalise, padding, refuse, settle, stateful, text, tuning, validate,
+    versions,
 };
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::place::Place;
@@ -130,13 +131,23 @@ impl Draft {
         };
         let own_name = directory.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         names::fill(&mut config, &own_name, &files);
-        let settled = !options.auto_complete || !complete::is_needed(&config);
+        let is_stateful = stateful::is_stateful(&config);
+        if is_stateful {
+            stateful::fill_file_name(&mut config);
+        }
+        let settled = is_stateful || !options.auto_complete || !complete::is_needed(&config);
         let mut normal = config.clone();
+        if is_stateful {
+            stateful::fill_defaults(&mut normal);
+        }
         normalise::normalise(&mut normal);
         let texts = ConfigSources { toml: &toml, directory: &directory, path: &path, places: &places };
         let mut report = Report::new(&normal, texts, options.limits, settled);
         names::check(&mut report, &own_name);
         let mut notes = refuse::check(&mut report, &config);
+        if is_stateful {
+            notes.extend(stateful::check(&mut report));
+        }
         let tuning = tuning::read(&mut report);
         metric_tags::check(&mut report);
         padding::check(&mut report);
@@ -189,6 +200,9 @@ impl Draft {
 
     /// Completes, validates and settles the configuration against the graph, or says everything that is wrong.
     pub fn settle(&self, graph: &Signature) -> Result<ModelSettings, Vec<Fault>> {
+        if stateful::is_stateful(&self.config) {
+            return self.settle_stateful(graph);
+        }
         let mut config = self.config.clone();
         if self.options.auto_complete {
             let completed =
@@ -210,6 +224,31 @@ impl Draft {
             return Ok(ModelSettings { notes: self.notes.clone(), ..settle::settle(&report, graph) });
         }
         Err(in_order(report.faults))
+    }
+
+    /// The same for a model of the stateful backend, whose states the graph tells.
+    fn settle_stateful(&self, graph: &Signature) -> Result<ModelSettings, Vec<Fault>> {
+        let mut config = self.config.clone();
+        stateful::fill_defaults(&mut config);
+        normalise::normalise(&mut config);
+        let Draft { toml, directory, path, places, .. } = self;
+        let texts = ConfigSources { toml, directory, path, places };
+        let mut report = Report::new(&config, texts, self.options.limits, true);
+        let translated = stateful::translate(&mut report, graph);
+        let Some(translated) = translated.filter(|_| report.faults.is_empty()) else {
+            return Err(in_order(report.faults));
+        };
+        let texts = ConfigSources { toml: &translated.toml, ..texts };
+        let mut report = Report::new(&translated.config, texts, self.options.limits, true).marking_batch();
+        validate::check(&mut report, &file_size);
+        if report.faults.is_empty() {
+            fit::check(&mut report, graph);
+        }
+        if !report.faults.is_empty() {
+            return Err(in_order(report.faults));
+        }
+        let settings = ModelSettings { notes: self.notes.clone(), ..settle::settle(&report, graph) };
+        Ok(translated.finish(settings, config))
     }
 }
 

@@ -15,7 +15,9 @@ use crate::config::fault::{code, did_you_mean};
 
 /// Checks a configuration that is sound in itself.
 pub(super) fn check(report: &mut Report<'_>, graph: &Signature) {
-    count(report, graph);
+    if !report.marks_batch() {
+        count(report, graph);
+    }
     for (i, input) in report.config.input.iter().enumerate() {
         check_input(report, graph, &format!("input[{i}]"), input);
     }
@@ -24,7 +26,9 @@ pub(super) fn check(report: &mut Report<'_>, graph: &Signature) {
     }
     if let Some(sequence) = report.sequence() {
         for (i, input) in sequence.control_input.iter().enumerate() {
-            for control in &input.control {
+            let is_reset = |control: &Control| report.marks_batch() && control.kind() == Kind::ControlSequenceStart;
+            let controls: Vec<&Control> = input.control.iter().filter(|control| !is_reset(control)).collect();
+            for control in controls {
                 check_control(report, graph, &format!("sequence_batching.control_input[{i}]"), &input.name, control);
             }
         }
@@ -145,8 +149,9 @@ fn check_type(report: &mut Report<'_>, field: &str, label: &str, port: &Port, da
 
 fn check_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, port: &Port, dims: &Dims, exact: bool) {
     let (field, name) = (format!("{field}.dims"), &port.name);
-    let axis = report.batches().then_some(0);
-    if axis.is_some() && port.dims.0.first() != Some(&Dim::Any) {
+    let (axis, dims) = &report.batch_of(dims);
+    let axis = *axis;
+    if axis.is_some_and(|axis| port.dims.0.get(axis) != Some(&Dim::Any)) {
         let what = format!(
             "{label} \"{name}\": model {verb} {}, whose first dimension is no batch dimension (-1); max_batch_size must be 0, or the \
              model exported with an open batch",
@@ -227,18 +232,20 @@ fn check_state(report: &mut Report<'_>, graph: &Signature, field: &str, state: &
     }
 }
 
-/// A state's tensor is its dims with the batch put in at one axis. What the model leaves open fits anything.
+/// A state's tensor is its dims with the batch put in at one axis. What the model leaves open fits anything, and so does for its output what the
+/// configuration leaves open: each run is checked.
 fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, port: &Port, state: &State) {
     let said = Dims::from_wire(&state.dims);
     let name = &state.input_name;
+    let fits_dim = |model: Dim, said: Dim| model == said || model == Dim::Any || (verb == "gives" && said == Dim::Any);
     let fits_at = |axis: usize| {
         let open = port.dims.0.get(axis) == Some(&Dim::Any);
-        open && agree(&port.dims, &said, Some(axis), |m, s| m == s || m == Dim::Any)
+        open && agree(&port.dims, &said, Some(axis), fits_dim)
     };
     let axis = report.batches().then(|| report.batch_axis(name));
     let fits = match axis {
         Some(axis) => fits_at(axis),
-        None => agree(&port.dims, &said, None, |m, s| m == s || m == Dim::Any),
+        None => agree(&port.dims, &said, None, fits_dim),
     };
     if fits {
         return;

@@ -10,6 +10,7 @@
 //! - [`fields`]: what becomes of each field of config.pbtxt · `tuning`: how ONNX Runtime is to load the graph · `metric_tags`.
 //! - [`signature`]: what is known of a graph.
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
+//! - [`stateful`]: configurations of Triton's stateful backend, in these terms.
 //! - [`place`]: which instances run on which GPU.
 //! - [`settings`]: its result.
 
@@ -36,6 +37,7 @@ pub mod sequor_toml;
 pub mod settings;
 mod settle;
 pub mod signature;
+pub mod stateful;
 mod tensors;
 pub mod text;
 mod tuning;

@@ -5,6 +5,7 @@ use sequor_proto::ModelConfig;
 use crate::config::fault::code;
 
 use super::report::Report;
+use super::stateful::STATEFUL;
 
 pub(super) const ONNXRUNTIME: &str = "onnxruntime";
 
@@ -15,7 +16,7 @@ struct KnownBackend {
 }
 
 /// In the order in which they are tried.
-const KNOWN: [KnownBackend; 6] = [
+const KNOWN: [KnownBackend; 7] = [
     KnownBackend {
         backend: "tensorflow",
         kinds: &[("tensorflow_savedmodel", "model.savedmodel"), ("tensorflow_graphdef", "model.graphdef")],
@@ -25,6 +26,7 @@ const KNOWN: [KnownBackend; 6] = [
     KnownBackend { backend: "openvino", kinds: &[("", "model.xml")] },
     KnownBackend { backend: "pytorch", kinds: &[("pytorch_libtorch", "model.pt"), ("torch_aoti", "model.pt2")] },
     KnownBackend { backend: "python", kinds: &[("", "model.py")] },
+    KnownBackend { backend: STATEFUL, kinds: &[("", "model.onnx")] },
 ];
 
 impl KnownBackend {
@@ -99,7 +101,7 @@ pub(super) fn check(report: &mut Report<'_>, directory: &str) {
     let known = KNOWN.iter().find(|k| k.backend == config.backend);
     let fits =
         |platform: &str| known.is_none_or(|k| platform.is_empty() || k.kinds.iter().any(|(p, _)| *p == platform));
-    if config.backend != ONNXRUNTIME {
+    if config.backend != ONNXRUNTIME && config.backend != STATEFUL {
         not_served(report);
     } else if !fits(&config.platform) {
         let what = format!("unexpected 'platform' and 'backend' pair, got:{}, {}", config.platform, config.backend);

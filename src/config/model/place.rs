@@ -144,7 +144,7 @@ mod tests {
             dtype: sequor_core::DataType::Fp32,
             dims: sequor_core::Dims::from_wire(&[-1, 3]),
         };
-        let graph = Signature { inputs: vec![port("x")], optional: Vec::new(), outputs: vec![port("y")] };
+        let graph = Signature { inputs: vec![port("x")], outputs: vec![port("y")], ..Signature::default() };
         let settings = draft.settle(&graph).unwrap();
         let groups = settings
             .proto

@@ -25,7 +25,7 @@ pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig) -> Vec<Fault
         }
     }
     for key in written.parameters.keys() {
-        match parameter(key) {
+        match parameter(&written.backend, key) {
             FieldStatus::Refused(why) => {
                 let what = format!("parameter {key} is not served: {why}");
                 report.entry_fault("parameters", key, code::NOT_SERVED, what);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sequor_core::{Dim, Dims};
 use sequor_proto::{ModelConfig, ModelSequenceBatching, model_config::SchedulingChoice};
 
 use super::locate::Places;
@@ -18,6 +19,8 @@ pub(super) struct Report<'a> {
     places: &'a Places,
     /// Whether `max_batch_size` is final: completion may still set one that is 0.
     settled: bool,
+    /// Whether inputs and outputs mark the batch dimension with -1, as in the stateful backend, and it is not the one in front.
+    marks_batch: bool,
     pub(super) limits: ServerLimits,
     pub(super) faults: Vec<Fault>,
 }
@@ -34,7 +37,23 @@ pub(super) struct ConfigSources<'a> {
 impl<'a> Report<'a> {
     pub(super) fn new(config: &'a ModelConfig, texts: ConfigSources<'a>, limits: ServerLimits, settled: bool) -> Self {
         let ConfigSources { toml, directory, path, places } = texts;
-        Report { config, toml, directory, path, places, settled, limits, faults: Vec::new() }
+        Report { config, toml, directory, path, places, settled, marks_batch: false, limits, faults: Vec::new() }
+    }
+
+    /// For a configuration whose inputs and outputs mark their batch dimension.
+    pub(super) fn marking_batch(self) -> Self {
+        Report { marks_batch: true, ..self }
+    }
+
+    pub(super) fn marks_batch(&self) -> bool {
+        self.marks_batch
+    }
+
+    /// The axis of the batch in the graph's tensor for an input or output of these dims, and the dims without it.
+    pub(super) fn batch_of(&self, dims: &Dims) -> (Option<usize>, Dims) {
+        let marked = dims.0.iter().position(|dim| *dim == Dim::Any).filter(|_| self.marks_batch);
+        let Some(axis) = marked else { return (self.batches().then_some(0), dims.clone()) };
+        (Some(axis), dims.without(axis))
     }
 
     /// A fault of a field of config.pbtxt.

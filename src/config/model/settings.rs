@@ -11,6 +11,7 @@ use sequor_proto as proto;
 use crate::config::fault::Fault;
 use crate::error::At;
 
+pub use super::stateful::settings::{LineLevel, RunLogSettings, StateChunks, StatefulSettings};
 pub use super::tensors::{
     BatchInput, BatchInputKind, Constant, Crop, Input, Output, Padding, RaggedInput, WarmupData, WarmupInput,
     WarmupSample, reshaped,
@@ -47,6 +48,8 @@ pub struct ModelSettings {
     pub processor_plugins: Vec<ProcessorPlugin>,
     /// The plug-in that makes the first states of sequences, if the model names one.
     pub initializer: Option<InitializerPlugin>,
+    /// What a model of Triton's stateful backend asks for besides, if it is one.
+    pub stateful: Option<StatefulSettings>,
     /// How many instances there are (the sum of the groups' counts); at least 1.
     pub instances: u16,
     /// Where each of them runs.
@@ -296,8 +299,22 @@ pub enum ControlKind {
     Start(FalseTrue),
     Ready(FalseTrue),
     End(FalseTrue),
+    /// BOOL: true at START and for padding. Behind the batch it has so many dimensions of 1.
+    Reset {
+        ones: usize,
+    },
     /// The correlation id, as one of UINT64, INT64, UINT32, INT32, BYTES.
     CorrelationId(DataType),
+}
+
+impl ControlKind {
+    /// Dimensions of 1 behind the batch dimension of its tensor.
+    pub fn ones(&self) -> usize {
+        match self {
+            ControlKind::Reset { ones } => *ones,
+            _ => 1,
+        }
+    }
 }
 
 /// The two values of a control, as little-endian elements of its type.

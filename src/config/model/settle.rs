@@ -52,6 +52,7 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         scheduler: features::scheduler(report),
         processor_plugins: features::processors(report),
         initializer: features::initializer(report),
+        stateful: None,
         instances: u16::try_from(processors.len()).unwrap_or(u16::MAX),
         processors,
         proto: Arc::new(config.clone()),
@@ -107,6 +108,7 @@ fn inputs(report: &Report<'_>, graph: &Signature) -> Vec<Input> {
             dims,
             reshape,
             optional: input.optional,
+            batch_dim: None,
             ragged: padding::ragged(report, input),
         })
     };
@@ -126,6 +128,7 @@ fn outputs(report: &Report<'_>, graph: &Signature) -> Vec<Output> {
             dtype,
             dims,
             reshape,
+            batch_dim: None,
             labels,
             cut_like,
             crop: padding::crop(report, output),

@@ -10,6 +10,8 @@ pub struct Signature {
     /// Inputs the graph has a value for, which a run may replace (ONNX: initializers that are also inputs).
     pub optional: Vec<Port>,
     pub outputs: Vec<Port>,
+    /// What the file says of the graph, for people.
+    pub description: String,
 }
 
 /// An input or output as the graph declares it: whole shape, batch dimension included.

@@ -13,6 +13,8 @@ pub struct Input {
     /// What the graph takes in place of `dims`, if that differs: the same data under another shape, see [`reshaped`].
     pub reshape: Option<Dims>,
     pub optional: bool,
+    /// The dimension (its place in `dims`) that is 1 in every request and the batch dimension in the graph, if clients send one besides the first.
+    pub batch_dim: Option<usize>,
     /// How requests of different shapes run together, if they do.
     pub ragged: Option<RaggedInput>,
 }
@@ -103,6 +105,8 @@ pub struct Output {
     pub dims: Dims,
     /// What the graph gives in place of `dims`, if that differs: the same data under another shape, see [`reshaped`].
     pub reshape: Option<Dims>,
+    /// As for [`Input::batch_dim`].
+    pub batch_dim: Option<usize>,
     /// One label a line, for the classification extension.
     pub labels: Option<PathBuf>,
     /// `batch_output`: the input (by its place in `ModelSettings::inputs`) whose shapes say how the flat output is cut.

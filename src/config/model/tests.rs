@@ -23,7 +23,7 @@ fn graph(inputs: Ports<'_>, outputs: Ports<'_>) -> Signature {
         };
         ports.iter().map(port).collect()
     };
-    Signature { inputs: ports(inputs), optional: vec![], outputs: ports(outputs) }
+    Signature { inputs: ports(inputs), outputs: ports(outputs), ..Signature::default() }
 }
 
 fn sources(directory: &Path, config: &str, toml: &str) -> Sources {

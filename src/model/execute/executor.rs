@@ -75,7 +75,10 @@ impl Executor {
         sided: bool,
     ) -> Result<Executor, RunError> {
         let Placement { graph, device, pool, budget, chunk_cache, gpu } = placement;
-        let store = Store::new(&device, load.states.clone(), slots, sided, chunk_cache.clone())?;
+        let mut store = Store::new(&device, load.states.clone(), slots, sided, chunk_cache.clone())?;
+        if let Some(plan) = load.chunk_plan() {
+            store.plan_chunks(plan)?;
+        }
         let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
         let contexts = vec![(load.wiring.clone(), context)];
         let outputs = OutputMemory::new(&device, pool, &load.settings)?;
@@ -340,6 +343,11 @@ fn splits(
         if let Some(source) = output.cut_like {
             let shapes = flat_parts(settings, output, source, batch);
             *place = Some(OutputSplit::shapes(&output.name, output.dtype, data, shapes)?);
+            continue;
+        }
+        if let Some(axis) = output.batch_dim {
+            let rows = (batch.len() as u64, axis);
+            *place = Some(OutputSplit::on_axis(&output.name, output.dtype, &shape, data, rows)?);
             continue;
         }
         *place = Some(match settings.max_batch_size {

@@ -188,8 +188,13 @@ fn known(settings: &ModelSettings, sink: Sink, rows: u64) -> Option<(Shape, usiz
     let output = sink.client.filter(|_| sink.state.is_none()).and_then(|n| settings.outputs.get(n))?;
     // The graph gives one list, whose shape is not the output's.
     let output = Some(output).filter(|output| output.cut_like.is_none())?;
-    let shape = output.reshape.as_ref().unwrap_or(&output.dims).fixed()?;
-    let shape = if settings.max_batch_size > 0 { shape.with(0, rows) } else { shape };
+    let shape = match output.batch_dim {
+        Some(axis) => output.dims.without(axis).fixed()?.with(axis, rows),
+        None => {
+            let shape = output.reshape.as_ref().unwrap_or(&output.dims).fixed()?;
+            if settings.max_batch_size > 0 { shape.with(0, rows) } else { shape }
+        }
+    };
     let bytes = shape.elements()?.checked_mul(output.dtype.size()? as u64)?;
     Some((shape, usize::try_from(bytes).ok()?))
 }

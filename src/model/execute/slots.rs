@@ -42,6 +42,8 @@ impl Slots {
         first: impl Fn(u32) -> Option<StateValues>,
     ) -> Result<(), RunError> {
         let done = self.each(ops, kept, first);
+        // Without room for a chunk, the STARTs that need it are refused one by one.
+        let _ = self.store.adjust_chunks();
         if let (Some((gpu, told)), false) = (&mut self.gpu, ops.is_empty()) {
             let bytes = i64::try_from(self.store.allocated()).unwrap_or(i64::MAX);
             gpu.state_bytes.add(bytes - std::mem::replace(told, bytes));

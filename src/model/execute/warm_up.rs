@@ -88,8 +88,9 @@ fn tensor(settings: &ModelSettings, sample: &WarmupSample, source: InputSource, 
                     (values.dtype, values.yes.clone())
                 }
                 ControlKind::CorrelationId(dtype) => (*dtype, vec![0; dtype.zero_size()]),
+                ControlKind::Reset { .. } => (DataType::Bool, vec![1]),
             };
-            Ok(batched(dtype, &Shape::of(&[1]), 0, &value, batch))
+            Ok(batched(dtype, &Shape(vec![1; control.kind.ones()]), 0, &value, batch))
         }
         InputSource::State(n) => {
             let state = stateful(settings).1.get(n).ok_or("a state is missing")?;
@@ -115,6 +116,9 @@ fn given(
             if let Some(of) = settings.inputs.get(n) {
                 shape = of.graph_shape(&shape);
                 ragged = of.ragged.as_ref();
+                if let Some(batch_dim) = of.batch_dim {
+                    (shape, axis) = (shape.without(batch_dim), batch_dim);
+                }
             }
         }
         InputSource::State(n) => {

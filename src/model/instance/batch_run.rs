@@ -1,15 +1,18 @@
 //! Follows a batch from the core and back: which rows run, and how each row ends. A row that fails does not fail the others.
 
-use sequor_core::{Batch, Req, RowEnd};
+use bytes::Bytes;
+use sequor_core::{Batch, Dim, Req, RowEnd, Shape};
 
 use crate::backend::BackendError;
 use crate::batch::Staging;
+use crate::config::model::settings::Output;
 use crate::error::Failure;
 use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes, Slots, StateNow};
 use crate::model::load::LoadedModel;
 use crate::model::sequences::{FinishedBatch, Job, RowToSeal, TakenBatch};
 use crate::state::StateValues;
 use crate::state::budget::NoRoom;
+use crate::tensor::Tensor;
 
 /// A batch whose rows run. It is given back once, by [`BatchRun::end`].
 #[derive(Debug)]
@@ -63,9 +66,9 @@ impl BatchRun {
         for ((req, mut job), disposition) in jobs.into_iter().flatten().zip(dispositions) {
             let mut result = match disposition {
                 RowDisposition::Runs => ran.next().unwrap_or_else(lost),
-                // An END without inputs runs nothing and is answered with nothing.
+                // An END that runs nothing is answered with nothing.
                 RowDisposition::Nothing => {
-                    Ok(RowOutcome { outputs: Vec::new(), state: StateNow::default(), copy: None })
+                    Ok(RowOutcome { outputs: nothing(load), state: StateNow::default(), copy: None })
                 }
                 RowDisposition::Fails(error) => Err(error),
             };
@@ -157,8 +160,26 @@ fn disposition(load: &LoadedModel, slots: &Slots, work: &RowWork) -> RowDisposit
 /// The rows that bring inputs and have a state; where rows are fixed to slots, the others become padding.
 fn runnable(load: &LoadedModel, slots: &Slots, work: Vec<Option<RowWork>>) -> Vec<Option<RowWork>> {
     let runs = |w: &RowWork| matches!(disposition(load, slots, w), RowDisposition::Runs);
-    if load.has_fixed_rows() {
-        return work.into_iter().map(|row| row.filter(runs)).collect();
+    let mut rows: Vec<Option<RowWork>> = match load.has_fixed_rows() {
+        true => work.into_iter().map(|row| row.filter(runs)).collect(),
+        false => work.into_iter().filter(|row| row.as_ref().is_none_or(runs)).collect(),
+    };
+    if let Some(stateful) = load.settings.stateful.as_ref().filter(|_| !rows.is_empty()) {
+        rows.resize_with(stateful.padded(rows.len()), || None);
     }
-    work.into_iter().filter(|row| row.as_ref().is_none_or(runs)).collect()
+    rows
+}
+
+/// The outputs of an END that is not run, without elements; none, where an END may come without inputs.
+fn nothing(load: &LoadedModel) -> Vec<Tensor> {
+    if load.settings.stateful.is_none() {
+        return Vec::new();
+    }
+    let empty = |output: &Output| {
+        let dims = output.dims.0.iter().enumerate();
+        let dim = |(n, dim): (usize, &Dim)| if Some(n) == output.batch_dim { 0 } else { dim.fixed().unwrap_or(0) };
+        let shape = Shape(std::iter::once(1).chain(dims.map(dim)).collect());
+        Tensor { dtype: output.dtype, shape, data: Bytes::new() }
+    };
+    load.settings.outputs.iter().map(empty).collect()
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use sequor_core::{Dim, Expiry, Hold, Id, LoadId, LoadLimits, LoadSpec, Refusal, RowLayout, Stages, Strategy, Time};
 
@@ -12,15 +12,15 @@ use crate::batch::wiring::stateful;
 use crate::config::fault::{Fault, code};
 use crate::config::model::place::Auto;
 use crate::config::model::settings::{
-    InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateSettings,
+    InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateChunks, StateSettings,
 };
 use crate::error::{At, Failure, LoadError, LoadWarning, Refused};
 use crate::executor::ModelStep;
 use crate::processing::LoadFacts;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{Decider, SchedulerPort};
-use crate::state::{InitialValue, StateSpec, Store};
-use crate::telemetry::{BatchTimes, InlineGate, ModelMetrics};
+use crate::state::{ChunkPlan, ChunkSizes, InitialValue, StateSpec, Store};
+use crate::telemetry::{BatchTimes, InlineGate, ModelMetrics, RunLog};
 use crate::tensor::rows;
 
 use super::handle::Handle;
@@ -72,6 +72,8 @@ pub(in crate::model) struct LoadedModel {
     pub(in crate::model) processors: Option<Processors>,
     /// What makes the first states of its sequences, if config.pbtxt does not.
     pub(in crate::model) initializer: Option<LoadInitializer>,
+    /// Lines about its runs, if its configuration asks for some.
+    run_log: Option<RunLog>,
     /// Faults of its files that do not keep it from serving.
     pub(in crate::model) warnings: Vec<LoadWarning>,
     /// Names of classes, by output.
@@ -137,6 +139,10 @@ impl LoadedModel {
             feature_counts: feature_counts(&settings),
             processors,
             initializer,
+            run_log: settings
+                .stateful
+                .as_ref()
+                .and_then(|s| RunLog::new(&settings.name, version, s.log, Instant::now())),
             retired: AtomicBool::new(false),
             running: AtomicUsize::new(instances),
             settings,
@@ -197,9 +203,18 @@ impl LoadedModel {
         matches!(sequence.strategy, SequenceStrategy::Direct { compact: false, .. })
     }
 
+    /// How the memory of its states grows, if its configuration says so.
+    pub(in crate::model) fn chunk_plan(&self) -> Option<ChunkPlan> {
+        let StateChunks { first, next, count, grow_below, shrink_above } = self.settings.stateful.as_ref()?.chunks?;
+        Some(ChunkPlan { sizes: ChunkSizes { first, next }, count, grow_below, shrink_above })
+    }
+
     /// Counts a run.
     pub(in crate::model) fn ran(&self, times: &BatchTimes) {
         self.metrics.executed(times);
+        if let Some(log) = &self.run_log {
+            log.ran(times, Instant::now());
+        }
         self.metrics.ran_at(SystemTime::now());
     }
 

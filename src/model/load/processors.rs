@@ -63,6 +63,7 @@ impl Processors {
             dims,
             reshape: None,
             optional,
+            batch_dim: None,
             ragged: None,
         };
         let output = |TensorPort { name, dtype, dims, .. }: TensorPort| Output {
@@ -71,6 +72,7 @@ impl Processors {
             dtype,
             dims,
             reshape: None,
+            batch_dim: None,
             cut_like: None,
             crop: None,
         };

@@ -1,6 +1,6 @@
 //! Checks a request against its model's configuration before it is queued. Every fault is reported here; nothing has changed by then.
 
-use sequor_core::{DataType, Dims, Id, RequestMeta, Shape};
+use sequor_core::{DataType, Dim, Dims, Id, RequestMeta, Shape};
 
 use crate::config::model::settings::{ControlKind, Input, ModelSettings, Scheduling, reshaped};
 use crate::error::Invalid;
@@ -103,7 +103,14 @@ fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepte
         return Err(Invalid::SequenceBatch);
     }
     let meta = meta(settings, &inputs, rows);
+    // A request that does not run keeps no inputs.
+    let inputs = if request.sequence.end && !runs_ends(settings) { Vec::new() } else { inputs };
     Ok(Accepted { inputs, outputs, rows, meta })
+}
+
+/// Whether an END runs the model.
+fn runs_ends(settings: &ModelSettings) -> bool {
+    settings.stateful.as_ref().is_none_or(|stateful| stateful.runs_ends)
 }
 
 /// An END that only ends: no inputs, where the model allows that.
@@ -206,8 +213,16 @@ fn check_type_and_shape(input: &Input, dtype: DataType, shape: &Shape, batching:
     if batching && shape.rank() == 0 {
         return Err(Invalid::NoBatchDim { input: name() });
     }
-    if !fits(&input.dims, row_of(shape, batching)) {
-        let want = if batching { input.dims.with(0, sequor_core::Dim::Any) } else { input.dims.clone() };
+    let row = row_of(shape, batching);
+    if let Some(axis) = input.batch_dim.filter(|axis| row.get(*axis).is_some_and(|n| *n != 1)) {
+        // Requests of a sequence have one row.
+        let want = input.dims.with(0, Dim::Any);
+        let one = |(n, dim): (usize, &Dim)| if n == axis + 1 { Dim::Fixed(1) } else { *dim };
+        let want = Dims(want.0.iter().enumerate().map(one).collect());
+        return Err(Invalid::Shape { input: name(), want, got: shape.clone(), batching });
+    }
+    if !fits(&input.dims, row) {
+        let want = if batching { input.dims.with(0, Dim::Any) } else { input.dims.clone() };
         return Err(Invalid::Shape { input: name(), want, got: shape.clone(), batching });
     }
     Ok(())

@@ -83,6 +83,12 @@ impl Ask<'_> {
         self
     }
 
+    /// The rules that the request goes by.
+    pub fn dialect(mut self, dialect: Dialect) -> Self {
+        self.request.dialect = dialect;
+        self
+    }
+
     /// The idle time that a START asks for.
     pub fn idle(mut self, span: Duration) -> Self {
         self.request.sequence.idle = Some(span);

@@ -81,6 +81,11 @@ async fn errors_of_sequences_have_the_status_and_the_words_of_ovms() {
             503,
             "Max sequence number has been reached. Could not create new sequence.".to_owned(),
         ),
+        (
+            json!({ "inputs": { "INPUT": [[-13]], "sequence_id": [8], "sequence_control_input": [0] } }),
+            500,
+            "Internal inference error".to_owned(),
+        ),
         (of(json!([7]), json!([3])), 400, "Unexpected value of sequence control input".to_owned()),
         (of(json!([0]), json!([0])), 400, no_id.to_owned()),
         (json!({ "inputs": { "INPUT": [[1]] } }), 400, no_id.to_owned()),
@@ -102,6 +107,8 @@ async fn errors_of_sequences_have_the_status_and_the_words_of_ovms() {
         let answer = predict(&house, "made", &body).await;
         match status {
             200 => assert_eq!(answer.0, 200, "{body}: {answer:?}"),
+            // The runtime's own words follow.
+            500 => assert!(answer.0 == 500 && answer.1["error"].as_str().unwrap().starts_with(&text), "{answer:?}"),
             _ => assert_eq!(answer, (status, error(&text)), "{body}"),
         }
     }

@@ -1,6 +1,7 @@
 //! The `parameters` of a configuration: which keys Sequor knows.
 
 use super::FieldStatus::{self, NoEffect, Refused, Served};
+use crate::config::model::stateful;
 
 /// One key of `parameters`.
 #[derive(Debug, Clone, Copy)]
@@ -54,8 +55,11 @@ const fn parameter_of(key: &'static str, status: FieldStatus) -> ConfigParameter
     ConfigParameter { key, status }
 }
 
-/// What becomes of this key.
-pub(in crate::config::model) fn parameter(key: &str) -> FieldStatus {
+/// What becomes of this key in a model of this backend.
+pub(in crate::config::model) fn parameter(backend: &str, key: &str) -> FieldStatus {
+    if let Some(status) = stateful::parameter(backend, key) {
+        return status;
+    }
     match PARAMETERS.iter().find(|parameter| parameter.key == key) {
         Some(parameter) => parameter.status,
         None if is_session_entry(key) => Served(""),

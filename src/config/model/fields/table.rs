@@ -23,7 +23,10 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
         &[
             ("name", Served("must be the name of the model's directory")),
             ("platform", Served("`onnxruntime_onnx`")),
-            ("backend", Served("`onnxruntime`; every other backend is refused")),
+            (
+                "backend",
+                Served("`onnxruntime`, or `stateful` for models of the stateful backend; every other one is refused"),
+            ),
             ("runtime", NoEffect("[runtime] onnxruntime of the server names the library for all models")),
             ("version_policy", SERVED),
             ("max_batch_size", SERVED),

@@ -83,7 +83,7 @@ fn a_field_that_is_set_is_found_with_its_path() {
 /// The settings of a model `m` with one input and one output, of this configuration beside them.
 fn settings(config: &str) -> Result<ModelSettings, Vec<String>> {
     let ports = |name: &str| vec![Port { name: name.to_owned(), dtype: DataType::Fp32, dims: Dims::from_wire(&[1]) }];
-    let graph = Signature { inputs: ports("x"), optional: vec![], outputs: ports("y") };
+    let graph = Signature { inputs: ports("x"), outputs: ports("y"), ..Signature::default() };
     let sources = Sources {
         directory: "m".into(),
         config: ConfigSource::Text(format!(

@@ -11,6 +11,7 @@ use crate::config::model::names::leaves_directory;
 use crate::config::model::report::Report;
 use crate::config::model::sequor_toml::Storage;
 use crate::config::model::settle::initial_state_file;
+use crate::config::model::stateful::is_stateful;
 use crate::config::model::{dtype, sequor_toml};
 
 /// Durability is of states.
@@ -167,6 +168,10 @@ pub(super) fn own_keys(report: &mut Report<'_>) {
     if toml.keys.sequence.rows.is_some() && matches!(sequence.strategy_choice, Some(StrategyChoice::Oldest(_))) {
         let what = "rows is for the strategy direct; the batches of oldest never have padding rows";
         report.toml_fault(&["sequence", "rows"], code::SEQUENCE, what);
+    }
+    // The states of the stateful backend are known with the graph.
+    if is_stateful(report.config) && sequence.state.is_empty() {
+        return;
     }
     let names = || sequence.state.iter().map(|s| s.input_name.as_str());
     for (name, keys) in &toml.keys.state {

@@ -1,0 +1,259 @@
+//! The configuration of a stateful-backend model with its states, once the graph is known; and the backend's rules about the graph.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sequor_core::{DataType, Dim, Dims, Shape};
+use sequor_proto::model_sequence_batching::{Control, ControlInput, State, control::Kind};
+use sequor_proto::{ModelConfig, model_config::SchedulingChoice};
+
+use super::pairs::{self, StatePair};
+use super::parameters::{self, StatefulParameters};
+use super::settings::StatefulSettings;
+use crate::config::fault::code;
+use crate::config::model::dtype;
+use crate::config::model::report::Report;
+use crate::config::model::sequor_toml::{SequorToml, Storage};
+use crate::config::model::settings::{
+    ControlKind, ModelSettings, Scheduling, SequenceStrategy, WarmupData, WarmupInput, WarmupSample,
+};
+use crate::config::model::signature::{Port, Signature};
+
+/// A configuration that names its states.
+pub(in crate::config::model) struct Translated {
+    pub(in crate::config::model) config: ModelConfig,
+    pub(in crate::config::model) toml: SequorToml,
+    parameters: StatefulParameters,
+    reset: ResetTensor,
+}
+
+/// The graph's input that says that a sequence begins.
+struct ResetTensor {
+    name: String,
+    /// Dimensions of 1 behind the batch dimension.
+    ones: usize,
+}
+
+/// Translates a normalised configuration, or reports why that cannot be.
+pub(in crate::config::model) fn translate(report: &mut Report<'_>, graph: &Signature) -> Option<Translated> {
+    let parameters = parameters::read(report);
+    let pairs = pairs(report, &parameters, graph);
+    for (side, list) in [("input", dims_of_inputs(report.config)), ("output", dims_of_outputs(report.config))] {
+        for (i, dims) in list.iter().enumerate().filter(|(_, dims)| !dims.contains(&-1)) {
+            let what = "Cannot infer the batch dimension based on the Triton model configuration";
+            report.fault(&format!("{side}[{i}].dims"), code::DIMS, format!("{what} (no dimension of {dims:?} is -1)"));
+        }
+    }
+    let reset = reset(report, graph);
+    let mut toml = report.toml.clone();
+    let states: Vec<State> =
+        pairs.iter().filter_map(|pair| state(report, graph, pair, &mut toml, parameters.as_fp16)).collect();
+    let reset = reset?;
+    unknown(report, graph, &reset.name, &pairs);
+    if !report.faults.is_empty() {
+        return None;
+    }
+    let mut config = report.config.clone();
+    if let Some(SchedulingChoice::SequenceBatching(sequence)) = &mut config.scheduling_choice {
+        // Of the other controls the graph takes none, or what the configuration says.
+        let is_other = |control: &ControlInput| {
+            let starts = control.control.iter().any(|control| control.kind() == Kind::ControlSequenceStart);
+            !starts && graph.input(&control.name).is_some()
+        };
+        sequence.control_input.retain(is_other);
+        let control = Control { bool_false_true: vec![false, true], ..Control::default() };
+        sequence.control_input.insert(0, ControlInput { name: reset.name.clone(), control: vec![control] });
+        sequence.state = states;
+    }
+    Some(Translated { config, toml, parameters, reset })
+}
+
+fn dims_of_inputs(config: &ModelConfig) -> Vec<Vec<i64>> {
+    config.input.iter().map(|input| input.dims.clone()).collect()
+}
+
+fn dims_of_outputs(config: &ModelConfig) -> Vec<Vec<i64>> {
+    config.output.iter().map(|output| output.dims.clone()).collect()
+}
+
+/// The names of the states: those of the parameter, else those of the graph's description.
+fn pairs(report: &mut Report<'_>, parameters: &StatefulParameters, graph: &Signature) -> Vec<StatePair> {
+    if let Some(pairs) = &parameters.pairs {
+        return pairs.clone();
+    }
+    let why = match pairs::in_description(&graph.description) {
+        Ok(pairs) if !pairs.is_empty() => return pairs,
+        Ok(_) => "parameter state_pairs is empty, and the graph's description names no pairs".to_owned(),
+        Err(part) => format!("the graph's description has \"{part}\", which is not <<<input, output>>>"),
+    };
+    report.fault("parameters", code::STATE, format!("Could not find any state tensors ({why})"));
+    Vec::new()
+}
+
+/// The tensor that START drives. Upper and lower case in its name are alike.
+fn reset(report: &mut Report<'_>, graph: &Signature) -> Option<ResetTensor> {
+    const MISSING: &str = "The model should include ResetSequence tensor to reset the state tensors";
+    let controls = report.sequence().map(|sequence| sequence.control_input.as_slice()).unwrap_or_default();
+    let starts = |control: &&ControlInput| control.control.iter().any(|c| c.kind() == Kind::ControlSequenceStart);
+    let Some(control) = controls.iter().find(starts) else {
+        let what = format!("{MISSING} (no control input has CONTROL_SEQUENCE_START)");
+        report.fault("sequence_batching.control_input", code::CONTROL, what);
+        return None;
+    };
+    let field = "sequence_batching.control_input";
+    let mut ports = graph.inputs.iter().chain(&graph.optional);
+    let Some(port) = ports.find(|port| port.name.eq_ignore_ascii_case(&control.name)) else {
+        let what = format!("{MISSING} (the model has no input \"{}\")", control.name);
+        report.fault(field, code::NO_INPUT, what);
+        return None;
+    };
+    let (batch, rest) = port.dims.0.split_first().map_or((None, &[][..]), |(first, rest)| (Some(first), rest));
+    if port.dtype != DataType::Bool {
+        let what =
+            format!("reset tensor \"{}\" must be BOOL, and the model has {}", port.name, port.dtype.config_name());
+        report.fault(field, code::TYPE, what);
+    } else if batch != Some(&Dim::Any) {
+        let what = "Batch dimension should always be the first dimension for reset sequence tensor";
+        report.fault(field, code::DIMS, format!("{what} (\"{}\" is {})", port.name, port.dims));
+    } else if rest.iter().any(|dim| dim.fixed().is_some_and(|n| n != 1)) {
+        let what =
+            format!("reset tensor \"{}\" is {}: behind the batch every dimension must be 1", port.name, port.dims);
+        report.fault(field, code::DIMS, what);
+    } else {
+        return Some(ResetTensor { name: port.name.clone(), ones: rest.len() });
+    }
+    None
+}
+
+/// A state of the graph. Notes in `toml` where its batch dimension stands and how it is kept.
+fn state(
+    report: &mut Report<'_>,
+    graph: &Signature,
+    (input, output): &StatePair,
+    toml: &mut SequorToml,
+    as_fp16: bool,
+) -> Option<State> {
+    let missing = |report: &mut Report<'_>, side: &str, name: &str, code| {
+        let what = format!("state \"{name}\": the model has no such {side}");
+        report.entry_fault("parameters", "state_pairs", code, what);
+    };
+    let (from, to) = (graph.input(input), graph.output(output));
+    if from.is_none() {
+        missing(report, "input", input, code::NO_INPUT);
+    }
+    if to.is_none() {
+        missing(report, "output", output, code::NO_OUTPUT);
+    }
+    let (from, _) = from.zip(to)?;
+    let Some(axis) = batch_axis(report, from) else {
+        let what = "No dynamic dimension in the ONNX model for a state tensor";
+        let what = format!("{what} (\"{input}\" is {})", from.dims);
+        report.entry_fault("parameters", "state_pairs", code::STATE_AXIS, what);
+        return None;
+    };
+    let keys = toml.keys.state.entry(input.clone()).or_default();
+    keys.batch_axis = u8::try_from(axis).ok();
+    if as_fp16 && from.dtype == DataType::Fp32 {
+        keys.storage.get_or_insert(Storage::Fp16);
+    }
+    Some(State {
+        input_name: input.clone(),
+        output_name: output.clone(),
+        data_type: dtype::to_proto(from.dtype),
+        dims: from.dims.without(axis).to_wire(),
+        ..State::default()
+    })
+}
+
+/// The axis of a state's batch dimension: the one that sequor.toml names, else the first open one.
+fn batch_axis(report: &Report<'_>, port: &Port) -> Option<usize> {
+    let said = report.toml.keys.state.get(&port.name).and_then(|keys| keys.batch_axis).map(usize::from);
+    said.or_else(|| port.dims.0.iter().position(|dim| *dim == Dim::Any))
+}
+
+/// Reports what the graph has besides the tensors of the configuration and the states.
+fn unknown(report: &mut Report<'_>, graph: &Signature, reset: &str, pairs: &[StatePair]) {
+    let controls = report.sequence().map(|sequence| sequence.control_input.as_slice()).unwrap_or_default();
+    let mut known: BTreeSet<&str> = pairs.iter().flat_map(|(a, b)| [a.as_str(), b.as_str()]).collect();
+    known.extend(report.config.input.iter().map(|input| input.name.as_str()));
+    known.extend(report.config.output.iter().map(|output| output.name.as_str()));
+    known.extend(
+        report.toml.keys.input.iter().filter(|(_, keys)| keys.constant.is_some()).map(|(name, _)| name.as_str()),
+    );
+    known.extend(controls.iter().map(|control| control.name.as_str()));
+    known.insert(reset);
+    for port in graph.inputs.iter().chain(&graph.outputs).filter(|port| !known.contains(port.name.as_str())) {
+        let what = format!("Model configuration does not match ONNX model for tensor name: {}", port.name);
+        report.fault("input", code::COUNT, what);
+    }
+}
+
+impl Translated {
+    /// Adds to the settings what only this backend has. `own` is the configuration as clients see it.
+    pub(in crate::config::model) fn finish(self, settings: ModelSettings, own: ModelConfig) -> ModelSettings {
+        let Translated { parameters, reset, .. } = self;
+        let mut settings = settings;
+        for input in &mut settings.inputs {
+            input.batch_dim = marked(&input.dims);
+        }
+        for output in &mut settings.outputs {
+            output.batch_dim = marked(&output.dims);
+        }
+        let mut preferred = Vec::new();
+        let most = settings.max_batch_size;
+        let instances = u32::from(settings.instances.max(1));
+        if let Scheduling::Sequence(sequence) = &mut settings.scheduling {
+            for control in sequence.controls.iter_mut().filter(|control| control.input == reset.name) {
+                control.kind = ControlKind::Reset { ones: reset.ones };
+            }
+            if let (SequenceStrategy::Oldest { slots, preferred: sizes, .. }, Some(chunks)) =
+                (&mut sequence.strategy, parameters.chunks)
+            {
+                *slots = chunks.capacity();
+                preferred.clone_from(sizes);
+                if parameters.is_prompt {
+                    sequence.limits.store = chunks.capacity().saturating_mul(instances);
+                }
+            }
+        }
+        preferred.push(most);
+        preferred.sort_unstable();
+        preferred.dedup();
+        let first = settings.warmup.len();
+        let alone = [1u32].into_iter().filter(|_| !parameters.pad);
+        let mut sizes: Vec<u32> = alone.chain(preferred.iter().copied()).collect();
+        sizes.dedup();
+        let samples = (first..).zip(sizes).map(|(index, size)| sample(&settings, index, size)).collect::<Vec<_>>();
+        settings.warmup.extend(samples);
+        settings.stateful = Some(StatefulSettings {
+            chunks: parameters.chunks,
+            pad_to: if parameters.pad { preferred } else { Vec::new() },
+            runs_ends: parameters.runs_ends,
+            log: parameters.log,
+        });
+        settings.proto = Arc::new(own);
+        settings
+    }
+}
+
+/// The dimension that is the graph's batch dimension: the first open one.
+fn marked(dims: &Dims) -> Option<usize> {
+    dims.0.iter().position(|dim| *dim == Dim::Any)
+}
+
+/// A run of so many rows of zeros, each the start of a sequence.
+fn sample(settings: &ModelSettings, index: usize, rows: u32) -> WarmupSample {
+    let input = |input: &crate::config::model::settings::Input| WarmupInput {
+        name: input.name.clone(),
+        dtype: input.dtype,
+        shape: Shape(input.dims.0.iter().map(|dim| dim.fixed().unwrap_or(1)).collect()),
+        data: WarmupData::Zero,
+    };
+    WarmupSample {
+        index,
+        name: format!("{rows} rows"),
+        batch_size: rows,
+        count: 1,
+        inputs: settings.inputs.iter().map(input).collect(),
+    }
+}
