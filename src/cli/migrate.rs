@@ -1,5 +1,5 @@
-//! `sequor migrate`: what becomes of a Triton repository, model by model. It reads configurations alone: no graph is loaded and no library
-//! is needed.
+//! `sequor migrate`: what becomes of a Triton repository or of the models in a `config.json` of OVMS, model by model. No graph is run and no
+//! library is needed.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,18 @@ use super::Failed;
 use crate::config::Fault;
 use crate::config::fault::code;
 use crate::config::model::{Options, read, versions};
+use crate::config::ovms::layout::{self, VersionFiles};
+use crate::config::ovms::{DEFAULT_SCAN_MINUTES, OvmsFile, OvmsModel, parse_ovms};
 
 pub(super) fn command() -> Command {
     let repository = Arg::new("repository")
         .value_name("DIR")
         .value_parser(value_parser!(PathBuf))
         .required(true)
-        .help("Triton model repository, or the directory of one model");
+        .help("Triton model repository, the directory of one model, or a config.json of OVMS");
+    let write = Arg::new("write").long("write").value_name("DIR").value_parser(value_parser!(PathBuf)).help(
+        "Write the models of a config.json into this new directory, as a Triton repository with a sequor.toml for each",
+    );
     let output = Arg::new("output")
         .long("output")
         .value_name("FORM")
@@ -26,16 +31,23 @@ pub(super) fn command() -> Command {
         .value_parser(PossibleValuesParser::new(["table", "json"]))
         .help("Output format");
     Command::new("migrate")
-        .about("Say what becomes of a Triton model repository: what serves unchanged, what changes, what cannot be served and what to do instead")
+        .about("Say what becomes of a Triton model repository or of OVMS's models: what serves unchanged, what changes, what cannot be served and what to do instead")
         .after_help("Exit: 0 every model can be served, 3 some cannot.")
-        .args([repository, output])
+        .args([repository, output, write])
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let Some(directory) = matches.get_one::<PathBuf>("repository") else { return Ok(()) };
     let failed = |e: std::io::Error| Failed::Configuration(format!("{}: {e}", directory.display()));
     let directory = fs_err::canonicalize(directory).map_err(failed)?;
-    let models = models(&directory).map_err(failed)?;
+    let models = match directory.is_file() {
+        true => ovms_models(&directory, matches.get_one::<PathBuf>("write").map(PathBuf::as_path))?,
+        false if matches.contains_id("write") => {
+            let what = "--write is for a config.json of OVMS; a Triton repository is served as it is";
+            return Err(Failed::Configuration(what.to_owned()));
+        }
+        false => models(&directory).map_err(failed)?,
+    };
     match matches.get_one::<String>("output").map(String::as_str) {
         Some("json") => println!("{:#}", as_json(&models)),
         _ => print!("{}", as_table(&models)),
@@ -44,6 +56,43 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         0 => Ok(()),
         n => Err(Failed::Configuration(format!("{n} of {} models cannot be served", models.len()))),
     }
+}
+
+/// The models of a `config.json`. Those that can be served are written, if a folder is named.
+fn ovms_models(file: &Path, write: Option<&Path>) -> Result<Vec<MigratedModel>, Failed> {
+    let failed = |what: String| Failed::Configuration(what);
+    let text = fs_err::read_to_string(file).map_err(|e| failed(e.to_string()))?;
+    let lines = |faults: Vec<Fault>| failed(faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("\nsequor: "));
+    let OvmsFile { models, notices } = parse_ovms(file, &text).map_err(lines)?;
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let line = |code: &'static str, text: String| MigrationLine {
+        file: name.clone(),
+        line: 0,
+        column: 0,
+        code,
+        text,
+        instead: None,
+    };
+    let migrated = |model: &OvmsModel| {
+        let about = format!("model {}: ", model.name);
+        let notes = notices.iter().filter_map(|notice| notice.strip_prefix(&about));
+        let reason = layout::check(model).err();
+        MigratedModel {
+            name: model.name.clone(),
+            changes: notes.map(|note| line(code::NOTE_NO_EFFECT, note.to_owned())).collect(),
+            reasons: reason.into_iter().map(|what| line(code::NOT_SERVED, what)).collect(),
+        }
+    };
+    let verdicts: Vec<MigratedModel> = models.iter().map(migrated).collect();
+    let Some(folder) = write else { return Ok(verdicts) };
+    if fs_err::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(failed(format!("{} is not empty", folder.display())));
+    }
+    let served = models.iter().zip(&verdicts).filter(|(_, of)| of.reasons.is_empty()).map(|(model, _)| model.clone());
+    let served: Vec<OvmsModel> = served.collect();
+    layout::write(folder, &served, DEFAULT_SCAN_MINUTES, VersionFiles::Copy)
+        .map_err(|wrong| failed(wrong.join("\nsequor: ")))?;
+    Ok(verdicts)
 }
 
 /// What becomes of one model.
@@ -258,5 +307,50 @@ mod tests {
     fn the_directory_of_one_model_is_one_model() {
         let directory = repository(&[("one", "backend: 'onnxruntime'")]);
         assert_eq!(models(&directory.path().join("one")).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn models_of_ovms_have_their_verdicts_and_become_a_repository() {
+        let folder = tempfile::tempdir().unwrap();
+        let graph = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/recurrent.onnx");
+        for (name, file) in [("speech", "net.onnx"), ("plain", "net.onnx"), ("old", "net.xml")] {
+            let version = folder.path().join(name).join("1");
+            fs_err::create_dir_all(&version).unwrap();
+            fs_err::copy(graph, version.join(file)).unwrap();
+        }
+        let model = |name: &str, more: serde_json::Value| {
+            let mut config = json!({ "name": name, "base_path": folder.path().join(name) });
+            config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({ "config": config })
+        };
+        let models = [
+            model("speech", json!({ "stateful": true, "low_latency_transformation": true, "target_device": "CPU" })),
+            model("plain", json!({})),
+            model("old", json!({ "stateful": true })),
+        ];
+        let file = folder.path().join("config.json");
+        fs_err::write(&file, json!({ "model_config_list": models }).to_string()).unwrap();
+        let out = folder.path().join("out");
+        let models = ovms_models(&file, Some(&out)).unwrap();
+        let verdicts: Vec<_> = models.iter().map(MigratedModel::verdict).collect();
+        assert_eq!(verdicts, [MigrationVerdict::Changes, MigrationVerdict::Unchanged, MigrationVerdict::Cannot]);
+        assert_eq!(models[0].changes[0].text, "target_device has no effect");
+        assert!(models[2].reasons[0].text.starts_with("OpenVINO IR"), "{models:?}");
+        let read = |path: &str| fs_err::read_to_string(out.join(path)).unwrap();
+        assert!(read("speech/config.pbtxt").contains("state [ { input_name: \"encoder_LSTM_h_in\""));
+        assert!(read("speech/sequor.toml").contains("rules = \"ovms\"\nmax_live = 500\nidle_scan = \"5m\""));
+        assert!(!out.join("speech/1/net.onnx").is_symlink() && out.join("plain/1/net.onnx").is_file());
+        assert!(!out.join("old").exists());
+        assert_eq!(
+            models_in_repository(&out),
+            [("plain", MigrationVerdict::Unchanged), ("speech", MigrationVerdict::Unchanged)]
+        );
+        let again = ovms_models(&file, Some(&out)).unwrap_err();
+        assert!(format!("{again:?}").contains("is not empty"), "{again:?}");
+    }
+
+    fn models_in_repository(folder: &Path) -> Vec<(&'static str, MigrationVerdict)> {
+        let name = |name: &str| ["plain", "speech"].into_iter().find(|known| *known == name).unwrap();
+        models(folder).unwrap().iter().map(|model| (name(&model.name), model.verdict())).collect()
     }
 }

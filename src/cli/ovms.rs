@@ -25,7 +25,7 @@ pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result
     }
     let failed = |error: std::io::Error| Failed::Failed(format!("no folder for the models: {error}"));
     let folder = tempfile::Builder::new().prefix("sequor-models-").tempdir().map_err(failed)?;
-    layout::write(folder.path(), &models, scan_minutes).map_err(lines)?;
+    layout::write(folder.path(), &models, scan_minutes, layout::VersionFiles::Link).map_err(lines)?;
     given.set("model.repository", "--config_path".to_owned(), folder.path().display().to_string());
     Ok(Some(folder))
 }

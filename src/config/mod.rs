@@ -8,10 +8,12 @@
 //! - [`trust`]: whether others can change a file.
 //! - [`model`]: one model's configuration.
 //! - [`ovms`]: the models that OpenVINO Model Server's files and flags name.
+//! - [`onnx`]: changes to ONNX files.
 //! - [`server`]: the server's settings.
 
 pub mod fault;
 pub mod model;
+pub mod onnx;
 pub mod ovms;
 pub mod server;
 pub mod trust;

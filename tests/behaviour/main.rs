@@ -19,6 +19,7 @@ mod idle;
 mod initial;
 mod inline;
 mod loading;
+mod low_latency;
 mod memory;
 mod oldest;
 mod optional;

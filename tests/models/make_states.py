@@ -157,7 +157,46 @@ def transducer():
     write("transducer", nodes, inputs, [*outputs, tensor("OUTPUT", T.FLOAT, ["batch", 8])], constants)
 
 
+def recurrent(name, direction="forward"):
+    """x [time, 1, 3] through an LSTM whose first states the graph gives (a constant, and one that it computes), a GRU and an RNN: y [time, 1, 2]."""
+    rng, f32 = np.random.default_rng(11), np.float32
+    sides = 1 if direction == "forward" else 2 if direction == "bidirectional" else 1
+
+    def weights(kind, gates, size, features):
+        draw = lambda *dims: rng.uniform(-0.6, 0.6, dims).astype(f32)  # noqa: E731
+        return [
+            (f"{kind}_W", draw(sides, gates * size, features)),
+            (f"{kind}_R", draw(sides, gates * size, size)),
+            (f"{kind}_B", draw(sides, 2 * gates * size)),
+        ]
+
+    constants = weights("lstm", 4, 4, 3)
+    constants += [("first_h", rng.uniform(-1, 1, (sides, 1, 4)).astype(f32)), ("seed_c", rng.uniform(-1, 1, (sides, 1, 4)).astype(f32))]
+    constants += [("two", np.array([2.0], f32)), ("side", np.array([1], np.int64))]
+    nodes = [
+        node("Mul", ["seed_c", "two"], ["first_c"]),
+        node("LSTM", ["x", "lstm_W", "lstm_R", "lstm_B", "", "first_h", "first_c"], ["lstm_y"], name="/encoder/LSTM", hidden_size=4, direction=direction),
+    ]
+    if direction == "forward":
+        constants += weights("gru", 3, 5, 4) + weights("rnn", 1, 2, 5)
+        nodes += [
+            node("Squeeze", ["lstm_y", "side"], ["a"]),
+            node("GRU", ["a", "gru_W", "gru_R", "gru_B"], ["gru_y"], hidden_size=5, linear_before_reset=1),
+            node("Squeeze", ["gru_y", "side"], ["b"]),
+            node("RNN", ["b", "rnn_W", "rnn_R", "rnn_B"], ["rnn_y", "rnn_last"], hidden_size=2),
+            node("Squeeze", ["rnn_y", "side"], ["y"]),
+        ]
+        y = tensor("y", T.FLOAT, ["time", 1, 2])
+    else:
+        nodes.append(node("Identity", ["lstm_y"], ["y"]))
+        y = tensor("y", T.FLOAT, ["time", sides, 1, 4])
+    write(name, nodes, [tensor("x", T.FLOAT, ["time", 1, 3])], [y], constants)
+
+
 if __name__ == "__main__":
+    recurrent("recurrent")
+    for direction in ("reverse", "bidirectional"):
+        recurrent(f"recurrent_{direction}", direction)
     running_sum("sum_int32", T.INT32, ROWS)
     running_sum("sum_fp32", T.FLOAT, ROWS)
     running_sum("whole_int32", T.INT32, [3])

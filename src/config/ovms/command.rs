@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches};
 
 use super::file;
-use super::model::{GivenSequences, OvmsModel, version_policy};
+use super::model::{DEFAULT_SCAN_MINUTES, GivenSequences, OvmsModel, version_policy};
 
 /// What the flags say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -77,7 +77,7 @@ impl OvmsCommand {
             return Ok(None);
         }
         let one = |what: String| vec![what];
-        let mut command = OvmsCommand { scan_minutes: 5, ..OvmsCommand::default() };
+        let mut command = OvmsCommand { scan_minutes: DEFAULT_SCAN_MINUTES, ..OvmsCommand::default() };
         for (flag, key) in SETTINGS {
             command.settings.extend(text(flag).map(|value| (key, format!("--{flag}"), value.to_owned())));
         }

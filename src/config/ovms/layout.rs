@@ -6,49 +6,135 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::model::OvmsModel;
+use crate::config::onnx::{self, NamedState, Transformed};
+
+/// What becomes of the files of a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionFiles {
+    Link,
+    Copy,
+}
 
 /// Writes these models into an empty folder. `scan_minutes` is the time between two looks for idle sequences, 0 for none.
-pub fn write(folder: &Path, models: &[OvmsModel], scan_minutes: u32) -> Result<(), Vec<String>> {
+pub fn write(folder: &Path, models: &[OvmsModel], scan_minutes: u32, files: VersionFiles) -> Result<(), Vec<String>> {
     let write = |model: &OvmsModel| {
         let fault = |what: String| format!("model {}: {what}", model.name);
-        write_one(folder, model, scan_minutes).map_err(fault)
+        write_one(folder, model, scan_minutes, files).map_err(fault)
     };
     let wrong: Vec<String> = models.iter().filter_map(|model| write(model).err()).collect();
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-fn write_one(folder: &Path, model: &OvmsModel, scan_minutes: u32) -> Result<(), String> {
+/// Why this model cannot be served, if that can be told from its files.
+pub fn check(model: &OvmsModel) -> Result<(), String> {
+    let versions = versions(&model.base_path).map_err(|error| error.to_string())?;
+    plan(model, &versions).map(|_| ())
+}
+
+/// The configuration of a model, and its graphs that change.
+struct LayoutPlan {
+    config: String,
+    /// Graphs with their states as inputs and outputs, by the version and the file's name.
+    graphs: Vec<(u64, String, Vec<u8>)>,
+}
+
+fn plan(model: &OvmsModel, versions: &[(u64, PathBuf)]) -> Result<LayoutPlan, String> {
+    let said = |error: io::Error| error.to_string();
+    let newest = versions.last().ok_or_else(|| format!("{} has no version to serve", model.base_path.display()))?;
+    let own = model.base_path.join("config.pbtxt");
+    let low_latency = model.stateful.is_some_and(|stateful| stateful.low_latency_transformation);
+    if own.is_file() && low_latency {
+        return Err(format!(
+            "low_latency_transformation makes the configuration of its states itself: remove {}, or the option",
+            own.display()
+        ));
+    }
+    if own.is_file() {
+        return Ok(LayoutPlan { config: fs_err::read_to_string(&own).map_err(said)?, graphs: Vec::new() });
+    }
+    let file = onnx_file(&newest.1)?;
+    let Some(stateful) = model.stateful else {
+        return Ok(LayoutPlan { config: config(model, &file), graphs: Vec::new() });
+    };
+    if !stateful.low_latency_transformation {
+        return Err(format!(
+            "the states of a stateful model must be named: write sequence_batching with its states into {}, or set \
+             low_latency_transformation, which names those of LSTM, GRU and RNN nodes",
+            own.display()
+        ));
+    }
+    let mut graphs = Vec::new();
+    let mut newest = None;
+    for (number, path) in versions {
+        let name = onnx_file(path)?;
+        let bytes = fs_err::read(path.join(&name)).map_err(said)?;
+        let transformed = onnx::transform(&bytes).map_err(|e| format!("{}: {e}", path.join(&name).display()))?;
+        graphs.push((*number, name, transformed.model.clone()));
+        newest = Some(transformed);
+    }
+    let states = newest.map(|transformed| sequences(&transformed, stateful.max_sequence_number)).unwrap_or_default();
+    Ok(LayoutPlan { config: config(model, &file) + &states, graphs })
+}
+
+fn write_one(folder: &Path, model: &OvmsModel, scan_minutes: u32, files: VersionFiles) -> Result<(), String> {
     let said = |error: io::Error| error.to_string();
     if model.name.contains(['/', '\0']) || matches!(model.name.as_str(), "." | "..") {
         return Err("the name must be that of a folder".to_owned());
     }
     let directory = folder.join(&model.name);
-    fs_err::create_dir_all(&directory).map_err(said)?;
     let versions = versions(&model.base_path).map_err(said)?;
-    let newest = versions.last().ok_or_else(|| format!("{} has no version to serve", model.base_path.display()))?;
-    let own = model.base_path.join("config.pbtxt");
-    let config = match (own.is_file(), model.stateful) {
-        (true, _) => fs_err::read_to_string(&own).map_err(said)?,
-        (false, Some(stateful)) if stateful.low_latency_transformation => {
-            return Err(
-                "low_latency_transformation is not served yet; export the states as inputs and outputs".to_owned()
-            );
-        }
-        (false, Some(_)) => {
-            return Err(format!(
-                "the states of a stateful model must be named: write sequence_batching with its states into {}",
-                own.display()
-            ));
-        }
-        (false, None) => config(model, &onnx_file(&newest.1)?),
-    };
+    let LayoutPlan { config, graphs } = plan(model, &versions)?;
+    fs_err::create_dir_all(&directory).map_err(said)?;
     fs_err::write(directory.join("config.pbtxt"), config).map_err(said)?;
     fs_err::write(directory.join("sequor.toml"), sequor_toml(model, scan_minutes)).map_err(said)?;
     for (number, path) in &versions {
         let path = std::path::absolute(path).map_err(said)?;
-        symlink(path, directory.join(number.to_string())).map_err(said)?;
+        let to = directory.join(number.to_string());
+        let graph = graphs.iter().find(|(of, ..)| of == number);
+        match (graph, files) {
+            (None, VersionFiles::Link) => symlink(path, to).map_err(said)?,
+            (graph, files) => version(&path, &to, graph.map(|(_, name, bytes)| (name.as_str(), bytes)), files)?,
+        }
     }
     Ok(())
+}
+
+/// Makes a version's folder. Its graph is written if it changes; every other file is linked or copied.
+fn version(from: &Path, to: &Path, graph: Option<(&str, &Vec<u8>)>, files: VersionFiles) -> Result<(), String> {
+    let said = |error: io::Error| error.to_string();
+    fs_err::create_dir(to).map_err(said)?;
+    for entry in fs_err::read_dir(from).map_err(said)? {
+        let entry = entry.map_err(said)?;
+        let (name, path) = (entry.file_name(), entry.path());
+        match graph.filter(|(graph, _)| name.to_str() == Some(graph)) {
+            Some((_, bytes)) => fs_err::write(to.join(name), bytes).map_err(said)?,
+            None if files == VersionFiles::Link => symlink(path, to.join(name)).map_err(said)?,
+            None if path.is_file() => fs_err::copy(path, to.join(name)).map(|_| ()).map_err(said)?,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// The sequences of a graph whose states were made inputs and outputs. Each request runs alone, as in OVMS.
+fn sequences(transformed: &Transformed, most: u32) -> String {
+    let mut text = "max_batch_size: 0\nsequence_batching {\n".to_owned();
+    let most = i32::try_from(most).unwrap_or(i32::MAX).max(1);
+    let _ = writeln!(text, "  oldest {{ max_candidate_sequences: {most} }}");
+    if let Some(start) = &transformed.start {
+        let control = "kind: CONTROL_SEQUENCE_START bool_false_true: [ false, true ]";
+        let _ = writeln!(text, "  control_input [ {{ name: {} control [ {{ {control} }} ] }} ]", quoted(start));
+    }
+    for NamedState { input, output, dtype, dims } in &transformed.states {
+        let _ = writeln!(
+            text,
+            "  state [ {{ input_name: {} output_name: {} data_type: {} dims: {dims:?} }} ]",
+            quoted(input),
+            quoted(output),
+            dtype.config_name(),
+        );
+    }
+    text + "}\n"
 }
 
 /// The folders of versions, in their order.
@@ -63,16 +149,22 @@ fn versions(base_path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(versions)
 }
 
+/// What to do with a model in another format.
+const EXPORT: &str = "export the original model to ONNX, with its states as inputs and outputs";
+
 /// The name of the only ONNX file in a folder.
 fn onnx_file(version: &Path) -> Result<String, String> {
     let entries = fs_err::read_dir(version).map_err(|error| error.to_string())?;
     let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     let onnx: Vec<&String> = names.iter().filter(|name| name.ends_with(".onnx")).collect();
+    let has = |endings: &[&str]| names.iter().any(|name| endings.iter().any(|ending| name.ends_with(ending)));
     match onnx.as_slice() {
         [name] => Ok((*name).clone()),
-        [] if names.iter().any(|name| name.ends_with(".xml")) => {
-            Err("OpenVINO IR is not served; export the model to ONNX with its states as inputs and outputs".to_owned())
-        }
+        [] if has(&[".xml"]) => Err(format!(
+            "OpenVINO IR (ReadValue, Assign, TensorIterator) is not served; {EXPORT}. For LSTM, GRU and RNN nodes of that file \
+             low_latency_transformation makes the states"
+        )),
+        [] if has(&[".nnet", ".mdl", ".raw", ".ark"]) => Err(format!("Kaldi models are not served; {EXPORT}")),
         _ => Err(format!("{} does not have exactly one .onnx file", version.display())),
     }
 }
@@ -111,6 +203,8 @@ mod tests {
     use super::super::model::OvmsSequences;
     use super::*;
 
+    const LINK: VersionFiles = VersionFiles::Link;
+
     fn model(base_path: &Path, stateful: Option<OvmsSequences>) -> OvmsModel {
         let (name, base_path) = ("m".to_owned(), base_path.to_owned());
         OvmsModel { name, base_path, nireq: Some(2), version_policy: Some("all { }".to_owned()), stateful }
@@ -129,7 +223,7 @@ mod tests {
     #[test]
     fn a_model_becomes_a_directory_of_a_repository() {
         let (base, folder) = (base(), tempfile::tempdir().unwrap());
-        write(folder.path(), &[model(base.path(), None)], 5).unwrap();
+        write(folder.path(), &[model(base.path(), None)], 5, VersionFiles::Link).unwrap();
         let read = |path: &str| fs_err::read_to_string(folder.path().join(path)).unwrap();
         assert_eq!((read("m/1/net.onnx"), read("m/3/net.onnx")), ("graph".to_owned(), "graph".to_owned()));
         assert!(!folder.path().join("m/notes").exists());
@@ -148,16 +242,18 @@ mod tests {
             low_latency_transformation: low_latency,
         };
         let (base, folder) = (base(), tempfile::tempdir().unwrap());
-        let refused = write(folder.path(), &[model(base.path(), Some(sequences(true, false)))], 5).unwrap_err();
+        let refused = write(folder.path(), &[model(base.path(), Some(sequences(true, false)))], 5, LINK).unwrap_err();
         assert!(refused[0].starts_with("model m: the states of a stateful model must be named"), "{refused:?}");
-        let refused = write(folder.path(), &[model(base.path(), Some(sequences(true, true)))], 5).unwrap_err();
-        assert!(refused[0].starts_with("model m: low_latency_transformation is not served yet"), "{refused:?}");
+        let refused = write(folder.path(), &[model(base.path(), Some(sequences(true, true)))], 5, LINK).unwrap_err();
+        assert!(refused[0].contains("is not an ONNX model"), "{refused:?}");
         fs_err::write(base.path().join("config.pbtxt"), "backend: \"onnxruntime\"").unwrap();
+        let refused = write(folder.path(), &[model(base.path(), Some(sequences(true, true)))], 5, LINK).unwrap_err();
+        assert!(refused[0].contains("makes the configuration of its states itself"), "{refused:?}");
         for (cleanup, minutes, idle) in
             [(true, 5, "idle_scan = \"5m\""), (true, 0, "idle = \"never\""), (false, 5, "idle = \"never\"")]
         {
             let folder = tempfile::tempdir().unwrap();
-            write(folder.path(), &[model(base.path(), Some(sequences(cleanup, false)))], minutes).unwrap();
+            write(folder.path(), &[model(base.path(), Some(sequences(cleanup, false)))], minutes, LINK).unwrap();
             let toml = fs_err::read_to_string(folder.path().join("m/sequor.toml")).unwrap();
             assert_eq!(toml, format!("schema = 1\n[sequence]\nrules = \"ovms\"\nmax_live = 7\n{idle}\n"));
         }
@@ -167,8 +263,12 @@ mod tests {
     fn models_of_openvino_are_refused_with_the_way_to_convert_them() {
         let (base, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs_err::create_dir(base.path().join("1")).unwrap();
-        fs_err::write(base.path().join("1/net.xml"), "").unwrap();
-        let refused = write(folder.path(), &[model(base.path(), None)], 5).unwrap_err();
-        assert!(refused[0].contains("export the model to ONNX"), "{refused:?}");
+        for (file, sentence) in [("net.xml", "OpenVINO IR"), ("net.nnet", "Kaldi models are not served")] {
+            let path = base.path().join("1").join(file);
+            fs_err::write(&path, "").unwrap();
+            let refused = write(folder.path(), &[model(base.path(), None)], 5, LINK).unwrap_err();
+            assert!(refused[0].contains(sentence) && refused[0].contains("to ONNX"), "{refused:?}");
+            fs_err::remove_file(path).unwrap();
+        }
     }
 }

@@ -13,4 +13,5 @@ pub mod layout;
 pub mod model;
 
 pub use command::OvmsCommand;
-pub use model::OvmsModel;
+pub use file::{OvmsFile, parse as parse_ovms};
+pub use model::{DEFAULT_SCAN_MINUTES, OvmsModel};

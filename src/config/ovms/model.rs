@@ -5,6 +5,9 @@ use std::path::PathBuf;
 /// `max_sequence_number` of a model that does not set it.
 pub const DEFAULT_MAX_SEQUENCES: u32 = 500;
 
+/// Minutes between two looks for idle sequences, if the server's command line does not say.
+pub const DEFAULT_SCAN_MINUTES: u32 = 5;
+
 /// A model as `config.json` or the command line names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OvmsModel {

@@ -1,0 +1,278 @@
+//! Makes the states of recurrent nodes inputs and outputs of their graph, so that a sequence may come in parts.
+//!
+//! OVMS calls this the low latency transformation. Every LSTM, GRU and RNN node that is in no subgraph gets its first state from a new input
+//! and gives its last one to an output. Where the graph itself gives a node its first state, that one holds at START.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sequor_core::DataType;
+
+use super::fields::{element, graph, model, tensor, value};
+use super::node::GraphNode;
+use super::wire::{Message, NotAMessage, WireField};
+
+/// Why a graph cannot be transformed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LowLatencyError {
+    #[error(transparent)]
+    NotAMessage(#[from] NotAMessage),
+    #[error("the file is not an ONNX model: it has no graph")]
+    NoGraph,
+    #[error(
+        "the graph has no LSTM, GRU or RNN node outside of subgraphs; export the model with its states as inputs and outputs"
+    )]
+    NoRecurrentNode,
+    #[error(
+        "node '{node}' ({op}) is {direction}: it reads a sequence from its end, which is not there yet when the sequence comes in parts"
+    )]
+    Direction { node: String, op: String, direction: String },
+    #[error("node '{node}' ({op}) has layout 1, which ONNX Runtime does not run; export it with layout 0")]
+    Layout { node: String, op: String },
+    #[error("node '{node}' ({op}) does not say its hidden_size")]
+    NoSize { node: String, op: String },
+    #[error("node '{node}' ({op}) computes with elements of type {element}, which states cannot have")]
+    Element { node: String, op: String, element: u64 },
+}
+
+/// A state that became an input and an output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedState {
+    pub input: String,
+    pub output: String,
+    pub dtype: DataType,
+    /// The whole shape; -1 where the graph does not say.
+    pub dims: Vec<i64>,
+}
+
+/// A graph that has its states as inputs and outputs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transformed {
+    /// The file.
+    pub model: Vec<u8>,
+    pub states: Vec<NamedState>,
+    /// The BOOL input `[1]` that is true at START, if the graph gives first states.
+    pub start: Option<String>,
+}
+
+/// Transforms the bytes of an ONNX file.
+pub fn transform(bytes: &[u8]) -> Result<Transformed, LowLatencyError> {
+    let file = Message::parse(bytes)?;
+    let graph_bytes = file.last(model::GRAPH).ok_or(LowLatencyError::NoGraph)?;
+    let mut transformation = Transformation::new(Message::parse(graph_bytes)?)?;
+    transformation.run()?;
+    let Transformation { fields, states, start, .. } = transformation;
+    if states.is_empty() {
+        return Err(LowLatencyError::NoRecurrentNode);
+    }
+    let graph = Message(fields).encode();
+    let mut file = file.clone();
+    file.0.retain(|field| field.number != model::GRAPH);
+    file.0.push(WireField::bytes(model::GRAPH, graph));
+    Ok(Transformed { model: file.encode(), states, start })
+}
+
+/// The inputs of a recurrent operator for its first states, and the outputs with its last ones.
+fn states_of(op: &str) -> Option<&'static [(usize, usize, &'static str)]> {
+    match op {
+        "LSTM" => Some(&[(5, 1, "h"), (6, 2, "c")]),
+        "GRU" | "RNN" => Some(&[(5, 1, "h")]),
+        _ => None,
+    }
+}
+
+/// A tensor as the graph declares it: the type of its elements, and its dimensions; `None` for an open one.
+#[derive(Debug, Clone, Default)]
+struct KnownTensor {
+    element: Option<u64>,
+    dims: Vec<Option<u64>>,
+}
+
+struct Transformation<'a> {
+    graph: Message<'a>,
+    known: BTreeMap<String, KnownTensor>,
+    /// Names of tensors and nodes that are in use.
+    names: BTreeSet<String>,
+    outputs: BTreeSet<String>,
+    /// The fields of the new graph.
+    fields: Vec<WireField<'a>>,
+    states: Vec<NamedState>,
+    start: Option<String>,
+}
+
+impl<'a> Transformation<'a> {
+    fn new(graph: Message<'a>) -> Result<Transformation<'a>, LowLatencyError> {
+        let mut known = BTreeMap::new();
+        for number in [graph::INPUT, graph::OUTPUT, graph::VALUE_INFO] {
+            for bytes in graph.all(number) {
+                let info = Message::parse(bytes)?;
+                known.insert(info.text(value::NAME), tensor_of(&info)?);
+            }
+        }
+        for bytes in graph.all(graph::INITIALIZER) {
+            let constant = Message::parse(bytes)?;
+            let dims = constant.numbers(tensor::DIMS)?.into_iter().map(Some).collect();
+            let element = constant.number(tensor::DATA_TYPE);
+            known.insert(constant.text(tensor::NAME), KnownTensor { element, dims });
+        }
+        let mut names: BTreeSet<String> = known.keys().cloned().collect();
+        for bytes in graph.all(graph::NODE) {
+            let node = GraphNode::parse(bytes)?;
+            names.extend(node.inputs.into_iter().chain(node.outputs).chain([node.name]));
+        }
+        let infos: Result<Vec<_>, NotAMessage> = graph.all(graph::OUTPUT).map(Message::parse).collect();
+        let outputs = infos?.iter().map(|info| info.text(value::NAME)).collect();
+        Ok(Transformation { graph, known, names, outputs, fields: Vec::new(), states: Vec::new(), start: None })
+    }
+
+    /// Goes through the graph in its order, so that a new node stands before the one that reads it.
+    fn run(&mut self) -> Result<(), LowLatencyError> {
+        let mut count = 0;
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        for field in self.graph.0.clone() {
+            let super::wire::WireValue::Bytes(bytes) = &field.value else {
+                self.fields.push(field);
+                continue;
+            };
+            if field.number != graph::NODE {
+                self.fields.push(field);
+                continue;
+            }
+            let node = GraphNode::parse(bytes)?;
+            let Some(ports) = states_of(&node.op).filter(|_| node.is_standard) else {
+                self.fields.push(field);
+                continue;
+            };
+            count += 1;
+            let node = self.recurrent(&node.encode(), count, ports, (&mut inputs, &mut outputs))?;
+            self.fields.push(WireField::bytes(graph::NODE, node));
+        }
+        if let Some(start) = &self.start {
+            inputs.push(WireField::bytes(graph::INPUT, info(start, element::BOOL, &[1])));
+        }
+        self.fields.extend(inputs.into_iter().chain(outputs));
+        Ok(())
+    }
+
+    /// Gives one node its states. Returns its message.
+    fn recurrent(
+        &mut self,
+        bytes: &[u8],
+        count: usize,
+        ports: &[(usize, usize, &str)],
+        (inputs, outputs): (&mut Vec<WireField<'a>>, &mut Vec<WireField<'a>>),
+    ) -> Result<Vec<u8>, LowLatencyError> {
+        let mut node = GraphNode::parse(bytes)?;
+        let base = match node.name.as_str() {
+            "" => format!("{}_{count}", node.op.to_lowercase()),
+            name => name.trim_matches('/').replace(['/', ' '], "_"),
+        };
+        let (of, op) = (base.clone(), node.op.clone());
+        let direction = node.text("direction").unwrap_or_else(|| "forward".to_owned());
+        if direction != "forward" {
+            return Err(LowLatencyError::Direction { node: of, op, direction });
+        }
+        if node.int("layout").is_some_and(|layout| layout != 0) {
+            return Err(LowLatencyError::Layout { node: of, op });
+        }
+        let weights = |at: usize| node.input(at).and_then(|name| self.known.get(name));
+        let from_weights = weights(2).and_then(|tensor| tensor.dims.get(2).copied().flatten());
+        let size = node.int("hidden_size").or(from_weights);
+        let size = size.ok_or_else(|| LowLatencyError::NoSize { node: of.clone(), op: op.clone() })?;
+        let element = [1, 2, 0].into_iter().find_map(|at| weights(at)?.element).unwrap_or(element::FLOAT);
+        let dtype = dtype_of(element).ok_or(LowLatencyError::Element { node: of, op, element })?;
+        for (at, last, kind) in ports {
+            let given = node.input(*at).map(str::to_owned);
+            let rows = self.rows(&node, given.as_deref());
+            let dims = vec![1, rows, i64::try_from(size).unwrap_or(i64::MAX)];
+            let input = self.free_name(&format!("{base}_{kind}_in"));
+            let output = match node.output(*last) {
+                Some(name) => name.to_owned(),
+                None => self.free_name(&format!("{base}_{kind}_out")),
+            };
+            node.set_output(*last, &output);
+            let first = match given {
+                None => input.clone(),
+                Some(given) => self.chosen(&base, kind, &given, &input),
+            };
+            node.set_input(*at, &first);
+            inputs.push(WireField::bytes(graph::INPUT, info(&input, element, &dims)));
+            if self.outputs.insert(output.clone()) {
+                outputs.push(WireField::bytes(graph::OUTPUT, info(&output, element, &dims)));
+            }
+            self.states.push(NamedState { input, output, dtype, dims });
+        }
+        Ok(node.encode())
+    }
+
+    /// Adds a node that takes the graph's own first state at START, and the kept state else. The name of what it gives.
+    fn chosen(&mut self, base: &str, kind: &str, given: &str, kept: &str) -> String {
+        let start = match &self.start {
+            Some(start) => start.clone(),
+            None => {
+                let name = self.free_name("sequor_start");
+                self.start.insert(name).clone()
+            }
+        };
+        let output = self.free_name(&format!("{base}_{kind}_first"));
+        let name = self.free_name(&format!("{base}_{kind}_choice"));
+        let node = GraphNode::new(&name, "Where", &[&start, given, kept], &output);
+        self.fields.push(WireField::bytes(graph::NODE, node.encode()));
+        output
+    }
+
+    /// The batch dimension of a node's states, as far as the graph says: of its first state, else of its sequence; -1 otherwise.
+    fn rows(&self, node: &GraphNode<'_>, given: Option<&str>) -> i64 {
+        let of = |name: &str| self.known.get(name)?.dims.get(1).copied().flatten();
+        let rows = given.and_then(of).or_else(|| of(node.input(0)?));
+        rows.and_then(|rows| i64::try_from(rows).ok()).unwrap_or(-1)
+    }
+
+    fn free_name(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let mut count = 1;
+        while !self.names.insert(name.clone()) {
+            count += 1;
+            name = format!("{wanted}_{count}");
+        }
+        name
+    }
+}
+
+fn dtype_of(element: u64) -> Option<DataType> {
+    match element {
+        element::FLOAT => Some(DataType::Fp32),
+        element::FLOAT16 => Some(DataType::Fp16),
+        element::BFLOAT16 => Some(DataType::Bf16),
+        element::DOUBLE => Some(DataType::Fp64),
+        _ => None,
+    }
+}
+
+fn tensor_of(info: &Message<'_>) -> Result<KnownTensor, NotAMessage> {
+    let Some(bytes) = info.last(value::TYPE) else { return Ok(KnownTensor::default()) };
+    let kind = Message::parse(bytes)?;
+    let Some(bytes) = kind.last(value::TENSOR) else { return Ok(KnownTensor::default()) };
+    let of = Message::parse(bytes)?;
+    let mut dims = Vec::new();
+    if let Some(bytes) = of.last(value::SHAPE) {
+        for bytes in Message::parse(bytes)?.all(value::DIM) {
+            dims.push(Message::parse(bytes)?.number(value::DIM_VALUE));
+        }
+    }
+    Ok(KnownTensor { element: of.number(value::ELEMENT), dims })
+}
+
+/// A `ValueInfoProto`. A dimension of -1 gets a name, which keeps it open.
+fn info(name: &str, element: u64, dims: &[i64]) -> Vec<u8> {
+    let dim = |(n, dim): (usize, &i64)| {
+        let field = match u64::try_from(*dim) {
+            Ok(size) => WireField::number(value::DIM_VALUE, size),
+            Err(_) => WireField::text(value::DIM_NAME, &format!("{name}_{n}")),
+        };
+        WireField::bytes(value::DIM, Message(vec![field]).encode())
+    };
+    let shape = Message(dims.iter().enumerate().map(dim).collect()).encode();
+    let of = Message(vec![WireField::number(value::ELEMENT, element), WireField::bytes(value::SHAPE, shape)]).encode();
+    let kind = Message(vec![WireField::bytes(value::TENSOR, of)]).encode();
+    Message(vec![WireField::text(value::NAME, name), WireField::bytes(value::TYPE, kind)]).encode()
+}

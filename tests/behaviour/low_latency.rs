@@ -1,0 +1,114 @@
+//! The low latency transformation: graphs of recurrent nodes keep their states, and a sequence in parts is the sequence as a whole, bit for bit.
+
+use std::path::{Path, PathBuf};
+
+use sequor::config::ovms::layout::{VersionFiles, write};
+use sequor::config::ovms::model::OvmsSequences;
+use sequor::config::ovms::{DEFAULT_SCAN_MINUTES, OvmsModel};
+
+use crate::support::values::tensor;
+use crate::support::{Server, model};
+
+const FEATURES: usize = 3;
+const STEPS: usize = 12;
+
+fn graph() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/recurrent.onnx")
+}
+
+/// The model as OVMS names it, laid out as a directory of a repository and served.
+fn transformed() -> Server {
+    let (base, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs_err::create_dir(base.path().join("1")).unwrap();
+    fs_err::copy(graph(), base.path().join("1/net.onnx")).unwrap();
+    let stateful =
+        OvmsSequences { idle_sequence_cleanup: true, max_sequence_number: 500, low_latency_transformation: true };
+    let ovms = OvmsModel {
+        name: "speech".to_owned(),
+        base_path: base.path().to_owned(),
+        nireq: None,
+        version_policy: None,
+        stateful: Some(stateful),
+    };
+    write(folder.path(), &[ovms], DEFAULT_SCAN_MINUTES, VersionFiles::Copy).unwrap();
+    let read = |name: &str| fs_err::read(folder.path().join("speech").join(name)).unwrap();
+    let spec = model("speech").config(&String::from_utf8(read("config.pbtxt")).unwrap());
+    spec.file("sequor.toml", &read("sequor.toml")).file("1/net.onnx", &read("1/net.onnx")).serve()
+}
+
+/// The graph as it was.
+fn plain() -> Server {
+    let config = r#"backend: "onnxruntime" input { name: "x" data_type: TYPE_FP32 dims: [ -1, 1, 3 ] }
+        output { name: "y" data_type: TYPE_FP32 dims: [ -1, 1, 2 ] }"#;
+    model("plain").config(config).file("1/model.onnx", &fs_err::read(graph()).unwrap()).serve()
+}
+
+/// A sequence of numbers that are not round.
+fn sequence(seed: u32) -> Vec<f32> {
+    let mut random = seed;
+    let mut next = || {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8) as f32 / (1 << 24) as f32 * 2.0 - 1.0
+    };
+    (0..STEPS * FEATURES).map(|_| next()).collect()
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn part(values: &[f32]) -> sequor::model::Tensor {
+    tensor(&[(values.len() / FEATURES) as u64, 1, FEATURES as u64], values)
+}
+
+#[test]
+fn a_sequence_in_parts_is_the_sequence_as_a_whole() {
+    let (plain, server) = (plain(), transformed());
+    for (id, parts) in (1u64..).zip([vec![STEPS], vec![1; STEPS], vec![5, 1, 4, 2], vec![2, 10]]) {
+        let values = sequence(id as u32);
+        let whole: Vec<f32> = plain.stateless().with("x", part(&values)).answer().output("y");
+        let (seq, mut at, mut got) = (server.seq(id), 0, Vec::new());
+        for steps in &parts {
+            let ask = if at == 0 { seq.start() } else { seq.step() };
+            let answer = ask.with("x", part(&values[at * FEATURES..(at + steps) * FEATURES])).answer();
+            got.extend(answer.output::<f32>("y"));
+            at += steps;
+        }
+        assert_eq!(bits(&got), bits(&whole), "{parts:?}");
+    }
+}
+
+#[test]
+fn sequences_do_not_know_of_each_other_and_a_start_begins_anew() {
+    let (plain, server) = (plain(), transformed());
+    let all: Vec<(u64, Vec<f32>)> = (1..=5).map(|id| (id, sequence(id as u32))).collect();
+    for round in 0..2 {
+        let mut got: Vec<Vec<f32>> = vec![Vec::new(); all.len()];
+        for step in 0..STEPS {
+            for ((id, values), got) in all.iter().zip(&mut got) {
+                let seq = server.seq(*id);
+                let ask = match step {
+                    0 => seq.start(),
+                    step if step + 1 == STEPS => seq.end(),
+                    _ => seq.step(),
+                };
+                let answer = ask.with("x", part(&values[step * FEATURES..(step + 1) * FEATURES])).answer();
+                got.extend(answer.output::<f32>("y"));
+            }
+        }
+        for ((id, values), got) in all.iter().zip(got) {
+            let whole: Vec<f32> = plain.stateless().with("x", part(values)).answer().output("y");
+            assert_eq!(bits(&got), bits(&whole), "round {round}, sequence {id}");
+        }
+    }
+}
+
+#[test]
+fn clients_see_neither_states_nor_controls() {
+    let server = transformed();
+    let metadata = server.repository.find("speech", "").unwrap().metadata();
+    let names =
+        |ports: &[sequor::model::TensorMetadata]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
+    assert_eq!((names(&metadata.inputs), names(&metadata.outputs)), (vec!["x".to_owned()], vec!["y".to_owned()]));
+    assert_eq!(server.ready().slots, 500);
+}
