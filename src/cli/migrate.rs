@@ -310,6 +310,27 @@ mod tests {
     }
 
     #[test]
+    fn models_of_the_stateful_backend_are_served_as_they_are() {
+        let own = include_str!("../../models/accumulate/config.pbtxt");
+        let tensorrt = "parameters { key: 'ort_ep' value { string_value: 'trt' } }\nparameters { key: 'trt_cache_dir' value { string_value: '/tmp' } }";
+        let wrong = own.replace("\"512\"", "\"8\"");
+        let directory = repository(&[
+            ("accumulate", own),
+            ("on_tensorrt", &(own.replace("\"accumulate\"", "\"on_tensorrt\"") + tensorrt)),
+            ("wrong", &wrong.replace("\"accumulate\"", "\"wrong\"")),
+        ]);
+        let models = models(directory.path()).unwrap();
+        let verdicts: Vec<_> = models.iter().map(MigratedModel::verdict).collect();
+        assert_eq!(verdicts, [MigrationVerdict::Unchanged, MigrationVerdict::Changes, MigrationVerdict::Cannot]);
+        assert_eq!(models[1].changes.len(), 2, "{models:?}");
+        let reasons: Vec<&str> = models[2].reasons.iter().map(|line| line.text.as_str()).collect();
+        assert!(
+            reasons[0].starts_with("Initial buffer size must be larger than or equal to the max batch size"),
+            "{reasons:?}"
+        );
+    }
+
+    #[test]
     fn models_of_ovms_have_their_verdicts_and_become_a_repository() {
         let folder = tempfile::tempdir().unwrap();
         let graph = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/recurrent.onnx");
