@@ -32,8 +32,8 @@ pub const RUST: Kit = kit!("sdk":
     "src/processor/tokens.rs" "src/processor/wasm.rs"
     "src/ready.rs" "src/round.rs" "src/saved.rs"
     "src/testing.rs" "src/wasm.rs"
-    "wit/calls.wit" "wit/host.wit" "wit/processor.wit" "wit/scheduler.wit" "wit/state-initializer.wit" "wit/tensors.wit"
-    "wit/types.wit");
+    "wit/calls.wit" "wit/host.wit" "wit/models.wit" "wit/processor.wit" "wit/scheduler.wit" "wit/state-initializer.wit"
+    "wit/tensors.wit" "wit/types.wit");
 
 /// The Python package `sequor_plugin`, and what exports it.
 pub const PYTHON: Kit = kit!("sdk-python": "build_backend.py" "pyproject.toml"
@@ -56,7 +56,7 @@ pub const JAVASCRIPT: Kit = kit!("sdk-js":
 pub(super) const COMPONENTIZE_JS: Kit = kit!("componentize-js": "componentize.mjs" "package-lock.json" "package.json");
 
 /// The contract.
-pub const WIT: Kit = kit!("sdk/wit": "calls.wit" "host.wit" "processor.wit" "scheduler.wit" "state-initializer.wit" "tensors.wit" "types.wit");
+pub const WIT: Kit = kit!("sdk/wit": "calls.wit" "host.wit" "models.wit" "processor.wit" "scheduler.wit" "state-initializer.wit" "tensors.wit" "types.wit");
 
 /// A world of the contract, whole and without the ids of clients.
 ///
