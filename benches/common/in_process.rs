@@ -21,7 +21,7 @@ pub(crate) const MODEL: &str = "sum";
 
 /// A component of Python's asks for all that its world knows.
 #[allow(dead_code, reason = "not every benchmark runs Python")]
-pub(crate) const GRANTS: Grants = Grants { clock: false, random: false, sequence_text: true };
+pub(crate) const GRANTS: Grants = Grants { clock: false, random: false, sequence_text: true, models: false };
 
 /// A feature that every request may bring.
 const TENANT: &str =

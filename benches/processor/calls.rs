@@ -133,6 +133,8 @@ pub(crate) fn chain_of(
             on_failure: OnFailure::Fail,
             files: Vec::new(),
             strikes: 3,
+            calls: None,
+            instances: None,
         },
         services: Arc::new(NoBenchServices),
         metrics: Metrics::new(false).processor("pass"),

@@ -36,6 +36,7 @@ pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Resul
         components: base(&super::variable).map(|base| base.join("components")),
     };
     let grants = GrantTable::parse(settings.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
+    let (of_models, instances) = (grants.clone(), settings.instances as usize);
     let cache = compiled();
     // Most servers have no plug-in, and an engine is not for nothing.
     let loader: Arc<OnceLock<Result<Loader, PluginError>>> = Arc::default();
@@ -60,7 +61,9 @@ pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Resul
     };
     let PluginRules { require_sha256, memory, strikes, ref components, .. } = rules;
     let of_initializers = InitializerRules { dir: dir.clone(), require_sha256, memory, strikes };
-    let of_processors = ProcessorRules { dir, require_sha256, memory, strikes, components: components.clone() };
+    let components = components.clone();
+    let of_processors =
+        ProcessorRules { dir, require_sha256, memory, strikes, components, grants: of_models, instances };
     repository.run_processors(of_processors, Box::new(make_processor)).map_err(|e| Failed::Failed(e.to_string()))?;
     let ran = repository.run_initializers(of_initializers, Box::new(make_initializer));
     ran.map_err(|e| Failed::Failed(e.to_string()))?;

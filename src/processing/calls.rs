@@ -5,6 +5,7 @@ use std::time::Duration;
 use sequor_core::Dims;
 use sequor_wasm::call_error::{Call, CallError};
 use sequor_wasm::host::{HostState, cut};
+use sequor_wasm::suspension::{BegunCall, at_once};
 use wasmtime::{Error, Result};
 
 use super::contract::processor::{Action, File};
@@ -16,6 +17,7 @@ use super::contract::sequor::plugin::tensors::{
 use super::contract::sequor::plugin::types;
 use super::dtypes::{code_of, dtype_of};
 use super::files::ProcessorFile;
+use super::outgoing::{CallingRequest, OutgoingCalls};
 use super::ports::{TensorPort, TensorSignature};
 use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::tensors::{HeldTensors, from_flat};
@@ -34,6 +36,8 @@ pub struct CallFacts {
     pub keys: Vec<u64>,
     /// Outputs that the client asked for, by their places.
     pub outputs: Vec<u32>,
+    /// On whose behalf it calls other models, if it may.
+    pub calling: Option<CallingRequest>,
 }
 
 /// What a guest learns once of the load that it serves.
@@ -121,7 +125,9 @@ pub(super) fn configure(
             given.push(File { name: &file.name, content: held.give(file.tensor())? });
         }
         let inner = SignatureParam { inputs: &inputs, outputs: &outputs };
-        match to.sequor_plugin_processor().call_configure(store, config, model, inner, &given)? {
+        let configured = to.sequor_plugin_processor().call_configure(store, config, model, inner, &given);
+        let configured = at_once(configured).unwrap_or_else(|| Err(Error::msg("configure must not wait")));
+        match configured? {
             Ok(answer) => Ok(Ok(signature(answer)?)),
             Err(what) => Ok(Err(what)),
         }
@@ -154,19 +160,21 @@ fn port(given: PortResult) -> Result<TensorPort> {
     Ok(TensorPort { name, dtype, dims: Dims::from_wire(&shape), optional })
 }
 
-/// Calls `pre`.
-pub(super) fn pre(
+/// Calls `pre`. The guest may wait for other models meanwhile.
+pub(super) async fn pre(
     guest: &mut ProcessorGuest,
     facts: &CallFacts,
     scratch: &[u8],
     inputs: &[(u32, &Tensor)],
-    passing: Passing,
+    (passing, outgoing): (Passing, Option<OutgoingCalls>),
 ) -> Result<Result<WithScratch<GivenAction>, GuestRefusal>, CallError> {
     let asked = Call { name: "pre", of: Some((passing.kib, "KiB")) };
-    guest.call(asked, passing.limit, |to, store| {
-        let held = begin(store.data_mut())?;
+    let BegunCall { bindings, store, meter } = guest.begin(passing.limit);
+    let answer = async {
+        let held = begin_with(store.data_mut(), outgoing, passing)?;
         let inputs = values(held, inputs, passing.by_value)?;
-        let answer = to.sequor_plugin_processor().call_pre(&mut *store, call(facts, scratch), &inputs)?;
+        let exports = bindings.sequor_plugin_processor();
+        let answer = exports.call_pre(&mut *store, call(facts, scratch), &inputs).await?;
         let prepared = match answer {
             Ok(prepared) => prepared,
             Err(refusal) => return Ok(Err(refused(refusal))),
@@ -179,30 +187,43 @@ pub(super) fn pre(
             Action::Reply(outputs) => GivenAction::Reply(taken(held, outputs)?),
         };
         Ok(Ok((action, prepared.scratch)))
-    })
+    };
+    let answer = meter.run(answer).await;
+    guest.end(asked, passing.limit, answer)
 }
 
-/// Calls `post` with the outputs of each run.
-pub(super) fn post(
+/// Calls `post` with the outputs of each run. The guest may wait for other models meanwhile.
+pub(super) async fn post(
     guest: &mut ProcessorGuest,
     facts: &CallFacts,
     scratch: &[u8],
     runs: &[Vec<(u32, &Tensor)>],
-    passing: Passing,
+    (passing, outgoing): (Passing, Option<OutgoingCalls>),
 ) -> Result<Result<WithScratch<Vec<Given>>, GuestRefusal>, CallError> {
     let asked = Call { name: "post", of: Some((passing.kib, "KiB")) };
-    guest.call(asked, passing.limit, |to, store| {
-        let held = begin(store.data_mut())?;
+    let BegunCall { bindings, store, meter } = guest.begin(passing.limit);
+    let answer = async {
+        let held = begin_with(store.data_mut(), outgoing, passing)?;
         let runs = runs.iter().map(|run| values(held, run, passing.by_value)).collect::<Result<Vec<_>>>()?;
         let runs: Vec<&[ValueParam<'_>]> = runs.iter().map(Vec::as_slice).collect();
-        let answer = to.sequor_plugin_processor().call_post(&mut *store, call(facts, scratch), &runs)?;
+        let exports = bindings.sequor_plugin_processor();
+        let answer = exports.call_post(&mut *store, call(facts, scratch), &runs).await?;
         let answered = match answer {
             Ok(answered) => answered,
             Err(refusal) => return Ok(Err(refused(refusal))),
         };
         let held = store.data_mut().world_data::<HeldTensors>()?;
         Ok(Ok((taken(held, answered.outputs)?, answered.scratch)))
-    })
+    };
+    let answer = meter.run(answer).await;
+    guest.end(asked, passing.limit, answer)
+}
+
+/// Notes what the guest may call while it is called.
+fn begin_with(state: &mut HostState, calls: Option<OutgoingCalls>, passing: Passing) -> Result<&mut HeldTensors> {
+    let held = begin(state)?;
+    (held.calls, held.by_value) = (calls, passing.by_value);
+    Ok(held)
 }
 
 pub(crate) fn begin(state: &mut HostState) -> Result<&mut HeldTensors> {
@@ -212,7 +233,7 @@ pub(crate) fn begin(state: &mut HostState) -> Result<&mut HeldTensors> {
 }
 
 pub(crate) fn call<'a>(facts: &'a CallFacts, scratch: &'a [u8]) -> calls::Call<'a> {
-    let CallFacts { sequence, step, start, end, numbers, keys, outputs } = facts;
+    let CallFacts { sequence, step, start, end, numbers, keys, outputs, .. } = facts;
     let start_end = u32::from(*start) | u32::from(*end) << 1;
     calls::Call { sequence: *sequence, step: *step, start_end, numbers, keys, outputs, scratch }
 }

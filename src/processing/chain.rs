@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use sequor_wasm::call_error::CallFault;
+use sequor_wasm::suspension::at_once;
 
 use super::calls::{CallFacts, LoadFacts};
 use super::fit::{KnownMemory, have_like_shapes};
 use super::link::{ChainLink, LinkPlan, RUN_BYTES, RUNS};
 use super::ports::{PortTensors, TensorSignature};
-use super::refusal::ProcessorRefusal;
+use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::source::ProcessorSource;
 use super::version::LinkVersion;
 
@@ -115,8 +117,46 @@ impl Chain {
         self.links.iter().find_map(|link| link.refuses())
     }
 
-    /// Prepares a request. Nothing is changed by it: the new scratch is part of what is pending.
+    /// Whether a guest of it may call other models.
+    pub fn calls_models(&self) -> bool {
+        self.links.iter().any(|link| !link.may_call().is_empty())
+    }
+
+    /// The models that its guests may call.
+    pub fn may_call(&self) -> impl Iterator<Item = &str> {
+        self.links.iter().flat_map(|link| link.may_call()).map(String::as_str)
+    }
+
+    /// [`Chain::pre_async`] for processors that call no models.
     pub fn pre(
+        &self,
+        facts: &CallFacts,
+        scratch: &SequenceScratch,
+        inputs: PortTensors,
+    ) -> Result<PreparedRequest, ProcessorRefusal> {
+        at_once(self.pre_async(facts, scratch, inputs)).unwrap_or_else(|| Err(self.waits()))
+    }
+
+    /// [`Chain::post_async`] for processors that call no models.
+    pub fn post(
+        &self,
+        facts: &CallFacts,
+        pending: PendingAnswer,
+        runs: Vec<PortTensors>,
+    ) -> Result<(PortTensors, SequenceScratch), (ProcessorRefusal, SequenceScratch)> {
+        let finished = at_once(self.post_async(facts, pending, runs));
+        finished.unwrap_or_else(|| Err((self.waits(), SequenceScratch::default())))
+    }
+
+    fn waits(&self) -> ProcessorRefusal {
+        let name = self.names().next().unwrap_or_default();
+        let what = "it waits for another model, where nothing may wait".to_owned();
+        ProcessorRefusal::new(name, RefusedBy::Failure { what })
+    }
+
+    /// Prepares a request. Nothing is changed by it: the new scratch is part of what is pending. It waits while a guest waits for other models, and
+    /// while all guests are called.
+    pub async fn pre_async(
         &self,
         facts: &CallFacts,
         scratch: &SequenceScratch,
@@ -125,13 +165,13 @@ impl Chain {
         let mut brought = KnownMemory::of(&inputs);
         let mut scratch = scratch.open(self.links.len());
         let mut runs = Vec::new();
-        let root = prepare(&self.links, facts, &mut scratch, inputs, &mut runs)?;
+        let root = prepare(&self.links, facts, &mut scratch, inputs, &mut runs).await?;
         if !runs.is_empty() {
             let bytes = brought.add(&runs);
             self.check_runs(&runs, bytes)?;
             return Ok(PreparedRequest { plan: Plan::Run(runs), bytes, pending: PendingAnswer { root, scratch } });
         }
-        let answer = finish(&self.links, facts, &mut scratch, root, &mut Vec::new().into_iter())?;
+        let answer = finish(&self.links, facts, &mut scratch, root, &mut Vec::new().into_iter()).await?;
         let pending = PendingAnswer { root: Node::Reply(PortTensors::new()), scratch };
         Ok(PreparedRequest { plan: Plan::Reply(answer), bytes: 0, pending })
     }
@@ -150,7 +190,7 @@ impl Chain {
     }
 
     /// Finishes a request from the outputs of its runs. A refusal comes with the scratch that the preparation left.
-    pub fn post(
+    pub async fn post_async(
         &self,
         facts: &CallFacts,
         pending: PendingAnswer,
@@ -158,7 +198,7 @@ impl Chain {
     ) -> Result<(PortTensors, SequenceScratch), (ProcessorRefusal, SequenceScratch)> {
         let PendingAnswer { root, mut scratch } = pending;
         let before = scratch.clone();
-        match finish(&self.links, facts, &mut scratch, root, &mut runs.into_iter()) {
+        match finish(&self.links, facts, &mut scratch, root, &mut runs.into_iter()).await {
             Ok(answer) => Ok((answer, SequenceScratch::of(scratch))),
             Err(refusal) => Err((refusal, SequenceScratch::of(before))),
         }
@@ -166,65 +206,69 @@ impl Chain {
 }
 
 /// Prepares a request of these processors, and notes the runs that it needs.
-fn prepare(
-    links: &[Arc<ChainLink>],
-    facts: &CallFacts,
-    scratch: &mut [Bytes],
+fn prepare<'a>(
+    links: &'a [Arc<ChainLink>],
+    facts: &'a CallFacts,
+    scratch: &'a mut [Bytes],
     inputs: PortTensors,
-    runs: &mut Vec<PortTensors>,
-) -> Result<Node, ProcessorRefusal> {
-    let (Some((link, links)), Some((own, scratch))) = (links.split_first(), scratch.split_first_mut()) else {
-        runs.push(inputs);
-        return Ok(Node::Run);
-    };
-    let inner_facts = behind(facts, links);
-    match link.pre(facts, own, inputs)? {
-        LinkPlan::Reply(outputs) => Ok(Node::Reply(outputs)),
-        LinkPlan::Bypass(inputs) => {
-            let node = prepare(links, &inner_facts, scratch, inputs, runs)?;
-            Ok(Node::Bypassed(Box::new(node)))
-        }
-        LinkPlan::Run(version, entries) => {
-            let mut nodes = Vec::with_capacity(entries.len());
-            for inputs in entries {
-                nodes.push(prepare(links, &inner_facts, scratch, inputs, runs)?);
-                if runs.len() > RUNS {
-                    let what = format!("the processors together answered more than {RUNS} runs");
-                    return Err(link.failure(CallFault::Trap, what));
-                }
+    runs: &'a mut Vec<PortTensors>,
+) -> BoxFuture<'a, Result<Node, ProcessorRefusal>> {
+    Box::pin(async move {
+        let (Some((link, links)), Some((own, scratch))) = (links.split_first(), scratch.split_first_mut()) else {
+            runs.push(inputs);
+            return Ok(Node::Run);
+        };
+        let inner_facts = behind(facts, links);
+        match link.pre(facts, own, inputs).await? {
+            LinkPlan::Reply(outputs) => Ok(Node::Reply(outputs)),
+            LinkPlan::Bypass(inputs) => {
+                let node = prepare(links, &inner_facts, scratch, inputs, runs).await?;
+                Ok(Node::Bypassed(Box::new(node)))
             }
-            Ok(Node::Inner(version, nodes))
+            LinkPlan::Run(version, entries) => {
+                let mut nodes = Vec::with_capacity(entries.len());
+                for inputs in entries {
+                    nodes.push(prepare(links, &inner_facts, scratch, inputs, runs).await?);
+                    if runs.len() > RUNS {
+                        let what = format!("the processors together answered more than {RUNS} runs");
+                        return Err(link.failure(CallFault::Trap, what));
+                    }
+                }
+                Ok(Node::Inner(version, nodes))
+            }
         }
-    }
+    })
 }
 
 /// Answers a request of these processors from the outputs of its runs.
-fn finish(
-    links: &[Arc<ChainLink>],
-    facts: &CallFacts,
-    scratch: &mut [Bytes],
+fn finish<'a>(
+    links: &'a [Arc<ChainLink>],
+    facts: &'a CallFacts,
+    scratch: &'a mut [Bytes],
     node: Node,
-    runs: &mut std::vec::IntoIter<PortTensors>,
-) -> Result<PortTensors, ProcessorRefusal> {
-    let (Some((link, links)), Some((own, scratch))) = (links.split_first(), scratch.split_first_mut()) else {
-        return Ok(runs.next().unwrap_or_default());
-    };
-    let inner_facts = behind(facts, links);
-    match node {
-        Node::Reply(outputs) => Ok(outputs),
-        Node::Run => Ok(runs.next().unwrap_or_default()),
-        Node::Bypassed(node) => {
-            let outputs = finish(links, &inner_facts, scratch, *node, runs)?;
-            if outputs.is_empty() { Ok(outputs) } else { link.bypassed(&[outputs]) }
-        }
-        Node::Inner(version, nodes) => {
-            let mut each = Vec::with_capacity(nodes.len());
-            for node in nodes {
-                each.push(finish(links, &inner_facts, scratch, node, runs)?);
+    runs: &'a mut std::vec::IntoIter<PortTensors>,
+) -> BoxFuture<'a, Result<PortTensors, ProcessorRefusal>> {
+    Box::pin(async move {
+        let (Some((link, links)), Some((own, scratch))) = (links.split_first(), scratch.split_first_mut()) else {
+            return Ok(runs.next().unwrap_or_default());
+        };
+        let inner_facts = behind(facts, links);
+        match node {
+            Node::Reply(outputs) => Ok(outputs),
+            Node::Run => Ok(runs.next().unwrap_or_default()),
+            Node::Bypassed(node) => {
+                let outputs = finish(links, &inner_facts, scratch, *node, runs).await?;
+                if outputs.is_empty() { Ok(outputs) } else { link.bypassed(&[outputs]) }
             }
-            link.post(&version, facts, own, &each)
+            Node::Inner(version, nodes) => {
+                let mut each = Vec::with_capacity(nodes.len());
+                for node in nodes {
+                    each.push(finish(links, &inner_facts, scratch, node, runs).await?);
+                }
+                link.post(&version, facts, own, &each).await
+            }
         }
-    }
+    })
 }
 
 /// The same request for the processors behind one, which needs all their outputs.

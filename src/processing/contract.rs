@@ -4,8 +4,12 @@ wasmtime::component::bindgen!({
     path: "wit/0.1.0",
     world: "processor-plugin",
     ownership: Borrowing { duplicate_if_necessary: true },
-    // A host function ends a call that has taken too long.
-    imports: { default: trappable },
+    // A host function ends a call that has taken too long. A call to another model waits for its answer.
+    imports: {
+        "sequor:plugin/models.infer": async | trappable,
+        default: trappable,
+    },
+    exports: { default: async },
     with: {
         "sequor:plugin/host": sequor_wasm::contract::sequor::plugin::host,
         "sequor:plugin/identity": sequor_wasm::contract::sequor::plugin::identity,

@@ -13,6 +13,7 @@ use super::calls::{self, CallFacts, GivenAction, GuestRefusal, LoadFacts, Passin
 use super::fit::{check_passed, have_like_shapes, join_runs, placed, shown};
 use super::health::{LinkGauges, LinkHealth};
 use super::manifest::ProcessorManifest;
+use super::outgoing::OutgoingCalls;
 use super::ports::{PortTensors, TensorSignature, place};
 use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::source::{OnFailure, ProcessorSource};
@@ -80,6 +81,7 @@ impl ChainLink {
         let ProcessorSource { name, component, options, services, metrics, journal, clock } = source;
         let gauges = LinkGauges::new(metrics.memory_at(&facts.name), metrics.parked_at(&facts.name));
         let health = LinkHealth::new(clock, options.strikes, gauges);
+        let guests = options.instances.unwrap_or(guests);
         let site = Arc::new(LinkSite { facts: facts.clone(), inner, options, services, metrics, guests });
         let (version, outer) = LinkVersion::start(&component, &site)?;
         let (current, retired) = (ArcSwap::from_pointee(version), AtomicBool::new(false));
@@ -138,7 +140,7 @@ impl ChainLink {
     // === before the runs ===
 
     /// Prepares a request. `scratch` is changed only if this is `Ok`.
-    pub(super) fn pre(
+    pub(super) async fn pre(
         &self,
         facts: &CallFacts,
         scratch: &mut Bytes,
@@ -161,7 +163,16 @@ impl ChainLink {
         let bytes = shown.iter().map(|(_, tensor)| tensor.data.len()).sum::<usize>() + scratch.len();
         let passing = self.passing(&version.manifest, bytes);
         let began = Instant::now();
-        let called = version.call(|guest| calls::pre(guest, facts, scratch, &shown, passing));
+        let called = match version.guest().await {
+            Ok(mut called) => {
+                let how = (passing, self.outgoing(facts));
+                let answer = calls::pre(called.guest(), facts, scratch, &shown, how).await;
+                called.give_back(answer.is_err());
+                answer
+            }
+            Err(error) => Err(error),
+        };
+        drop(shown);
         self.called(Hook::Pre, began, &version);
         let (action, new_scratch) = match called {
             Ok(Ok(answer)) => answer,
@@ -252,7 +263,7 @@ impl ChainLink {
     // === after the runs ===
 
     /// Finishes a request from inner's outputs of each run. `scratch` is changed only if this is `Ok`.
-    pub(super) fn post(
+    pub(super) async fn post(
         &self,
         version: &LinkVersion,
         facts: &CallFacts,
@@ -273,7 +284,15 @@ impl ChainLink {
         let bytes = shown.iter().flatten().map(|(_, tensor)| tensor.data.len()).sum::<usize>() + scratch.len();
         let passing = self.passing(manifest, bytes);
         let began = Instant::now();
-        let called = version.call(|guest| calls::post(guest, facts, scratch, &shown, passing));
+        let called = match version.guest().await {
+            Ok(mut called) => {
+                let how = (passing, self.outgoing(facts));
+                let answer = calls::post(called.guest(), facts, scratch, &shown, how).await;
+                called.give_back(answer.is_err());
+                answer
+            }
+            Err(error) => Err(error),
+        };
         self.called(Hook::Post, began, version);
         drop(shown);
         let (fault, what) = match called {
@@ -356,6 +375,17 @@ impl ChainLink {
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let limit = self.site.options.limits.time + PER_KIB.saturating_mul(kib);
         Passing { by_value: manifest.by_value, limit, kib }
+    }
+
+    /// The calls to other models that a guest may make for this request.
+    fn outgoing(&self, facts: &CallFacts) -> Option<OutgoingCalls> {
+        let (rights, request) = (self.site.options.calls.clone()?, facts.calling.clone()?);
+        Some(OutgoingCalls { rights, request })
+    }
+
+    /// The models that its guests may call.
+    pub(super) fn may_call(&self) -> &[String] {
+        self.site.options.calls.as_ref().map_or(&[], |rights| &rights.models)
     }
 
     fn called(&self, hook: Hook, began: Instant, version: &LinkVersion) {

@@ -6,10 +6,12 @@
 //! - [`chain`]: the processors of one load, in order · [`link`]: one of them · `version`: its guests, in one version · `fit`: whether tensors and
 //!   signatures fit · [`health`]: strikes and parking · [`source`]: a processor as a model names it · `calls`: one call into a guest.
 //! - [`registry`]: the processors of a server: loaded, replaced, parked · [`status`]: what operators see of them.
-//! - [`pool`]: the threads that all guests of processors run on.
+//! - [`pool`]: the threads that all guests of processors run on (`suspended`: tasks of theirs that wait).
 //! - [`ports`]: what a processor or a model takes and gives · `join`: outputs of several runs as one · [`dtypes`]: element types as the contract counts them.
 //! - [`world`]: processors as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · [`tensors`]: the tensors that a
 //!   guest holds (`buffer`: before it is one) · [`files`]: the files that a model names for a processor.
+//! - [`outgoing`]: calls of guests to other models · `models`: the contract's interface for them · `wasi_nn`: wasi-nn over the same calls (`graphs`: what a
+//!   guest holds of it, `wasi_nn_contract`: its interfaces).
 //! - [`refusal`]: why a processor refused a request.
 
 mod buffer;
@@ -19,6 +21,7 @@ pub(crate) mod contract;
 pub mod dtypes;
 pub mod files;
 pub(crate) mod fit;
+mod graphs;
 pub mod health;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]
@@ -26,16 +29,21 @@ mod interleavings;
 mod join;
 pub mod link;
 pub mod manifest;
+mod models;
+pub mod outgoing;
 pub mod pool;
 pub mod ports;
 pub mod refusal;
 pub mod registry;
 pub mod source;
 pub mod status;
+mod suspended;
 pub mod tensors;
 #[cfg(test)]
 mod tests;
 mod version;
+mod wasi_nn;
+mod wasi_nn_contract;
 #[cfg(test)]
 pub(crate) mod wat_fixture;
 #[cfg(test)]

@@ -1,19 +1,20 @@
 //! The threads that run processors: a bounded number for the whole server, apart from those of connections and instances.
 //!
 //! Tasks of one lane begin in the order in which they were submitted. Lanes take turns, and one lane has at most all threads but one, so that a slow
-//! processor does not stop those of other models.
+//! processor does not stop those of other models. A task that waits holds no thread (`suspended`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::{fmt, io};
 
 use crate::sync::planted::{PlantedFault, is_planted};
 use crate::sync::{self, AtomicU64, Condvar, JoinHandle, Mutex};
 
-/// What a thread does once.
-pub type Task = Box<dyn FnOnce() + Send>;
+use super::suspended::{SuspendedTask, TaskQueue};
+
+pub use super::suspended::Task;
 
 /// Maximum bytes of prepared inputs that wait for their runs, all models together. Inputs that a request brought itself count elsewhere.
 pub const PREPARED: u64 = 1 << 30;
@@ -89,13 +90,13 @@ impl ProcessorPool {
 
     /// Queues a task behind those of its lane.
     pub fn submit(&self, lane: u64, task: Task) {
-        let mut state = self.shared.state.lock();
-        state.lanes.entry(lane).or_default().tasks.push_back(task);
-        state.give_turn(lane, self.shared.per_lane);
-        drop(state);
-        if !is_planted(PlantedFault::SubmitsSilently) {
-            self.shared.queued.notify_one();
-        }
+        self.shared.queue(lane, task);
+    }
+
+    /// Runs a task on this thread, which is one of the pool's, until it waits. From then on it is one of its lane.
+    pub fn run(&self, lane: u64, task: impl Future<Output = ()> + Send + 'static) {
+        let queue: Weak<dyn TaskQueue> = Arc::downgrade(&(Arc::clone(&self.shared) as Arc<dyn TaskQueue>));
+        SuspendedTask::start(queue, lane, Box::pin(task));
     }
 
     /// Counts bytes of prepared inputs. `None` if they would be more than [`PREPARED`].
@@ -142,6 +143,18 @@ impl PoolState {
         }
         if !is_planted(PlantedFault::ForgetsTurn) {
             self.give_turn(id, per_lane);
+        }
+    }
+}
+
+impl TaskQueue for Shared {
+    fn queue(&self, lane: u64, task: Task) {
+        let mut state = self.state.lock();
+        state.lanes.entry(lane).or_default().tasks.push_back(task);
+        state.give_turn(lane, self.per_lane);
+        drop(state);
+        if !is_planted(PlantedFault::SubmitsSilently) {
+            self.queued.notify_one();
         }
     }
 }
@@ -232,6 +245,30 @@ mod tests {
         pool.submit(1, Box::new(|| panic!("as the test wants")));
         pool.submit(1, Box::new(move || said.send(()).unwrap()));
         assert_eq!(heard.recv(), Ok(()));
+    }
+
+    #[test]
+    fn a_task_that_waits_holds_no_thread_and_goes_on_once_it_is_woken() {
+        let pool = Arc::new(ProcessorPool::new(1).unwrap());
+        let (said, heard) = sync_channel(128);
+        let mut wakes = Vec::new();
+        for n in 0..100 {
+            let (wake, woken) = tokio::sync::oneshot::channel::<()>();
+            wakes.push(wake);
+            let (of, said) = (Arc::clone(&pool), said.clone());
+            let task = async move {
+                woken.await.unwrap();
+                said.send(n).unwrap();
+            };
+            pool.submit(1, Box::new(move || of.run(1, task)));
+        }
+        // All of them wait at the same time, on one thread.
+        let last = said.clone();
+        pool.submit(1, Box::new(move || last.send(1000).unwrap()));
+        assert_eq!(heard.recv(), Ok(1000));
+        wakes.into_iter().rev().for_each(|wake| wake.send(()).unwrap());
+        let order: Vec<i32> = (0..100).map(|_| heard.recv().unwrap()).collect();
+        assert_eq!(order, (0..100).rev().collect::<Vec<_>>(), "in the order in which they were woken");
     }
 
     #[test]

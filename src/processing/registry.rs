@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 use sequor_wasm::audit::PluginChange;
 use sequor_wasm::folder_watch;
+use sequor_wasm::grants::GrantTable;
 use sequor_wasm::journal::{Journal, Level, LogLine};
 use sequor_wasm::plugin_error::PluginError;
 use sequor_wasm::versions::{MakeVersion, Version, VersionFolders, VersionRegistry};
@@ -37,6 +38,10 @@ pub struct ProcessorRules {
     pub memory: Option<u64>,
     /// Strikes within a minute that park a processor.
     pub strikes: u32,
+    /// Which models each processor may call.
+    pub grants: GrantTable,
+    /// Maximum number of instances of one that calls models, at one model.
+    pub instances: usize,
     /// Where the bytes of components lie while they are known. In memory, if there is none.
     pub components: Option<PathBuf>,
 }

@@ -9,6 +9,7 @@ use sequor_wasm::services::Services;
 
 use super::files::ProcessorFile;
 use super::health::ProcessorClock;
+use super::outgoing::CallRights;
 use super::world::ProcessorComponent;
 use crate::telemetry::PluginMetrics;
 
@@ -33,6 +34,10 @@ pub struct ProcessorOptions {
     pub files: Vec<ProcessorFile>,
     /// Strikes within a minute that park it.
     pub strikes: u32,
+    /// The models that it may call, if it may call some.
+    pub calls: Option<CallRights>,
+    /// Maximum number of its instances at a model. A plug-in that calls no models needs no more than there are threads.
+    pub instances: Option<usize>,
 }
 
 /// A processor that a model names, ready to be configured.

@@ -11,6 +11,7 @@ use wasmtime::{Error, Result};
 use super::buffer::TensorBuffer;
 use super::contract::sequor::plugin::{calls, tensors};
 use super::dtypes::{code_of, dtype_of};
+use super::outgoing::OutgoingCalls;
 use super::ports::check_size;
 use crate::tensor::Tensor;
 
@@ -31,13 +32,17 @@ pub struct HeldTensors {
     held: u64,
     /// Bytes of buffers made during this call.
     made: u64,
+    /// The calls to other models that it may make during this call.
+    pub(super) calls: Option<OutgoingCalls>,
+    /// A larger output of such a call is passed by handle.
+    pub(super) by_value: u64,
 }
 
 impl HeldTensors {
     pub(crate) fn data() -> Box<dyn Any + Send> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES);
-        Box::new(HeldTensors { table, held: 0, made: 0 })
+        Box::new(HeldTensors { table, held: 0, made: 0, calls: None, by_value: 0 })
     }
 
     /// A call begins.
@@ -61,6 +66,19 @@ impl HeldTensors {
         let tensor = self.table.delete(tensor)?;
         self.held = self.held.saturating_sub(tensor.data.len() as u64);
         Ok(tensor)
+    }
+
+    pub(super) fn get<T: Send + 'static>(&self, resource: &Resource<T>) -> Result<&T> {
+        Ok(self.table.get(resource)?)
+    }
+
+    /// Hands something small to the guest that is no tensor.
+    pub(super) fn insert<T: Send + 'static>(&mut self, entry: T) -> Result<Resource<T>> {
+        Ok(self.table.push(entry)?)
+    }
+
+    pub(super) fn remove<T: Send + 'static>(&mut self, resource: Resource<T>) -> Result<T> {
+        Ok(self.table.delete(resource)?)
     }
 
     fn make(&mut self, dtype: u32, shape: Vec<u64>, size: u64) -> Result<Resource<TensorBuffer>> {

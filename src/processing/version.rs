@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use sequor_wasm::call_error::{CallError, CallFault};
-use sequor_wasm::instances::GuestPool;
+use sequor_wasm::instances::{GuestLease, GuestPool};
 use sequor_wasm::limits::is_full;
 use sequor_wasm::services::Services;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::calls::{self, LoadFacts};
 use super::files::ProcessorFile;
@@ -38,11 +39,36 @@ pub(super) struct LinkVersion {
     pub(super) sha256: String,
     pub(super) manifest: ProcessorManifest,
     guests: GuestPool<WarmGuest>,
+    /// Guests that are not called. Calls wait here in their order.
+    places: Semaphore,
     /// For each input of inner: the input of the processor that goes to it unless `pre` gives another.
     passed: Vec<Option<usize>>,
     /// Bytes of memory that the guest called last uses, and may use.
     memory: AtomicU64,
     memory_maximum: AtomicU64,
+}
+
+/// A guest, for one call. Dropped without [`CalledGuest::give_back`], it ends the guest.
+#[derive(Debug)]
+pub(super) struct CalledGuest<'a> {
+    lease: GuestLease<'a, WarmGuest>,
+    version: &'a LinkVersion,
+    #[allow(dead_code, reason = "only its drop matters")]
+    place: Option<SemaphorePermit<'a>>,
+}
+
+impl CalledGuest<'_> {
+    pub(super) fn guest(&mut self) -> &mut ProcessorGuest {
+        &mut self.lease.guest().guest
+    }
+
+    /// Gives the guest back after a call. One that failed is of no use any more.
+    pub(super) fn give_back(mut self, failed: bool) {
+        self.version.memory.store(self.guest().memory_used(), Ordering::Relaxed);
+        if !failed {
+            self.lease.give_back();
+        }
+    }
 }
 
 /// A configured guest.
@@ -88,19 +114,20 @@ impl LinkVersion {
             return Err(what.to_owned());
         }
         let (memory, memory_maximum) = (AtomicU64::new(used), AtomicU64::new(maximum));
-        Ok((LinkVersion { sha256, manifest, guests, passed, memory, memory_maximum }, outer))
+        let places = Semaphore::new(site.guests);
+        Ok((LinkVersion { sha256, manifest, guests, places, passed, memory, memory_maximum }, outer))
     }
 
-    /// Makes one call with a free guest.
-    pub(super) fn call<T>(
-        &self,
-        call: impl FnOnce(&mut ProcessorGuest) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
-        self.guests.call(|warm| {
-            let answer = call(&mut warm.guest);
-            self.memory.store(warm.guest.memory_used(), Ordering::Relaxed);
-            answer
-        })
+    /// A free guest for one call. Waits for its turn if all guests are called.
+    pub(super) async fn guest(&self) -> Result<CalledGuest<'_>, CallError> {
+        // It is never closed.
+        let place = self.places.acquire().await.ok();
+        Ok(CalledGuest { lease: self.guests.lease()?, version: self, place })
+    }
+
+    /// Guests that are free or called.
+    pub(super) fn live(&self) -> usize {
+        self.guests.live()
     }
 
     /// The inputs of inner that come from the request as they are.

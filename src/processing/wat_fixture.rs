@@ -102,6 +102,8 @@ impl ProcessorWat<'_> {
                 on_failure: self.on_failure,
                 files: Vec::new(),
                 strikes: self.strikes,
+                calls: None,
+                instances: None,
             },
             services: Arc::new(ServiceLog::default()),
             metrics: metrics.processor("guest"),

@@ -11,10 +11,11 @@ use sequor_wasm::world::{FunctionTypes, World, WorldLimits};
 use wasmtime::Store;
 use wasmtime::component::{HasSelf, Instance, InstancePre, Linker};
 
-use super::contract::sequor::plugin::tensors;
+use super::contract::sequor::plugin::{models, tensors};
 use super::contract::{self, ProcessorPlugin, ProcessorPluginIndices};
 use super::manifest::{self, ProcessorManifest};
 use super::tensors::HeldTensors;
+use super::wasi_nn_contract::{errors, graph, inference, tensor};
 use crate::config::fault::Fault;
 
 /// Components that prepare a model's inputs and finish its outputs.
@@ -33,6 +34,14 @@ impl World for ProcessorWorld {
     const FUNCTIONS: &'static [&'static str] = &["configure", "pre", "post"];
     const IMPORTS: &'static [&'static str] =
         &["sequor:plugin/types", "sequor:plugin/host", "sequor:plugin/tensors", "sequor:plugin/calls"];
+    const GRANTED: &'static [&'static str] = &[
+        "sequor:plugin/models",
+        "wasi:nn/tensor",
+        "wasi:nn/graph",
+        "wasi:nn/inference",
+        "wasi:nn/errors",
+    ];
+    const SUSPENDS: bool = true;
     // A tensor that is handed over by value may be large. A larger one goes into a buffer part by part.
     const LIMITS: WorldLimits = WorldLimits { bytes_at_once: 16 << 20, ..WorldLimits::DEFAULT };
 
@@ -55,7 +64,12 @@ impl World for ProcessorWorld {
     }
 
     fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
-        tensors::add_to_linker::<_, HasSelf<HostState>>(linker, |state| state)
+        tensors::add_to_linker::<_, HasSelf<HostState>>(linker, |state| state)?;
+        models::add_to_linker::<_, HasSelf<HostState>>(linker, |state| state)?;
+        tensor::add_to_linker::<_, HasSelf<HostState>>(linker, |state| state)?;
+        graph::add_to_linker::<_, HasSelf<HostState>>(linker, |state| state)?;
+        inference::add_to_linker::<_, HasSelf<HostState>>(linker, |state| state)?;
+        errors::add_to_linker::<_, HasSelf<HostState>>(linker, |state| state)
     }
 
     fn data() -> Box<dyn Any + Send> {

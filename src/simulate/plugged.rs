@@ -39,7 +39,7 @@ impl Plug {
     /// and chance repeats. Compiled code may be kept.
     pub fn new(file: &str, bytes: &[u8], config: &str, limits: Limits, cache: Option<&Cache>) -> Result<Plug, String> {
         let engine = Arc::new(Engine::new(Mode::Simulation).map_err(|e| e.to_string())?);
-        let grants = Grants { clock: true, random: true, sequence_text: true };
+        let grants = Grants { clock: true, random: true, sequence_text: true, ..Grants::default() };
         let component = SchedulerComponent::new(&engine, file, bytes, grants, cache).map_err(|e| e.to_string())?;
         Ok(Plug { component: Arc::new(component), config: config.to_owned(), limits })
     }

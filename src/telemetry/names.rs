@@ -61,6 +61,7 @@ pub(super) struct PluginFamilies {
     reloads: Family<Counter>,
     memory: Family<Gauge>,
     parked: Family<Gauge>,
+    waiting: Family<Gauge>,
     counters: Labelled<OwnLabels, Amount, fn() -> Amount>,
 }
 
@@ -337,6 +338,12 @@ impl PluginFamilies {
             reloads: family(r, "sequor_plugin_reload_total", "Replacements, accepted or refused", counter),
             memory: family(r, "sequor_plugin_memory_bytes", "Memory of the instance at a model", gauge),
             parked: family(r, "sequor_plugin_parked", "Loads of a model at which a processor is parked", gauge),
+            waiting: family(
+                r,
+                "sequor_plugin_model_calls",
+                "Calls to other models that instances of a plug-in wait for, at a model",
+                gauge,
+            ),
             counters: {
                 let counters = Labelled::new_with_constructor(Amount::default as fn() -> Amount);
                 let help = "Counters that plug-ins keep themselves";
@@ -351,8 +358,8 @@ impl PluginFamilies {
         let with =
             move |labels: &Labels, key: &'static str, value: &str| [labels.clone(), vec![label(key, value)]].concat();
         let (strikes, memory, counters) = (self.strikes.clone(), self.memory.clone(), self.counters.clone());
-        let (parked, d) = (self.parked.clone(), labels.clone());
-        let (a, b, c) = (labels.clone(), labels.clone(), labels.clone());
+        let (parked, waiting, d) = (self.parked.clone(), self.waiting.clone(), labels.clone());
+        let (a, b, c, e) = (labels.clone(), labels.clone(), labels.clone(), labels.clone());
         PluginMetrics {
             calls: hooks
                 .iter()
@@ -367,6 +374,7 @@ impl PluginFamilies {
                 strikes: Box::new(move |reason| strikes.get_or_create_owned(&with(&a, "reason", reason))),
                 memory: Box::new(move |model| memory.get_or_create_owned(&with(&b, "model", model))),
                 parked: Box::new(move |model| parked.get_or_create_owned(&with(&d, "model", model))),
+                waiting: Box::new(move |model| waiting.get_or_create_owned(&with(&e, "model", model))),
                 counter: Box::new(move |(name, labels)| {
                     let ours = with(&c, "name", name).into_iter().map(|(key, value)| (key.into_owned(), value));
                     counters.get_or_create_owned(&ours.chain(labels.iter().cloned()).collect())

@@ -68,6 +68,7 @@ pub(super) struct Make {
     pub(super) strikes: Box<dyn Fn(&str) -> Counter + Send + Sync>,
     pub(super) memory: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
     pub(super) parked: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
+    pub(super) waiting: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
     pub(super) counter: Box<dyn Fn(&OwnCounter) -> Amount + Send + Sync>,
 }
 
@@ -122,6 +123,11 @@ impl PluginMetrics {
     /// Loads of this model at which it is parked.
     pub fn parked_at(&self, model: &str) -> Gauge {
         (self.make.parked)(model)
+    }
+
+    /// Calls to other models that its instances at this model wait for.
+    pub fn waiting_at(&self, model: &str) -> Gauge {
+        (self.make.waiting)(model)
     }
 
     /// Adds to a counter of the plug-in's own. The caller limits their number and checks the names.

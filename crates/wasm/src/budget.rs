@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use nix::time::ClockId;
 use wasmtime::{ResourceLimiter, Trap, UpdateDeadline};
 
-use super::call_clock::CallClock;
+use super::call_clock::{CallClock, own_time};
 use super::limits::{AT_START, room};
 use super::urgency;
 
@@ -21,8 +20,10 @@ const TABLE: usize = 100_000;
 #[derive(Debug, Default)]
 pub(crate) struct CpuTimer {
     limit: Duration,
-    /// What the thread's clock showed at the first tick of this call, once that was read.
+    /// What the thread's clock showed at the first tick of this segment, once that was read.
     since: Option<Duration>,
+    /// The segment of the call that `since` is of.
+    segment: u64,
     clock: CallClock,
 }
 
@@ -31,9 +32,29 @@ impl CpuTimer {
         CpuTimer { clock, ..CpuTimer::default() }
     }
 
+    /// The clock of its calls.
+    pub(crate) fn clock(&self) -> CallClock {
+        self.clock.clone()
+    }
+
     pub(crate) fn start(&mut self, limit: Duration) {
         (self.limit, self.since) = (limit, None);
         self.clock.begin();
+        self.segment = self.clock.segment();
+    }
+
+    /// Gives the call more time. An error: it has taken longer than it may.
+    pub(crate) fn extend(&mut self, by: Duration) -> wasmtime::Result<()> {
+        self.limit = self.limit.saturating_add(by);
+        in_time(self.clock.used() < self.limit)
+    }
+
+    /// What the clock of a segment showed is of no use in the next one, which may run on another thread.
+    fn notice_segment(&mut self) {
+        let segment = self.clock.segment();
+        if segment != self.segment {
+            (self.segment, self.since) = (segment, None);
+        }
     }
 
     /// The call has returned. An error: it took longer than it may.
@@ -49,6 +70,7 @@ impl CpuTimer {
     }
 
     fn is_over(&mut self) -> bool {
+        self.notice_segment();
         self.has_ticked() && matches!(self.tick_at(own_time()), UpdateDeadline::Interrupt)
     }
 
@@ -57,6 +79,7 @@ impl CpuTimer {
     }
 
     pub(crate) fn tick(&mut self) -> UpdateDeadline {
+        self.notice_segment();
         // The first tick may meet any call, however short.
         if self.since.is_some() {
             urgency::takes_long();
@@ -65,18 +88,17 @@ impl CpuTimer {
     }
 
     fn tick_at(&mut self, now: Duration) -> UpdateDeadline {
-        let since = *self.since.get_or_insert_with(|| self.clock.at_first_tick().unwrap_or(now));
-        if now.saturating_sub(since) < self.limit { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt }
+        let clock = &self.clock;
+        let since = *self.since.get_or_insert_with(|| {
+            clock.resumed_at().or_else(|| clock.at_first_tick()).unwrap_or(now)
+        });
+        let spent = now.saturating_sub(since) + self.clock.used();
+        if spent < self.limit { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt }
     }
 }
 
 fn in_time(is: bool) -> wasmtime::Result<()> {
     if is { Ok(()) } else { Err(Trap::Interrupt.into()) }
-}
-
-/// CPU time of this thread.
-fn own_time() -> Duration {
-    ClockId::CLOCK_THREAD_CPUTIME_ID.now().map_or(Duration::ZERO, Duration::from)
 }
 
 /// What an instance may hold.

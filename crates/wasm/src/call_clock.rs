@@ -1,5 +1,8 @@
 //! Notes the CPU time of a call's thread at the first tick within the call. The ticking thread does that, so it also covers a guest that never looks at
 //! the epoch; a call that ends before a tick costs no clock read. [`super::budget`] decides whether a call took too long.
+//!
+//! A call that waits for a host function is suspended, and may go on on another thread. So it consists of segments, each on one thread. The first one
+//! counts from its first tick on; every later one is measured from its beginning to its end.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -21,18 +24,22 @@ thread_local! {
 pub(crate) struct CallClocks(Mutex<Vec<Weak<ClockSample>>>);
 
 /// One of them: an instance, which is called by one thread at a time.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct CallClock(Arc<ClockSample>);
 
 #[derive(Debug, Default)]
 struct ClockSample {
-    /// Odd while a call is under way, and another number for each.
+    /// Odd while a segment of a call is under way, and another number for each.
     call: AtomicU64,
     /// The CPU clock of its thread.
     clock: AtomicI32,
     /// Where that stood, in nanoseconds, when a tick met the call `met` first. Only ticks write these two.
     nanos: AtomicU64,
     met: AtomicU64,
+    /// Nanoseconds of the segments before this one.
+    used: AtomicU64,
+    /// Where the clock stood when this segment began; 0 in the first one.
+    resumed: AtomicU64,
 }
 
 impl CallClocks {
@@ -68,9 +75,53 @@ impl ClockSample {
 impl CallClock {
     /// This thread begins a call.
     pub(crate) fn begin(&self) {
+        self.0.used.store(0, Ordering::Relaxed);
+        self.0.resumed.store(0, Ordering::Relaxed);
+        self.begin_segment();
+    }
+
+    fn begin_segment(&self) {
         let call = self.0.call.load(Ordering::Relaxed);
         self.0.clock.store(OWN.with(|own| *own), Ordering::Relaxed);
         self.0.call.store(call + 1 + call % 2, Ordering::Release);
+    }
+
+    /// The call is suspended. To be called by the thread that ran it.
+    pub(crate) fn suspend(&self) {
+        let began = match self.0.resumed.load(Ordering::Relaxed) {
+            0 => self.at_first_tick(),
+            nanos => Some(Duration::from_nanos(nanos)),
+        };
+        if let Some(began) = began {
+            let spent = own_time().saturating_sub(began);
+            self.0.used.fetch_add(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+        self.end();
+    }
+
+    /// This thread goes on with a call that is suspended. Nothing happens to one that is under way.
+    pub(crate) fn resume(&self) {
+        if self.segment() % 2 == 1 {
+            return;
+        }
+        let now = u64::try_from(own_time().as_nanos()).unwrap_or(u64::MAX).max(1);
+        self.0.resumed.store(now, Ordering::Relaxed);
+        self.begin_segment();
+    }
+
+    /// The number of the segment that is under way.
+    pub(crate) fn segment(&self) -> u64 {
+        self.0.call.load(Ordering::Relaxed)
+    }
+
+    /// CPU time of the segments before this one.
+    pub(crate) fn used(&self) -> Duration {
+        Duration::from_nanos(self.0.used.load(Ordering::Relaxed))
+    }
+
+    /// Where the clock of this thread stood when this segment began, if it is not the first one.
+    pub(crate) fn resumed_at(&self) -> Option<Duration> {
+        Some(self.0.resumed.load(Ordering::Relaxed)).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
     }
 
     pub(crate) fn end(&self) {
@@ -86,13 +137,14 @@ impl CallClock {
     }
 }
 
+/// CPU time of this thread.
+pub(crate) fn own_time() -> Duration {
+    ClockId::CLOCK_THREAD_CPUTIME_ID.now().map_or(Duration::ZERO, Duration::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn own_time() -> Duration {
-        ClockId::CLOCK_THREAD_CPUTIME_ID.now().unwrap().into()
-    }
 
     #[test]
     fn the_first_tick_in_a_call_notes_the_clock_of_its_thread() {
@@ -112,6 +164,35 @@ mod tests {
             clock.end();
             assert_eq!(clock.at_first_tick(), None);
         }
+    }
+
+    #[test]
+    fn segments_add_up_across_threads_and_what_lies_between_does_not_count() {
+        let clock = CallClocks::default().add();
+        let spin = |most: Duration| {
+            let began = own_time();
+            while own_time() - began < most {}
+        };
+        clock.begin();
+        let first = clock.segment();
+        clock.resume();
+        assert_eq!((clock.segment(), clock.used(), clock.resumed_at()), (first, Duration::ZERO, None), "under way");
+        clock.suspend();
+        assert_eq!(clock.used(), Duration::ZERO, "no tick met the first segment");
+        let work = || {
+            clock.resume();
+            spin(Duration::from_millis(2));
+            clock.suspend();
+        };
+        std::thread::scope(|scope| scope.spawn(work).join()).unwrap();
+        let used = clock.used();
+        assert!(used >= Duration::from_millis(2), "{used:?}");
+        spin(Duration::from_millis(5));
+        clock.resume();
+        clock.suspend();
+        assert!(clock.used() < used + Duration::from_millis(2), "suspended: {:?}", clock.used() - used);
+        clock.begin();
+        assert_eq!((clock.used(), clock.resumed_at()), (Duration::ZERO, None), "a new call");
     }
 
     #[test]

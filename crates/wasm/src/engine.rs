@@ -84,7 +84,7 @@ fn config(mode: Mode) -> Config {
     // What a component says for debuggers is never read: wasmtime would do so at each trap, on the request's thread, and some thousand units that
     // share one table take it minutes. The names of functions are another matter, and a panic or an assertion names its line itself.
     config.wasm_component_model(true).wasm_backtrace_details(WasmBacktraceDetails::Disable);
-    // No guest has threads, shares memory or waits for anything: what they would need in every store is left out.
+    // No guest has threads or shares memory, and those that wait do so on stacks of their own: what they would need in every store is left out.
     config.concurrency_support(false).gc_support(false);
     match mode {
         Mode::Serving => config.epoch_interruption(true),
@@ -98,10 +98,11 @@ fn config(mode: Mode) -> Config {
 /// Places for instances, made beforehand. A component of a language with a run time of its own is many core instances: componentize-py makes 38.
 fn pool() -> InstanceAllocationStrategy {
     let mut pool = PoolingAllocationConfig::default();
-    pool.total_component_instances(128)
-        .total_core_instances(2048)
-        .total_memories(256)
-        .total_tables(1024)
+    pool.total_component_instances(1024)
+        .total_core_instances(8192)
+        .total_memories(1280)
+        .total_tables(4096)
+        .total_stacks(1024)
         .max_core_instances_per_component(64)
         .max_memories_per_component(8)
         .max_tables_per_component(32)

@@ -1,5 +1,5 @@
-//! What an operator may grant beyond the contract, by name: `clock`, `random`, `sequence-text`. The first two are WASI functions that the runtimes of
-//! some languages need.
+//! What an operator may grant beyond the contract, by name: `clock`, `random`, `sequence-text`, `model:NAME`. The first two are WASI functions that the
+//! runtimes of some languages need.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,10 +16,22 @@ const WASI: &str = "0.2.0";
 const CLOCK: &str = "clock";
 const RANDOM: &str = "random";
 const SEQUENCE_TEXT: &str = "sequence-text";
+/// What the name of a model that may be called follows.
+pub const MODEL: &str = "model:";
+/// The version of wasi-nn that is served.
+pub(crate) const WASI_NN: &str = "0.2.0-rc-2024-10-28";
 
 /// Grants by the name of a plug-in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct GrantTable(BTreeMap<String, Grants>);
+pub struct GrantTable(BTreeMap<String, Granted>);
+
+/// The entries of one plug-in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Granted {
+    grants: Grants,
+    /// The models that it may call.
+    models: Vec<String>,
+}
 
 impl GrantTable {
     /// From entries `PLUGIN=GRANT`. The error names the first that is none.
@@ -31,18 +43,26 @@ impl GrantTable {
             };
             named.entry(plugin).or_default().push(grant);
         }
-        let parsed = named.into_iter().map(|(plugin, grants)| Ok((plugin.to_owned(), Grants::parse(grants)?)));
+        let parsed = named.into_iter().map(|(plugin, entries)| {
+            let models = entries.iter().filter_map(|grant| grant.strip_prefix(MODEL)).map(str::to_owned).collect();
+            Ok((plugin.to_owned(), Granted { grants: Grants::parse(entries)?, models }))
+        });
         Ok(GrantTable(parsed.collect::<Result<_, String>>()?))
     }
 
     /// A table with one plug-in.
     pub fn one(plugin: &str, grants: Grants) -> GrantTable {
-        GrantTable([(plugin.to_owned(), grants)].into())
+        GrantTable([(plugin.to_owned(), Granted { grants, models: Vec::new() })].into())
     }
 
     /// The grants of a plug-in; none, if no entry names it.
     pub fn of(&self, plugin: &str) -> Grants {
-        self.0.get(plugin).copied().unwrap_or_default()
+        self.0.get(plugin).map(|granted| granted.grants).unwrap_or_default()
+    }
+
+    /// The models that a plug-in may call.
+    pub fn models(&self, plugin: &str) -> &[String] {
+        self.0.get(plugin).map_or(&[], |granted| &granted.models)
     }
 }
 
@@ -55,6 +75,8 @@ pub struct Grants {
     pub random: bool,
     /// The clients' ids of sequences.
     pub sequence_text: bool,
+    /// Calls to some other models.
+    pub models: bool,
 }
 
 impl Grants {
@@ -66,8 +88,9 @@ impl Grants {
                 CLOCK => grants.clock = true,
                 RANDOM => grants.random = true,
                 SEQUENCE_TEXT => grants.sequence_text = true,
+                _ if name.strip_prefix(MODEL).is_some_and(|model| !model.is_empty()) => grants.models = true,
                 _ => {
-                    let near = did_you_mean(name, [CLOCK, RANDOM, SEQUENCE_TEXT]);
+                    let near = did_you_mean(name, [CLOCK, RANDOM, SEQUENCE_TEXT, MODEL]);
                     return Err(format!("\"{name}\" is nothing that can be granted{near}"));
                 }
             }
@@ -79,6 +102,9 @@ impl Grants {
     pub(crate) fn of(interface: &str) -> Option<(&'static str, &'static str)> {
         match interface {
             "sequor:plugin/identity" => Some((SEQUENCE_TEXT, "ids of sequences")),
+            "sequor:plugin/models" | "wasi:nn/tensor" | "wasi:nn/graph" | "wasi:nn/inference" | "wasi:nn/errors" => {
+                Some(("model:MODEL", "calls to models"))
+            }
             "wasi:clocks/monotonic-clock" | "wasi:clocks/wall-clock" => Some((CLOCK, "clocks")),
             "wasi:random/random" | "wasi:random/insecure" | "wasi:random/insecure-seed" => {
                 Some((RANDOM, "random numbers"))
@@ -87,11 +113,17 @@ impl Grants {
         }
     }
 
+    /// Whether only some worlds have this interface. The others are of every world.
+    pub(crate) fn is_of_some_worlds(interface: &str) -> bool {
+        interface == "sequor:plugin/models" || interface.starts_with("wasi:nn/")
+    }
+
     pub(crate) fn has(self, grant: &str) -> bool {
         match grant {
             CLOCK => self.clock,
             RANDOM => self.random,
-            _ => grant == SEQUENCE_TEXT && self.sequence_text,
+            SEQUENCE_TEXT => self.sequence_text,
+            _ => grant.starts_with(MODEL) && self.models,
         }
     }
 
@@ -164,8 +196,9 @@ mod tests {
 
     #[test]
     fn grants_go_by_their_names() {
-        let all = Grants { clock: true, random: true, sequence_text: true };
-        assert_eq!(Grants::parse(["clock", "random", "sequence-text"]), Ok(all));
+        let all = Grants { clock: true, random: true, sequence_text: true, models: true };
+        assert_eq!(Grants::parse(["clock", "random", "sequence-text", "model:decoder"]), Ok(all));
+        assert!(Grants::parse(["model:"]).is_err());
         assert_eq!(
             Grants::parse(["clocks"]).unwrap_err(),
             "\"clocks\" is nothing that can be granted; did you mean \"clock\"?"
@@ -175,11 +208,14 @@ mod tests {
     #[test]
     fn each_plug_in_has_its_own() {
         let table = GrantTable::parse(["fair=clock", "fair=sequence-text", "edf=random"]).unwrap();
-        let fair = Grants { clock: true, random: false, sequence_text: true };
+        let fair = Grants { clock: true, sequence_text: true, ..Grants::default() };
         assert_eq!((table.of("fair"), table.of("other")), (fair, Grants::default()));
         assert_eq!(table.of("edf"), Grants { random: true, ..Grants::default() });
         let no_name = GrantTable::parse(["clock"]).unwrap_err();
         assert_eq!(no_name, "\"clock\" names no plug-in; write NAME=clock");
         assert!(GrantTable::parse(["fair=clocks"]).unwrap_err().contains("did you mean"));
+        let scorer = GrantTable::parse(["scorer=model:decoder", "scorer=model:joiner", "fair=clock"]).unwrap();
+        assert_eq!(scorer.models("scorer"), ["decoder", "joiner"]);
+        assert!(scorer.of("scorer").models && !scorer.of("fair").models && scorer.models("fair").is_empty());
     }
 }

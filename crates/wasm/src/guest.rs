@@ -16,6 +16,7 @@ use super::host::{HostState, cut};
 use super::limits::Limits;
 use super::services::Services;
 use super::settings::PluginSettings;
+use super::suspension::{BegunCall, CallMeter, at_once};
 use super::urgency;
 use super::world::{Lifecycle, World};
 use sequor_files::units::Span;
@@ -125,6 +126,21 @@ impl<W: World> WasmGuest<W> {
         answer.map_err(|e| fault_of(&e, self.store.data(), &Span(limit).to_string(), asked))
     }
 
+    /// Begins a call that may wait, within `limit`.
+    pub fn begin(&mut self, limit: Duration) -> BegunCall<'_, W::Bindings> {
+        begin(&mut self.store, self.engine.mode(), limit);
+        let clock = self.store.data().timer.clock();
+        let meter = CallMeter { engine: Arc::clone(&self.engine), clock };
+        BegunCall { bindings: &self.bindings, store: &mut self.store, meter }
+    }
+
+    /// Ends a call that [`WasmGuest::begin`] began.
+    pub fn end<R>(&mut self, asked: Call, limit: Duration, answer: wasmtime::Result<R>) -> Result<R, CallError> {
+        let answer = in_time(&mut self.store, answer);
+        urgency::call_over();
+        answer.map_err(|e| fault_of(&e, self.store.data(), &Span(limit).to_string(), asked))
+    }
+
     /// A call off the request path.
     fn call_at_leisure<R>(
         &mut self,
@@ -171,7 +187,13 @@ impl<W: World> Component<W> {
 
 /// An instance in this store, and its functions.
 fn bind<W: World>(of: &Component<W>, store: &mut Store<HostState>) -> wasmtime::Result<W::Bindings> {
-    let instance = of.pre.instantiate(&mut *store)?;
+    let instance = if W::SUSPENDS {
+        // Nothing of a start waits.
+        let started = at_once(of.pre.instantiate_async(&mut *store));
+        started.unwrap_or_else(|| Err(wasmtime::Error::msg("it must not wait while it starts")))?
+    } else {
+        of.pre.instantiate(&mut *store)?
+    };
     W::bind(&of.exports, instance, store)
 }
 

@@ -66,6 +66,12 @@ impl HostState {
         self.timer.look()
     }
 
+    /// For host functions of worlds that wait: gives the call more CPU time, for what the server does on its behalf. An error ends a call that has
+    /// taken longer than it may.
+    pub fn extend_time(&mut self, by: Duration) -> Result<()> {
+        self.timer.extend(by)
+    }
+
     /// Whether a line may still be written in this second, which `now` lies in.
     fn may_write(&self, now: Duration) -> bool {
         match self.lines.take(now) {

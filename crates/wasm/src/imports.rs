@@ -2,7 +2,7 @@
 
 use super::component_error::ComponentError;
 use super::contract;
-use super::grants::Grants;
+use super::grants::{Grants, WASI_NN};
 use super::outline::{Interface, Outline};
 use super::world::World;
 
@@ -22,6 +22,11 @@ pub(crate) fn check<W: World>(file: &str, outline: &Outline, grants: Grants) -> 
             });
         }
         if W::IMPORTS.contains(&interface) {
+            continue;
+        }
+        let is_foreign = interface.starts_with("wasi:nn/") && version != WASI_NN;
+        if is_foreign || !W::GRANTED.contains(&interface) && Grants::is_of_some_worlds(interface) {
+            refused.push(name.clone());
             continue;
         }
         match Grants::of(interface) {
@@ -73,7 +78,9 @@ fn sentence(
     if !never.is_empty() {
         can.push(format!("{} never", listed(&never)));
     }
-    text += &format!(" {}.", capital(&can.join("; ")));
+    if !can.is_empty() {
+        text += &format!(" {}.", capital(&can.join("; ")));
+    }
     if withheld.iter().any(|(grant, _)| *grant == "clock") {
         text += clock_hint;
     }

@@ -64,16 +64,22 @@ impl<G> GuestPool<G> {
 
     /// Makes one call with a free guest. Waits for one if all are called.
     pub fn call<T>(&self, call: impl FnOnce(&mut G) -> Result<T, CallError>) -> Result<T, CallError> {
-        let mut place = PoolLease { pool: self, guest: self.free() };
-        let guest = match &mut place.guest {
-            Some(guest) => guest,
-            none => none.insert((self.start)()?),
-        };
-        let result = call(guest);
-        if result.is_err() || (self.is_spent)(guest) {
-            place.guest = None;
+        let mut lease = self.lease()?;
+        let result = call(lease.guest());
+        if result.is_ok() {
+            lease.give_back();
         }
         result
+    }
+
+    /// A free guest, for one call. Waits for one if all are called.
+    pub fn lease(&self) -> Result<GuestLease<'_, G>, CallError> {
+        let mut place = PoolPlace { pool: self, guest: self.free() };
+        let guest = match place.guest.take() {
+            Some(guest) => guest,
+            None => (self.start)()?,
+        };
+        Ok(GuestLease { guest, place })
     }
 
     /// Guests that are free or called.
@@ -103,13 +109,39 @@ impl<G> fmt::Debug for GuestPool<G> {
     }
 }
 
+/// A guest of a pool, for one call. Dropped without [`GuestLease::give_back`], it ends the guest, so that another one takes its place.
+pub struct GuestLease<'a, G> {
+    guest: G,
+    place: PoolPlace<'a, G>,
+}
+
+impl<G> GuestLease<'_, G> {
+    pub fn guest(&mut self) -> &mut G {
+        &mut self.guest
+    }
+
+    /// Gives the guest back after a call that did not fail.
+    pub fn give_back(self) {
+        let GuestLease { mut guest, mut place } = self;
+        if !(place.pool.is_spent)(&mut guest) {
+            place.guest = Some(guest);
+        }
+    }
+}
+
+impl<G> fmt::Debug for GuestLease<'_, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuestLease").field("pool", self.place.pool).finish_non_exhaustive()
+    }
+}
+
 /// One of the pool's places, held during a call. Dropped, it gives the guest back, or the place if there is none.
-struct PoolLease<'a, G> {
+struct PoolPlace<'a, G> {
     pool: &'a GuestPool<G>,
     guest: Option<G>,
 }
 
-impl<G> Drop for PoolLease<'_, G> {
+impl<G> Drop for PoolPlace<'_, G> {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
         match self.guest.take() {

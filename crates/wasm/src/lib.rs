@@ -10,7 +10,7 @@
 //! - [`loader`]: from files to components · [`component`]: one version, compiled and checked · [`manifest`] and [`settings`]: its `plugin.toml` ·
 //!   `outline`: its imports and exports before it is compiled · `imports`, [`grants`]: which imports are allowed · [`component_error`]: why it is
 //!   refused · [`cache`]: compiled code on disk · `component_store`: the bytes of a loaded component.
-//! - [`guest`]: a running component · [`host`]: the functions that it may call, `contract` as Rust traits, [`services`] as the server implements them ·
+//! - [`guest`]: a running component · [`suspension`]: calls of it that may wait · [`host`]: the functions that it may call, `contract` as Rust traits, [`services`] as the server implements them ·
 //!   [`call_error`]: why a call gave no answer.
 //! - [`limits`]: CPU time and memory of a guest · `budget`: both enforced during a call · `urgency`: how the thread of a long call yields its core.
 //! - [`engine`]: compiles · `ticker`: its clock · `call_clock`: notes when a tick meets a call · `clock_random`: the guest's own clock and random source.
@@ -55,6 +55,7 @@ pub mod rfc3339;
 pub mod services;
 pub mod settings;
 pub mod strikes;
+pub mod suspension;
 mod ticker;
 pub mod urgency;
 pub mod versions;

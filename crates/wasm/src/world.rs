@@ -25,7 +25,11 @@ pub trait World: fmt::Debug + Sized + Send + Sync + 'static {
     const FUNCTIONS: &'static [&'static str];
     /// Interfaces that need no grant, without their versions.
     const IMPORTS: &'static [&'static str] = &["sequor:plugin/types", "sequor:plugin/host"];
+    /// Interfaces that only some worlds have, and that need a grant. Without their versions.
+    const GRANTED: &'static [&'static str] = &[];
     const LIMITS: WorldLimits = WorldLimits::DEFAULT;
+    /// Whether a host function of this world may wait. Then every function of a guest is called with [`super::guest::WasmGuest::begin`].
+    const SUSPENDS: bool = false;
     /// Added to the refusal of a component that imports a clock without the grant.
     const CLOCK_HINT: &'static str = "";
 

@@ -102,6 +102,8 @@ impl ProcessorTrial {
             on_failure: OnFailure::Fail,
             files,
             strikes: u32::MAX,
+            calls: None,
+            instances: None,
         };
         let name = self.component.declared().name.clone();
         let metrics = Metrics::new(false).processor(&name);
@@ -152,6 +154,7 @@ impl TrialSequence<'_> {
             numbers: vec![1.0; *features],
             keys: vec![1; *features],
             outputs: (0..outputs).collect(),
+            calling: None,
         };
         let began = Instant::now();
         let prepared = chain.pre(&facts, &self.scratch, inputs)?;

@@ -47,7 +47,7 @@ fn still(strike: &Strike) -> Failed {
 fn component(path: &Path) -> Result<SchedulerComponent, Failed> {
     let bytes = std::fs::read(path).map_err(|e| Failed::Configuration(format!("{}: {e}", path.display())))?;
     let engine = Engine::new(Mode::Simulation).map_err(|e| Failed::Failed(e.to_string()))?;
-    let grants = Grants { clock: true, random: true, sequence_text: true };
+    let grants = Grants { clock: true, random: true, sequence_text: true, ..Grants::default() };
     let loaded = SchedulerComponent::new(&Arc::new(engine), &file_name(path), &bytes, grants, cache().as_ref());
     loaded.map_err(|refused| Failed::Configuration(refused.to_string()))
 }

@@ -306,13 +306,17 @@ section! {
         pub strikes: u32 = 3, positive;
         /// Maximum percent of a core that a scheduler's calls may take at a model; it is passed over for the rest of a second in which it took more
         pub cpu_share: Option<u32> = None, positive;
-        /// What single plug-ins are given beyond their world: NAME=clock, NAME=random, NAME=sequence-text
+        /// Maximum instances of a plug-in that calls other models, at each model that names it; further calls wait in order
+        pub instances: u32 = 64, positive;
+        /// What single plug-ins are given beyond their world: NAME=clock, NAME=random, NAME=sequence-text, NAME=model:MODEL
         pub grants: Vec<String> = Vec::new();
     }
 }
 
 /// What plug-ins may be given beyond their world.
-pub const GRANTS: [&str; 3] = ["clock", "random", "sequence-text"];
+pub const GRANTS: [&str; 4] = ["clock", "random", "sequence-text", "model:MODEL"];
+/// What the name of a model follows that a plug-in may call.
+pub const GRANT_MODEL: &str = "model:";
 
 section! {
     /// Where sequences are kept that outlive the process.

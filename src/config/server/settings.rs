@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 
 use super::file::{
-    AdminSection, AllowSharedMemory, Connections, Drain, GRANTS, Grpc, Http, LogSection, MetricsSection, ModelSection,
-    PluginsSection, Runtime, ServerFile, ServerLimits, StateSection, TlsSection, keys,
+    AdminSection, AllowSharedMemory, Connections, Drain, GRANT_MODEL, GRANTS, Grpc, Http, LogSection, MetricsSection,
+    ModelSection, PluginsSection, Runtime, ServerFile, ServerLimits, StateSection, TlsSection, keys,
 };
 use super::flags::GivenFlags;
 use super::layers::{Layers, Origin};
@@ -131,6 +131,7 @@ fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     for entry in &said.plugins.grants {
         let what = match entry.split_once('=').filter(|(plugin, _)| !plugin.is_empty()) {
             Some((_, grant)) if GRANTS.contains(&grant) => continue,
+            Some((_, grant)) if grant.strip_prefix(GRANT_MODEL).is_some_and(|model| !model.is_empty()) => continue,
             Some((_, grant)) => {
                 let (all, near) = (GRANTS.join(", "), did_you_mean(grant, GRANTS));
                 format!("plugins.grants: \"{grant}\" is nothing that can be granted ({all}){near}")

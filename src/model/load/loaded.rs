@@ -172,6 +172,11 @@ impl LoadedModel {
         processors.or_else(|| self.initializer.as_ref()?.initializer.parked())
     }
 
+    /// Whether a plug-in in front of it may call other models.
+    pub(in crate::model) fn calls_models(&self) -> bool {
+        self.processors.as_ref().is_some_and(|processors| processors.chain.calls_models())
+    }
+
     /// One of its threads ends. Whether it was the last.
     pub(in crate::model) fn thread_ends(&self) -> bool {
         self.running.fetch_sub(1, Ordering::AcqRel) <= 1

@@ -92,7 +92,7 @@ impl Repository {
         let registry = ProcessorRegistry::new(rules, make, Arc::new(clock.clone()), metrics.clone());
         registry.reach_models(Box::new(ModelsOfProcessors::new(&self.0.catalog, &self.0.loader)));
         let twice = |_| std::io::Error::other("processors were settled before");
-        processors.set(ProcessorHost::new(registry)).map_err(twice)
+        processors.set(ProcessorHost::new(registry, &self.0.catalog, clock)).map_err(twice)
     }
 
     /// Says where initializers come from. To be called once, after [`Repository::run_processors`] and before any model is loaded.

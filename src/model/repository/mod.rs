@@ -6,14 +6,17 @@
 //! - `plugins`: what operators do with plug-ins.
 //! - `processors`: configures the processors that a model names. `processor_host`: their registry and their threads. `processor_models`: the models,
 //!   as that registry reaches them.
+//! - `model_calls`: calls of plug-ins to other models. `call_rights`: which models they may call.
 //! - `initializers`: configures the initializer that a model names. `initializer_host`: where initializers come from.
 
+mod call_rights;
 mod control;
 mod facade;
 mod initializer_host;
 mod initializers;
 mod lifecycle;
 mod loader;
+mod model_calls;
 mod options;
 mod placer;
 mod plugins;

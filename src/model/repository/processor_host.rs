@@ -1,12 +1,18 @@
 //! How the server runs processors: the registry of them, and the threads that all of them share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use crate::config::fault::did_you_mean;
 use crate::config::model::settings::ProcessorPlugin;
+use crate::model::catalog::Catalog;
+use crate::model::runtime::Clock;
+use crate::processing::outgoing::ModelCaller;
 use crate::processing::{ProcessorComponent, ProcessorPool, ProcessorRegistry};
+
+use super::call_rights::check_circle;
+use super::model_calls::ModelCalls;
 
 /// Maximum number of threads.
 const THREADS: usize = 16;
@@ -15,16 +21,21 @@ const THREADS: usize = 16;
 #[derive(Debug)]
 pub(in crate::model) struct ProcessorHost {
     pub(in crate::model) registry: ProcessorRegistry,
+    /// The models, as processors call them.
+    pub(super) caller: Arc<dyn ModelCaller>,
+    catalog: Weak<Catalog>,
     /// Threads that all processors share.
     threads: usize,
     pool: Mutex<Option<Arc<ProcessorPool>>>,
 }
 
 impl ProcessorHost {
-    pub(in crate::model) fn new(registry: ProcessorRegistry) -> Self {
+    pub(super) fn new(registry: ProcessorRegistry, catalog: &Arc<Catalog>, clock: &Clock) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         // With a single thread, one slow processor would stop those of all models.
-        ProcessorHost { registry, threads: cores.clamp(2, THREADS), pool: Mutex::default() }
+        let caller = Arc::new(ModelCalls::new(catalog, clock));
+        let (catalog, threads) = (Arc::downgrade(catalog), cores.clamp(2, THREADS));
+        ProcessorHost { registry, caller, catalog, threads, pool: Mutex::default() }
     }
 
     /// The threads. The first model with processors starts them.
@@ -35,6 +46,11 @@ impl ProcessorHost {
         }
         let started = ProcessorPool::new(self.threads).map_err(|e| format!("no threads for processors: {e}"))?;
         Ok(Arc::clone(pool.insert(Arc::new(started))))
+    }
+
+    /// Refuses a model whose plug-ins may make calls that come back to it.
+    pub(super) fn check_circle(&self, model: &str, granted: &[String]) -> Result<(), String> {
+        self.catalog.upgrade().map_or(Ok(()), |catalog| check_circle(&catalog, model, granted))
     }
 
     /// The nearest name in the plug-in folder.

@@ -15,6 +15,7 @@ use crate::processing::{Chain, OnFailure, ProcessorOptions, ProcessorSource, fil
 use crate::scheduling::PluginServices;
 use crate::scheduling::key_interner::KeyInterner;
 
+use super::call_rights::call_rights;
 use super::processor_host::ProcessorHost;
 use super::resources::Resources;
 
@@ -43,6 +44,8 @@ impl Resources {
         }
         let mut sources = Vec::with_capacity(named.len());
         for says in named {
+            let granted = host.registry.rules().grants.models(&says.name);
+            host.check_circle(&settings.name, granted).map_err(|what| fault(says, what))?;
             sources.push(source(host, model, settings, says, texts).map_err(|what| fault(says, what))?);
         }
         let pool = host.pool().map_err(|what| fault(first, what))?;
@@ -69,7 +72,10 @@ fn source(
     let sequence_text = move |sequence| weak.upgrade()?.id_of(Seq::of_handle(sequence)?).map(|id| id.to_string());
     let services = PluginServices::new(&journal, &metrics, texts, Box::new(sequence_text));
     let rules = registry.rules();
+    let calls = call_rights(&host.caller, rules.grants.models(name), &metrics, &settings.name);
     let options = ProcessorOptions {
+        instances: calls.is_some().then_some(rules.instances),
+        calls,
         config: says.config.clone(),
         limits: Limits { time: says.time.unwrap_or(TIME), memory: says.memory.or(rules.memory) },
         on_failure: if says.bypass { OnFailure::Bypass } else { OnFailure::Fail },

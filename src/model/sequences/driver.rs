@@ -11,9 +11,10 @@ use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
 use crate::executor::ExecutorHandle;
-use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record, submit_to_plugins};
+use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record, run_with_plugins, submit_to_plugins};
 use crate::model::request::{InferRequest, intake};
 use crate::model::runtime::{Clock, Tick, Timer};
+use crate::processing::outgoing::CallingRequest;
 use crate::recording::Recorder;
 use crate::state::ChunkCache;
 use crate::state::budget::Budget;
@@ -22,6 +23,7 @@ use crate::sync::{AtomicU64, Mutex};
 use super::actions::Actions;
 use super::admission::RequestAdmission;
 use super::batch::{FinishedBatch, SealAction, Step};
+use super::calling::InheritedContext;
 use super::first_states::Preparer;
 use super::inline;
 use super::job::{Job, Reply};
@@ -36,6 +38,8 @@ use super::table::{Import, Table};
 pub(in crate::model) struct ModelScheduler {
     pub(in crate::model) name: String,
     pub(in crate::model) table: Mutex<Table>,
+    /// The models that wait for a request of a client: this one.
+    own_path: Arc<[String]>,
     loads: ModelLoads,
     clock: Clock,
     timer: Timer,
@@ -58,6 +62,7 @@ impl ModelScheduler {
         (recorder, store): (Option<Recorder>, Option<Arc<SequenceStore>>),
     ) -> ModelScheduler {
         ModelScheduler {
+            own_path: Arc::new([name.clone()]),
             recorder,
             store: KeptStore::new(store),
             table: Mutex::default(),
@@ -150,13 +155,26 @@ impl ModelScheduler {
         let (reply, receiver) = oneshot::channel();
         let now = self.now();
         let submit = self.admission.event((&load, version), &request, (accepted.meta, origin.patience), now);
+        let calling = load.calls_models().then(|| self.calling(&request, origin, now));
         let mut job = Job::new(load, request, accepted, now, reply);
         job.connection = origin.connection.cloned();
+        if let Some(processed) = &mut job.processed {
+            processed.calling = calling;
+        }
         if submit.fresh_id != 0 {
             (job.id, job.made_id) = (Id::Int(submit.fresh_id), true);
         }
         let req = self.enqueue(job, submit, origin, now)?;
         Ok((receiver, req))
+    }
+
+    /// What the plug-ins of a request pass on when they call other models.
+    fn calling(&self, request: &InferRequest, origin: RequestOrigin<'_>, now: Time) -> CallingRequest {
+        let path = match origin.callers {
+            None => Arc::clone(&self.own_path),
+            Some(callers) => callers.iter().chain(self.own_path.iter()).cloned().collect(),
+        };
+        CallingRequest { path, origin: InheritedContext::new(request, origin, now, &self.clock, &self.timer) }
     }
 
     fn enqueue(
@@ -307,10 +325,14 @@ impl ModelScheduler {
     fn post(self: &Arc<Self>, task: PostTask) {
         let (load, model) = (Arc::clone(&task.load), Arc::downgrade(self));
         let post = move || {
-            let (req, finished) = task.run();
-            if let Some(model) = model.upgrade() {
-                model.change(|table, now| table.posted(now, req, finished));
-            }
+            let load = Arc::clone(&task.load);
+            let finish = async move {
+                let Some((req, finished)) = task.run().await else { return };
+                if let Some(model) = model.upgrade() {
+                    model.change(|table, now| table.posted(now, req, finished));
+                }
+            };
+            run_with_plugins(&load, finish);
         };
         submit_to_plugins(&load, Box::new(post));
     }

@@ -8,7 +8,9 @@ use sequor_core::{Req, RequestMeta, Seq, StateAt};
 
 use crate::executor::ModelStep;
 use crate::initializing::{FirstAnswer, KeepPermit, KeptLookup, Waiting};
-use crate::model::load::{FirstValues, LoadInitializer, LoadedModel, StateReply, ValuesRequest, submit_to_plugins};
+use crate::model::load::{
+    FirstValues, LoadInitializer, LoadedModel, StateReply, ValuesRequest, run_with_plugins, submit_to_plugins,
+};
 use crate::model::request::intake;
 use crate::processing::{ProcessorRefusal, RefusedBy};
 use crate::state::StateValues;
@@ -82,8 +84,13 @@ impl Preparer {
 
     /// Has the processors prepare the inputs, if there are any, and puts the request back into its queue.
     fn prepare_inputs(&self, task: PrepareTask, beginning: Beginning) {
-        let (req, prepared) = task.run();
-        Arc::clone(&self.0).prepared(req, prepared, beginning);
+        let (load, model) = (Arc::clone(&task.load), Arc::clone(&self.0));
+        let prepare = async move {
+            if let Some((req, prepared)) = task.run().await {
+                model.prepared(req, prepared, beginning);
+            }
+        };
+        run_with_plugins(&load, prepare);
     }
 
     fn refuse_start(&self, req: Req, refusal: ProcessorRefusal) {

@@ -5,6 +5,7 @@
 //! - `loads`: the loads of the name. `admission`: what a request needs before it is put into the table.
 //! - `job`: a request between its submission and its answer. `job_place`: where it is. `pending`: how its surface holds it.
 //! - `owner`: where a request comes from, and how many sequences of its client live.
+//! - `calling`: what calls to other models inherit of a request.
 //! - `inline`: leaves a step to a connection's thread.
 //! - `first_states`: what sequences begin with, where an initializer says so.
 //! - `plugin_driver`: the model as its plug-ins reach it.
@@ -18,6 +19,7 @@
 mod actions;
 mod admission;
 mod batch;
+mod calling;
 mod driver;
 mod first_states;
 mod inline;
@@ -45,5 +47,6 @@ pub use state_transfer::TransferError;
 pub use usage::VersionStatistics;
 
 pub(in crate::model) use batch::{FinishedBatch, RowToSeal, Step, TakenBatch};
+pub(in crate::model) use calling::InheritedContext;
 pub(in crate::model) use driver::ModelScheduler;
 pub(in crate::model) use job::Job;

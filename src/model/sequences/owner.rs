@@ -18,6 +18,8 @@ pub struct RequestOrigin<'a> {
     pub patience: Option<Duration>,
     /// The headers (or gRPC metadata) that features of models come from, by name in lower case.
     pub headers: &'a [(String, String)],
+    /// The models whose plug-ins wait for it, if a plug-in makes it.
+    pub callers: Option<&'a Arc<[String]>>,
 }
 
 /// Counts the live sequences of one client.

@@ -1,15 +1,19 @@
 //! What a request keeps while plug-ins prepare and finish it, and the tasks that their threads get.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::future::{Either, select};
 use sequor_core::{Id, Req, RequestMeta};
+use tokio::sync::oneshot;
 
 use crate::error::{Failure, Invalid, ProcessorFailure};
 use crate::initializing::KeepPermit;
 use crate::model::load::{LoadedModel, Processors};
 use crate::model::request::intake;
 use crate::processing::link::RUN_BYTES;
+use crate::processing::outgoing::CallingRequest;
 use crate::processing::pool::{PREPARED, PreparedBytes};
 use crate::processing::{CallFacts, PendingAnswer, Plan, PortTensors, ProcessorRefusal, RefusedBy, SequenceScratch};
 
@@ -19,6 +23,10 @@ pub(in crate::model) struct Processed {
     /// As the request was accepted; its features stay when processors change its inputs.
     pub(super) meta: RequestMeta,
     pub(super) facts: CallFacts,
+    /// On whose behalf its plug-ins call other models, if they may.
+    pub(super) calling: Option<CallingRequest>,
+    /// Gone once the request is over: then a plug-in that waits for another model ends.
+    pub(super) alive: Option<oneshot::Sender<()>>,
     /// The runs that have not begun.
     pub(super) runs: VecDeque<ModelRun>,
     /// The steps that run before the request itself.
@@ -76,6 +84,8 @@ pub(super) struct PrepareTask {
     pub(super) scratch: SequenceScratch,
     pub(super) inputs: PortTensors,
     pub(super) meta: RequestMeta,
+    /// Ready once the request is over before its preparation.
+    pub(super) gone: Option<oneshot::Receiver<()>>,
 }
 
 /// A request to finish.
@@ -86,6 +96,8 @@ pub(super) struct PostTask {
     pub(super) facts: CallFacts,
     pub(super) pending: PendingAnswer,
     pub(super) outputs: Vec<PortTensors>,
+    /// Ready once the request is over before it is finished.
+    pub(super) gone: Option<oneshot::Receiver<()>>,
 }
 
 /// What came of a preparation.
@@ -113,6 +125,8 @@ impl Processed {
         Processed {
             meta,
             facts: CallFacts::default(),
+            calling: None,
+            alive: None,
             runs: VecDeque::new(),
             first_steps: FirstSteps::default(),
             reply: None,
@@ -129,6 +143,14 @@ impl Processed {
     /// Takes what a prepared request needs besides its runs.
     pub(super) fn take_pending(&mut self, pending: Option<PendingAnswer>, held: Option<PreparedBytes>) {
         (self.pending, self.held) = (pending, held);
+    }
+
+    /// Notes that plug-ins work on the request. What is returned is ready once the request is over.
+    pub(super) fn watch(&mut self) -> Option<oneshot::Receiver<()>> {
+        self.calling.as_ref()?;
+        let (alive, gone) = oneshot::channel();
+        self.alive = Some(alive);
+        Some(gone)
     }
 
     /// The properties of the next run, if they may differ from those of the one before.
@@ -186,14 +208,19 @@ impl Processed {
 }
 
 impl PrepareTask {
-    /// Asks the processors, if there are any. It takes as long as they take.
-    pub(super) fn run(self) -> (Req, PreparedJob) {
+    /// Asks the processors, if there are any. It takes as long as they take. `None` if the request is over before they answer.
+    pub(super) async fn run(mut self) -> Option<(Req, PreparedJob)> {
+        let gone = self.gone.take();
+        unless_gone(gone, self.prepared()).await
+    }
+
+    async fn prepared(self) -> (Req, PreparedJob) {
         let PrepareTask { req, load, facts, scratch, inputs, meta, .. } = self;
         let Some(processors) = &load.processors else {
             let (rows, runs) = (u64::from(meta.rows), vec![ModelRun { inputs, meta }]);
             return (req, PreparedJob::Run(Box::new(PreparedRuns { runs, rows, pending: None, held: None })));
         };
-        let prepared = match processors.chain.pre(&facts, &scratch, inputs) {
+        let prepared = match processors.chain.pre_async(&facts, &scratch, inputs).await {
             Ok(prepared) => prepared,
             Err(refusal) => return (req, PreparedJob::Refused(refusal)),
         };
@@ -230,16 +257,30 @@ impl PrepareTask {
 }
 
 impl PostTask {
-    /// Asks the processors. It takes as long as they take.
-    pub(super) fn run(self) -> (Req, FinishedJob) {
-        let PostTask { req, load, facts, pending, outputs } = self;
+    /// Asks the processors. It takes as long as they take. `None` if the request is over before they answer.
+    pub(super) async fn run(mut self) -> Option<(Req, FinishedJob)> {
+        let gone = self.gone.take();
+        unless_gone(gone, self.finished()).await
+    }
+
+    async fn finished(self) -> (Req, FinishedJob) {
+        let PostTask { req, load, facts, pending, outputs, .. } = self;
         let Some(Processors { chain, .. }) = &load.processors else {
             return (req, (Err(no_processor()), SequenceScratch::default()));
         };
-        match chain.post(&facts, pending, outputs) {
+        match chain.post_async(&facts, pending, outputs).await {
             Ok((answer, scratch)) => (req, (Ok(answer), scratch)),
             Err((refusal, scratch)) => (req, (Err(refusal), scratch)),
         }
+    }
+}
+
+/// What a plug-in answers, unless its request is over before.
+async fn unless_gone<T>(gone: Option<oneshot::Receiver<()>>, answer: impl Future<Output = T>) -> Option<T> {
+    let Some(gone) = gone else { return Some(answer.await) };
+    match select(pin!(answer), gone).await {
+        Either::Left((answer, _)) => Some(answer),
+        Either::Right(_) => None,
     }
 }
 

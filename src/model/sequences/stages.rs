@@ -64,6 +64,7 @@ impl Table {
             numbers: meta.numbers.iter().take(numbers).copied().collect(),
             keys: meta.keys.iter().take(keys).copied().collect(),
             outputs,
+            calling: processed.calling.clone(),
         };
         Some(Arc::clone(&job.load))
     }
@@ -73,12 +74,13 @@ impl Table {
         let JobPlace::Preparing(job) = self.jobs.get_mut(req)? else { return None };
         let has_slot = job.seq.is_some_and(|seq| self.core.has_slot(seq));
         let (seq, start, load) = (job.seq, job.facts.start, Arc::clone(&job.load));
-        let processed = job.processed.as_ref()?;
+        let processed = job.processed.as_mut()?;
+        let gone = processed.watch();
         let (facts, meta, inputs) = (processed.facts.clone(), processed.meta, std::mem::take(&mut job.inputs));
         // A START begins with nothing, also where its sequence lives.
         let live = seq.filter(|_| !start).and_then(|seq| self.live_mut(seq));
         let scratch = live.map(|live| live.scratch.clone()).unwrap_or_default();
-        Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta })
+        Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta, gone })
     }
 
     /// Takes what came of a preparation. Nothing, if the request is over.
@@ -134,7 +136,8 @@ impl Table {
         let load = Arc::clone(&job.load);
         let processed = job.processed.as_mut()?;
         let (facts, pending) = (processed.facts.clone(), processed.pending.take()?);
-        Some(PostTask { req, load, facts, pending, outputs: std::mem::take(&mut processed.outputs) })
+        let gone = processed.watch();
+        Some(PostTask { req, load, facts, pending, outputs: std::mem::take(&mut processed.outputs), gone })
     }
 
     /// Takes what came of finishing a request. If the processors failed, its sequence ends: the run is committed and not answered.

@@ -68,6 +68,8 @@ impl RegistryRig {
                 on_failure: OnFailure::Fail,
                 files: Vec::new(),
                 strikes: 3,
+                calls: None,
+                instances: None,
             },
             services: Arc::new(ServiceLog::default()),
             metrics: self.registry.metrics("guest"),

@@ -886,6 +886,329 @@ pub mod sequor {
             }
             impl ::core::error::Error for Refusal {}
         }
+        /// Calls to other models of the same server.
+        ///
+        /// A plug-in needs a grant that names the models which it may call. A call waits in that model's queue and runs in its batches, like a client's
+        /// request. While a call waits, the instance is suspended and other requests go on.
+        ///
+        /// A call inherits the deadline, the priority and the request id of the request that the plug-in works on. If that request is cancelled, so is
+        /// the call.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod models {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type Content = super::super::super::sequor::plugin::tensors::Content;
+            /// A tensor for an input or output of the called model.
+            pub struct NamedTensor {
+                pub name: _rt::String,
+                pub content: Content,
+            }
+            impl ::core::fmt::Debug for NamedTensor {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("NamedTensor")
+                        .field("name", &self.name)
+                        .field("content", &self.content)
+                        .finish()
+                }
+            }
+            /// Why a call gave no outputs. Codes 1 to 6 mean what they mean in `calls.refusal`, so that a plug-in can pass them on.
+            ///
+            /// | code | meaning |
+            /// |---|---|
+            /// | 1 | the inputs do not fit the model |
+            /// | 2 | not now: a queue is full, memory is short, or the server stops; the same call may succeed later |
+            /// | 3 | the plug-in may not call this model: no grant names it, or calls would go in a circle or too deep |
+            /// | 4 | the server has no such model, or it was unloaded |
+            /// | 5 | a quota is used up |
+            /// | 6 | the model needs a sequence, or a plug-in of it refused the call as code 6 |
+            /// | 7 | the deadline of the request has passed |
+            /// | 8 | the model failed |
+            ///
+            /// Later servers may use codes that are not in this table.
+            #[derive(Clone)]
+            pub struct Failure {
+                pub code: u32,
+                /// A sentence, at most 4,096 bytes.
+                pub text: _rt::String,
+                /// When the same call may succeed, if that is known.
+                pub retry_us: ::core::option::Option<u64>,
+            }
+            impl ::core::fmt::Debug for Failure {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Failure")
+                        .field("code", &self.code)
+                        .field("text", &self.text)
+                        .field("retry-us", &self.retry_us)
+                        .finish()
+                }
+            }
+            impl ::core::fmt::Display for Failure {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    write!(f, "{:?}", self)
+                }
+            }
+            impl ::core::error::Error for Failure {}
+            #[allow(unused_unsafe, clippy::all)]
+            /// Runs another model once and waits for its outputs. The answer holds every output, in the order of the model's metadata. A tensor is
+            /// passed by value up to `by-value` bytes (plugin.toml) and by handle above. `configure` must not call it.
+            #[allow(async_fn_in_trait)]
+            pub fn infer(
+                model: &str,
+                inputs: _rt::Vec<NamedTensor>,
+            ) -> ::core::result::Result<_rt::Vec<NamedTensor>, Failure> {
+                unsafe {
+                    #[repr(align(8))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 32 + 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 32
+                            + 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = model;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let vec7 = &inputs;
+                    let len7 = vec7.len();
+                    let layout7 = _rt::alloc::Layout::from_size_align(
+                            vec7.len() * (8 * ::core::mem::size_of::<*const u8>()),
+                            ::core::mem::size_of::<*const u8>(),
+                        )
+                        .unwrap();
+                    let (result7, _cleanup7) = wit_bindgen::rt::Cleanup::new(layout7);
+                    for (i, e) in vec7.into_iter().enumerate() {
+                        let base = result7
+                            .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                        {
+                            let NamedTensor { name: name1, content: content1 } = e;
+                            let vec2 = name1;
+                            let ptr2 = vec2.as_ptr().cast::<u8>();
+                            let len2 = vec2.len();
+                            *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len2;
+                            *base.add(0).cast::<*mut u8>() = ptr2.cast_mut();
+                            use super::super::super::sequor::plugin::tensors::Content as V6;
+                            match content1 {
+                                V6::Flat(e) => {
+                                    *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (0i32) as u8;
+                                    let super::super::super::sequor::plugin::tensors::Flat {
+                                        dtype: dtype3,
+                                        shape: shape3,
+                                        bytes: bytes3,
+                                    } = e;
+                                    *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>() = _rt::as_i32(dtype3);
+                                    let vec4 = shape3;
+                                    let ptr4 = vec4.as_ptr().cast::<u8>();
+                                    let len4 = vec4.len();
+                                    *base
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len4;
+                                    *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr4.cast_mut();
+                                    let vec5 = bytes3;
+                                    let ptr5 = vec5.as_ptr().cast::<u8>();
+                                    let len5 = vec5.len();
+                                    *base
+                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len5;
+                                    *base
+                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr5.cast_mut();
+                                }
+                                V6::Handle(e) => {
+                                    *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (1i32) as u8;
+                                    *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>() = (e).take_handle() as i32;
+                                }
+                            }
+                        }
+                    }
+                    let ptr8 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "sequor:plugin/models@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "infer"]
+                        fn wit_import9(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import9(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import9(ptr0.cast_mut(), len0, result7, len7, ptr8);
+                    let l10 = i32::from(*ptr8.add(0).cast::<u8>());
+                    let result33 = match l10 {
+                        0 => {
+                            let e = {
+                                let l11 = *ptr8.add(8).cast::<*mut u8>();
+                                let l12 = *ptr8
+                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base26 = l11;
+                                let len26 = l12;
+                                let mut result26 = _rt::Vec::with_capacity(len26);
+                                for i in 0..len26 {
+                                    let base = base26
+                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                    let e26 = {
+                                        let l13 = *base.add(0).cast::<*mut u8>();
+                                        let l14 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len15 = l14;
+                                        let bytes15 = _rt::Vec::from_raw_parts(
+                                            l13.cast(),
+                                            len15,
+                                            len15,
+                                        );
+                                        let l16 = i32::from(
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
+                                        use super::super::super::sequor::plugin::tensors::Content as V25;
+                                        let v25 = match l16 {
+                                            0 => {
+                                                let e25 = {
+                                                    let l17 = *base
+                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    let l18 = *base
+                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l19 = *base
+                                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len20 = l19;
+                                                    let l21 = *base
+                                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l22 = *base
+                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len23 = l22;
+                                                    super::super::super::sequor::plugin::tensors::Flat {
+                                                        dtype: l17 as u32,
+                                                        shape: <_ as From<
+                                                            _rt::Vec<_>,
+                                                        >>::from(
+                                                            _rt::Vec::from_raw_parts(l18.cast(), len20, len20),
+                                                        ),
+                                                        bytes: <_ as From<
+                                                            _rt::Vec<_>,
+                                                        >>::from(_rt::Vec::from_raw_parts(l21.cast(), len23, len23)),
+                                                    }
+                                                };
+                                                V25::Flat(e25)
+                                            }
+                                            n => {
+                                                debug_assert_eq!(n, 1, "invalid enum discriminant");
+                                                let e25 = {
+                                                    let l24 = *base
+                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    super::super::super::sequor::plugin::tensors::Tensor::from_handle(
+                                                        l24 as u32,
+                                                    )
+                                                };
+                                                V25::Handle(e25)
+                                            }
+                                        };
+                                        NamedTensor {
+                                            name: _rt::string_lift(bytes15),
+                                            content: v25,
+                                        }
+                                    };
+                                    result26.push(e26);
+                                }
+                                _rt::cabi_dealloc(
+                                    base26,
+                                    len26 * (8 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                result26
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l27 = *ptr8.add(8).cast::<i32>();
+                                let l28 = *ptr8
+                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l29 = *ptr8
+                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len30 = l29;
+                                let bytes30 = _rt::Vec::from_raw_parts(
+                                    l28.cast(),
+                                    len30,
+                                    len30,
+                                );
+                                let l31 = i32::from(
+                                    *ptr8
+                                        .add(16 + 2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                Failure {
+                                    code: l27 as u32,
+                                    text: _rt::string_lift(bytes30),
+                                    retry_us: match l31 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l32 = *ptr8
+                                                    .add(24 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i64>();
+                                                l32 as u64
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                }
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result33
+                }
+            }
+        }
     }
 }
 #[rustfmt::skip]
@@ -897,6 +1220,9 @@ pub mod exports {
             ///
             /// A model has a chain of processors. `pre` is called from the first to the last, `post` from the last to the first. *Inner* is what a processor
             /// stands in front of: the next processor, or the model.
+            ///
+            /// A processor can also be a model of its own, without a graph. Then nothing stands behind it: `inner` is what config.pbtxt says, `configure`
+            /// answers the same, and every `pre` replies.
             ///
             /// The server runs several instances of a processor and may call any of them, also for two requests of one sequence. So what a sequence needs
             /// later belongs in its scratch and not in the instance. `pre` of a step begins after `post` of the step before it.
@@ -2392,8 +2718,9 @@ pub mod exports {
                     }
                 }
                 pub trait Guest {
-                    /// The first call of an instance. `config` is JSON: the table `config` of `[[plugins.processor]]`, with the defaults of plugin.toml. `inner` is
-                    /// what inner takes and gives. The answer is what clients, or the processor before this one, see in its place. Every instance must give the same
+                    /// The first call of an instance. `config` is JSON: the table `config` of `[[plugins.processor]]`, with the defaults of plugin.toml. A model
+                    /// without a graph gets the table `config` of `[model]`; the `parameters` of config.pbtxt fill in what that table leaves out. `inner` is what
+                    /// inner takes and gives. The answer is what clients, or the processor before this one, see in its place. Every instance must give the same
                     /// answer. An error refuses the model.
                     #[allow(async_fn_in_trait)]
                     fn configure(
@@ -2662,10 +2989,6 @@ mod _rt {
             }
         }
     }
-    #[cfg(target_arch = "wasm32")]
-    pub fn run_ctors_once() {
-        wit_bindgen::rt::run_ctors_once();
-    }
     pub unsafe fn cabi_dealloc(ptr: *mut u8, size: usize, align: usize) {
         if size == 0 {
             return;
@@ -2674,6 +2997,10 @@ mod _rt {
             let layout = alloc::Layout::from_size_align_unchecked(size, align);
             alloc::dealloc(ptr, layout);
         }
+    }
+    #[cfg(target_arch = "wasm32")]
+    pub fn run_ctors_once() {
+        wit_bindgen::rt::run_ctors_once();
     }
     pub unsafe fn bool_lift(val: u8) -> bool {
         if cfg!(debug_assertions) {
@@ -2720,10 +3047,10 @@ macro_rules! __export_processor_plugin_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:sequor:plugin@0.1.0:processor-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1924] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2104] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xfd\x0d\x01A\x02\x01\
-A\x14\x01B\x07\x01w\x04\0\x08sequence\x03\0\0\x01w\x04\0\x03key\x03\0\x02\x01ps\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb1\x0f\x01A\x02\x01\
+A\x17\x01B\x07\x01w\x04\0\x08sequence\x03\0\0\x01w\x04\0\x03key\x03\0\x02\x01ps\x01\
 r\x08\x04names\x07versionw\x08strategys\x09max-batchy\x09instancesy\x05slotsy\x07\
 numbers\x04\x04keys\x04\x04\0\x05model\x03\0\x05\x03\0\x19sequor:plugin/types@0.\
 1.0\x05\0\x02\x03\0\0\x03key\x01B\x0c\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\0\x01\
@@ -2752,22 +3079,27 @@ ffer.finish\x01\x1c\x03\0\x1bsequor:plugin/tensors@0.1.0\x05\x05\x01B\x0d\x02\x0
 \x01pu\x01p\x03\x01py\x01p}\x01r\x07\x08sequence\x01\x04stepw\x09start-endy\x07n\
 umbers\x04\x04keys\x05\x07outputs\x06\x07scratch\x07\x04\0\x04call\x03\0\x08\x01\
 kw\x01r\x04\x04codey\x04texts\x08retry-us\x0a\x04ends\x7f\x04\0\x07refusal\x03\0\
-\x0b\x03\0\x19sequor:plugin/calls@0.1.0\x05\x06\x02\x03\0\0\x05model\x02\x03\0\x03\
-\x06tensor\x02\x03\0\x03\x05value\x02\x03\0\x03\x09signature\x02\x03\0\x04\x04ca\
-ll\x02\x03\0\x04\x07refusal\x01B#\x02\x03\x02\x01\x07\x04\0\x05model\x03\0\0\x02\
-\x03\x02\x01\x08\x04\0\x06tensor\x03\0\x02\x02\x03\x02\x01\x09\x04\0\x05value\x03\
-\0\x04\x02\x03\x02\x01\x0a\x04\0\x09signature\x03\0\x06\x02\x03\x02\x01\x0b\x04\0\
-\x04call\x03\0\x08\x02\x03\x02\x01\x0c\x04\0\x07refusal\x03\0\x0a\x01i\x03\x01r\x02\
-\x04names\x07content\x0c\x04\0\x04file\x03\0\x0d\x01p\x05\x01p\x0f\x01q\x02\x03r\
-un\x01\x10\0\x05reply\x01\x0f\0\x04\0\x06action\x03\0\x11\x01p}\x01k\x13\x01r\x02\
-\x06action\x12\x07scratch\x14\x04\0\x08prepared\x03\0\x15\x01r\x02\x07outputs\x0f\
-\x07scratch\x14\x04\0\x08answered\x03\0\x17\x01p\x0e\x01j\x01\x07\x01s\x01@\x04\x06\
-configs\x05model\x01\x05inner\x07\x05files\x19\0\x1a\x04\0\x09configure\x01\x1b\x01\
-j\x01\x16\x01\x0b\x01@\x02\x04call\x09\x06inputs\x0f\0\x1c\x04\0\x03pre\x01\x1d\x01\
-j\x01\x18\x01\x0b\x01@\x02\x04call\x09\x04runs\x10\0\x1e\x04\0\x04post\x01\x1f\x04\
-\0\x1dsequor:plugin/processor@0.1.0\x05\x0d\x04\0$sequor:plugin/processor-plugin\
-@0.1.0\x04\0\x0b\x16\x01\0\x10processor-plugin\x03\0\0\0G\x09producers\x01\x0cpr\
-ocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+\x0b\x03\0\x19sequor:plugin/calls@0.1.0\x05\x06\x02\x03\0\x03\x07content\x01B\x0b\
+\x02\x03\x02\x01\x07\x04\0\x07content\x03\0\0\x01r\x02\x04names\x07content\x01\x04\
+\0\x0cnamed-tensor\x03\0\x02\x01kw\x01r\x03\x04codey\x04texts\x08retry-us\x04\x04\
+\0\x07failure\x03\0\x05\x01p\x03\x01j\x01\x07\x01\x06\x01@\x02\x05models\x06inpu\
+ts\x07\0\x08\x04\0\x05infer\x01\x09\x03\0\x1asequor:plugin/models@0.1.0\x05\x08\x02\
+\x03\0\0\x05model\x02\x03\0\x03\x06tensor\x02\x03\0\x03\x05value\x02\x03\0\x03\x09\
+signature\x02\x03\0\x04\x04call\x02\x03\0\x04\x07refusal\x01B#\x02\x03\x02\x01\x09\
+\x04\0\x05model\x03\0\0\x02\x03\x02\x01\x0a\x04\0\x06tensor\x03\0\x02\x02\x03\x02\
+\x01\x0b\x04\0\x05value\x03\0\x04\x02\x03\x02\x01\x0c\x04\0\x09signature\x03\0\x06\
+\x02\x03\x02\x01\x0d\x04\0\x04call\x03\0\x08\x02\x03\x02\x01\x0e\x04\0\x07refusa\
+l\x03\0\x0a\x01i\x03\x01r\x02\x04names\x07content\x0c\x04\0\x04file\x03\0\x0d\x01\
+p\x05\x01p\x0f\x01q\x02\x03run\x01\x10\0\x05reply\x01\x0f\0\x04\0\x06action\x03\0\
+\x11\x01p}\x01k\x13\x01r\x02\x06action\x12\x07scratch\x14\x04\0\x08prepared\x03\0\
+\x15\x01r\x02\x07outputs\x0f\x07scratch\x14\x04\0\x08answered\x03\0\x17\x01p\x0e\
+\x01j\x01\x07\x01s\x01@\x04\x06configs\x05model\x01\x05inner\x07\x05files\x19\0\x1a\
+\x04\0\x09configure\x01\x1b\x01j\x01\x16\x01\x0b\x01@\x02\x04call\x09\x06inputs\x0f\
+\0\x1c\x04\0\x03pre\x01\x1d\x01j\x01\x18\x01\x0b\x01@\x02\x04call\x09\x04runs\x10\
+\0\x1e\x04\0\x04post\x01\x1f\x04\0\x1dsequor:plugin/processor@0.1.0\x05\x0f\x04\0\
+$sequor:plugin/processor-plugin@0.1.0\x04\0\x0b\x16\x01\0\x10processor-plugin\x03\
+\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-\
+bindgen-rust\x060.61.1";
         };
     };
 }
@@ -2780,9 +3112,9 @@ pub use __export_processor_plugin_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1518] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc7\x0a\x01A\x02\x01\
-A\x0c\x01B\x07\x01w\x04\0\x08sequence\x03\0\0\x01w\x04\0\x03key\x03\0\x02\x01ps\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1698] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xfb\x0b\x01A\x02\x01\
+A\x0f\x01B\x07\x01w\x04\0\x08sequence\x03\0\0\x01w\x04\0\x03key\x03\0\x02\x01ps\x01\
 r\x08\x04names\x07versionw\x08strategys\x09max-batchy\x09instancesy\x05slotsy\x07\
 numbers\x04\x04keys\x04\x04\0\x05model\x03\0\x05\x03\0\x19sequor:plugin/types@0.\
 1.0\x05\0\x02\x03\0\0\x03key\x01B\x0c\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\0\x01\
@@ -2811,10 +3143,15 @@ ffer.finish\x01\x1c\x03\0\x1bsequor:plugin/tensors@0.1.0\x05\x05\x01B\x0d\x02\x0
 \x01pu\x01p\x03\x01py\x01p}\x01r\x07\x08sequence\x01\x04stepw\x09start-endy\x07n\
 umbers\x04\x04keys\x05\x07outputs\x06\x07scratch\x07\x04\0\x04call\x03\0\x08\x01\
 kw\x01r\x04\x04codey\x04texts\x08retry-us\x0a\x04ends\x7f\x04\0\x07refusal\x03\0\
-\x0b\x03\0\x19sequor:plugin/calls@0.1.0\x05\x06\x04\0Dsequor:plugin/processor-pl\
-ugin-with-all-of-its-exports-removed@0.1.0\x04\0\x0b6\x01\00processor-plugin-wit\
-h-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0d\
-wit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+\x0b\x03\0\x19sequor:plugin/calls@0.1.0\x05\x06\x02\x03\0\x03\x07content\x01B\x0b\
+\x02\x03\x02\x01\x07\x04\0\x07content\x03\0\0\x01r\x02\x04names\x07content\x01\x04\
+\0\x0cnamed-tensor\x03\0\x02\x01kw\x01r\x03\x04codey\x04texts\x08retry-us\x04\x04\
+\0\x07failure\x03\0\x05\x01p\x03\x01j\x01\x07\x01\x06\x01@\x02\x05models\x06inpu\
+ts\x07\0\x08\x04\0\x05infer\x01\x09\x03\0\x1asequor:plugin/models@0.1.0\x05\x08\x04\
+\0Dsequor:plugin/processor-plugin-with-all-of-its-exports-removed@0.1.0\x04\0\x0b\
+6\x01\00processor-plugin-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\
+\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61\
+.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

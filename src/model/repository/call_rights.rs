@@ -1,0 +1,60 @@
+//! Which models a plug-in may call, and whether calls could go in a circle.
+
+use std::sync::Arc;
+
+use crate::model::catalog::{Catalog, CatalogEntry};
+use crate::processing::outgoing::{CallRights, ModelCaller};
+use crate::telemetry::PluginMetrics;
+
+/// What a plug-in may call at a model; `None` without a grant.
+pub(super) fn call_rights(
+    caller: &Arc<dyn ModelCaller>,
+    granted: &[String],
+    metrics: &PluginMetrics,
+    model: &str,
+) -> Option<CallRights> {
+    if granted.is_empty() {
+        return None;
+    }
+    Some(CallRights { models: granted.into(), caller: Arc::clone(caller), waiting: metrics.waiting_at(model) })
+}
+
+/// Refuses a model whose plug-ins may make calls that come back to it. The error is a sentence. Calls are checked again when they are made, since
+/// models are loaded at any time.
+pub(super) fn check_circle(catalog: &Catalog, model: &str, granted: &[String]) -> Result<(), String> {
+    let mut path = vec![model.to_owned()];
+    match circle(catalog, model, granted, &mut path) {
+        true => Err(format!(
+            "it may call models that may call '{model}' in turn: {} → {model}. Take one of these grants out of plugins.grants",
+            path.join(" → ")
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Whether one of these models is the first one, or may call it. Then `path` leads there.
+fn circle(catalog: &Catalog, first: &str, granted: &[String], path: &mut Vec<String>) -> bool {
+    for next in granted {
+        if next == first {
+            return true;
+        }
+        if path.contains(next) {
+            continue;
+        }
+        path.push(next.clone());
+        if circle(catalog, first, &called_by(catalog, next), path) {
+            return true;
+        }
+        path.pop();
+    }
+    false
+}
+
+/// The models that the plug-ins of a served model may call.
+fn called_by(catalog: &Catalog, model: &str) -> Vec<String> {
+    let of = |entry: &CatalogEntry| entry.model.clone().filter(|_| entry.open);
+    let Some(model) = catalog.look(model, of).flatten() else { return Vec::new() };
+    let loads = model.loads();
+    let chains = loads.iter().filter(|load| !load.is_retired()).filter_map(|load| load.processors.as_ref());
+    chains.flat_map(|processors| processors.chain.may_call()).map(str::to_owned).collect()
+}

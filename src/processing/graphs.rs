@@ -1,0 +1,23 @@
+//! What a guest holds of wasi-nn besides tensors.
+
+use super::outgoing::CallFailure;
+
+/// A model that a guest has loaded by its name.
+#[derive(Debug)]
+pub struct NamedGraph {
+    pub(super) model: String,
+}
+
+/// Its means of running that model.
+#[derive(Debug)]
+pub struct GraphContext {
+    pub(super) model: String,
+}
+
+/// An error that a guest holds.
+#[derive(Debug)]
+pub enum GraphError {
+    Call(CallFailure),
+    /// wasi-nn has no such thing, or the server does not serve it.
+    Unsupported(String),
+}

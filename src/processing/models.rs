@@ -1,0 +1,72 @@
+//! The function of the contract's `models`: a guest calls another model and is suspended until it answers.
+
+use std::time::Duration;
+
+use sequor_wasm::host::{HostState, cut};
+use wasmtime::{Error, Result};
+
+use super::contract::sequor::plugin::models::{self, Failure, NamedTensorResult};
+use super::contract::sequor::plugin::tensors::{ContentResult, FlatResult};
+use super::dtypes::code_of;
+use super::outgoing::{CallFailure, CallOutcome};
+use super::tensors::{HeldTensors, from_flat};
+use crate::tensor::NamedTensor;
+
+/// CPU time that a call of a guest gets for each model that it calls, and for each KiB of inputs and outputs.
+const PER_CALL: Duration = Duration::from_micros(50);
+const PER_KIB: Duration = Duration::from_micros(20);
+
+/// Calls a model on behalf of a guest.
+pub(super) async fn call(state: &mut HostState, model: &str, inputs: Vec<NamedTensor>) -> Result<CallOutcome> {
+    state.check_time()?;
+    let calls = state.world_data::<HeldTensors>()?.calls.clone();
+    let calls = calls.ok_or_else(|| Error::msg("configure must not call models"))?;
+    let mut bytes = size(&inputs);
+    let outcome = calls.call(model, inputs).await;
+    if let Ok(outputs) = &outcome {
+        bytes += size(outputs);
+    }
+    let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+    state.extend_time(PER_CALL + PER_KIB.saturating_mul(kib))?;
+    Ok(outcome.map_err(|failure| CallFailure { text: cut(failure.text), ..failure }))
+}
+
+fn size(tensors: &[NamedTensor]) -> usize {
+    tensors.iter().map(|named| named.tensor.data.len()).sum()
+}
+
+impl models::Host for HostState {
+    async fn infer(
+        &mut self,
+        model: String,
+        inputs: Vec<NamedTensorResult>,
+    ) -> Result<Result<Vec<NamedTensorResult>, Failure>> {
+        let held = self.world_data::<HeldTensors>()?;
+        let taken = inputs.into_iter().map(|NamedTensorResult { name, content }| {
+            let tensor = match content {
+                ContentResult::Flat(flat) => from_flat(flat.dtype, flat.shape, flat.bytes)?,
+                ContentResult::Handle(handle) => held.take(handle)?,
+            };
+            Ok(NamedTensor { name, tensor })
+        });
+        let inputs = taken.collect::<Result<Vec<_>>>()?;
+        let outputs = match call(self, &model, inputs).await? {
+            Ok(outputs) => outputs,
+            Err(CallFailure { code, text, retry }) => {
+                let retry_us = retry.map(|retry| u64::try_from(retry.as_micros()).unwrap_or(u64::MAX));
+                return Ok(Err(Failure { code, text, retry_us }));
+            }
+        };
+        let held = self.world_data::<HeldTensors>()?;
+        let given = outputs.into_iter().map(|NamedTensor { name, tensor }| {
+            let content = if tensor.data.len() as u64 <= held.by_value {
+                let (dtype, shape) = (code_of(tensor.dtype), tensor.shape.0);
+                ContentResult::Flat(FlatResult { dtype, shape, bytes: tensor.data.to_vec() })
+            } else {
+                ContentResult::Handle(held.give(tensor)?)
+            };
+            Ok(NamedTensorResult { name, content })
+        });
+        Ok(Ok(given.collect::<Result<_>>()?))
+    }
+}

@@ -1,0 +1,136 @@
+//! Calls of guests to other models: who may call what, on whose behalf, and within which bounds. The room of models makes the calls.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::telemetry::Gauge;
+use crate::tensor::NamedTensor;
+
+/// Maximum number of models that wait for each other.
+pub const DEPTH: usize = 8;
+
+/// Codes of the contract's table (`models.wit`).
+pub mod code {
+    pub const INVALID: u32 = 1;
+    pub const UNAVAILABLE: u32 = 2;
+    pub const DENIED: u32 = 3;
+    pub const ABSENT: u32 = 4;
+    pub const QUOTA: u32 = 5;
+    pub const PRECONDITION: u32 = 6;
+    pub const DEADLINE: u32 = 7;
+    pub const FAILED: u32 = 8;
+}
+
+/// Why a call gave no outputs, in the contract's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallFailure {
+    pub code: u32,
+    pub text: String,
+    pub retry: Option<Duration>,
+}
+
+impl CallFailure {
+    pub fn new(code: u32, text: impl Into<String>) -> CallFailure {
+        CallFailure { code, text: text.into(), retry: None }
+    }
+}
+
+/// The outputs of a call.
+pub type CallOutcome = Result<Vec<NamedTensor>, CallFailure>;
+/// A call on its way. Dropping it cancels the call.
+pub type CallFuture = Pin<Box<dyn Future<Output = CallOutcome> + Send>>;
+
+/// The models, as guests reach them.
+pub trait ModelCaller: Send + Sync + fmt::Debug {
+    fn call(&self, request: &CallingRequest, model: &str, inputs: Vec<NamedTensor>) -> CallFuture;
+}
+
+/// The request that a guest works on while it calls other models.
+pub trait CallOrigin: Send + Sync + fmt::Debug {
+    /// Ready once its deadline has passed.
+    fn poll_deadline(&self, cx: &mut Context<'_>) -> Poll<()>;
+
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// A request that is being prepared or finished, and the models that wait for it.
+#[derive(Debug, Clone)]
+pub struct CallingRequest {
+    /// The models that wait for each other, the one that a client asked first. The last one is the request's own.
+    pub path: Arc<[String]>,
+    pub origin: Arc<dyn CallOrigin>,
+}
+
+/// What the guests of a plug-in at one model may call.
+#[derive(Debug, Clone)]
+pub struct CallRights {
+    pub models: Arc<[String]>,
+    pub caller: Arc<dyn ModelCaller>,
+    /// Calls under way.
+    pub waiting: Gauge,
+}
+
+/// The calls that one call of a guest may make.
+#[derive(Debug, Clone)]
+pub struct OutgoingCalls {
+    pub(super) rights: CallRights,
+    pub(super) request: CallingRequest,
+}
+
+/// Counts a call while it waits.
+struct WaitingCall<'a>(&'a Gauge);
+
+impl<'a> WaitingCall<'a> {
+    fn new(gauge: &'a Gauge) -> WaitingCall<'a> {
+        gauge.add(1);
+        WaitingCall(gauge)
+    }
+}
+
+impl Drop for WaitingCall<'_> {
+    fn drop(&mut self) {
+        self.0.add(-1);
+    }
+}
+
+impl OutgoingCalls {
+    /// Whether the plug-in may call this model now.
+    pub(super) fn check(&self, model: &str) -> Result<(), CallFailure> {
+        let denied = |text: String| Err(CallFailure::new(code::DENIED, text));
+        let path = &self.request.path;
+        if !self.rights.models.iter().any(|granted| granted == model) {
+            return denied(format!("no grant names model '{model}' (plugins.grants = [\"NAME=model:{model}\"])"));
+        }
+        if path.iter().any(|waiting| waiting == model) {
+            return denied(format!("model '{model}' waits for this call itself: {} → {model}", path.join(" → ")));
+        }
+        if path.len() >= DEPTH {
+            return denied(format!("{} models wait for each other, the maximum: {}", path.len(), path.join(" → ")));
+        }
+        Ok(())
+    }
+
+    /// Calls a model and waits for its outputs.
+    pub(super) async fn call(self, model: &str, inputs: Vec<NamedTensor>) -> CallOutcome {
+        self.check(model)?;
+        let OutgoingCalls { rights, request } = &self;
+        let late = || Err(CallFailure::new(code::DEADLINE, "the deadline of the request has passed"));
+        let _waiting = WaitingCall::new(&rights.waiting);
+        let mut call: Option<CallFuture> = None;
+        let mut inputs = Some(inputs);
+        poll_fn(move |cx| {
+            if request.origin.poll_deadline(cx).is_ready() {
+                return Poll::Ready(late());
+            }
+            let call = call.get_or_insert_with(|| {
+                rights.caller.call(request, model, inputs.take().unwrap_or_default())
+            });
+            call.as_mut().poll(cx)
+        })
+        .await
+    }
+}
