@@ -134,6 +134,7 @@ pub(crate) fn chain_of(
             files: Vec::new(),
             strikes: 3,
             calls: None,
+            is_model: false,
             instances: None,
         },
         services: Arc::new(NoBenchServices),

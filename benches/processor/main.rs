@@ -1,11 +1,11 @@
 //! What a processor costs: a request that passes `pre` and `post` beside wasmtime's empty call, a MiB both ways beside wasmtime's bare echo, and a
 //! server whose model has a processor that passes everything on beside the same server without one, twice. Packets of PCM through `pcm-window` beside
 //! the same in native code, and the voice activity model behind it beside clients that cut windows. Then a model beside a hostile processor, and swaps
-//! under load.
+//! under load, and a plug-in that calls another model.
 //!
 //! ```text
 //! cargo bench --bench processor                       everything
-//! cargo bench --bench processor -- --only calls       calls, served, pcm, vad, hostile or swap
+//! cargo bench --bench processor -- --only calls       calls, served, pcm, vad, hostile, swap or models
 //! cargo bench --bench processor -- --only swap --seconds 60
 //! ```
 
@@ -19,6 +19,7 @@
 
 mod calls;
 mod hostile;
+mod models;
 mod pcm;
 #[path = "../../tests/it/puppet.rs"]
 #[allow(dead_code, reason = "the tests need more of it")]
@@ -58,6 +59,9 @@ fn main() -> BenchResult<()> {
     }
     if wants("hostile") {
         hostile::figures()?;
+    }
+    if wants("models") {
+        models::figures()?;
     }
     if wants("swap") {
         swap::figures(seconds)?;

@@ -2,6 +2,7 @@
 //! is one thread's means of running it. Nothing here knows of sequences, requests or slots.
 
 pub mod mock;
+pub mod no_graph;
 pub mod onnx;
 
 use std::path::Path;

@@ -26,6 +26,9 @@ mod sequences;
 
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod call_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod initializer_tests;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]

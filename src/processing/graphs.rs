@@ -1,5 +1,7 @@
 //! What a guest holds of wasi-nn besides tensors.
 
+#![allow(unreachable_pub, reason = "the generated code exports these types again")]
+
 use super::outgoing::CallFailure;
 
 /// A model that a guest has loaded by its name.

@@ -83,7 +83,8 @@ impl ChainLink {
         let health = LinkHealth::new(clock, options.strikes, gauges);
         let guests = options.instances.unwrap_or(guests);
         let site = Arc::new(LinkSite { facts: facts.clone(), inner, options, services, metrics, guests });
-        let (version, outer) = LinkVersion::start(&component, &site)?;
+        let (version, answered) = LinkVersion::start(&component, &site)?;
+        let outer = if site.options.is_model { site.inner.clone() } else { answered };
         let (current, retired) = (ArcSwap::from_pointee(version), AtomicBool::new(false));
         Ok(ChainLink { name, outer, site, journal, current, health, retired })
     }
@@ -106,7 +107,8 @@ impl ChainLink {
 
     /// Configures another version for this place. It serves nothing yet.
     pub(super) fn try_version(&self, component: &Arc<ProcessorComponent>) -> Result<Replacement, String> {
-        let (version, outer) = LinkVersion::start(component, &self.site)?;
+        let (version, answered) = LinkVersion::start(component, &self.site)?;
+        let outer = if self.site.options.is_model { self.site.inner.clone() } else { answered };
         let (before, after) = (self.current.load(), &version.manifest);
         let alike = before.manifest.scratch == after.scratch && before.manifest.post == after.post;
         if outer == self.outer && alike {
@@ -206,6 +208,9 @@ impl ChainLink {
             GivenAction::Run(entries) => entries,
         };
         let broken = |what: String| Err(PlanFault::Guest(what));
+        if self.site.options.is_model {
+            return broken("answered runs, and a model without a graph has none".to_owned());
+        }
         if entries.is_empty() || entries.len() > RUNS {
             return broken(format!("answered {} runs; a request has 1 to {RUNS}", entries.len()));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sequor_wasm::host::{HostState, cut};
 use wasmtime::{Error, Result};
 
-use super::contract::sequor::plugin::models::{self, Failure, NamedTensorResult};
+use super::contract::sequor::plugin::models::{self, Failure, NamedTensor as GuestTensor};
 use super::contract::sequor::plugin::tensors::{ContentResult, FlatResult};
 use super::dtypes::code_of;
 use super::outgoing::{CallFailure, CallOutcome};
@@ -36,13 +36,9 @@ fn size(tensors: &[NamedTensor]) -> usize {
 }
 
 impl models::Host for HostState {
-    async fn infer(
-        &mut self,
-        model: String,
-        inputs: Vec<NamedTensorResult>,
-    ) -> Result<Result<Vec<NamedTensorResult>, Failure>> {
+    async fn infer(&mut self, model: String, inputs: Vec<GuestTensor>) -> Result<Result<Vec<GuestTensor>, Failure>> {
         let held = self.world_data::<HeldTensors>()?;
-        let taken = inputs.into_iter().map(|NamedTensorResult { name, content }| {
+        let taken = inputs.into_iter().map(|GuestTensor { name, content }| {
             let tensor = match content {
                 ContentResult::Flat(flat) => from_flat(flat.dtype, flat.shape, flat.bytes)?,
                 ContentResult::Handle(handle) => held.take(handle)?,
@@ -65,7 +61,7 @@ impl models::Host for HostState {
             } else {
                 ContentResult::Handle(held.give(tensor)?)
             };
-            Ok(NamedTensorResult { name, content })
+            Ok(GuestTensor { name, content })
         });
         Ok(Ok(given.collect::<Result<_>>()?))
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::telemetry::Gauge;
+use crate::telemetry::kinds::Gauge;
 use crate::tensor::NamedTensor;
 
 /// Maximum number of models that wait for each other.
@@ -126,11 +126,59 @@ impl OutgoingCalls {
             if request.origin.poll_deadline(cx).is_ready() {
                 return Poll::Ready(late());
             }
-            let call = call.get_or_insert_with(|| {
-                rights.caller.call(request, model, inputs.take().unwrap_or_default())
-            });
+            let call =
+                call.get_or_insert_with(|| rights.caller.call(request, model, inputs.take().unwrap_or_default()));
             call.as_mut().poll(cx)
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl ModelCaller for Nothing {
+        fn call(&self, _: &CallingRequest, _: &str, _: Vec<NamedTensor>) -> CallFuture {
+            Box::pin(std::future::ready(Ok(Vec::new())))
+        }
+    }
+
+    impl CallOrigin for Nothing {
+        fn poll_deadline(&self, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+
+        fn as_any(&self) -> &dyn std::any::Any {
+            self
+        }
+    }
+
+    fn calls(path: &[&str]) -> OutgoingCalls {
+        let models = ["scorer", "decoder", "joiner"].map(str::to_owned).into();
+        let rights = CallRights { models, caller: Arc::new(Nothing), waiting: Gauge::default() };
+        let path = path.iter().map(|name| (*name).to_owned()).collect();
+        OutgoingCalls { rights, request: CallingRequest { path, origin: Arc::new(Nothing) } }
+    }
+
+    #[test]
+    fn a_call_that_is_not_granted_goes_in_a_circle_or_too_deep_is_denied() {
+        assert_eq!(calls(&["scorer"]).check("decoder"), Ok(()));
+        let denied = |path: &[&str], model: &str| {
+            let failure = calls(path).check(model).unwrap_err();
+            assert_eq!(failure.code, code::DENIED);
+            failure.text
+        };
+        assert!(denied(&["scorer"], "encoder").starts_with("no grant names model 'encoder'"));
+        let text = denied(&["scorer"], "scorer");
+        assert_eq!(text, "model 'scorer' waits for this call itself: scorer → scorer");
+        let text = denied(&["scorer", "decoder"], "scorer");
+        assert_eq!(text, "model 'scorer' waits for this call itself: scorer → decoder → scorer");
+        let deep = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        assert!(denied(&deep, "joiner").starts_with("8 models wait for each other"));
+        assert_eq!(calls(&deep[1..]).check("joiner"), Ok(()));
     }
 }

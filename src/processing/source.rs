@@ -34,6 +34,8 @@ pub struct ProcessorOptions {
     pub files: Vec<ProcessorFile>,
     /// Strikes within a minute that park it.
     pub strikes: u32,
+    /// Whether it is the model: nothing stands behind it, and it answers every request itself.
+    pub is_model: bool,
     /// The models that it may call, if it may call some.
     pub calls: Option<CallRights>,
     /// Maximum number of its instances at a model. A plug-in that calls no models needs no more than there are threads.

@@ -19,7 +19,7 @@ pub(super) trait TaskQueue: Send + Sync {
     fn queue(&self, lane: u64, task: Task);
 }
 
-/// It waits: whatever wakes it queues it.
+/// It waits. Waking it queues it.
 const WAITS: u8 = 0;
 const QUEUED: u8 = 1;
 const RUNS: u8 = 2;
@@ -27,7 +27,7 @@ const RUNS: u8 = 2;
 const WOKEN: u8 = 3;
 const OVER: u8 = 4;
 
-/// A task that may wait. Whatever it waits for keeps it; if that goes, so does the task.
+/// A task that may wait. The wakers that it has given out own it: without them it ends.
 pub(super) struct SuspendedTask {
     queue: Weak<dyn TaskQueue>,
     lane: u64,

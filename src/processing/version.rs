@@ -14,7 +14,7 @@ use super::calls::{self, LoadFacts};
 use super::files::ProcessorFile;
 use super::fit::{check_outputs, passed};
 use super::manifest::ProcessorManifest;
-use super::ports::{PortTensors, TensorSignature};
+use super::ports::{PortTensors, TensorPort, TensorSignature};
 use super::source::{OnFailure, ProcessorOptions};
 use super::tensors::HeldTensors;
 use super::world::{ProcessorComponent, ProcessorGuest};
@@ -94,6 +94,9 @@ impl LinkVersion {
         let start = move || WarmGuest::start(&component, &of);
         let (_, outer) = start().map_err(|e| e.what)?;
         outer.check()?;
+        if site.options.is_model {
+            check_model(&manifest, &outer, &site.inner)?;
+        }
         let expected = outer.clone();
         let start = move || {
             let (guest, is) = start()?;
@@ -125,11 +128,6 @@ impl LinkVersion {
         Ok(CalledGuest { lease: self.guests.lease()?, version: self, place })
     }
 
-    /// Guests that are free or called.
-    pub(super) fn live(&self) -> usize {
-        self.guests.live()
-    }
-
     /// The inputs of inner that come from the request as they are.
     pub(super) fn pass(&self, inputs: &PortTensors) -> PortTensors {
         let of = |at: &Option<usize>| at.and_then(|at| inputs.get(at)?.clone());
@@ -152,6 +150,29 @@ fn check_features(manifest: &ProcessorManifest, facts: &LoadFacts) -> Result<(),
         }
         None => Ok(()),
     }
+}
+
+/// Whether a plug-in can be the model that a configuration describes.
+fn check_model(
+    manifest: &ProcessorManifest,
+    outer: &TensorSignature,
+    configured: &TensorSignature,
+) -> Result<(), String> {
+    if !manifest.pre {
+        return Err("it has no pre, which answers the requests of a model without a graph".to_owned());
+    }
+    for (what, is, said) in
+        [("inputs", &outer.inputs, &configured.inputs), ("outputs", &outer.outputs, &configured.outputs)]
+    {
+        let ports = |ports: &[TensorPort]| {
+            ports.iter().map(|port| format!("{} {}", port.name, port.dtype)).collect::<Vec<_>>().join(", ")
+        };
+        let (is, said) = (ports(is), ports(said));
+        if is != said {
+            return Err(format!("its {what} are {is}; config.pbtxt says {said}"));
+        }
+    }
+    Ok(())
 }
 
 impl WarmGuest {

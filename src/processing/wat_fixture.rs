@@ -10,10 +10,12 @@ use sequor_wasm::grants::Grants;
 use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::Limits;
 use sequor_wasm::services::ServiceLog;
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
 
 use crate::processing::health::ProcessorTime;
 pub(crate) use crate::processing::wat_guest::ALIKE;
-use crate::processing::wat_guest::WatGuest;
+use crate::processing::wat_guest::{WatGuest, section};
 use crate::processing::{
     CallFacts, Chain, LoadFacts, OnFailure, ProcessorComponent, ProcessorOptions, ProcessorSource, TensorPort,
     TensorSignature,
@@ -103,6 +105,7 @@ impl ProcessorWat<'_> {
                 files: Vec::new(),
                 strikes: self.strikes,
                 calls: None,
+                is_model: false,
                 instances: None,
             },
             services: Arc::new(ServiceLog::default()),
@@ -155,4 +158,27 @@ pub(crate) fn tensor(bytes: &[u8]) -> Tensor {
 /// A step of sequence 7 that asks for all outputs.
 pub(crate) fn step() -> CallFacts {
     CallFacts { sequence: 7, step: 1, outputs: vec![0], ..CallFacts::default() }
+}
+
+/// A processor that imports wasi-nn, by the types of our text of it.
+pub(crate) fn component_with_wasi_nn(guest: &WatGuest<'_>) -> Vec<u8> {
+    const WORLD: &str = "package test:guest;
+        world nn-processor {
+            include sequor:plugin/processor-plugin@0.1.0;
+            import wasi:nn/tensor@0.2.0-rc-2024-10-28;
+            import wasi:nn/graph@0.2.0-rc-2024-10-28;
+            import wasi:nn/inference@0.2.0-rc-2024-10-28;
+            import wasi:nn/errors@0.2.0-rc-2024-10-28;
+        }";
+    let mut resolve = Resolve::default();
+    resolve.push_dir("wit/0.1.0").unwrap();
+    resolve.push_dir("wit/wasi-nn/0.2.0-rc-2024-10-28").unwrap();
+    let package = resolve.push_str("guest.wit", WORLD).unwrap();
+    let world = resolve.select_world(&[package], Some("nn-processor")).unwrap();
+    let mut module = wat::parse_str(guest.module()).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    let mut component = ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap();
+    let common = "name = \"guest\"\nversion = \"0.1.0\"\nworld = \"processor\"\ncontract = \"0.1.0\"\n";
+    component.extend(section("sequor:plugin", &format!("{common}{}", guest.manifest)));
+    component
 }

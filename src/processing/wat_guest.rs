@@ -52,7 +52,7 @@ const HELPERS: &str = "
 
 impl WatGuest<'_> {
     /// Addresses up to 1024 are its author's, up to 8192 for answers, from 16384 on for lists of runs. What it is given lies between and behind.
-    fn module(&self) -> String {
+    pub(crate) fn module(&self) -> String {
         let WatGuest { extra, configure, pre, post, .. } = self;
         let name = "sequor:plugin/processor@0.1.0";
         let call = "(param i64 i64 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)";
@@ -88,7 +88,7 @@ impl WatGuest<'_> {
 }
 
 /// A custom section as a file has it.
-fn section(name: &str, text: &str) -> Vec<u8> {
+pub(crate) fn section(name: &str, text: &str) -> Vec<u8> {
     let mut body = vec![u8::try_from(name.len()).unwrap()];
     body.extend(name.bytes());
     body.extend(text.bytes());

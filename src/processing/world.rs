@@ -34,13 +34,8 @@ impl World for ProcessorWorld {
     const FUNCTIONS: &'static [&'static str] = &["configure", "pre", "post"];
     const IMPORTS: &'static [&'static str] =
         &["sequor:plugin/types", "sequor:plugin/host", "sequor:plugin/tensors", "sequor:plugin/calls"];
-    const GRANTED: &'static [&'static str] = &[
-        "sequor:plugin/models",
-        "wasi:nn/tensor",
-        "wasi:nn/graph",
-        "wasi:nn/inference",
-        "wasi:nn/errors",
-    ];
+    const GRANTED: &'static [&'static str] =
+        &["sequor:plugin/models", "wasi:nn/tensor", "wasi:nn/graph", "wasi:nn/inference", "wasi:nn/errors"];
     const SUSPENDS: bool = true;
     // A tensor that is handed over by value may be large. A larger one goes into a buffer part by part.
     const LIMITS: WorldLimits = WorldLimits { bytes_at_once: 16 << 20, ..WorldLimits::DEFAULT };

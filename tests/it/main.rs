@@ -25,6 +25,7 @@ mod initializers;
 mod json;
 mod languages;
 mod load;
+mod model_plugins;
 mod operator;
 mod oracle;
 mod ovms;

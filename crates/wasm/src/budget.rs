@@ -89,9 +89,8 @@ impl CpuTimer {
 
     fn tick_at(&mut self, now: Duration) -> UpdateDeadline {
         let clock = &self.clock;
-        let since = *self.since.get_or_insert_with(|| {
-            clock.resumed_at().or_else(|| clock.at_first_tick()).unwrap_or(now)
-        });
+        let since =
+            *self.since.get_or_insert_with(|| clock.resumed_at().or_else(|| clock.at_first_tick()).unwrap_or(now));
         let spent = now.saturating_sub(since) + self.clock.used();
         if spent < self.limit { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt }
     }

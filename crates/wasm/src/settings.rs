@@ -62,6 +62,28 @@ impl SettingKind {
 }
 
 impl PluginSettings {
+    /// A table in JSON, with `texts` for the settings that it leaves out. A text that no setting has the name of is left out. A plug-in that declares
+    /// no settings gets all texts. The error says which text is not of its setting's type.
+    pub fn fill<'a>(&self, given: &str, texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<String, String> {
+        let mut table: Map<String, Value> =
+            serde_json::from_str(given).map_err(|e| format!("config is not a table in JSON: {e}"))?;
+        for (name, text) in texts {
+            if table.contains_key(name) {
+                continue;
+            }
+            let value = match self.0.get(name).map(|setting| setting.kind) {
+                None if !self.0.is_empty() => continue,
+                None | Some(SettingKind::String) => Value::from(text),
+                Some(kind) => serde_json::from_str(text.trim())
+                    .ok()
+                    .filter(|value| kind.holds(value))
+                    .ok_or_else(|| format!("parameter {name} must be {}, not \"{text}\"", kind.article()))?,
+            };
+            table.insert(name.to_owned(), value);
+        }
+        Ok(Value::Object(table).to_string())
+    }
+
     /// What was given (JSON, a table; nothing is `{}`), with the defaults of what was not; or what is wrong with it.
     pub fn resolve(&self, given: &str) -> Result<String, String> {
         let text = if given.trim().is_empty() { "{}" } else { given };
@@ -109,6 +131,16 @@ mod tests {
             resolve("{\"weights\":{\"gold\":4},\"share\":2,\"burst\":1}"),
             "{\"weights\":{\"gold\":4},\"share\":2,\"burst\":1}"
         );
+    }
+
+    #[test]
+    fn texts_fill_in_what_the_table_leaves_out() {
+        let texts = [("burst", "7"), ("name", "8"), ("EXECUTION_ENV_PATH", "/x")];
+        assert_eq!(settings().fill("{\"share\":2}", texts), Ok("{\"share\":2,\"burst\":7,\"name\":\"8\"}".to_owned()));
+        assert_eq!(settings().fill("{\"burst\":1}", [("burst", "x")]), Ok("{\"burst\":1}".to_owned()));
+        let refused = settings().fill("{}", [("burst", "x")]);
+        assert_eq!(refused, Err("parameter burst must be an integer, not \"x\"".to_owned()));
+        assert_eq!(PluginSettings::default().fill("{}", [("a", "1")]), Ok("{\"a\":\"1\"}".to_owned()));
     }
 
     #[test]

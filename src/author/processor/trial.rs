@@ -103,6 +103,7 @@ impl ProcessorTrial {
             files,
             strikes: u32::MAX,
             calls: None,
+            is_model: false,
             instances: None,
         };
         let name = self.component.declared().name.clone();

@@ -10,7 +10,8 @@ use super::sequor_toml::SequorToml;
 use super::settings::{BackendKind, ModelSettings, SessionTuning, VersionPolicy};
 use super::signature::Signature;
 use super::{
-    complete, fit, json, metric_tags, names, normalise, padding, refuse, settle, stateful, text, tuning, validate,
+    complete, fit, graphless, json, metric_tags, names, normalise, padding, refuse, settle, stateful, text, tuning,
+    validate,
     versions,
 };
 use crate::config::fault::{Fault, code, in_order};
@@ -130,12 +131,17 @@ impl Draft {
             }
         };
         let own_name = directory.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        names::fill(&mut config, &own_name, &files);
-        let is_stateful = stateful::is_stateful(&config);
+        let is_plugin = toml.keys.model.is_some();
+        if is_plugin {
+            graphless::fill(&mut config, &own_name);
+        } else {
+            names::fill(&mut config, &own_name, &files);
+        }
+        let is_stateful = !is_plugin && stateful::is_stateful(&config);
         if is_stateful {
             stateful::fill_file_name(&mut config);
         }
-        let settled = is_stateful || !options.auto_complete || !complete::is_needed(&config);
+        let settled = is_plugin || is_stateful || !options.auto_complete || !complete::is_needed(&config);
         let mut normal = config.clone();
         if is_stateful {
             stateful::fill_defaults(&mut normal);
@@ -148,10 +154,14 @@ impl Draft {
         if is_stateful {
             notes.extend(stateful::check(&mut report));
         }
-        let tuning = tuning::read(&mut report);
+        let tuning = if is_plugin { SessionTuning::default() } else { tuning::read(&mut report) };
         metric_tags::check(&mut report);
         padding::check(&mut report);
         validate::check(&mut report, &file_size);
+        if is_plugin {
+            graphless::check(&mut report);
+            notes.extend(graphless::notes(&report));
+        }
         let faults = in_order(report.faults);
         if !faults.is_empty() {
             return Err(faults);
@@ -161,7 +171,7 @@ impl Draft {
             notes,
             tuning,
             name: config.name.clone(),
-            backend: BackendKind::OnnxRuntime,
+            backend: if is_plugin { BackendKind::Plugin } else { BackendKind::OnnxRuntime },
             file_name: config.default_model_filename.clone(),
             versions: settle::versions(&normal),
             options: options.clone(),
@@ -204,7 +214,8 @@ impl Draft {
             return self.settle_stateful(graph);
         }
         let mut config = self.config.clone();
-        if self.options.auto_complete {
+        let has_graph = self.backend != BackendKind::Plugin;
+        if self.options.auto_complete && has_graph {
             let completed =
                 complete::complete(&mut config, &self.toml.keys, graph, self.options.default_max_batch_size);
             if let Err(what) = completed {
@@ -217,7 +228,7 @@ impl Draft {
         let mut report =
             Report::new(&config, ConfigSources { toml, directory, path, places }, self.options.limits, true);
         validate::check(&mut report, &file_size);
-        if report.faults.is_empty() {
+        if report.faults.is_empty() && has_graph {
             fit::check(&mut report, graph);
         }
         if report.faults.is_empty() {

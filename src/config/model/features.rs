@@ -81,10 +81,32 @@ pub(super) fn processors(report: &Report<'_>) -> Vec<ProcessorPlugin> {
             config: config.unwrap_or_else(|| "{}".to_owned()),
             bypass: plugin.on_failure == sequor_toml::WhenProcessorFails::Bypass,
             files: plugin.files.clone(),
+            is_model: false,
+            parameters: Vec::new(),
             at: report.toml.at(&["plugins", "processor", &n.to_string(), "use"]),
         }
     };
-    report.toml.keys.plugins.processor.iter().enumerate().map(processor).collect()
+    let processors = report.toml.keys.plugins.processor.iter().enumerate().map(processor);
+    processors.chain(model_plugin(report)).collect()
+}
+
+/// The processor that is the model, if it has no graph.
+fn model_plugin(report: &Report<'_>) -> Option<ProcessorPlugin> {
+    let plugin = report.toml.keys.model.as_ref()?;
+    let config = plugin.config.as_ref().and_then(|table| serde_json::to_string(table).ok());
+    let parameters = report.config.parameters.iter();
+    Some(ProcessorPlugin {
+        name: plugin.plugin.clone(),
+        sha256: plugin.sha256.as_ref().map(|text| text.to_ascii_lowercase()),
+        time: plugin.time.map(|time| time.0),
+        memory: plugin.memory.map(|memory| memory.0),
+        config: config.unwrap_or_else(|| "{}".to_owned()),
+        bypass: false,
+        files: plugin.files.clone(),
+        is_model: true,
+        parameters: parameters.map(|(name, value)| (name.clone(), value.string_value.clone())).collect(),
+        at: report.toml.at(&["model", "plugin"]),
+    })
 }
 
 pub(super) fn initializer(report: &Report<'_>) -> Option<InitializerPlugin> {

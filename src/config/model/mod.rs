@@ -11,6 +11,7 @@
 //! - [`signature`]: what is known of a graph.
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
 //! - [`stateful`]: configurations of Triton's stateful backend, in these terms.
+//! - `graphless`: a model without a graph, in place of `complete` and `fit`.
 //! - [`place`]: which instances run on which GPU.
 //! - [`settings`]: its result.
 
@@ -23,6 +24,7 @@ mod features;
 pub mod fields;
 mod fit;
 mod fit_ragged;
+mod graphless;
 pub mod json;
 pub mod locate;
 mod metric_tags;

@@ -4,6 +4,7 @@ use sequor_proto::ModelConfig;
 
 use crate::config::fault::code;
 
+use super::graphless;
 use super::report::Report;
 use super::stateful::STATEFUL;
 
@@ -94,6 +95,10 @@ pub(super) fn check(report: &mut Report<'_>, directory: &str) {
              the ensemble on Triton",);
         return;
     }
+    if report.toml.keys.model.is_some() {
+        graphless::check_backend(report);
+        return;
+    }
     if config.backend.is_empty() {
         no_backend(report);
         return;
@@ -128,8 +133,8 @@ fn no_backend(report: &mut Report<'_>) {
 
 fn not_served(report: &mut Report<'_>) {
     let what = match report.config.backend.as_str() {
-        "python" => "backend \"python\" is not served: only ONNX models are (backend \"onnxruntime\"). Export the model to ONNX, or keep \
-                     it on Triton and call it from your client"
+        "python" => "backend \"python\" is not served: only ONNX models are (backend \"onnxruntime\"). Replace the model by a plug-in \
+                     ([model] plugin in sequor.toml), export it to ONNX, or keep it on Triton and call it from your client"
             .to_owned(),
         other => format!("backend \"{other}\" is not served: only ONNX models are (backend \"onnxruntime\")"),
     };

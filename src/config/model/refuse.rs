@@ -24,7 +24,9 @@ pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig) -> Vec<Fault
             FieldStatus::Served(_) => {}
         }
     }
-    for key in written.parameters.keys() {
+    // Those of a model without a graph are the plug-in's.
+    let parameters = written.parameters.keys().filter(|_| report.toml.keys.model.is_none());
+    for key in parameters.collect::<Vec<_>>() {
         match parameter(&written.backend, key) {
             FieldStatus::Refused(why) => {
                 let what = format!("parameter {key} is not served: {why}");

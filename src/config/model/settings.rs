@@ -113,6 +113,8 @@ pub enum Processor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackendKind {
     OnnxRuntime,
+    /// A processor plug-in answers every request, and there is no graph.
+    Plugin,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,6 +205,10 @@ pub struct ProcessorPlugin {
     pub bypass: bool,
     /// Paths, relative to the model's directory.
     pub files: Vec<String>,
+    /// Whether it is the model, so that nothing stands behind it.
+    pub is_model: bool,
+    /// Settings that `config` leaves out may be here, by their names.
+    pub parameters: Vec<(String, String)>,
     /// Where the file names it.
     pub at: At,
 }

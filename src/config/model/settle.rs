@@ -28,11 +28,12 @@ use super::{constant, dtype, features, fit, padding, warmup};
 /// The settings of a configuration in which no check found a fault.
 pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
     let config = report.config;
-    let processors = processors(config);
+    let is_plugin = report.toml.keys.model.is_some();
+    let processors = if is_plugin { vec![Processor::Cpu] } else { processors(config) };
     ModelSettings {
         name: config.name.clone(),
         directory: report.directory.to_owned(),
-        backend: BackendKind::OnnxRuntime,
+        backend: if is_plugin { BackendKind::Plugin } else { BackendKind::OnnxRuntime },
         file_name: config.default_model_filename.clone(),
         versions: versions(config),
         max_batch_size: unsigned(config.max_batch_size),

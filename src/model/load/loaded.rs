@@ -12,7 +12,7 @@ use crate::batch::wiring::stateful;
 use crate::config::fault::{Fault, code};
 use crate::config::model::place::Auto;
 use crate::config::model::settings::{
-    InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateChunks, StateSettings,
+    BackendKind, InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateChunks, StateSettings,
 };
 use crate::error::{At, Failure, LoadError, LoadWarning, Refused};
 use crate::executor::ModelStep;
@@ -110,8 +110,10 @@ impl LoadedModel {
         let durable = durable.filter(|_| !states.is_empty());
         let wiring = Wiring::of(&settings);
         let settings = Arc::new(settings);
-        let client =
-            processors.as_ref().map_or_else(|| Arc::clone(&settings), |p| Arc::new(p.client_settings(&settings)));
+        // Clients of a plug-in that is the model see what config.pbtxt says.
+        let behind =
+            processors.as_ref().filter(|p| settings.backend != BackendKind::Plugin || p.chain.links().len() > 1);
+        let client = behind.map_or_else(|| Arc::clone(&settings), |p| Arc::new(p.client_settings(&settings)));
         let metadata = Arc::new(metadata(&client, version));
         let instances = usize::from(settings.instances.max(1));
         Ok(LoadedModel {

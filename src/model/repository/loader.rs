@@ -15,7 +15,7 @@ use crate::backend::LoadOptions;
 use crate::config::fault::{Fault, code};
 use crate::config::model::draft::{ConfigSource, Sources};
 use crate::config::model::place::Auto;
-use crate::config::model::settings::{DurabilityWhen, ModelSettings};
+use crate::config::model::settings::{BackendKind, DurabilityWhen, ModelSettings};
 use crate::config::model::{Draft, versions};
 use crate::error::LoadError;
 use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_digest, model_directories};
@@ -182,7 +182,8 @@ impl ModelLoader {
             return Ok(None);
         }
         let mut draft = self.draft(directory, config)?;
-        let auto = self.placer.place(&mut draft)?;
+        let has_graph = draft.backend != BackendKind::Plugin;
+        let auto = if has_graph { self.placer.place(&mut draft)? } else { Auto::NotAsked };
         let versions = chosen(&draft, directory)?;
         self.catalog.edit(name, |entry| {
             entry.known.extend(&versions);
@@ -215,7 +216,10 @@ impl ModelLoader {
         auto: &Auto,
     ) -> Result<Prepared, Faults> {
         let options = self.load_options(draft)?;
-        let placements = self.placer.placements(&draft.file(version), &draft.processors(), &options)?;
+        let placements = match draft.backend {
+            BackendKind::Plugin => vec![self.placer.without_graph()],
+            BackendKind::OnnxRuntime => self.placer.placements(&draft.file(version), &draft.processors(), &options)?,
+        };
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(first.graph.signature()).map_err(faults)?;
         for placement in &placements {
@@ -396,7 +400,11 @@ fn metric_tags(settings: &ModelSettings) -> BTreeMap<String, String> {
 /// The versions that the model's policy chooses; at least one.
 fn chosen(draft: &Draft, directory: &Path) -> Result<Vec<u64>, Faults> {
     let fault = |what: String| vec![LoadError::File { path: directory.to_owned(), what }];
-    let there = versions::versions_in(directory).map_err(|e| fault(e.to_string()))?;
+    let mut there = versions::versions_in(directory).map_err(|e| fault(e.to_string()))?;
+    if there.is_empty() && draft.backend == BackendKind::Plugin {
+        // There is no file to put into a version directory.
+        there.push(1);
+    }
     let wanted = draft.versions.choose(&there);
     if wanted.is_empty() {
         let what = "has no version to serve: a directory with a number for its name that the version policy chooses";

@@ -100,6 +100,9 @@ fn in_words(model: &str, failure: Failure) -> CallFailure {
             };
             CallFailure { retry, ..of(code, &format!("{plugin}: {text}")) }
         }
+        Failure::NotResumed { .. } | Failure::Store { .. } => {
+            of(code::UNAVAILABLE, "its kept state cannot be read now")
+        }
         Failure::Control(_) => of(code::FAILED, "not served"),
         Failure::Run(what) | Failure::Internal(what) => of(code::FAILED, &what),
     }

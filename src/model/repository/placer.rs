@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::backend::no_graph::NoGraph;
 use crate::backend::{Graph, LoadOptions};
 use crate::config::model::Draft;
 use crate::config::model::place::{Auto, Gpus};
@@ -106,6 +107,11 @@ impl Placer {
         Ok(placements)
     }
 
+    /// The only placement of a model without a graph.
+    pub(super) fn without_graph(&self) -> Placement {
+        self.on_host(Arc::new(NoGraph::default()))
+    }
+
     fn cpu_placement(
         &self,
         file: &Path,
@@ -119,9 +125,13 @@ impl Placer {
                 Arc::clone(shared.insert(graph))
             }
         };
+        Ok(self.on_host(graph))
+    }
+
+    fn on_host(&self, graph: Arc<dyn Graph>) -> Placement {
         let (pool, budget, chunk_cache) =
             (self.resources.pool.clone(), self.resources.budget.clone(), self.resources.chunk_cache.clone());
-        Ok(Placement { graph, device: Arc::new(Host), pool, budget, chunk_cache, gpu: None })
+        Placement { graph, device: Arc::new(Host), pool, budget, chunk_cache, gpu: None }
     }
 
     fn gpu_placement(&self, file: &Path, ordinal: u16, options: &LoadOptions) -> Result<Placement, String> {

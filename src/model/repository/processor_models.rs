@@ -47,7 +47,9 @@ impl ProcessorModels for ModelsOfProcessors {
 fn pinned(file: &std::path::Path, plugin: &str) -> Option<String> {
     let text = fs_err::read_to_string(file).ok()?;
     let table: toml::Table = text.parse().ok()?;
-    let processors = table.get("plugins")?.get("processor")?.as_array()?;
-    let named = processors.iter().find(|at| at.get("use").and_then(toml::Value::as_str) == Some(plugin))?;
+    let model = table.get("model").filter(|at| at.get("plugin").and_then(toml::Value::as_str) == Some(plugin));
+    let processors = table.get("plugins").and_then(|plugins| plugins.get("processor")?.as_array());
+    let is_it = |at: &&toml::Value| at.get("use").and_then(toml::Value::as_str) == Some(plugin);
+    let named = model.or_else(|| processors?.iter().find(is_it))?;
     Some(named.get("sha256")?.as_str()?.to_ascii_lowercase())
 }

@@ -76,7 +76,11 @@ fn source(
     let options = ProcessorOptions {
         instances: calls.is_some().then_some(rules.instances),
         calls,
-        config: says.config.clone(),
+        config: component
+            .declared()
+            .settings
+            .fill(&says.config, says.parameters.iter().map(|(name, text)| (name.as_str(), text.as_str())))?,
+        is_model: says.is_model,
         limits: Limits { time: says.time.unwrap_or(TIME), memory: says.memory.or(rules.memory) },
         on_failure: if says.bypass { OnFailure::Bypass } else { OnFailure::Fail },
         files: files::read(&settings.directory, &says.files)?,

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::future::{Either, select};
 use sequor_core::{Id, Req, RequestMeta};
 use tokio::sync::oneshot;
 
+use crate::config::model::settings::BackendKind;
 use crate::error::{Failure, Invalid, ProcessorFailure};
 use crate::initializing::KeepPermit;
 use crate::model::load::{LoadedModel, Processors};
@@ -16,6 +18,7 @@ use crate::processing::link::RUN_BYTES;
 use crate::processing::outgoing::CallingRequest;
 use crate::processing::pool::{PREPARED, PreparedBytes};
 use crate::processing::{CallFacts, PendingAnswer, Plan, PortTensors, ProcessorRefusal, RefusedBy, SequenceScratch};
+use crate::telemetry::BatchTimes;
 
 /// What a request that plug-ins prepare keeps beside its job.
 #[derive(Debug)]
@@ -216,6 +219,7 @@ impl PrepareTask {
 
     async fn prepared(self) -> (Req, PreparedJob) {
         let PrepareTask { req, load, facts, scratch, inputs, meta, .. } = self;
+        let began = Instant::now();
         let Some(processors) = &load.processors else {
             let (rows, runs) = (u64::from(meta.rows), vec![ModelRun { inputs, meta }]);
             return (req, PreparedJob::Run(Box::new(PreparedRuns { runs, rows, pending: None, held: None })));
@@ -228,6 +232,9 @@ impl PrepareTask {
         let runs = match prepared.plan {
             Plan::Run(runs) => runs,
             Plan::Reply(answer) => {
+                if load.settings.backend == BackendKind::Plugin {
+                    load.ran(&alone(meta.rows, began.elapsed()));
+                }
                 return (req, PreparedJob::Reply { answer, scratch: prepared.pending.into_scratch() });
             }
         };
@@ -273,6 +280,11 @@ impl PostTask {
             Err((refusal, scratch)) => (req, (Err(refusal), scratch)),
         }
     }
+}
+
+/// The times of a request that ran by itself.
+fn alone(rows: u32, run: Duration) -> BatchTimes {
+    BatchTimes { requests: 1, rows, executed: rows, run, ..BatchTimes::default() }
 }
 
 /// What a plug-in answers, unless its request is over before.

@@ -69,6 +69,7 @@ impl RegistryRig {
                 files: Vec::new(),
                 strikes: 3,
                 calls: None,
+                is_model: false,
                 instances: None,
             },
             services: Arc::new(ServiceLog::default()),

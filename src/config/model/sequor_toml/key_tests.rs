@@ -31,6 +31,7 @@ fn the_tables_list_the_keys_that_the_parser_accepts() {
         ("[[plugins.processor]]\n", "plugins.processor."),
         ("[plugins]\n", "plugins."),
         ("[durability]\n", "durability."),
+        ("[model]\n", "model."),
         ("", ""),
     ];
     let deeper: BTreeSet<&str> = tables.iter().filter_map(|(_, path)| path.strip_suffix('.')).collect();
@@ -81,7 +82,7 @@ fn examples_of_keys_are_accepted() {
         assert!(!key.value.is_empty() && !key.default.is_empty(), "{key:?}");
         let rest = match key.table {
             "" => String::new(),
-            table if table == "feature" || table.starts_with("plugins.") => continue,
+            table if table == "feature" || table == "model" || table.starts_with("plugins.") => continue,
             table => format!("[{table}]\n"),
         };
         assert!(toml::from_str::<Keys>(&format!("{rest}{}\n", key.example)).is_ok(), "{key:?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::checks;
 use super::declare::{choice, section};
-use super::plugins::{FeatureSection, Plugins};
+use super::plugins::{FeatureSection, ModelPluginKeys, Plugins};
 use super::tensors::{InputSection, OutputSection};
 use crate::config::fault::code;
 use crate::config::units::{Span, SpanOrNever};
@@ -17,7 +17,6 @@ section! {
         /// Version of this file's format.
         pub schema: Option<u32> as "1", default "1", example "schema = 1", check checks::format_version;
         pub(super) reload: Option<toml::Table>;
-        pub(super) model: Option<toml::Table>;
     }
     tables {
         pub sequence: SequenceSection;
@@ -31,6 +30,8 @@ section! {
         pub durability: Option<Durability>;
         pub feature: Vec<FeatureSection>;
         pub plugins: Plugins;
+        /// A model without a graph.
+        pub model: Option<ModelPluginKeys>;
     }
 }
 

@@ -23,7 +23,8 @@ pub use keys::{
     Backlog, Durability, Keys, OnCancel, Queue, Rows, Rules, SequenceSection, State, Storage, When, WhenExpired,
 };
 pub use plugins::{
-    FeatureSection, FeatureType, From, InitializerKeys, Plugins, ProcessorKeys, SchedulerKeys, WhenProcessorFails,
+    FeatureSection, FeatureType, From, InitializerKeys, ModelPluginKeys, Plugins, ProcessorKeys, SchedulerKeys,
+    WhenProcessorFails,
 };
 pub use tensors::{CropKeys, InputSection, OutputSection, RaggedMode};
 

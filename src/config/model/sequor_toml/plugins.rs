@@ -139,6 +139,30 @@ section! {
     }
 }
 
+section! {
+    /// A processor that is the model, and its settings.
+    pub struct ModelPluginKeys("model", "`[model]`: a plug-in that is the model", "With this table the model has [no graph](plugins/models.md).") {
+        /// Name of the processor plug-in that is the model: the file `NAME.wasm` in `plugins.dir`. Then the model has no graph;
+        /// `config.pbtxt` gives its inputs, outputs, parameters and sequence batching.
+        pub plugin: String, default "required", example "plugin = \"fbank\"", check checks::plugin_name;
+        /// Hash of the component. If the file's hash differs, the model is refused. Required if `plugins.require_sha256` is set.
+        pub sha256: Option<String> as "64 hexadecimal digits",
+            default "none", example "sha256 = \"3f2a…6e\"", check checks::hash;
+        /// Maximum CPU time of one call, and 20 µs more for each KiB that the call is about. A call that exceeds it fails its request.
+        /// Time in which it waits for other models does not count.
+        pub time: Option<Span> as "duration above 0",
+            default "`\"10ms\"`", example "time = \"50ms\"", check checks::above_zero;
+        /// Maximum memory of one instance of the plug-in. A call that exceeds it fails its request.
+        pub memory: Option<Size>, default "`plugins.memory` of the server", example "memory = \"64MiB\"";
+        /// Settings of the plug-in. Its `configure` function receives them as JSON. A setting that is missing here is taken from the
+        /// `parameters` of `config.pbtxt`.
+        pub config: Option<toml::Table>, default "`parameters` of `config.pbtxt`", example "config = { blank = 0 }";
+        /// Files that the plug-in reads when it is configured, relative to the model's directory. A path out of that directory is refused.
+        /// Maximum 256 MiB together.
+        pub files: Vec<String> [default], default "none", example "files = [\"tokens.txt\"]";
+    }
+}
+
 choice! {
     #[derive(Default)]
     pub enum WhenProcessorFails {
