@@ -2,7 +2,7 @@
 
 #![allow(unreachable_pub, reason = "the generated code exports these types again")]
 
-use super::outgoing::CallFailure;
+use super::outgoing::InferFailure;
 
 /// A model that a guest has loaded by its name.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct GraphContext {
 /// An error that a guest holds.
 #[derive(Debug)]
 pub enum GraphError {
-    Call(CallFailure),
+    Call(InferFailure),
     /// wasi-nn has no such thing, or the server does not serve it.
     Unsupported(String),
 }

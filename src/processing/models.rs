@@ -8,7 +8,7 @@ use wasmtime::{Error, Result};
 use super::contract::sequor::plugin::models::{self, Failure, NamedTensor as GuestTensor};
 use super::contract::sequor::plugin::tensors::{ContentResult, FlatResult};
 use super::dtypes::code_of;
-use super::outgoing::{CallFailure, CallOutcome};
+use super::outgoing::{CallOutcome, InferFailure};
 use super::tensors::{HeldTensors, from_flat};
 use crate::tensor::NamedTensor;
 
@@ -28,7 +28,7 @@ pub(super) async fn call(state: &mut HostState, model: &str, inputs: Vec<NamedTe
     }
     let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
     state.extend_time(PER_CALL + PER_KIB.saturating_mul(kib))?;
-    Ok(outcome.map_err(|failure| CallFailure { text: cut(failure.text), ..failure }))
+    Ok(outcome.map_err(|failure| InferFailure { text: cut(failure.text), ..failure }))
 }
 
 fn size(tensors: &[NamedTensor]) -> usize {
@@ -48,7 +48,7 @@ impl models::Host for HostState {
         let inputs = taken.collect::<Result<Vec<_>>>()?;
         let outputs = match call(self, &model, inputs).await? {
             Ok(outputs) => outputs,
-            Err(CallFailure { code, text, retry }) => {
+            Err(InferFailure { code, text, retry }) => {
                 let retry_us = retry.map(|retry| u64::try_from(retry.as_micros()).unwrap_or(u64::MAX));
                 return Ok(Err(Failure { code, text, retry_us }));
             }

@@ -27,26 +27,26 @@ pub mod code {
 
 /// Why a call gave no outputs, in the contract's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallFailure {
+pub struct InferFailure {
     pub code: u32,
     pub text: String,
     pub retry: Option<Duration>,
 }
 
-impl CallFailure {
-    pub fn new(code: u32, text: impl Into<String>) -> CallFailure {
-        CallFailure { code, text: text.into(), retry: None }
+impl InferFailure {
+    pub fn new(code: u32, text: impl Into<String>) -> InferFailure {
+        InferFailure { code, text: text.into(), retry: None }
     }
 }
 
 /// The outputs of a call.
-pub type CallOutcome = Result<Vec<NamedTensor>, CallFailure>;
+pub type CallOutcome = Result<Vec<NamedTensor>, InferFailure>;
 /// A call on its way. Dropping it cancels the call.
-pub type CallFuture = Pin<Box<dyn Future<Output = CallOutcome> + Send>>;
+pub type InferFuture = Pin<Box<dyn Future<Output = CallOutcome> + Send>>;
 
 /// The models, as guests reach them.
 pub trait ModelCaller: Send + Sync + fmt::Debug {
-    fn call(&self, request: &CallingRequest, model: &str, inputs: Vec<NamedTensor>) -> CallFuture;
+    fn call(&self, request: &CallingRequest, model: &str, inputs: Vec<NamedTensor>) -> InferFuture;
 }
 
 /// The request that a guest works on while it calls other models.
@@ -99,8 +99,8 @@ impl Drop for WaitingCall<'_> {
 
 impl OutgoingCalls {
     /// Whether the plug-in may call this model now.
-    pub(super) fn check(&self, model: &str) -> Result<(), CallFailure> {
-        let denied = |text: String| Err(CallFailure::new(code::DENIED, text));
+    pub(super) fn check(&self, model: &str) -> Result<(), InferFailure> {
+        let denied = |text: String| Err(InferFailure::new(code::DENIED, text));
         let path = &self.request.path;
         if !self.rights.models.iter().any(|granted| granted == model) {
             return denied(format!("no grant names model '{model}' (plugins.grants = [\"NAME=model:{model}\"])"));
@@ -118,9 +118,9 @@ impl OutgoingCalls {
     pub(super) async fn call(self, model: &str, inputs: Vec<NamedTensor>) -> CallOutcome {
         self.check(model)?;
         let OutgoingCalls { rights, request } = &self;
-        let late = || Err(CallFailure::new(code::DEADLINE, "the deadline of the request has passed"));
+        let late = || Err(InferFailure::new(code::DEADLINE, "the deadline of the request has passed"));
         let _waiting = WaitingCall::new(&rights.waiting);
-        let mut call: Option<CallFuture> = None;
+        let mut call: Option<InferFuture> = None;
         let mut inputs = Some(inputs);
         poll_fn(move |cx| {
             if request.origin.poll_deadline(cx).is_ready() {
@@ -142,7 +142,7 @@ mod tests {
     struct Nothing;
 
     impl ModelCaller for Nothing {
-        fn call(&self, _: &CallingRequest, _: &str, _: Vec<NamedTensor>) -> CallFuture {
+        fn call(&self, _: &CallingRequest, _: &str, _: Vec<NamedTensor>) -> InferFuture {
             Box::pin(std::future::ready(Ok(Vec::new())))
         }
     }

@@ -12,7 +12,7 @@ use std::{fmt, io};
 use crate::sync::planted::{PlantedFault, is_planted};
 use crate::sync::{self, AtomicU64, Condvar, JoinHandle, Mutex};
 
-use super::suspended::{SuspendedTask, TaskQueue};
+use super::suspended::{LaneQueue, SuspendedTask};
 
 pub use super::suspended::Task;
 
@@ -95,7 +95,7 @@ impl ProcessorPool {
 
     /// Runs a task on this thread, which is one of the pool's, until it waits. From then on it is one of its lane.
     pub fn run(&self, lane: u64, task: impl Future<Output = ()> + Send + 'static) {
-        let queue: Weak<dyn TaskQueue> = Arc::downgrade(&(Arc::clone(&self.shared) as Arc<dyn TaskQueue>));
+        let queue: Weak<dyn LaneQueue> = Arc::downgrade(&(Arc::clone(&self.shared) as Arc<dyn LaneQueue>));
         SuspendedTask::start(queue, lane, Box::pin(task));
     }
 
@@ -147,7 +147,7 @@ impl PoolState {
     }
 }
 
-impl TaskQueue for Shared {
+impl LaneQueue for Shared {
     fn queue(&self, lane: u64, task: Task) {
         let mut state = self.state.lock();
         state.lanes.entry(lane).or_default().tasks.push_back(task);

@@ -15,7 +15,7 @@ pub type Task = Box<dyn FnOnce() + Send>;
 pub(super) type WaitingTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where the parts of tasks are queued.
-pub(super) trait TaskQueue: Send + Sync {
+pub(super) trait LaneQueue: Send + Sync {
     fn queue(&self, lane: u64, task: Task);
 }
 
@@ -29,7 +29,7 @@ const OVER: u8 = 4;
 
 /// A task that may wait. The wakers that it has given out own it: without them it ends.
 pub(super) struct SuspendedTask {
-    queue: Weak<dyn TaskQueue>,
+    queue: Weak<dyn LaneQueue>,
     lane: u64,
     stage: AtomicU8,
     /// Locked by the one thread that runs it.
@@ -38,7 +38,7 @@ pub(super) struct SuspendedTask {
 
 impl SuspendedTask {
     /// Runs a task on this thread until it waits.
-    pub(super) fn start(queue: Weak<dyn TaskQueue>, lane: u64, task: WaitingTask) {
+    pub(super) fn start(queue: Weak<dyn LaneQueue>, lane: u64, task: WaitingTask) {
         let stage = AtomicU8::new(QUEUED);
         Arc::new(SuspendedTask { queue, lane, stage, task: Mutex::new(Some(task)) }).run();
     }

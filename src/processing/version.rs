@@ -62,7 +62,7 @@ impl CalledGuest<'_> {
         &mut self.lease.guest().guest
     }
 
-    /// Gives the guest back after a call. One that failed is of no use any more.
+    /// Gives the guest back after a call. A guest whose call failed is of no use any more.
     pub(super) fn give_back(mut self, failed: bool) {
         self.version.memory.store(self.guest().memory_used(), Ordering::Relaxed);
         if !failed {

@@ -9,7 +9,7 @@ use crate::model::catalog::Catalog;
 use crate::model::request::{InferRequest, SequenceStep};
 use crate::model::runtime::Clock;
 use crate::model::sequences::{InheritedContext, Pending, RequestOrigin};
-use crate::processing::outgoing::{CallFailure, CallFuture, CallingRequest, ModelCaller, code};
+use crate::processing::outgoing::{CallingRequest, InferFailure, InferFuture, ModelCaller, code};
 use crate::telemetry::refusal_reason;
 use crate::tensor::NamedTensor;
 
@@ -25,8 +25,8 @@ impl ModelCalls {
         ModelCalls { catalog: Arc::downgrade(catalog), clock: clock.clone() }
     }
 
-    fn submit(&self, of: &CallingRequest, model: &str, inputs: Vec<NamedTensor>) -> Result<Pending, CallFailure> {
-        let gone = || CallFailure::new(code::UNAVAILABLE, "the server is stopping");
+    fn submit(&self, of: &CallingRequest, model: &str, inputs: Vec<NamedTensor>) -> Result<Pending, InferFailure> {
+        let gone = || InferFailure::new(code::UNAVAILABLE, "the server is stopping");
         let catalog = self.catalog.upgrade().ok_or_else(gone)?;
         let failed = |failure| in_words(model, failure);
         let handle = catalog.find(model, "").map_err(failed)?;
@@ -55,7 +55,7 @@ impl ModelCalls {
 }
 
 impl ModelCaller for ModelCalls {
-    fn call(&self, request: &CallingRequest, model: &str, inputs: Vec<NamedTensor>) -> CallFuture {
+    fn call(&self, request: &CallingRequest, model: &str, inputs: Vec<NamedTensor>) -> InferFuture {
         let (pending, model) = (self.submit(request, model, inputs), model.to_owned());
         Box::pin(async move {
             let answer = pending?.await;
@@ -65,8 +65,8 @@ impl ModelCaller for ModelCalls {
 }
 
 /// A failure in the words of the contract's table.
-fn in_words(model: &str, failure: Failure) -> CallFailure {
-    let of = |code: u32, what: &str| CallFailure::new(code, format!("model '{model}': {what}"));
+fn in_words(model: &str, failure: Failure) -> InferFailure {
+    let of = |code: u32, what: &str| InferFailure::new(code, format!("model '{model}': {what}"));
     match failure {
         Failure::NotServed(_) => of(code::ABSENT, "the server has no such model, or it is not ready"),
         Failure::Invalid { what, .. } => of(code::INVALID, &misfit(&what)),
@@ -84,7 +84,7 @@ fn in_words(model: &str, failure: Failure) -> CallFailure {
                 refusal => refusal_reason(refusal),
             };
             let retry = refused.rejection.and_then(|reason| reason.retry_after);
-            CallFailure { retry, ..of(code, why) }
+            InferFailure { retry, ..of(code, why) }
         }
         Failure::StateMemory { .. } | Failure::DeviceMemory { .. } => of(code::UNAVAILABLE, "no memory for its state"),
         Failure::PeerSequences { .. } => of(code::QUOTA, "too many live sequences of one client"),
@@ -98,7 +98,7 @@ fn in_words(model: &str, failure: Failure) -> CallFailure {
                 None if unavailable => code::UNAVAILABLE,
                 None => code::FAILED,
             };
-            CallFailure { retry, ..of(code, &format!("{plugin}: {text}")) }
+            InferFailure { retry, ..of(code, &format!("{plugin}: {text}")) }
         }
         Failure::NotResumed { .. } | Failure::Store { .. } => {
             of(code::UNAVAILABLE, "its kept state cannot be read now")

@@ -148,7 +148,7 @@ impl Processed {
         (self.pending, self.held) = (pending, held);
     }
 
-    /// Notes that plug-ins work on the request. What is returned is ready once the request is over.
+    /// Notes that plug-ins work on the request. The channel that it returns closes once the request is over.
     pub(super) fn watch(&mut self) -> Option<oneshot::Receiver<()>> {
         self.calling.as_ref()?;
         let (alive, gone) = oneshot::channel();
