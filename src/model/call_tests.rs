@@ -340,11 +340,9 @@ fn request(model: &str, value: i32) -> InferRequest {
         sequence: SequenceStep::default(),
         priority: 0,
         timeout: None,
-        patience: None,
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
-        headers: Vec::new(),
         dialect: Dialect::TRITON,
     }
 }

@@ -11,8 +11,7 @@ use super::settings::{BackendKind, ModelSettings, SessionTuning, VersionPolicy};
 use super::signature::Signature;
 use super::{
     complete, fit, graphless, json, metric_tags, names, normalise, padding, refuse, settle, stateful, text, tuning,
-    validate,
-    versions,
+    validate, versions,
 };
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::place::Place;
