@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sequor::backend::mock::MockBackend;
-use sequor::initializing::{InitializerComponent, InitializerRules};
+use sequor::initializing::InitializerComponent;
 use sequor::model::request::SequenceStep;
 use sequor::model::{InferRequest, NamedTensor, Repository, RepositoryOptions, Tensor};
-use sequor::processing::ProcessorRules;
+use sequor::processing::PlaceRules;
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dialect, Id, Shape};
 use sequor_wasm::engine::{Engine, Mode};
@@ -98,13 +98,14 @@ fn serve(folder: &TempDir, name: &str, toml: &str) -> Repository {
     write(&folder.join("guest.wasm"), &guest.component());
     let engine = Arc::new(Engine::new(Mode::Serving).expect("an engine"));
     let make = move |_: &str, bytes: &[u8]| {
-        InitializerComponent::new(&engine, "guest.wasm", bytes, Grants::default(), None).map_err(|e| e.to_string())
+        let component = InitializerComponent::new(&engine, "guest.wasm", bytes, Grants::default(), None);
+        component.map(Arc::new).map_err(|e| PluginError::Invalid(e.to_string()))
     };
     let no_processor = |name: &str, _: &[u8]| Err(PluginError::Invalid(format!("there is no {name}")));
-    let rules = InitializerRules { dir: Some(folder), strikes: 3, ..InitializerRules::default() };
+    let rules = PlaceRules { dir: Some(folder), strikes: 3, ..PlaceRules::default() };
     let metrics = Metrics::new(true);
     let server = Repository::new(Arc::new(MockBackend::new()), RepositoryOptions::default(), metrics).expect("threads");
-    server.run_processors(ProcessorRules::default(), Box::new(no_processor)).expect("the only processors");
+    server.run_processors(PlaceRules::default(), Box::new(no_processor)).expect("the only processors");
     server.run_initializers(rules, Box::new(make)).expect("the only initializers");
     server.load(&model);
     server

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use nix::time::ClockId;
 use sequor::backend::mock::MockBackend;
 use sequor::model::{InferRequest, NamedTensor, Repository, RepositoryOptions, SequenceStep, Tensor};
-use sequor::processing::{ProcessorComponent, ProcessorRules};
+use sequor::processing::{PlaceRules, ProcessorComponent};
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dialect, Shape};
 use sequor_wasm::engine::{Engine, Mode};
@@ -53,7 +53,7 @@ fn serve(folder: &TempDir) -> BenchResult<Repository> {
     };
     let grants = GrantTable::parse(["caller=model:echo"])?;
     let dir = Some(folder.path().to_owned());
-    let rules = ProcessorRules { dir, strikes: 3, grants, instances: UNDER_WAY, ..ProcessorRules::default() };
+    let rules = PlaceRules { dir, strikes: 3, grants, instances: UNDER_WAY, ..PlaceRules::default() };
     repository.run_processors(rules, Box::new(make))?;
     let guest =
         WatGuest { extra: CALL, configure: ALIKE, pre: PRE, post: "unreachable", manifest: "wants = [\"pre\"]\n" };

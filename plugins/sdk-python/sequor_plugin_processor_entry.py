@@ -2,14 +2,13 @@
 
 from componentize_py_types import Err
 from wit_world.exports import processor as contract
-from wit_world.imports import calls, tensors
+from wit_world.imports import tensors
 
 from plugin import Plugin
-from sequor_plugin import contents
 from sequor_plugin.glue import words
-from sequor_plugin.processor import Refusal
 from sequor_plugin.processor_glue import Glue
-from sequor_plugin.tensors import CODES, NAMES, Files, Port, Signature, Tensor
+from sequor_plugin.tensors import Files, Signature, Tensor
+from sequor_plugin.wire import contract_ports, facts, given, ports_of, refused, taken
 
 _glue = Glue(Plugin())
 
@@ -20,48 +19,16 @@ class Processor:
     def configure(self, config, model, inner, files):
         try:
             files = Files({file.name: Tensor.held(file.content) for file in files})
-            outer = _glue.configure(config, model, _signature(inner), files)
+            outer = _glue.configure(config, model, Signature(ports_of(inner.inputs), ports_of(inner.outputs)), files)
         except Exception as error:
             raise Err(words(error))
-        return tensors.Signature(_ports(outer.inputs), _ports(outer.outputs))
+        return tensors.Signature(contract_ports(outer.inputs), contract_ports(outer.outputs))
 
     def pre(self, call, inputs):
-        is_run, answer, scratch = _refused(lambda: _glue.pre(_facts(call), call.scratch, _taken(inputs)))
-        action = contract.Action_Run([_given(run) for run in answer]) if is_run else contract.Action_Reply(_given(answer))
+        is_run, answer, scratch = refused(lambda: _glue.pre(facts(call), call.scratch, taken(inputs)))
+        action = contract.Action_Run([given(run) for run in answer]) if is_run else contract.Action_Reply(given(answer))
         return contract.Prepared(action, scratch)
 
     def post(self, call, runs):
-        outputs, scratch = _refused(lambda: _glue.post(_facts(call), call.scratch, [_taken(run) for run in runs]))
-        return contract.Answered(_given(outputs), scratch)
-
-
-def _refused(call):
-    try:
-        return call()
-    except Refusal as refusal:
-        raise Err(calls.Refusal(refusal.code, refusal.text, refusal.retry_us, refusal.ends))
-
-
-def _facts(call):
-    return {
-        "sequence": call.sequence, "step": call.step, "start": bool(call.start_end & 1), "end": bool(call.start_end & 2), "numbers": call.numbers,
-        "keys": call.keys, "wanted": call.outputs,
-    }
-
-
-def _signature(given):
-    def ports(ports):
-        return [Port(port.name, NAMES.get(port.dtype, "?"), port.shape, port.optional) for port in ports]
-    return Signature(ports(given.inputs), ports(given.outputs))
-
-
-def _ports(ports):
-    return [tensors.Port(port.name, CODES[port.dtype], port.shape, port.optional) for port in ports]
-
-
-def _taken(values):
-    return [(value.port, contents.taken(value.content)) for value in values]
-
-
-def _given(values):
-    return [tensors.Value(port, contents.given(tensor)) for port, tensor in values]
+        outputs, scratch = refused(lambda: _glue.post(facts(call), call.scratch, [taken(run) for run in runs]))
+        return contract.Answered(given(outputs), scratch)

@@ -12,7 +12,7 @@
 //! - [`template`]: a new plug-in's folder.
 //! - [`world`]: what folders and builds must know of a world · [`worlds`]: the table of all.
 //! - [`component`]: a component from a module, with its plugin.toml inside · `encoder`: the tools for it.
-//! - [`trial`]: a scheduler tried out · [`processor`]: a processor tried out, and its cases.
+//! - [`trial`]: a scheduler tried out · [`processor`] and [`initializer`]: plug-ins of those worlds tried out, and their cases.
 //! - [`doctor`]: what this machine has.
 //! - [`mod@build`]: all of it in order.
 
@@ -25,6 +25,7 @@ pub mod doctor;
 mod encoder;
 pub mod error;
 mod files;
+pub mod initializer;
 pub mod javascript;
 pub mod language;
 pub mod languages;

@@ -102,7 +102,11 @@ mod tests {
         manifest("name = \"Fair\"\nworld = \"scheduler\"\n");
         assert!(open().unwrap_err().contains("\"Fair\" is no name"));
         manifest("name = \"fair\"\nworld = \"prozessor\"\n");
-        assert!(open().unwrap_err().ends_with("there is no world \"prozessor\"; there are scheduler, processor"));
+        assert!(
+            open()
+                .unwrap_err()
+                .ends_with("there is no world \"prozessor\"; there are scheduler, processor, state-initializer")
+        );
         manifest("name = \"fair\"\nwants = [\n");
         assert!(open().unwrap_err().contains("plugin.toml:2:"), "{:?}", open());
         manifest("name = \"fair\"\nworld = \"scheduler\"\nversion = \"1\"\n");

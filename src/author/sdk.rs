@@ -24,6 +24,8 @@ pub(super) use files;
 /// The crate `sequor-plugin`.
 pub const RUST: Kit = kit!("sdk":
     "Cargo.toml" "src/admission.rs" "src/arguments.rs" "src/bindings.rs" "src/columns.rs" "src/config.rs" "src/event.rs" "src/host.rs"
+    "src/initializer/bindings.rs" "src/initializer/first_state.rs" "src/initializer/instance.rs" "src/initializer/mod.rs"
+    "src/initializer/ports.rs" "src/initializer/testing.rs" "src/initializer/wasm.rs"
     "src/instance.rs" "src/lib.rs" "src/manifest.rs" "src/model.rs" "src/order.rs" "src/plan.rs" "src/processor/bindings.rs"
     "src/processor/call.rs" "src/processor/dtype.rs" "src/processor/files.rs" "src/processor/half.rs" "src/processor/held.rs"
     "src/processor/instance.rs"
@@ -39,10 +41,12 @@ pub const RUST: Kit = kit!("sdk":
 pub const PYTHON: Kit = kit!("sdk-python": "build_backend.py" "pyproject.toml"
     "sequor_plugin/__init__.py" "sequor_plugin/__init__.pyi" "sequor_plugin/answers.py" "sequor_plugin/answers.pyi"
     "sequor_plugin/columns.py" "sequor_plugin/columns.pyi" "sequor_plugin/contents.py" "sequor_plugin/events.py" "sequor_plugin/events.pyi" "sequor_plugin/glue.py"
-    "sequor_plugin/host.py" "sequor_plugin/host.pyi" "sequor_plugin/models.py" "sequor_plugin/models.pyi" "sequor_plugin/processor.py" "sequor_plugin/processor.pyi"
+    "sequor_plugin/host.py" "sequor_plugin/host.pyi" "sequor_plugin/initializer.py" "sequor_plugin/initializer.pyi"
+    "sequor_plugin/initializer_glue.py" "sequor_plugin/initializer_testing.py" "sequor_plugin/initializer_testing.pyi"
+    "sequor_plugin/models.py" "sequor_plugin/models.pyi" "sequor_plugin/processor.py" "sequor_plugin/processor.pyi"
     "sequor_plugin/processor_glue.py" "sequor_plugin/processor_testing.py" "sequor_plugin/processor_testing.pyi" "sequor_plugin/py.typed" "sequor_plugin/saved.py" "sequor_plugin/saved.pyi"
-    "sequor_plugin/tensors.py" "sequor_plugin/tensors.pyi" "sequor_plugin/testing.py" "sequor_plugin/testing.pyi" "sequor_plugin_entry.py"
-    "sequor_plugin_processor_entry.py");
+    "sequor_plugin/tensors.py" "sequor_plugin/tensors.pyi" "sequor_plugin/testing.py" "sequor_plugin/testing.pyi" "sequor_plugin/wire.py" "sequor_plugin_entry.py"
+    "sequor_plugin_initializer_entry.py" "sequor_plugin_processor_entry.py");
 
 /// The generated C, and the header over it.
 pub const C: Kit = kit!("sdk-c": "scheduler_plugin.c" "scheduler_plugin.h" "sequor.c" "sequor.h");

@@ -9,9 +9,9 @@ use sequor_wasm::loader::Loader;
 
 use super::Failed;
 use crate::config::server::file::PluginsSection;
-use crate::initializing::{InitializerComponent, InitializerRules, InitializerWorld};
+use crate::initializing::{InitializerComponent, InitializerWorld};
 use crate::model::Repository;
-use crate::processing::{ProcessorComponent, ProcessorRules, ProcessorWorld};
+use crate::processing::{PlaceRules, ProcessorComponent, ProcessorWorld};
 use crate::scheduling::PluginRules;
 use crate::scheduling::guest::Source;
 use crate::scheduling::report::PluginError;
@@ -55,17 +55,17 @@ pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Resul
         let loaded = loader.load::<ProcessorWorld>(name, component);
         loaded.map(Arc::new).map_err(|error| PluginError::Invalid(error.to_string()))
     };
-    let make_initializer = move |name: &str, component: &[u8]| -> Result<InitializerComponent, String> {
-        let loader = third.get_or_init(&*once_more).as_ref().map_err(ToString::to_string)?;
-        loader.load::<InitializerWorld>(name, component).map_err(|error| error.to_string())
+    let make_initializer = move |name: &str, component: &[u8]| -> Result<Arc<InitializerComponent>, PluginError> {
+        let loader = third.get_or_init(&*once_more).as_ref().map_err(Clone::clone)?;
+        let loaded = loader.load::<InitializerWorld>(name, component);
+        loaded.map(Arc::new).map_err(|error| PluginError::Invalid(error.to_string()))
     };
     let PluginRules { require_sha256, memory, strikes, ref components, .. } = rules;
-    let of_initializers = InitializerRules { dir: dir.clone(), require_sha256, memory, strikes };
     let components = components.clone();
-    let of_processors =
-        ProcessorRules { dir, require_sha256, memory, strikes, components, grants: of_models, instances };
-    repository.run_processors(of_processors, Box::new(make_processor)).map_err(|e| Failed::Failed(e.to_string()))?;
-    let ran = repository.run_initializers(of_initializers, Box::new(make_initializer));
+    let placed = PlaceRules { dir, require_sha256, memory, strikes, components, grants: of_models, instances };
+    let ran = repository.run_processors(placed.clone(), Box::new(make_processor));
+    ran.map_err(|e| Failed::Failed(e.to_string()))?;
+    let ran = repository.run_initializers(placed, Box::new(make_initializer));
     ran.map_err(|e| Failed::Failed(e.to_string()))?;
     repository.run_plugins(rules, Box::new(make)).map_err(|e| Failed::Failed(format!("no thread for plug-ins: {e}")))
 }
@@ -74,7 +74,8 @@ pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Resul
 pub(super) fn watch(repository: &Repository) -> Result<(), Failed> {
     let failed = |e: std::io::Error| Failed::Failed(format!("no thread to watch plugins.dir: {e}"));
     repository.registry().map_or(Ok(()), |registry| registry.watch().map_err(failed))?;
-    repository.processors().map_or(Ok(()), |processors| processors.watch().map_err(failed))
+    repository.processors().map_or(Ok(()), |processors| processors.watch().map_err(failed))?;
+    repository.initializers().map_or(Ok(()), |initializers| initializers.watch().map_err(failed))
 }
 
 /// Folder of compiled code, shared by the server and the authors' commands on this machine.

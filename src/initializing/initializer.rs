@@ -1,28 +1,25 @@
 //! The initializer of a load: its guests, what it sees of a START, its limits, and what happens if it fails.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
+use arc_swap::ArcSwap;
 use sequor_wasm::call_error::{CallError, CallFault};
-use sequor_wasm::instances::GuestPool;
-use sequor_wasm::limits::{Limits, is_full};
+use sequor_wasm::journal::Journal;
 use sequor_wasm::services::Services;
-use sequor_wasm::strikes::{Strikes, WINDOW};
 
 use super::calls::{self, InitializeAnswer};
+use super::kept::KeptStates;
 use super::manifest::InitializerManifest;
 use super::ports::InitializerPorts;
-use super::world::{InitializerComponent, InitializerGuest};
-use crate::config::fault::did_you_mean;
+use super::version::{InitializerOptions, InitializerSite, InitializerVersion};
+use super::world::InitializerComponent;
 use crate::processing::calls::{CallFacts, GuestRefusal, LoadFacts, Passing};
-use crate::processing::files::ProcessorFile;
 use crate::processing::fit::placed;
-use crate::processing::health::ProcessorClock;
-use crate::processing::ports::{PortTensors, place};
-use crate::processing::tensors::HeldTensors;
+use crate::processing::health::{PlaceGauges, PlaceHealth, ProcessorClock};
+use crate::processing::ports::PortTensors;
 use crate::processing::{ProcessorRefusal, RefusedBy};
 use crate::telemetry::{Hook, PluginMetrics};
 use crate::tensor::Tensor;
@@ -38,31 +35,6 @@ const NAME: usize = 256;
 /// How refusals call an initializer.
 const WORLD: &str = "initializer";
 
-/// What the server's settings say about all initializers.
-#[derive(Debug, Clone, Default)]
-pub struct InitializerRules {
-    /// The plug-in folder.
-    pub dir: Option<PathBuf>,
-    /// Whether a model's file must name the hash of its initializer.
-    pub require_sha256: bool,
-    /// Maximum bytes of memory of a guest, if the model names none.
-    pub memory: Option<u64>,
-    /// Strikes within a minute that park an initializer.
-    pub strikes: u32,
-}
-
-/// How a model uses an initializer.
-#[derive(Debug, Clone)]
-pub struct InitializerOptions {
-    /// JSON, a table.
-    pub config: String,
-    /// CPU time of a call without tensors, and memory of a guest.
-    pub limits: Limits,
-    pub files: Vec<ProcessorFile>,
-    /// Strikes within a minute that park it.
-    pub strikes: u32,
-}
-
 /// An initializer that a model names, ready to be configured.
 pub struct InitializerSource {
     pub name: String,
@@ -70,7 +42,10 @@ pub struct InitializerSource {
     pub options: InitializerOptions,
     pub services: Arc<dyn Services>,
     pub metrics: Arc<PluginMetrics>,
+    pub journal: Arc<Journal>,
     pub clock: ProcessorClock,
+    /// Where the states that its steps lead to are kept.
+    pub kept: Arc<KeptStates>,
 }
 
 /// An answer of the plug-in, checked.
@@ -90,32 +65,13 @@ pub enum FirstAnswer {
 #[derive(Debug)]
 pub struct Initializer {
     pub name: String,
-    ports: InitializerPorts,
-    manifest: InitializerManifest,
-    time: Duration,
-    guests: GuestPool<WarmInitializer>,
-    metrics: Arc<PluginMetrics>,
-    clock: ProcessorClock,
-    /// So many strikes within a minute park it.
-    most: u32,
-    standing: Mutex<Standing>,
-}
-
-/// Its strikes, and why it is parked, if it is.
-#[derive(Debug, Default)]
-struct Standing {
-    strikes: Strikes,
-    parked: Option<String>,
-}
-
-/// A configured guest.
-#[derive(Debug)]
-struct WarmInitializer {
-    guest: InitializerGuest,
-    /// Bytes of its memory once it was configured.
-    at_start: u64,
-    /// Bytes of the files that it may keep.
-    files: u64,
+    pub kept: Arc<KeptStates>,
+    pub(super) site: Arc<InitializerSite>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) current: ArcSwap<InitializerVersion>,
+    pub(super) health: PlaceHealth,
+    /// Whether its load takes no new sequences.
+    pub(super) retired: AtomicBool,
 }
 
 impl Initializer {
@@ -126,28 +82,12 @@ impl Initializer {
         ports: InitializerPorts,
         guests: usize,
     ) -> Result<Initializer, String> {
-        let InitializerSource { name, component, options, services, metrics, clock } = source;
-        let most = options.strikes.max(1);
-        let manifest = component.declared().manifest.clone();
-        for read in &manifest.reads {
-            if place(&ports.request, read).is_none() {
-                let near = did_you_mean(read, ports.request.iter().map(|port| port.name.as_str()));
-                return Err(format!("reads names \"{read}\", which is no input of requests{near}"));
-            }
-        }
-        let time = options.limits.time;
-        let (facts, of_model) = (facts.clone(), ports.clone());
-        let count = Arc::clone(&metrics);
-        let start = move || {
-            let began = Instant::now();
-            let started = WarmInitializer::start(&component, &services, &options, &facts, &of_model);
-            count.called(Hook::Configure, began.elapsed());
-            started
-        };
-        let pool = GuestPool::new(guests, start).recycling(WarmInitializer::is_spent);
-        // The first START finds a guest.
-        pool.call(|_| Ok(())).map_err(|e| e.what)?;
-        Ok(Initializer { name, ports, manifest, time, guests: pool, metrics, clock, most, standing: Mutex::default() })
+        let InitializerSource { name, component, options, services, metrics, journal, clock, kept } = source;
+        let gauges = PlaceGauges::new(metrics.memory_at(&facts.name), metrics.parked_at(&facts.name));
+        let health = PlaceHealth::new(clock, options.strikes, gauges);
+        let site = Arc::new(InitializerSite { facts: facts.clone(), ports, options, services, metrics, guests });
+        let current = ArcSwap::from_pointee(InitializerVersion::start(&component, &site)?);
+        Ok(Initializer { name, kept, site, journal, current, health, retired: AtomicBool::new(false) })
     }
 
     /// Asks what the sequence of a START begins with.
@@ -155,14 +95,15 @@ impl Initializer {
         if let Some(what) = self.parked() {
             return Err(self.refused_by(RefusedBy::Unavailable { what }));
         }
-        let (facts, shown) = (for_guest(facts), self.shown(inputs));
-        let passing = self.passing(&shown);
+        let version = self.current.load_full();
+        let (facts, shown) = (for_guest(facts), self.shown(&version.manifest, inputs));
+        let passing = self.passing(&version.manifest, &shown);
         let began = Instant::now();
-        let called = self.guests.call(|warm| calls::initialize(&mut warm.guest, &facts, &shown, passing));
-        self.metrics.called(Hook::Initialize, began.elapsed());
+        let called = version.call(|guest| calls::initialize(guest, &facts, &shown, passing));
+        self.called(Hook::Initialize, began, &version);
         match self.answered(called)? {
             InitializeAnswer::Default => Ok(FirstAnswer::Default),
-            InitializeAnswer::States(given) => placed(&self.ports.states, given)
+            InitializeAnswer::States(given) => placed(&self.site.ports.states, given)
                 .map(FirstAnswer::States)
                 .map_err(|what| self.failure(CallFault::Trap, format!("initialize {what}"))),
             InitializeAnswer::CopyOf(id) => Ok(FirstAnswer::CopyOf(id)),
@@ -181,11 +122,12 @@ impl Initializer {
         facts: &CallFacts,
         inputs: &PortTensors,
     ) -> Result<Vec<PortTensors>, ProcessorRefusal> {
-        let (facts, shown) = (for_guest(facts), self.shown(inputs));
-        let passing = self.passing(&shown);
+        let version = self.current.load_full();
+        let (facts, shown) = (for_guest(facts), self.shown(&version.manifest, inputs));
+        let passing = self.passing(&version.manifest, &shown);
         let began = Instant::now();
-        let called = self.guests.call(|warm| calls::steps(&mut warm.guest, name, &facts, &shown, passing));
-        self.metrics.called(Hook::Steps, began.elapsed());
+        let called = version.call(|guest| calls::steps(guest, name, &facts, &shown, passing));
+        self.called(Hook::Steps, began, &version);
         let given = self.answered(called)?;
         self.checked_steps(given).map_err(|what| self.failure(CallFault::Trap, format!("steps {what}")))
     }
@@ -196,8 +138,8 @@ impl Initializer {
         }
         let (mut steps, mut bytes) = (Vec::with_capacity(given.len()), 0usize);
         for (n, given) in given.into_iter().enumerate() {
-            let step = placed(&self.ports.step, given).map_err(|what| format!("answered step {n}: {what}"))?;
-            for (tensor, port) in step.iter().zip(&self.ports.step) {
+            let step = placed(&self.site.ports.step, given).map_err(|what| format!("answered step {n}: {what}"))?;
+            for (tensor, port) in step.iter().zip(&self.site.ports.step) {
                 if tensor.is_none() && !port.optional {
                     return Err(format!("answered step {n} without \"{}\"", port.name));
                 }
@@ -212,17 +154,24 @@ impl Initializer {
     }
 
     /// The inputs that the plug-in sees.
-    fn shown<'a>(&self, inputs: &'a PortTensors) -> Vec<(u32, &'a Tensor)> {
-        let each = (0u32..).zip(&self.ports.request).zip(inputs);
-        each.filter(|((_, port), _)| self.manifest.reads.contains(&port.name))
+    fn shown<'a>(&self, manifest: &InitializerManifest, inputs: &'a PortTensors) -> Vec<(u32, &'a Tensor)> {
+        let each = (0u32..).zip(&self.site.ports.request).zip(inputs);
+        each.filter(|((_, port), _)| manifest.reads.contains(&port.name))
             .filter_map(|((n, _), tensor)| Some((n, tensor.as_ref()?)))
             .collect()
     }
 
-    fn passing(&self, shown: &[(u32, &Tensor)]) -> Passing {
+    fn passing(&self, manifest: &InitializerManifest, shown: &[(u32, &Tensor)]) -> Passing {
         let bytes: usize = shown.iter().map(|(_, tensor)| tensor.data.len()).sum();
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        Passing { by_value: self.manifest.by_value, limit: self.time + PER_KIB.saturating_mul(kib), kib }
+        let limit = self.site.options.limits.time + PER_KIB.saturating_mul(kib);
+        Passing { by_value: manifest.by_value, limit, kib }
+    }
+
+    fn called(&self, hook: Hook, began: Instant, version: &InitializerVersion) {
+        let took = began.elapsed();
+        self.site.metrics.called(hook, took);
+        self.health.called(took, version.memory().0);
     }
 
     fn answered<T>(&self, called: Result<Result<T, GuestRefusal>, CallError>) -> Result<T, ProcessorRefusal> {
@@ -239,28 +188,35 @@ impl Initializer {
             CallFault::Time => "time",
             CallFault::Memory => "memory",
         };
-        self.metrics.struck(kind);
-        let mut standing = self.standing.lock();
-        let strikes = standing.strikes.add(Duration::from_nanos(self.clock.now().0));
-        let parks = strikes >= self.most && standing.parked.is_none();
-        if parks {
-            let why =
-                format!("{} is parked after {strikes} strikes in {} s ({kind}: {what})", self.name, WINDOW.as_secs());
-            standing.parked = Some(why);
-        }
-        drop(standing);
-        tracing::warn!(plugin = self.name, strikes, parks, "a call failed: {what}");
+        self.site.metrics.struck(kind);
+        self.health.struck(&self.journal, &self.site.facts.name, (kind, &what), false, SystemTime::now());
         self.refusal(what)
     }
 
-    /// Why it refuses all STARTs, if it does. A load of the model ends that.
+    /// Why it refuses all STARTs, if it does.
     pub fn parked(&self) -> Option<String> {
-        self.standing.lock().parked.clone()
+        self.health.parked()
+    }
+
+    /// Notes that its load takes no new sequences any more. What was kept for them goes.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        self.kept.clear();
     }
 
     /// The refusal of a START whose answer the server cannot follow.
     pub fn refusal(&self, what: String) -> ProcessorRefusal {
         self.refused_by(RefusedBy::Failure { what })
+    }
+
+    /// The refusal of a START in the plug-in's name, with a code of the contract.
+    pub fn refusal_with(&self, code: u32, text: String) -> ProcessorRefusal {
+        self.refused_by(RefusedBy::Plugin { code, text, retry: None })
+    }
+
+    /// The refusal of a START for which there is no room now.
+    pub fn unavailable(&self, what: String) -> ProcessorRefusal {
+        self.refused_by(RefusedBy::Unavailable { what })
     }
 
     fn refused_by(&self, why: RefusedBy) -> ProcessorRefusal {
@@ -271,30 +227,6 @@ impl Initializer {
 /// A guest is not shown what belongs to processors.
 fn for_guest(facts: &CallFacts) -> CallFacts {
     CallFacts { outputs: Vec::new(), ..facts.clone() }
-}
-
-impl WarmInitializer {
-    fn start(
-        component: &InitializerComponent,
-        services: &Arc<dyn Services>,
-        options: &InitializerOptions,
-        facts: &LoadFacts,
-        ports: &InitializerPorts,
-    ) -> Result<WarmInitializer, CallError> {
-        let mut guest = component.guest(Arc::clone(services), options.limits)?;
-        let configured = calls::configure(&mut guest, &options.config, facts, ports, &options.files)?;
-        configured.map_err(|what| CallError { fault: CallFault::Trap, what })?;
-        let files = options.files.iter().map(ProcessorFile::size).sum();
-        let at_start = guest.memory_used();
-        Ok(WarmInitializer { guest, at_start, files })
-    }
-
-    /// Whether another guest should take its place.
-    fn is_spent(&mut self) -> bool {
-        let WarmInitializer { guest, at_start, files } = self;
-        let holds_too_much = guest.world_data::<HeldTensors>().is_ok_and(|held| held.is_too_much(*files));
-        holds_too_much || is_full(*at_start, guest.memory_maximum(), guest.memory_used())
-    }
 }
 
 impl fmt::Debug for InitializerSource {

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use crate::state::StateValues;
-use crate::state::budget::{Budget, Ticket};
+use crate::state::budget::{Budget, Reclaimable, Ticket};
 use crate::telemetry::KeptMetrics;
 
 /// Bytes that an entry counts for beside its states and its name.
@@ -46,8 +46,9 @@ struct KeptTable {
     entries: HashMap<String, KeptEntry>,
     /// Names by when they were last used, the least lately used first.
     by_use: BTreeMap<u64, String>,
-    uses: u64,
     bytes: u64,
+    /// Counts how often all of it was dropped. What was begun before is not kept after.
+    generation: u64,
     /// Names whose steps are run, and the STARTs that wait for them.
     under_way: HashMap<String, VecDeque<Box<dyn Waiting>>>,
 }
@@ -62,19 +63,24 @@ struct KeptEntry {
 pub struct KeepPermit {
     kept: Arc<KeptStates>,
     name: String,
+    /// That of the table when the steps began.
+    generation: u64,
     /// Whether others wait for this one.
     is_first: bool,
 }
 
 impl KeptStates {
     pub fn new(limit: u64, budget: Budget, metrics: KeptMetrics) -> Arc<KeptStates> {
-        Arc::new(KeptStates { inner: Mutex::default(), limit, budget, metrics })
+        let kept = Arc::new(KeptStates { inner: Mutex::default(), limit, budget, metrics });
+        let reclaimable: Weak<dyn Reclaimable> = Arc::downgrade(&kept) as Weak<dyn Reclaimable>;
+        kept.budget.register(reclaimable);
+        kept
     }
 
     /// Looks for the states of a name: at once, or when the START that runs its steps has run them.
     pub fn find(self: &Arc<Self>, name: &str, start: Box<dyn Waiting>) {
         let mut inner = self.inner.lock();
-        let found = match inner.used(name) {
+        let found = match inner.used(name, &self.budget) {
             Some(values) => KeptLookup::Kept(values),
             None => {
                 if let Some(waiting) = inner.under_way.get_mut(name) {
@@ -82,7 +88,7 @@ impl KeptStates {
                     return;
                 }
                 inner.under_way.insert(name.to_owned(), VecDeque::new());
-                KeptLookup::Missing(self.permit(name, true))
+                KeptLookup::Missing(self.permit(name, inner.generation, true))
             }
         };
         drop(inner);
@@ -93,14 +99,14 @@ impl KeptStates {
     /// The states of a name, for a START that must not wait: it holds a slot that the one which runs the steps may need.
     pub fn find_now(self: &Arc<Self>, name: &str) -> KeptLookup {
         let mut inner = self.inner.lock();
-        let found = match inner.used(name) {
+        let found = match inner.used(name, &self.budget) {
             Some(values) => KeptLookup::Kept(values),
             None => {
                 let is_first = !inner.under_way.contains_key(name);
                 if is_first {
                     inner.under_way.insert(name.to_owned(), VecDeque::new());
                 }
-                KeptLookup::Missing(self.permit(name, is_first))
+                KeptLookup::Missing(self.permit(name, inner.generation, is_first))
             }
         };
         drop(inner);
@@ -115,8 +121,8 @@ impl KeptStates {
         }
     }
 
-    fn permit(self: &Arc<Self>, name: &str, is_first: bool) -> KeepPermit {
-        KeepPermit { kept: Arc::clone(self), name: name.to_owned(), is_first }
+    fn permit(self: &Arc<Self>, name: &str, generation: u64, is_first: bool) -> KeepPermit {
+        KeepPermit { kept: Arc::clone(self), name: name.to_owned(), generation, is_first }
     }
 
     /// Bytes of all kept states.
@@ -134,25 +140,48 @@ impl KeptStates {
         dropped.is_some()
     }
 
+    /// Drops all of them. Steps that run now are not kept either.
+    pub fn clear(&self) {
+        let mut inner = self.inner.lock();
+        inner.generation += 1;
+        inner.by_use.clear();
+        let (entries, bytes) = (std::mem::take(&mut inner.entries), std::mem::take(&mut inner.bytes));
+        drop(inner);
+        drop(entries);
+        self.metrics.add_bytes(-signed(bytes));
+    }
+
     /// Keeps states within the limits, in place of others that were used less lately.
-    fn insert(&self, name: &str, values: StateValues) {
+    fn insert(&self, name: &str, generation: u64, values: StateValues) {
         let bytes = values.bytes() + name.len() as u64 + ENTRY;
         if bytes > self.limit {
             return;
         }
         while self.bytes() + bytes > self.limit && self.drop_one() {}
-        let ticket = loop {
-            match self.budget.take(bytes) {
-                Ok(ticket) => break ticket,
-                Err(_) if self.drop_one() => {}
-                Err(_) => return,
-            }
-        };
+        let Ok(ticket) = self.budget.take(bytes) else { return };
         let mut inner = self.inner.lock();
+        if inner.generation != generation {
+            return;
+        }
         let before = inner.take(name);
-        inner.put(name, values, ticket);
+        inner.put(name, values, ticket, self.budget.next_use());
         drop(inner);
         self.metrics.add_bytes(signed(bytes) - before.map_or(0, |entry| signed(entry.ticket.bytes())));
+    }
+}
+
+/// What lives takes the place of what is kept.
+impl Reclaimable for KeptStates {
+    fn bytes(&self) -> u64 {
+        KeptStates::bytes(self)
+    }
+
+    fn least_use(&self) -> Option<u64> {
+        self.inner.lock().by_use.first_key_value().map(|(used, _)| *used)
+    }
+
+    fn reclaim(&self) -> bool {
+        self.drop_one()
     }
 }
 
@@ -168,9 +197,9 @@ impl Drop for KeptStates {
 
 impl KeptTable {
     /// The states of a name, which are used now.
-    fn used(&mut self, name: &str) -> Option<StateValues> {
+    fn used(&mut self, name: &str, budget: &Budget) -> Option<StateValues> {
         let KeptEntry { values, ticket, .. } = self.take(name)?;
-        self.put(name, values.clone(), ticket);
+        self.put(name, values.clone(), ticket, budget.next_use());
         Some(values)
     }
 
@@ -181,9 +210,7 @@ impl KeptTable {
         Some(entry)
     }
 
-    fn put(&mut self, name: &str, values: StateValues, ticket: Ticket) {
-        self.uses += 1;
-        let used = self.uses;
+    fn put(&mut self, name: &str, values: StateValues, ticket: Ticket, used: u64) {
         self.bytes += ticket.bytes();
         self.by_use.insert(used, name.to_owned());
         self.entries.insert(name.to_owned(), KeptEntry { values, used, ticket });
@@ -203,7 +230,7 @@ impl KeepPermit {
     /// Keeps the states that the steps have led to, and hands them to those who wait.
     pub fn keep(mut self, values: &StateValues) {
         let kept = Arc::clone(&self.kept);
-        kept.insert(&self.name, values.clone());
+        kept.insert(&self.name, self.generation, values.clone());
         let waiting = {
             let mut inner = kept.inner.lock();
             if std::mem::take(&mut self.is_first) {
@@ -229,10 +256,11 @@ impl Drop for KeepPermit {
         if next.is_none() {
             inner.under_way.remove(&self.name);
         }
+        let generation = inner.generation;
         drop(inner);
         if let Some(waiter) = next {
             self.kept.metrics.missed();
-            waiter.resume(KeptLookup::Missing(self.kept.permit(&self.name, true)), false);
+            waiter.resume(KeptLookup::Missing(self.kept.permit(&self.name, generation, true)), false);
         }
     }
 }

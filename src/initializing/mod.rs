@@ -5,26 +5,30 @@
 //!
 //! # Layout
 //!
-//! - [`initializer`]: the initializer of one load: its guests, its limits, its failures · `calls`: one call into a guest ·
-//!   `ports`: the tensors that it sees.
+//! - [`initializer`]: the initializer of one load: what it answers, its limits, its failures · `version`: its guests, in one version ·
+//!   `initializer_place`: where its versions serve · `calls`: one call into a guest · `ports`: the tensors that it sees.
 //! - [`kept`]: the states that are kept by name, and who waits for them.
 //! - [`world`]: initializers as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml`.
 
 mod calls;
 mod contract;
 pub mod initializer;
+mod initializer_place;
 pub mod kept;
 pub mod manifest;
 mod ports;
 #[cfg(test)]
 mod tests;
+mod version;
 #[cfg(test)]
 mod wat;
 #[cfg(test)]
 pub(crate) mod wat_fixture;
 pub mod world;
 
-pub use initializer::{FirstAnswer, Initializer, InitializerOptions, InitializerRules, InitializerSource};
+pub use initializer::{FirstAnswer, Initializer, InitializerSource};
+pub use initializer_place::InitializerRegistry;
 pub use kept::{KeepPermit, KeptLookup, KeptStates, Waiting};
 pub use ports::InitializerPorts;
+pub use version::InitializerOptions;
 pub use world::{InitializerComponent, InitializerGuest, InitializerWorld};

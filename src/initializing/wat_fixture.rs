@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use sequor_wasm::component::Component;
 use sequor_wasm::grants::Grants;
+use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::Limits;
 use sequor_wasm::services::ServiceLog;
 
 pub(crate) use super::wat::InitializerWat;
-use crate::initializing::{Initializer, InitializerComponent, InitializerOptions, InitializerPorts, InitializerSource};
+use crate::initializing::{
+    Initializer, InitializerComponent, InitializerOptions, InitializerPorts, InitializerSource, KeptStates,
+};
 use crate::processing::LoadFacts;
 use crate::processing::wat_fixture::{SERVING, StillClock};
-use crate::telemetry::Metrics;
+use crate::state::budget::Budget;
+use crate::telemetry::{KeptMetrics, Metrics};
 
 impl InitializerWat<'_> {
     /// It is configured for these ports.
@@ -27,8 +31,9 @@ impl InitializerWat<'_> {
         let metrics = Metrics::new(false).initializer("guest");
         let services = Arc::new(ServiceLog::default());
         let clock = Arc::new(StillClock);
-        let name = "guest".to_owned();
-        let source = InitializerSource { name, component, options, services, metrics, clock };
+        let (name, journal) = ("guest".to_owned(), Arc::new(Journal::new("guest")));
+        let kept = KeptStates::new(u64::MAX, Budget::new(u64::MAX), KeptMetrics::default());
+        let source = InitializerSource { name, component, options, services, metrics, journal, clock, kept };
         Initializer::new(source, &LoadFacts::default(), ports, 2)
     }
 }

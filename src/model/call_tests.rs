@@ -16,7 +16,7 @@ use crate::config::server::file::ControlMode;
 use crate::error::Failure;
 use crate::processing::wat_fixture::{SERVING, component_with_wasi_nn};
 use crate::processing::wat_guest::{ALIKE, WatGuest};
-use crate::processing::{ProcessorComponent, ProcessorRules};
+use crate::processing::{PlaceRules, ProcessorComponent};
 use crate::telemetry::Metrics;
 
 /// `$call(name, len, elements, v)`: the first element that the model answers, or less the code of the failure.
@@ -240,7 +240,7 @@ impl Calling {
         let calling = Calling { repository, folder: tempfile::tempdir().unwrap(), metrics, clock, gate };
         let grants = GrantTable::parse(grants.iter().copied()).unwrap();
         let dir = Some(calling.folder.path().to_owned());
-        let rules = ProcessorRules { dir, strikes: 3, grants, instances: 64, ..ProcessorRules::default() };
+        let rules = PlaceRules { dir, strikes: 3, grants, instances: 64, ..PlaceRules::default() };
         calling.repository.run_processors(rules, Box::new(component)).unwrap();
         for (name, guest) in
             [("caller", guest(CALLS, PRE)), ("refuser", guest("", REFUSES)), ("counter", guest(ONE, COUNTS))]

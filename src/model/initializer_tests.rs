@@ -7,10 +7,10 @@ use sequor_core::Refusal;
 use super::tests::{Fixture, load, request};
 use super::*;
 use crate::error::{Failure, ProcessorFailure};
+use crate::initializing::InitializerComponent;
 use crate::initializing::wat_fixture::InitializerWat;
-use crate::initializing::{InitializerComponent, InitializerRules};
 use crate::processing::wat_fixture::SERVING;
-use crate::processing::{ProcessorComponent, ProcessorRules};
+use crate::processing::{PlaceRules, PluginOperations, ProcessorComponent};
 
 use sequor_wasm::grants::Grants;
 use sequor_wasm::plugin_error::PluginError;
@@ -43,15 +43,22 @@ const STEPS: &str = "
     (if (i32.eq (local.get $c) (i32.const 101)) (then (return (call $steps (i32.const 1) (i32.const 0)))))
     (call $steps (i32.const 100) (i32.const 3))";
 
-fn component(_: &str, _: &[u8]) -> Result<InitializerComponent, String> {
+/// The guest of these bytes: empty for the one above; `other` has one step of 5 for each name; `bad` cannot be configured.
+fn component(_: &str, bytes: &[u8]) -> Result<Arc<InitializerComponent>, PluginError> {
     let guest = InitializerWat {
         initialize: INITIALIZE,
         steps: STEPS,
         manifest: "reads = [\"INPUT\"]\n",
         ..InitializerWat::default()
     };
+    let guest = match bytes {
+        b"other" => InitializerWat { steps: "(call $steps (i32.const 5) (i32.const 1))", ..guest },
+        b"bad" => InitializerWat { configure: "unreachable", ..guest },
+        _ => guest,
+    };
     InitializerComponent::new(&SERVING, "guest.wasm", &guest.component(), Grants::default(), None)
-        .map_err(|e| e.to_string())
+        .map(Arc::new)
+        .map_err(|e| PluginError::Invalid(e.to_string()))
 }
 
 fn no_processor(name: &str, _: &[u8]) -> Result<Arc<ProcessorComponent>, PluginError> {
@@ -64,8 +71,8 @@ fn fixture(toml: &str, state_limit: u64, strikes: u32) -> Fixture {
     fs_err::write(fixture.folder.path().join("guest.wasm"), "").unwrap();
     fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32 poison=666").unwrap();
     let dir = Some(fixture.folder.path().to_owned());
-    fixture.repository.run_processors(ProcessorRules::default(), Box::new(no_processor)).unwrap();
-    let rules = InitializerRules { dir, strikes, ..InitializerRules::default() };
+    fixture.repository.run_processors(PlaceRules::default(), Box::new(no_processor)).unwrap();
+    let rules = PlaceRules { dir, strikes, ..PlaceRules::default() };
     fixture.repository.run_initializers(rules, Box::new(component)).unwrap();
     fs_err::write(fixture.model().join("sequor.toml"), toml).unwrap();
     fixture
@@ -135,7 +142,6 @@ fn a_failure_refuses_the_start_and_leaves_the_others() {
     for (value, text) in [
         (1, "it gave up (unreachable), in initialize"),
         (4, "initialize \"INPUT_STATE\" is [1], not [2]"),
-        (5, "copy-of \"7\": no live sequence that may be copied has this id"),
         (11, "steps answered 10000 steps; there may be 1 to 4096"),
         (13, "steps answered 0 steps; there may be 1 to 4096"),
     ] {
@@ -145,6 +151,9 @@ fn a_failure_refuses_the_start_and_leaves_the_others() {
     }
     assert!(fails(2).text.starts_with("time limit"));
     assert_eq!((fails(3).code, fails(3).ended), (Some(4), true));
+    let absent = fails(5);
+    assert_eq!(absent.text, "copy-of \"7\": no live sequence that may be copied has this id");
+    assert_eq!((absent.code, absent.ended, absent.may_retry), (Some(4), true, true));
     let step = fails(12);
     assert!(step.text.starts_with("the model did not run step 0 of 3: "), "{}", step.text);
     assert_eq!((step.ended, step.may_retry), (true, true));
@@ -240,11 +249,47 @@ fn an_initializer_that_cannot_serve_refuses_the_model() {
         }
     };
     let absent = refused("[plugins.initializer]\nuse = \"guests\"\n");
-    assert!(absent.contains("sequor.toml:2:1: guests: there is no guests.wasm in "), "{absent}");
+    assert!(absent.contains("sequor.toml:2:1: guests: there is no plug-in \"guests\": "), "{absent}");
+    assert!(absent.ends_with("did you mean \"guest\"?"), "{absent}");
     let files = refused(&format!("{TOML}files = [\"../x\"]\n"));
     assert!(files.ends_with("guest: ../x: a file of a plug-in must be in the model's directory"), "{files}");
     let feature = refused(&format!("{TOML}copy_if_same = [\"tenant\"]\n"));
     assert!(feature.contains("copy_if_same: no [[feature]] of type \"key\" is named \"tenant\""), "{feature}");
+}
+
+#[test]
+fn a_version_takes_the_place_of_another_and_kept_states_go_with_it() {
+    let fixture = loaded(TOML);
+    let registry = fixture.repository.initializers().unwrap();
+    assert_eq!(start(&fixture, 1, 10), 310);
+    let first = registry.show("guest").unwrap();
+    assert_eq!((first.world, first.attached.len()), ("state-initializer", 1));
+    let refused = registry.replace("guest", b"bad".to_vec(), "local").unwrap_err().to_string();
+    assert!(refused.contains("does not fit sum: it gave up (unreachable), in configure"), "{refused}");
+    assert_eq!((start(&fixture, 2, 10), counts(&fixture).0), (310, 1), "the version before goes on");
+    let second = registry.replace("guest", b"other".to_vec(), "local").unwrap();
+    assert_eq!(second.attached[0].sha256, second.sha256);
+    assert_eq!((start(&fixture, 3, 10), counts(&fixture).1), (15, 2), "at once, without a load");
+    assert_eq!((fixture.sum(1, 1, |_| {}), fixture.sum(2, 1, |_| {})), (311, 311), "live sequences go on");
+    assert_eq!(registry.rollback("guest", "local").unwrap().sha256, first.sha256);
+    assert_eq!(start(&fixture, 4, 10), 310);
+    assert!(matches!(registry.unload("guest", "local"), Err(PluginError::Conflict(_))));
+    registry.park("guest", "local").unwrap();
+    assert!(failed(fixture.send(9, 50, |s| s.start = true)).unavailable);
+    registry.unpark("guest", "local").unwrap();
+    assert_eq!(start(&fixture, 9, 50), 50);
+}
+
+#[test]
+fn a_changed_file_of_a_model_that_names_its_hash_waits() {
+    let fixture = fixture(TOML, u64::MAX, 1000);
+    let sha256 = component("", b"").unwrap().sha256().to_owned();
+    fs_err::write(fixture.model().join("sequor.toml"), format!("{TOML}sha256 = \"{sha256}\"\n")).unwrap();
+    load(&fixture.repository, &fixture.model());
+    let registry = fixture.repository.initializers().unwrap();
+    let refused = registry.replace("guest", b"other".to_vec(), "local").unwrap_err();
+    assert!(matches!(&refused, PluginError::Conflict(what) if what.contains("names the hash")), "{refused}");
+    assert_eq!(registry.show("guest").unwrap().sha256, sha256);
 }
 
 #[test]
@@ -256,7 +301,7 @@ fn three_failures_park_it_and_live_sequences_go_on() {
     assert!((0..3).all(|_| !fails(1).unavailable));
     let parked = fails(50);
     assert_eq!((parked.unavailable, parked.may_retry), (true, true));
-    let why = "guest is parked after 3 strikes in 60 s (trap: it gave up (unreachable), in initialize)";
+    let why = "guest is parked on sum after 3 strikes in 60 s (trap: it gave up (unreachable), in initialize)";
     assert_eq!(parked.text, why);
     assert_eq!(fixture.repository.find("sum", "").unwrap().unready().as_deref(), Some(why), "the model is not ready");
     assert_eq!(fixture.sum(1, 1, |_| {}), 51);

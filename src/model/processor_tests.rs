@@ -8,7 +8,7 @@ use super::tests::{Fixture, load, request};
 use super::*;
 use crate::error::{Failure, ProcessorFailure};
 use crate::processing::wat_fixture::{ProcessorWat, SERVING};
-use crate::processing::{ProcessorComponent, ProcessorRules};
+use crate::processing::{PlaceRules, ProcessorComponent};
 use crate::scheduling::report::{Attach, BindingState, By, PluginControl};
 
 use sequor_wasm::grants::Grants;
@@ -63,7 +63,7 @@ fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::empty(u64::MAX);
     fs_err::write(fixture.folder.path().join("guest.wasm"), guest().component()).unwrap();
     let dir = Some(fixture.folder.path().to_owned());
-    let rules = ProcessorRules { dir, strikes: 3, ..ProcessorRules::default() };
+    let rules = PlaceRules { dir, strikes: 3, ..PlaceRules::default() };
     fixture.repository.run_processors(rules, Box::new(component)).unwrap();
     fs_err::write(fixture.model().join("sequor.toml"), toml).unwrap();
     fixture

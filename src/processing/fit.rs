@@ -55,17 +55,17 @@ pub(super) fn have_like_shapes(one: &PortTensors, other: &PortTensors) -> bool {
 
 /// Where the bytes of tensors lie in memory.
 #[derive(Debug, Default)]
-pub(super) struct KnownMemory(BTreeSet<(usize, usize)>);
+pub(crate) struct KnownMemory(BTreeSet<(usize, usize)>);
 
 impl KnownMemory {
-    pub(super) fn of(tensors: &PortTensors) -> KnownMemory {
+    pub(crate) fn of(tensors: &PortTensors) -> KnownMemory {
         let mut addresses = KnownMemory::default();
         addresses.add([tensors]);
         addresses
     }
 
     /// Adds tensors. Returns the bytes of those that were not known.
-    pub(super) fn add<'a>(&mut self, tensors: impl IntoIterator<Item = &'a PortTensors>) -> u64 {
+    pub(crate) fn add<'a>(&mut self, tensors: impl IntoIterator<Item = &'a PortTensors>) -> u64 {
         let all = tensors.into_iter().flatten().flatten();
         all.filter(|tensor| self.0.insert((tensor.data.as_ptr().addr(), tensor.data.len())))
             .map(|tensor| tensor.data.len() as u64)

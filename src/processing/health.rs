@@ -1,4 +1,4 @@
-//! Whether a processor serves at its place: its strikes, parking, and what operators see of it.
+//! Whether a plug-in serves at its place: its strikes, parking, and what operators see of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -20,18 +20,18 @@ pub trait ProcessorTime: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Time;
 }
 
-/// What a processor did wrong last.
+/// What a plug-in did wrong last.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LinkFault {
+pub struct PlaceFault {
     /// `trap`, `time` or `memory`. An answer that breaks a rule counts as a trap.
     pub kind: &'static str,
     pub what: String,
     pub at: SystemTime,
 }
 
-/// The counters of a processor at its place.
+/// The counters of a plug-in at its place.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LinkCounts {
+pub struct PlaceCounts {
     pub calls: u64,
     pub calls_per_second: f64,
     /// Time of a call, median and 99th percentile, microseconds.
@@ -40,33 +40,33 @@ pub struct LinkCounts {
     /// Requests that went on without it.
     pub bypassed: u64,
     pub strikes: u32,
-    pub last_fault: Option<LinkFault>,
+    pub last_fault: Option<PlaceFault>,
 }
 
-/// Strikes, and whether they have parked the processor.
+/// Strikes, and whether they have parked the plug-in.
 #[derive(Debug)]
-pub(super) struct LinkHealth {
+pub struct PlaceHealth {
     clock: ProcessorClock,
     /// So many strikes within a minute park it.
     most: u32,
-    gauges: LinkGauges,
+    gauges: PlaceGauges,
     /// Read by every request. Set together with the reason below.
     is_parked: AtomicBool,
-    state: Mutex<LinkState>,
+    state: Mutex<PlaceState>,
 }
 
-/// The gauges of a processor at a model. All loads of the model share them: each adds its part, and takes it back when it is gone.
+/// The gauges of a plug-in at a model. All loads of the model share them: each adds its part, and takes it back when it is gone.
 #[derive(Debug)]
-pub(super) struct LinkGauges {
+pub(crate) struct PlaceGauges {
     memory: Gauge,
     parked: Gauge,
     /// This load's part of the memory.
     bytes: AtomicI64,
 }
 
-impl LinkGauges {
-    pub(super) fn new(memory: Gauge, parked: Gauge) -> LinkGauges {
-        LinkGauges { memory, parked, bytes: AtomicI64::new(0) }
+impl PlaceGauges {
+    pub(crate) fn new(memory: Gauge, parked: Gauge) -> PlaceGauges {
+        PlaceGauges { memory, parked, bytes: AtomicI64::new(0) }
     }
 
     fn set_memory(&self, bytes: u64) {
@@ -76,17 +76,17 @@ impl LinkGauges {
 }
 
 #[derive(Debug, Default)]
-struct LinkState {
+struct PlaceState {
     strikes: Strikes,
     /// Why it is parked, if it is.
     parked: Option<String>,
-    last_fault: Option<LinkFault>,
+    last_fault: Option<PlaceFault>,
     meter: Meter,
 }
 
-impl LinkHealth {
-    pub(super) fn new(clock: ProcessorClock, most: u32, gauges: LinkGauges) -> LinkHealth {
-        LinkHealth { clock, most: most.max(1), gauges, is_parked: AtomicBool::new(false), state: Mutex::default() }
+impl PlaceHealth {
+    pub(crate) fn new(clock: ProcessorClock, most: u32, gauges: PlaceGauges) -> PlaceHealth {
+        PlaceHealth { clock, most: most.max(1), gauges, is_parked: AtomicBool::new(false), state: Mutex::default() }
     }
 
     /// The caller holds the lock of the reason.
@@ -101,7 +101,7 @@ impl LinkHealth {
     }
 
     /// Why it is parked, if it is.
-    pub(super) fn parked(&self) -> Option<String> {
+    pub(crate) fn parked(&self) -> Option<String> {
         if !self.is_parked.load(Ordering::Acquire) {
             return None;
         }
@@ -109,14 +109,14 @@ impl LinkHealth {
     }
 
     /// Parks it. Nothing changes if it is parked already.
-    pub(super) fn park(&self, why: String) {
+    pub(crate) fn park(&self, why: String) {
         let mut state = self.state.lock();
         state.parked.get_or_insert(why);
         self.set_parked(true);
     }
 
     /// Forgets strikes, and parking too if `unparks`.
-    pub(super) fn forgive(&self, unparks: bool) {
+    pub(crate) fn forgive(&self, unparks: bool) {
         let mut state = self.state.lock();
         state.strikes.clear();
         if unparks {
@@ -125,8 +125,8 @@ impl LinkHealth {
         }
     }
 
-    /// Counts a strike. The last one that counts parks the processor.
-    pub(super) fn struck(
+    /// Counts a strike. The last one that counts parks the plug-in.
+    pub(crate) fn struck(
         &self,
         journal: &Journal,
         model: &str,
@@ -139,7 +139,7 @@ impl LinkHealth {
         let (strikes, parks) = {
             let mut state = self.state.lock();
             let strikes = state.strikes.add(now);
-            state.last_fault = Some(LinkFault { kind, what: what.to_owned(), at });
+            state.last_fault = Some(PlaceFault { kind, what: what.to_owned(), at });
             let parks = strikes >= self.most && state.parked.is_none();
             if parks {
                 let seconds = WINDOW.as_secs();
@@ -161,20 +161,20 @@ impl LinkHealth {
     }
 
     /// Counts a call, after which its guest uses this memory.
-    pub(super) fn called(&self, took: Duration, memory: u64) {
+    pub(crate) fn called(&self, took: Duration, memory: u64) {
         self.gauges.set_memory(memory);
         self.state.lock().meter.called(self.clock.now(), took);
     }
 
     /// Counts a request that went on without it.
-    pub(super) fn bypassed(&self) {
+    pub(crate) fn bypassed(&self) {
         self.state.lock().meter.fallbacks += 1;
     }
 
-    pub(super) fn counts(&self) -> LinkCounts {
+    pub(crate) fn counts(&self) -> PlaceCounts {
         let now = self.clock.now();
         let state = self.state.lock();
-        LinkCounts {
+        PlaceCounts {
             calls: state.meter.calls,
             calls_per_second: state.meter.per_second(now),
             p50_us: state.meter.quantile_us(0.5),
@@ -186,7 +186,7 @@ impl LinkHealth {
     }
 }
 
-impl Drop for LinkHealth {
+impl Drop for PlaceHealth {
     fn drop(&mut self) {
         self.gauges.set_memory(0);
         self.set_parked(false);
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn loads_of_a_model_share_its_gauges_and_take_their_parts_back() {
         let (memory, parked) = (Gauge::default(), Gauge::default());
-        let load = || LinkHealth::new(Arc::new(Noon), 3, LinkGauges::new(memory.clone(), parked.clone()));
+        let load = || PlaceHealth::new(Arc::new(Noon), 3, PlaceGauges::new(memory.clone(), parked.clone()));
         let shown = || (memory.get(), parked.get());
         let (first, second) = (load(), load());
         first.called(Duration::ZERO, 70);

@@ -11,14 +11,13 @@ use sequor_wasm::journal::Journal;
 
 use super::calls::{self, CallFacts, GivenAction, GuestRefusal, LoadFacts, Passing};
 use super::fit::{check_passed, have_like_shapes, join_runs, placed, shown};
-use super::health::{LinkGauges, LinkHealth};
+use super::health::{PlaceGauges, PlaceHealth};
 use super::manifest::ProcessorManifest;
 use super::outgoing::OutgoingCalls;
 use super::ports::{PortTensors, TensorSignature, place};
 use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::source::{OnFailure, ProcessorSource};
 use super::version::{LinkSite, LinkVersion};
-use super::world::ProcessorComponent;
 use crate::telemetry::Hook;
 use crate::tensor::Tensor;
 
@@ -37,9 +36,9 @@ pub struct ChainLink {
     pub(super) site: Arc<LinkSite>,
     pub(super) journal: Arc<Journal>,
     pub(super) current: ArcSwap<LinkVersion>,
-    pub(super) health: LinkHealth,
+    pub(super) health: PlaceHealth,
     /// Whether its load takes no new sequences.
-    retired: AtomicBool,
+    pub(super) retired: AtomicBool,
 }
 
 /// The plan for a request, by the inputs or outputs of the signatures.
@@ -61,15 +60,6 @@ enum PlanFault {
     Request(String),
 }
 
-/// How a version can take the place of another.
-#[derive(Debug)]
-pub(super) enum Replacement {
-    /// At once, for all sequences.
-    InPlace(Arc<LinkVersion>),
-    /// It has another signature, another `scratch`, or begins or stops to want `post`: for new sequences, by a new load of the model.
-    NewLoad,
-}
-
 impl ChainLink {
     /// Configures a processor in front of `inner`. `guests` is the maximum number of its guests. The error is a sentence.
     pub(super) fn new(
@@ -79,8 +69,8 @@ impl ChainLink {
         guests: usize,
     ) -> Result<ChainLink, String> {
         let ProcessorSource { name, component, options, services, metrics, journal, clock } = source;
-        let gauges = LinkGauges::new(metrics.memory_at(&facts.name), metrics.parked_at(&facts.name));
-        let health = LinkHealth::new(clock, options.strikes, gauges);
+        let gauges = PlaceGauges::new(metrics.memory_at(&facts.name), metrics.parked_at(&facts.name));
+        let health = PlaceHealth::new(clock, options.strikes, gauges);
         let guests = options.instances.unwrap_or(guests);
         let site = Arc::new(LinkSite { facts: facts.clone(), inner, options, services, metrics, guests });
         let (version, answered) = LinkVersion::start(&component, &site)?;
@@ -103,40 +93,9 @@ impl ChainLink {
         self.health.parked().filter(|_| self.site.options.on_failure == OnFailure::Fail)
     }
 
-    // === versions ===
-
-    /// Configures another version for this place. It serves nothing yet.
-    pub(super) fn try_version(&self, component: &Arc<ProcessorComponent>) -> Result<Replacement, String> {
-        let (version, answered) = LinkVersion::start(component, &self.site)?;
-        let outer = if self.site.options.is_model { self.site.inner.clone() } else { answered };
-        let (before, after) = (self.current.load(), &version.manifest);
-        let alike = before.manifest.scratch == after.scratch && before.manifest.post == after.post;
-        if outer == self.outer && alike {
-            return Ok(Replacement::InPlace(Arc::new(version)));
-        }
-        Ok(Replacement::NewLoad)
-    }
-
-    /// Lets a version serve from now on. Requests that the version before prepared are finished by it.
-    pub(super) fn take_over(&self, version: Arc<LinkVersion>, unparks: bool) {
-        self.current.store(version);
-        self.health.forgive(unparks);
-    }
-
-    pub(super) fn sha256(&self) -> String {
-        self.current.load().sha256.clone()
-    }
-
+    /// Notes that its load takes no new sequences any more.
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
-    }
-
-    pub(super) fn model(&self) -> &str {
-        &self.site.facts.name
     }
 
     // === before the runs ===
@@ -422,7 +381,7 @@ impl ChainLink {
         };
         self.site.metrics.struck(word);
         let bypasses = self.site.options.on_failure == OnFailure::Bypass;
-        self.health.struck(&self.journal, self.model(), (word, &what), bypasses, SystemTime::now());
+        self.health.struck(&self.journal, &self.site.facts.name, (word, &what), bypasses, SystemTime::now());
         self.refusal(RefusedBy::Failure { what })
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! # Layout
 //!
-//! - [`chain`]: the processors of one load, in order · [`link`]: one of them · `version`: its guests, in one version · `fit`: whether tensors and
+//! - [`chain`]: the processors of one load, in order · [`link`]: one of them (`link_place`: where its versions serve) · `version`: its guests, in one version · `fit`: whether tensors and
 //!   signatures fit · [`health`]: strikes and parking · [`source`]: a processor as a model names it · `calls`: one call into a guest.
-//! - [`registry`]: the processors of a server: loaded, replaced, parked · [`status`]: what operators see of them.
+//! - [`registry`]: the plug-ins of one world that models name, and their versions · [`operators`]: what operators ask of it · [`place`]: where a version
+//!   serves · [`status`]: what operators see.
 //! - [`pool`]: the threads that all guests of processors run on (`suspended`: tasks of theirs that wait).
 //! - [`ports`]: what a processor or a model takes and gives · `join`: outputs of several runs as one · [`dtypes`]: element types as the contract counts them.
 //! - [`world`]: processors as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · [`tensors`]: the tensors that a
@@ -28,9 +29,12 @@ pub mod health;
 mod interleavings;
 mod join;
 pub mod link;
+mod link_place;
 pub mod manifest;
 mod models;
+pub mod operators;
 pub mod outgoing;
+pub mod place;
 pub mod pool;
 pub mod ports;
 pub mod refusal;
@@ -41,7 +45,7 @@ mod suspended;
 pub mod tensors;
 #[cfg(test)]
 mod tests;
-mod version;
+pub(crate) mod version;
 mod wasi_nn;
 mod wasi_nn_contract;
 #[cfg(test)]
@@ -52,9 +56,11 @@ pub mod world;
 
 pub use calls::{CallFacts, LoadFacts};
 pub use chain::{Chain, PendingAnswer, Plan, PreparedRequest, SequenceScratch};
+pub use operators::PluginOperations;
+pub use place::PluginPlace;
 pub use pool::ProcessorPool;
 pub use ports::{PortTensors, TensorPort, TensorSignature};
 pub use refusal::{ProcessorRefusal, RefusedBy};
-pub use registry::{ProcessorModels, ProcessorRegistry, ProcessorRules};
+pub use registry::{PlaceModels, PlaceRegistry, PlaceRules, ProcessorRegistry};
 pub use source::{OnFailure, ProcessorOptions, ProcessorSource};
 pub use world::{ProcessorComponent, ProcessorGuest, ProcessorWorld};

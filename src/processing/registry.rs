@@ -1,42 +1,43 @@
-//! The processors of a server: their versions, which are those of [`sequor_wasm::versions`], and the places where they serve.
+//! The plug-ins of one world that models name: their versions, which are those of [`sequor_wasm::versions`], and the places where they serve.
 //!
 //! Changes run one after the other, and each writes one audit line. A version takes the place of another everywhere or nowhere. At a model that it
-//! does not fit as it is, the model is loaded anew.
+//! does not fit as it is, the model is loaded anew. What operators ask is in `operators`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sequor_wasm::audit::PluginChange;
+use sequor_wasm::component::Component;
 use sequor_wasm::folder_watch;
 use sequor_wasm::grants::GrantTable;
-use sequor_wasm::journal::{Journal, Level, LogLine};
+use sequor_wasm::journal::{Journal, Level};
 use sequor_wasm::plugin_error::PluginError;
 use sequor_wasm::versions::{MakeVersion, Version, VersionFolders, VersionRegistry};
 
-use super::chain::Chain;
 use super::health::ProcessorClock;
-use super::link::{ChainLink, Replacement};
-use super::status::ProcessorStatus;
-use super::version::LinkVersion;
-use super::world::ProcessorComponent;
+use super::link::ChainLink;
+use super::place::{PluginPlace, Replacement};
 use crate::telemetry::{Metrics, PluginMetrics};
 
-/// Makes a version of a processor from the bytes of its component.
-pub type MakeProcessor = MakeVersion<ProcessorComponent>;
+/// The processors of a server.
+pub type ProcessorRegistry = PlaceRegistry<ChainLink>;
 
-/// What the server's settings say about all processors.
+/// Makes a version of a plug-in of these places from the bytes of its component.
+pub type MakePlaced<P> = MakeVersion<Component<<P as PluginPlace>::World>>;
+
+/// What the server's settings say about all plug-ins of a world.
 #[derive(Debug, Clone, Default)]
-pub struct ProcessorRules {
-    /// The folder of `NAME.wasm`. Without one, processors come over the wire alone.
+pub struct PlaceRules {
+    /// The folder of `NAME.wasm`. Without one, plug-ins come over the wire alone.
     pub dir: Option<PathBuf>,
-    /// Whether a model's file must name the hash of its processor.
+    /// Whether a model's file must name the hash of its plug-in.
     pub require_sha256: bool,
     /// Maximum bytes of memory of a guest, if the model names none.
     pub memory: Option<u64>,
-    /// Strikes within a minute that park a processor.
+    /// Strikes within a minute that park a plug-in.
     pub strikes: u32,
     /// Which models each processor may call.
     pub grants: GrantTable,
@@ -47,8 +48,8 @@ pub struct ProcessorRules {
 }
 
 /// The models, as the registry reaches them.
-pub trait ProcessorModels: Send + Sync + fmt::Debug {
-    /// The files of models that name the hash of a processor, each with that hash.
+pub trait PlaceModels: Send + Sync + fmt::Debug {
+    /// The files of models that name the hash of a plug-in, each with that hash.
     fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)>;
 
     /// Loads a model anew. Live sequences finish on the load before. The error says why the load before goes on for all.
@@ -56,58 +57,63 @@ pub trait ProcessorModels: Send + Sync + fmt::Debug {
 }
 
 /// Cheap to clone. All clones are one registry.
-#[derive(Debug, Clone)]
-pub struct ProcessorRegistry(Arc<ProcessorRegistryState>);
+pub struct PlaceRegistry<P: PluginPlace>(Arc<PlaceRegistryState<P>>);
 
-struct ProcessorRegistryState {
-    rules: ProcessorRules,
+struct PlaceRegistryState<P: PluginPlace> {
+    rules: PlaceRules,
     clock: ProcessorClock,
     metrics: Metrics,
-    versions: VersionRegistry<ProcessorComponent, Arc<PluginMetrics>>,
-    links: Mutex<Vec<Weak<ChainLink>>>,
+    versions: VersionRegistry<Component<P::World>, Arc<PluginMetrics>>,
+    places: Mutex<Vec<Weak<P>>>,
     /// Locked for one change. A thread that holds a model's gate must not take it.
     changing: Mutex<()>,
-    models: OnceLock<Box<dyn ProcessorModels>>,
+    models: OnceLock<Box<dyn PlaceModels>>,
 }
 
-impl fmt::Debug for ProcessorRegistryState {
+impl<P: PluginPlace> Clone for PlaceRegistry<P> {
+    fn clone(&self) -> Self {
+        PlaceRegistry(Arc::clone(&self.0))
+    }
+}
+
+impl<P: PluginPlace> fmt::Debug for PlaceRegistry<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProcessorRegistry").field("versions", &self.versions).finish_non_exhaustive()
+        f.debug_struct("PlaceRegistry").field("versions", &self.0.versions).finish_non_exhaustive()
     }
 }
 
 /// Who wants a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RequestedBy {
-    /// An operator. A parked processor serves again.
+pub(super) enum RequestedBy {
+    /// An operator. A parked plug-in serves again.
     Operator,
-    /// A changed file. A parked processor stays parked.
+    /// A changed file. A parked plug-in stays parked.
     Folder,
 }
 
-impl ProcessorRegistry {
+impl<P: PluginPlace> PlaceRegistry<P> {
     pub fn new(
-        rules: ProcessorRules,
-        make: Box<MakeProcessor>,
+        rules: PlaceRules,
+        make: Box<MakePlaced<P>>,
         clock: ProcessorClock,
         metrics: Metrics,
-    ) -> ProcessorRegistry {
+    ) -> PlaceRegistry<P> {
         let folders = VersionFolders {
             plugins: rules.dir.clone(),
             components: rules.components.clone(),
             is_name: crate::config::model::is_plugin_name,
         };
         let versions = VersionRegistry::new(make, folders);
-        let (links, changing, models) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        ProcessorRegistry(Arc::new(ProcessorRegistryState { rules, clock, metrics, versions, links, changing, models }))
+        let (places, changing, models) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        PlaceRegistry(Arc::new(PlaceRegistryState { rules, clock, metrics, versions, places, changing, models }))
     }
 
     /// Says how the models are reached. To be called once.
-    pub fn reach_models(&self, models: Box<dyn ProcessorModels>) {
+    pub fn reach_models(&self, models: Box<dyn PlaceModels>) {
         let _ = self.0.models.set(models);
     }
 
-    pub fn rules(&self) -> &ProcessorRules {
+    pub fn rules(&self) -> &PlaceRules {
         &self.0.rules
     }
 
@@ -115,128 +121,51 @@ impl ProcessorRegistry {
         &self.0.clock
     }
 
-    // === what operators ask ===
-
-    pub fn has(&self, name: &str) -> bool {
-        self.0.versions.with(name, |_| ()).is_some()
+    pub(super) fn versions(&self) -> &VersionRegistry<Component<P::World>, Arc<PluginMetrics>> {
+        &self.0.versions
     }
 
-    pub fn list(&self) -> Vec<ProcessorStatus> {
-        self.0.versions.names().iter().filter_map(|name| self.show(name).ok()).collect()
-    }
-
-    pub fn show(&self, name: &str) -> Result<ProcessorStatus, PluginError> {
-        let current = self.current(name)?;
-        let attached = self.links(name).iter().map(|link| link.status()).collect();
-        let (version, sha256) = (current.declared().version.clone(), current.sha256().to_owned());
-        Ok(ProcessorStatus { name: name.to_owned(), version, sha256, attached })
-    }
-
-    pub fn logs(&self, name: &str, after: u64) -> Result<Vec<LogLine>, PluginError> {
-        Ok(self.journal(name)?.after(after))
-    }
-
-    /// Takes a component in. The same once more changes nothing.
-    pub fn load(&self, name: &str, component: Vec<u8>, by: &str) -> Result<ProcessorStatus, PluginError> {
-        let _changing = self.0.changing.lock();
-        let version = self.0.versions.make(name, component)?;
-        let wanted = version.source.sha256().to_owned();
-        let (known, is_new) =
-            self.0.versions.insert(name, version, self.0.versions.print(name), || self.0.metrics.processor(name));
-        if known.sha256() != wanted {
-            let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(known.sha256()));
-            return Err(PluginError::Conflict(what));
-        }
-        if is_new {
-            change("load", name, by).made("", &wanted);
-        }
-        self.show(name)
-    }
-
-    /// Puts a new version in the place of the current one, wherever that serves, or nowhere.
-    pub fn replace(&self, name: &str, component: Vec<u8>, by: &str) -> Result<ProcessorStatus, PluginError> {
-        let _changing = self.0.changing.lock();
-        self.replace_for(RequestedBy::Operator, name, component, by)
-    }
-
-    /// Back to the version before.
-    pub fn rollback(&self, name: &str, by: &str) -> Result<ProcessorStatus, PluginError> {
-        let _changing = self.0.changing.lock();
-        let current = self.current(name)?;
-        let previous = self.0.versions.with(name, |plugin| plugin.previous.clone()).flatten();
-        let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
-        self.put(RequestedBy::Operator, "rollback", name, &previous.ok_or_else(nothing)?, by)?;
-        self.show(name)
-    }
-
-    /// Parks it at every model.
-    pub fn park(&self, name: &str, by: &str) -> Result<ProcessorStatus, PluginError> {
-        let current = self.current(name)?;
-        for link in self.links(name) {
-            link.health.park(format!("an operator has parked {name}"));
-        }
-        change("park", name, by).made(current.sha256(), current.sha256());
-        self.show(name)
-    }
-
-    pub fn unpark(&self, name: &str, by: &str) -> Result<ProcessorStatus, PluginError> {
-        let current = self.current(name)?;
-        self.links(name).iter().for_each(|link| link.health.forgive(true));
-        change("unpark", name, by).made(current.sha256(), current.sha256());
-        self.show(name)
-    }
-
-    /// Forgets it. It must serve nowhere.
-    pub fn unload(&self, name: &str, by: &str) -> Result<(), PluginError> {
-        let _changing = self.0.changing.lock();
-        let current = self.current(name)?;
-        if let Some(link) = self.links(name).first() {
-            let model = link.model();
-            let what = format!("the sequor.toml of {model} names {name}; take it out and load {model} again first");
-            return Err(PluginError::Conflict(what));
-        }
-        self.0.versions.remove(name);
-        change("unload", name, by).made(current.sha256(), "");
-        Ok(())
+    /// Held for one change.
+    pub(super) fn change_lock(&self) -> MutexGuard<'_, ()> {
+        self.0.changing.lock()
     }
 
     // === models ===
 
     /// The current version, from the plug-in folder if it is not known yet.
-    pub fn find(&self, name: &str) -> Result<Arc<ProcessorComponent>, PluginError> {
-        let (component, is_new) = self.0.versions.find(name, || self.0.metrics.processor(name))?;
+    pub fn find(&self, name: &str) -> Result<Arc<Component<P::World>>, PluginError> {
+        let (component, is_new) = self.0.versions.find(name, || self.metrics(name))?;
         if is_new {
             change("load", name, "plugins.dir").made("", component.sha256());
         }
         Ok(component)
     }
 
-    /// The log and the counters of a processor.
+    /// The log and the counters of a plug-in.
     pub fn journal(&self, name: &str) -> Result<Arc<Journal>, PluginError> {
         let journal = self.0.versions.with(name, |plugin| Arc::clone(&plugin.journal));
         journal.ok_or_else(|| self.0.versions.absent(name))
     }
 
     pub fn metrics(&self, name: &str) -> Arc<PluginMetrics> {
-        self.0.metrics.processor(name)
+        P::metrics(&self.0.metrics, name)
     }
 
-    /// Notes the processors of a load. A version that has changed while they were configured takes their place.
-    pub fn attach(&self, chain: &Chain) -> Result<(), String> {
-        let links = chain.links();
-        self.0.links.lock().extend(links.iter().map(Arc::downgrade));
-        links.iter().try_for_each(|link| self.catch_up(link))
+    /// Notes the places of a load. A version that has changed while they were configured takes their place.
+    pub fn attach(&self, places: &[Arc<P>]) -> Result<(), String> {
+        self.0.places.lock().extend(places.iter().map(Arc::downgrade));
+        places.iter().try_for_each(|place| self.catch_up(place))
     }
 
     /// Lets the current version serve at a place that another version was made for.
-    fn catch_up(&self, link: &Arc<ChainLink>) -> Result<(), String> {
-        let current = self.find(&link.name).map_err(|error| error.to_string())?;
-        if current.sha256() == link.sha256() {
+    fn catch_up(&self, place: &Arc<P>) -> Result<(), String> {
+        let current = self.find(place.name()).map_err(|error| error.to_string())?;
+        if current.sha256() == place.sha256() {
             return Ok(());
         }
-        match link.try_version(&current)? {
-            Replacement::InPlace(version) => link.take_over(version, false),
-            Replacement::NewLoad => return Err(format!("{} was replaced meanwhile", link.name)),
+        match place.try_version(&current)? {
+            Replacement::InPlace(version) => place.take_over(version, false),
+            Replacement::NewLoad => return Err(format!("{} was replaced meanwhile", place.name())),
         }
         Ok(())
     }
@@ -247,10 +176,10 @@ impl ProcessorRegistry {
     pub fn watch(&self) -> std::io::Result<()> {
         let Some(folder) = self.rules().dir.clone() else { return Ok(()) };
         let weak = Arc::downgrade(&self.0);
-        folder_watch::watch(folder, move || weak.upgrade().map(|inner| ProcessorRegistry(inner).look()).is_some())
+        folder_watch::watch(folder, move || weak.upgrade().map(|inner| PlaceRegistry(inner).look()).is_some())
     }
 
-    /// Looks at the files of all processors that are known. A changed file takes the place of the version that serves. A bad one is logged.
+    /// Looks at the files of all plug-ins that are known. A changed file takes the place of the version that serves. A bad one is logged.
     pub fn look(&self) {
         for name in self.0.versions.names() {
             let Some((changed, awaits)) = self.0.versions.note_file(&name) else { continue };
@@ -272,44 +201,43 @@ impl ProcessorRegistry {
         }
     }
 
-    /// A file of a model that names another hash of this processor.
+    /// A file of a model that names another hash of this plug-in.
     fn other_pin(&self, name: &str, sha256: &str) -> Option<(PathBuf, String)> {
         self.0.models.get()?.pins(name).into_iter().find(|(_, pinned)| pinned != sha256)
     }
 
     // === a change ===
 
-    fn replace_for(
+    pub(super) fn replace_for(
         &self,
         requested_by: RequestedBy,
         name: &str,
         component: Vec<u8>,
         by: &str,
-    ) -> Result<ProcessorStatus, PluginError> {
+    ) -> Result<(), PluginError> {
         let (old, metrics) = (self.current(name)?, self.metrics(name));
         let new = self.0.versions.make(name, component).inspect_err(|_| metrics.replaced(false))?;
         if old.sha256() == new.source.sha256() {
             self.0.versions.set_awaits(name, None);
-            return self.show(name);
+            return Ok(());
         }
-        self.put(requested_by, "replace", name, &new, by)?;
-        self.show(name)
+        self.put(requested_by, "replace", name, &new, by)
     }
 
     /// Lets a version serve everywhere. The current one goes on everywhere if anything fails.
-    fn put(
+    pub(super) fn put(
         &self,
         requested_by: RequestedBy,
         what: &str,
         name: &str,
-        new: &Version<ProcessorComponent>,
+        new: &Version<Component<P::World>>,
         by: &str,
     ) -> Result<(), PluginError> {
         let absent = || self.0.versions.absent(name);
         let (old, previous) =
             self.0.versions.with(name, |p| (p.current.clone(), p.previous.clone())).ok_or_else(absent)?;
         let (before, after) = (old.source.sha256(), new.source.sha256());
-        let seen = self.links(name);
+        let seen = self.places(name);
         let put = self.fits(name, after, requested_by).and_then(|()| {
             let plan = try_all(&seen, &new.source).map_err(|(model, why)| {
                 let what = format!("not replaced: {name} ({}) does not fit {model}: {why}", short(after));
@@ -329,13 +257,13 @@ impl ProcessorRegistry {
         self.metrics(name).replaced(put.is_ok());
         let plan = put.inspect_err(|why| change(what, name, by).refused(before, after, why))?;
         // From here on nothing can fail.
-        for (link, version) in plan.in_place {
-            link.take_over(version, requested_by == RequestedBy::Operator);
+        for (place, version) in plan.in_place {
+            place.take_over(version, requested_by == RequestedBy::Operator);
         }
         // A load may have begun with the version before, and was not seen above.
-        for link in self.links(name).iter().filter(|link| !seen.iter().any(|seen| Arc::ptr_eq(seen, link))) {
-            if let Err(why) = self.catch_up(link) {
-                tracing::error!(plugin = name, model = link.model(), "the version before goes on: {why}");
+        for place in self.places(name).iter().filter(|place| !seen.iter().any(|seen| Arc::ptr_eq(seen, place))) {
+            if let Err(why) = self.catch_up(place) {
+                tracing::error!(plugin = name, model = place.model(), "the version before goes on: {why}");
             }
         }
         change(what, name, by).made(before, after);
@@ -351,7 +279,7 @@ impl ProcessorRegistry {
         let Some((file, pinned)) = other else { return Ok(()) };
         let (is, pinned, file) = (short(sha256), short(&pinned), file.display());
         Err(PluginError::Conflict(format!(
-            "not replaced: {file} names the hash {pinned} of {name}, and this is {is}. PluginChange the hash there first"
+            "not replaced: {file} names the hash {pinned} of {name}, and this is {is}. Change the hash there first"
         )))
     }
 
@@ -361,12 +289,12 @@ impl ProcessorRegistry {
     }
 
     /// Lets the version before serve again where a model was loaded with another one.
-    fn go_back(&self, name: &str, old: &Version<ProcessorComponent>, models: &BTreeSet<String>) {
+    fn go_back(&self, name: &str, old: &Version<Component<P::World>>, models: &BTreeSet<String>) {
         let changed: BTreeSet<String> = self
-            .links(name)
+            .places(name)
             .iter()
-            .filter(|link| !link.is_retired() && link.sha256() != old.source.sha256())
-            .map(|link| link.model().to_owned())
+            .filter(|place| !place.is_retired() && place.sha256() != old.source.sha256())
+            .map(|place| place.model().to_owned())
             .filter(|model| models.contains(model))
             .collect();
         let back = self
@@ -377,47 +305,50 @@ impl ProcessorRegistry {
         }
     }
 
-    fn current(&self, name: &str) -> Result<Arc<ProcessorComponent>, PluginError> {
+    pub(super) fn current(&self, name: &str) -> Result<Arc<Component<P::World>>, PluginError> {
         let current = self.0.versions.with(name, |plugin| Arc::clone(&plugin.current.source));
         current.ok_or_else(|| self.0.versions.absent(name))
     }
 
-    /// The places where a processor serves.
-    fn links(&self, name: &str) -> Vec<Arc<ChainLink>> {
-        let mut links = self.0.links.lock();
-        links.retain(|link| link.strong_count() > 0);
-        links.iter().filter_map(Weak::upgrade).filter(|link| link.name == name).collect()
+    /// The places where a plug-in serves.
+    pub(super) fn places(&self, name: &str) -> Vec<Arc<P>> {
+        let mut places = self.0.places.lock();
+        places.retain(|place| place.strong_count() > 0);
+        places.iter().filter_map(Weak::upgrade).filter(|place| place.name() == name).collect()
     }
 }
 
 /// How a version takes the place of another.
-struct ReplacementPlan {
-    in_place: Vec<(Arc<ChainLink>, Arc<LinkVersion>)>,
+struct ReplacementPlan<P: PluginPlace> {
+    in_place: Vec<(Arc<P>, Arc<P::Version>)>,
     /// Models to load anew.
     reloads: BTreeSet<String>,
 }
 
 /// Configures a version for each place. The error names the model that it does not fit. Nothing has changed yet.
-fn try_all(links: &[Arc<ChainLink>], new: &Arc<ProcessorComponent>) -> Result<ReplacementPlan, (String, String)> {
+fn try_all<P: PluginPlace>(
+    places: &[Arc<P>],
+    new: &Arc<Component<P::World>>,
+) -> Result<ReplacementPlan<P>, (String, String)> {
     let mut plan = ReplacementPlan { in_place: Vec::new(), reloads: BTreeSet::new() };
-    for link in links {
-        match link.try_version(new) {
-            Ok(Replacement::InPlace(version)) => plan.in_place.push((Arc::clone(link), version)),
+    for place in places {
+        match place.try_version(new) {
+            Ok(Replacement::InPlace(version)) => plan.in_place.push((Arc::clone(place), version)),
             // Its sequences finish on the version that they began with.
-            Ok(Replacement::NewLoad) if link.is_retired() => {}
-            Ok(Replacement::NewLoad) => drop(plan.reloads.insert(link.model().to_owned())),
-            Err(_) if link.is_retired() => {}
-            Err(why) => return Err((link.model().to_owned(), why)),
+            Ok(Replacement::NewLoad) if place.is_retired() => {}
+            Ok(Replacement::NewLoad) => drop(plan.reloads.insert(place.model().to_owned())),
+            Err(_) if place.is_retired() => {}
+            Err(why) => return Err((place.model().to_owned(), why)),
         }
     }
     Ok(plan)
 }
 
-fn change<'a>(what: &'a str, plugin: &'a str, by: &'a str) -> PluginChange<'a> {
+pub(super) fn change<'a>(what: &'a str, plugin: &'a str, by: &'a str) -> PluginChange<'a> {
     PluginChange { what, plugin, model: "", by }
 }
 
 /// A hash as people read it.
-fn short(sha256: &str) -> &str {
+pub(super) fn short(sha256: &str) -> &str {
     sha256.get(..7).unwrap_or(sha256)
 }

@@ -101,8 +101,12 @@ impl HeldTensors {
 
 /// A tensor of what a guest gave by value.
 pub(super) fn from_flat(dtype: u32, shape: Vec<u64>, bytes: Vec<u8>) -> Result<Tensor> {
+    from_parts(dtype, shape, Bytes::from(bytes))
+}
+
+fn from_parts(dtype: u32, shape: Vec<u64>, data: Bytes) -> Result<Tensor> {
     let dtype = dtype_of(dtype).ok_or_else(|| Error::msg(format!("{dtype} is no type of tensors")))?;
-    Ok(Tensor { dtype, shape: checked_rank(shape)?, data: Bytes::from(bytes) })
+    Ok(Tensor { dtype, shape: checked_rank(shape)?, data })
 }
 
 /// A list of dimensions is memory of the server, which no other limit counts.
@@ -155,6 +159,13 @@ impl tensors::HostTensor for HostState {
         let part = Tensor { dtype: whole.dtype, shape: checked_rank(shape)?, data: whole.data.slice(range) };
         check_size(&part).map_err(|what| Error::msg(format!("a part {} {} {what}", part.dtype, part.shape)))?;
         held.give(part)
+    }
+
+    fn cast(&mut self, this: Resource<Tensor>, dtype: u32, shape: Vec<u64>) -> Result<Resource<Tensor>> {
+        let held = held(self)?;
+        let cast = from_parts(dtype, shape, held.table.get(&this)?.data.clone())?;
+        check_size(&cast).map_err(|what| Error::msg(format!("a cast to {} {} {what}", cast.dtype, cast.shape)))?;
+        held.give(cast)
     }
 
     fn drop(&mut self, this: Resource<Tensor>) -> Result<()> {

@@ -35,7 +35,7 @@ pub(super) struct LinkSite {
 
 /// A version of a processor, configured.
 #[derive(Debug)]
-pub(super) struct LinkVersion {
+pub struct LinkVersion {
     pub(super) sha256: String,
     pub(super) manifest: ProcessorManifest,
     guests: GuestPool<WarmGuest>,
@@ -88,7 +88,7 @@ impl LinkVersion {
         site: &Arc<LinkSite>,
     ) -> Result<(LinkVersion, TensorSignature), String> {
         let manifest = component.declared().manifest.clone();
-        check_features(&manifest, &site.facts)?;
+        check_features(&manifest.features, &site.facts)?;
         let (component, of) = (Arc::clone(component), Arc::clone(site));
         let sha256 = component.sha256().to_owned();
         let start = move || WarmGuest::start(&component, &of);
@@ -140,10 +140,10 @@ impl LinkVersion {
     }
 }
 
-/// Whether the model has the features that a processor needs.
-fn check_features(manifest: &ProcessorManifest, facts: &LoadFacts) -> Result<(), String> {
+/// Whether the model has the features that a plug-in needs.
+pub(crate) fn check_features(needed: &[String], facts: &LoadFacts) -> Result<(), String> {
     let all = || facts.numbers.iter().chain(&facts.keys);
-    match manifest.features.iter().find(|feature| !all().any(|name| name == *feature)) {
+    match needed.iter().find(|feature| !all().any(|name| name == *feature)) {
         Some(feature) => {
             let near = did_you_mean(feature, all().map(String::as_str));
             Err(format!("it needs the feature \"{feature}\", which no [[feature]] names{near}"))

@@ -1,8 +1,11 @@
 //! Bytes of state held, against the server's limit. Taken at START, given back at the end; a sequence that does not fit is refused, and
-//! those that live are not affected.
+//! those that live are not affected. States that are kept for later sequences give way first.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 /// What all states of all models may hold. Clones share it.
 #[derive(Debug, Clone)]
@@ -12,6 +15,21 @@ pub struct Budget(Arc<BudgetCounter>);
 struct BudgetCounter {
     used: AtomicU64,
     limit: u64,
+    /// Counts uses of what can be given back, so that the least used of all is known.
+    uses: AtomicU64,
+    reclaimable: Mutex<Vec<Weak<dyn Reclaimable>>>,
+}
+
+/// Holds bytes of a budget that it can do without.
+pub trait Reclaimable: fmt::Debug + Send + Sync {
+    /// Bytes that it holds.
+    fn bytes(&self) -> u64;
+
+    /// When the part that it would give back was used last, by [`Budget::next_use`]. `None`: it holds nothing.
+    fn least_use(&self) -> Option<u64>;
+
+    /// Gives back the part that was not used for the longest time. False if it holds nothing.
+    fn reclaim(&self) -> bool;
 }
 
 /// No room for a state.
@@ -25,7 +43,20 @@ pub struct NoRoom {
 
 impl Budget {
     pub fn new(limit: u64) -> Budget {
-        Budget(Arc::new(BudgetCounter { used: AtomicU64::new(0), limit }))
+        let (used, uses) = (AtomicU64::new(0), AtomicU64::new(0));
+        Budget(Arc::new(BudgetCounter { used, limit, uses, reclaimable: Mutex::default() }))
+    }
+
+    /// Adds a holder of bytes that give way. It must not hold a lock of its own when it takes bytes.
+    pub fn register(&self, holder: Weak<dyn Reclaimable>) {
+        let mut all = self.0.reclaimable.lock();
+        all.retain(|holder| holder.strong_count() > 0);
+        all.push(holder);
+    }
+
+    /// The number of the next use.
+    pub fn next_use(&self) -> u64 {
+        self.0.uses.fetch_add(1, Ordering::Relaxed)
     }
 
     pub fn used(&self) -> u64 {
@@ -42,14 +73,35 @@ impl Budget {
         Ticket { budget: self.clone(), bytes }
     }
 
-    /// Takes these bytes until the ticket is dropped.
+    /// Takes these bytes until the ticket is dropped. If there is no room, holders of bytes that they can do without give them back, if that helps.
     pub fn take(&self, bytes: u64) -> Result<Ticket, NoRoom> {
+        loop {
+            match self.take_free(bytes) {
+                Err(no_room) if self.makes_room(&no_room) => {}
+                taken => return taken,
+            }
+        }
+    }
+
+    fn take_free(&self, bytes: u64) -> Result<Ticket, NoRoom> {
         let limit = self.0.limit;
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= limit);
         match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
             Ok(_) => Ok(Ticket { budget: self.clone(), bytes }),
             Err(used) => Err(NoRoom { wanted: bytes, used, limit }),
         }
+    }
+
+    /// Lets the holder of the least used bytes give them back. False if all of them together would not be enough.
+    fn makes_room(&self, NoRoom { wanted, used, limit }: &NoRoom) -> bool {
+        let holders: Vec<Arc<dyn Reclaimable>> = self.0.reclaimable.lock().iter().filter_map(Weak::upgrade).collect();
+        let all: u64 = holders.iter().map(|holder| holder.bytes()).sum();
+        if used.saturating_sub(all).checked_add(*wanted).is_none_or(|least| least > *limit) {
+            return false;
+        }
+        let oldest =
+            holders.iter().filter_map(|holder| Some((holder.least_use()?, holder))).min_by_key(|(used, _)| *used);
+        oldest.is_some_and(|(_, holder)| holder.reclaim())
     }
 }
 
@@ -96,6 +148,46 @@ mod tests {
         assert!(budget.take(u64::MAX).is_err());
         drop(ticket);
         assert_eq!(budget.used(), 0);
+    }
+
+    /// Entries by their last use, each with its bytes.
+    #[derive(Debug, Default)]
+    struct Holder(Mutex<Vec<(u64, Ticket)>>);
+
+    impl Reclaimable for Holder {
+        fn bytes(&self) -> u64 {
+            self.0.lock().iter().map(|(_, ticket)| ticket.bytes()).sum()
+        }
+
+        fn least_use(&self) -> Option<u64> {
+            self.0.lock().first().map(|(used, _)| *used)
+        }
+
+        fn reclaim(&self) -> bool {
+            let mut all = self.0.lock();
+            !all.is_empty() && all.remove(0).1.bytes() > 0
+        }
+    }
+
+    #[test]
+    fn what_was_used_least_gives_way_first_wherever_it_is_held() {
+        let budget = Budget::new(10);
+        let holders = [Arc::new(Holder::default()), Arc::new(Holder::default())];
+        for holder in &holders {
+            budget.register(Arc::downgrade(holder) as Weak<dyn Reclaimable>);
+        }
+        let hold = |n: usize, bytes: u64| holders[n].0.lock().push((budget.next_use(), budget.take(bytes).unwrap()));
+        [1, 0, 1].into_iter().for_each(|n| hold(n, 3));
+        let held = || [holders[0].bytes(), holders[1].bytes()];
+        assert!(budget.take(11).is_err());
+        assert_eq!(held(), [3, 6], "nothing gives way where that does not help");
+        let live = budget.take(2).unwrap();
+        assert_eq!((held(), budget.used()), ([3, 3], 8));
+        let more = budget.take(5).unwrap();
+        assert_eq!((held(), budget.used()), ([0, 3], 10));
+        assert!(budget.take(4).is_err());
+        assert_eq!(held(), [0, 3]);
+        drop((live, more));
     }
 
     #[test]

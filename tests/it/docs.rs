@@ -193,6 +193,7 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
     metrics.model("m", 1);
     let plugin = metrics.plugin("p");
     metrics.processor("p");
+    metrics.initializer("i");
     for fault in STRIKES {
         plugin.struck(word(fault));
     }

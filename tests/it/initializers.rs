@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::initializer_wat::InitializerWat;
+use crate::operator::{attached, logs, replace};
 use crate::server::{Call, Server, root};
 use crate::states::infer;
 use crate::steps::metric;
@@ -58,21 +59,30 @@ copy_if_same = ["tenant"]
 
 /// A running sum with the guest, and one without beside it.
 fn serve() -> Server {
-    let call = Call::serve("repository").arguments(["--plugins-dir=plugins", "--plugins-strikes=1000"]);
+    serve_with("1000")
+}
+
+/// The same, where so many strikes within a minute park the guest.
+fn serve_with(strikes: &str) -> Server {
+    let strikes = format!("--plugins-strikes={strikes}");
+    let call = Call::serve("repository").arguments(["--admin-upload=true", "--plugins-dir=plugins", &strikes]);
     let (repository, plugins) = (call.folder.path().join("repository"), call.folder.path().join("plugins"));
     write_model(&repository.join("sum"));
     write_model(&repository.join("beside"));
     fs::write(repository.join("sum/sequor.toml"), TOML).unwrap();
     fs::create_dir_all(&plugins).unwrap();
-    let guest = InitializerWat {
-        initialize: INITIALIZE,
-        steps: STEPS,
-        manifest: "reads = [\"INPUT\"]\n",
-        ..InitializerWat::default()
-    };
-    fs::write(plugins.join("guest.wasm"), guest.component()).unwrap();
+    fs::write(plugins.join("guest.wasm"), guest(STEPS)).unwrap();
     call.start()
 }
+
+/// The guest with these steps.
+fn guest(steps: &str) -> Vec<u8> {
+    let manifest = "reads = [\"INPUT\"]\n";
+    InitializerWat { initialize: INITIALIZE, steps, manifest, ..InitializerWat::default() }.component()
+}
+
+/// One step of 5 for each name.
+const OTHER_STEPS: &str = "(call $steps (i32.const 5) (i32.const 1))";
 
 fn write_model(model: &Path) {
     fs::create_dir_all(model.join("1")).unwrap();
@@ -129,7 +139,7 @@ fn a_child_goes_on_as_its_parent_and_another_tenant_gets_nothing() {
     assert_eq!(start(&server, 20, 5), 58);
     assert_eq!([next(&server, 7, 5), next(&server, 20, 1)], [58, 59]);
     let (status, said) = step(&server, "sum", 21, true, "b", 5).unwrap_err();
-    assert_eq!(status, 500);
+    assert_eq!(status, 404);
     assert!(said["error"].as_str().unwrap().contains("no live sequence that may be copied has this id"), "{said}");
     assert!(step(&server, "sum", 21, false, "b", 5).is_err());
 }
@@ -144,7 +154,7 @@ fn whatever_an_initializer_does_it_costs_its_own_start_alone() {
     for (round, value) in [1, 2, 3, 4, 5, 6, 11].into_iter().cycle().take(21).enumerate() {
         let id = 100 + u64::try_from(round).unwrap();
         let (status, said) = step(&server, "sum", id, true, "a", value).unwrap_err();
-        assert_eq!(status, if value == 3 { 404 } else { 500 }, "{value}: {said}");
+        assert_eq!(status, if value == 3 || value == 5 { 404 } else { 500 }, "{value}: {said}");
         assert!(step(&server, "sum", id, false, "a", 1).is_err(), "{value}");
         let sum = 51 + i64::try_from(round).unwrap();
         assert_eq!(next(&server, 1, 1), sum, "{value}");
@@ -154,4 +164,72 @@ fn whatever_an_initializer_does_it_costs_its_own_start_alone() {
     let strikes = |reason: &str| metric(&server, "sequor_plugin_traps_total", &["plugin=\"guest\"", reason]);
     assert_eq!((strikes("reason=\"time\""), strikes("reason=\"memory\"")), (3.0, 3.0));
     assert_eq!(server.stop().code, Some(0));
+}
+
+#[test]
+fn an_operator_sees_and_changes_it_by_command() {
+    let server = serve();
+    assert_eq!(start(&server, 1, 10), 310);
+    let next_file = server.process.folder().join("next.wasm");
+    fs::write(&next_file, guest(OTHER_STEPS)).unwrap();
+    let next_file = next_file.display().to_string();
+    let command = |arguments: &[&str]| {
+        let call = Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string());
+        let ended = call.arguments(["plugin"]).arguments(arguments).end();
+        (ended.code, format!("{}{}", ended.stdout, ended.stderr))
+    };
+    let told = |arguments: &[&str]| {
+        let (code, text) = command(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {text}");
+        text
+    };
+    assert!(told(&["list"]).contains("guest"));
+    let shown: Value = serde_json::from_str(&told(&["show", "guest", "--output", "json"])).unwrap();
+    let first = shown["sha256"].clone();
+    assert_eq!(
+        (&shown["world"], &shown["attached"][0]["model"]),
+        (&json!("state-initializer"), &json!("sum")),
+        "{shown}"
+    );
+    told(&["replace", "guest", "--from", &next_file]);
+    assert_eq!(start(&server, 2, 10), 15, "what the version before has kept is gone");
+    assert_eq!(next(&server, 1, 1), 311, "live sequences go on");
+    told(&["rollback", "guest"]);
+    let shown: Value = serde_json::from_str(&told(&["show", "guest", "--output", "json"])).unwrap();
+    assert_eq!(shown["sha256"], first);
+    assert_eq!(start(&server, 3, 10), 310);
+    told(&["park", "guest"]);
+    assert_eq!(step(&server, "sum", 4, true, "a", 50).unwrap_err().0, 503);
+    assert_eq!(next(&server, 1, 1), 312);
+    told(&["unpark", "guest"]);
+    assert_eq!(start(&server, 4, 50), 50);
+    for refused in [&["unload", "guest"][..], &["attach", "guest", "--model", "beside"]] {
+        assert_eq!(command(refused).0, Some(5), "{refused:?}");
+    }
+    assert_eq!(metric(&server, "sequor_plugin_reload_total", &["plugin=\"guest\"", "result=\"ok\""]), 2.0);
+    let calls = metric(&server, "sequor_plugin_call_seconds_count", &["plugin=\"guest\"", "hook=\"initialize\""]);
+    assert_eq!(calls, 4.0);
+    let log = server.stop().stderr;
+    for what in ["replace", "rollback", "park", "unpark"] {
+        assert!(log.contains(&format!("what=\"{what}\" plugin=\"guest\"")), "{what}: {log}");
+    }
+}
+
+#[test]
+fn three_failures_park_it_and_a_new_version_serves_again() {
+    let server = serve_with("3");
+    start(&server, 1, 50);
+    for id in 2..5 {
+        assert_eq!(step(&server, "sum", id, true, "a", 1).unwrap_err().0, 500);
+    }
+    let (status, said) = step(&server, "sum", 5, true, "a", 50).unwrap_err();
+    assert!(status == 503 && said["error"].as_str().unwrap().contains("guest is parked on sum"), "{status} {said}");
+    assert_ne!(server.get("/v2/models/sum/ready").0, 200);
+    let at = attached(&server, "guest");
+    assert_eq!((&at["state"], &at["strikes"]), (&json!("parked"), &json!(3)));
+    assert!(logs(&server, "guest").last().unwrap().contains("The model is not ready"));
+    assert_eq!(next(&server, 1, 1), 51);
+    replace(&server, "guest", &guest(OTHER_STEPS));
+    assert_eq!(server.get("/v2/models/sum/ready").0, 200);
+    assert_eq!([start(&server, 5, 50), start(&server, 6, 10)], [50, 15]);
 }

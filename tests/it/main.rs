@@ -19,9 +19,11 @@ mod flags;
 mod gpu;
 mod held;
 mod hostile;
+mod initializer_guests;
 #[path = "../../src/initializing/wat.rs"]
 mod initializer_wat;
 mod initializers;
+mod initializers_authors;
 mod json;
 mod languages;
 mod load;

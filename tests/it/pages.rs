@@ -16,12 +16,13 @@ use crate::python::prepared;
 use crate::server::{Call, SEQUOR, Server, copy, models, root, runtime};
 
 /// Pages whose commands another test runs.
-const ELSEWHERE: [(&str, &str); 5] = [
+const ELSEWHERE: [(&str, &str); 6] = [
     ("docs/plugins/tutorial.md", "authors.rs"),
     ("docs/plugins/python.md", "authors.rs"),
     ("docs/plugins/javascript.md", "authors.rs"),
     ("docs/plugins/c.md", "authors.rs"),
     ("docs/plugins/write-a-processor.md", "processors_authors.rs"),
+    ("docs/plugins/write-an-initializer.md", "initializers_authors.rs"),
 ];
 
 /// A fenced block.

@@ -5,12 +5,24 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use wit_bindgen_core::{Files, WorldGenerator, wit_parser::Resolve};
+use wit_bindgen_rust::WithOption;
 
-/// The worlds that the kit for Rust knows: the file of the generated code, and the module that it is.
-const WORLDS: [(&str, &str, &str); 2] = [
-    (SCHEDULER, "sdk/src/bindings.rs", "sequor_plugin::bindings"),
-    ("processor-plugin", "sdk/src/processor/bindings.rs", "sequor_plugin::processor::bindings"),
+/// A world that the kit for Rust knows: its name, the file of the generated code, the module that it is, and the one whose imports it shares.
+type RustWorld = (&'static str, &'static str, &'static str, Option<&'static str>);
+
+/// All of them.
+const WORLDS: [RustWorld; 3] = [
+    (SCHEDULER, "sdk/src/bindings.rs", "sequor_plugin::bindings", None),
+    ("processor-plugin", "sdk/src/processor/bindings.rs", "sequor_plugin::processor::bindings", None),
+    (
+        "state-initializer-plugin",
+        "sdk/src/initializer/bindings.rs",
+        "sequor_plugin::initializer::bindings",
+        Some("crate::processor::bindings::sequor::plugin"),
+    ),
 ];
+/// Interfaces of the package that worlds import.
+const IMPORTS: [&str; 5] = ["types", "host", "identity", "tensors", "calls"];
 /// The world that the kit for C knows.
 const SCHEDULER: &str = "scheduler-plugin";
 
@@ -40,12 +52,17 @@ fn main() -> ExitCode {
     if check && stale > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn rust(wit: &Path, (world, file, module): (&str, &str, &str)) -> Vec<Made> {
+fn rust(wit: &Path, (world, file, module, shares): RustWorld) -> Vec<Made> {
+    let shared = |of: &str| {
+        let import = |name: &str| (format!("sequor:plugin/{name}@0.1.0"), WithOption::Path(format!("{of}::{name}")));
+        IMPORTS.map(import).to_vec()
+    };
     let options = wit_bindgen_rust::Opts {
         format: true,
         generate_all: true,
         pub_export_macro: true,
         default_bindings_module: Some(module.into()),
+        with: shares.map(shared).unwrap_or_default(),
         ..Default::default()
     };
     let files = generate(wit, world, Box::new(options.build()));

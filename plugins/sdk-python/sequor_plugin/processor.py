@@ -13,6 +13,7 @@
 `sequor plugin build` makes a component of the class `Plugin` of plugin.py. The same file runs under any Python: sequor_plugin.processor_testing drives it.
 """
 
+from . import host
 from .tensors import Files, Port, Signature, Tensor, TokenTable
 
 __all__ = ["Files", "Port", "Processor", "Refusal", "Signature", "Tensor", "TokenTable", "join", "refuse", "reply", "run", "run_each"]
@@ -61,6 +62,10 @@ class Call:
     def key(self, feature):
         """A key feature; 0 if the model has none of this name."""
         return self._keys[self._model.keys.index(feature)] if feature in self._model.keys else 0
+
+    def text(self, feature):
+        """The text of a key feature, if the server still remembers it."""
+        return host.key_text(self.key(feature))
 
     def wants(self, output):
         """Whether the client asked for this output. Others may be left out of the answer."""

@@ -21,19 +21,19 @@ class Glue:
         """(is a run, tensors, new scratch)"""
         def call():
             call = self._call(facts, scratch)
-            action = self.plugin.pre(call, _named(self.outer.inputs, inputs))
+            action = self.plugin.pre(call, named(self.outer.inputs, inputs))
             if isinstance(action, Run):
-                return True, [_placed(self.inner.inputs, run, "the model has no input") for run in action.runs], self._kept(call, scratch)
-            return False, _placed(self.outer.outputs, action.outputs, "clients do not see an output"), self._kept(call, scratch)
-        return _told(call)
+                return True, [placed(self.inner.inputs, run, "the model has no input") for run in action.runs], self._kept(call, scratch)
+            return False, placed(self.outer.outputs, action.outputs, "clients do not see an output"), self._kept(call, scratch)
+        return logged(call)
 
     def post(self, facts, scratch, runs):
         """(tensors, new scratch)"""
         def call():
             call = self._call(facts, scratch)
-            outputs = self.plugin.post(call, [_named(self.inner.outputs, run) for run in runs])
-            return _placed(self.outer.outputs, outputs, "clients do not see an output"), self._kept(call, scratch)
-        return _told(call)
+            outputs = self.plugin.post(call, [named(self.inner.outputs, run) for run in runs])
+            return placed(self.outer.outputs, outputs, "clients do not see an output"), self._kept(call, scratch)
+        return logged(call)
 
     def _call(self, facts, scratch):
         kept = self.plugin.scratch()
@@ -48,7 +48,7 @@ class Glue:
         return None if kept == before else kept
 
 
-def _told(call):
+def logged(call):
     """Writes what `call` raises to the server's log, except a refusal, which is the client's to read."""
     refused = []
 
@@ -63,11 +63,11 @@ def _told(call):
     return answer
 
 
-def _named(ports, values):
+def named(ports, values):
     return {ports[port].name: tensor for port, tensor in values}
 
 
-def _placed(ports, tensors, missing):
+def placed(ports, tensors, missing):
     places = {port.name: at for at, port in enumerate(ports)}
     for name in tensors:
         if name not in places:

@@ -74,6 +74,10 @@ class Tensor:
         """A tensor of the same type with another shape, made of the `length` bytes that begin at byte `at`. Nothing of a handle is copied."""
         return Tensor(self.dtype, shape, self._bytes[at:at + length]) if self._bytes is not None else Tensor.held(self.handle.part(at, length, list(shape)))
 
+    def cast(self, dtype, shape):
+        """The same bytes with another type and another shape: of a part of a file, for example. Nothing of a handle is copied."""
+        return Tensor(dtype, shape, self._bytes) if self._bytes is not None else Tensor.held(self.handle.cast(CODES[dtype], list(shape)))
+
     def _check(self):
         size, elements = array(FORMATS[self.dtype]).itemsize if self.dtype in FORMATS and self.dtype != "BOOL" else 1, 1
         for dim in self.shape:
@@ -133,11 +137,11 @@ class Signature:
 
     def input(self, name):
         """The input of this name, or a LookupError that names those that there are."""
-        return _find(self.inputs, name, "input")
+        return find(self.inputs, name, "input")
 
     def output(self, name):
         """The output of this name, or a LookupError that names those that there are."""
-        return _find(self.outputs, name, "output")
+        return find(self.outputs, name, "output")
 
     def add_input(self, name, dtype, shape, optional=False):
         """The same with one more input."""
@@ -152,7 +156,8 @@ class Signature:
         return Signature([p for p in self.inputs if p.name not in names], [p for p in self.outputs if p.name not in names])
 
 
-def _find(ports, name, what):
+def find(ports, name, what):
+    """The port of this name, or a LookupError that names those that there are."""
     for port in ports:
         if port.name == name:
             return port
@@ -183,7 +188,7 @@ class Files:
     def bytes(self, name):
         if name not in self._files:
             names = ", ".join(self._files) or "none"
-            raise LookupError(f'there is no file "{name}"; files of [[plugins.processor]] in sequor.toml names {names}')
+            raise LookupError(f'there is no file "{name}"; `files` in sequor.toml names {names}')
         return self._files[name].bytes
 
     def text(self, name):

@@ -23,6 +23,7 @@
 //!
 //! - [`scheduler`]: the trait, and the types of its methods.
 //! - [`processor`]: the same for plug-ins that prepare a model's inputs and finish its outputs.
+//! - [`initializer`]: the same for plug-ins that make the first state of a sequence.
 //! - [`host`]: functions of the server.
 //! - [`testing`]: candidates for tests, and the server's rules for answers.
 //! - [`Instance`]: a plug-in as the server sees it, by the functions of the contract; [`export!`] makes one.
@@ -33,6 +34,7 @@ mod columns;
 mod config;
 mod event;
 pub mod host;
+pub mod initializer;
 mod instance;
 #[cfg(not(target_arch = "wasm32"))]
 mod manifest;

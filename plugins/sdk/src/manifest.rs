@@ -9,6 +9,12 @@ use serde_json::{Map, Value};
 pub(crate) struct Manifest {
     wants: Option<Vec<String>>,
     columns: Option<Vec<String>>,
+    /// Inputs that the plug-in sees.
+    pub(crate) reads: Option<Vec<String>>,
+    /// Features that the model must have.
+    pub(crate) features: Option<Vec<String>>,
+    /// Bytes; a larger tensor is passed by handle.
+    pub(crate) by_value: Option<u64>,
     defaults: Map<String, Value>,
 }
 
@@ -36,7 +42,9 @@ impl Manifest {
                 defaults.insert(name.clone(), serde_json::to_value(default).map_err(|e| e.to_string())?);
             }
         }
-        Ok(Manifest { wants: names("wants"), columns: names("columns"), defaults })
+        let by_value = table.get("by-value").and_then(toml::Value::as_str).map(size).transpose()?;
+        let (reads, features) = (names("reads"), names("features"));
+        Ok(Manifest { wants: names("wants"), columns: names("columns"), reads, features, by_value, defaults })
     }
 
     /// Whether the server calls this hook. The kits' name for `observe` is `on-event`.
@@ -61,6 +69,13 @@ impl Manifest {
     }
 }
 
+/// `64KiB` in bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("B", 1)];
+    let found = units.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?.parse::<u64>().ok()?, bytes)));
+    found.map(|(count, bytes)| count * bytes).ok_or_else(|| format!("\"{text}\" is no size"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +86,11 @@ mod tests {
         let manifest = Manifest::parse(text).unwrap();
         assert!(manifest.wants("plan") && manifest.wants("observe") && !manifest.wants("admit"));
         assert!(manifest.has_column("keys") && !manifest.has_column("rows"));
+        assert_eq!((&manifest.reads, manifest.by_value), (&None, None));
+        let initializer = Manifest::parse("reads = [\"x\"]\nby-value = \"16KiB\"\nfeatures = [\"tenant\"]\n").unwrap();
+        assert_eq!((initializer.reads, initializer.by_value), (Some(vec!["x".to_owned()]), Some(16 << 10)));
+        assert_eq!(initializer.features, Some(vec!["tenant".to_owned()]));
+        assert!(Manifest::parse("by-value = \"2kB\"").is_err());
         assert_eq!(manifest.resolve("").unwrap(), r#"{"burst":4}"#);
         assert_eq!(manifest.resolve(r#"{"burst": 1, "size": 0.5}"#).unwrap(), r#"{"burst":1,"size":0.5}"#);
         assert!(Manifest::default().wants("admit") && Manifest::default().has_column("rows"));

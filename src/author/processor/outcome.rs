@@ -224,7 +224,11 @@ impl CaseOutcome {
 }
 
 /// Appends tensors to those of the same name.
-fn append(all: &mut BTreeMap<String, Tensor>, ports: &[TensorPort], tensors: PortTensors) -> Result<(), String> {
+pub(in crate::author) fn append(
+    all: &mut BTreeMap<String, Tensor>,
+    ports: &[TensorPort],
+    tensors: PortTensors,
+) -> Result<(), String> {
     for (port, tensor) in ports.iter().zip(tensors) {
         let Some(tensor) = tensor else { continue };
         match all.get_mut(&port.name) {
@@ -254,7 +258,7 @@ fn content(tensor: &Tensor) -> Vec<u8> {
 }
 
 /// Where a tensor is not as expected.
-fn difference(is: &Tensor, want: &Tensor, tolerance: f64) -> Option<String> {
+pub(in crate::author) fn difference(is: &Tensor, want: &Tensor, tolerance: f64) -> Option<String> {
     if is.dtype == DataType::Bytes {
         let (is, want) = (content(is), content(want));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -191,7 +191,7 @@ impl TrialSequence<'_> {
 
 /// A clock that stands still: a trial counts no strikes over time.
 #[derive(Debug)]
-struct TrialClock;
+pub(in crate::author) struct TrialClock;
 
 impl ProcessorTime for TrialClock {
     fn now(&self) -> Time {

@@ -21,10 +21,10 @@ pub(super) fn argument() -> Arg {
         .help("Components, or folders of plug-ins that were built")
 }
 
-/// The case that names the model that a processor is tried with.
+/// The case that describes the model that a processor or a state initializer is tried with.
 pub(super) fn case() -> Arg {
     let case = Arg::new("case").long("case").value_name("FILE").value_parser(value_parser!(PathBuf));
-    case.help("The case that says what a processor's model takes and gives [default: the first of cases/]")
+    case.help("The case that describes the model of a processor or a state initializer [default: the first of cases/]")
 }
 
 /// The configuration and the limits.

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::ArgMatches;
 use serde::Deserialize;
 
+use super::initializer::InitializerCommands;
 use super::processor::ProcessorCommands;
 use super::scheduler::SchedulerCommands;
 use super::world::{GivenComponent, Printed, WorldCommands};
@@ -13,7 +14,7 @@ use crate::author::Project;
 use sequor_wasm::manifest;
 
 /// All of them; the first is that of a component that names none.
-static ALL: [&dyn WorldCommands; 2] = [&SchedulerCommands, &ProcessorCommands];
+static ALL: [&dyn WorldCommands; 3] = [&SchedulerCommands, &ProcessorCommands, &InitializerCommands];
 
 /// The commands for a component: its plugin.toml names the world. A component without one, or of another world, is for the first to refuse.
 pub(super) fn of_component(bytes: &[u8]) -> &'static dyn WorldCommands {

@@ -155,6 +155,42 @@ fn kept_states_count_towards_the_limit_of_all_states() {
     assert_eq!(budget.used(), 0);
 }
 
+#[test]
+fn the_least_used_of_all_models_gives_way_to_what_lives() {
+    let rig = Rig::new(1 << 20, 3000);
+    let other = KeptStates::new(1 << 20, rig.budget.clone(), KeptMetrics::default());
+    rig.start(1, "a");
+    rig.permit(1).keep(&values(0, 1000));
+    let KeptLookup::Missing(permit) = other.find_now("b") else { panic!("nothing is kept yet") };
+    permit.keep(&values(0, 1000));
+    rig.start(2, "a");
+    rig.copy(2);
+    assert!(rig.budget.take(3001).is_err());
+    assert_eq!((rig.kept.bytes(), other.bytes()), (1257, 1257), "nothing is dropped for what does not fit anyway");
+    let live = rig.budget.take(1000).unwrap();
+    assert_eq!((rig.kept.bytes(), other.bytes()), (1257, 0));
+    let more = rig.budget.take(2000).unwrap();
+    assert_eq!((rig.kept.bytes(), rig.budget.used()), (0, 3000));
+    drop((live, more));
+}
+
+#[test]
+fn steps_that_began_before_all_was_dropped_are_not_kept() {
+    let rig = Rig::new(1 << 20, u64::MAX);
+    rig.start(1, "a");
+    rig.permit(1).keep(&values(1, 4));
+    rig.start(2, "b");
+    let before = rig.permit(2);
+    rig.kept.clear();
+    assert_eq!((rig.kept.bytes(), rig.budget.used()), (0, 0));
+    before.keep(&values(2, 4));
+    (3..=4).zip(["a", "b"]).for_each(|(n, name)| rig.start(n, name));
+    rig.permit(3).keep(&values(3, 4));
+    rig.permit(4).keep(&values(4, 4));
+    rig.start(5, "a");
+    assert_eq!(rig.copy(5), values(3, 4));
+}
+
 /// What the model of the next test knows of one name.
 #[derive(Debug, Default)]
 struct Name {

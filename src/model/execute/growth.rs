@@ -76,11 +76,14 @@ impl GrownStates {
 mod tests {
     use std::sync::Arc;
 
+    use bytes::Bytes;
     use sequor_core::{DataType, Dims, Shape, Time};
 
     use super::*;
     use crate::device::{Device, Host};
-    use crate::state::{InitialValue, Store};
+    use crate::initializing::{KeptLookup, KeptStates};
+    use crate::state::{InitialValue, StateValue, StateValues, Store};
+    use crate::telemetry::KeptMetrics;
 
     /// States in use and kept memory stay within the limit together, without a START in between.
     #[test]
@@ -106,5 +109,20 @@ mod tests {
         let reserved = grown.reserve([(0, 8 << 20)]).unwrap();
         grown.apply(reserved);
         assert_eq!((budget.used(), chunk_cache.bytes()), (budget.limit(), 0));
+    }
+
+    /// States that initializers keep give way to a state that grows in a run, and not to a START alone.
+    #[test]
+    fn what_initializers_keep_makes_room_for_a_state_that_grows() {
+        let budget = Budget::new(8 << 20);
+        let kept = KeptStates::new(u64::MAX, budget.clone(), KeptMetrics::default());
+        let KeptLookup::Missing(permit) = kept.find_now("p") else { panic!("nothing is kept yet") };
+        let value = StateValue { shape: Shape::of(&[1 << 20]), bytes: Bytes::from(vec![0; 4 << 20]) };
+        permit.keep(&StateValues::new(vec![value]));
+        assert!(kept.bytes() > 4 << 20);
+        let mut grown = GrownStates::new(budget.clone(), ChunkCache::new(budget.clone(), || Time(0)), &[]);
+        let reserved = grown.reserve([(0, 6 << 20)]).unwrap();
+        grown.apply(reserved);
+        assert_eq!((kept.bytes(), budget.used()), (0, 6 << 20));
     }
 }

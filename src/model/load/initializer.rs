@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use crate::batch::wiring::stateful;
 use crate::config::model::settings::{ModelSettings, StateSettings};
-use crate::initializing::{Initializer, InitializerPorts, KeptStates};
+use crate::initializing::{Initializer, InitializerPorts};
 use crate::processing::{PortTensors, ProcessorPool, TensorPort};
 use crate::state::{StateSpec, StateValue, StateValues};
 
 use super::processors::Processors;
 
-/// The initializer of a load, the states that are kept for it, and the threads that it runs on.
+/// The initializer of a load, and the threads that it runs on.
 #[derive(Debug)]
 pub(in crate::model) struct LoadInitializer {
-    pub(in crate::model) initializer: Initializer,
-    pub(in crate::model) kept: Arc<KeptStates>,
+    pub(in crate::model) initializer: Arc<Initializer>,
     pub(in crate::model) pool: Arc<ProcessorPool>,
     /// Columns of the key features that must be equal before a state is copied.
     pub(in crate::model) copy_if_same: Vec<usize>,

@@ -166,6 +166,9 @@ impl LoadedModel {
         if let Some(processors) = &self.processors {
             processors.chain.retire();
         }
+        if let Some(of) = &self.initializer {
+            of.initializer.retire();
+        }
     }
 
     /// Why it refuses requests though it is loaded, if it does.

@@ -9,7 +9,7 @@ use sequor_core::{EndReason, Id};
 
 use crate::backend::Backend;
 use crate::error::{Failure, LoadError, NotServed};
-use crate::initializing::InitializerRules;
+use crate::initializing::{Initializer, InitializerRegistry};
 use crate::model::catalog::{self, Catalog, IndexRow, ModelHandle, ModelStatus, VersionOverview};
 use crate::model::decide::Deciders;
 use crate::model::load::SequenceStore;
@@ -18,19 +18,19 @@ use crate::model::runtime::Timer;
 use crate::model::sequences::{
     EndedSequence, LiveSequence, ModelScheduler, Pending, ResumableSequence, VersionStatistics, listing, resume, usage,
 };
-use crate::processing::registry::MakeProcessor;
-use crate::processing::{ProcessorRegistry, ProcessorRules};
+use crate::processing::link::ChainLink;
+use crate::processing::registry::MakePlaced;
+use crate::processing::{PlaceRules, ProcessorRegistry};
 use crate::recording::Recorder;
 use crate::scheduling::{MakeSource, PluginRules, Registry};
 use crate::telemetry::Metrics;
 
 use super::control::RepositoryControl;
-use super::initializer_host::{InitializerHost, MakeInitializer};
 use super::lifecycle::ModelLifecycle;
 use super::loader::ModelLoader;
 use super::options::RepositoryOptions;
+use super::placed_models::{INITIALIZERS, ModelsOfRegistry, PROCESSORS};
 use super::processor_host::ProcessorHost;
-use super::processor_models::ModelsOfProcessors;
 use super::resources::Resources;
 
 /// Everything that is served. Cheap to clone; all clones are one repository.
@@ -87,24 +87,31 @@ impl Repository {
     }
 
     /// Says where processors come from. To be called once, before any model is loaded.
-    pub fn run_processors(&self, rules: ProcessorRules, make: Box<MakeProcessor>) -> std::io::Result<()> {
+    pub fn run_processors(&self, rules: PlaceRules, make: Box<MakePlaced<ChainLink>>) -> std::io::Result<()> {
         let Resources { clock, metrics, processors, .. } = &*self.0.resources;
         let registry = ProcessorRegistry::new(rules, make, Arc::new(clock.clone()), metrics.clone());
-        registry.reach_models(Box::new(ModelsOfProcessors::new(&self.0.catalog, &self.0.loader)));
+        registry.reach_models(Box::new(ModelsOfRegistry::new(&self.0.catalog, &self.0.loader, PROCESSORS)));
         let twice = |_| std::io::Error::other("processors were settled before");
         processors.set(ProcessorHost::new(registry, &self.0.catalog, clock)).map_err(twice)
     }
 
     /// Says where initializers come from. To be called once, after [`Repository::run_processors`] and before any model is loaded.
-    pub fn run_initializers(&self, rules: InitializerRules, make: Box<MakeInitializer>) -> std::io::Result<()> {
-        let host = InitializerHost { rules, make };
+    pub fn run_initializers(&self, rules: PlaceRules, make: Box<MakePlaced<Initializer>>) -> std::io::Result<()> {
+        let Resources { clock, metrics, initializers, .. } = &*self.0.resources;
+        let registry = InitializerRegistry::new(rules, make, Arc::new(clock.clone()), metrics.clone());
+        registry.reach_models(Box::new(ModelsOfRegistry::new(&self.0.catalog, &self.0.loader, INITIALIZERS)));
         let twice = |_| std::io::Error::other("initializers were settled before");
-        self.0.resources.initializers.set(host).map_err(twice)
+        initializers.set(registry).map_err(twice)
     }
 
     /// The processors, if the server has any.
     pub fn processors(&self) -> Option<&ProcessorRegistry> {
         self.0.resources.processors.get().map(|host| &host.registry)
+    }
+
+    /// The initializers, if the server has any.
+    pub fn initializers(&self) -> Option<&InitializerRegistry> {
+        self.0.resources.initializers.get()
     }
 
     /// Says where plug-ins come from. To be called once, before any model is loaded.

@@ -4,30 +4,29 @@
 //! - `loader`: loads a model and starts its threads. `placer`: finds devices and graphs for its instances.
 //! - `lifecycle`: loads and unloads by request, at the start, and by polling. `control`: where models lie.
 //! - `plugins`: what operators do with plug-ins.
-//! - `processors`: configures the processors that a model names. `processor_host`: their registry and their threads. `processor_models`: the models,
-//!   as that registry reaches them.
+//! - `processors`: configures the processors that a model names. `processor_host`: their registry and their threads.
 //! - `model_calls`: calls of plug-ins to other models. `call_rights`: which models they may call.
-//! - `initializers`: configures the initializer that a model names. `initializer_host`: where initializers come from.
+//! - `initializers`: configures the initializer that a model names.
+//! - `placed_component`: the component of a plug-in that a model names. `placed_models`: the models, as the registries reach them.
 
 mod call_rights;
 mod control;
 mod facade;
-mod initializer_host;
 mod initializers;
 mod lifecycle;
 mod loader;
 mod model_calls;
 mod options;
+mod placed_component;
+mod placed_models;
 mod placer;
 mod plugins;
 mod processor_host;
-mod processor_models;
 mod processors;
 mod resources;
 
 pub use control::RepositoryControl;
 pub use facade::Repository;
-pub use initializer_host::MakeInitializer;
 pub use options::{RepositoryOptions, epoch_now, first_id_of};
 
 pub use crate::model::catalog::{Availability, ReadyVersion};

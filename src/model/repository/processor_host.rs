@@ -4,12 +4,10 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::config::fault::did_you_mean;
-use crate::config::model::settings::ProcessorPlugin;
 use crate::model::catalog::Catalog;
 use crate::model::runtime::Clock;
 use crate::processing::outgoing::ModelCaller;
-use crate::processing::{ProcessorComponent, ProcessorPool, ProcessorRegistry};
+use crate::processing::{ProcessorPool, ProcessorRegistry};
 
 use super::call_rights::check_circle;
 use super::model_calls::ModelCalls;
@@ -51,29 +49,5 @@ impl ProcessorHost {
     /// Refuses a model whose plug-ins may make calls that come back to it.
     pub(super) fn check_circle(&self, model: &str, granted: &[String]) -> Result<(), String> {
         self.catalog.upgrade().map_or(Ok(()), |catalog| check_circle(&catalog, model, granted))
-    }
-
-    /// The nearest name in the plug-in folder.
-    fn near(&self, name: &str) -> String {
-        let folder = self.registry.rules().dir.as_ref().map(std::fs::read_dir);
-        let files = folder.into_iter().flatten().flatten().flatten();
-        let names: Vec<String> = files.filter_map(|file| file.file_name().into_string().ok()).collect();
-        did_you_mean(name, names.iter().filter_map(|name| name.strip_suffix(".wasm")))
-    }
-
-    /// The current version of a processor, if it is the one that the model names.
-    pub(super) fn component(&self, says: &ProcessorPlugin) -> Result<Arc<ProcessorComponent>, String> {
-        let name = &says.name;
-        let component = self.registry.find(name).map_err(|error| format!("{error}{}", self.near(name)))?;
-        let is = component.sha256();
-        match &says.sha256 {
-            Some(sha256) if sha256 != is => {
-                Err(format!("{name} has the hash {is}, and sha256 = \"{sha256}\" is wanted"))
-            }
-            None if self.registry.rules().require_sha256 => {
-                Err(format!("plugins.require_sha256 is set: add  sha256 = \"{is}\""))
-            }
-            _ => Ok(component),
-        }
     }
 }

@@ -16,6 +16,7 @@ use crate::scheduling::PluginServices;
 use crate::scheduling::key_interner::KeyInterner;
 
 use super::call_rights::call_rights;
+use super::placed_component::named_component;
 use super::processor_host::ProcessorHost;
 use super::resources::Resources;
 
@@ -53,7 +54,7 @@ impl Resources {
         let chain = Chain::new(sources, &load_facts(settings, version), graph, pool.size());
         let chain = chain.map_err(|(n, what)| fault(named.get(n).unwrap_or(first), what))?;
         // From here on a replacement reaches them.
-        host.registry.attach(&chain).map_err(|what| fault(first, what))?;
+        host.registry.attach(chain.links()).map_err(|what| fault(first, what))?;
         Ok(Some(Processors { chain, pool }))
     }
 }
@@ -66,7 +67,7 @@ fn source(
     texts: &Arc<KeyInterner>,
 ) -> Result<ProcessorSource, String> {
     let (registry, name) = (&host.registry, says.name.as_str());
-    let component = host.component(says)?;
+    let component = named_component(registry, name, says.sha256.as_deref())?;
     let (journal, metrics) = (registry.journal(name).map_err(|error| error.to_string())?, registry.metrics(name));
     let weak = Arc::downgrade(model);
     let sequence_text = move |sequence| weak.upgrade()?.id_of(Seq::of_handle(sequence)?).map(|id| id.to_string());

@@ -4,12 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use crate::backend::Backend;
 use crate::device::Pool;
+use crate::initializing::InitializerRegistry;
 use crate::model::runtime::{Clock, Upkeep};
 use crate::state::ChunkCache;
 use crate::state::budget::Budget;
 use crate::telemetry::Metrics;
 
-use super::initializer_host::InitializerHost;
 use super::options::RepositoryOptions;
 use super::processor_host::ProcessorHost;
 
@@ -26,8 +26,8 @@ pub(in crate::model) struct Resources {
     pub(in crate::model) pool: Pool,
     /// Where processors come from, if the server has any.
     pub(in crate::model) processors: OnceLock<ProcessorHost>,
-    /// Where initializers come from, if the server has any.
-    pub(in crate::model) initializers: OnceLock<InitializerHost>,
+    /// The initializers, if the server has any.
+    pub(in crate::model) initializers: OnceLock<InitializerRegistry>,
 }
 
 impl Resources {

@@ -103,15 +103,7 @@ impl RequestAdmission {
         if !begins || bytes == 0 || table.holds(&submit.id, submit.version, load.key) {
             return Ok(None);
         }
-        let drops_one = || load.initializer.as_ref().is_some_and(|of| of.kept.drop_one());
-        let taken = loop {
-            match self.budget.take(bytes) {
-                // Live sequences go before kept states.
-                Err(_) if drops_one() => {}
-                taken => break taken,
-            }
-        };
-        taken.map(Some).map_err(|no_room| Failure::StateMemory {
+        self.budget.take(bytes).map(Some).map_err(|no_room| Failure::StateMemory {
             model: self.model.clone(),
             id: submit.id.clone(),
             wanted: no_room.wanted,

@@ -12,10 +12,17 @@ use crate::model::load::{
     FirstValues, LoadInitializer, LoadedModel, StateReply, ValuesRequest, run_with_plugins, submit_to_plugins,
 };
 use crate::model::request::intake;
-use crate::processing::{ProcessorRefusal, RefusedBy};
+use crate::processing::fit::KnownMemory;
+use crate::processing::pool::{PREPARED, PreparedBytes};
+use crate::processing::{PortTensors, ProcessorRefusal};
 use crate::state::StateValues;
 
 use super::processed::{ModelRun, PrepareTask, PreparedJob, not_taken};
+
+/// The code of a refusal of a START that may succeed later.
+pub(super) const NOT_NOW: u32 = 2;
+/// The code of a refusal of a START that names a sequence which does not exist.
+pub(super) const NOT_FOUND: u32 = 4;
 
 /// What the sequence of a START begins with.
 #[derive(Debug, Default)]
@@ -24,6 +31,8 @@ pub(super) struct Beginning {
     pub(super) first: Option<FirstValues>,
     /// Steps of the model that run before the request.
     pub(super) steps: Vec<ModelRun>,
+    /// Counts their inputs.
+    pub(super) held: Option<PreparedBytes>,
     /// Keeps the states that the steps lead to.
     pub(super) permit: Option<KeepPermit>,
 }
@@ -49,14 +58,15 @@ pub(super) trait PrepareHost: Send + Sync {
     /// Whether a request still waits for its preparation.
     fn is_preparing(&self, req: Req) -> bool;
 
-    /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none.
+    /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none, with its code in the
+    /// contract.
     fn parent(
         &self,
         of: &LoadInitializer,
         load: &Arc<LoadedModel>,
         keys: &[u64],
         id: &str,
-    ) -> Result<(Seq, StateAt), &'static str>;
+    ) -> Result<(Seq, StateAt), (u32, &'static str)>;
 }
 
 /// Prepares requests of a model, on the threads of plug-ins.
@@ -97,6 +107,12 @@ impl Preparer {
         Arc::clone(&self.0).prepared(req, PreparedJob::Refused(refusal), Beginning::default());
     }
 
+    fn refuse_gone(&self, task: &PrepareTask, id: &str) {
+        let Some(of) = &task.load.initializer else { return };
+        let what = no_copy(id, "that sequence has just ended, or one of its requests is running in part");
+        self.refuse_start(task.req, of.initializer.refusal_with(NOT_NOW, what));
+    }
+
     // === kept states ===
 
     fn begin_with_kept(&self, task: PrepareTask, of: &LoadInitializer, name: &str) {
@@ -104,11 +120,11 @@ impl Preparer {
             self.begin_with_steps(task, of, "", None);
         } else if task.has_slot {
             // The START that runs the steps may need this very slot.
-            let found = of.kept.find_now(name);
+            let found = of.initializer.kept.find_now(name);
             self.begin_with(task, of, name, found);
         } else {
             let waiting = WaitingStart { model: Arc::downgrade(&self.0), task, name: name.to_owned() };
-            of.kept.find(name, Box::new(waiting));
+            of.initializer.kept.find(name, Box::new(waiting));
         }
     }
 
@@ -124,10 +140,11 @@ impl Preparer {
         if !self.0.is_preparing(task.req) {
             return;
         }
-        let steps = of.initializer.steps(name, &task.facts, &task.inputs);
-        let steps = steps.and_then(|steps| accepted(&task, steps).map_err(|what| of.initializer.refusal(what)));
-        match steps {
-            Ok(steps) => self.prepare_inputs(task, Beginning { steps, permit, ..Beginning::default() }),
+        match of.initializer.steps(name, &task.facts, &task.inputs).and_then(|steps| take_steps(of, &task, steps)) {
+            Ok((steps, held)) => {
+                let held = Some(held);
+                self.prepare_inputs(task, Beginning { steps, held, permit, ..Beginning::default() });
+            }
             Err(refusal) => self.refuse_start(task.req, refusal),
         }
     }
@@ -139,7 +156,10 @@ impl Preparer {
         let load = Arc::clone(&task.load);
         let (seq, at) = match self.0.parent(of, &load, &task.facts.keys, id) {
             Ok(found) => found,
-            Err(why) => return self.refuse_start(task.req, of.initializer.refusal(no_copy(id, why))),
+            Err((code, why)) => {
+                let refusal = of.initializer.refusal_with(code, no_copy(id, why));
+                return self.refuse_start(task.req, refusal);
+            }
         };
         let (model, id, lane) = (Arc::downgrade(&self.0), id.to_owned(), Arc::clone(&load));
         let reply = StateReply::new(move |values| {
@@ -147,7 +167,7 @@ impl Preparer {
                 let Some(preparer) = model.upgrade().map(Preparer) else { return };
                 match values {
                     Some(values) => preparer.prepare_inputs(task, Beginning::of(values, true)),
-                    None => preparer.refuse_start(task.req, gone(&task.load, &id)),
+                    None => preparer.refuse_gone(&task, &id),
                 }
             };
             submit_to_plugins(&lane, Box::new(go_on));
@@ -172,8 +192,23 @@ impl Waiting for WaitingStart {
     }
 }
 
+/// The steps as the model takes them, counted with the inputs that processors prepare.
+fn take_steps(
+    of: &LoadInitializer,
+    task: &PrepareTask,
+    steps: Vec<PortTensors>,
+) -> Result<(Vec<ModelRun>, PreparedBytes), ProcessorRefusal> {
+    let bytes = KnownMemory::of(&task.inputs).add(&steps);
+    let full = || {
+        of.initializer.unavailable(format!("the prepared inputs of all requests have {PREPARED} bytes, the maximum"))
+    };
+    let held = of.pool.hold(bytes).ok_or_else(full)?;
+    let steps = accepted(task, steps).map_err(|what| of.initializer.refusal(what))?;
+    Ok((steps, held))
+}
+
 /// The steps as the model takes them. The error says which step it does not take.
-fn accepted(task: &PrepareTask, steps: Vec<crate::processing::PortTensors>) -> Result<Vec<ModelRun>, String> {
+fn accepted(task: &PrepareTask, steps: Vec<PortTensors>) -> Result<Vec<ModelRun>, String> {
     let step = |(n, inputs)| match intake::accept_run(&task.load.settings, inputs) {
         Ok(run) => {
             let RequestMeta { rows, bytes, shape, .. } = run.meta;
@@ -182,13 +217,6 @@ fn accepted(task: &PrepareTask, steps: Vec<crate::processing::PortTensors>) -> R
         Err(what) => Err(format!("the model does not take the inputs of step {n}: {}", not_taken(&what))),
     };
     steps.into_iter().enumerate().map(step).collect()
-}
-
-fn gone(load: &LoadedModel, id: &str) -> ProcessorRefusal {
-    let plugin = load.initializer.as_ref().map_or("", |of| of.initializer.name.as_str());
-    let what = no_copy(id, "that sequence has just ended, or one of its requests is running in part");
-    let why = RefusedBy::Failure { what };
-    ProcessorRefusal { world: "initializer", ..ProcessorRefusal::new(plugin, why) }
 }
 
 fn no_copy(id: &str, why: &str) -> String {

@@ -124,7 +124,7 @@ impl PrepareHost for ModelScheduler {
         load: &Arc<LoadedModel>,
         keys: &[u64],
         id: &str,
-    ) -> Result<(Seq, StateAt), &'static str> {
+    ) -> Result<(Seq, StateAt), (u32, &'static str)> {
         self.table.lock().parent(of, load, keys, id)
     }
 }

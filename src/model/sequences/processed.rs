@@ -67,6 +67,8 @@ pub(super) struct FirstSteps {
     pub(super) left: usize,
     /// Keeps the states that they lead to.
     pub(super) permit: Option<KeepPermit>,
+    /// Counts their inputs.
+    pub(super) held: Option<PreparedBytes>,
 }
 
 /// A request that waits for its processors. It is in the table until they begin.
@@ -186,6 +188,9 @@ impl Processed {
     ) -> Option<Result<PortTensors, ProcessorRefusal>> {
         if self.first_steps.left > 0 {
             self.first_steps.left -= 1;
+            if self.first_steps.left == 0 {
+                self.first_steps.held = None;
+            }
             return self.reply.take_if(|_| self.first_steps.left == 0).map(Ok);
         }
         let Some(processors) = processors else { return Some(Ok(outputs)) };

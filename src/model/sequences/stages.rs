@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sequor_core::{BatchId, EndReason, Event, Id, Preparation, Refusal, Req, Seq, StateAt, Submit, Time, Tombstone};
 
 use super::batch::{RowToSeal, SealAction};
-use super::first_states::Beginning;
+use super::first_states::{Beginning, NOT_FOUND, NOT_NOW};
 use super::job::Job;
 use super::job_place::JobPlace;
 use super::kept::{Forgotten, KeptSequence, ResumedState, StoreTask, StoreWork};
@@ -19,7 +19,6 @@ use super::processed::{
 use super::table::Table;
 use crate::config::model::settings::DurabilityWhen;
 use crate::error::Failure;
-use crate::initializing::KeepPermit;
 use crate::model::load::{BatchToSeal, LoadInitializer, LoadedModel, StateToSeal};
 use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy};
 use crate::state::tier::TierKey;
@@ -87,8 +86,9 @@ impl Table {
     pub(super) fn prepared(&mut self, now: Time, req: Req, prepared: PreparedJob, beginning: Beginning) {
         let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
         let (seq, load) = (job.seq.filter(|_| job.facts.start), Arc::clone(&job.load));
-        let Beginning { first, steps, permit } = beginning;
-        let preparation = take_prepared(job, prepared, steps, permit);
+        let Beginning { first, steps, held, permit } = beginning;
+        let first_steps = FirstSteps { all: steps.len(), left: steps.len(), permit, held };
+        let preparation = take_prepared(job, prepared, steps, first_steps);
         self.set_place(req, JobPlace::Queued);
         if let Some(values) = first.as_ref().map(|first| &first.values).filter(|_| load.grows()) {
             self.apply(now, Event::FirstShape(req, values.shape_class(&load.states)));
@@ -99,23 +99,24 @@ impl Table {
         self.apply(now, Event::Prepared(req, preparation));
     }
 
-    /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none.
+    /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none, with its code in the
+    /// contract.
     pub(super) fn parent(
         &self,
         of: &LoadInitializer,
         load: &Arc<LoadedModel>,
         keys: &[u64],
         id: &str,
-    ) -> Result<(Seq, StateAt), &'static str> {
+    ) -> Result<(Seq, StateAt), (u32, &'static str)> {
         let find = |id: Id| self.core.find(&id, Some(load.version));
         let number = || id.parse().ok().map(Id::Int);
         let seq = find(Id::Str(id.into())).or_else(|| find(number()?));
         // Whether a sequence exists that may not be copied is not for the client to know.
         let seq = seq.filter(|seq| self.live(*seq).is_some_and(|live| live.may_be_copied(of, load, keys)));
-        let seq = seq.ok_or("no live sequence that may be copied has this id")?;
+        let seq = seq.ok_or((NOT_FOUND, "no live sequence that may be copied has this id"))?;
         match self.core.state_of(seq).filter(|_| !self.core.is_between_runs(seq)) {
             Some(at) => Ok((seq, at)),
-            None => Err("no request of that sequence has been committed yet"),
+            None => Err((NOT_NOW, "no request of that sequence has been committed yet")),
         }
     }
 
@@ -343,16 +344,11 @@ fn end_of(refusal: &ProcessorRefusal) -> Option<EndReason> {
     }
 }
 
-fn take_prepared(
-    job: &mut Job,
-    prepared: PreparedJob,
-    steps: Vec<ModelRun>,
-    permit: Option<KeepPermit>,
-) -> Preparation {
+fn take_prepared(job: &mut Job, prepared: PreparedJob, steps: Vec<ModelRun>, first_steps: FirstSteps) -> Preparation {
     let Some(processed) = &mut job.processed else {
         return Preparation::Refuse { refusal: Refusal::Failed(NO_PROCESSOR), ends: true };
     };
-    processed.first_steps = FirstSteps { all: steps.len(), left: steps.len(), permit };
+    processed.first_steps = first_steps;
     let first = steps.into_iter();
     match prepared {
         PreparedJob::Run(prepared) => {

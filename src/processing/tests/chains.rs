@@ -1,6 +1,6 @@
 //! What a chain does with a request, and what a failure leaves.
 
-use crate::processing::{OnFailure, Plan, PortTensors, RefusedBy, SequenceScratch};
+use crate::processing::{OnFailure, Plan, PluginPlace as _, PortTensors, RefusedBy, SequenceScratch};
 
 use crate::processing::wat_fixture::{
     COUNT, OPEN, ProcessorWat, chain, model, step, tensor, try_chain, try_chain_before,

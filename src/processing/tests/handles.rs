@@ -7,6 +7,7 @@ use crate::processing::wat_fixture::{ProcessorWat, chain, step, tensor};
 const METHODS: &str = "
     (import \"sequor:plugin/tensors@0.1.0\" \"[method]tensor.read\" (func $read (param i32 i64 i64 i32)))
     (import \"sequor:plugin/tensors@0.1.0\" \"[method]tensor.part\" (func $part (param i32 i64 i64 i32 i32) (result i32)))
+    (import \"sequor:plugin/tensors@0.1.0\" \"[method]tensor.cast\" (func $cast (param i32 i32 i32 i32) (result i32)))
     (import \"sequor:plugin/tensors@0.1.0\" \"[constructor]buffer\" (func $buffer (param i32 i32 i32 i64) (result i32)))
     (import \"sequor:plugin/tensors@0.1.0\" \"[method]buffer.copy\" (func $copy (param i32 i64 i32 i64 i64)))
     (import \"sequor:plugin/tensors@0.1.0\" \"[method]buffer.write\" (func $write (param i32 i64 i32 i32)))
@@ -50,6 +51,24 @@ fn a_part_is_a_tensor_of_its_own() {
     assert_eq!(part(2, 3, 3), Ok(b"cde".to_vec()));
     assert_eq!(part(4, 3, 3).unwrap_err(), "3 bytes from byte 4 on are not within 6 bytes, in pre");
     assert_eq!(part(0, 3, 4).unwrap_err(), "a part UINT8 [4] must have 4 bytes, in pre");
+}
+
+#[test]
+fn a_cast_has_the_same_bytes_with_another_type() {
+    // To INT16 and back, for the model takes UINT8.
+    let cast = |dtype: u32, elements: u32| {
+        ran(&format!(
+            "(local $t i32)
+            (i64.store (i32.const 512) (i64.const {elements}))
+            (local.set $t (call $cast (i32.load offset=8 (local.get 11)) (i32.const {dtype}) (i32.const 512) (i32.const 1)))
+            (i64.store (i32.const 512) (i64.const 6))
+            (local.set $t (call $cast (local.get $t) (i32.const 2) (i32.const 512) (i32.const 1)))
+            {RUN}"
+        ))
+    };
+    assert_eq!(cast(7, 3), Ok(b"abcdef".to_vec()));
+    assert_eq!(cast(7, 6).unwrap_err(), "a cast to INT16 [6] must have 12 bytes, in pre");
+    assert_eq!(cast(99, 6).unwrap_err(), "99 is no type of tensors, in pre");
 }
 
 #[test]

@@ -9,11 +9,12 @@ use sequor_wasm::limits::Limits;
 use sequor_wasm::plugin_error::PluginError;
 use sequor_wasm::services::ServiceLog;
 
-use crate::processing::registry::MakeProcessor;
+use crate::processing::link::ChainLink;
+use crate::processing::registry::MakePlaced;
 use crate::processing::wat_fixture::{COUNT, ProcessorWat, SERVING, StillClock, model, step, tensor};
 use crate::processing::{
-    Chain, LoadFacts, OnFailure, PortTensors, ProcessorComponent, ProcessorModels, ProcessorOptions, ProcessorRegistry,
-    ProcessorRules, ProcessorSource, SequenceScratch,
+    Chain, LoadFacts, OnFailure, PlaceModels, PlaceRules, PluginOperations, PortTensors, ProcessorComponent,
+    ProcessorOptions, ProcessorRegistry, ProcessorSource, SequenceScratch,
 };
 use crate::telemetry::Metrics;
 
@@ -25,7 +26,7 @@ struct NotedModels {
     fails: bool,
 }
 
-impl ProcessorModels for NotedModels {
+impl PlaceModels for NotedModels {
     fn pins(&self, _: &str) -> Vec<(PathBuf, String)> {
         self.pins.lock().clone()
     }
@@ -47,8 +48,8 @@ fn rig(fails: bool) -> RegistryRig {
         let made = ProcessorComponent::new(&SERVING, "guest.wasm", bytes, Grants::default(), None);
         made.map(Arc::new).map_err(|e| PluginError::Invalid(e.to_string()))
     };
-    let make: Box<MakeProcessor> = Box::new(make);
-    let rules = ProcessorRules { strikes: 3, ..ProcessorRules::default() };
+    let make: Box<MakePlaced<ChainLink>> = Box::new(make);
+    let rules = PlaceRules { strikes: 3, ..PlaceRules::default() };
     let registry = ProcessorRegistry::new(rules, make, Arc::new(StillClock), Metrics::new(false));
     let models = NotedModels { fails, ..NotedModels::default() };
     let (reloaded, pins) = (Arc::clone(&models.reloaded), Arc::clone(&models.pins));
@@ -79,7 +80,7 @@ impl RegistryRig {
         };
         let facts = LoadFacts { name: "m".to_owned(), version: 1, ..LoadFacts::default() };
         let chain = Chain::new(vec![source], &facts, model(), 2).unwrap();
-        self.registry.attach(&chain).unwrap();
+        self.registry.attach(chain.links()).unwrap();
         chain
     }
 }

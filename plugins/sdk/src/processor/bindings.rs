@@ -454,7 +454,7 @@ pub mod sequor {
                         .finish()
                 }
             }
-            /// An input or an output.
+            /// An input, an output or a state.
             #[derive(Clone)]
             pub struct Port {
                 pub name: _rt::String,
@@ -462,7 +462,7 @@ pub mod sequor {
                 pub dtype: u32,
                 /// The whole shape, with the batch dimension if there is one; -1 leaves a dimension open.
                 pub shape: _rt::Vec<i64>,
-                /// Whether a request may leave out this input. Always false for an output.
+                /// Whether this may be left out. Always false for an output.
                 pub optional: bool,
             }
             impl ::core::fmt::Debug for Port {
@@ -664,6 +664,40 @@ pub mod sequor {
                             (self).handle() as i32,
                             _rt::as_i64(&at),
                             _rt::as_i64(&len),
+                            ptr0.cast_mut(),
+                            len0,
+                        );
+                        Tensor::from_handle(ret as u32)
+                    }
+                }
+            }
+            impl Tensor {
+                #[allow(unused_unsafe, clippy::all)]
+                /// Makes a tensor of the same bytes with another type and another shape: of a part of a file, for example. Nothing is copied.
+                #[allow(async_fn_in_trait)]
+                pub fn cast(&self, dtype: u32, shape: &[u64]) -> Tensor {
+                    unsafe {
+                        let vec0 = shape;
+                        let ptr0 = vec0.as_ptr().cast::<u8>();
+                        let len0 = vec0.len();
+                        #[cfg(target_arch = "wasm32")]
+                        #[link(wasm_import_module = "sequor:plugin/tensors@0.1.0")]
+                        unsafe extern "C" {
+                            #[link_name = "[method]tensor.cast"]
+                            fn wit_import1(_: i32, _: i32, _: *mut u8, _: usize) -> i32;
+                        }
+                        #[cfg(not(target_arch = "wasm32"))]
+                        unsafe extern "C" fn wit_import1(
+                            _: i32,
+                            _: i32,
+                            _: *mut u8,
+                            _: usize,
+                        ) -> i32 {
+                            unreachable!()
+                        }
+                        let ret = wit_import1(
+                            (self).handle() as i32,
+                            _rt::as_i32(&dtype),
                             ptr0.cast_mut(),
                             len0,
                         );
@@ -3047,9 +3081,9 @@ macro_rules! __export_processor_plugin_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:sequor:plugin@0.1.0:processor-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2104] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2153] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb1\x0f\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xe2\x0f\x01A\x02\x01\
 A\x17\x01B\x07\x01w\x04\0\x08sequence\x03\0\0\x01w\x04\0\x03key\x03\0\x02\x01ps\x01\
 r\x08\x04names\x07versionw\x08strategys\x09max-batchy\x09instancesy\x05slotsy\x07\
 numbers\x04\x04keys\x04\x04\0\x05model\x03\0\x05\x03\0\x19sequor:plugin/types@0.\
@@ -3059,7 +3093,7 @@ r\x02\x04names\x05values\x04\0\x05label\x03\0\x02\x01@\x02\x05levely\x07messages
 \0\x04\0\x0ametric-add\x01\x06\x01ks\x01@\x01\x03key\x01\0\x07\x04\0\x08key-text\
 \x01\x08\x03\0\x18sequor:plugin/host@0.1.0\x05\x02\x02\x03\0\0\x08sequence\x01B\x05\
 \x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x01ks\x01@\x01\x02of\x01\0\x02\x04\
-\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\x01B&\x04\
+\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\x01B(\x04\
 \0\x06tensor\x03\x01\x04\0\x06buffer\x03\x01\x01pw\x01p}\x01r\x03\x05dtypey\x05s\
 hape\x02\x05bytes\x03\x04\0\x04flat\x03\0\x04\x01i\0\x01q\x02\x04flat\x01\x05\0\x06\
 handle\x01\x06\0\x04\0\x07content\x03\0\x07\x01r\x02\x04porty\x07content\x08\x04\
@@ -3069,15 +3103,16 @@ handle\x01\x06\0\x04\0\x07content\x03\0\x07\x01r\x02\x04porty\x07content\x08\x04
 type\x01\x12\x01@\x01\x04self\x11\0\x02\x04\0\x14[method]tensor.shape\x01\x13\x01\
 @\x01\x04self\x11\0w\x04\0\x13[method]tensor.size\x01\x14\x01@\x03\x04self\x11\x02\
 atw\x03lenw\0\x03\x04\0\x13[method]tensor.read\x01\x15\x01@\x04\x04self\x11\x02a\
-tw\x03lenw\x05shape\x02\0\x06\x04\0\x13[method]tensor.part\x01\x16\x01i\x01\x01@\
-\x03\x05dtypey\x05shape\x02\x04sizew\0\x17\x04\0\x13[constructor]buffer\x01\x18\x01\
-h\x01\x01@\x03\x04self\x19\x02atw\x05bytes\x03\x01\0\x04\0\x14[method]buffer.wri\
-te\x01\x1a\x01@\x05\x04self\x19\x02atw\x06source\x11\x05startw\x03lenw\x01\0\x04\
-\0\x13[method]buffer.copy\x01\x1b\x01@\x01\x04this\x17\0\x06\x04\0\x15[static]bu\
-ffer.finish\x01\x1c\x03\0\x1bsequor:plugin/tensors@0.1.0\x05\x05\x01B\x0d\x02\x03\
-\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\x02\
-\x01pu\x01p\x03\x01py\x01p}\x01r\x07\x08sequence\x01\x04stepw\x09start-endy\x07n\
-umbers\x04\x04keys\x05\x07outputs\x06\x07scratch\x07\x04\0\x04call\x03\0\x08\x01\
+tw\x03lenw\x05shape\x02\0\x06\x04\0\x13[method]tensor.part\x01\x16\x01@\x03\x04s\
+elf\x11\x05dtypey\x05shape\x02\0\x06\x04\0\x13[method]tensor.cast\x01\x17\x01i\x01\
+\x01@\x03\x05dtypey\x05shape\x02\x04sizew\0\x18\x04\0\x13[constructor]buffer\x01\
+\x19\x01h\x01\x01@\x03\x04self\x1a\x02atw\x05bytes\x03\x01\0\x04\0\x14[method]bu\
+ffer.write\x01\x1b\x01@\x05\x04self\x1a\x02atw\x06source\x11\x05startw\x03lenw\x01\
+\0\x04\0\x13[method]buffer.copy\x01\x1c\x01@\x01\x04this\x18\0\x06\x04\0\x15[sta\
+tic]buffer.finish\x01\x1d\x03\0\x1bsequor:plugin/tensors@0.1.0\x05\x05\x01B\x0d\x02\
+\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\
+\x02\x01pu\x01p\x03\x01py\x01p}\x01r\x07\x08sequence\x01\x04stepw\x09start-endy\x07\
+numbers\x04\x04keys\x05\x07outputs\x06\x07scratch\x07\x04\0\x04call\x03\0\x08\x01\
 kw\x01r\x04\x04codey\x04texts\x08retry-us\x0a\x04ends\x7f\x04\0\x07refusal\x03\0\
 \x0b\x03\0\x19sequor:plugin/calls@0.1.0\x05\x06\x02\x03\0\x03\x07content\x01B\x0b\
 \x02\x03\x02\x01\x07\x04\0\x07content\x03\0\0\x01r\x02\x04names\x07content\x01\x04\
@@ -3112,8 +3147,8 @@ pub use __export_processor_plugin_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1698] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xfb\x0b\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1747] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xac\x0c\x01A\x02\x01\
 A\x0f\x01B\x07\x01w\x04\0\x08sequence\x03\0\0\x01w\x04\0\x03key\x03\0\x02\x01ps\x01\
 r\x08\x04names\x07versionw\x08strategys\x09max-batchy\x09instancesy\x05slotsy\x07\
 numbers\x04\x04keys\x04\x04\0\x05model\x03\0\x05\x03\0\x19sequor:plugin/types@0.\
@@ -3123,7 +3158,7 @@ r\x02\x04names\x05values\x04\0\x05label\x03\0\x02\x01@\x02\x05levely\x07messages
 \0\x04\0\x0ametric-add\x01\x06\x01ks\x01@\x01\x03key\x01\0\x07\x04\0\x08key-text\
 \x01\x08\x03\0\x18sequor:plugin/host@0.1.0\x05\x02\x02\x03\0\0\x08sequence\x01B\x05\
 \x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x01ks\x01@\x01\x02of\x01\0\x02\x04\
-\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\x01B&\x04\
+\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\x01B(\x04\
 \0\x06tensor\x03\x01\x04\0\x06buffer\x03\x01\x01pw\x01p}\x01r\x03\x05dtypey\x05s\
 hape\x02\x05bytes\x03\x04\0\x04flat\x03\0\x04\x01i\0\x01q\x02\x04flat\x01\x05\0\x06\
 handle\x01\x06\0\x04\0\x07content\x03\0\x07\x01r\x02\x04porty\x07content\x08\x04\
@@ -3133,15 +3168,16 @@ handle\x01\x06\0\x04\0\x07content\x03\0\x07\x01r\x02\x04porty\x07content\x08\x04
 type\x01\x12\x01@\x01\x04self\x11\0\x02\x04\0\x14[method]tensor.shape\x01\x13\x01\
 @\x01\x04self\x11\0w\x04\0\x13[method]tensor.size\x01\x14\x01@\x03\x04self\x11\x02\
 atw\x03lenw\0\x03\x04\0\x13[method]tensor.read\x01\x15\x01@\x04\x04self\x11\x02a\
-tw\x03lenw\x05shape\x02\0\x06\x04\0\x13[method]tensor.part\x01\x16\x01i\x01\x01@\
-\x03\x05dtypey\x05shape\x02\x04sizew\0\x17\x04\0\x13[constructor]buffer\x01\x18\x01\
-h\x01\x01@\x03\x04self\x19\x02atw\x05bytes\x03\x01\0\x04\0\x14[method]buffer.wri\
-te\x01\x1a\x01@\x05\x04self\x19\x02atw\x06source\x11\x05startw\x03lenw\x01\0\x04\
-\0\x13[method]buffer.copy\x01\x1b\x01@\x01\x04this\x17\0\x06\x04\0\x15[static]bu\
-ffer.finish\x01\x1c\x03\0\x1bsequor:plugin/tensors@0.1.0\x05\x05\x01B\x0d\x02\x03\
-\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\x02\
-\x01pu\x01p\x03\x01py\x01p}\x01r\x07\x08sequence\x01\x04stepw\x09start-endy\x07n\
-umbers\x04\x04keys\x05\x07outputs\x06\x07scratch\x07\x04\0\x04call\x03\0\x08\x01\
+tw\x03lenw\x05shape\x02\0\x06\x04\0\x13[method]tensor.part\x01\x16\x01@\x03\x04s\
+elf\x11\x05dtypey\x05shape\x02\0\x06\x04\0\x13[method]tensor.cast\x01\x17\x01i\x01\
+\x01@\x03\x05dtypey\x05shape\x02\x04sizew\0\x18\x04\0\x13[constructor]buffer\x01\
+\x19\x01h\x01\x01@\x03\x04self\x1a\x02atw\x05bytes\x03\x01\0\x04\0\x14[method]bu\
+ffer.write\x01\x1b\x01@\x05\x04self\x1a\x02atw\x06source\x11\x05startw\x03lenw\x01\
+\0\x04\0\x13[method]buffer.copy\x01\x1c\x01@\x01\x04this\x18\0\x06\x04\0\x15[sta\
+tic]buffer.finish\x01\x1d\x03\0\x1bsequor:plugin/tensors@0.1.0\x05\x05\x01B\x0d\x02\
+\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\
+\x02\x01pu\x01p\x03\x01py\x01p}\x01r\x07\x08sequence\x01\x04stepw\x09start-endy\x07\
+numbers\x04\x04keys\x05\x07outputs\x06\x07scratch\x07\x04\0\x04call\x03\0\x08\x01\
 kw\x01r\x04\x04codey\x04texts\x08retry-us\x0a\x04ends\x7f\x04\0\x07refusal\x03\0\
 \x0b\x03\0\x19sequor:plugin/calls@0.1.0\x05\x06\x02\x03\0\x03\x07content\x01B\x0b\
 \x02\x03\x02\x01\x07\x04\0\x07content\x03\0\0\x01r\x02\x04names\x07content\x01\x04\

@@ -26,7 +26,7 @@ pub struct CallFacts {
 pub struct Call<'a> {
     pub facts: &'a CallFacts,
     pub model: &'a Model,
-    pub(super) outer: &'a Signature,
+    pub(crate) outer: &'a Signature,
 }
 
 impl std::ops::Deref for Call<'_> {

@@ -1,10 +1,10 @@
-//! The files that sequor.toml names for a processor.
+//! The files that sequor.toml names for a plug-in.
 
 use serde::de::DeserializeOwned;
 
 use super::tensor::Tensor;
 
-/// The files that sequor.toml names for this processor.
+/// The files that sequor.toml names for this plug-in.
 #[derive(Debug, Clone, Default)]
 pub struct Files(Vec<(String, Tensor)>);
 
@@ -25,7 +25,7 @@ impl Files {
         found.ok_or_else(|| {
             let names = self.names().collect::<Vec<_>>().join(", ");
             let names = if names.is_empty() { "none".to_owned() } else { names };
-            format!("there is no file \"{name}\"; files of [[plugins.processor]] in sequor.toml names {names}")
+            format!("there is no file \"{name}\"; `files` in sequor.toml names {names}")
         })
     }
 

@@ -29,6 +29,10 @@ mod kept {
         pub fn part(&self, at: u64, len: u64, shape: &[u64]) -> Held {
             Held(self.0.part(at, len, shape))
         }
+
+        pub fn cast(&self, dtype: Dtype, shape: &[u64]) -> Held {
+            Held(self.0.cast(dtype.0, shape))
+        }
     }
 
     /// A tensor that the plug-in fills.
@@ -95,10 +99,21 @@ mod kept {
         pub fn part(&self, at: u64, len: u64, shape: &[u64]) -> Held {
             let (at, end) = range(at, len, self.len);
             let part = Held { shape: shape.to_vec(), at: self.at + at, len: end - at, ..self.clone() };
-            let elements: u64 = shape.iter().product();
-            let fits = self.dtype.size().is_none_or(|size| elements * size as u64 == len);
-            assert!(fits, "a part {} {shape:?} does not have {len} bytes", self.dtype);
+            part.check("a part");
             part
+        }
+
+        pub fn cast(&self, dtype: Dtype, shape: &[u64]) -> Held {
+            let cast = Held { dtype, shape: shape.to_vec(), ..self.clone() };
+            cast.check("a cast to");
+            cast
+        }
+
+        fn check(&self, what: &str) {
+            let Held { dtype, shape, len, .. } = self;
+            let elements: u64 = shape.iter().product();
+            let fits = dtype.size().is_none_or(|size| elements * size as u64 == *len as u64);
+            assert!(fits, "{what} {dtype} {shape:?} does not have {len} bytes");
         }
     }
 

@@ -95,13 +95,13 @@ fn changed<S: Scratch>(kept: &S, before: &[u8]) -> NewScratch {
     Some(kept.save()).filter(|now| now != before)
 }
 
-fn named(ports: &[Port], values: Vec<Value>) -> Tensors {
+pub(crate) fn named(ports: &[Port], values: Vec<Value>) -> Tensors {
     let name = |port: u32| ports.get(port as usize).map_or_else(|| port.to_string(), |port| port.name.clone());
     values.into_iter().map(|(port, tensor)| (name(port), tensor)).collect()
 }
 
 /// Tensors by the indices of ports. A name that is not among them is a mistake of the plug-in, and traps.
-fn placed(ports: &[Port], tensors: Tensors, missing: &str) -> Vec<Value> {
+pub(crate) fn placed(ports: &[Port], tensors: Tensors, missing: &str) -> Vec<Value> {
     let place = |name: &str| {
         let at = ports.iter().position(|port| port.name == name);
         at.and_then(|at| u32::try_from(at).ok()).unwrap_or_else(|| {

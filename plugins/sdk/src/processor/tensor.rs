@@ -128,6 +128,15 @@ impl Tensor {
         }
     }
 
+    /// The same bytes with another type and another shape: of a part of a file, for example. Nothing of a handle is copied.
+    #[must_use]
+    pub fn cast(&self, dtype: Dtype, shape: &[u64]) -> Tensor {
+        match &self.0 {
+            Content::Flat { bytes, .. } => Tensor::from_bytes(dtype, shape, bytes.clone()),
+            Content::Held(held) => Tensor(Content::Held(held.cast(dtype, shape))),
+        }
+    }
+
     /// The elements as values of a Rust type. If the tensor is of another type, the refusal says so.
     pub fn values<T: Element>(&self) -> Result<Vec<T>, Refusal> {
         let dtype = self.dtype();
@@ -163,7 +172,7 @@ impl Tensor {
         if rest.is_empty() { Ok(all) } else { Err(wrong()) }
     }
 
-    pub(super) fn of_held(held: Held) -> Tensor {
+    pub(crate) fn of_held(held: Held) -> Tensor {
         Tensor(Content::Held(held))
     }
 
@@ -261,5 +270,10 @@ mod tests {
         assert_eq!((part.is_handle(), part.read(2, 2)), (true, b"yz".to_vec()));
         assert_eq!(part, Tensor::new(&[2, 2], b"bcyz"));
         assert_eq!(part.clone(), part);
+        let cast = part.cast(Dtype::UINT16, &[2]);
+        assert_eq!(
+            (cast.is_handle(), cast.values::<u16>().unwrap()),
+            (true, vec![u16::from_le_bytes(*b"bc"), u16::from_le_bytes(*b"yz")])
+        );
     }
 }

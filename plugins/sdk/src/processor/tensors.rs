@@ -67,7 +67,7 @@ impl Tensors {
         self.0.len()
     }
 
-    pub(super) fn into_entries(self) -> impl Iterator<Item = (Cow<'static, str>, Tensor)> {
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = (Cow<'static, str>, Tensor)> {
         self.0.into_iter()
     }
 }

@@ -3,7 +3,7 @@
 use super::Processor;
 use super::bindings::exports::sequor::plugin::processor as contract;
 use super::bindings::sequor::plugin::tensors::{
-    Content as ContractContent, Flat, Port as ContractPort, Value as ContractValue,
+    Content as ContractContent, Flat, Port as ContractPort, Tensor as ContractTensor, Value as ContractValue,
 };
 use super::call::CallFacts;
 use super::dtype::Dtype;
@@ -22,12 +22,9 @@ pub fn configure<P: Processor>(
     inner: contract::Signature,
     files: Vec<contract::File>,
 ) -> Result<contract::Signature, String> {
-    // A trap carries no message, so a panic writes its own to the log first.
-    std::panic::set_hook(Box::new(|panic| crate::host::error(&panic.to_string())));
-    let contract::Model { name, version, strategy, max_batch, instances, slots, numbers, keys } = model;
-    let model = Model { name, version, strategy, max_batch, instances, slots, numbers, keys };
-    let file = |file: contract::File| (file.name, Tensor::of_held(Held(file.content)));
-    let files = Files::new(files.into_iter().map(file).collect());
+    log_panics();
+    let model = model_of(model);
+    let files = Files::new(files.into_iter().map(|of| file(of.name, of.content)).collect());
     let ports = |ports: Vec<ContractPort>| ports.into_iter().map(port).collect();
     let inner = Signature { inputs: ports(inner.inputs), outputs: ports(inner.outputs) };
     let outer = instance.configure(config, model, inner, &files)?;
@@ -60,18 +57,32 @@ pub fn post<P: Processor>(
     Ok(contract::Answered { outputs: given(outputs), scratch })
 }
 
-fn facts(call: contract::Call) -> (CallFacts, Vec<u8>) {
+/// A trap carries no message, so a panic writes its own to the log first.
+pub(crate) fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| crate::host::error(&panic.to_string())));
+}
+
+pub(crate) fn model_of(model: contract::Model) -> Model {
+    let contract::Model { name, version, strategy, max_batch, instances, slots, numbers, keys } = model;
+    Model { name, version, strategy, max_batch, instances, slots, numbers, keys }
+}
+
+pub(crate) fn file(name: String, content: ContractTensor) -> (String, Tensor) {
+    (name, Tensor::of_held(Held(content)))
+}
+
+pub(crate) fn facts(call: contract::Call) -> (CallFacts, Vec<u8>) {
     let contract::Call { sequence, step, start_end, numbers, keys, outputs, scratch } = call;
     let (start, end) = (start_end & 1 != 0, start_end & 2 != 0);
     (CallFacts { sequence, step, start, end, numbers, keys, outputs }, scratch)
 }
 
-fn refused(refusal: Refusal) -> contract::Refusal {
+pub(crate) fn refused(refusal: Refusal) -> contract::Refusal {
     let Refusal { code, text, retry_us, ends } = refusal;
     contract::Refusal { code, text, retry_us, ends }
 }
 
-fn taken(values: Vec<ContractValue>) -> Vec<Value> {
+pub(crate) fn taken(values: Vec<ContractValue>) -> Vec<Value> {
     values.into_iter().map(|value| (value.port, taken_content(value.content))).collect()
 }
 
@@ -82,7 +93,7 @@ fn taken_content(content: ContractContent) -> Tensor {
     }
 }
 
-fn given(values: Vec<Value>) -> Vec<ContractValue> {
+pub(crate) fn given(values: Vec<Value>) -> Vec<ContractValue> {
     values.into_iter().map(|(port, tensor)| ContractValue { port, content: given_content(tensor) }).collect()
 }
 
@@ -93,7 +104,7 @@ fn given_content(tensor: Tensor) -> ContractContent {
     }
 }
 
-fn port(port: ContractPort) -> Port {
+pub(crate) fn port(port: ContractPort) -> Port {
     let ContractPort { name, dtype, shape, optional } = port;
     Port { name, dtype: Dtype(dtype), shape, optional }
 }

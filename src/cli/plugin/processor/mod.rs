@@ -1,8 +1,6 @@
 //! Authors' commands for processors. A stand-in answers in place of the model: the first of `cases/` beside the component, or `--case`, says what that
 //! takes and gives.
 
-mod dev;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,6 +9,7 @@ use std::time::{Duration, Instant};
 use clap::ArgMatches;
 use serde_json::{Value, json};
 
+use super::placed_dev::{self, PlacedWords};
 use super::world::{self, GivenComponent, Printed, Tested, WorldCommands};
 use super::{Failed, failed, file};
 use crate::author::AuthorError;
@@ -132,7 +131,7 @@ impl WorldCommands for ProcessorCommands {
     }
 
     fn dev(&self, folder: &Path, matches: &ArgMatches) -> Result<(), Failed> {
-        dev::run(folder, matches)
+        placed_dev::run(folder, matches, PlacedWords { kind: "processor", does: "prepares requests of" })
     }
 }
 
@@ -215,7 +214,7 @@ fn signature_text(TensorSignature { inputs, outputs }: &TensorSignature) -> Stri
     format!("takes {}, gives {}", ports(inputs), ports(outputs))
 }
 
-fn ports_json(ports: &[TensorPort]) -> Value {
+pub(super) fn ports_json(ports: &[TensorPort]) -> Value {
     let port = |port: &TensorPort| {
         BTreeMap::from([
             ("name", json!(port.name)),
@@ -227,6 +226,6 @@ fn ports_json(ports: &[TensorPort]) -> Value {
     ports.iter().map(|of| json!(port(of))).collect()
 }
 
-fn millis(time: Duration) -> f64 {
+pub(super) fn millis(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e6
 }

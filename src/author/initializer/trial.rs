@@ -1,0 +1,161 @@
+//! An initializer's component: held against the contract, configured for a model that a case describes, and called.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sequor_wasm::cache::{COMPILED, Cache};
+use sequor_wasm::component_error::ComponentError;
+use sequor_wasm::counter::CounterName;
+use sequor_wasm::engine::{Engine, Mode};
+use sequor_wasm::journal::Journal;
+use sequor_wasm::services::Services;
+
+use super::case::{CaseStart, InitializerCase};
+use crate::author::processor::trial::TrialClock;
+use crate::author::trial::Terms;
+use crate::author::{AuthorError, Machine};
+use crate::initializing::{
+    FirstAnswer, Initializer, InitializerComponent, InitializerOptions, InitializerSource, KeptStates,
+};
+use crate::processing::{CallFacts, LoadFacts, PortTensors, ProcessorRefusal, files};
+use crate::scheduling::key_interner;
+use crate::state::budget::Budget;
+use crate::telemetry::{KeptMetrics, Metrics};
+
+/// A component that a server would take.
+#[derive(Debug)]
+pub struct InitializerTrial {
+    pub component: Arc<InitializerComponent>,
+    terms: Terms,
+    file: PathBuf,
+    /// How long it took to compile, or to find what was compiled before.
+    pub loading: Duration,
+}
+
+/// A configured initializer.
+#[derive(Debug)]
+pub struct RunningInitializer {
+    initializer: Initializer,
+    keys: Vec<String>,
+    numbers: Vec<String>,
+    pub starting: Duration,
+}
+
+/// What came of a START.
+#[derive(Debug)]
+pub struct StartAnswer {
+    pub first: FirstAnswer,
+    /// The inputs of each step, if it asks for steps.
+    pub steps: Vec<PortTensors>,
+    pub initialize: Duration,
+    /// How long it took to ask for the steps; zero without.
+    pub asking: Duration,
+}
+
+impl InitializerTrial {
+    /// Holds a file against the contract.
+    pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: Terms) -> Result<InitializerTrial, AuthorError> {
+        let wrong = |what: String| AuthorError::Component { path: file.to_owned(), what };
+        let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
+        let cache = Cache::new(&machine.cache.join(COMPILED)).ok();
+        let (began, name) = (Instant::now(), file.to_string_lossy());
+        let component = InitializerComponent::new(&engine, &name, bytes, terms.grants, cache.as_ref());
+        // Its sentence names the file.
+        let component = component.map_err(|refused| {
+            let is_foreign = matches!(refused, ComponentError::Foreign(_));
+            let build = if is_foreign { "; sequor plugin build makes a component" } else { "" };
+            AuthorError::Missing(format!("{refused}{build}"))
+        })?;
+        Ok(InitializerTrial { component: Arc::new(component), terms, file: file.to_owned(), loading: began.elapsed() })
+    }
+
+    /// Configures it for the model of a case.
+    pub fn start(&self, case: &InitializerCase) -> Result<RunningInitializer, AuthorError> {
+        let wrong =
+            |what: String| AuthorError::Component { path: self.file.clone(), what: format!("configure: {what}") };
+        let files = files::read(case.folder(), &case.files).map_err(|what| AuthorError::file(&case.path, what))?;
+        let (keys, numbers) = (case.keys.clone(), case.numbers.clone());
+        let facts = LoadFacts {
+            name: "model".to_owned(),
+            version: 1,
+            strategy: "oldest",
+            max_batch: 1,
+            instances: 1,
+            slots: 64,
+            numbers: numbers.clone(),
+            keys: keys.clone(),
+        };
+        let is_set = self.terms.config.trim().len() > 2;
+        let config = if is_set { self.terms.config.clone() } else { case.config.clone() };
+        let options = InitializerOptions { config, limits: self.terms.limits, files, strikes: u32::MAX };
+        let name = self.component.declared().name.clone();
+        let source = InitializerSource {
+            component: Arc::clone(&self.component),
+            options,
+            services: Arc::new(CaseServices::of(case)),
+            metrics: Metrics::new(false).initializer(&name),
+            journal: Arc::new(Journal::new(&name)),
+            clock: Arc::new(TrialClock),
+            kept: KeptStates::new(0, Budget::new(0), KeptMetrics::default()),
+            name,
+        };
+        let began = Instant::now();
+        let initializer = Initializer::new(source, &facts, case.ports.clone(), 1).map_err(wrong)?;
+        Ok(RunningInitializer { initializer, keys, numbers, starting: began.elapsed() })
+    }
+}
+
+impl RunningInitializer {
+    /// Asks what the sequence of a START begins with, and for the steps, if the answer needs them.
+    pub fn ask(&self, id: u64, start: &CaseStart, inputs: &PortTensors) -> Result<StartAnswer, ProcessorRefusal> {
+        let key = |name: &String| start.keys.get(name).map_or(0, |text| key_interner::key(text));
+        let facts = CallFacts {
+            sequence: id,
+            step: 1,
+            start: true,
+            numbers: self.numbers.iter().map(|name| start.numbers.get(name).copied().unwrap_or(0.0)).collect(),
+            keys: self.keys.iter().map(key).collect(),
+            ..CallFacts::default()
+        };
+        let began = Instant::now();
+        let first = self.initializer.initialize(&facts, inputs)?;
+        let initialize = began.elapsed();
+        let FirstAnswer::Kept(name) = &first else {
+            return Ok(StartAnswer { first, steps: Vec::new(), initialize, asking: Duration::ZERO });
+        };
+        let began = Instant::now();
+        let steps = self.initializer.steps(name, &facts, inputs)?;
+        Ok(StartAnswer { first, steps, initialize, asking: began.elapsed() })
+    }
+}
+
+/// Host functions for a component on trial. Its errors and warnings go to standard error. The texts of keys are those of its case.
+#[derive(Debug)]
+struct CaseServices(BTreeMap<u64, String>);
+
+impl CaseServices {
+    fn of(case: &InitializerCase) -> CaseServices {
+        let texts = case.starts.iter().flat_map(|start| start.keys.values());
+        CaseServices(texts.map(|text| (key_interner::key(text), text.clone())).collect())
+    }
+}
+
+impl Services for CaseServices {
+    fn log(&self, level: u32, message: &str) {
+        if level < 2 {
+            eprintln!("{message}");
+        }
+    }
+
+    fn metric_add(&self, _: &CounterName, _: f64) {}
+
+    fn key_text(&self, key: u64) -> Option<String> {
+        self.0.get(&key).cloned()
+    }
+
+    fn sequence_text(&self, sequence: u64) -> Option<String> {
+        Some(sequence.to_string())
+    }
+}

@@ -1,0 +1,78 @@
+//! An initializer of a load as a place where versions serve.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::initializer::Initializer;
+use super::version::InitializerVersion;
+use super::world::{InitializerComponent, InitializerWorld};
+use crate::processing::PluginPlace;
+use crate::processing::health::PlaceHealth;
+use crate::processing::place::Replacement;
+use crate::processing::registry::PlaceRegistry;
+use crate::processing::status::PlaceStatus;
+use crate::telemetry::{Metrics, PluginMetrics};
+
+/// The initializers of a server.
+pub type InitializerRegistry = PlaceRegistry<Initializer>;
+
+impl PluginPlace for Initializer {
+    type World = InitializerWorld;
+    type Version = InitializerVersion;
+
+    fn metrics(metrics: &Metrics, name: &str) -> Arc<PluginMetrics> {
+        metrics.initializer(name)
+    }
+
+    fn named_in() -> &'static str {
+        "[plugins.initializer]"
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn model(&self) -> &str {
+        &self.site.facts.name
+    }
+
+    fn sha256(&self) -> String {
+        self.current.load().sha256.clone()
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    fn health(&self) -> &PlaceHealth {
+        &self.health
+    }
+
+    fn status(&self) -> PlaceStatus {
+        let current = self.current.load();
+        let (memory, memory_limit) = current.memory();
+        let options = &self.site.options;
+        PlaceStatus {
+            model: self.model().to_owned(),
+            version: self.site.facts.version,
+            sha256: current.sha256.clone(),
+            parked: self.health.parked(),
+            counts: self.health.counts(),
+            memory,
+            memory_limit,
+            time_us: u64::try_from(options.limits.time.as_micros()).unwrap_or(u64::MAX),
+            config: options.config.clone(),
+        }
+    }
+
+    fn try_version(&self, component: &Arc<InitializerComponent>) -> Result<Replacement<InitializerVersion>, String> {
+        InitializerVersion::start(component, &self.site).map(|version| Replacement::InPlace(Arc::new(version)))
+    }
+
+    /// Another version may give other steps to a name, so nothing that the version before led to is kept.
+    fn take_over(&self, version: Arc<InitializerVersion>, unparks: bool) {
+        self.current.store(version);
+        self.kept.clear();
+        self.health.forgive(unparks);
+    }
+}

@@ -1,0 +1,79 @@
+//! A processor of a chain as a place where versions serve.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::health::PlaceHealth;
+use super::link::ChainLink;
+use super::place::{PluginPlace, Replacement};
+use super::status::PlaceStatus;
+use super::version::LinkVersion;
+use super::world::{ProcessorComponent, ProcessorWorld};
+use crate::telemetry::{Metrics, PluginMetrics};
+
+impl PluginPlace for ChainLink {
+    type World = ProcessorWorld;
+    type Version = LinkVersion;
+
+    fn metrics(metrics: &Metrics, name: &str) -> Arc<PluginMetrics> {
+        metrics.processor(name)
+    }
+
+    fn named_in() -> &'static str {
+        "[[plugins.processor]]"
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn model(&self) -> &str {
+        &self.site.facts.name
+    }
+
+    fn sha256(&self) -> String {
+        self.current.load().sha256.clone()
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    fn health(&self) -> &PlaceHealth {
+        &self.health
+    }
+
+    fn status(&self) -> PlaceStatus {
+        let current = self.current.load();
+        let (memory, memory_limit) = current.memory();
+        let options = &self.site.options;
+        PlaceStatus {
+            model: self.model().to_owned(),
+            version: self.site.facts.version,
+            sha256: current.sha256.clone(),
+            parked: self.health.parked(),
+            counts: self.health.counts(),
+            memory,
+            memory_limit,
+            time_us: u64::try_from(options.limits.time.as_micros()).unwrap_or(u64::MAX),
+            config: options.config.clone(),
+        }
+    }
+
+    /// Another signature or `scratch`, or a version that begins or stops to want `post`, needs a new load.
+    fn try_version(&self, component: &Arc<ProcessorComponent>) -> Result<Replacement<LinkVersion>, String> {
+        let (version, answered) = LinkVersion::start(component, &self.site)?;
+        let outer = if self.site.options.is_model { self.site.inner.clone() } else { answered };
+        let (before, after) = (self.current.load(), &version.manifest);
+        let alike = before.manifest.scratch == after.scratch && before.manifest.post == after.post;
+        if outer == self.outer && alike {
+            return Ok(Replacement::InPlace(Arc::new(version)));
+        }
+        Ok(Replacement::NewLoad)
+    }
+
+    fn take_over(&self, version: Arc<LinkVersion>, unparks: bool) {
+        self.current.store(version);
+        self.health.forgive(unparks);
+    }
+}

@@ -1,0 +1,132 @@
+//! Operations on the plug-ins that models name, the same for each world.
+
+use sequor_wasm::journal::LogLine;
+use sequor_wasm::plugin_error::PluginError;
+use sequor_wasm::world::World;
+
+use super::place::PluginPlace;
+use super::registry::{PlaceRegistry, RequestedBy, change, short};
+use super::status::PlacedPlugin;
+
+/// A registry, as operators use it. `by` is who asks.
+pub trait PluginOperations {
+    /// The world of its plug-ins, as `plugin.toml` has it.
+    fn world(&self) -> &'static str;
+
+    /// Where a model's file names its plug-in.
+    fn named_in(&self) -> &'static str;
+
+    fn has(&self, name: &str) -> bool;
+
+    fn list(&self) -> Vec<PlacedPlugin>;
+
+    fn show(&self, name: &str) -> Result<PlacedPlugin, PluginError>;
+
+    fn logs(&self, name: &str, after: u64) -> Result<Vec<LogLine>, PluginError>;
+
+    /// Takes a component in. The same once more changes nothing.
+    fn load(&self, name: &str, component: Vec<u8>, by: &str) -> Result<PlacedPlugin, PluginError>;
+
+    /// Puts a new version in the place of the current one, wherever that serves, or nowhere.
+    fn replace(&self, name: &str, component: Vec<u8>, by: &str) -> Result<PlacedPlugin, PluginError>;
+
+    /// Puts the version before in the place of the current one.
+    fn rollback(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError>;
+
+    /// Parks it at every model.
+    fn park(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError>;
+
+    fn unpark(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError>;
+
+    /// Forgets it. It must serve nowhere.
+    fn unload(&self, name: &str, by: &str) -> Result<(), PluginError>;
+}
+
+impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
+    fn world(&self) -> &'static str {
+        P::World::NAME
+    }
+
+    fn named_in(&self) -> &'static str {
+        P::named_in()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.versions().with(name, |_| ()).is_some()
+    }
+
+    fn list(&self) -> Vec<PlacedPlugin> {
+        self.versions().names().iter().filter_map(|name| self.show(name).ok()).collect()
+    }
+
+    fn show(&self, name: &str) -> Result<PlacedPlugin, PluginError> {
+        let current = self.current(name)?;
+        let attached = self.places(name).iter().map(|place| place.status()).collect();
+        let (version, sha256) = (current.declared().version.clone(), current.sha256().to_owned());
+        Ok(PlacedPlugin { name: name.to_owned(), world: P::World::NAME, version, sha256, attached })
+    }
+
+    fn logs(&self, name: &str, after: u64) -> Result<Vec<LogLine>, PluginError> {
+        Ok(self.journal(name)?.after(after))
+    }
+
+    fn load(&self, name: &str, component: Vec<u8>, by: &str) -> Result<PlacedPlugin, PluginError> {
+        let _changing = self.change_lock();
+        let versions = self.versions();
+        let version = versions.make(name, component)?;
+        let wanted = version.source.sha256().to_owned();
+        let (known, is_new) = versions.insert(name, version, versions.print(name), || self.metrics(name));
+        if known.sha256() != wanted {
+            let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(known.sha256()));
+            return Err(PluginError::Conflict(what));
+        }
+        if is_new {
+            change("load", name, by).made("", &wanted);
+        }
+        self.show(name)
+    }
+
+    fn replace(&self, name: &str, component: Vec<u8>, by: &str) -> Result<PlacedPlugin, PluginError> {
+        let _changing = self.change_lock();
+        self.replace_for(RequestedBy::Operator, name, component, by)?;
+        self.show(name)
+    }
+
+    fn rollback(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError> {
+        let _changing = self.change_lock();
+        let current = self.current(name)?;
+        let previous = self.versions().with(name, |plugin| plugin.previous.clone()).flatten();
+        let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
+        self.put(RequestedBy::Operator, "rollback", name, &previous.ok_or_else(nothing)?, by)?;
+        self.show(name)
+    }
+
+    fn park(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError> {
+        let current = self.current(name)?;
+        for place in self.places(name) {
+            place.health().park(format!("an operator has parked {name}"));
+        }
+        change("park", name, by).made(current.sha256(), current.sha256());
+        self.show(name)
+    }
+
+    fn unpark(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError> {
+        let current = self.current(name)?;
+        self.places(name).iter().for_each(|place| place.health().forgive(true));
+        change("unpark", name, by).made(current.sha256(), current.sha256());
+        self.show(name)
+    }
+
+    fn unload(&self, name: &str, by: &str) -> Result<(), PluginError> {
+        let _changing = self.change_lock();
+        let current = self.current(name)?;
+        if let Some(place) = self.places(name).first() {
+            let model = place.model();
+            let what = format!("the sequor.toml of {model} names {name}; take it out and load {model} again first");
+            return Err(PluginError::Conflict(what));
+        }
+        self.versions().remove(name);
+        change("unload", name, by).made(current.sha256(), "");
+        Ok(())
+    }
+}
