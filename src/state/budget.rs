@@ -152,9 +152,9 @@ mod tests {
 
     /// Entries by their last use, each with its bytes.
     #[derive(Debug, Default)]
-    struct Holder(Mutex<Vec<(u64, Ticket)>>);
+    struct HeldParts(Mutex<Vec<(u64, Ticket)>>);
 
-    impl Reclaimable for Holder {
+    impl Reclaimable for HeldParts {
         fn bytes(&self) -> u64 {
             self.0.lock().iter().map(|(_, ticket)| ticket.bytes()).sum()
         }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn what_was_used_least_gives_way_first_wherever_it_is_held() {
         let budget = Budget::new(10);
-        let holders = [Arc::new(Holder::default()), Arc::new(Holder::default())];
+        let holders = [Arc::new(HeldParts::default()), Arc::new(HeldParts::default())];
         for holder in &holders {
             budget.register(Arc::downgrade(holder) as Weak<dyn Reclaimable>);
         }

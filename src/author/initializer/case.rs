@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use sequor_core::{DataType, Dims};
 use serde::Deserialize;
 
 use crate::author::AuthorError;
+use crate::author::processor::case::{CasePort, port};
 use crate::author::processor::data::DataSource;
 use crate::config::toml_file;
 use crate::initializing::InitializerPorts;
@@ -15,8 +15,8 @@ use crate::processing::{PortTensors, TensorPort};
 /// A file of `cases/`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CaseFile {
-    model: CaseModel,
+struct StartsFile {
+    model: StartsModel,
     /// The table `config` of `[plugins.initializer]`.
     #[serde(default)]
     config: toml::Table,
@@ -29,22 +29,12 @@ struct CaseFile {
 /// The tensors of the model.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CaseModel {
+struct StartsModel {
     states: BTreeMap<String, CasePort>,
     /// Of a step, and of requests unless `request` names those.
     #[serde(default)]
     inputs: BTreeMap<String, CasePort>,
     request: Option<BTreeMap<String, CasePort>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CasePort {
-    #[serde(rename = "type")]
-    dtype: String,
-    shape: Vec<i64>,
-    #[serde(default)]
-    optional: bool,
 }
 
 /// A START.
@@ -101,9 +91,9 @@ impl InitializerCase {
     /// Reads a case.
     pub fn read(path: &Path) -> Result<InitializerCase, AuthorError> {
         let text = std::fs::read_to_string(path).map_err(|e| AuthorError::file(path, e))?;
-        let file: CaseFile = toml_file::read(path, &text).map_err(|fault| AuthorError::Text(fault.to_string()))?;
+        let file: StartsFile = toml_file::read(path, &text).map_err(|fault| AuthorError::Text(fault.to_string()))?;
         let wrong = |what: String| AuthorError::file(path, what);
-        let CaseFile { model: CaseModel { states, inputs, request }, config, files, start: starts } = file;
+        let StartsFile { model: StartsModel { states, inputs, request }, config, files, start: starts } = file;
         let request = request.unwrap_or_else(|| inputs.clone());
         let ports = InitializerPorts {
             states: ports(states, true).map_err(wrong)?,
@@ -141,12 +131,8 @@ impl InitializerCase {
 }
 
 fn ports(of: BTreeMap<String, CasePort>, optional: bool) -> Result<Vec<TensorPort>, String> {
-    let port = |(name, port): (String, CasePort)| {
-        let dtype = DataType::from_name(&port.dtype);
-        let dtype = dtype.ok_or_else(|| format!("\"{name}\": {} is no type of tensors", port.dtype))?;
-        Ok(TensorPort { name, dtype, dims: Dims::from_wire(&port.shape), optional: optional || port.optional })
-    };
-    of.into_iter().map(port).collect()
+    let of_start = |of| port(of).map(|port| TensorPort { optional: optional || port.optional, ..port });
+    of.into_iter().map(of_start).collect()
 }
 
 #[cfg(test)]

@@ -42,9 +42,10 @@ struct CaseModel {
     outputs: BTreeMap<String, CasePort>,
 }
 
-#[derive(Debug, Deserialize)]
+/// A tensor of the model.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CasePort {
+pub(in crate::author) struct CasePort {
     #[serde(rename = "type")]
     dtype: String,
     shape: Vec<i64>,
@@ -152,7 +153,7 @@ fn dtype(name: &str, port: &CasePort) -> Result<DataType, String> {
     DataType::from_name(&port.dtype).ok_or_else(|| format!("\"{name}\": {} is no type of tensors", port.dtype))
 }
 
-fn port((name, port): (String, CasePort)) -> Result<TensorPort, String> {
+pub(in crate::author) fn port((name, port): (String, CasePort)) -> Result<TensorPort, String> {
     let dtype = dtype(&name, &port)?;
     Ok(TensorPort { name, dtype, dims: Dims::from_wire(&port.shape), optional: port.optional })
 }

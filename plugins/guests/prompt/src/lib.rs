@@ -32,12 +32,14 @@ impl Initializer for Prompt {
         let asked: usize = config.get("width")?;
         self.width = if asked == 0 { fixed.unsigned_abs() as usize } else { asked };
         // The elements of a step fill the last open dimension.
-        if self.width % fixed.unsigned_abs() as usize != 0 || (open == 0 && self.width as u64 != fixed.unsigned_abs()) {
+        if !self.width.is_multiple_of(fixed.unsigned_abs() as usize)
+            || (open == 0 && self.width as u64 != fixed.unsigned_abs())
+        {
             return Err(format!("{} elements do not fill \"{}\" {:?}", self.width, input.name, input.shape));
         }
         self.prompts = files.json(&config.get::<String>("prompts")?)?;
         for (name, values) in &self.prompts {
-            if values.is_empty() || values.len() % self.width != 0 {
+            if values.is_empty() || !values.len().is_multiple_of(self.width) {
                 let of = values.len();
                 return Err(format!("prompt \"{name}\" has {of} elements; steps take {} each", self.width));
             }

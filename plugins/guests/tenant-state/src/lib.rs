@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_tenant_begins_with_its_states() {
-        let gold = FirstState::states([("h", Tensor::new(&[2], &[1f32, 2.0])), ("c", Tensor::new(&[1, 1], &[3f32]))]);
+        let gold = FirstState::states([("c", Tensor::new(&[1, 1], &[3f32])), ("h", Tensor::new(&[2], &[1f32, 2.0]))]);
         assert_eq!(bench("gold", &table()).start(Tensors::new()).unwrap(), gold);
         let mut free = bench("free", &table());
         assert_eq!(free.start(Tensors::new()).unwrap(), FirstState::states([("c", Tensor::new(&[1, 1], &[5f32]))]));
