@@ -8,11 +8,15 @@ use sha2::{Digest, Sha256};
 use super::root;
 
 /// Files of `wit/0.1.0` with their SHA-256. A published version never changes: plug-ins that were built for it must go on working. Before 0.1.0 is
-/// published a file may change, together with its line here and with all kits. Afterwards a change is a new version beside this one. Files of other
-/// worlds get their lines once they are final.
+/// published a file may change, together with its line here and with all kits. Afterwards a change is a new version beside this one.
 const FROZEN: &[(&str, &str)] = &[
+    ("calls.wit", "a8a0981566094a82ca89c551420a8efeb2da2e4fa7c9b66c0b421d44af11152b"),
     ("host.wit", "9e55f1d4c923a16027ff33b36fd20859218eef6c4b242e4a6bf600a64a9633d0"),
+    ("models.wit", "5e8ef86ffc985044a33b0479ba5325006e9c3a6ecaa31282cbd7b0057e6c8c62"),
+    ("processor.wit", "8202cb58f08b2b20ffc19242230e4ff60411f7dddd9d09a88911d9d9d6744037"),
     ("scheduler.wit", "f0f86bf09886b046bdf8fd154ee64b631a9c3b5053a8ed7bc0cbbfd0f43f82f8"),
+    ("state-initializer.wit", "6ad6c19b1fc1ebc4b4b0ae13f876ac3ab702741a4029d2e58b0d058173e63af5"),
+    ("tensors.wit", "3d132a65fb5700b9eb4630d2925f76b82017c574f22230625538c773ed3a337e"),
     ("types.wit", "932921af46a9caae32ed0ac4c707f0990f71d587aa9f7e509b8e68ff913be10a"),
 ];
 
@@ -34,6 +38,25 @@ fn the_contract_is_frozen() {
         assert_eq!(hex(&Sha256::digest(read(&path))), *frozen, "{path} has changed; see FROZEN in this test");
         assert_eq!(read(&path), read(&format!("plugins/sdk/wit/{file}")), "{file}: the copy of the kit");
     }
+    let all = fs::read_dir(root().join("wit/0.1.0")).unwrap().count();
+    assert_eq!(all, FROZEN.len(), "every file of the contract is frozen");
+}
+
+#[test]
+fn every_kit_has_the_answers_of_an_initializer() {
+    let answers = ["default", "states", "copy-of", "kept"];
+    let wit = read("wit/0.1.0/state-initializer.wit");
+    let (_, body) = wit.split_once("variant first-state {").unwrap();
+    let (body, _) = body.split_once("\n    }").unwrap();
+    let cases = body.lines().map(str::trim).filter(|line| !line.starts_with("///") && !line.is_empty());
+    let cases: Vec<&str> = cases.map(|line| line.split(['(', ',']).next().unwrap()).collect();
+    assert_eq!(cases, answers);
+    let each =
+        |text: &dyn Fn(Name) -> String| -> Vec<String> { answers.iter().map(|name| text(Name::new(name))).collect() };
+    has("sdk/src/initializer/first_state.rs", &each(&|n| format!("    {}", n.pascal)));
+    has("sdk-python/sequor_plugin/initializer.pyi", &each(&|n| format!("def {}(", n.snake)));
+    has("sdk/src/initializer/mod.rs", &["fn initialize(".to_owned(), "fn steps(".to_owned()]);
+    has("sdk-python/sequor_plugin/initializer.pyi", &["def initialize(".to_owned(), "def steps(".to_owned()]);
 }
 
 /// Names of a record of `scheduler.wit`, in its order.
