@@ -75,7 +75,8 @@ impl LaneRequests {
     }
 }
 
-/// Each lane has a thread that lends its requests, and cancels the last one. The pool is retired at once after the last submission.
+/// Each lane has a thread that lends its requests, and cancels the last one. The first lane waits for its tasks. Then the pool is retired, with what is
+/// queued of the other lane.
 fn lent_cancelled_retired() {
     let pool = Arc::new(ProcessorPool::new(THREADS).unwrap());
     let lanes: Vec<Arc<LaneRequests>> = (0..LANES).map(|_| Arc::default()).collect();
@@ -87,6 +88,9 @@ fn lent_cancelled_retired() {
                 pool.submit(number, Box::new(move || of.prepare(n)));
             }
             lane.cancel(REQUESTS - 1);
+            while number == 0 && lane.begun.load(Ordering::SeqCst) < REQUESTS as u32 {
+                shuttle::thread::yield_now();
+            }
         })
     };
     let threads: Vec<_> = (0..).zip(&lanes).map(lend).collect();
