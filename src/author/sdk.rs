@@ -29,7 +29,7 @@ pub const RUST: Kit = kit!("sdk":
     "src/instance.rs" "src/lib.rs" "src/manifest.rs" "src/model.rs" "src/order.rs" "src/plan.rs" "src/processor/bindings.rs"
     "src/processor/call.rs" "src/processor/dtype.rs" "src/processor/files.rs" "src/processor/half.rs" "src/processor/held.rs"
     "src/processor/instance.rs"
-    "src/processor/join.rs" "src/processor/mod.rs" "src/processor/prepared.rs" "src/processor/refusal.rs" "src/processor/scratch.rs"
+    "src/processor/join.rs" "src/processor/mod.rs" "src/processor/models.rs" "src/processor/prepared.rs" "src/processor/refusal.rs" "src/processor/scratch.rs"
     "src/processor/signature.rs" "src/processor/tensor.rs" "src/processor/tensors.rs" "src/processor/testing.rs"
     "src/processor/tokens.rs" "src/processor/wasm.rs"
     "src/ready.rs" "src/round.rs" "src/saved.rs"

@@ -58,6 +58,7 @@ mod steps;
 mod sums;
 mod surface;
 mod swap;
+mod transducer;
 mod types;
 mod value;
 #[path = "../../src/processing/wat_guest.rs"]

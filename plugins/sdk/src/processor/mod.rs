@@ -32,6 +32,7 @@
 //! - `dtype`, `half`, `tensor`, `tensors`: tensors, typed and by name · `held`: those that the server keeps · `join`: outputs of several runs as one.
 //! - `signature`: what a model or a processor takes and gives · `files`: the files of sequor.toml · `tokens`: tables of tokens.
 //! - `call`: one request besides its tensors · `prepared`, `refusal`: answers · `scratch`: what is kept for a sequence.
+//! - [`models`]: calls to other models.
 //! - [`testing`]: a bench that stands in for the server and the model.
 //! - [`Instance`]: a processor as the server sees it · `wasm`: the same for WebAssembly · `bindings`: generated from the contract.
 
@@ -42,6 +43,7 @@ mod half;
 pub(crate) mod held;
 pub(crate) mod instance;
 mod join;
+pub mod models;
 mod prepared;
 mod refusal;
 mod scratch;

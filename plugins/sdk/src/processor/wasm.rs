@@ -86,7 +86,7 @@ pub(crate) fn taken(values: Vec<ContractValue>) -> Vec<Value> {
     values.into_iter().map(|value| (value.port, taken_content(value.content))).collect()
 }
 
-fn taken_content(content: ContractContent) -> Tensor {
+pub(super) fn taken_content(content: ContractContent) -> Tensor {
     match content {
         ContractContent::Flat(Flat { dtype, shape, bytes }) => Tensor::from_bytes(Dtype(dtype), &shape, bytes),
         ContractContent::Handle(held) => Tensor::of_held(Held(held)),
@@ -97,7 +97,7 @@ pub(crate) fn given(values: Vec<Value>) -> Vec<ContractValue> {
     values.into_iter().map(|(port, tensor)| ContractValue { port, content: given_content(tensor) }).collect()
 }
 
-fn given_content(tensor: Tensor) -> ContractContent {
+pub(super) fn given_content(tensor: Tensor) -> ContractContent {
     match tensor.into_content() {
         Content::Flat { dtype, shape, bytes } => ContractContent::Flat(Flat { dtype: dtype.0, shape, bytes }),
         Content::Held(Held(held)) => ContractContent::Handle(held),

@@ -1,0 +1,52 @@
+//! A streaming transducer on a real server: an encoder with four states, and a guest that calls its decoder and its joiner. It stands behind the encoder,
+//! or is a model of its own.
+
+use std::fs;
+
+use crate::python::{self, prepared};
+use crate::server::{Call, Server, copy, root};
+
+/// A server of the example, whose joiner waits this long for a batch, and whose encoder has this guest behind it.
+fn server(guest: &str, delay_micros: u32) -> Server {
+    let grants = ["decoder", "joiner"].map(|model| format!("{guest}=model:{model}"));
+    let call = Call::serve("repository").environment("SEQUOR_PLUGINS_DIR", prepared("SEQUOR_GUESTS"));
+    let call = call.arguments(grants.map(|grant| format!("--plugins-grants={grant}")));
+    let repository = call.folder.path().join("repository");
+    copy(&root().join("examples/transducer/repository"), &repository);
+    let replace = |file: &str, from: &str, to: &str| {
+        let path = repository.join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{file}");
+        fs::write(&path, text.replace(from, to)).unwrap();
+    };
+    replace("scorer/sequor.toml", "plugin = \"transducer-greedy\"", &format!("plugin = \"{guest}\"\ntime = \"10s\""));
+    // A debug build is slow, and a search that takes too long would be a strike.
+    replace("asr/sequor.toml", "use = \"transducer-greedy\"", &format!("use = \"{guest}\"\ntime = \"10s\""));
+    let batching = format!("dynamic_batching {{ max_queue_delay_microseconds: {delay_micros} }}");
+    replace("joiner/config.pbtxt", "dynamic_batching { }", &batching);
+    call.environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE")).start()
+}
+
+#[test]
+fn many_sequences_at_once_give_the_tokens_of_a_loop_over_onnx_runtime() {
+    for delay in [0, 500] {
+        let server = server("transducer-greedy", delay);
+        println!("max_queue_delay_microseconds: {delay}");
+        python::check("transducer.py", &server);
+        assert_eq!(server.stop().code, Some(0));
+    }
+}
+
+#[test]
+fn its_members_may_be_models_of_their_own() {
+    let server = server("transducer-greedy", 500);
+    python::check_with("transducer.py", &server, &["--members"]);
+    assert_eq!(server.stop().code, Some(0));
+}
+
+#[test]
+fn the_guest_in_python_gives_the_same_tokens() {
+    let server = server("transducer-greedy-python", 0);
+    python::check_with("transducer.py", &server, &["--sequences", "2"]);
+    assert_eq!(server.stop().code, Some(0));
+}
