@@ -34,16 +34,12 @@ fn rust(to: &Path) -> Result<String> {
 fn python(to: &Path) -> Result<String> {
     let pip = |arguments: &[&str]| {
         let mut pip = process::command("python3");
-        pip.args(["-m", "pip", "--disable-pip-version-check"]).args(arguments).args([
-            "--quiet",
-            "--no-deps",
-            "--no-index",
-        ]);
+        pip.args(["-m", "pip", "--disable-pip-version-check", "--quiet"]).args(arguments);
         pip
     };
-    process::run(pip(&["wheel", "plugins/sdk-python", "--wheel-dir"]).arg(to))?;
+    process::run(pip(&["wheel", "plugins/sdk-python", "--no-deps", "--no-index", "--wheel-dir"]).arg(to))?;
     let (wheel, installed) = (find(to, "whl")?, to.join("installed"));
-    process::run(pip(&["install", "--target"]).arg(&installed).arg(&wheel))?;
+    process::run(pip(&["install", "--no-deps", "--no-index", "--target"]).arg(&installed).arg(&wheel))?;
     let mut import = process::command("python3");
     import.args(["-c", "import sequor_plugin.testing, sequor_plugin; sequor_plugin.fire([0])"]);
     process::run(import.env("PYTHONPATH", &installed).env("PYTHONDONTWRITEBYTECODE", "1"))?;
