@@ -16,7 +16,9 @@ use crate::config::model::draft;
 use crate::config::server::{Connections, Settings, Shown, file};
 use crate::model::repository::{epoch_now, first_id_of};
 use crate::model::{Repository, RepositoryOptions, SequenceStore};
-use crate::server::{Addresses, AdminOptions, ApiKeys, Listeners, ServerOptions, Tls, TlsFiles, descriptors};
+use crate::server::{
+    Addresses, AdminOptions, ApiKeys, Listeners, ServerOptions, Tls, TlsFiles, descriptors, listeners,
+};
 use crate::state::tier::{self, OpenedStore, Tier as _};
 use crate::telemetry::Metrics;
 
@@ -46,7 +48,8 @@ pub(super) fn bind(settings: &Settings) -> Result<Listeners, Failed> {
         metrics: at("metrics", settings.metrics.enabled, metrics, settings.metrics.port)?,
         admin: at("admin", settings.admin.enabled, &settings.admin.address, settings.admin.port)?,
     };
-    Listeners::bind(&wanted).map_err(|e| Failed::Failed(e.to_string()))
+    let passed = listeners::passed().map_err(|e| Failed::Failed(e.to_string()))?;
+    Listeners::bind_with(&wanted, passed).map_err(|e| Failed::Failed(e.to_string()))
 }
 
 /// Finds the ONNX Runtime library.
@@ -107,7 +110,7 @@ fn stored(settings: &Settings) -> Result<RepositoryOptions, Failed> {
         tracing::error!(%why, aside = %aside.display(), "the store of sequences is damaged and was moved aside; no sequence is resumed");
     }
     let epoch = tier.next_epoch(epoch_now()).map_err(|e| failed(&e))?;
-    let store = SequenceStore::new(Arc::new(tier), epoch << 20).map_err(|e| failed(&e))?;
+    let store = SequenceStore::new(Arc::new(tier), epoch).map_err(|e| failed(&e))?;
     Ok(RepositoryOptions { store: Some(Arc::new(store)), first_id: Some(first_id_of(epoch)), ..options })
 }
 

@@ -77,6 +77,7 @@ async fn serve(settings: &Settings, given: &GivenFlags, began: Instant) -> Resul
         return Err(Failed::Failed(unloaded(&repository)));
     }
     tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
+    running.open();
     systemd::ready();
     running.join().await;
     let stopping = repository.clone();

@@ -44,7 +44,7 @@ const STEPS: &str = "
     (call $steps (i32.const 100) (i32.const 3))";
 
 /// The guest of these bytes: empty for the one above; `other` has one step of 5 for each name; `bad` cannot be configured.
-fn component(_: &str, bytes: &[u8]) -> Result<Arc<InitializerComponent>, PluginError> {
+pub(super) fn component(_: &str, bytes: &[u8]) -> Result<Arc<InitializerComponent>, PluginError> {
     let guest = InitializerWat {
         initialize: INITIALIZE,
         steps: STEPS,
@@ -61,7 +61,7 @@ fn component(_: &str, bytes: &[u8]) -> Result<Arc<InitializerComponent>, PluginE
         .map_err(|e| PluginError::Invalid(e.to_string()))
 }
 
-fn no_processor(name: &str, _: &[u8]) -> Result<Arc<ProcessorComponent>, PluginError> {
+pub(super) fn no_processor(name: &str, _: &[u8]) -> Result<Arc<ProcessorComponent>, PluginError> {
     Err(PluginError::Invalid(format!("there is no {name}")))
 }
 
@@ -80,7 +80,7 @@ fn fixture(toml: &str, state_limit: u64, strikes: u32) -> Fixture {
 
 const FEATURE: &str =
     "[[feature]]\nname = \"tenant\"\nfrom = \"parameter\"\nkey = \"tenant\"\ntype = \"key\"\n[plugins.initializer]\n";
-const TOML: &str = "[plugins.initializer]\nuse = \"guest\"\ntime = \"50ms\"\n";
+pub(super) const TOML: &str = "[plugins.initializer]\nuse = \"guest\"\ntime = \"50ms\"\n";
 
 fn loaded(toml: &str) -> Fixture {
     let fixture = fixture(toml, u64::MAX, 1000);

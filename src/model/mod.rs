@@ -37,6 +37,8 @@ mod interleavings;
 #[cfg(not(feature = "shuttle"))]
 mod processor_tests;
 #[cfg(test)]
+mod restart_plugin_tests;
+#[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod restart_tests;
 #[cfg(test)]

@@ -49,12 +49,12 @@ const POST: &str = "
     (global.set $heap (i32.const 8192))
     (i32.const 1024)";
 
-fn component(_: &str, bytes: &[u8]) -> Result<Arc<ProcessorComponent>, PluginError> {
+pub(super) fn component(_: &str, bytes: &[u8]) -> Result<Arc<ProcessorComponent>, PluginError> {
     let made = ProcessorComponent::new(&SERVING, "guest.wasm", bytes, Grants::default(), None);
     made.map(Arc::new).map_err(|e| PluginError::Invalid(e.to_string()))
 }
 
-fn guest() -> ProcessorWat<'static> {
+pub(super) fn guest() -> ProcessorWat<'static> {
     ProcessorWat { pre: PRE, post: POST, ..ProcessorWat::default() }
 }
 
@@ -69,7 +69,8 @@ fn fixture(toml: &str) -> Fixture {
     fixture
 }
 
-const TOML: &str = "[sequence]\nend_without_inputs = true\n[[plugins.processor]]\nuse = \"guest\"\ntime = \"50ms\"\n";
+pub(super) const TOML: &str =
+    "[sequence]\nend_without_inputs = true\n[[plugins.processor]]\nuse = \"guest\"\ntime = \"50ms\"\n";
 
 fn loaded(toml: &str) -> Fixture {
     let fixture = fixture(toml);

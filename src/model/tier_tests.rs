@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use sequor_core::{Id, Refusal};
+use sequor_core::{EndReason, Id, Refusal};
 
 use super::tests::{load, request};
 use super::*;
@@ -115,13 +115,13 @@ fn an_answer_leaves_once_its_state_is_durable() {
             let is = (batch.model.as_str(), batch.version, state.step, state.end, sum(&batch, state));
             assert_eq!((is, &state.id), (("sum", 1, 1, false, 40), &Id::from(7)), "{strategy} {place}");
             assert!((&mut first).now_or_never().is_none(), "it is not durable yet");
-            sealed(Ok(()));
+            sealed(vec![]);
             assert_eq!(answer(first).unwrap(), 40);
             let last = rig.submit(7, 2, |s| s.end = true);
             let (batch, sealed) = rig.tier.next();
             let state = &batch.states[0];
             assert_eq!((state.step, state.end, sum(&batch, state)), (2, true, 42));
-            sealed(Ok(()));
+            sealed(vec![]);
             assert_eq!(answer(last).unwrap(), 42);
         }
     }
@@ -139,7 +139,7 @@ fn copies_of_states_count_until_the_tier_drops_them() {
         assert_eq!((copied, used()), (4, 8), "{place}: the state and its copy");
         drop(batch);
         assert_eq!(used(), 4);
-        sealed(Ok(()));
+        sealed(vec![]);
         answer(first).unwrap();
         assert_eq!(used(), 4);
     }
@@ -151,12 +151,12 @@ fn a_copy_is_that_of_its_step_whatever_the_slot_does_next() {
     let rig = Rig::new(OLDEST, "KIND_CPU");
     let only = rig.submit(1, 5, |s| (s.start, s.end) = (true, true));
     let (ended, sealed) = rig.tier.next();
-    sealed(Ok(()));
+    sealed(vec![]);
     assert_eq!(answer(only).unwrap(), 5);
     let other = rig.submit(2, 9, |s| (s.start, s.end) = (true, true));
     let (batch, sealed) = rig.tier.next();
     assert_eq!((sum(&ended, &ended.states[0]), sum(&batch, &batch.states[0])), (5, 9));
-    sealed(Ok(()));
+    sealed(vec![]);
     assert_eq!(answer(other).unwrap(), 9);
 }
 
@@ -164,14 +164,29 @@ fn a_copy_is_that_of_its_step_whatever_the_slot_does_next() {
 fn a_sequence_whose_state_cannot_be_made_durable_ends() {
     let rig = Rig::new(OLDEST, "KIND_CPU");
     let first = rig.submit(7, 40, |s| s.start = true);
-    rig.tier.next().1(Err(Refusal::Failed(9)));
+    rig.tier.next().1(vec![0]);
     let refused = |failure| match failure {
         Failure::Refused(refused) => refused.refusal,
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(answer(first).unwrap_err()), Refusal::Failed(9));
+    assert_eq!(refused(answer(first).unwrap_err()), Refusal::Ended(EndReason::Unsealed));
     let next = rig.submit(7, 1, |_| {});
-    assert!(matches!(refused(answer(next).unwrap_err()), Refusal::Unknown(Some(_))));
+    let Refusal::Unknown(Some(stone)) = refused(answer(next).unwrap_err()) else { panic!("it is remembered") };
+    assert_eq!(stone.why, EndReason::Unsealed);
+}
+
+#[test]
+fn a_state_that_cannot_be_made_durable_drops_its_own_sequence_alone() {
+    let rig = Rig::new("direct { minimum_slot_utilization: 1.0 max_queue_delay_microseconds: 60000000 }", "KIND_CPU");
+    let pending: Vec<Pending> = (1..=4).map(|id| rig.submit(id, 10, |s| s.start = true)).collect();
+    let (batch, sealed) = rig.tier.next();
+    let of = |id: u64| batch.states.iter().position(|state| state.id == Id::from(id)).unwrap();
+    assert_eq!(batch.states.len(), 4, "one batch");
+    sealed(vec![of(3)]);
+    let ended: Vec<Result<i32, Failure>> = pending.into_iter().map(answer).collect();
+    assert_eq!(ended.iter().filter(|ended| matches!(ended, Ok(10))).count(), 3);
+    let Err(Failure::Refused(refused)) = &ended[2] else { panic!("{ended:?}") };
+    assert_eq!((refused.refusal, refused.may_retry), (Refusal::Ended(EndReason::Unsealed), true));
 }
 
 /// Its inputs are optional, and it brings none: it runs nothing, and its state is that of the step before.
@@ -181,8 +196,8 @@ fn a_request_that_is_cancelled_while_its_state_is_made_durable_stops_no_other() 
     let first = rig.submit(7, 40, |s| s.start = true);
     let (_, sealed) = rig.tier.next();
     drop(first);
-    sealed(Ok(()));
+    sealed(vec![]);
     let other = rig.submit(8, 3, |s| (s.start, s.end) = (true, true));
-    rig.tier.next().1(Ok(()));
+    rig.tier.next().1(vec![]);
     assert_eq!(answer(other).unwrap(), 3);
 }

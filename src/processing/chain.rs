@@ -63,6 +63,13 @@ enum Node {
     Reply(PortTensors),
 }
 
+impl SequenceScratch {
+    /// The bytes of each processor; none, if the sequence has not begun.
+    pub fn parts(&self) -> &[Bytes] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
 impl Chain {
     /// Configures processors in front of a model. `guests` is the maximum number of guests of each. The error says which processor does not fit, and why.
     pub fn new(
@@ -285,7 +292,8 @@ impl PendingAnswer {
 }
 
 impl SequenceScratch {
-    fn of(bytes: Vec<Bytes>) -> SequenceScratch {
+    /// The scratch of these bytes, as [`SequenceScratch::parts`] gives them.
+    pub fn of(bytes: Vec<Bytes>) -> SequenceScratch {
         if bytes.iter().all(Bytes::is_empty) { SequenceScratch(None) } else { SequenceScratch(Some(bytes.into())) }
     }
 

@@ -78,7 +78,8 @@ fn code(why: EndReason) -> u64 {
         EndReason::Idle => 2,
         EndReason::Restarted => 3,
         EndReason::Cancelled => 4,
-        EndReason::Evicted => 5,
+        // For a plug-in it is gone for the same reason, and begins anew with its next step.
+        EndReason::Evicted | EndReason::Spilled => 5,
         EndReason::Drained => 6,
         EndReason::Fenced => 7,
         EndReason::Unsealed => 8,

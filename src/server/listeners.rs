@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use listenfd::ListenFd;
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::holder::{self, Holder};
@@ -26,6 +27,8 @@ pub struct Listeners {
     pub grpc: Option<TcpListener>,
     pub metrics: Option<TcpListener>,
     pub admin: Option<TcpListener>,
+    /// Sockets of clients came from the service manager: connections wait there until [`super::RunningServer::open`].
+    pub(super) waits: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -34,18 +37,41 @@ pub enum BindError {
     Taken { what: &'static str, address: SocketAddr, holder: Option<Holder> },
     #[error("{what} {address} cannot be served on: {cause}")]
     Other { what: &'static str, address: SocketAddr, cause: io::Error },
+    #[error("the service manager passed sockets that are no TCP listeners (LISTEN_FDS): {cause}")]
+    Passed { cause: io::Error },
+    #[error(
+        "the service manager passed a socket for {address} (LISTEN_FDS), where nothing is served. Make its address and port equal to those of http, grpc, metrics or admin."
+    )]
+    NotWanted { address: SocketAddr },
 }
 
 impl Listeners {
     /// Binds the ports, all or none. To be called within a runtime.
     pub fn bind(wanted: &Addresses) -> Result<Listeners, BindError> {
-        let bind = |what, address: Option<SocketAddr>| address.map(|address| bind(what, address)).transpose();
-        Ok(Listeners {
-            http: bind("http", wanted.http)?,
-            grpc: bind("grpc", wanted.grpc)?,
-            metrics: bind("metrics", wanted.metrics)?,
-            admin: bind("admin", wanted.admin)?,
-        })
+        Listeners::bind_with(wanted, Vec::new())
+    }
+
+    /// The same with sockets that the service manager has opened, which stay open when this process ends. They are taken by address and port.
+    pub fn bind_with(wanted: &Addresses, mut passed: Vec<std::net::TcpListener>) -> Result<Listeners, BindError> {
+        let mut waits = false;
+        let mut listen = |what, address: Option<SocketAddr>| {
+            let Some(address) = address else { return Ok(None) };
+            match passed.iter().position(|socket| serves(socket, address)) {
+                Some(at) => {
+                    waits |= matches!(what, "http" | "grpc");
+                    TcpListener::from_std(passed.swap_remove(at)).map(Some).map_err(|cause| BindError::Passed { cause })
+                }
+                None => bind(what, address).map(Some),
+            }
+        };
+        let http = listen("http", wanted.http)?;
+        let grpc = listen("grpc", wanted.grpc)?;
+        let metrics = listen("metrics", wanted.metrics)?;
+        let admin = listen("admin", wanted.admin)?;
+        match passed.first().and_then(|socket| socket.local_addr().ok()) {
+            Some(address) => Err(BindError::NotWanted { address }),
+            None => Ok(Listeners { http, grpc, metrics, admin, waits }),
+        }
     }
 
     /// Where they are, with the ports that the system chose.
@@ -53,6 +79,26 @@ impl Listeners {
         let of = |listener: &Option<TcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
         Addresses { http: of(&self.http), grpc: of(&self.grpc), metrics: of(&self.metrics), admin: of(&self.admin) }
     }
+}
+
+/// The sockets that the service manager has opened for this process (`LISTEN_FDS`), if it has.
+pub fn passed() -> Result<Vec<std::net::TcpListener>, BindError> {
+    let mut given = ListenFd::from_env();
+    let places = 0..given.len();
+    let take = |at: usize| {
+        let socket = given.take_tcp_listener(at)?;
+        socket.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
+        Ok(socket)
+    };
+    let all: io::Result<Vec<_>> = places.map(take).collect();
+    Ok(all.map_err(|cause| BindError::Passed { cause })?.into_iter().flatten().collect())
+}
+
+/// Whether this socket is the one for an address: its port is the same, and its address, or one of them stands for every address.
+fn serves(socket: &std::net::TcpListener, wanted: SocketAddr) -> bool {
+    let Ok(at) = socket.local_addr() else { return false };
+    let any = at.ip().is_unspecified() || wanted.ip().is_unspecified();
+    at.port() == wanted.port() && (any || at.ip() == wanted.ip())
 }
 
 fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
@@ -92,5 +138,22 @@ mod tests {
         let addresses = Listeners::bind(&wanted).expect("bound").addresses();
         assert_ne!(addresses.http.expect("an address").port(), 0);
         assert_eq!((addresses.grpc, addresses.metrics, addresses.admin), (None, None, None));
+    }
+
+    #[tokio::test]
+    async fn sockets_that_were_opened_before_are_taken_by_their_ports() {
+        let open = || {
+            let socket = std::net::TcpListener::bind(local(0)).expect("a port");
+            socket.set_nonblocking(true).expect("nonblocking");
+            socket
+        };
+        let (http, other) = (open(), open());
+        let [at, unknown] = [&http, &other].map(|socket| socket.local_addr().expect("an address"));
+        let wanted = Addresses { http: Some(at), grpc: Some(local(0)), ..Addresses::default() };
+        let bound = Listeners::bind_with(&wanted, vec![http]).expect("bound");
+        assert_eq!((bound.addresses().http, bound.waits), (Some(at), true));
+        let refused = Listeners::bind_with(&Addresses::default(), vec![other]).expect_err("nothing is served there");
+        assert!(matches!(refused, BindError::NotWanted { address } if address == unknown), "{refused}");
+        assert!(!Listeners::bind(&Addresses::default()).expect("bound").waits);
     }
 }

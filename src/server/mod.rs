@@ -41,6 +41,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 pub use drain::{Drained, Stop};
 pub use in_memory::StreamServer;
@@ -116,9 +117,15 @@ pub struct RunningServer {
     /// Where it does, with the ports that the system chose.
     pub addresses: Addresses,
     drained: JoinHandle<Drained>,
+    opened: CancellationToken,
 }
 
 impl RunningServer {
+    /// Takes the connections that wait at sockets of the service manager. The models are loaded.
+    pub fn open(&self) {
+        self.opened.cancel();
+    }
+
     /// Waits until the server has gone out.
     pub async fn join(self) -> Drained {
         self.drained.await.unwrap_or(Drained::Cut)
@@ -161,14 +168,29 @@ pub fn start(
     let public =
         ConnectionSetup { dispatcher, tls, limit: limit(connections.max, connections.per_peer), ..plain.clone() };
     let operators = ConnectionSetup { dispatcher: for_operators, limit: reserved(), ..public.clone() };
-    let Listeners { http, grpc, metrics, admin } = listeners;
-    for (listener, serving) in [(http, public.clone()), (grpc, public), (metrics, plain), (admin, operators)] {
+    let Listeners { http, grpc, metrics, admin, waits } = listeners;
+    let (opened, at_once) = (CancellationToken::new(), CancellationToken::new());
+    at_once.cancel();
+    let clients = if waits { &opened } else { &at_once };
+    let all = [
+        (http, public.clone(), clients),
+        (grpc, public, clients),
+        (metrics, plain, &at_once),
+        (admin, operators, &at_once),
+    ];
+    for (listener, serving, from) in all {
         if let Some(listener) = listener {
-            shutdown.connections.spawn(accept(listener, serving));
+            let (from, closing) = (from.clone(), shutdown.closing.clone());
+            shutdown.connections.spawn(async move {
+                tokio::select! {
+                    () = from.cancelled() => accept(listener, serving).await,
+                    () = closing.cancelled() => {}
+                }
+            });
         }
     }
     let drained = tokio::spawn(drain::run(api, drain, shutdown, stop, drain_asked));
-    RunningServer { addresses, drained }
+    RunningServer { addresses, drained, opened }
 }
 
 /// What clients call, with the checks of every listener and that of web pages.

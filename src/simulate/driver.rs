@@ -265,7 +265,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
                 Effect::Tell(_) => self.tell(),
                 Effect::Prepare(req, _) => answers.push(Event::Prepared(req, self.prepared(req))),
                 Effect::Post(req, _) => answers.push(Event::Posted(req)),
-                Effect::Seal(batch) => answers.push(Event::Sealed(batch, Ok(()))),
+                Effect::Seal(batch) => answers.push(Event::Sealed(batch, Vec::new())),
                 Effect::Note(_) | Effect::Replay(..) => {}
             }
         }

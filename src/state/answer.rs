@@ -1,4 +1,5 @@
-//! The answer of a sequence's last step, in the file of its state: a client that repeats that step after a restart gets it once more.
+//! What stands beside the states in the file of a sequence: the answer of its last step, which a client that repeats the step after a restart gets once
+//! more, and the scratch of processors.
 
 use std::collections::HashMap;
 
@@ -12,6 +13,10 @@ use super::snapshot::{SHAPE_OF, SnapshotError, parse, stored};
 
 /// Before the names of outputs, so that they differ from those of states.
 const ANSWER: &str = "sequor.answer.";
+/// The same for scratch, followed by the place of the processor.
+const SCRATCH: &str = "sequor.scratch.";
+/// The key under which the names of processors are kept.
+const PROCESSORS: &str = "sequor.processors";
 /// The key under which the type of an output is kept.
 const TYPE_OF: &str = "sequor.type.";
 
@@ -54,6 +59,27 @@ pub fn answer_of(file: &[u8]) -> Result<Vec<NamedTensor>, SnapshotError> {
     Ok(held.tensors().into_iter().filter_map(output).collect())
 }
 
+/// The file of a state with this scratch of processors in place of the one that it may hold. `names` says whose it is.
+pub fn with_scratch(file: &[u8], names: &str, scratch: &[Bytes]) -> Result<Vec<u8>, SnapshotError> {
+    let mut notes = notes(file)?;
+    notes.insert(PROCESSORS.to_owned(), names.to_owned());
+    let held = SafeTensors::deserialize(file)?;
+    let mut views = held.tensors();
+    views.retain(|(name, _)| !name.starts_with(SCRATCH));
+    for (n, bytes) in scratch.iter().enumerate() {
+        views.push((format!("{SCRATCH}{n}"), TensorView::new(Dtype::U8, vec![bytes.len()], bytes)?));
+    }
+    Ok(serialize(views, Some(notes))?)
+}
+
+/// The scratch in the file of a state, and whose it is; empty if it holds none.
+pub fn scratch_of(file: &[u8]) -> Result<(String, Vec<Bytes>), SnapshotError> {
+    let names = notes(file)?.remove(PROCESSORS).unwrap_or_default();
+    let held = SafeTensors::deserialize(file)?;
+    let of = |n: usize| Some(Bytes::copy_from_slice(held.tensor(&format!("{SCRATCH}{n}")).ok()?.data()));
+    Ok((names, (0..).map_while(of).collect()))
+}
+
 fn notes(file: &[u8]) -> Result<HashMap<String, String>, SnapshotError> {
     let (_, header) = SafeTensors::read_metadata(file)?;
     Ok(header.metadata().clone().unwrap_or_default())
@@ -82,6 +108,12 @@ mod tests {
         let mut read = answer_of(&file).unwrap();
         read.sort_by(|a, b| a.name.cmp(&b.name));
         assert_eq!(read, second);
+        assert_eq!(scratch_of(&file).unwrap(), (String::new(), vec![]));
+        let scratch = |bytes: &'static [u8]| [Bytes::from_static(bytes), Bytes::new()];
+        let file = with_scratch(&file, "a,b", &scratch(b"longer")).unwrap();
+        let file = with_scratch(&file, "a,b", &scratch(b"new")).unwrap();
+        assert_eq!(scratch_of(&file).unwrap(), ("a,b".to_owned(), scratch(b"new").to_vec()));
+        assert_eq!(answer_of(&file).unwrap().len(), 2);
         let held = SafeTensors::deserialize(&file).unwrap();
         assert_eq!(held.tensor("STATE").unwrap().data(), [7, 0, 0, 0]);
         assert_eq!(notes(&file).unwrap()["sequor.step"], "3");

@@ -43,7 +43,7 @@ mod tests;
 pub mod tier;
 mod values;
 
-pub use answer::{answer_of, with_answer};
+pub use answer::{answer_of, scratch_of, with_answer, with_scratch};
 pub use bind_plan::{BindPlan, SlotView, choose};
 pub use bound::{Bound, Fresh, StateOut};
 pub use chunk_cache::ChunkCache;

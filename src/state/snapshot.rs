@@ -17,6 +17,8 @@ pub enum SnapshotError {
     State(#[from] StateError),
     #[error("the snapshot has no state \"{0}\"")]
     Missing(String),
+    #[error("its last step is not answered yet")]
+    Unanswered,
     #[error("state \"{state}\" differs: the snapshot has {got}, the model wants {want}")]
     Differs { state: String, got: String, want: String },
 }

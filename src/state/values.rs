@@ -1,10 +1,12 @@
 //! The values of a sequence's states apart from any slot: given to a slot in place of what config.pbtxt says, or read from one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sequor_core::Shape;
 
+use super::snapshot::{SnapshotError, file};
 use super::spec::StateSpec;
 
 /// The values of all states of a sequence, in the order of the model's states. Cheap to clone.
@@ -44,6 +46,18 @@ impl StateValues {
 
     pub fn each(&self) -> &[StateValue] {
         &self.0
+    }
+
+    /// The values that sequences have at START.
+    pub fn initial(specs: &[StateSpec]) -> StateValues {
+        StateValues::new(specs.iter().map(StateValue::initial).collect())
+    }
+
+    /// The values as a `.safetensors` file, as [`Store::snapshot`] makes one.
+    pub fn file(&self, specs: &[StateSpec], metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError> {
+        let pairs: Vec<(Shape, Vec<u8>)> =
+            self.each().iter().map(|value| (value.shape.clone(), value.bytes.to_vec())).collect();
+        file(specs.iter(), &pairs, metadata)
     }
 
     /// Bytes of all of them.

@@ -337,7 +337,9 @@ pub const fn ended_reason(why: EndReason) -> &'static str {
         EndReason::Evicted => "evicted",
         EndReason::Drained => "retired",
         EndReason::Fenced => "fenced",
-        EndReason::Unsealed | EndReason::Admin => "dropped",
+        EndReason::Unsealed => "unsealed",
+        EndReason::Spilled => "spilled",
+        EndReason::Admin => "dropped",
         EndReason::Rejected => "plugin_rejected",
         EndReason::Failed => "never_started",
     }

@@ -90,6 +90,11 @@ fn a_state_goes_out_and_in_where_that_is_allowed() {
     told(&open, &import);
     assert_eq!(step(open.http, &json!(9), 2.0, false), Ok(42.0), "it goes on from there");
     assert_eq!(command(&open, &import).code, Some(5), "it lives there now");
+    let fork = ["sequence", "fork", "accumulator_fp32", "9", "--as", "10"];
+    assert_eq!(told(&open, &fork), "10 goes on from a copy of 9\n");
+    assert_eq!(step(open.http, &json!(10), 100.0, false), Ok(142.0));
+    assert_eq!(step(open.http, &json!(9), 1.0, false), Ok(43.0), "the two go on apart");
+    assert_eq!(command(&open, &fork).code, Some(5), "10 lives now");
     let refused = command(&closed, &["sequence", "import", "accumulator_fp32", "9", "--from", &state]);
     assert!(refused.stderr.contains("[admin] upload = true"), "{}", refused.stderr);
 }

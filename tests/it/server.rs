@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -106,24 +107,30 @@ impl Call {
 
     /// Starts a server and waits until it says that it serves.
     pub(crate) fn start(self) -> Server {
-        let mut process = self.begin();
-        let line = process.wait_for("http  ").unwrap_or_else(|| panic!("no server: {:?}", process.kill()));
-        let address = |name: &str| {
-            let mut words = line.split_whitespace().skip_while(|word| *word != name);
-            words.nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line:?}"))
-        };
-        let [http, grpc, metrics] = ["http", "grpc", "metrics"].map(address);
-        let admin = line.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
-        let admin = admin.map(|address| address.parse().unwrap());
-        process.wait_for("ready in ").unwrap_or_else(|| panic!("not ready: {:?}", process.kill()));
-        Server { process, http, grpc, metrics, admin }
+        self.begin().serving()
     }
 
     /// The same call, of a process that may open only so many files.
-    pub(crate) fn limited(mut self, files: u32) -> Call {
-        let limited = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
-        let mut command = Command::new("sh");
-        command.args(["-c", &limited]).arg(self.command.get_program()).args(self.command.get_args());
+    pub(crate) fn limited(self, files: u32) -> Call {
+        self.after("sh", &format!("ulimit -n {files}"))
+    }
+
+    /// The same call, of a process that was given these sockets as a service manager gives them.
+    pub(crate) fn activated(self, sockets: &[&TcpListener]) -> Call {
+        let mut before = format!("export LISTEN_PID=$$ LISTEN_FDS={}", sockets.len());
+        for (n, socket) in sockets.iter().enumerate() {
+            rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::empty()).unwrap();
+            before = format!("exec {}<&{}; {before}", 3 + n, socket.as_raw_fd());
+        }
+        // Other shells take descriptors of one digit alone.
+        self.after("bash", &before)
+    }
+
+    /// The same call, after these commands of the shell.
+    fn after(mut self, shell: &str, before: &str) -> Call {
+        let script = format!("{before}; exec \"$0\" \"$@\"");
+        let mut command = Command::new(shell);
+        command.args(["-c", &script]).arg(self.command.get_program()).args(self.command.get_args());
         for (name, value) in self.command.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
@@ -198,6 +205,20 @@ impl Process {
         self.wait_for(begin).unwrap_or_else(|| panic!("no {begin}: {:?}", self.kill()));
         self.terminate();
         self.ended()
+    }
+
+    /// Waits until the server says that it serves.
+    pub(crate) fn serving(mut self) -> Server {
+        let line = self.wait_for("http  ").unwrap_or_else(|| panic!("no server: {:?}", self.kill()));
+        let address = |name: &str| {
+            let mut words = line.split_whitespace().skip_while(|word| *word != name);
+            words.nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line:?}"))
+        };
+        let [http, grpc, metrics] = ["http", "grpc", "metrics"].map(address);
+        let admin = line.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let admin = admin.map(|address| address.parse().unwrap());
+        self.wait_for("ready in ").unwrap_or_else(|| panic!("not ready: {:?}", self.kill()));
+        Server { process: self, http, grpc, metrics, admin }
     }
 
     /// Asks the program to stop, as an init system would.

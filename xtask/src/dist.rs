@@ -83,7 +83,9 @@ fn stage(sequor: &Path, staging: &Path) -> Result<()> {
     let runtime = process::kept().join("onnxruntime/onnxruntime");
     place(&library(&runtime.join("capi"))?, &staging.join("lib/libonnxruntime.so"))?;
     let deploy = process::root().join("deploy");
-    place(&deploy.join("sequor.service"), &staging.join("lib/systemd/system/sequor.service"))?;
+    for unit in ["sequor.service", "sequor.socket"] {
+        place(&deploy.join(unit), &staging.join("lib/systemd/system").join(unit))?;
+    }
     place(&deploy.join("sequor.toml"), &staging.join("share/doc/sequor/sequor.toml"))?;
     place(&process::root().join("README.md"), &staging.join("share/doc/sequor/README.md"))?;
     for (shell, file) in [

@@ -87,7 +87,7 @@ impl Core {
             Event::FirstShape(req, shape) => self.first_shape(req, shape),
             Event::NextRun(req, meta) => self.next_run(req, meta),
             Event::Ran { batch, rows } => self.ran(now, batch, &rows, out),
-            Event::Sealed(batch, result) => self.sealed(now, batch, result, out),
+            Event::Sealed(batch, failed) => self.sealed(now, batch, &failed, out),
             Event::Posted(req) => self.posted(now, req, out),
             Event::End(seq, why) => self.leave(now, seq, why, Refusal::of_end(why), out),
             Event::Tick => {}

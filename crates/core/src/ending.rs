@@ -21,6 +21,8 @@ pub enum EndReason {
     Fenced,
     /// Its state could not be made durable.
     Unsealed,
+    /// Its state was moved out of memory, to where its next step finds it. Nothing remembers this as an end.
+    Spilled,
     Admin,
     /// A policy rejected one of its steps.
     Rejected,
@@ -29,7 +31,7 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    pub const ALL: [EndReason; 11] = [
+    pub const ALL: [EndReason; 12] = [
         EndReason::End,
         EndReason::Idle,
         EndReason::Restarted,
@@ -38,6 +40,7 @@ impl EndReason {
         EndReason::Drained,
         EndReason::Fenced,
         EndReason::Unsealed,
+        EndReason::Spilled,
         EndReason::Admin,
         EndReason::Rejected,
         EndReason::Failed,

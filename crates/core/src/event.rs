@@ -73,8 +73,8 @@ pub enum Event {
         batch: BatchId,
         rows: Vec<RowEnd>,
     },
-    /// Answers [`Effect::Seal`]: the states of this batch are durable, or could not be made so.
-    Sealed(BatchId, Result<(), Refusal>),
+    /// Answers [`Effect::Seal`]: the states of this batch are durable, except for these requests. Each of them is refused, and its sequence ends.
+    Sealed(BatchId, Vec<(Req, Refusal)>),
     /// Answers [`Effect::Post`].
     Posted(Req),
     /// Ends a sequence from outside: an administrator, an ensemble, a lost lease.

@@ -65,15 +65,15 @@ impl Core {
         out.push(Effect::Seal(batch));
     }
 
-    pub(crate) fn sealed(&mut self, now: Time, batch: BatchId, result: Result<(), Refusal>, out: &mut Vec<Effect>) {
+    pub(crate) fn sealed(&mut self, now: Time, batch: BatchId, failed: &[(Req, Refusal)], out: &mut Vec<Effect>) {
         if !self.batches.get(batch).is_some_and(|flight| flight.sealing) {
             return;
         }
         let Some(flight) = self.batches.remove(batch) else { return };
         for req in flight.reqs {
-            match result {
-                Ok(()) => self.durable(now, req, out),
-                Err(refusal) => self.unsealed(now, req, refusal, out),
+            match failed.iter().find(|(of, _)| *of == req) {
+                None => self.durable(now, req, out),
+                Some((_, refusal)) => self.unsealed(now, req, *refusal, out),
             }
         }
         self.wake_if_over(flight.instance.load, out);

@@ -139,7 +139,7 @@ impl Core {
         let Some(s) = self.seqs.get(seq) else { return };
         let Some(limit) = self.load(s.load).map(|l| l.spec.limits.tombstones) else { return };
         let why = if why == EndReason::Idle && fault(Planted::WrongReason) { EndReason::End } else { why };
-        if s.announced {
+        if s.announced && why != EndReason::Spilled {
             self.tombstones.insert(s.id.clone(), s.born, Tombstone { why, at: now, step: s.step, idle: s.idle }, limit);
         }
     }

@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::ending::Tombstone;
 use crate::ids::{Id, LoadId, Seq};
-use crate::sequence::Stage;
+use crate::sequence::{Sequence, Stage};
 use crate::time::Time;
 
 /// A live sequence.
@@ -37,31 +37,49 @@ impl Core {
     /// Up to so many live sequences from this place of the table on, and the place to go on from, if there is more.
     pub fn seen(&self, from: u32, most: u32) -> (Vec<SequenceView>, Option<u32>) {
         let until = from.saturating_add(most);
-        let seen = self.seqs.range(from, until).filter_map(|(seq, s)| {
-            Some(SequenceView {
-                seq,
-                id: s.id.clone(),
-                load: s.load,
-                stage: s.stage?,
-                placement: s.placement.map(|(n, slot)| (n, slot.ix)),
-                step: s.step,
-                queued: s.queue.len(),
-                queued_bytes: s.bytes,
-                state_bytes: s.state_bytes,
-                ending: s.ending.is_some() || s.leaving.is_some(),
-                began: s.began,
-                touched: s.touched,
-                idle: s.idle,
-                due: self.deadline_of(seq),
-            })
-        });
+        let seen = self.seqs.range(from, until).filter_map(|(seq, s)| self.view(seq, s));
         (seen.collect(), (until < self.seqs.places()).then_some(until))
+    }
+
+    /// One live sequence.
+    pub fn view_of(&self, seq: Seq) -> Option<SequenceView> {
+        self.view(seq, self.seqs.get(seq)?)
+    }
+
+    /// The sequences of a load that wait for a request and hold a slot, the longest idle first.
+    pub fn idle_sequences(&self, load: LoadId) -> impl Iterator<Item = Seq> + '_ {
+        let idle = self.load(load).map(|load| self.seq_links.iter(&load.idle));
+        idle.into_iter().flatten().filter_map(|ix| self.seqs.key_at(ix))
+    }
+
+    fn view(&self, seq: Seq, s: &Sequence) -> Option<SequenceView> {
+        Some(SequenceView {
+            seq,
+            id: s.id.clone(),
+            load: s.load,
+            stage: s.stage?,
+            placement: s.placement.map(|(n, slot)| (n, slot.ix)),
+            step: s.step,
+            queued: s.queue.len(),
+            queued_bytes: s.bytes,
+            state_bytes: s.state_bytes,
+            ending: s.ending.is_some() || s.leaving.is_some(),
+            began: s.began,
+            touched: s.touched,
+            idle: s.idle,
+            due: self.deadline_of(seq),
+        })
     }
 
     /// Remembers the end of a sequence that did not live here: its kept state has expired.
     pub fn remember(&mut self, load: LoadId, id: Id, stone: Tombstone) {
         let Some(limit) = self.load(load).map(|l| l.spec.limits.tombstones) else { return };
         self.tombstones.insert(id, self.born, stone, limit);
+    }
+
+    /// How the last sequence of an id ended, if that is remembered.
+    pub fn end_of(&self, id: &Id) -> Option<Tombstone> {
+        self.tombstones.find(id)
     }
 
     /// How long a sequence may be idle; `None` is for ever.

@@ -79,6 +79,18 @@ pub(super) struct EndOptions {
     reason: Option<String>,
 }
 
+/// Which sequence gets a copy.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForkOptions {
+    /// The ids are texts, also if they read as numbers.
+    #[serde(default)]
+    text: bool,
+    /// The id of the copy.
+    #[serde(rename = "as")]
+    to: String,
+}
+
 pub(super) type OfModel = Path<(String, String)>;
 
 /// A query of this form.
@@ -130,6 +142,17 @@ pub(super) async fn import(
 ) -> Said<Value> {
     let file = bytes(body)?.into();
     admin.import(&caller, model, sequences::id(&id, query(told)?.text), file).await.map(|()| Json(json!({})))
+}
+
+pub(super) async fn fork(
+    State(admin): State<Admin>,
+    Asked(caller): Asked,
+    Path((model, id)): OfModel,
+    told: Result<Query<ForkOptions>, QueryRejection>,
+) -> Said<Value> {
+    let ForkOptions { text, to } = query(told)?;
+    let (id, to) = (sequences::id(&id, text), sequences::id(&to, text));
+    admin.fork(&caller, model, id, to).await.map(|()| Json(json!({})))
 }
 
 // === plug-ins ===

@@ -62,6 +62,7 @@ fn of_sequences() -> Vec<Operation> {
     const ALL: &str = "/admin/models/{name}/sequences";
     const ONE: &str = "/admin/models/{name}/sequences/{id}";
     const STATE: &str = "/admin/models/{name}/sequences/{id}/state";
+    const FORK: &str = "/admin/models/{name}/sequences/{id}/fork";
     let text = |of: Operation| of.query("text", &flag(), "The id is a text, even if it reads as a number");
     let sorts = json!({ "enum": ["age", "idle", "step", "queued", "bytes"], "default": "age" });
     let list = Operation::new(
@@ -88,7 +89,10 @@ fn of_sequences() -> Vec<Operation> {
         .answers(BodySchema::Bytes);
     let import = Operation::new(Put, STATE, ("importState", "Gives a state to a sequence"), http::import)
         .takes(BodySchema::Bytes);
-    [list].into_iter().chain([show, drop, export, import].map(text)).collect()
+    let fork =
+        Operation::new(Post, FORK, ("forkSequence", "Gives a copy of the state to another sequence"), http::fork)
+            .query("as", &string(), "The id of the copy, which does not live there");
+    [list].into_iter().chain([show, drop, export, import, fork].map(text)).collect()
 }
 
 fn of_plugins() -> Vec<Operation> {

@@ -259,6 +259,22 @@ impl Admin {
         outcome
     }
 
+    /// Gives a copy of a live sequence's state to another one, which does not live here.
+    pub(super) async fn fork(&self, caller: &Caller, model: String, id: Id, to: Id) -> Result<(), Status> {
+        let served = self.api().find(&model, "").map_err(|failure| refused::failure(&failure))?;
+        let (of, copy) = (id.clone(), to.clone());
+        let outcome = kept(move || served.fork(&of, copy)).await;
+        let copy = format!(" as {}", self.shown(&to));
+        self.note_sequence(caller, "sequence fork", &model, &id, &copy, outcome.as_ref().copied());
+        outcome
+    }
+
+    /// An id as audit lines show it.
+    fn shown(&self, id: &Id) -> String {
+        let row = self.row(id, "", 0);
+        row.id.map(|id| id.to_string()).or(row.id_hash.map(|hash| format!("#{hash}"))).unwrap_or_default()
+    }
+
     /// The audit line of a change; a text that is not to be shown does not stand there either.
     fn note_sequence(
         &self,
@@ -269,8 +285,7 @@ impl Admin {
         why: &str,
         outcome: Result<(), &Status>,
     ) {
-        let row = self.row(id, "", 0);
-        let id = row.id.map(|id| id.to_string()).or(row.id_hash.map(|hash| format!("#{hash}"))).unwrap_or_default();
+        let id = self.shown(id);
         self.changes().note(caller, what, &format!("{model} {id}{why}"), outcome);
     }
 }

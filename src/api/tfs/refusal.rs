@@ -255,6 +255,7 @@ fn ended(id: &Id, why: EndReason) -> String {
         EndReason::Drained => "was retired with its version of the model",
         EndReason::Fenced => "was taken over by another node",
         EndReason::Unsealed => "was dropped, for its state could not be stored",
+        EndReason::Spilled => "was moved to the store",
         EndReason::Admin => "was dropped by an administrator",
         EndReason::Rejected => "was ended by its scheduler, which rejected a step",
         EndReason::Failed => "failed to start",

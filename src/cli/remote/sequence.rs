@@ -1,4 +1,4 @@
-//! `sequor sequence list | show | drop | export | import`: the sequences of a running server.
+//! `sequor sequence list | show | drop | export | import | fork`: the sequences of a running server.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ pub(in crate::cli) fn command() -> Command {
         )
         .args(args());
     Command::new("sequence")
-        .about("The sequences of a running server: list, show, drop, export, import")
+        .about("The sequences of a running server: list, show, drop, export, import, fork")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(list)
@@ -71,6 +71,10 @@ pub(in crate::cli) fn command() -> Command {
             one("import", "Give a state to a sequence that does not live there; its next step goes on from it")
                 .arg(file("from", "The .safetensors file")),
         )
+        .subcommand(
+            one("fork", "Give a copy of a live sequence's state to another one; its next step goes on from there")
+                .arg(option("as", "NEW", "The id of the copy, which does not live there").required(true)),
+        )
 }
 
 pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
@@ -80,6 +84,7 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         Some(("drop", matches)) => end(matches),
         Some(("export", matches)) => export(matches),
         Some(("import", matches)) => import(matches),
+        Some(("fork", matches)) => fork(matches),
         _ => Ok(()),
     }
 }
@@ -244,4 +249,11 @@ fn import(matches: &ArgMatches) -> Result<(), Failed> {
     let state = fs_err::read(&file).map_err(|e| Failed::Failed(e.to_string()))?;
     let answer = Client::of(matches)?.put(&path(matches, "/state"), RequestPayload::Bytes(state))?;
     print(matches, &answer, |_: Value| format!("{} goes on from {}\n", text(matches, "id"), file.display()))
+}
+
+fn fork(matches: &ArgMatches) -> Result<(), Failed> {
+    let to = text(matches, "as");
+    let path = path(matches, "/fork") + &format!("&as={}", segment(to));
+    let answer = Client::of(matches)?.post(&path, RequestPayload::Nothing)?;
+    print(matches, &answer, |_: Value| format!("{to} goes on from a copy of {}\n", text(matches, "id")))
 }

@@ -1,6 +1,7 @@
 //! A model's configuration, settled: what config.pbtxt, sequor.toml, the defaults and the graph's signature say together, in the host's terms.
 //! A [`ModelSettings`] is complete: no file is needed after it.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,6 +101,8 @@ pub enum DurabilityWhen {
     Drain,
     /// After every step, before its answer leaves.
     Step,
+    /// After so many steps of a sequence, and when the server stops. Answers do not wait for it.
+    Every(NonZeroU32),
 }
 
 /// What an instance runs on.

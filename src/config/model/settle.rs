@@ -1,5 +1,6 @@
 //! A sound configuration in the host's terms. What was checked is not checked again: parts that could not be are left out.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,9 @@ use super::settings::{
 use super::signature::Signature;
 use super::{constant, dtype, features, fit, padding, warmup};
 
+/// Steps between two writes of a sequence's state, unless the model says otherwise.
+const EVERY: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
+
 /// The settings of a configuration in which no check found a fault.
 pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
     let config = report.config;
@@ -42,13 +46,7 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         constants: constants(report, graph),
         batch_inputs: batch_inputs(config).into_iter().chain(padding::batch_inputs(report, graph)).collect(),
         scheduling: scheduling(report),
-        durability: report.toml.keys.durability.as_ref().and_then(|d| d.when).map_or(DurabilityWhen::Never, |when| {
-            match when {
-                sequor_toml::When::Drain => DurabilityWhen::Drain,
-                sequor_toml::When::Step => DurabilityWhen::Step,
-                sequor_toml::When::Never | sequor_toml::When::Every => DurabilityWhen::Never,
-            }
-        }),
+        durability: durability(report),
         features: features::features(report),
         scheduler: features::scheduler(report),
         processor_plugins: features::processors(report),
@@ -59,6 +57,18 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         proto: Arc::new(config.clone()),
         warmup: warmup::samples(config, report.directory),
         notes: Vec::new(),
+    }
+}
+
+fn durability(report: &Report<'_>) -> DurabilityWhen {
+    let keys = report.toml.keys.durability.as_ref();
+    match keys.and_then(|keys| keys.when) {
+        None | Some(sequor_toml::When::Never) => DurabilityWhen::Never,
+        Some(sequor_toml::When::Drain) => DurabilityWhen::Drain,
+        Some(sequor_toml::When::Step) => DurabilityWhen::Step,
+        Some(sequor_toml::When::Every) => {
+            DurabilityWhen::Every(keys.and_then(|keys| keys.every).and_then(NonZeroU32::new).unwrap_or(EVERY))
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use sha2::{Digest as _, Sha256};
 /// Folders are looked into so deep at most; links may lead around in circles.
 const DEEPEST: usize = 8;
 
-/// SHA-256 of the names and contents of all files of a version.
-pub(in crate::model) fn model_digest(folder: &Path) -> io::Result<[u8; 32]> {
+/// SHA-256 of the names and contents of all files of a version, and of the names of the processors in front of it.
+pub(in crate::model) fn model_digest(folder: &Path, processors: &str) -> io::Result<[u8; 32]> {
     let mut files = Vec::new();
     list(folder, DEEPEST, &mut files)?;
     files.sort_unstable();
@@ -29,6 +29,7 @@ pub(in crate::model) fn model_digest(folder: &Path) -> io::Result<[u8; 32]> {
             digest.update(buffer.get(..read).unwrap_or_default());
         }
     }
+    digest.update(processors.as_bytes());
     Ok(digest.finalize().into())
 }
 
@@ -55,12 +56,13 @@ mod tests {
         fs_err::create_dir(at("weights")).unwrap();
         fs_err::write(at("model.onnx"), "graph").unwrap();
         fs_err::write(at("weights/0"), "data").unwrap();
-        let first = model_digest(folder.path()).unwrap();
-        assert_eq!(model_digest(folder.path()).unwrap(), first);
+        let first = model_digest(folder.path(), "").unwrap();
+        assert_ne!(model_digest(folder.path(), "a").unwrap(), first);
+        assert_eq!(model_digest(folder.path(), "").unwrap(), first);
         fs_err::write(at("weights/0"), "date").unwrap();
-        let second = model_digest(folder.path()).unwrap();
+        let second = model_digest(folder.path(), "").unwrap();
         fs_err::rename(at("weights/0"), at("weights/1")).unwrap();
-        let third = model_digest(folder.path()).unwrap();
+        let third = model_digest(folder.path(), "").unwrap();
         assert!(first != second && second != third && first != third);
     }
 }

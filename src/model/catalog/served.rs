@@ -109,6 +109,11 @@ impl ModelHandle {
         state_transfer::export(&self.model, id, self.version)
     }
 
+    /// Gives a copy of a live sequence's state to another one, which does not live here; its next step goes on from there.
+    pub fn fork(&self, id: &Id, to: Id) -> Result<(), TransferError> {
+        self.import(to, self.export(id)?)
+    }
+
     /// Keeps a state for a sequence that does not live here; its next step goes on from there.
     pub fn import(&self, id: Id, file: Vec<u8>) -> Result<(), TransferError> {
         state_transfer::import(&self.model, &self.load, id, file)

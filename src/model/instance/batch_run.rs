@@ -77,10 +77,11 @@ impl BatchRun {
                 Err(RunError::NoState(_)) => RowEnd::NoRoom,
                 Err(_) => RowEnd::Failed,
             };
-            if let (Ok(outcome), Some(row)) = (&mut result, batch.real().find(|row| row.req == req && row.seal)) {
-                sealing.push(RowToSeal { req, end: row.end, copy: outcome.copy.take() });
+            let copy = result.as_mut().ok().and_then(|outcome| outcome.copy.take());
+            let copy = job.keep(copy).filter(|_| job.is_due());
+            if let (Ok(_), Some(row)) = (&result, batch.real().find(|row| row.req == req && row.seal)) {
+                sealing.push(RowToSeal { req, end: row.end, copy });
             }
-            job.keep(result.as_mut().ok().and_then(|outcome| outcome.copy.take()));
             let failure = |e: RunError| failure(&e, load, &job);
             let result = result.map(|outcome| outcome.outputs).map_err(failure);
             let has_to_end = job.ran(result);

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sequor_core::{
-    Decision, EndReason, Event, Instance, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, Seq, SlotOp, StateAt,
-    Time,
+    Decision, Instance, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, Seq, SlotOp, StateAt, Time,
 };
 use sequor_wasm::urgency;
 
 use crate::model::execute::Slots;
-use crate::model::load::{LoadedModel, Mailbox, Postman};
-use crate::model::sequences::{FinishedBatch, ModelScheduler, Step};
+use crate::model::load::{Leaving, LeftState, LoadedModel, Mailbox, Postman};
+use crate::model::sequences::{FinishedBatch, ModelScheduler, Step, resume};
 use crate::scheduling::{Decider, RoundAnswer};
 use crate::state::{SnapshotError, StateValues};
 use crate::sync;
@@ -144,8 +143,8 @@ impl Postman for InstancePostman<'_> {
         }
     }
 
-    fn leave(&mut self, seq: Seq) {
-        self.identity.model.apply(Event::End(seq, EndReason::Drained));
+    fn leave(&mut self, seq: Seq, why: Leaving, step: u64, file: Vec<u8>) -> Option<Result<LeftState, SnapshotError>> {
+        resume::leave(&self.identity.model, seq, why, step, file)
     }
 }
 

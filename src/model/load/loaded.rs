@@ -193,6 +193,11 @@ impl LoadedModel {
         self.states.iter().map(StateSpec::bytes).sum::<u64>() + scratch
     }
 
+    /// Names of the processors whose scratch its sequences have, if there are any.
+    pub(in crate::model) fn scratch_owners(&self) -> Option<String> {
+        self.processors.as_ref().map(Processors::names)
+    }
+
     /// Whether the states of its sequences change in size.
     pub(in crate::model) fn grows(&self) -> bool {
         self.states.iter().any(StateSpec::grows)
@@ -241,7 +246,8 @@ impl LoadedModel {
     /// A refusal with what its sentence needs.
     pub(in crate::model) fn refused(&self, refusal: Refusal, id: Id, may_retry: bool, now: Time) -> Failure {
         let (ended_ago, idle) = match &refusal {
-            Refusal::Unknown(Some(stone)) => (Some(now - stone.at), stone.idle),
+            // Before the clock began: how long ago is not known.
+            Refusal::Unknown(Some(stone)) => ((stone.at > Time::ZERO).then(|| now - stone.at), stone.idle),
             _ => (None, None),
         };
         let rejection = match &refusal {
@@ -283,7 +289,8 @@ impl LoadedModel {
                 seal: self.tier.is_some(),
                 initialize: self.initializer.is_some(),
                 pre: self.processors.is_some(),
-                post: self.processors.as_ref().is_some_and(|processors| processors.chain.posts()),
+                // A state with scratch is made durable once the processors are done.
+                post: self.processors.as_ref().is_some_and(|of| of.chain.posts() || self.tier.is_some()),
                 ..Stages::default()
             },
             initial_state_shape: Store::initial_shape_class(&self.states),

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use sequor_core::{Seq, StateAt};
+use bytes::Bytes;
+use sequor_core::{Id, Seq, StateAt};
 
+use crate::state::tier::StateHead;
 use crate::state::{SnapshotError, StateValues};
 use crate::sync::Mutex;
 
@@ -25,16 +28,42 @@ struct Requests {
 #[derive(Debug)]
 pub(in crate::model) enum MailRequest {
     Snapshot(SnapshotRequest),
+    Leave(LeaveRequest),
     Values(ValuesRequest),
 }
 
-/// Asks for the state of a sequence. If it is to leave, the sequence ends here with that: no further step of it runs.
+/// Asks for the state of a sequence.
 #[derive(Debug)]
 pub(in crate::model) struct SnapshotRequest {
     pub(in crate::model) seq: Seq,
     pub(in crate::model) header: BTreeMap<String, String>,
-    pub(in crate::model) leaves: bool,
     pub(in crate::model) reply: SyncSender<SnapshotReply>,
+}
+
+/// Asks for the state of a sequence, which ends here with that: no further step of it runs.
+#[derive(Debug)]
+pub(in crate::model) struct LeaveRequest {
+    pub(in crate::model) seq: Seq,
+    pub(in crate::model) header: BTreeMap<String, String>,
+    pub(in crate::model) why: Leaving,
+    pub(in crate::model) reply: MailReply<Result<LeftState, SnapshotError>>,
+}
+
+/// Why a sequence leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model) enum Leaving {
+    /// The server stops.
+    Stop,
+    /// Its memory is wanted. It leaves only if it is idle.
+    Spill,
+}
+
+/// The state of a sequence that has left.
+#[derive(Debug)]
+pub(in crate::model) struct LeftState {
+    pub(in crate::model) id: Id,
+    pub(in crate::model) head: Arc<StateHead>,
+    pub(in crate::model) file: Bytes,
 }
 
 /// The file of a state and the steps that it contains; `None` if the sequence has ended.
@@ -44,25 +73,27 @@ pub(in crate::model) type SnapshotReply = Option<Result<(u64, Vec<u8>), Snapshot
 #[derive(Debug)]
 pub(in crate::model) struct ValuesRequest {
     pub(in crate::model) seq: Seq,
-    pub(in crate::model) reply: StateReply,
+    pub(in crate::model) reply: MailReply<StateValues>,
 }
 
-/// Called once with the values, or with nothing if they are not to be had. Dropped without values, it is called with nothing. It returns soon.
-pub(in crate::model) struct StateReply(Option<Box<dyn FnOnce(Option<StateValues>) + Send>>);
+/// Called once with what was asked for, or with nothing if it is not to be had. Dropped, it is called with nothing. It returns soon.
+pub(in crate::model) struct MailReply<T>(Option<WhenAnswered<T>>);
 
-impl StateReply {
-    pub(in crate::model) fn new(reply: impl FnOnce(Option<StateValues>) + Send + 'static) -> StateReply {
-        StateReply(Some(Box::new(reply)))
+type WhenAnswered<T> = Box<dyn FnOnce(Option<T>) + Send>;
+
+impl<T> MailReply<T> {
+    pub(in crate::model) fn new(reply: impl FnOnce(Option<T>) + Send + 'static) -> MailReply<T> {
+        MailReply(Some(Box::new(reply)))
     }
 
-    fn send(mut self, values: Option<StateValues>) {
+    fn send(mut self, answer: Option<T>) {
         if let Some(reply) = self.0.take() {
-            reply(values);
+            reply(answer);
         }
     }
 }
 
-impl Drop for StateReply {
+impl<T> Drop for MailReply<T> {
     fn drop(&mut self) {
         if let Some(reply) = self.0.take() {
             reply(None);
@@ -70,15 +101,21 @@ impl Drop for StateReply {
     }
 }
 
-impl fmt::Debug for StateReply {
+impl<T> fmt::Debug for MailReply<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StateReply")
+        f.write_str("MailReply")
     }
 }
 
 impl From<SnapshotRequest> for MailRequest {
     fn from(request: SnapshotRequest) -> MailRequest {
         MailRequest::Snapshot(request)
+    }
+}
+
+impl From<LeaveRequest> for MailRequest {
+    fn from(request: LeaveRequest) -> MailRequest {
+        MailRequest::Leave(request)
     }
 }
 
@@ -102,8 +139,8 @@ pub(in crate::model) trait Postman {
     /// The values of a slot's states, if they can be read.
     fn values(&mut self, slot: u32) -> Option<StateValues>;
 
-    /// Ends a sequence whose state has left.
-    fn leave(&mut self, seq: Seq);
+    /// Ends a sequence whose state of this step was copied, and returns what is kept of it. Nothing, if it is not as it was.
+    fn leave(&mut self, seq: Seq, why: Leaving, step: u64, file: Vec<u8>) -> Option<Result<LeftState, SnapshotError>>;
 }
 
 impl Mailbox {
@@ -136,17 +173,24 @@ impl Mailbox {
         let requests = std::mem::take(&mut self.0.lock().open);
         for request in requests {
             match request {
-                MailRequest::Snapshot(SnapshotRequest { seq, mut header, leaves, reply }) => {
+                MailRequest::Snapshot(SnapshotRequest { seq, mut header, reply }) => {
                     // It may have ended since; its slot may be another's.
                     let snapshot = postman.state_now(seq).map(|at| {
                         header.insert(STEP.to_owned(), at.step.to_string());
                         postman.snapshot(at.slot.ix, &header).map(|file| (at.step, file))
                     });
-                    if let (true, Some(Ok(_))) = (leaves, &snapshot) {
-                        postman.leave(seq);
-                    }
                     // The caller may have gone.
                     let _ = reply.send(snapshot);
+                }
+                MailRequest::Leave(LeaveRequest { seq, mut header, why, reply }) => {
+                    let left = postman.copyable_now(seq).and_then(|at| {
+                        header.insert(STEP.to_owned(), at.step.to_string());
+                        match postman.snapshot(at.slot.ix, &header) {
+                            Ok(file) => postman.leave(seq, why, at.step, file),
+                            Err(error) => Some(Err(error)),
+                        }
+                    });
+                    reply.send(left);
                 }
                 MailRequest::Values(ValuesRequest { seq, reply }) => {
                     let values = postman.copyable_now(seq).and_then(|at| postman.values(at.slot.ix));

@@ -27,8 +27,10 @@ pub(in crate::model) use handle::{Handle, InlineStep};
 pub(in crate::model) use initializer::{FirstValues, LoadInitializer};
 pub(in crate::model) use load_key::{LoadKey, LoadKeys};
 pub(in crate::model) use loaded::{LoadedModel, load_facts, strategy_name};
-pub(in crate::model) use mailbox::{Mailbox, Postman, SnapshotReply, SnapshotRequest, StateReply, ValuesRequest};
+pub(in crate::model) use mailbox::{
+    LeaveRequest, Leaving, LeftState, MailReply, Mailbox, Postman, SnapshotRequest, ValuesRequest,
+};
 pub(in crate::model) use plugin_threads::{run_with_plugins, submit_to_plugins};
 pub(in crate::model) use processors::Processors;
 pub(in crate::model) use record::RequestFacts;
-pub(in crate::model) use tier::{LoadDurability, MODEL, STEP, header};
+pub(in crate::model) use tier::{LoadDurability, MODEL, STEP, UNRUN, first_file, header};

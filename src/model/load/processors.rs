@@ -16,6 +16,11 @@ pub(in crate::model) struct Processors {
 }
 
 impl Processors {
+    /// Names of the processors, the first first.
+    pub(in crate::model) fn names(&self) -> String {
+        self.chain.names().collect::<Vec<_>>().join(",")
+    }
+
     /// What clients would see of a model without processors, which is what the last one stands in front of.
     pub(in crate::model) fn signature_of(settings: &ModelSettings) -> TensorSignature {
         let batching = settings.max_batch_size > 0;

@@ -6,17 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sequor_core::{EndReason, Id, Refusal};
+use bytes::Bytes;
+use sequor_core::{EndReason, Id};
 
 use crate::config::model::settings::DurabilityWhen;
-use crate::state::tier::{FoundState, GroupWriter, StateHead, Tier, TierChange, TierError, TierKey, TierUsage};
-use crate::state::{SnapshotError, StateCopy, StateSpec, with_answer};
+use crate::processing::SequenceScratch;
+use crate::state::tier::{
+    AfterTake, EndedState, FailedChanges, FoundState, GroupWriter, StateHead, Tier, TierChange, TierError, TierKey,
+    TierUsage, find,
+};
+use crate::state::{SnapshotError, StateCopy, StateSpec, StateValues, with_answer, with_scratch};
 use crate::tensor::NamedTensor;
 
 /// Keys of a snapshot's header: which model and version it is of, and the steps that it contains.
 pub(in crate::model) const MODEL: &str = "sequor.model";
 pub(in crate::model) const VERSION: &str = "sequor.version";
 pub(in crate::model) const STEP: &str = "sequor.step";
+/// Key of a kept state that no step of its sequence has run with: the next one is the first run.
+pub(in crate::model) const UNRUN: &str = "sequor.unrun";
 
 /// A sequence's state as of one step.
 #[derive(Debug)]
@@ -28,10 +35,16 @@ pub struct StateToSeal {
     pub step: u64,
     /// The last step of the sequence.
     pub end: bool,
+    /// The time now, since 1970.
+    pub at: Duration,
     /// How long the sequence may be idle; `None` is for ever.
     pub idle: Option<Duration>,
-    /// The state. `None`: the step ran nothing, and the state is that of the step before.
+    /// The state. `None`: the step ran nothing, and the state is that of the step before, or the first one.
     pub copy: Option<StateCopy>,
+    /// What the sequence begins with, if none of its steps has run.
+    pub first: Option<StateValues>,
+    /// The scratch of processors, and their names.
+    pub scratch: Option<(String, SequenceScratch)>,
     /// What the step is answered with, if its client counts steps.
     pub answer: Option<Vec<NamedTensor>>,
 }
@@ -44,11 +57,13 @@ pub struct BatchToSeal {
     /// SHA-256 of the version's files.
     pub digest: [u8; 32],
     pub specs: Vec<StateSpec>,
+    /// Whether further steps may be answered before their states are durable.
+    pub behind: bool,
     pub states: Vec<StateToSeal>,
 }
 
-/// Reports that a batch is durable, or why it is not. If it is not, its sequences end.
-pub type Sealed = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+/// Reports that the states of a batch are durable, except for those at these places. The sequences of these end.
+pub type Sealed = Box<dyn FnOnce(Vec<usize>) + Send>;
 
 pub trait StateTier: Send + Sync + fmt::Debug {
     /// Makes these states durable, and calls `sealed` once. Called by threads that run models, without a lock: it returns soon.
@@ -70,20 +85,63 @@ pub struct SequenceStore {
     writer: GroupWriter,
     /// The number of the next sequence. Numbers of a server that was started later are larger.
     incarnations: AtomicU64,
+    /// Epochs up to this one are in use, as the tier has it or is about to.
+    epochs: AtomicU64,
+}
+
+/// Sequences that are numbered in an epoch, as a power of two.
+const NUMBERS: u32 = 20;
+/// Epochs that are taken into use at a time.
+const EPOCHS: u64 = 64;
+
+impl LoadDurability {
+    /// Whether states are written while their sequences live. If so, the store forgets them when they end.
+    pub(in crate::model) fn is_continual(&self) -> bool {
+        matches!(self.when, DurabilityWhen::Step | DurabilityWhen::Every(_))
+    }
+
+    /// Whether live sequences are written when the server stops: what is kept of them, if anything, is of an earlier step.
+    pub(in crate::model) fn at_stop(&self) -> bool {
+        matches!(self.when, DurabilityWhen::Drain | DurabilityWhen::Every(_))
+    }
+
+    /// Steps of a sequence between two writes, if answers do not wait for them.
+    pub(in crate::model) fn interval(&self) -> Option<u64> {
+        if let DurabilityWhen::Every(steps) = self.when { Some(u64::from(steps.get())) } else { None }
+    }
 }
 
 impl SequenceStore {
-    /// `first` is larger than any number that a server gave before with this tier.
-    pub fn new(tier: Arc<dyn Tier>, first: u64) -> std::io::Result<SequenceStore> {
-        Ok(SequenceStore { writer: GroupWriter::start(tier)?, incarnations: AtomicU64::new(first) })
+    /// `epoch` is that of [`Tier::next_epoch`].
+    pub fn new(tier: Arc<dyn Tier>, epoch: u64) -> std::io::Result<SequenceStore> {
+        let incarnations = AtomicU64::new(epoch << NUMBERS);
+        Ok(SequenceStore { writer: GroupWriter::start(tier)?, incarnations, epochs: AtomicU64::new(epoch) })
     }
 
     pub(in crate::model) fn next_incarnation(&self) -> u64 {
-        self.incarnations.fetch_add(1, Ordering::Relaxed)
+        let number = self.incarnations.fetch_add(1, Ordering::Relaxed);
+        self.uses(number >> NUMBERS);
+        number
+    }
+
+    /// Takes further epochs into use before numbers of this one run out, so that the next server gives other ones, also if the clock is set back.
+    pub(in crate::model) fn uses(&self, epoch: u64) {
+        let known = self.epochs.load(Ordering::Relaxed);
+        if epoch + EPOCHS / 2 < known {
+            return;
+        }
+        let until = epoch + EPOCHS;
+        if self.epochs.fetch_max(until, Ordering::Relaxed) < until {
+            self.write(vec![TierChange::UseEpochs { until }], |failed| {
+                if let Some((_, error)) = failed.first() {
+                    tracing::error!(%error, "the numbers in use are not stored; after a restart they may be given again");
+                }
+            });
+        }
     }
 
     /// The sequences of a model that are kept.
-    pub(in crate::model) fn list(&self, model: &str) -> Vec<(Id, StateHead)> {
+    pub(in crate::model) fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
         self.writer.tier().list(model)
     }
 
@@ -91,25 +149,28 @@ impl SequenceStore {
         self.writer.tier().usage()
     }
 
-    /// Reads a kept state, and forgets it where it says so. `done` runs on the store's thread.
-    pub(in crate::model) fn take(&self, key: TierKey, forget: bool, done: impl FnOnce(FoundState) + Send + 'static) {
-        self.writer.take(key, forget, done);
+    /// Reads a kept state. `done` runs on the store's thread.
+    pub(in crate::model) fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(FoundState) + Send + 'static) {
+        self.writer.take(key, then, done);
     }
 
     /// Writes these changes. `done` runs on the store's thread.
-    pub(in crate::model) fn write(
-        &self,
-        changes: Vec<TierChange>,
-        done: impl FnOnce(Result<(), TierError>) + Send + 'static,
-    ) {
-        self.writer.write(move || Ok(changes), done);
+    pub(in crate::model) fn write(&self, changes: Vec<TierChange>, done: impl FnOnce(FailedChanges) + Send + 'static) {
+        self.writer.write(move |_| changes.into_iter().map(Ok).collect(), done);
     }
 
-    /// Forgets a sequence that has ended, soon.
-    pub(in crate::model) fn forget(&self, key: TierKey, incarnation: u64) {
+    /// The sequences of a model that ended before this server started. Each is listed once.
+    pub(in crate::model) fn take_ended(&self, model: &str) -> Vec<(Id, EndedState)> {
+        self.writer.tier().take_ended(model)
+    }
+
+    /// Forgets the state of a sequence that has ended, soon, and remembers how it ended.
+    pub(in crate::model) fn forget(&self, key: TierKey, incarnation: u64, ended: Option<EndedState>) {
         let model = key.model.clone();
-        self.write(vec![TierChange::Remove { key, incarnation }], move |forgotten| {
-            if let Err(error) = forgotten {
+        let end = ended.map(|ended| TierChange::Remember { key: key.clone(), ended });
+        let changes = [TierChange::Remove { key, incarnation }].into_iter().chain(end).collect();
+        self.write(changes, move |failed| {
+            if let Some((_, error)) = failed.first() {
                 tracing::error!(model, %error, "the kept state of an ended sequence is not removed; a restart may resume it");
             }
         });
@@ -123,40 +184,72 @@ impl SequenceStore {
 
 impl StateTier for SequenceStore {
     fn seal(&self, batch: BatchToSeal, sealed: Sealed) {
-        let (model, tier) = (batch.model.clone(), Arc::clone(self.writer.tier()));
-        let done = move |written: Result<(), TierError>| {
-            sealed(written.map_err(|error| {
-                tracing::error!(model, %error, "the states of a batch could not be stored; its sequences are dropped");
-                Refusal::Ended(EndReason::Unsealed)
-            }));
+        let (model, tier, count) = (batch.model.clone(), Arc::clone(self.writer.tier()), batch.states.len());
+        let waits = !batch.behind;
+        let done = move |failed: FailedChanges| {
+            if let Some((_, error)) = failed.first() {
+                let sequences = failed.iter().filter(|(place, _)| *place < count).count();
+                match waits {
+                    true => {
+                        tracing::error!(model, sequences, %error, "states are not stored; their sequences are dropped");
+                    }
+                    false => {
+                        tracing::error!(model, sequences, %error, "states are not stored; those of earlier steps are kept");
+                    }
+                }
+            }
+            sealed(failed.into_iter().map(|(place, _)| place).filter(|place| *place < count).collect());
         };
-        self.writer.write(move || changes(&*tier, batch), done);
+        self.writer.write(move |before| changes(&*tier, before, batch), done);
     }
 }
 
-fn changes(tier: &dyn Tier, batch: BatchToSeal) -> Result<Vec<TierChange>, TierError> {
-    let BatchToSeal { model, version, digest, specs, states } = batch;
+/// The changes of a batch: one for each of its states, then the ends of sequences.
+fn changes(tier: &dyn Tier, before: &[TierChange], batch: BatchToSeal) -> Vec<Result<TierChange, TierError>> {
+    let BatchToSeal { model, version, digest, specs, behind, states } = batch;
+    let mut ends = Vec::new();
     let change = |state: StateToSeal| {
-        let StateToSeal { id, incarnation, step, end, idle, copy, answer } = state;
+        let StateToSeal { id, incarnation, step, end, at, idle, copy, first, scratch, answer } = state;
         let key = TierKey { model: model.clone(), id };
         if end {
+            let ended = EndedState { why: EndReason::End, step, idle, at };
+            ends.push(Ok(TierChange::Remember { key: key.clone(), ended }));
             return Ok(TierChange::Remove { key, incarnation });
         }
         let broken =
             |e: SnapshotError| TierError::Io { path: format!("the state of sequence {}", key.id), what: e.to_string() };
-        let file = match copy {
-            Some(copy) => copy.file(&specs, &header(&model, version, step)).map_err(broken)?,
+        let header = header(&model, version, step);
+        let file = match (copy, first) {
+            (Some(copy), _) => copy.file(&specs, &header).map_err(broken)?,
+            (None, Some(first)) => first_file(&first, &specs, header).map_err(broken)?,
             // It ran nothing: the state is the one that is kept.
-            None => tier.get(&key)?.map(|(_, file)| file).ok_or(TierError::Checksum { step })?,
+            (None, None) => find(tier, before, &key)?.map(|(_, file)| file).ok_or(TierError::Checksum { step })?,
+        };
+        let file = match &scratch {
+            Some((names, scratch)) => with_scratch(&file, names, scratch.parts()).map_err(broken)?,
+            None => file,
         };
         let file = match &answer {
             Some(answer) => with_answer(&file, answer).map_err(broken)?,
             None => file,
         };
         let head = StateHead::new((version, digest), (incarnation, step), (idle, idle), answer.is_some(), &file);
-        Ok(TierChange::Put { key, head, file })
+        let head = if behind { head.behind(&file) } else { head };
+        Ok(TierChange::Put { key, head: Arc::new(head), file: Bytes::from(file) })
     };
-    states.into_iter().map(change).collect()
+    let mut changes: Vec<_> = states.into_iter().map(change).collect();
+    changes.append(&mut ends);
+    changes
+}
+
+/// The file of what a sequence begins with of which nothing has run.
+pub(in crate::model) fn first_file(
+    first: &StateValues,
+    specs: &[StateSpec],
+    mut header: BTreeMap<String, String>,
+) -> Result<Vec<u8>, SnapshotError> {
+    header.insert(UNRUN.to_owned(), "1".to_owned());
+    first.file(specs, &header)
 }
 
 /// The header of a sequence's file.

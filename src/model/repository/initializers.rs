@@ -40,9 +40,6 @@ pub(super) fn initializer_of(
     let no_plugins = || fault("this server runs no plug-ins".to_owned());
     let threads = resources.processors.get().ok_or_else(no_plugins)?;
     let registry = resources.initializers.get().ok_or_else(no_plugins)?;
-    if resources.options.tier.is_some() {
-        return Err(fault("initializers are not served yet together with a durable tier".to_owned()));
-    }
     let kept = KeptStates::new(named.keep, resources.budget.clone(), resources.metrics.kept(&settings.name, version));
     let source = initializer_source(registry, model, settings, (named, kept), texts).map_err(fault)?;
     let pool = threads.pool().map_err(fault)?;

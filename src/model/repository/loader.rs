@@ -22,7 +22,7 @@ use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_digest, mo
 use crate::model::decide::Deciders;
 use crate::model::execute::{Placement, warm_up};
 use crate::model::instance::{Identity, Runner};
-use crate::model::load::{Handle, LoadDurability, LoadedModel, StateTier};
+use crate::model::load::{Handle, LoadDurability, LoadedModel, Processors, StateTier};
 use crate::model::runtime::{StartGate, Timer};
 use crate::model::sequences::{ModelScheduler, resume};
 use crate::recording::Recorder;
@@ -255,12 +255,12 @@ impl ModelLoader {
         let registry = self.deciders.registry();
         let texts = registry.map(|r| Arc::clone(r.texts())).unwrap_or_default();
         let candidates = registry.map_or(LoadLimits::default().candidates, |r| r.rules().max_candidates);
-        let durable = self.durable(&settings, version)?;
-        let sealing = durable.as_ref().filter(|durable| durable.when == DurabilityWhen::Step);
-        let sealing = sealing.map(|durable| Arc::clone(&durable.store) as Arc<dyn StateTier>);
-        let tier = options.tier.clone().or(sealing);
         let shown = (options.hold, candidates, texts, options.depth);
         let processors = self.resources.processors_of(model, &settings, version, &shown.2)?;
+        let durable = self.durable(&settings, version, processors.as_ref())?;
+        let sealing = durable.as_ref().filter(|durable| durable.is_continual());
+        let sealing = sealing.map(|durable| Arc::clone(&durable.store) as Arc<dyn StateTier>);
+        let tier = options.tier.clone().or(sealing);
         let initializer = initializer_of(&self.resources, model, &settings, version, &shown.2, processors.as_ref())?;
         let (key, plugins) = (model.reserve_load(), (auto, processors, initializer));
         let load = Arc::new(LoadedModel::new(key, version, settings, metrics, shown, (tier, durable), plugins)?);
@@ -270,7 +270,12 @@ impl ModelLoader {
     }
 
     /// How the sequences of this version outlive the process, if its file says so.
-    fn durable(&self, settings: &ModelSettings, version: u64) -> Result<Option<LoadDurability>, LoadError> {
+    fn durable(
+        &self,
+        settings: &ModelSettings,
+        version: u64,
+        processors: Option<&Processors>,
+    ) -> Result<Option<LoadDurability>, LoadError> {
         let when = settings.durability;
         if when == DurabilityWhen::Never || !self.resources.options.keeps {
             return Ok(None);
@@ -281,7 +286,10 @@ impl ModelLoader {
             return Err(LoadError::File { path, what: what.to_owned() });
         };
         let folder = settings.directory.join(version.to_string());
-        let digest = model_digest(&folder).map_err(|e| LoadError::File { path: folder, what: e.to_string() })?;
+        // The scratch in a kept state is that of these processors.
+        let owners = processors.map(Processors::names).unwrap_or_default();
+        let digest =
+            model_digest(&folder, &owners).map_err(|e| LoadError::File { path: folder, what: e.to_string() })?;
         Ok(Some(LoadDurability { when, store, digest }))
     }
 
@@ -364,10 +372,11 @@ impl ModelLoader {
         let (clock, timer, recorder) = (clock.clone(), self.timer.clone(), self.recorder.get().cloned());
         let RepositoryOptions { store, first_id, .. } = &self.resources.options;
         let first_id = first_id.unwrap_or_else(first_id_now);
-        let kept = store.as_ref().map(|store| store.list(name)).unwrap_or_default();
         let model =
             Arc::new(ModelScheduler::new(name.to_owned(), clock, timer, memory, first_id, (recorder, store.clone())));
-        resume::keep(&model, kept);
+        if let Some(store) = store {
+            resume::keep(&model, store);
+        }
         model
     }
 }

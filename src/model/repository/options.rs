@@ -10,6 +10,7 @@ use crate::device::Accelerators;
 use crate::device::cuda::CudaDriver;
 use crate::model::load::{SequenceStore, StateTier};
 use crate::model::runtime::Clock;
+use crate::model::sequences::ID_BITS;
 
 /// How models are to be loaded.
 #[derive(Debug, Clone)]
@@ -69,7 +70,7 @@ pub fn epoch_now() -> u64 {
 /// The first id that a server of this epoch gives out itself: below 2^53, so that a JSON number holds it. The lower 14 bits count, so no id of an
 /// earlier epoch comes again.
 pub fn first_id_of(epoch: u64) -> u64 {
-    ((epoch & ((1 << 39) - 1)) << 14) + 1
+    ((epoch & ((1 << 39) - 1)) << ID_BITS) + 1
 }
 
 pub(super) fn first_id_now() -> u64 {

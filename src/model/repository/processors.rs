@@ -40,9 +40,6 @@ impl Resources {
             what: format!("{}: {what}", at.name),
         };
         let host = self.processors.get().ok_or_else(|| fault(first, "this server runs no plug-ins".to_owned()))?;
-        if self.options.tier.is_some() {
-            return Err(fault(first, "processors are not served yet together with a durable tier".to_owned()));
-        }
         let mut sources = Vec::with_capacity(named.len());
         for says in named {
             let granted = host.registry.rules().grants.models(&says.name);

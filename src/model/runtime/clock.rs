@@ -62,6 +62,14 @@ mod real {
             u64::try_from(since.saturating_sub(now).as_micros()).unwrap_or(u64::MAX)
         }
 
+        /// The time since 1970. A manual clock began then.
+        pub(in crate::model) fn wall(&self) -> Duration {
+            match &self.0 {
+                Source::System(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
+                Source::Manual(now) => Duration::from_nanos(now.load(Ordering::Relaxed)),
+            }
+        }
+
         /// When this time comes, as the operating system counts. `None` if it does not say.
         pub(in crate::model) fn instant(&self, at: Time) -> Option<Instant> {
             match &self.0 {
@@ -103,6 +111,10 @@ mod counted {
 
         pub(in crate::model) fn zero_unix_us(&self) -> u64 {
             0
+        }
+
+        pub(in crate::model) fn wall(&self) -> std::time::Duration {
+            std::time::Duration::ZERO
         }
     }
 }

@@ -50,6 +50,8 @@ pub(super) struct Actions {
     pub(super) store: Vec<StoreTask>,
     /// Sequences that the store is to forget.
     pub(super) forgotten: Vec<Forgotten>,
+    /// Whether a request waits for state memory.
+    pub(super) wants_room: bool,
     /// Requests for processors to prepare and to finish.
     pub(super) prepare: Vec<LentRequest>,
     pub(super) post: Vec<PostTask>,

@@ -9,13 +9,15 @@ use sequor_core::{Id, NoId, Req, RequestMeta, Submit, Time};
 
 use crate::config::model::settings::Scheduling;
 use crate::error::Failure;
-use crate::model::load::LoadedModel;
+use crate::model::load::{LoadedModel, SequenceStore};
 use crate::model::request::InferRequest;
 use crate::state::budget::{Budget, Ticket};
 use crate::sync::AtomicU64;
 
 use super::job::Job;
 use super::owner::{SequenceOwner, SequencePermit};
+use super::room::WantedRoom;
+use super::spill;
 use super::table::Table;
 
 /// What the requests of one model name are admitted against.
@@ -25,11 +27,28 @@ pub(super) struct RequestAdmission {
     budget: Budget,
     /// Ids for sequences whose START came without one.
     fresh_ids: AtomicU64,
+    store: Option<Arc<SequenceStore>>,
 }
 
+/// Ids that the server makes in an epoch, as a power of two.
+pub(in crate::model) const ID_BITS: u32 = 14;
+
 impl RequestAdmission {
-    pub(super) fn new(model: &str, budget: Budget, first_id: u64) -> RequestAdmission {
-        RequestAdmission { model: model.to_owned(), budget, fresh_ids: AtomicU64::new(first_id) }
+    pub(super) fn new(
+        model: &str,
+        budget: Budget,
+        (first_id, store): (u64, Option<Arc<SequenceStore>>),
+    ) -> RequestAdmission {
+        RequestAdmission { model: model.to_owned(), budget, fresh_ids: AtomicU64::new(first_id), store }
+    }
+
+    /// An id that no sequence had before.
+    fn fresh_id(&self) -> u64 {
+        let id = self.fresh_ids.fetch_add(1, Ordering::Relaxed);
+        if let Some(store) = &self.store {
+            store.uses(id >> ID_BITS);
+        }
+        id
     }
 
     pub(super) fn budget(&self) -> &Budget {
@@ -56,7 +75,7 @@ impl RequestAdmission {
         Submit {
             req: Req::new(0, std::num::NonZeroU32::MIN),
             id: step.id.clone(),
-            fresh_id: if makes_id { self.fresh_ids.fetch_add(1, Ordering::Relaxed) } else { 0 },
+            fresh_id: if makes_id { self.fresh_id() } else { 0 },
             start: step.start,
             end: step.end,
             adopt: None,
@@ -82,17 +101,25 @@ impl RequestAdmission {
     pub(super) fn admit(
         &self,
         table: &Table,
-        job: &mut Job,
-        submit: &mut Submit,
+        (job, submit): (&mut Job, &mut Submit),
         owner: Option<&Arc<dyn SequenceOwner>>,
+        now: Time,
     ) -> Result<(), Failure> {
         // An id that a client chose may be one that the server would have made.
         while submit.fresh_id != 0 && table.core.find(&Id::Int(submit.fresh_id), None).is_some() {
-            submit.fresh_id = self.fresh_ids.fetch_add(1, Ordering::Relaxed);
+            submit.fresh_id = self.fresh_id();
             job.id = Id::Int(submit.fresh_id);
         }
         job.permit = self.permit(table, &job.load, submit, owner)?;
-        job.ticket = self.ticket(table, &job.load, submit)?;
+        match self.ticket(table, &job.load, submit) {
+            Ok(ticket) => job.ticket = ticket,
+            // Idle sequences go to the store instead.
+            Err(_) if spill::can_spill(table, now, &job.load) => {
+                job.wants = Some(Box::new(WantedRoom { bytes: job.load.state_bytes(), meta: submit.meta }));
+                submit.prepare = true;
+            }
+            Err(no_room) => return Err(no_room),
+        }
         Ok(())
     }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sequor_core::{Batch, BatchId, Req, Round, RowEnd, SlotOp, Time};
+use sequor_core::{Batch, BatchId, Req, Round, RowEnd, Seq, SlotOp, Time};
 
 use crate::model::load::{BatchToSeal, StateTier};
 use crate::scheduling::Decider;
-use crate::state::StateCopy;
 
 use super::job::Job;
+use super::written::RowToSeal;
 
 /// The next step of an instance.
 #[derive(Debug)]
@@ -43,19 +43,50 @@ pub(in crate::model) struct FinishedBatch {
     pub(in crate::model) sealing: Vec<RowToSeal>,
 }
 
-/// A row whose state is to be made durable before its answer leaves.
-#[derive(Debug)]
-pub(in crate::model) struct RowToSeal {
-    pub(in crate::model) req: Req,
-    pub(in crate::model) end: bool,
-    /// A row that ran nothing has none: its state is as it was.
-    pub(in crate::model) copy: Option<StateCopy>,
-}
-
 /// A batch on its way to a tier.
 #[derive(Debug)]
 pub(super) struct SealAction {
     pub(super) tier: Arc<dyn StateTier>,
-    pub(super) id: BatchId,
+    pub(super) waiting: SealWaiting,
+    /// Whose states these are, in the same order.
+    pub(super) rows: Vec<SealingRow>,
     pub(super) batch: BatchToSeal,
+}
+
+/// What waits until a batch is durable.
+#[derive(Debug)]
+pub(super) enum SealWaiting {
+    Nothing,
+    /// The answers of a batch.
+    Batch(BatchId),
+    /// A request whose processors are done.
+    Posted(Req),
+    /// A request that was answered without a run.
+    Reply(Box<Job>),
+}
+
+/// A state on its way to a tier: the request that led to it, and its sequence.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SealingRow {
+    pub(super) req: Req,
+    pub(super) seq: Seq,
+    pub(super) incarnation: u64,
+    pub(super) step: u64,
+}
+
+/// Handed to tiers before the lock is released.
+#[derive(Debug, Default)]
+pub(super) struct PendingSeals {
+    pub(super) batches: Vec<(BatchId, Vec<RowToSeal>)>,
+    /// Requests whose processors are done.
+    pub(super) posted: Vec<Req>,
+    /// Requests that were answered without a run.
+    #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
+    pub(super) replies: Vec<Box<Job>>,
+}
+
+impl PendingSeals {
+    pub(super) fn is_empty(&self) -> bool {
+        self.batches.is_empty() && self.posted.is_empty() && self.replies.is_empty()
+    }
 }

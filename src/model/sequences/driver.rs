@@ -25,13 +25,14 @@ use super::admission::RequestAdmission;
 use super::batch::{FinishedBatch, SealAction, Step};
 use super::calling::InheritedContext;
 use super::first_states::Preparer;
-use super::inline;
 use super::job::{Job, Reply};
 use super::kept::{KeptStore, StoreTask};
 use super::loads::{LoadsNow, ModelLoads};
 use super::owner::RequestOrigin;
 use super::processed::{LentRequest, PostTask};
+use super::spill::{self, SpillHost};
 use super::table::{Import, Table};
+use super::{inline, sealing};
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
@@ -61,15 +62,16 @@ impl ModelScheduler {
         first_id: u64,
         (recorder, store): (Option<Recorder>, Option<Arc<SequenceStore>>),
     ) -> ModelScheduler {
+        let zero = clock.wall().saturating_sub(clock.now() - Time::ZERO);
         ModelScheduler {
             own_path: Arc::new([name.clone()]),
             recorder,
-            store: KeptStore::new(store),
-            table: Mutex::default(),
+            store: KeptStore::new(store.clone()),
+            table: Mutex::new(Table::new(zero)),
             loads: ModelLoads::default(),
             clock,
             timer,
-            admission: RequestAdmission::new(&name, budget, first_id),
+            admission: RequestAdmission::new(&name, budget, (first_id, store)),
             name,
             chunk_cache,
             armed: AtomicU64::new(Time::NEVER.0),
@@ -106,7 +108,10 @@ impl ModelScheduler {
             recorder.load(record::load(load, &spec));
         }
         self.loads.add(load);
-        self.apply(Event::Loaded(load.key, spec));
+        self.change(|table, now| {
+            table.apply(now, Event::Loaded(load.key, spec));
+            table.remember_ended(load.key);
+        });
     }
 
     /// Takes a load out of service: no new sequences; what is live at `until` is ended.
@@ -185,11 +190,11 @@ impl ModelScheduler {
         now: Time,
     ) -> Result<Req, Failure> {
         let mut table = self.table.lock();
-        self.admission.admit(&table, &mut job, &mut submit, owner)?;
+        self.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
         table.look_up_kept(now, &mut job, &mut submit)?;
         job.load.metrics.queued();
         let req = table.submit(now, Box::new(job), submit);
-        let actions = table.settle();
+        let actions = Self::settle(&mut table, now);
         drop(table);
         // A sequence that starts may leave less room for freed memory.
         self.chunk_cache.trim();
@@ -261,6 +266,7 @@ impl ModelScheduler {
     pub(in crate::model) fn complete(self: &Arc<Self>, who: Instance, finished: FinishedBatch, now: Time) -> Step {
         self.locked(now, |table| {
             table.give_back(now, finished);
+            sealing::work(table, now);
             table.next(now, who)
         })
     }
@@ -269,6 +275,12 @@ impl ModelScheduler {
     pub(in crate::model) fn give_back(self: &Arc<Self>, finished: FinishedBatch) {
         let now = self.now();
         self.locked(now, |table| table.give_back(now, finished));
+    }
+
+    /// The actions to carry out once the lock is released.
+    fn settle(table: &mut Table, now: Time) -> Actions {
+        sealing::work(table, now);
+        table.settle()
     }
 
     // === after the lock ===
@@ -285,11 +297,14 @@ impl ModelScheduler {
             }
         }
         actions.send_answers(now, self.recorder.as_ref());
+        if actions.wants_room {
+            spill::make_room(self);
+        }
         for task in actions.store {
             self.ask_store(task);
         }
         for forgotten in actions.forgotten {
-            self.store.forget(&forgotten);
+            self.store.forget(forgotten);
         }
         for task in actions.prepare {
             self.prepare(task);
@@ -341,7 +356,7 @@ impl ModelScheduler {
     fn locked<T>(self: &Arc<Self>, now: Time, what: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.table.lock();
         let outcome = what(&mut table);
-        let actions = table.settle();
+        let actions = Self::settle(&mut table, now);
         drop(table);
         self.act(actions, now);
         outcome
@@ -354,11 +369,11 @@ impl ModelScheduler {
     }
 
     /// Hands states to a tier, whose report releases or refuses the answers.
-    fn seal(self: &Arc<Self>, SealAction { tier, id, batch }: SealAction) {
+    fn seal(self: &Arc<Self>, SealAction { tier, waiting, rows, batch }: SealAction) {
         let model = Arc::downgrade(self);
-        let sealed = move |result| {
+        let sealed = move |failed: Vec<usize>| {
             if let Some(model) = model.upgrade() {
-                model.apply(Event::Sealed(id, result));
+                model.change(|table, now| sealing::sealed(table, now, waiting, &rows, &failed));
             }
         };
         tier.seal(batch, Box::new(sealed));
@@ -405,6 +420,24 @@ impl ModelScheduler {
             let this = Arc::downgrade(self);
             self.timer.arm(due, this);
         }
+    }
+}
+
+impl SpillHost for ModelScheduler {
+    fn change_table(self: &Arc<Self>, change: &mut dyn FnMut(&mut Table, Time)) {
+        self.change(|table, now| change(table, now));
+    }
+
+    fn state_budget(&self) -> &Budget {
+        self.admission.budget()
+    }
+
+    fn sequence_store(&self) -> Option<&Arc<SequenceStore>> {
+        self.store.get()
+    }
+
+    fn model_name(&self) -> &str {
+        &self.name
     }
 }
 

@@ -9,7 +9,7 @@ use sequor_core::{Req, RequestMeta, Seq, StateAt};
 use crate::executor::ModelStep;
 use crate::initializing::{FirstAnswer, KeepPermit, KeptLookup, Waiting};
 use crate::model::load::{
-    FirstValues, LoadInitializer, LoadedModel, StateReply, ValuesRequest, run_with_plugins, submit_to_plugins,
+    FirstValues, LoadInitializer, LoadedModel, MailReply, ValuesRequest, run_with_plugins, submit_to_plugins,
 };
 use crate::model::request::intake;
 use crate::processing::fit::KnownMemory;
@@ -162,7 +162,7 @@ impl Preparer {
             }
         };
         let (model, id, lane) = (Arc::downgrade(&self.0), id.to_owned(), Arc::clone(&load));
-        let reply = StateReply::new(move |values| {
+        let reply = MailReply::new(move |values| {
             let go_on = move || {
                 let Some(preparer) = model.upgrade().map(Preparer) else { return };
                 match values {

@@ -11,8 +11,9 @@ use crate::config::model::settings::Output;
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
 use crate::model::execute::RowWork;
-use crate::model::load::{FirstValues, LoadedModel, RequestFacts};
+use crate::model::load::{FirstValues, LoadDurability, LoadedModel, RequestFacts};
 use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
+use crate::processing::SequenceScratch;
 use crate::recording::Recorder;
 use crate::state::StateCopy;
 use crate::state::budget::Ticket;
@@ -22,6 +23,8 @@ use crate::tensor::{NamedTensor, Tensor};
 use super::kept::StoreWork;
 use super::owner::SequencePermit;
 use super::processed::{Processed, failure};
+use super::room::WantedRoom;
+use super::written::RowToSeal;
 
 /// What a request is answered with.
 pub(super) type Reply = Result<InferAnswer, Failure>;
@@ -54,10 +57,22 @@ pub(in crate::model) struct Job {
     pub(in crate::model) snapshot: Option<Bytes>,
     /// The states that its sequence begins with, if they are not those of config.pbtxt. Known once it runs.
     pub(in crate::model) first: Option<FirstValues>,
+    /// The state memory that it waits for.
+    pub(super) wants: Option<Box<WantedRoom>>,
     /// What the server's store does for it before its turn.
-    pub(super) store: Option<StoreWork>,
-    /// Which sequence of its id it goes on with, if that was kept.
-    pub(super) incarnation: Option<u64>,
+    pub(super) store: Option<Box<StoreWork>>,
+    /// Which sequence of its id it goes on with, and as of which step, if that was kept.
+    pub(super) resumed: Option<(u64, u64)>,
+    /// The scratch that its sequence goes on from, if that was kept.
+    pub(super) kept_scratch: Option<SequenceScratch>,
+    /// The run of it that comes is the first of its sequence, though its state was kept.
+    pub(super) unrun: bool,
+    /// The state that its run has left, until its processors are done.
+    pub(super) to_seal: Option<RowToSeal>,
+    /// Whether the state that its run leaves is to be written.
+    pub(super) due: bool,
+    /// The last durable step of its sequence, where answers do not wait for theirs.
+    pub(super) durable_step: Option<u64>,
     /// What its client reads if the store refuses it.
     pub(super) failure: Option<Failure>,
     /// What a recording tells of it.
@@ -102,8 +117,14 @@ impl Job {
             seq: None,
             snapshot: None,
             first: None,
+            wants: None,
             store: None,
-            incarnation: None,
+            resumed: None,
+            kept_scratch: None,
+            unrun: false,
+            to_seal: None,
+            due: false,
+            durable_step: None,
             failure: None,
             answer: None,
             replayed: false,
@@ -122,12 +143,24 @@ impl Job {
         RowWork {
             inputs,
             rows: self.rows,
-            start: row.start && !self.first.as_ref().is_some_and(|first| first.is_copy),
+            start: (row.start || std::mem::take(&mut self.unrun))
+                && !self.first.as_ref().is_some_and(|first| first.is_copy),
             end: row.end,
             id: self.id.clone(),
             slot: row.placement.map(|(_, slot)| slot.ix),
-            seal: row.seal || keeps,
+            seal: self.due || keeps,
         }
+    }
+
+    /// Whether the state that its run leaves is to be written.
+    pub(in crate::model) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Whether it was answered without a run, and leaves scratch of processors that is to be written.
+    pub(super) fn leaves_scratch(&self) -> bool {
+        let replied = self.processed.as_ref().is_some_and(|processed| !processed.has_run) && !self.replayed;
+        replied && !self.facts.end && self.load.durable.as_ref().is_some_and(LoadDurability::is_continual)
     }
 
     /// Whether this run of it is the first.
@@ -161,13 +194,13 @@ impl Job {
         fails
     }
 
-    /// Takes a copy of the states that a run has left, to keep them for later sequences.
-    pub(in crate::model) fn keep(&mut self, copy: Option<StateCopy>) {
-        let Some(processed) = self.processed.as_mut().filter(|processed| processed.keeps_next()) else { return };
-        let (Some(permit), Some(copy)) = (processed.first_steps.permit.take(), copy) else { return };
+    /// Takes a copy of the states that a run has left, to keep them for later sequences. Gives it back if it is to be written as well.
+    pub(in crate::model) fn keep(&mut self, copy: Option<StateCopy>) -> Option<StateCopy> {
+        let Some(processed) = self.processed.as_mut().filter(|processed| processed.keeps_next()) else { return copy };
+        let (permit, copy) = (processed.first_steps.permit.take()?, copy?);
         let values = copy.values();
-        // Both count against the limit of states: the copy goes first.
-        drop(copy);
+        // Both count against the limit of states: the copy goes first, unless it is to be written.
+        let copy = Some(copy).filter(|_| self.due);
         match values {
             Ok(values) => permit.keep(&values),
             Err(error) => {
@@ -175,6 +208,7 @@ impl Job {
                 tracing::error!(model, name, %error, "the states of an initializer's steps are not kept");
             }
         }
+        copy
     }
 
     /// The key features of a START that plug-ins prepare.
@@ -216,7 +250,8 @@ impl Job {
             Id::Int(id) if self.made_id => Some(("sequence_id".to_owned(), integer(*id))),
             _ => None,
         };
-        let parameters = replayed.into_iter().chain(made_id).collect();
+        let durable = self.durable_step.map(|step| ("sequor_durable_step".to_owned(), integer(step)));
+        let parameters = replayed.into_iter().chain(made_id).chain(durable).collect();
         let answer = answer.map(|tensors| {
             let mut tensors = tensors;
             let mut outputs = Vec::with_capacity(self.outputs.len());

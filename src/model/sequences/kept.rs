@@ -7,18 +7,21 @@ use bytes::Bytes;
 use sequor_core::{Id, Req, RequestMeta, Seq, Time};
 
 use crate::error::Failure;
-use crate::model::load::{LoadedModel, SequenceStore};
-use crate::state::tier::{FoundState, StateHead, TierError, TierKey};
-use crate::state::{answer_of, check_snapshot};
+use crate::model::load::{LoadedModel, SequenceStore, UNRUN};
+use crate::processing::SequenceScratch;
+use crate::state::tier::{AfterTake, EndedState, FoundState, StateHead, TierError, TierKey};
+use crate::state::{answer_of, check_snapshot, scratch_of};
 use crate::sync::AtomicBool;
 use crate::tensor::Tensor;
 
 /// A sequence whose next step goes on from a kept state.
 #[derive(Debug, Clone)]
 pub(super) struct KeptSequence {
-    pub(super) head: StateHead,
+    pub(super) head: Arc<StateHead>,
     /// When it expires. Idle time passes only while a server runs.
     pub(super) until: Time,
+    /// Its file, until the store has it.
+    pub(super) unwritten: Option<Arc<Bytes>>,
 }
 
 /// What the store does for a request before its turn.
@@ -38,9 +41,9 @@ pub(super) struct StoreTask {
     pub(super) seq: Option<Seq>,
     pub(super) load: Arc<LoadedModel>,
     pub(super) key: TierKey,
-    pub(super) work: StoreWork,
-    /// Whether the store forgets the state. After a crash nothing may go on from a state that was gone on from already.
-    pub(super) forgets: bool,
+    pub(super) work: Box<StoreWork>,
+    /// What the store does with the state. After a crash nothing may go on from a state that was gone on from already.
+    pub(super) then: AfterTake,
 }
 
 /// A kept state that fits, and the answer of its last step by the outputs that clients see.
@@ -48,6 +51,10 @@ pub(super) struct StoreTask {
 pub(super) struct ResumedState {
     pub(super) snapshot: Bytes,
     pub(super) answer: Vec<Option<Tensor>>,
+    /// The scratch of the load's processors, if it has any.
+    pub(super) scratch: Option<SequenceScratch>,
+    /// No step has run with it yet.
+    pub(super) unrun: bool,
 }
 
 /// A sequence that has ended and is to be forgotten by the store.
@@ -56,6 +63,7 @@ pub(super) struct Forgotten {
     pub(super) load: Arc<LoadedModel>,
     pub(super) id: Id,
     pub(super) incarnation: u64,
+    pub(super) ended: Option<EndedState>,
 }
 
 /// The store of this server, as one model uses it.
@@ -90,31 +98,36 @@ impl KeptStore {
         done: impl FnOnce(StoreTask, Result<Option<ResumedState>, Failure>) + Send + 'static,
     ) {
         let Some(store) = &self.store else { return };
-        store.take(task.key.clone(), task.forgets, move |found| {
+        store.take(task.key.clone(), task.then, move |found| {
             let outcome = checked(&task, found);
             done(task, outcome);
         });
     }
 
     /// Forgets a sequence that has ended, soon.
-    pub(super) fn forget(&self, Forgotten { load, id, incarnation }: &Forgotten) {
+    pub(super) fn forget(&self, Forgotten { load, id, incarnation, ended }: Forgotten) {
         if let Some(store) = &self.store {
-            store.forget(TierKey::new(&load.settings.name, id), *incarnation);
+            store.forget(TierKey::new(&load.settings.name, &id), incarnation, ended);
         }
     }
 }
 
 impl KeptSequence {
-    /// Why this load does not go on from the state, if it does not.
-    pub(super) fn misfit(&self, load: &LoadedModel) -> Option<String> {
-        let version = self.head.version;
+    /// Why this load does not go on from the state with such a step, if it does not.
+    pub(super) fn misfit(&self, load: &LoadedModel, counted: bool) -> Option<String> {
+        let StateHead { version, step, .. } = *self.head;
+        if self.head.behind && !counted {
+            return Some(format!(
+                "it is as of step {step}, and later steps may have been answered; a step with its number (sequence_step) goes on from there"
+            ));
+        }
         if load.version != version {
             return Some(format!("version {version} made it, which takes no sequences here"));
         }
         match &load.durable {
             None => Some("the model's durability is \"never\" now".to_owned()),
             Some(durable) if durable.digest != self.head.digest => {
-                Some(format!("the files of version {version} have changed since"))
+                Some(format!("the files of version {version} or its processors have changed since"))
             }
             Some(_) => None,
         }
@@ -133,21 +146,35 @@ fn store_failure(model: &str, id: &Id, resumes: bool, error: &TierError) -> Fail
 /// What the store has found for a request, checked against its load.
 fn checked(task: &StoreTask, found: FoundState) -> Result<Option<ResumedState>, Failure> {
     let (model, id) = (&task.key.model, &task.key.id);
+    let KeptSequence { head: wanted, unwritten, .. } = &task.work.kept;
+    // What the store could not take is still here, and the store has nothing of it.
+    let found = match (found, unwritten) {
+        (Ok(Some((head, file))), _) if head == *wanted => Ok(Some((head, Bytes::from(file)))),
+        (_, Some(file)) => Ok(Some((Arc::clone(wanted), Bytes::clone(file)))),
+        (found, None) => found.map(|found| found.map(|(head, file)| (head, Bytes::from(file)))),
+    };
     let found = found.map_err(|error| store_failure(model, id, task.work.resumes, &error))?;
     if !task.work.resumes {
         return Ok(None);
     }
     let refused = |why: String| Failure::NotResumed { model: model.clone(), id: id.clone(), why };
     match found {
-        Some((head, file)) if head == task.work.kept.head => {
-            check_snapshot(&task.load.states, &file).map_err(|error| refused(error.to_string()))?;
+        Some((head, file)) if head == *wanted => {
+            let header = check_snapshot(&task.load.states, &file).map_err(|error| refused(error.to_string()))?;
+            let unrun = header.contains_key(UNRUN);
             let mut named = answer_of(&file).map_err(|error| refused(error.to_string()))?;
             let mut tensor = |name: &str| {
                 let at = named.iter().position(|output| output.name == name)?;
                 Some(named.swap_remove(at).tensor)
             };
             let answer = task.load.client.outputs.iter().map(|output| tensor(&output.name)).collect();
-            Ok(Some(ResumedState { snapshot: Bytes::from(file), answer }))
+            let (kept_by, scratch) = scratch_of(&file).map_err(|error| refused(error.to_string()))?;
+            let processors = task.load.scratch_owners().unwrap_or_default();
+            if kept_by != processors {
+                return Err(refused(format!("its processors were [{kept_by}], and are [{processors}] now")));
+            }
+            let scratch = task.load.processors.as_ref().map(|_| SequenceScratch::of(scratch));
+            Ok(Some(ResumedState { snapshot: file, answer, scratch, unrun }))
         }
         _ => Err(refused("the store does not have it any more".to_owned())),
     }

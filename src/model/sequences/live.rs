@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sequor_core::{FEATURES, Id, Req, Seq};
+use sequor_core::{FEATURES, Req, Seq};
 
-use crate::config::model::settings::DurabilityWhen;
 use crate::model::load::{FirstValues, LoadInitializer, LoadedModel};
 use crate::processing::SequenceScratch;
 use crate::state::budget::Ticket;
@@ -13,6 +12,7 @@ use crate::tensor::Tensor;
 
 use super::job::Job;
 use super::owner::SequencePermit;
+use super::written::WrittenSequence;
 
 /// What all live sequences hold, by the index of their key.
 #[derive(Debug, Default)]
@@ -46,13 +46,15 @@ impl LiveSequences {
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) load: Arc<LoadedModel>,
-    ticket: Option<Ticket>,
+    pub(super) ticket: Option<Ticket>,
     pub(super) permit: Option<SequencePermit>,
     pub(super) kept: Option<Vec<Option<Tensor>>>,
-    /// Its id, and which sequence of that it is, where its states are written after each step.
-    pub(super) sealed: Option<(Id, u64)>,
+    /// What the store has of it, where its states are written while it lives.
+    pub(super) written: Option<WrittenSequence>,
     /// The state that the request of this key brought for it, until its first run.
     pub(super) first_state: Option<(Req, Bytes)>,
+    /// None of its steps has run, though its state was kept.
+    pub(super) unrun: bool,
     /// Its END is on its way to the store, which forgets it with that.
     pub(super) is_forgotten: bool,
     /// The bytes that processors keep for it.
@@ -68,17 +70,17 @@ impl Live {
     pub(super) fn begin(req: Req, job: &mut Job) -> Live {
         let (load, ticket, permit) = (Arc::clone(&job.load), job.ticket.take(), job.permit.take());
         let first_state = job.snapshot.take().map(|snapshot| (req, snapshot));
-        let seals = load.durable.as_ref().filter(|durable| durable.when == DurabilityWhen::Step);
-        let incarnation = seals.map(|d| job.incarnation.unwrap_or_else(|| d.store.next_incarnation()));
-        let sealed = incarnation.map(|incarnation| (job.id.clone(), incarnation));
+        let continual = load.durable.as_ref().filter(|durable| durable.is_continual());
+        let written = continual.map(|durable| WrittenSequence::new(durable, job.id.clone(), job.resumed));
         Live {
             ticket,
             permit,
             kept: None,
-            sealed,
+            written,
             first_state,
+            unrun: std::mem::take(&mut job.unrun),
             is_forgotten: false,
-            scratch: SequenceScratch::default(),
+            scratch: job.kept_scratch.take().unwrap_or_default(),
             first: None,
             keys: job.start_keys(),
             load,

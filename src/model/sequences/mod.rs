@@ -10,6 +10,7 @@
 //! - `first_states`: what sequences begin with, where an initializer says so.
 //! - `plugin_driver`: the model as its plug-ins reach it.
 //! - `stages`: lends requests to processors. `processed`: what a request keeps for them.
+//! - `sealing`: states on their way to the store. `written`: what it has of live sequences. `room`: requests that wait for state memory. `spill`: moves idle sequences to the store where a START needs their memory.
 //! - `kept`: sequences that the server's store keeps. `resume`: goes on from them, and writes live ones when the server stops.
 //! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted. `listing`: the
 //!   sequences as operators see them.
@@ -35,10 +36,14 @@ mod pending;
 mod plugin_driver;
 mod processed;
 pub(in crate::model) mod resume;
+mod room;
+mod sealing;
+mod spill;
 mod stages;
 pub(in crate::model) mod state_transfer;
 mod table;
 pub(in crate::model) mod usage;
+mod written;
 
 pub use listing::{EndedSequence, LiveSequence, ResumableSequence};
 pub use owner::{RequestOrigin, SequenceOwner};
@@ -46,7 +51,9 @@ pub use pending::Pending;
 pub use state_transfer::TransferError;
 pub use usage::VersionStatistics;
 
-pub(in crate::model) use batch::{FinishedBatch, RowToSeal, Step, TakenBatch};
+pub(in crate::model) use admission::ID_BITS;
+pub(in crate::model) use batch::{FinishedBatch, Step, TakenBatch};
 pub(in crate::model) use calling::InheritedContext;
 pub(in crate::model) use driver::ModelScheduler;
 pub(in crate::model) use job::Job;
+pub(in crate::model) use written::RowToSeal;

@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-use sequor_core::{Id, SequenceView, Time};
+use bytes::Bytes;
+use sequor_core::{Id, Seq, SequenceView, Stage, Time};
 
-use crate::config::model::settings::DurabilityWhen;
-use crate::executor::ModelStep;
-use crate::model::load::{LoadedModel, SnapshotReply, SnapshotRequest, header};
-use crate::state::tier::{StateHead, TierChange, TierKey};
-use crate::state::with_answer;
-use crate::tensor::NamedTensor;
+use crate::model::load::{Leaving, LeftState, MailReply, SequenceStore};
+use crate::state::tier::{EndedState, StateHead, TierChange, TierKey};
+use crate::state::{SnapshotError, with_answer, with_scratch};
 
 use super::driver::ModelScheduler;
 use super::kept::KeptSequence;
+use super::{sealing, spill};
 
 /// Places of the table whose states are copied at one time.
 const PORTION: u32 = 64;
+/// Ends of sequences that are remembered over a restart.
+const ENDS: usize = 4096;
 
 /// What came of the live sequences of a server that stops.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,22 +30,25 @@ pub(in crate::model) struct KeptLive {
     pub(in crate::model) why: Option<String>,
 }
 
-/// A live sequence that was asked to leave.
-struct LeavingSequence {
-    view: SequenceView,
-    load: Arc<LoadedModel>,
-    state: Receiver<SnapshotReply>,
-    /// What its last step was answered with, if its client counts steps.
-    answer: Option<Vec<NamedTensor>>,
+/// What came of asking a sequence to leave; nothing, if it has ended.
+type LeaveOutcome = Option<Result<LeftState, SnapshotError>>;
+
+impl KeptLive {
+    fn lose(&mut self, error: &impl ToString) {
+        self.lost += 1;
+        self.why.get_or_insert_with(|| error.to_string());
+    }
 }
 
-/// Takes over the sequences that the store keeps of this model. Their idle time goes on from now.
-pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, kept: Vec<(Id, StateHead)>) {
+/// Takes over the sequences that the store keeps of this model, and those that it remembers as ended. Idle time goes on from now.
+pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore) {
+    let (kept, ended) = (store.list(&model.name), store.take_ended(&model.name));
     let now = model.now();
     let until = |head: &StateHead| head.idle_left.map_or(Time::NEVER, |left| now + left);
-    let kept = kept.into_iter().map(|(id, head)| (id, KeptSequence { until: until(&head), head }));
+    let kept = kept.into_iter().map(|(id, head)| (id, KeptSequence { until: until(&head), head, unwritten: None }));
     let mut table = model.table.lock();
     table.kept.extend(kept);
+    table.ended_before = ended;
     let next = table.kept.values().map(|kept| kept.until).min();
     table.kept_due = next.unwrap_or(Time::NEVER);
     model.store.set_kept(!table.kept.is_empty());
@@ -55,82 +59,142 @@ pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, kept: Vec<(Id, StateHe
 }
 
 /// Sequences that are kept and were not gone on from: id, version, steps, bytes, and the idle time that is left.
-pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<(Id, StateHead, Option<Duration>)> {
+pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<(Id, Arc<StateHead>, Option<Duration>)> {
     let now = model.now();
     let left = |kept: &KeptSequence| (kept.until != Time::NEVER).then(|| kept.until - now);
     let table = model.table.lock();
-    table.kept.iter().map(|(id, kept)| (id.clone(), kept.head.clone(), left(kept))).collect()
+    table.kept.iter().map(|(id, kept)| (id.clone(), Arc::clone(&kept.head), left(kept))).collect()
 }
 
 // === the server stops ===
 
 /// Writes the live sequences of loads that keep them when the server stops. Each ends here with its last committed step.
 pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
-    model.table.lock().stopping = true;
+    let (ended, unwritten) = {
+        let mut table = model.table.lock();
+        table.stopping = true;
+        let ended = table.core.ended(ENDS).into_iter();
+        let ended: Vec<_> = ended.map(|(id, stone)| (id, table.ended_state(stone))).collect();
+        // Those that left memory while the disk was full.
+        let unwritten = |(id, kept): (&Id, &KeptSequence)| {
+            let file = Bytes::clone(kept.unwritten.as_ref()?);
+            Some(LeftState { id: id.clone(), head: Arc::clone(&kept.head), file })
+        };
+        (ended, table.kept.iter().filter_map(unwritten).collect::<Vec<_>>())
+    };
     let mut sum = KeptLive::default();
     let (Some(store), mut from) = (model.store.get().cloned(), Some(0)) else { return sum };
+    remember(&model.name, &store, ended);
+    write(&model.name, &store, unwritten, &mut sum);
     while let Some(place) = from {
         let (seen, rest) = model.seen(place, PORTION);
-        let copies: Vec<_> = seen.into_iter().filter_map(|view| ask_to_leave(model, view)).collect();
-        let (tell, told) = sync_channel(PORTION as usize);
-        let mut written = 0;
-        for leaving in &copies {
-            if let Some(change) = change_of(model, leaving, &mut sum) {
-                let tell = tell.clone();
-                written += 1;
-                // The receiver waits for all of them.
-                store.write(vec![change], move |done| drop(tell.send(done)));
+        let leaving: Vec<_> = seen.into_iter().filter_map(|view| ask_to_leave(model, &view)).collect();
+        let mut left = Vec::with_capacity(leaving.len());
+        for state in leaving {
+            match state.recv().ok().flatten() {
+                None => {}
+                Some(Err(error)) => sum.lose(&error),
+                Some(Ok(state)) => left.push(state),
             }
         }
-        for done in told.iter().take(written) {
-            match done {
-                Ok(()) => sum.kept += 1,
-                Err(error) => {
-                    sum.lost += 1;
-                    sum.why.get_or_insert_with(|| error.to_string());
-                }
-            }
-        }
+        write(&model.name, &store, left, &mut sum);
         from = rest;
     }
     sum
 }
 
-/// Asks the instance of a sequence for its state. With that the sequence leaves.
-fn ask_to_leave(model: &ModelScheduler, view: SequenceView) -> Option<LeavingSequence> {
-    let load = model.loads().iter().find(|load| load.key == view.load).cloned()?;
-    load.durable.as_ref().filter(|durable| durable.when == DurabilityWhen::Drain)?;
-    let (instance, _) = view.placement?;
-    let answer = model.table.lock().last_answer(view.seq);
-    let (reply, state) = sync_channel(1);
-    let header = header(&model.name, load.version, view.step);
-    let request = SnapshotRequest { seq: view.seq, header, leaves: true, reply };
-    let posted = load.mail.get(usize::from(instance))?.post(request);
-    load.wake(instance);
-    posted.then_some(LeavingSequence { view, load, state, answer })
+/// Has the store write what sequences have left, and waits for it.
+fn write(model: &str, store: &SequenceStore, states: Vec<LeftState>, sum: &mut KeptLive) {
+    if states.is_empty() {
+        return;
+    }
+    let (tell, told) = sync_channel(1);
+    let (count, change) = (states.len() as u64, |LeftState { id, head, file }: LeftState| TierChange::Put {
+        key: TierKey::new(model, &id),
+        head,
+        file,
+    });
+    store.write(states.into_iter().map(change).collect(), move |failed| drop(tell.send(failed)));
+    let failed = told.recv().unwrap_or_default();
+    sum.kept += count - failed.len() as u64;
+    failed.iter().for_each(|(_, error)| sum.lose(error));
 }
 
-/// The change that keeps this sequence; `None` if it has ended meanwhile.
-fn change_of(model: &ModelScheduler, leaving: &LeavingSequence, sum: &mut KeptLive) -> Option<TierChange> {
-    let LeavingSequence { view, load, state, answer } = leaving;
-    let durable = load.durable.as_ref()?;
-    let snapshot = state.recv().ok()??;
-    let kept = snapshot.and_then(|(step, file)| {
-        // It is the answer of the step that was the last one when the sequence was asked to leave.
-        let answer = answer.as_ref().filter(|_| step == view.step);
-        let file = answer.map_or(Ok(None), |answer| with_answer(&file, answer).map(Some))?.unwrap_or(file);
-        let quiet = model.now().since(view.touched);
-        let left = view.idle.map(|idle| idle.saturating_sub(quiet));
-        let (of, number) = ((load.version, durable.digest), (durable.store.next_incarnation(), step));
-        let head = StateHead::new(of, number, (view.idle, left), answer.is_some(), &file);
-        Ok(TierChange::Put { key: TierKey::new(&model.name, &view.id), head, file })
+/// Has the store remember how sequences have ended.
+fn remember(model: &str, store: &SequenceStore, ended: Vec<(Id, EndedState)>) {
+    let change = |(id, ended): (Id, EndedState)| TierChange::Remember { key: TierKey::new(model, &id), ended };
+    let of = model.to_owned();
+    store.write(ended.into_iter().map(change).collect(), move |failed| {
+        if let Some((_, error)) = failed.first() {
+            tracing::error!(model = of, %error, "the ends of sequences are not stored; after the restart their ids are unknown");
+        }
     });
-    match kept {
-        Ok(change) => Some(change),
-        Err(error) => {
-            sum.lost += 1;
-            sum.why.get_or_insert_with(|| error.to_string());
-            None
+}
+
+/// Asks the instance of a sequence for its state. With that the sequence leaves.
+fn ask_to_leave(model: &Arc<ModelScheduler>, view: &SequenceView) -> Option<Receiver<LeaveOutcome>> {
+    let load = model.loads().iter().find(|load| load.key == view.load).cloned()?;
+    load.durable.as_ref().filter(|durable| durable.at_stop())?;
+    let (tell, left) = sync_channel(1);
+    let unrun = sealing::unrun_file(&model.table.lock(), &model.name, view);
+    if let Some(file) = unrun {
+        // Its requests were answered without a run. The state that it begins with is in no slot.
+        let gone = match file {
+            Ok(file) => leave(model, view.seq, Leaving::Stop, view.step, file),
+            Err(error) => Some(Err(error)),
+        };
+        return tell.send(gone).is_ok().then_some(left);
+    }
+    let reply = MailReply::new(move |left| drop(tell.send(left)));
+    spill::post_leave(&model.name, &load, view, Leaving::Stop, reply).then_some(left)
+}
+
+/// Ends a sequence whose state of this step was copied, and returns what is kept of it. Nothing, if it is not as it was. Called by the thread that
+/// runs its steps.
+pub(in crate::model) fn leave(
+    model: &Arc<ModelScheduler>,
+    seq: Seq,
+    why: Leaving,
+    step: u64,
+    file: Vec<u8>,
+) -> LeaveOutcome {
+    let (view, load, answer, scratch, incarnation) = {
+        let table = model.table.lock();
+        let live = table.live(seq)?;
+        let view = table.core.view_of(seq).filter(|view| view.step == step)?;
+        let incarnation = live.written.as_ref().map(|of| of.incarnation);
+        (view, Arc::clone(&live.load), table.last_answer(seq), live.scratch.clone(), incarnation)
+    };
+    let durable = load.durable.as_ref()?;
+    let owners = load.scratch_owners();
+    if owners.is_some() && matches!(view.stage, Stage::Running | Stage::Sealing | Stage::Posting) {
+        return Some(Err(SnapshotError::Unanswered));
+    }
+    let noted = match owners {
+        Some(names) => with_scratch(&file, &names, scratch.parts()),
+        None => Ok(file),
+    };
+    let noted = noted.and_then(|file| match &answer {
+        Some(answer) => with_answer(&file, answer),
+        None => Ok(file),
+    });
+    let file = match noted {
+        Ok(file) => file,
+        Err(error) => return Some(Err(error)),
+    };
+    let quiet = model.now().since(view.touched);
+    let left = view.idle.map(|idle| idle.saturating_sub(quiet));
+    let incarnation = incarnation.unwrap_or_else(|| durable.store.next_incarnation());
+    let of = ((load.version, durable.digest), (incarnation, step));
+    let head = Arc::new(StateHead::new(of.0, of.1, (view.idle, left), answer.is_some(), &file));
+    let left = LeftState { id: view.id, head, file: Bytes::from(file) };
+    let mut has_left = false;
+    model.change(|table, now| has_left = spill::leave(table, now, seq, why, &left));
+    if has_left && why == Leaving::Spill {
+        model.store.set_kept(true);
+        if view.due != Time::NEVER {
+            model.arm(view.due);
         }
     }
+    has_left.then_some(Ok(left))
 }

@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use sequor_core::{BatchId, EndReason, Event, Id, Preparation, Refusal, Req, Seq, StateAt, Submit, Time, Tombstone};
+use sequor_core::{EndReason, Event, Id, LoadId, Preparation, Refusal, Req, Seq, StateAt, Submit, Time, Tombstone};
 
-use super::batch::{RowToSeal, SealAction};
 use super::first_states::{Beginning, NOT_FOUND, NOT_NOW};
 use super::job::Job;
 use super::job_place::JobPlace;
@@ -16,25 +15,25 @@ use super::processed::{
     FinishedJob, FirstSteps, LentRequest, ModelRun, PostTask, PrepareTask, PreparedJob, PreparedRuns, Processed,
     failure,
 };
+use super::room::RoomWait;
 use super::table::Table;
-use crate::config::model::settings::DurabilityWhen;
 use crate::error::Failure;
-use crate::model::load::{BatchToSeal, LoadInitializer, LoadedModel, StateToSeal};
+use crate::model::load::{LoadDurability, LoadInitializer, LoadedModel};
 use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy};
-use crate::state::tier::TierKey;
+use crate::state::tier::{AfterTake, EndedState, TierKey};
 
 /// What a request is refused with that processors refuse. The job says why.
 const BY_PROCESSOR: u32 = 3;
 /// What a request is refused with whose load names a preparation, while no processor is there to do it.
 const NO_PROCESSOR: u32 = 1;
 /// What a request is refused with for which the store failed. The job says why.
-const BY_STORE: u32 = 4;
+pub(super) const BY_STORE: u32 = 4;
 
 impl Table {
     /// Lends a request to the processors of its load. An event is the answer if it has none.
     pub(super) fn lend_to_prepare(&mut self, req: Req, seq: Option<Seq>) -> Option<Event> {
         self.set_place(req, JobPlace::Preparing);
-        if self.lend_to_store(req, seq) {
+        if self.wait_for_room(req, seq) || self.lend_to_store(req, seq) {
             return None;
         }
         if let Some(load) = self.note_lent(req, seq) {
@@ -76,9 +75,11 @@ impl Table {
         let processed = job.processed.as_mut()?;
         let gone = processed.watch();
         let (facts, meta, inputs) = (processed.facts.clone(), processed.meta, std::mem::take(&mut job.inputs));
+        let kept_scratch = job.kept_scratch.clone();
         // A START begins with nothing, also where its sequence lives.
         let live = seq.filter(|_| !start).and_then(|seq| self.live_mut(seq));
-        let scratch = live.map(|live| live.scratch.clone()).unwrap_or_default();
+        let lives = live.map(|live| live.scratch.clone());
+        let scratch = lives.or_else(|| kept_scratch.clone()).unwrap_or_default();
         Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta, gone })
     }
 
@@ -128,7 +129,7 @@ impl Table {
                 self.actions.post.push(task);
                 None
             }
-            None => Some(Event::Posted(req)),
+            None => self.done_posting(req),
         }
     }
 
@@ -162,8 +163,20 @@ impl Table {
         }
         if let (Some(seq), Some(why)) = (seq, ends) {
             self.apply(now, Event::End(seq, why));
+            return self.apply(now, Event::Posted(req));
         }
-        self.apply(now, Event::Posted(req));
+        if let Some(event) = self.done_posting(req) {
+            self.apply(now, event);
+        }
+    }
+
+    /// The processors of a request are done. An event, if nothing of it is to be written before its answer.
+    fn done_posting(&mut self, req: Req) -> Option<Event> {
+        let writes = self.jobs.get(req).and_then(JobPlace::job).is_some_and(|job| job.to_seal.is_some());
+        if writes {
+            self.pending.posted.push(req);
+        }
+        (!writes).then_some(Event::Posted(req))
     }
 
     /// Gives a sequence the scratch that a request has left, if that is done.
@@ -175,31 +188,16 @@ impl Table {
         }
     }
 
-    // === states that are made durable ===
+    // === state memory ===
 
-    /// Hands the states of the batch that is being given back to the tier of its load. `None`: the load has none.
-    pub(super) fn seal(&mut self, id: BatchId) -> Option<SealAction> {
-        let rows = std::mem::take(&mut self.sealing);
-        let load = rows.first().and_then(|row| Some(Arc::clone(&self.jobs.get(row.req)?.job()?.load)))?;
-        let tier = Arc::clone(load.tier.as_ref()?);
-        let states = rows.into_iter().filter_map(|row| self.state_to_seal(row)).collect();
-        let (model, specs) = (load.settings.name.clone(), load.states.clone());
-        let digest = load.durable.as_ref().map(|durable| durable.digest).unwrap_or_default();
-        Some(SealAction { tier, id, batch: BatchToSeal { model, version: load.version, digest, specs, states } })
-    }
-
-    fn state_to_seal(&mut self, row: RowToSeal) -> Option<StateToSeal> {
-        let RowToSeal { req, end, copy } = row;
-        self.set_place(req, JobPlace::Sealing);
-        let job = self.jobs.get(req)?.job()?;
-        let (id, seq) = (job.id.clone(), job.seq);
-        let answer = job.counted.then(|| job.kept_answer()).flatten();
-        let step = seq.and_then(|seq| self.core.state_of(seq)).map_or(0, |at| at.step);
-        let idle = seq.and_then(|seq| self.core.idle_of_sequence(seq));
-        let live = seq.and_then(|seq| self.live_mut(seq))?;
-        let incarnation = live.sealed.as_ref().map_or(0, |(_, incarnation)| *incarnation);
-        live.is_forgotten = end;
-        Some(StateToSeal { id, incarnation, step, end, idle, copy, answer })
+    /// Lets a request wait for its state memory, if it has to.
+    pub(super) fn wait_for_room(&mut self, req: Req, seq: Option<Seq>) -> bool {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return false };
+        let Some(wanted) = job.wants.take() else { return false };
+        let load = Arc::clone(&job.load);
+        self.spilling.waiting.push_back(RoomWait { req, seq, load, wanted: *wanted });
+        self.actions.wants_room = true;
+        true
     }
 
     // === sequences that the store keeps ===
@@ -216,7 +214,7 @@ impl Table {
         }
         let id = submit.id.clone();
         if !submit.start {
-            if let Some(why) = kept.misfit(&job.load) {
+            if let Some(why) = kept.misfit(&job.load, job.counted) {
                 return Err(Failure::NotResumed { model: job.load.settings.name.clone(), id, why });
             }
             if job.load.is_retired() {
@@ -232,7 +230,7 @@ impl Table {
             submit.prepare = true;
         }
         let Some(kept) = self.kept.remove(&id) else { return Ok(()) };
-        job.store = Some(StoreWork { kept, resumes: !submit.start, meta: submit.meta });
+        job.store = Some(Box::new(StoreWork { kept, resumes: !submit.start, meta: submit.meta }));
         Ok(())
     }
 
@@ -243,12 +241,20 @@ impl Table {
 
     /// Keeps on what a request took that was refused before the store was asked.
     pub(super) fn keep_on(&mut self, job: &mut Job) {
-        if let Some(StoreWork { kept, .. }) = job.store.take() {
-            self.keep_again(job.id.clone(), kept);
+        if let Some(work) = job.store.take() {
+            self.keep_again(job.id.clone(), work.kept);
         }
     }
 
-    fn keep_again(&mut self, id: Id, kept: KeptSequence) {
+    /// Has the store forget a kept sequence whose first step here was refused by processors: for its client it has ended.
+    pub(super) fn forget_refused(&mut self, job: &mut Job) {
+        let by_processors = job.processed.as_ref().is_some_and(|processed| processed.refusal.is_some());
+        if let (true, Some(_), Some((incarnation, _))) = (by_processors, job.snapshot.take(), job.resumed) {
+            self.forget(Arc::clone(&job.load), job.id.clone(), incarnation);
+        }
+    }
+
+    pub(super) fn keep_again(&mut self, id: Id, kept: KeptSequence) {
         self.kept_due = self.kept_due.min(kept.until);
         self.kept.insert(id, kept);
     }
@@ -259,37 +265,41 @@ impl Table {
         let Some(work) = job.store.take() else { return false };
         let load = Arc::clone(&job.load);
         let key = TierKey::new(&load.settings.name, &job.id);
-        let seals = load.durable.as_ref().is_some_and(|durable| durable.when == DurabilityWhen::Step);
+        let durable = load.durable.as_ref().filter(|durable| work.resumes && durable.is_continual());
         if work.resumes {
-            job.incarnation = Some(work.kept.head.incarnation);
+            job.resumed = Some((work.kept.head.incarnation, work.kept.head.step));
         }
-        let forgets = !(work.resumes && seals);
-        self.actions.store.push(StoreTask { req, seq, load, key, work, forgets });
+        let then = match durable.map(LoadDurability::interval) {
+            None => AfterTake::Forget,
+            Some(None) => AfterTake::Keep,
+            Some(Some(_)) => AfterTake::Outdate,
+        };
+        self.actions.store.push(StoreTask { req, seq, load, key, work, then });
         true
     }
 
     /// Takes what the store has done for a request. If the request is over, the kept state is not gone on from.
     pub(super) fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<Option<ResumedState>, Failure>) {
-        let StoreTask { req, seq, load, key, work, forgets } = task;
-        let StoreWork { kept, resumes, meta } = work;
+        let StoreTask { req, seq, load, key, work, then } = task;
+        let StoreWork { kept, resumes, meta } = *work;
         let repeats = resumes && self.core.step_of_request(req) == kept.head.step;
         let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else {
-            if outcome.is_ok() && !forgets {
-                self.actions.forgotten.push(Forgotten { load, id: key.id, incarnation: kept.head.incarnation });
+            if outcome.is_ok() && then != AfterTake::Forget {
+                self.forget(load, key.id, kept.head.incarnation);
             }
             return;
         };
         match outcome {
             Ok(found) => {
                 let mut preparation = Preparation::Run(meta);
-                if let Some(ResumedState { snapshot, answer }) = found {
-                    job.snapshot = Some(snapshot);
+                if let Some(ResumedState { snapshot, answer, scratch, unrun }) = found {
+                    (job.snapshot, job.kept_scratch, job.unrun) = (Some(snapshot), scratch, unrun);
                     if repeats {
                         (job.answer, job.replayed, job.seq) = (Some(Ok(answer)), true, seq);
                         preparation = Preparation::Reply;
                     }
                 }
-                if !resumes && job.processed.is_some() {
+                if preparation != Preparation::Reply && job.processed.is_some() {
                     if let Some(event) = self.lend_to_prepare(req, seq) {
                         self.apply(now, event);
                     }
@@ -326,13 +336,33 @@ impl Table {
             }
             lives
         });
-        for (id, KeptSequence { head, until }) in expired {
+        for (id, KeptSequence { head, until, .. }) in expired {
             let stone = Tombstone { why: EndReason::Idle, at: until, step: head.step, idle: head.idle };
             self.core.remember(load.key, id.clone(), stone);
-            self.actions.forgotten.push(Forgotten { load: Arc::clone(load), id, incarnation: head.incarnation });
+            self.forget(Arc::clone(load), id, head.incarnation);
         }
         self.kept_due = next;
         next
+    }
+
+    /// Has the store forget the state of a sequence that has ended.
+    pub(super) fn forget(&mut self, load: Arc<LoadedModel>, id: Id, incarnation: u64) {
+        let ended = self.core.end_of(&id).map(|stone| self.ended_state(stone));
+        self.actions.forgotten.push(Forgotten { load, id, incarnation, ended });
+    }
+
+    /// How a sequence ended, as the store remembers it.
+    pub(super) fn ended_state(&self, Tombstone { why, at, step, idle }: Tombstone) -> EndedState {
+        EndedState { why, step, idle, at: self.zero + (at - Time::ZERO) }
+    }
+
+    /// Remembers the sequences that ended before this server started.
+    pub(super) fn remember_ended(&mut self, load: LoadId) {
+        for (id, ended) in std::mem::take(&mut self.ended_before) {
+            let EndedState { why, step, idle, at } = ended;
+            let stone = Tombstone { why, at: Time::ZERO + at.saturating_sub(self.zero), step, idle };
+            self.core.remember(load, id, stone);
+        }
     }
 }
 

@@ -48,7 +48,7 @@ pub(in crate::model) fn export(
     let header = header(&name, load.version, at.step);
     let (reply, answer) = sync_channel(1);
     let mailbox = load.mail.get(usize::from(at.instance.n));
-    let posted = mailbox.is_some_and(|mailbox| mailbox.post(SnapshotRequest { seq, header, leaves: false, reply }));
+    let posted = mailbox.is_some_and(|mailbox| mailbox.post(SnapshotRequest { seq, header, reply }));
     load.wake(at.instance.n);
     match answer.recv() {
         Ok(Some(snapshot)) if posted => Ok(snapshot?.1),

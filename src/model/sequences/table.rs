@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{
@@ -9,22 +10,23 @@ use sequor_core::{
     Round, Row, Seq, Slab, SlotOp, Submit, Time,
 };
 
+use crate::model::load::LoadDurability;
 use crate::processing::SequenceScratch;
 use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::budget::Ticket;
+use crate::state::tier::EndedState;
 use crate::tensor::NamedTensor;
 
 use super::actions::{Actions, PolicyNotice, SequenceChange};
-use super::batch::{FinishedBatch, RowToSeal, Step, TakenBatch};
+use super::batch::{FinishedBatch, PendingSeals, Step, TakenBatch};
 use super::job::{Job, named};
 use super::job_place::JobPlace;
-use super::kept::{Forgotten, KeptSequence};
+use super::kept::KeptSequence;
 use super::live::{Live, LiveSequences};
 use super::load_policies::LoadPolicies;
 use super::owner::SequenceOwner;
-
-/// What a request is refused with for a load whose states are to be made durable, and that has no tier.
-const NO_TIER: u32 = 2;
+use super::room::Spilling;
+use super::written::{RowToSeal, WrittenSequence};
 
 #[derive(Debug, Default)]
 pub(in crate::model) struct Table {
@@ -42,10 +44,17 @@ pub(in crate::model) struct Table {
     pub(super) kept_due: Time,
     /// The server stops: what the store keeps stays there.
     pub(super) stopping: bool,
+    /// STARTs that wait for state memory, and who makes room for them.
+    pub(super) spilling: Spilling,
     effects: Vec<Effect>,
     pub(super) actions: Actions,
+    /// Sequences of an earlier server, until a load remembers them.
+    pub(super) ended_before: Vec<(Id, EndedState)>,
+    /// The time at the clock's zero, since 1970.
+    pub(super) zero: Duration,
     /// Of the batch that is being given back: the rows whose states are to be made durable.
-    pub(super) sealing: Vec<RowToSeal>,
+    sealing: Vec<RowToSeal>,
+    pub(super) pending: PendingSeals,
 }
 
 /// A state that was given to the server.
@@ -58,6 +67,11 @@ pub(super) struct Import {
 }
 
 impl Table {
+    /// An empty table. `zero` is the time at the clock's zero, since 1970.
+    pub(super) fn new(zero: Duration) -> Table {
+        Table { zero, ..Table::default() }
+    }
+
     pub(in crate::model) fn apply(&mut self, now: Time, event: Event) {
         self.core.apply(now, event, &mut self.effects);
         self.take_effects(now);
@@ -211,11 +225,14 @@ impl Table {
                 job.taken = now;
                 job.facts.batch = mates;
                 job.seq = real.placement.map(|(seq, _)| seq);
+                job.unrun =
+                    job.seq.and_then(|seq| self.live_mut(seq)).is_some_and(|live| std::mem::take(&mut live.unrun));
                 if real.start
                     && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
                 {
                     job.first = live.first.take();
                 }
+                job.due = self.is_due(real, &job);
                 Some((real.req, job))
             }
         };
@@ -257,6 +274,7 @@ impl Table {
                     let mut job = self.jobs.remove(req).and_then(JobPlace::into_job);
                     if let Some(job) = &mut job {
                         self.keep_on(job);
+                        self.forget_refused(job);
                     }
                     self.actions.refused.extend(job.map(|job| (job, refusal, ended)));
                 }
@@ -272,14 +290,25 @@ impl Table {
                 Effect::Consult(_) => {}
                 Effect::Prepare(req, seq) => answers.extend(self.lend_to_prepare(req, seq)),
                 Effect::Post(req, _) => answers.extend(self.lend_to_post(req)),
-                Effect::Seal(batch) => match self.seal(batch) {
-                    Some(action) => self.actions.seals.push(action),
-                    None => answers.push(Event::Sealed(batch, Err(Refusal::Failed(NO_TIER)))),
-                },
+                Effect::Seal(batch) => self.pending.batches.push((batch, std::mem::take(&mut self.sealing))),
             }
         }
         self.effects = effects;
         answers
+    }
+
+    /// Whether the state that this run leaves is to be written.
+    fn is_due(&self, row: &RealRow, job: &Job) -> bool {
+        let every = job.load.durable.as_ref().and_then(LoadDurability::interval);
+        let Some(steps) = every.filter(|_| row.seal) else { return row.seal };
+        let written = job.seq.and_then(|seq| self.live(seq)).and_then(|live| live.written.as_ref());
+        let is_stale = written.is_some_and(|written| written.is_stale);
+        !row.end && (is_stale || self.core.step_of_request(row.req).is_multiple_of(steps))
+    }
+
+    /// The last durable step of a sequence, where answers do not wait for theirs.
+    pub(super) fn durable_step(&self, seq: Option<Seq>) -> Option<u64> {
+        self.live(seq?)?.written.as_ref()?.behind()
     }
 
     pub(super) fn set_place(&mut self, req: Req, place: fn(Box<Job>) -> JobPlace) {
@@ -296,7 +325,12 @@ impl Table {
         {
             live.kept = Some(tensors.clone());
         }
-        self.actions.released.push(job);
+        job.durable_step = self.durable_step(job.seq);
+        if job.leaves_scratch() {
+            self.pending.replies.push(job);
+        } else {
+            self.actions.released.push(job);
+        }
     }
 
     /// Answers a repeated step with the answer that was kept of it.
@@ -305,7 +339,7 @@ impl Table {
         match self.live_mut(seq).and_then(|live| live.kept.clone()) {
             Some(kept) => {
                 job.answer = Some(Ok(kept));
-                job.replayed = true;
+                (job.replayed, job.durable_step) = (true, self.durable_step(Some(seq)));
                 self.actions.released.push(job);
             }
             None => self.actions.refused.push((job, Refusal::StepGone { want: 0 }, false)),
@@ -317,6 +351,7 @@ impl Table {
             // It begins anew, in the memory it has.
             Note::Ended(seq, why) if self.core.id_of(seq).is_some() => self.live_mut(seq).map(|live| {
                 (live.kept, live.scratch) = (None, SequenceScratch::default());
+                live.written.iter_mut().for_each(WrittenSequence::begin_anew);
                 (Arc::clone(&live.load), SequenceChange::Ended(why))
             }),
             Note::Started(seq, req) if self.live_mut(seq).is_some() => {
@@ -343,9 +378,9 @@ impl Table {
                 ended.map(|live| {
                     // A server that stops leaves what is written.
                     let stays = self.stopping && why == EndReason::Drained;
-                    let stays = stays || (live.is_forgotten && why == EndReason::End);
-                    if let Some((id, incarnation)) = live.sealed.filter(|_| !stays) {
-                        self.actions.forgotten.push(Forgotten { load: Arc::clone(&live.load), id, incarnation });
+                    let stays = stays || why == EndReason::Spilled || (live.is_forgotten && why == EndReason::End);
+                    if let Some(WrittenSequence { id, incarnation, .. }) = live.written.filter(|_| !stays) {
+                        self.forget(Arc::clone(&live.load), id, incarnation);
                     }
                     (live.load, SequenceChange::Ended(why))
                 })

@@ -1,20 +1,29 @@
 //! What every tier does.
 
 use std::fmt;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use sequor_core::Id;
 
 use super::error::TierError;
-use super::record::{StateHead, TierKey};
+use super::record::{EndedState, StateHead, TierKey};
 
 /// A change of what is kept.
 #[derive(Debug, Clone)]
 pub enum TierChange {
     /// Keep this file in place of what is kept under the key. If that is of a sequence that began later, nothing changes.
-    Put { key: TierKey, head: StateHead, file: Vec<u8> },
+    Put { key: TierKey, head: Arc<StateHead>, file: Bytes },
     /// Forget what is kept under the key, unless that is of a sequence that began later.
     Remove { key: TierKey, incarnation: u64 },
+    /// Remember how a sequence has ended. The tier remembers the last ones only.
+    Remember { key: TierKey, ended: EndedState },
+    /// Numbers up to this epoch are in use: the next server begins after it.
+    UseEpochs { until: u64 },
 }
+
+/// A kept state with what is known of it, if there is one.
+pub type FoundState = Result<Option<(Arc<StateHead>, Vec<u8>)>, TierError>;
 
 /// How much a tier keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +37,7 @@ pub struct TierUsage {
 /// Keeps states by model and sequence id. What it has confirmed survives the end of the process, and of the machine's power.
 pub trait Tier: Send + Sync + fmt::Debug {
     /// The kept state of a sequence, and what is known of it. The bytes are those that were put, or it is an error.
-    fn get(&self, key: &TierKey) -> Result<Option<(StateHead, Vec<u8>)>, TierError>;
+    fn get(&self, key: &TierKey) -> FoundState;
 
     /// Makes these changes, in order. When it returns, all are durable but those that exceed the limit. Returns the places of these.
     fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError>;
@@ -39,7 +48,7 @@ pub trait Tier: Send + Sync + fmt::Debug {
     }
 
     /// Takes the kept state of a sequence out of the tier. After that nothing else goes on from it.
-    fn claim(&self, key: &TierKey) -> Result<Option<(StateHead, Vec<u8>)>, TierError> {
+    fn claim(&self, key: &TierKey) -> FoundState {
         let found = self.get(key)?;
         if let Some((head, _)) = &found {
             self.remove(key, head.incarnation)?;
@@ -48,11 +57,14 @@ pub trait Tier: Send + Sync + fmt::Debug {
     }
 
     /// The kept sequences of a model. Reads no state.
-    fn list(&self, model: &str) -> Vec<(Id, StateHead)>;
+    fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)>;
+
+    /// The sequences of a model that had ended when the tier was opened, the last end of each id, in the order of their ends. Each is listed once.
+    fn take_ended(&self, model: &str) -> Vec<(Id, EndedState)>;
 
     fn usage(&self) -> TierUsage;
 
-    /// A number that is larger with each start of a server, and at least `least`.
+    /// A number that is larger than those of earlier servers and the epochs that they used, and at least `least`.
     fn next_epoch(&self, least: u64) -> Result<u64, TierError>;
 
     /// Releases what it holds. It is not used after that.

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use sequor_core::Id;
 
-use super::contract::{Tier, TierChange, TierUsage};
+use super::contract::{FoundState, Tier, TierChange, TierUsage};
 use super::error::TierError;
-use super::record::{StateHead, TierKey};
+use super::record::{EndedState, StateHead, TierKey};
 
 type Slice = &'static [u8];
 
@@ -22,6 +22,9 @@ const HEADS: TableDefinition<'_, Slice, Slice> = TableDefinition::new("heads");
 const STATES: TableDefinition<'_, Slice, Slice> = TableDefinition::new("states");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 const EPOCH: &str = "epoch";
+/// The last ends of sequences: a ring of so many places.
+const ENDED: TableDefinition<'_, u32, Slice> = TableDefinition::new("ended");
+const ENDS: u32 = 16_384;
 
 /// Opens the file, at the start and after a failed write.
 pub(super) type OpenDatabase = dyn Fn() -> Result<Database, TierError> + Send + Sync;
@@ -35,20 +38,28 @@ pub struct DiskTier {
     kept: Mutex<KeptHeads>,
 }
 
+#[derive(Default)]
 struct KeptHeads {
-    heads: HashMap<TierKey, StateHead>,
-    /// Slice of all files.
+    heads: HashMap<TierKey, Arc<StateHead>>,
+    /// Bytes of all files.
     used: u64,
     limit: u64,
+    /// Ends that were there when the store was opened, until their models take them.
+    ended: Vec<(TierKey, EndedState)>,
+    /// The place in the ring of the next end.
+    next_end: u32,
     closed: bool,
 }
 
 /// The new state under a key; `None` removes it.
-type NewState<'a> = Option<(&'a StateHead, &'a [u8])>;
+type NewState<'a> = Option<(&'a Arc<StateHead>, &'a [u8])>;
 
 /// What the changes of a batch come to: the writes to make, and the heads after it.
 struct CommitPlan<'a> {
     writes: Vec<(&'a TierKey, NewState<'a>)>,
+    ends: Vec<(&'a TierKey, &'a EndedState)>,
+    /// Epochs up to this one are in use.
+    epoch: u64,
     used: u64,
     too_large: Vec<usize>,
 }
@@ -62,9 +73,9 @@ impl fmt::Debug for DiskTier {
 impl DiskTier {
     /// Opens a store and reads its heads.
     pub(super) fn open(path: String, open: Box<OpenDatabase>, limit: u64) -> Result<DiskTier, TierError> {
-        let kept = KeptHeads { heads: HashMap::new(), used: 0, limit, closed: false };
+        let kept = KeptHeads { limit, ..KeptHeads::default() };
         let tier = DiskTier { path, open, database: Mutex::new(None), kept: Mutex::new(kept) };
-        let heads = tier.with(|database| {
+        let (heads, ended) = tier.with(|database| {
             let write = database.begin_write()?;
             write.open_table(STATES)?;
             write.open_table(NUMBERS)?;
@@ -76,16 +87,19 @@ impl DiskTier {
                     .collect();
                 rows?
             };
+            let ended = compact_ends(&mut write.open_table(ENDED)?)?;
             write.commit()?;
-            Ok(heads)
+            Ok((heads, ended))
         })?;
         let damaged = || TierError::Damaged { path: tier.path.clone(), what: "a head cannot be read".to_owned() };
         {
             let mut kept = tier.kept.lock();
+            kept.next_end = u32::try_from(ended.len()).unwrap_or(0) % ENDS;
+            kept.ended = ended;
             for (key, head) in heads {
                 let (key, head) = TierKey::decode(&key).zip(StateHead::decode(&head)).ok_or_else(damaged)?;
                 kept.used += head.bytes;
-                kept.heads.insert(key, head);
+                kept.heads.insert(key, Arc::new(head));
             }
         }
         Ok(tier)
@@ -135,15 +149,20 @@ impl KeptHeads {
     /// What of these changes is to be written: in order, the last one of a key alone.
     fn plan<'a>(&self, changes: &'a [TierChange]) -> CommitPlan<'a> {
         let mut after: HashMap<&TierKey, NewState<'_>> = HashMap::new();
+        let (mut ends, mut epoch) = (Vec::new(), 0);
         let (mut used, mut too_large) = (self.used, Vec::new());
         for (n, change) in changes.iter().enumerate() {
-            let (key, new) = match change {
-                TierChange::Put { key, head, file } => (key, Some((head, file.as_slice()))),
-                TierChange::Remove { key, .. } => (key, None),
-            };
-            let incarnation = match change {
-                TierChange::Put { head, .. } => head.incarnation,
-                TierChange::Remove { incarnation, .. } => *incarnation,
+            let (key, new, incarnation) = match change {
+                TierChange::Put { key, head, file } => (key, Some((head, file.as_ref())), head.incarnation),
+                TierChange::Remove { key, incarnation } => (key, None, *incarnation),
+                TierChange::Remember { key, ended } => {
+                    ends.push((key, ended));
+                    continue;
+                }
+                TierChange::UseEpochs { until } => {
+                    epoch = epoch.max(*until);
+                    continue;
+                }
             };
             let now = match after.get(key) {
                 Some(now) => now.map(|(head, _)| head),
@@ -162,12 +181,39 @@ impl KeptHeads {
             used = sum;
             after.insert(key, new);
         }
-        CommitPlan { writes: after.into_iter().collect(), used, too_large }
+        CommitPlan { writes: after.into_iter().collect(), ends, epoch, used, too_large }
     }
 }
 
+/// Writes an epoch that is larger than the one before, and at least `least`.
+fn next_epoch(numbers: &mut redb::Table<'_, &str, u64>, least: u64) -> Result<u64, redb::Error> {
+    let last = numbers.get(EPOCH)?.map(|n| n.value());
+    let epoch = last.map_or(least, |last| least.max(last.saturating_add(1)));
+    numbers.insert(EPOCH, epoch)?;
+    Ok(epoch)
+}
+
+/// Reads the ring and writes it anew: the last end of each id, in the order of time.
+fn compact_ends(table: &mut redb::Table<'_, u32, Slice>) -> Result<Vec<(TierKey, EndedState)>, redb::Error> {
+    let mut last: HashMap<TierKey, EndedState> = HashMap::new();
+    for row in table.iter()? {
+        // An end that cannot be read is forgotten: nothing depends on it but a sentence.
+        let Some((key, ended)) = EndedState::decode(row?.1.value()) else { continue };
+        if last.get(&key).is_none_or(|known| known.at <= ended.at) {
+            last.insert(key, ended);
+        }
+    }
+    let mut ended: Vec<(TierKey, EndedState)> = last.into_iter().collect();
+    ended.sort_by_key(|(_, ended)| ended.at);
+    table.retain(|_, _| false)?;
+    for (place, (key, ended)) in (0..ENDS).zip(&ended) {
+        table.insert(place, ended.encode(key).as_slice())?;
+    }
+    Ok(ended)
+}
+
 impl Tier for DiskTier {
-    fn get(&self, key: &TierKey) -> Result<Option<(StateHead, Vec<u8>)>, TierError> {
+    fn get(&self, key: &TierKey) -> FoundState {
         let Some(head) = self.kept.lock().heads.get(key).cloned() else { return Ok(None) };
         let at = key.encode();
         let file = self.with(|database| {
@@ -185,10 +231,11 @@ impl Tier for DiskTier {
         if kept.closed {
             return Err(TierError::Closed);
         }
-        let CommitPlan { writes, used, too_large } = kept.plan(changes);
-        if writes.is_empty() {
+        let CommitPlan { writes, ends, epoch, used, too_large } = kept.plan(changes);
+        if writes.is_empty() && ends.is_empty() && epoch == 0 {
             return Ok(too_large);
         }
+        let mut next_end = kept.next_end;
         self.with(|database| {
             let write = database.begin_write()?;
             {
@@ -207,23 +254,39 @@ impl Tier for DiskTier {
                     }
                 }
             }
+            if epoch > 0 {
+                next_epoch(&mut write.open_table(NUMBERS)?, epoch)?;
+            }
+            if !ends.is_empty() {
+                let mut table = write.open_table(ENDED)?;
+                for (key, ended) in &ends {
+                    table.insert(next_end, ended.encode(key).as_slice())?;
+                    next_end = (next_end + 1) % ENDS;
+                }
+            }
             write.commit()?;
             Ok(())
         })?;
-        kept.used = used;
+        (kept.used, kept.next_end) = (used, next_end);
         for (key, new) in writes {
             match new {
-                Some((head, _)) => kept.heads.insert(key.clone(), head.clone()),
+                Some((head, _)) => kept.heads.insert(key.clone(), Arc::clone(head)),
                 None => kept.heads.remove(key),
             };
         }
         Ok(too_large)
     }
 
-    fn list(&self, model: &str) -> Vec<(Id, StateHead)> {
+    fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
         let kept = self.kept.lock();
         let of_model = kept.heads.iter().filter(|(key, _)| key.model == model);
         of_model.map(|(key, head)| (key.id.clone(), head.clone())).collect()
+    }
+
+    fn take_ended(&self, model: &str) -> Vec<(Id, EndedState)> {
+        let mut kept = self.kept.lock();
+        let of_model = kept.ended.extract_if(.., |(key, _)| key.model == model);
+        of_model.map(|(key, ended)| (key.id, ended)).collect()
     }
 
     fn usage(&self) -> TierUsage {
@@ -234,13 +297,7 @@ impl Tier for DiskTier {
     fn next_epoch(&self, least: u64) -> Result<u64, TierError> {
         self.with(|database| {
             let write = database.begin_write()?;
-            let epoch = {
-                let mut numbers = write.open_table(NUMBERS)?;
-                let last = numbers.get(EPOCH)?.map(|n| n.value());
-                let epoch = last.map_or(least, |last| least.max(last.saturating_add(1)));
-                numbers.insert(EPOCH, epoch)?;
-                epoch
-            };
+            let epoch = next_epoch(&mut write.open_table(NUMBERS)?, least)?;
             write.commit()?;
             Ok(epoch)
         })

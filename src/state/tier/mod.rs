@@ -15,9 +15,9 @@ mod record;
 mod tests;
 mod writer;
 
-pub use contract::{Tier, TierChange, TierUsage};
+pub use contract::{FoundState, Tier, TierChange, TierUsage};
 pub use disk::DiskTier;
 pub use error::TierError;
 pub use folder::{OpenedStore, open};
-pub use record::{StateHead, TierKey};
-pub use writer::{FoundState, GroupWriter};
+pub use record::{EndedState, StateHead, TierKey};
+pub use writer::{AfterTake, FailedChanges, GroupWriter, find};

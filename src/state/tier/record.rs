@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sequor_core::Id;
+use sequor_core::{EndReason, Id};
 
 /// A sequence of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,10 +27,24 @@ pub struct StateHead {
     pub idle_left: Option<Duration>,
     /// Whether the answer of the last step is kept with the state.
     pub answered: bool,
+    /// Whether later steps may have been answered, so that only a client that counts its steps may go on from it.
+    pub behind: bool,
     /// Bytes of the file.
     pub bytes: u64,
     /// Of the file, and of what stands above.
     sum: u32,
+}
+
+/// A sequence that has ended, as a tier remembers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedState {
+    pub why: EndReason,
+    /// Its last committed step.
+    pub step: u64,
+    /// How long it was allowed to be idle; `None` is for ever.
+    pub idle: Option<Duration>,
+    /// When it ended, since 1970.
+    pub at: Duration,
 }
 
 /// The layout of a head. A store with another one is not read.
@@ -84,9 +98,15 @@ impl StateHead {
         file: &[u8],
     ) -> StateHead {
         let bytes = file.len() as u64;
-        let mut head = StateHead { version, digest, incarnation, step, idle, idle_left, answered, bytes, sum: 0 };
-        head.sum = head.sum_of(file);
-        head
+        let behind = false;
+        let head = StateHead { version, digest, incarnation, step, idle, idle_left, answered, behind, bytes, sum: 0 };
+        StateHead { sum: head.sum_of(file), ..head }
+    }
+
+    /// The same of a state after which further steps may be answered.
+    pub fn behind(self, file: &[u8]) -> StateHead {
+        let head = StateHead { behind: true, ..self };
+        StateHead { sum: head.sum_of(file), ..head }
     }
 
     /// Whether this file is the one the head was made of.
@@ -102,10 +122,9 @@ impl StateHead {
     }
 
     fn fields(&self) -> Vec<u8> {
-        let micros = |span: Option<Duration>| span.map_or(NEVER, |s| u64::try_from(s.as_micros()).unwrap_or(NEVER));
-        let numbers =
-            [self.version, self.incarnation, self.step, micros(self.idle), micros(self.idle_left), self.bytes];
-        let mut fields = vec![LAYOUT, u8::from(self.answered)];
+        let (idle, left) = (self.idle.map_or(NEVER, micros), self.idle_left.map_or(NEVER, micros));
+        let numbers = [self.version, self.incarnation, self.step, idle, left, self.bytes];
+        let mut fields = vec![LAYOUT, u8::from(self.answered) | u8::from(self.behind) << 1];
         fields.extend_from_slice(&self.digest);
         numbers.iter().for_each(|n| fields.extend_from_slice(&n.to_le_bytes()));
         fields
@@ -119,7 +138,7 @@ impl StateHead {
 
     pub(super) fn decode(head: &[u8]) -> Option<StateHead> {
         let (layout, head) = head.split_first()?;
-        let (answered, head) = head.split_first()?;
+        let (flags, head) = head.split_first()?;
         let (digest, mut head) = head.split_first_chunk::<32>()?;
         let mut next = || {
             let (number, rest) = head.split_first_chunk::<8>()?;
@@ -137,10 +156,38 @@ impl StateHead {
             step,
             idle,
             idle_left,
-            answered: *answered != 0,
+            answered: flags & 1 != 0,
+            behind: flags & 2 != 0,
             bytes,
             sum,
         };
         (*layout == LAYOUT).then_some(head)
     }
+}
+
+impl EndedState {
+    /// The record of this sequence: the fields, then the key.
+    pub(super) fn encode(&self, key: &TierKey) -> Vec<u8> {
+        let why = EndReason::ALL.iter().position(|why| *why == self.why).and_then(|n| u8::try_from(n).ok());
+        let idle = self.idle.map_or(NEVER, micros);
+        let mut record = vec![LAYOUT, why.unwrap_or(u8::MAX)];
+        [self.step, idle, micros(self.at)].iter().for_each(|n| record.extend_from_slice(&n.to_le_bytes()));
+        record.extend_from_slice(&key.encode());
+        record
+    }
+
+    pub(super) fn decode(record: &[u8]) -> Option<(TierKey, EndedState)> {
+        let (fields, key) = record.split_at_checked(26)?;
+        let (layout, fields) = fields.split_first()?;
+        let (why, fields) = fields.split_first()?;
+        let number = |n: usize| Some(u64::from_le_bytes(fields.get(8 * n..8 * n + 8)?.try_into().ok()?));
+        let why = EndReason::ALL.get(usize::from(*why)).copied()?;
+        let (step, idle, at) = (number(0)?, number(1)?, Duration::from_micros(number(2)?));
+        let idle = (idle != NEVER).then(|| Duration::from_micros(idle));
+        (*layout == LAYOUT).then_some((TierKey::decode(key)?, EndedState { why, step, idle, at }))
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(NEVER)
 }

@@ -5,9 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use redb::{Builder, StorageBackend};
-use sequor_core::Id;
+use sequor_core::{EndReason, Id};
 
 use super::disk::DiskTier;
 use super::*;
@@ -112,12 +113,12 @@ fn key(id: u64) -> TierKey {
 fn put(id: u64, incarnation: u64, step: u64, file: &[u8]) -> TierChange {
     let idle = Some(Duration::from_secs(5));
     let head = StateHead::new((1, [7; 32]), (incarnation, step), (idle, idle), false, file);
-    TierChange::Put { key: key(id), head, file: file.to_vec() }
+    TierChange::Put { key: key(id), head: Arc::new(head), file: Bytes::copy_from_slice(file) }
 }
 
 /// What a tier keeps, by id: step and file.
-fn kept(tier: &DiskTier) -> BTreeMap<u64, (u64, Vec<u8>)> {
-    let of = |(id, head): (Id, StateHead)| {
+fn kept(tier: &dyn Tier) -> BTreeMap<u64, (u64, Vec<u8>)> {
+    let of = |(id, head): (Id, Arc<StateHead>)| {
         let Id::Int(n) = id else { panic!("{id:?}") };
         let (read, file) = tier.get(&key(n)).unwrap().unwrap();
         assert_eq!(read, head);
@@ -277,6 +278,34 @@ fn each_start_has_a_larger_epoch() {
     let file = File::default();
     let epochs = [10, 10, 5, 40].map(|least| tier(&file, u64::MAX).unwrap().next_epoch(least).unwrap());
     assert_eq!(epochs, [10, 11, 12, 40]);
+    let store = tier(&file, u64::MAX).unwrap();
+    store.put_batch(&[TierChange::UseEpochs { until: 90 }, TierChange::UseEpochs { until: 70 }]).unwrap();
+    assert_eq!(tier(&file, u64::MAX).unwrap().next_epoch(41).unwrap(), 91);
+}
+
+#[test]
+fn the_last_ends_of_sequences_are_remembered() {
+    let file = File::default();
+    let remember = |id: u64, n: u64| {
+        let why = if id == 2 { EndReason::Idle } else { EndReason::End };
+        let ended = EndedState { why, step: n, idle: Some(Duration::from_secs(5)), at: Duration::from_secs(n) };
+        TierChange::Remember { key: key(id), ended }
+    };
+    let store = tier(&file, u64::MAX).unwrap();
+    store.put_batch(&[remember(1, 1), remember(2, 2)]).unwrap();
+    store.put_batch(&[remember(1, 3)]).unwrap();
+    for _ in 0..2 {
+        let again = tier(&file, u64::MAX).unwrap();
+        let ended = again.take_ended("sum");
+        let of: Vec<_> = ended.iter().map(|(id, ended)| (id.clone(), ended.why, ended.step)).collect();
+        assert_eq!(of, [(Id::from(2), EndReason::Idle, 2), (Id::from(1), EndReason::End, 3)]);
+        assert_eq!((again.take_ended("sum"), again.take_ended("other")), (vec![], vec![]));
+    }
+    // More than there are places: the oldest are forgotten.
+    let ends: Vec<TierChange> = (10..17_000).map(|n| remember(n, n)).collect();
+    tier(&file, u64::MAX).unwrap().put_batch(&ends).unwrap();
+    let ended = tier(&file, u64::MAX).unwrap().take_ended("sum");
+    assert_eq!((ended.len(), ended[0].1.step), (16_384, 17_000 - 16_384));
 }
 
 #[test]
@@ -291,6 +320,9 @@ fn keys_and_heads_are_read_as_they_were_written() {
         let read = StateHead::decode(&head.encode()).unwrap();
         assert_eq!((read.idle, read.idle_left, read.step), (idle, left, 5));
         assert!(read == head && read.fits(b"file") && !read.fits(b"fila"));
+        let behind = head.clone().behind(b"file");
+        let read = StateHead::decode(&behind.encode()).unwrap();
+        assert!(read == behind && read != head && read.behind && read.answered && read.fits(b"file"));
     }
     assert_eq!(StateHead::decode(&[2; 100]), None, "another layout");
 }
@@ -362,28 +394,55 @@ fn what_waits_goes_into_one_commit_and_each_learns_its_own_outcome() {
     let (tell, told) = std::sync::mpsc::sync_channel(8);
     let write = |id: u64, size: usize| {
         let tell = tell.clone();
-        writer.write(move || Ok(vec![put(id, 1, 1, &vec![1; size])]), move |done| tell.send((id, done)).unwrap());
+        let states = move |_: &[TierChange]| vec![Ok(put(id, 1, 1, &vec![1; size])), Ok(put(10 + id, 1, 1, b""))];
+        writer.write(states, move |failed| tell.send((id, failed)).unwrap());
     };
     // The writer's thread is held up, and the others gather meanwhile.
     writer.write(
-        move || {
+        move |_| {
             let _ = release.recv();
-            Ok(Vec::new())
+            vec![Err(TierError::Checksum { step: 1 })]
         },
-        |done| done.unwrap(),
+        |failed| assert_eq!(failed, [(0, TierError::Checksum { step: 1 })]),
     );
     write(1, 6);
     write(2, 6);
     write(3, 4);
     drop(held);
-    let ended: BTreeMap<u64, Result<(), TierError>> = (0..3).map(|_| told.recv().unwrap()).collect();
-    assert_eq!(ended[&2], Err(TierError::Full { needed: 6, used: 10, limit: 10 }));
-    assert!(ended[&1].is_ok() && ended[&3].is_ok());
+    let failed: BTreeMap<u64, FailedChanges> = (0..3).map(|_| told.recv().unwrap()).collect();
+    assert_eq!(failed[&2], [(0, TierError::Full { needed: 6, used: 10, limit: 10 })], "the other one is durable");
+    assert!(failed[&1].is_empty() && failed[&3].is_empty());
+    assert_eq!(kept(&*store).keys().copied().collect::<Vec<_>>(), [1, 3, 11, 12, 13]);
     let (tell, told) = std::sync::mpsc::sync_channel(8);
-    writer.take(key(1), true, move |found| tell.send(found).unwrap());
+    writer.take(key(1), AfterTake::Forget, move |found| tell.send(found).unwrap());
     assert_eq!(told.recv().unwrap().unwrap().unwrap().1, [1; 6]);
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    for _ in 0..2 {
+        let tell = tell.clone();
+        writer.take(key(3), AfterTake::Outdate, move |found| tell.send(found).unwrap());
+    }
+    let behind = || told.recv().unwrap().unwrap().unwrap().0.behind;
+    assert_eq!((behind(), behind()), (false, true));
+    // A state that is written and read in one commit.
+    let (held, release) = std::sync::mpsc::sync_channel::<()>(1);
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    writer.write(
+        move |_| {
+            let _ = release.recv();
+            Vec::new()
+        },
+        |_| {},
+    );
+    writer.write(|_| vec![Ok(put(4, 1, 1, b""))], |_| {});
+    for _ in 0..2 {
+        let tell = tell.clone();
+        writer.take(key(4), AfterTake::Forget, move |found| tell.send(found).unwrap());
+    }
+    drop(held);
+    let is_there = || told.recv().unwrap().unwrap().is_some();
+    assert_eq!((is_there(), is_there()), (true, false));
     writer.close();
     let (tell, told) = std::sync::mpsc::sync_channel(8);
-    writer.take(key(3), false, move |found| tell.send(found).unwrap());
+    writer.take(key(3), AfterTake::Keep, move |found| tell.send(found).unwrap());
     assert_eq!(told.recv().unwrap(), Err(TierError::Closed));
 }

@@ -5,31 +5,49 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
-use super::contract::{Tier, TierChange};
+use super::contract::{FoundState, Tier, TierChange};
 use super::error::TierError;
 use super::record::{StateHead, TierKey};
 
 /// Tasks that go into one commit at most.
 const MOST: usize = 4096;
 
-/// A kept state, if there is one.
-pub type FoundState = Result<Option<(StateHead, Vec<u8>)>, TierError>;
+/// The changes of a writer that are not durable, by their places, each with the reason.
+pub type FailedChanges = Vec<(usize, TierError)>;
 
-type MakeChanges = Box<dyn FnOnce() -> Result<Vec<TierChange>, TierError> + Send>;
-type WhenWritten = Box<dyn FnOnce(Result<(), TierError>) + Send>;
+/// Makes changes, given those that go before them into the same commit.
+type MakeChanges = Box<dyn FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send>;
+type WhenWritten = Box<dyn FnOnce(FailedChanges) + Send>;
 type WhenFound = Box<dyn FnOnce(FoundState) + Send>;
 
 enum WriterTask {
     Write { make: MakeChanges, done: WhenWritten },
-    Take { key: TierKey, forget: bool, done: WhenFound },
+    Take { key: TierKey, then: AfterTake, done: WhenFound },
+}
+
+/// What the store does with a state that it has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterTake {
+    Keep,
+    /// Note that later steps may be answered from now on.
+    Outdate,
+    Forget,
 }
 
 /// Called once the commit is over.
 enum WriterWaiting {
-    Writer { from: usize, until: usize, done: WhenWritten },
-    Taker { found: FoundState, done: WhenFound },
+    /// Of each change its place in the commit, or why it is not in it.
+    Writer {
+        places: Vec<Result<usize, TierError>>,
+        done: WhenWritten,
+    },
+    Taker {
+        found: FoundState,
+        done: WhenFound,
+    },
 }
 
 /// Tasks that wait. Their number is bounded by that of requests and live sequences.
@@ -72,18 +90,18 @@ impl GroupWriter {
         &self.tier
     }
 
-    /// Writes what `make` returns, and calls `done` once it is durable or known to have failed. Both run on the writer's thread.
+    /// Writes what `make` returns, and calls `done` once each change is durable or known to have failed. Both run on the writer's thread.
     pub fn write(
         &self,
-        make: impl FnOnce() -> Result<Vec<TierChange>, TierError> + Send + 'static,
-        done: impl FnOnce(Result<(), TierError>) + Send + 'static,
+        make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
+        done: impl FnOnce(FailedChanges) + Send + 'static,
     ) {
         self.send(WriterTask::Write { make: Box::new(make), done: Box::new(done) });
     }
 
-    /// Reads a kept state, and forgets it where it says so. `done` is called once that is durable.
-    pub fn take(&self, key: TierKey, forget: bool, done: impl FnOnce(FoundState) + Send + 'static) {
-        self.send(WriterTask::Take { key, forget, done: Box::new(done) });
+    /// Reads a kept state. `done` is called once what comes after that is durable.
+    pub fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(FoundState) + Send + 'static) {
+        self.send(WriterTask::Take { key, then, done: Box::new(done) });
     }
 
     fn send(&self, task: WriterTask) {
@@ -101,7 +119,9 @@ impl GroupWriter {
             None => {
                 self.queue.added.notify_one();
             }
-            Some(WriterTask::Write { done, .. }) => done(Err(TierError::Closed)),
+            Some(WriterTask::Write { make, done }) => {
+                done((0..make(&[]).len()).map(|n| (n, TierError::Closed)).collect());
+            }
             Some(WriterTask::Take { done, .. }) => done(Err(TierError::Closed)),
         }
     }
@@ -143,7 +163,7 @@ fn run(tier: &dyn Tier, queue: &WriterQueue) {
         let written = if changes.is_empty() { Ok(Vec::new()) } else { tier.put_batch(&changes) };
         for waits in waiting {
             match waits {
-                WriterWaiting::Writer { from, until, done } => done(outcome(tier, &written, (from, until), &changes)),
+                WriterWaiting::Writer { places, done } => done(failed(tier, &written, places, &changes)),
                 WriterWaiting::Taker { found, done } => {
                     done(written.as_ref().map_or_else(|e| Err(e.clone()), |_| found));
                 }
@@ -154,39 +174,63 @@ fn run(tier: &dyn Tier, queue: &WriterQueue) {
 
 fn gather(tier: &dyn Tier, task: WriterTask, changes: &mut Vec<TierChange>, waiting: &mut Vec<WriterWaiting>) {
     match task {
-        WriterTask::Write { make, done } => match make() {
-            Ok(more) => {
-                let from = changes.len();
-                changes.extend(more);
-                waiting.push(WriterWaiting::Writer { from, until: changes.len(), done });
-            }
-            Err(error) => done(Err(error)),
-        },
-        WriterTask::Take { key, forget, done } => {
-            let found = tier.get(&key);
-            if let (Ok(Some((head, _))), true) = (&found, forget) {
-                changes.push(TierChange::Remove { key, incarnation: head.incarnation });
+        WriterTask::Write { make, done } => {
+            let made = make(changes);
+            let mut place = |change: Result<TierChange, TierError>| {
+                changes.push(change?);
+                Ok(changes.len() - 1)
+            };
+            let places = made.into_iter().map(&mut place).collect();
+            waiting.push(WriterWaiting::Writer { places, done });
+        }
+        WriterTask::Take { key, then, done } => {
+            let found = find(tier, changes, &key);
+            match (&found, then) {
+                (Ok(Some((head, _))), AfterTake::Forget) => {
+                    changes.push(TierChange::Remove { key, incarnation: head.incarnation });
+                }
+                (Ok(Some((head, file))), AfterTake::Outdate) if !head.behind => {
+                    let head = Arc::new(StateHead::clone(head).behind(file));
+                    changes.push(TierChange::Put { key, head, file: Bytes::copy_from_slice(file) });
+                }
+                _ => {}
             }
             waiting.push(WriterWaiting::Taker { found, done });
         }
     }
 }
 
-/// How the changes of one writer ended.
-fn outcome(
+/// What a key has after these changes, which go into the same commit.
+pub fn find(tier: &dyn Tier, changes: &[TierChange], key: &TierKey) -> FoundState {
+    let last = changes.iter().rev().find(|change| match change {
+        TierChange::Put { key: of, .. } | TierChange::Remove { key: of, .. } => of == key,
+        TierChange::Remember { .. } | TierChange::UseEpochs { .. } => false,
+    });
+    match last {
+        None => tier.get(key),
+        Some(TierChange::Put { head, file, .. }) => Ok(Some((Arc::clone(head), file.to_vec()))),
+        Some(_) => Ok(None),
+    }
+}
+
+/// The changes of one writer that are not durable.
+fn failed(
     tier: &dyn Tier,
     written: &Result<Vec<usize>, TierError>,
-    (from, until): (usize, usize),
+    places: Vec<Result<usize, TierError>>,
     changes: &[TierChange],
-) -> Result<(), TierError> {
-    let too_large = written.as_ref().map_err(Clone::clone)?;
-    let first = too_large.iter().find(|n| (from..until).contains(n)).and_then(|n| changes.get(*n));
-    match first {
-        None => Ok(()),
-        Some(change) => {
-            let needed = if let TierChange::Put { file, .. } = change { file.len() as u64 } else { 0 };
+) -> FailedChanges {
+    let why = |place: Result<usize, TierError>| match (place, written) {
+        (Err(error), _) => Some(error),
+        (Ok(_), Err(error)) => Some(error.clone()),
+        (Ok(place), Ok(too_large)) => {
+            let needed = match changes.get(place).filter(|_| too_large.contains(&place))? {
+                TierChange::Put { file, .. } => file.len() as u64,
+                TierChange::Remove { .. } | TierChange::Remember { .. } | TierChange::UseEpochs { .. } => 0,
+            };
             let usage = tier.usage();
-            Err(TierError::Full { needed, used: usage.bytes, limit: usage.limit })
+            Some(TierError::Full { needed, used: usage.bytes, limit: usage.limit })
         }
-    }
+    };
+    places.into_iter().enumerate().filter_map(|(n, place)| Some((n, why(place)?))).collect()
 }

@@ -115,7 +115,7 @@ impl World {
             nothing = false;
         }
         while let Some(batch) = self.seals.pop() {
-            self.apply(Event::Sealed(batch, Ok(())))?;
+            self.apply(Event::Sealed(batch, Vec::new()))?;
             nothing = false;
         }
         while !self.questions.is_empty() {

@@ -103,8 +103,14 @@ impl World {
             }
             1 if !self.seals.is_empty() => {
                 let batch = self.seals.swap_remove(self.rng.index(self.seals.len()));
-                let failed = self.rng.percent(self.taste.fails) && !self.winding_down;
-                self.apply(Event::Sealed(batch, if failed { Err(Refusal::Failed(5)) } else { Ok(()) }))
+                let most = if self.winding_down { 0 } else { self.taste.fails };
+                let all = self.refer.sealing(batch);
+                let failing = all.iter().filter(|_| self.rng.percent(most));
+                let failed: Vec<_> = failing.map(|req| (*req, Refusal::Failed(5))).collect();
+                if !failed.is_empty() && failed.len() < all.len() {
+                    count(&mut self.counts.prepared, "a batch sealed in part", 1);
+                }
+                self.apply(Event::Sealed(batch, failed))
             }
             2 if !pondering.is_empty() => {
                 let hand = *self.rng.pick(&pondering);
@@ -275,7 +281,8 @@ impl World {
                 if live.is_empty() {
                     return Ok(());
                 }
-                let why = *self.rng.pick(&[EndReason::Admin, EndReason::Fenced, EndReason::Cancelled]);
+                let why =
+                    *self.rng.pick(&[EndReason::Admin, EndReason::Fenced, EndReason::Cancelled, EndReason::Spilled]);
                 let seq = *self.rng.pick(&live);
                 self.apply(Event::End(seq, why))
             }

@@ -160,9 +160,12 @@ section! {
         "Without this table live sequences end with the server."
     ) {
         /// When the states of sequences are written to the server's store, so that sequences outlive the process. `drain`: when the server
-        /// stops. `step`: after every step, before its answer leaves. Needs `state.dir` in the server's file. See [Restarts](restarts.md).
-        pub when: Option<When> as "`never`, `drain`, `step`", default "`never`", example "when = \"drain\"", check served_when;
-        pub(super) every: Option<u32>;
+        /// stops. `every`: then, and after every so many steps. `step`: after every step, before its answer leaves. Needs `state.dir` in
+        /// the server's file. See [Restarts](restarts.md).
+        pub when: Option<When>, default "`never`", example "when = \"drain\"";
+        /// With `when = "every"`: steps of a sequence between two writes of its state. Answers do not wait for a write. Each says in
+        /// `sequor_durable_step` which step is durable.
+        pub every: Option<u32> as "integer from 1", default "10", example "every = 10", check checks::at_least_one;
         /// Where the states are written: the directory `state.dir` of the server.
         pub(super) tier: Option<TierName> as "`disk`", default "`disk`", example "tier = \"disk\"", check served_tier;
     }
@@ -172,8 +175,8 @@ choice! {
     pub enum When {
         Never = "never",
         Drain = "drain",
-        Step = "step",
         Every = "every",
+        Step = "step",
     }
 }
 
@@ -183,11 +186,6 @@ choice! {
         Disk = "disk",
         Redis = "redis",
     }
-}
-
-fn served_when(name: &str, when: &When) -> Option<(&'static str, String)> {
-    let what = || format!("[durability] {name} = \"every\" is not served yet");
-    (*when == When::Every).then(|| (code::NOT_SERVED, what()))
 }
 
 fn served_tier(name: &str, tier: &TierName) -> Option<(&'static str, String)> {

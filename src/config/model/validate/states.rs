@@ -23,9 +23,9 @@ pub(super) fn durability(report: &mut Report<'_>) {
         let what = "durability is of the states of sequences, and this model has none";
         report.toml_fault(&["durability", "when"], code::STATE, what);
     }
-    if says.is_some() && !keys.plugins.processor.is_empty() {
-        let what = "processors are not served yet together with durability";
-        report.toml_fault(&["durability", "when"], code::NOT_SERVED, what);
+    let every = keys.durability.as_ref().is_some_and(|d| d.every.is_some());
+    if every && says != Some(sequor_toml::When::Every) {
+        report.toml_fault(&["durability", "every"], code::VALUE, "every is for when = \"every\"");
     }
 }
 

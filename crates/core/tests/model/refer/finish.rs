@@ -180,12 +180,18 @@ impl Refer {
         seq
     }
 
-    pub fn sealed(&mut self, now: u64, batch: BatchId, result: Result<(), Refusal>) {
+    /// The requests of a batch whose states are being made durable.
+    pub fn sealing(&self, batch: BatchId) -> Vec<Req> {
+        let of = self.batches.iter().find(|b| b.key == Some(batch) && b.sealing);
+        of.map(|b| b.reqs.clone()).unwrap_or_default()
+    }
+
+    pub fn sealed(&mut self, now: u64, batch: BatchId, failed: &[(Req, Refusal)]) {
         let Some(ix) = self.batches.iter().position(|b| b.key == Some(batch) && b.sealing) else { return };
         for req in self.batches.remove(ix).reqs {
-            match result {
-                Ok(()) => self.durable(now, req),
-                Err(refusal) => {
+            match failed.iter().find(|(of, _)| *of == req).map(|(_, refusal)| *refusal) {
+                None => self.durable(now, req),
+                Some(refusal) => {
                     self.tell(req, false);
                     let r = self.reqs[req.ix as usize].take().expect("a sealing request");
                     self.out.push(Out::Refuse(req, refusal, r.seq.is_some()));

@@ -70,7 +70,7 @@ impl Refer {
         let s = self.seq(n);
         let limit = self.loads[s.load].spec.limits.tombstones as usize;
         let younger = self.stones.iter().any(|x| x.id == s.id && x.n > n);
-        if !s.announced || limit == 0 || younger {
+        if !s.announced || limit == 0 || younger || why == EndReason::Spilled {
             return;
         }
         let stone = Tombstone { why, at: Time(now), step: s.step, idle: s.idle.map(Duration::from_nanos) };

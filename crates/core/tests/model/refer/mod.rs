@@ -258,7 +258,7 @@ impl Refer {
                 }
             }
             Event::Ran { batch, rows } => self.ran(now, *batch, rows),
-            Event::Sealed(batch, result) => self.sealed(now, *batch, *result),
+            Event::Sealed(batch, failed) => self.sealed(now, *batch, failed),
             Event::Posted(req) => self.posted(now, *req),
             Event::End(seq, why) => {
                 if let Some(n) = self.seqs.iter().find(|s| s.key == Some(*seq)).map(|s| s.n) {

@@ -1,0 +1,214 @@
+//! Moves idle sequences to the store where a START needs their memory. They come back at their next step, as after a restart.
+//!
+//! A START that finds no room waits before its turn. Those that have been idle longest leave, as many as it needs. Their files are in memory until
+//! the store has written them, so a failed write loses none.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sequor_core::{EndReason, Event, Preparation, Refusal, Seq, SequenceView, Stage, Time};
+
+use super::job_place::JobPlace;
+use super::kept::KeptSequence;
+use super::room::RoomWait;
+use super::stages::BY_STORE;
+use super::table::Table;
+use crate::error::Failure;
+use crate::executor::ModelStep as _;
+use crate::model::load::{LeaveRequest, Leaving, LeftState, LoadedModel, MailReply, SequenceStore, header};
+use crate::state::SnapshotError;
+use crate::state::budget::{Budget, NoRoom, Ticket};
+use crate::state::tier::{TierChange, TierKey};
+
+/// After a failed write no sequence is moved for this long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Sequences that leave at one time.
+const MOST: usize = 64;
+
+/// Whether a sequence of this load can leave to make room, or leaves already.
+pub(super) fn can_spill(table: &Table, now: Time, load: &LoadedModel) -> bool {
+    let Some(durable) = &load.durable else { return false };
+    let usage = durable.store.usage();
+    let fits = usage.bytes.saturating_add(load.state_bytes()) <= usage.limit;
+    let is_on = fits && !table.stopping && now >= table.spilling.paused_until;
+    is_on && (!table.spilling.leaving.is_empty() || table.core.idle_sequences(load.key).next().is_some())
+}
+
+/// The sequences that are to leave, so that there is room for what waits.
+fn victims(table: &mut Table, free: u64) -> Vec<(Arc<LoadedModel>, SequenceView)> {
+    let Some(load) = table.spilling.waiting.front().map(|wait| Arc::clone(&wait.load)) else { return Vec::new() };
+    let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
+    let wanted = sum(&mut table.spilling.waiting.iter().map(|wait| wait.wanted.bytes));
+    let coming = sum(&mut table.spilling.leaving.iter().map(|(_, bytes)| *bytes));
+    let mut missing = wanted.saturating_sub(free).saturating_sub(coming);
+    let mut victims = Vec::new();
+    for seq in table.core.idle_sequences(load.key) {
+        if missing == 0 || victims.len() >= MOST {
+            break;
+        }
+        let leaves = table.spilling.leaving.iter().any(|(of, _)| *of == seq);
+        let Some(view) = table.core.view_of(seq).filter(|view| !leaves && can_leave(view)) else { continue };
+        if table.core.state_of(seq).is_some() {
+            missing = missing.saturating_sub(load.state_bytes());
+            victims.push((Arc::clone(&load), view));
+        }
+    }
+    table.spilling.leaving.extend(victims.iter().map(|(_, view)| (view.seq, load.state_bytes())));
+    victims
+}
+
+/// Ends a sequence whose state has been copied, if it is as it was then.
+pub(super) fn leave(table: &mut Table, now: Time, seq: Seq, why: Leaving, left: &LeftState) -> bool {
+    let as_it_was = table.core.view_of(seq).filter(|view| view.step == left.head.step);
+    match (why, as_it_was) {
+        (_, None) => return false,
+        (Leaving::Stop, Some(_)) => table.apply(now, Event::End(seq, EndReason::Drained)),
+        (Leaving::Spill, Some(view)) if can_leave(&view) && view.due > now => {
+            let until = view.due;
+            table.apply(now, Event::End(seq, EndReason::Spilled));
+            let unwritten = Some(Arc::new(Bytes::clone(&left.file)));
+            table.keep_again(left.id.clone(), KeptSequence { head: Arc::clone(&left.head), until, unwritten });
+        }
+        (Leaving::Spill, Some(_)) => return false,
+    }
+    true
+}
+
+/// The store has the file of a sequence that left, or could not write it.
+fn spilled(table: &mut Table, now: Time, left: &LeftState, is_written: bool) {
+    if !is_written {
+        table.spilling.paused_until = now + PAUSE;
+    } else if let Some(kept) = table.kept.get_mut(&left.id).filter(|kept| Arc::ptr_eq(&kept.head, &left.head)) {
+        kept.unwritten = None;
+    }
+}
+
+/// Gives a request the memory that it waited for. It goes on to what else comes before its turn.
+fn has_room(table: &mut Table, now: Time, wait: &RoomWait, ticket: Ticket) {
+    let RoomWait { req, seq, wanted, .. } = *wait;
+    let Some(job) = table.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+    let (lends_on, start) = (job.store.is_some() || job.processed.is_some(), job.facts.start);
+    match seq.filter(|_| start).and_then(|seq| table.live_mut(seq)) {
+        Some(live) => live.ticket = Some(ticket),
+        None => {
+            if let Some(job) = table.jobs.get_mut(req).and_then(JobPlace::job_mut) {
+                job.ticket = Some(ticket);
+            }
+        }
+    }
+    if lends_on {
+        if let Some(event) = table.lend_to_prepare(req, seq) {
+            table.apply(now, event);
+        }
+        return;
+    }
+    table.set_place(req, JobPlace::Queued);
+    table.apply(now, Event::Prepared(req, Preparation::Run(wanted.meta)));
+}
+
+fn has_no_room(table: &mut Table, now: Time, wait: &RoomWait, no_room: NoRoom) {
+    let Some(job) = table.jobs.get_mut(wait.req).and_then(JobPlace::job_mut) else { return };
+    let NoRoom { wanted, used, limit } = no_room;
+    let (model, id) = (job.load.settings.name.clone(), job.id.clone());
+    job.failure = Some(Failure::StateMemory { model, id, wanted, used, limit });
+    table.set_place(wait.req, JobPlace::Queued);
+    let refusal = Refusal::Failed(BY_STORE);
+    table.apply(now, Event::Prepared(wait.req, Preparation::Refuse { refusal, ends: true }));
+}
+
+fn can_leave(view: &SequenceView) -> bool {
+    view.stage == Stage::Idle && view.queued == 0 && !view.ending
+}
+
+/// What a model does for the sequences that leave.
+pub(super) trait SpillHost: Send + Sync + 'static {
+    /// Changes the table under its lock, and does what follows from it.
+    fn change_table(self: &Arc<Self>, change: &mut dyn FnMut(&mut Table, Time));
+
+    fn state_budget(&self) -> &Budget;
+
+    fn sequence_store(&self) -> Option<&Arc<SequenceStore>>;
+
+    fn model_name(&self) -> &str;
+}
+
+/// Posts the request to leave to the instance that has the state. The reply comes in any case.
+pub(super) fn post_leave(
+    model: &str,
+    load: &LoadedModel,
+    view: &SequenceView,
+    why: Leaving,
+    reply: MailReply<Result<LeftState, SnapshotError>>,
+) -> bool {
+    let Some((instance, _)) = view.placement else { return false };
+    let header = header(model, load.version, view.step);
+    let mailbox = load.mail.get(usize::from(instance));
+    let posted = mailbox.is_some_and(|mailbox| mailbox.post(LeaveRequest { seq: view.seq, header, why, reply }));
+    load.wake(instance);
+    posted
+}
+
+/// Gives memory to the requests that wait for it, and has idle sequences leave for the others. What none can leave for is refused.
+pub(super) fn make_room<H: SpillHost>(host: &Arc<H>) {
+    let mut victims = Vec::new();
+    host.change_table(&mut |table, now| {
+        while let Some(wait) = table.spilling.waiting.pop_front() {
+            match host.state_budget().take(wait.wanted.bytes) {
+                Ok(ticket) => has_room(table, now, &wait, ticket),
+                Err(no_room) => {
+                    table.spilling.waiting.push_front(wait);
+                    if now >= table.spilling.paused_until {
+                        victims = self::victims(table, no_room.limit.saturating_sub(no_room.used));
+                    }
+                    if !table.spilling.leaving.is_empty() {
+                        return;
+                    }
+                    while let Some(wait) = table.spilling.waiting.pop_front() {
+                        has_no_room(table, now, &wait, no_room);
+                    }
+                }
+            }
+        }
+    });
+    for (load, view) in victims {
+        let (weak, seq) = (Arc::downgrade(host), view.seq);
+        let reply = MailReply::new(move |left| has_left(&weak, seq, left));
+        post_leave(host.model_name(), &load, &view, Leaving::Spill, reply);
+    }
+}
+
+/// Has the store write what a sequence has left, and gives its memory on.
+fn has_left<H: SpillHost>(host: &Weak<H>, seq: Seq, left: Option<Result<LeftState, SnapshotError>>) {
+    let Some(host) = host.upgrade() else { return };
+    let (is_lost, is_failed) = (left.is_none(), matches!(left, Some(Err(_))));
+    match (left, host.sequence_store()) {
+        (Some(Ok(left)), Some(store)) => {
+            let key = TierKey::new(host.model_name(), &left.id);
+            let change = TierChange::Put { key, head: Arc::clone(&left.head), file: Bytes::clone(&left.file) };
+            let weak = Arc::downgrade(&host);
+            store.write(vec![change], move |failed| {
+                let Some(host) = weak.upgrade() else { return };
+                if let Some((_, error)) = failed.first() {
+                    let model = host.model_name();
+                    tracing::error!(model, %error, "an idle sequence is not written and stays in memory");
+                }
+                host.change_table(&mut |table, now| spilled(table, now, &left, failed.is_empty()));
+            });
+        }
+        (Some(Err(error)), _) => {
+            let model = host.model_name();
+            tracing::error!(model, %error, "the state of an idle sequence is not copied; it stays in memory");
+        }
+        _ => {}
+    }
+    host.change_table(&mut |table, now| {
+        table.spilling.leaving.retain(|(of, _)| *of != seq);
+        // It could have left, and nothing came of it: the load is on its way out.
+        let can = || table.core.view_of(seq).is_some_and(|view| can_leave(&view));
+        if is_failed || (is_lost && can()) {
+            table.spilling.paused_until = now + PAUSE;
+        }
+    });
+    make_room(&host);
+}
