@@ -9,6 +9,7 @@ use super::*;
 use crate::error::{Failure, ProcessorFailure};
 use crate::initializing::InitializerComponent;
 use crate::initializing::wat_fixture::InitializerWat;
+use crate::processing::pool::PREPARED;
 use crate::processing::wat_fixture::SERVING;
 use crate::processing::{PlaceRules, PluginOperations, ProcessorComponent};
 
@@ -290,6 +291,21 @@ fn a_changed_file_of_a_model_that_names_its_hash_waits() {
     let refused = registry.replace("guest", b"other".to_vec(), "local").unwrap_err();
     assert!(matches!(&refused, PluginError::Conflict(what) if what.contains("names the hash")), "{refused}");
     assert_eq!(registry.show("guest").unwrap().sha256, sha256);
+}
+
+#[test]
+fn the_inputs_of_steps_count_with_those_that_processors_prepare() {
+    let fixture = loaded(TOML);
+    let model = fixture.repository.0.catalog.model("sum").unwrap();
+    let pool = Arc::clone(&model.loads().first().unwrap().initializer.as_ref().unwrap().pool);
+    let others = pool.hold(PREPARED).unwrap();
+    let full = failed(fixture.send(9, 10, |s| s.start = true));
+    assert_eq!((full.unavailable, full.ended, full.may_retry), (true, true, true));
+    assert_eq!(full.text, "the prepared inputs of all requests have 1073741824 bytes, the maximum");
+    assert_eq!(start(&fixture, 8, 50), 50, "a START without steps needs no room");
+    drop(others);
+    assert_eq!(start(&fixture, 9, 10), 310);
+    assert!(pool.hold(PREPARED).is_some(), "nothing is counted once the steps have run");
 }
 
 #[test]
