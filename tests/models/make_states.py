@@ -158,7 +158,8 @@ def transducer():
 
 
 def recurrent(name, direction="forward"):
-    """x [time, 1, 3] through an LSTM whose first states the graph gives (a constant, and one that it computes), a GRU and an RNN: y [time, 1, 2]."""
+    """x [time, 1, 3] through an LSTM whose first states the graph gives (a constant, and one that it computes), and a GRU: g [time, 1, 5]. And through an RNN
+    whose sums are exact for inputs that are multiples of 1/256: y [time, 1, 2]. ONNX Runtime's kernel for RNN rounds one step otherwise than many."""
     rng, f32 = np.random.default_rng(11), np.float32
     sides = 1 if direction == "forward" else 2 if direction == "bidirectional" else 1
 
@@ -178,19 +179,24 @@ def recurrent(name, direction="forward"):
         node("LSTM", ["x", "lstm_W", "lstm_R", "lstm_B", "", "first_h", "first_c"], ["lstm_y"], name="/encoder/LSTM", hidden_size=4, direction=direction),
     ]
     if direction == "forward":
-        constants += weights("gru", 3, 5, 4) + weights("rnn", 1, 2, 5)
+        constants += weights("gru", 3, 5, 4)
+        constants += [
+            ("rnn_W", np.array([[[0.5, -0.25, 0.75], [-0.5, 1.0, 0.25]]], f32)),
+            ("rnn_R", np.array([[[1, 0], [0, 1]]], f32)),
+            ("rnn_B", np.array([[0.25, 0.5, 0, 0]], f32)),
+        ]
         nodes += [
             node("Squeeze", ["lstm_y", "side"], ["a"]),
             node("GRU", ["a", "gru_W", "gru_R", "gru_B"], ["gru_y"], hidden_size=5, linear_before_reset=1),
-            node("Squeeze", ["gru_y", "side"], ["b"]),
-            node("RNN", ["b", "rnn_W", "rnn_R", "rnn_B"], ["rnn_y", "rnn_last"], hidden_size=2),
+            node("Squeeze", ["gru_y", "side"], ["g"]),
+            node("RNN", ["x", "rnn_W", "rnn_R", "rnn_B"], ["rnn_y", "rnn_last"], hidden_size=2, activations=["Relu"]),
             node("Squeeze", ["rnn_y", "side"], ["y"]),
         ]
-        y = tensor("y", T.FLOAT, ["time", 1, 2])
+        ends = [tensor("g", T.FLOAT, ["time", 1, 5]), tensor("y", T.FLOAT, ["time", 1, 2])]
     else:
         nodes.append(node("Identity", ["lstm_y"], ["y"]))
-        y = tensor("y", T.FLOAT, ["time", sides, 1, 4])
-    write(name, nodes, [tensor("x", T.FLOAT, ["time", 1, 3])], [y], constants)
+        ends = [tensor("y", T.FLOAT, ["time", sides, 1, 4])]
+    write(name, nodes, [tensor("x", T.FLOAT, ["time", 1, 3])], ends, constants)
 
 
 if __name__ == "__main__":

@@ -30,13 +30,13 @@ fn every_recurrent_node_gets_its_states_as_ports() {
         input: input.to_owned(),
         output: output.to_owned(),
         dtype: DataType::Fp32,
-        dims: vec![1, if size == 4 { 1 } else { -1 }, size],
+        dims: vec![1, if size == 5 { -1 } else { 1 }, size],
     };
     assert_eq!(
         transformed.states,
         [
             state("encoder_LSTM_h_in", "encoder_LSTM_h_out", 4),
-            NamedState { dims: vec![1, 1, 4], ..state("encoder_LSTM_c_in", "encoder_LSTM_c_out", 4) },
+            state("encoder_LSTM_c_in", "encoder_LSTM_c_out", 4),
             state("gru_2_h_in", "gru_2_h_out", 5),
             state("rnn_3_h_in", "rnn_last", 2),
         ]
