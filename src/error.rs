@@ -40,6 +40,18 @@ pub enum Failure {
     /// A processor plug-in refused the request or failed.
     #[error("{}: {}", .0.plugin, .0.text)]
     Processor(Box<ProcessorFailure>),
+    /// A member of an ensemble refused its step, or failed.
+    #[error("in ensemble '{ensemble}', {why}")]
+    Member {
+        ensemble: String,
+        member: String,
+        id: Id,
+        /// Whether the sequence has ended with the request.
+        ended: bool,
+        /// Whether the client may send the request again.
+        may_retry: bool,
+        why: Box<Failure>,
+    },
     #[error("not done: {0:?}")]
     Control(ControlFailure),
     /// The model's own run failed; its text.
@@ -143,6 +155,8 @@ pub struct Refused {
     pub may_retry: bool,
     /// What the plug-in says of the code with which it rejected the request.
     pub rejection: Option<RejectionReason>,
+    /// The member of the ensemble that the sequence ended with.
+    pub member: Option<String>,
 }
 
 /// What `plugin.toml` says of a code with which a scheduler rejects requests.

@@ -15,6 +15,7 @@
 //! - [`batch`]: a batch's inputs and outputs.
 //! - [`backend`]: what runs a graph: ONNX Runtime, and a stand-in for tests.
 //! - [`executor`]: the tasks of one connection, and the short model steps on its thread.
+//! - `ensemble`: the steps of an ensemble, and how far a request has come through them.
 //! - [`scheduling`]: plug-ins that decide which requests run together.
 //! - [`processing`]: plug-ins that prepare a model's inputs and finish its outputs.
 //! - [`initializing`]: plug-ins that make the first states of sequences, and states that are kept.
@@ -34,6 +35,7 @@ pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod device;
+mod ensemble;
 pub mod error;
 pub mod executor;
 pub mod initializing;

@@ -217,6 +217,7 @@ fn stopping(request: &InferRequest) -> Failure {
         idle: None,
         may_retry: true,
         rejection: None,
+        member: None,
     }))
 }
 

@@ -40,6 +40,7 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::Deadline { .. } => "deadline",
         Failure::Processor(failure) if failure.code.is_some() => "plugin_rejected",
         Failure::Processor(_) => "plugin_failed",
+        Failure::Member { why, .. } => reason(why),
         Failure::Control(ControlFailure::NotExplicit) => "not_explicit",
         Failure::Control(ControlFailure::Failed { .. }) => "load_failed",
         Failure::Run(_) => "run_failed",
@@ -57,6 +58,10 @@ pub(crate) fn retry(failure: &Failure) -> Retry {
         | Failure::DeviceMemory { .. }
         | Failure::Store { .. }
         | Failure::PeerSequences { .. } => Retry::After(RETRY_AFTER),
+        Failure::Member { may_retry, why, .. } => match retry(why) {
+            Retry::After(_) if !may_retry => Retry::Never,
+            said => said,
+        },
         Failure::NotServed(_)
         | Failure::NotResumed { .. }
         | Failure::Invalid { .. }
@@ -207,6 +212,18 @@ pub(crate) fn processor(failure: &ProcessorFailure) -> Status {
         _ if !may_retry && kind == Code::Unavailable => status.never_retry(),
         _ => status,
     }
+}
+
+/// The refusal of a member, as the client of the ensemble reads it. `status` is what a client of the member would read.
+pub(crate) fn member(failure: &Failure, status: impl FnOnce(&Failure) -> Status) -> Status {
+    let Failure::Member { ensemble, member, id, ended, why, .. } = failure else { return status(failure) };
+    let of_member = status(why);
+    let ends = match ended {
+        true => format!(" (member '{member}'; sequence {id} has ended in all members, send START)"),
+        false => format!(" (member '{member}')"),
+    };
+    let text = format!("in ensemble '{ensemble}', {}{ends}", of_member.message);
+    Status { message: text, retry: retry(failure), ..of_member }
 }
 
 /// The refusal of a request whose client no longer waits.

@@ -118,7 +118,8 @@ fn model(
     let metrics = Metrics::new(false);
     let repository = launch::trial(library, settings, &metrics)?;
     repository.load(folder);
-    for status in repository.statuses() {
+    // The members of an ensemble were loaded for it, and have a check of their own.
+    for status in repository.statuses().into_iter().filter(|status| status.name == name_of(folder)) {
         match status.availability {
             Availability::Failed(faults) => {
                 for fault in faults {

@@ -66,6 +66,8 @@ pub mod code {
         TYPE = "E-TYPE", "Write the model's type.";
         /// The configuration and the model differ in a tensor's dimensions.
         DIMS = "E-DIMS", "Write the model's dimensions. With batching, leave the batch dimension out.";
+        /// `ensemble_scheduling` is wrong, or does not fit the members.
+        ENSEMBLE = "E-ENSEMBLE", "The message names the step, the tensor or the field.";
         /// A feature for schedulers is declared wrongly.
         FEATURE = "E-FEATURE", "The message names the entry of `[[feature]]` and the field.";
         /// A plug-in is missing, invalid, or not the one that was named.

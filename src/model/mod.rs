@@ -29,6 +29,9 @@ mod sequences;
 mod call_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod ensemble_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod initializer_tests;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]

@@ -83,7 +83,8 @@ fn code(why: EndReason) -> u64 {
         EndReason::Drained => 6,
         EndReason::Fenced => 7,
         EndReason::Unsealed => 8,
-        EndReason::Admin => 9,
+        // Ended from outside.
+        EndReason::Admin | EndReason::Member => 9,
         EndReason::Rejected => 10,
         EndReason::Failed => 11,
     }

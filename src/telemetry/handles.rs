@@ -342,6 +342,7 @@ pub const fn ended_reason(why: EndReason) -> &'static str {
         EndReason::Admin => "dropped",
         EndReason::Rejected => "plugin_rejected",
         EndReason::Failed => "never_started",
+        EndReason::Member => "member_failed",
     }
 }
 

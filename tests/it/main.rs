@@ -12,6 +12,7 @@ mod clients;
 mod connections;
 mod demo;
 mod docs;
+mod ensembles;
 mod examples;
 mod failures;
 mod features;

@@ -104,6 +104,7 @@ impl Core {
             first_state: (!submit.start).then_some(FirstState::Adopt(submit.req)),
             adopted: !submit.start,
             announced,
+            held: submit.reserves(),
             next_step: first,
             first,
             starts: 0,
@@ -125,7 +126,7 @@ impl Core {
         if announced {
             self.note(load, Note::Started(seq, submit.req), out);
         }
-        if self.reqs.is_prepared(submit.req) {
+        if self.reqs.is_prepared(submit.req) || (submit.reserves() && !fault(Planted::ReservedLate)) {
             self.assign_slot_or_wait(now, seq, out);
         } else {
             self.will_want_room(load);

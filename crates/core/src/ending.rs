@@ -28,6 +28,8 @@ pub enum EndReason {
     Rejected,
     /// The START did not take effect: refused after admission, or failed where the dialect rolls it back.
     Failed,
+    /// A member of its ensemble failed or refused a step that others may have run.
+    Member,
 }
 
 impl EndReason {
@@ -44,6 +46,7 @@ impl EndReason {
         EndReason::Admin,
         EndReason::Rejected,
         EndReason::Failed,
+        EndReason::Member,
     ];
 }
 

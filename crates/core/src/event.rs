@@ -42,8 +42,16 @@ pub struct Submit {
     pub idle: Option<Duration>,
     pub priority: u32,
     pub meta: RequestMeta,
-    /// The ensemble that sent it; 0 is a client.
+    /// The ensemble that sent it; 0 is a client. A START of an ensemble takes its slot before it is prepared, and its sequence does not expire
+    /// by itself: the ensemble ends it.
     pub origin: u32,
+}
+
+impl Submit {
+    /// Whether it is to have its slot before it is prepared.
+    pub(crate) fn reserves(&self) -> bool {
+        self.start && self.origin != 0
+    }
 }
 
 #[derive(Debug)]

@@ -63,6 +63,8 @@ faults! {
     KeptSequenceEnded,
     EndedWithoutKeys,
     RunTimeOfAnyBatch,
+    HeldExpires,
+    ReservedLate,
 }
 
 #[cfg(feature = "planted")]

@@ -259,6 +259,7 @@ impl Core {
         let Some(s) = self.seqs.get(seq) else { return Time::NEVER };
         match s.stage {
             Some(Stage::Backlogged) => s.backlog_until,
+            Some(Stage::Idle) if s.held && !fault(Planted::HeldExpires) => Time::NEVER,
             Some(Stage::Idle) => match self.load(s.load).map(|l| l.spec.expiry) {
                 Some(Expiry::Idle(_) | Expiry::Never) => s.idle.map_or(Time::NEVER, |idle| s.touched + idle + late()),
                 Some(Expiry::TwoScans { every }) => second_scan(s.touched, every),

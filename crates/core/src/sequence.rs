@@ -37,6 +37,8 @@ pub(crate) struct Sequence {
     pub(crate) first_state: Option<FirstState>,
     /// It was found in a tier and not started here.
     pub(crate) adopted: bool,
+    /// An ensemble started it and ends it: it does not expire by itself.
+    pub(crate) held: bool,
     /// Whether [`crate::Note::Started`] was given, so that [`crate::Note::Ended`] is owed.
     pub(crate) announced: bool,
     /// The number the next request has.

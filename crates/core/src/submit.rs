@@ -200,6 +200,7 @@ impl Core {
         if submit.start {
             s.first = step;
             s.starts += 1;
+            s.held = submit.reserves();
         }
         s.touched = now;
         s.bytes = s.bytes.saturating_add(submit.meta.bytes);
@@ -212,7 +213,8 @@ impl Core {
         let first = submit.start || (s.adopted && !s.ran && s.queue.is_empty() && s.placement.is_none());
         let made = submit.adopt.is_some() && !submit.start;
         let asked = first && submit.prepare;
-        let prepared = !(asked || stages.pre || (first && !made && (stages.activate || stages.initialize)));
+        let prepared =
+            !(asked || submit.reserves() || stages.pre || (first && !made && (stages.activate || stages.initialize)));
         self.req_links.push_back(&mut s.queue, submit.req.ix);
         self.reqs.insert(request_of(now, load, Some(seq), step, prepared, submit));
         self.arm_request(submit);

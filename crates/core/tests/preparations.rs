@@ -144,6 +144,27 @@ fn a_request_is_cancelled_while_it_is_lent_and_what_is_said_of_it_then_means_not
 }
 
 #[test]
+fn a_start_of_an_ensemble_has_its_slot_before_it_is_prepared_and_its_sequence_does_not_expire() {
+    let mut rig =
+        Rig::new(LoadSpec { expiry: Expiry::Idle(std::time::Duration::from_millis(10)), ..spec(oldest(1), 1) });
+    let reserve = |rig: &mut Rig, id| rig.submit_with(id, true, false, |submit| submit.origin = 1);
+    let (first, second) = (reserve(&mut rig, 1), reserve(&mut rig, 2));
+    let lent =
+        |rig: &Rig, req| rig.seen.iter().any(|effect| matches!(effect, Effect::Prepare(of, _) if *of == key(req)));
+    assert!(lent(&rig, first) && !lent(&rig, second), "the second waits for the slot");
+    assert_eq!((rig.usage().slots_used, rig.usage().backlog), (1, 1));
+    assert!(rig.batch().is_none(), "its inputs are not there");
+    rig.apply(Event::Prepared(key(first), Preparation::Run(RequestMeta::default())));
+    assert_eq!(rig.drain(), [1]);
+    rig.wait(1000);
+    assert_eq!((rig.answers[&first], rig.usage().live), (Ok(()), 2));
+    let seq = rig.core.find(&Id::Int(1), None).expect("it lives");
+    rig.apply(Event::End(seq, EndReason::Member));
+    assert!(lent(&rig, second), "the slot goes to the next one");
+    assert_eq!(rig.core.tombstone(&Id::Int(1)).map(|stone| stone.why), Some(EndReason::Member));
+}
+
+#[test]
 fn many_sequences_that_end_without_a_run_leave_the_backlog_in_one_call() {
     let mut rig = prepares(1, 1);
     start(&mut rig, 1);

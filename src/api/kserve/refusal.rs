@@ -8,7 +8,7 @@ use sequor_core::{DataType, EndReason, Id, Refusal, Tombstone};
 use super::LONGEST_ID;
 pub(crate) use super::refused_region::{RegionFault, region};
 pub(crate) use crate::api::refusal::{BAD_INPUT, NOT_SERVED, RETRY_AFTER};
-use crate::api::refusal::{deadline, limit, processor, reason, rejection, retry, span};
+use crate::api::refusal::{deadline, limit, member, processor, reason, rejection, retry, span};
 use crate::api::{Code, Status};
 use crate::config::units::human;
 use crate::error::{ControlFailure, Failure, Invalid, NotServed, Refused};
@@ -56,6 +56,7 @@ pub fn status(failure: &Failure) -> Status {
             (Code::Unavailable, text)
         }
         Failure::Processor(failure) => return processor(failure),
+        Failure::Member { .. } => return member(failure, status),
         Failure::Control(what) => control(what),
         Failure::Run(text) | Failure::Internal(text) => (Code::Internal, text.clone()),
     };
@@ -246,7 +247,7 @@ fn refused(refused: &Refused) -> (Code, String) {
     match refusal {
         Refusal::Unknown(tomb) => (Code::InvalidArgument, unknown(refused, *tomb)),
         Refusal::Ended(why) => {
-            let because = format!("it {} while this request waited", past(*why));
+            let because = format!("it {} while this request waited", ended_because(refused, *why));
             (Code::InvalidArgument, start_needed(model, id, &because))
         }
         Refusal::NoId => (
@@ -362,7 +363,7 @@ fn unknown(refused: &Refused, tomb: Option<Tombstone>) -> String {
              Send START, or raise idle in {model}/sequor.toml",
             span(*idle)
         ),
-        _ => format!("it {}{ago}; last step {step}", past(why)),
+        _ => format!("it {}{ago}; last step {step}", ended_because(refused, why)),
     };
     start_needed(model, id, &because)
 }
@@ -373,6 +374,14 @@ fn start_needed(model: &str, id: &Id, because: &str) -> String {
         "inference request for sequence {id} to model '{model}' must specify the START flag on the first request of \
          the sequence ({because})"
     )
+}
+
+/// Why a sequence ended; for an ensemble, with which member.
+fn ended_because(refused: &Refused, why: EndReason) -> String {
+    match &refused.member {
+        Some(member) if why == EndReason::Member => format!("was ended when member '{member}' of the ensemble failed"),
+        _ => past(why).to_owned(),
+    }
 }
 
 fn past(why: EndReason) -> &'static str {
@@ -389,6 +398,7 @@ fn past(why: EndReason) -> &'static str {
         EndReason::Admin => "was dropped by an administrator",
         EndReason::Rejected => "was ended by its scheduler, which rejected a step",
         EndReason::Failed => "failed to start",
+        EndReason::Member => "was ended when a member of the ensemble failed",
     }
 }
 

@@ -95,6 +95,7 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
         ("dropped", tomb(EndReason::Admin)),
         ("rejected", tomb(EndReason::Rejected)),
         ("failed-start", tomb(EndReason::Failed)),
+        ("member-failed", tomb(EndReason::Member)),
         ("ended-while-waiting", Refusal::Ended(EndReason::Idle)),
         ("no-id", Refusal::NoId),
         ("live", Refusal::Live),
@@ -130,7 +131,16 @@ fn lost_cases() -> Vec<(&'static str, Refusal)> {
 fn refused_with(refusal: Refusal, id: Id, may_retry: bool) -> Failure {
     let (ended_ago, idle) = (Some(Duration::from_millis(1200)), Some(Duration::from_secs(5)));
     let model = "acc".to_owned();
-    Failure::Refused(Box::new(Refused { refusal, model, id, ended_ago, idle, may_retry, rejection: None }))
+    Failure::Refused(Box::new(Refused {
+        refusal,
+        model,
+        id,
+        ended_ago,
+        idle,
+        may_retry,
+        rejection: None,
+        member: None,
+    }))
 }
 
 /// A rejection with a code that the plug-in's `plugin.toml` names.
@@ -171,6 +181,14 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.insert("absent", Failure::Control(ControlFailure::Absent { model: "nope".to_owned() }));
     let why = vec!["acc/config.pbtxt:1:1: bad".to_owned(), "worse".to_owned()];
     all.insert("load-failed", Failure::Control(ControlFailure::Failed { model: model(), why }));
+    let of_member = |ended: bool, why: Failure| {
+        let (ensemble, member, id, may_retry) = ("asr".to_owned(), "encoder".to_owned(), Id::Int(7), !ended);
+        Failure::Member { ensemble, member, id, ended, may_retry, why: Box::new(why) }
+    };
+    all.insert("member", of_member(false, invalid_of_acc("", Invalid::SequenceBatch)));
+    all.insert("member-run-ended", of_member(true, Failure::Run("onnx runtime error 1: bad".to_owned())));
+    let full = refused_with(Refusal::BacklogFull { sequences: 2000, bytes: 8192 }, Id::Int(7), true);
+    all.insert("member-full", of_member(false, full));
     all.insert("run", Failure::Run("onnx runtime error 1: bad".to_owned()));
     let (id, place) = (Id::Int(7), "GPU 0".to_owned());
     all.insert("device-memory", Failure::DeviceMemory { model: model(), id, place, wanted: 16 << 20 });

@@ -8,7 +8,7 @@ use sequor_core::{DataType, Dims, EndReason, Id, Refusal, Shape};
 use super::special::SpecialInputFault;
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::kserve::refusal as triton;
-use crate::api::refusal::{BAD_INPUT, deadline, limit, processor, reason, retry};
+use crate::api::refusal::{BAD_INPUT, deadline, limit, member, processor, reason, retry};
 use crate::api::{Code, Status};
 use crate::error::{Failure, Invalid, NotServed, Refused};
 
@@ -20,6 +20,7 @@ pub(crate) fn status(failure: &Failure) -> Status {
         Failure::Limit(exceeded) => return limit(exceeded),
         Failure::Deadline { allowed } => return deadline(*allowed),
         Failure::Processor(failure) => return processor(failure),
+        Failure::Member { .. } => return member(failure, status),
         Failure::NotServed(what) => not_served(what),
         Failure::Invalid { model, what, .. } => (Code::InvalidArgument, sentence(model, what)),
         Failure::Refused(refused) => match self::refused(refused) {
@@ -259,6 +260,7 @@ fn ended(id: &Id, why: EndReason) -> String {
         EndReason::Admin => "was dropped by an administrator",
         EndReason::Rejected => "was ended by its scheduler, which rejected a step",
         EndReason::Failed => "failed to start",
+        EndReason::Member => "was ended when a member of the ensemble failed",
     };
     format!(" (sequence {id} {past})")
 }
@@ -281,7 +283,16 @@ mod tests {
     fn the_errors_of_sequences_are_those_of_ovms() {
         let refused = |refusal| {
             let (model, id) = ("m".to_owned(), Id::Int(7));
-            let refused = Refused { refusal, model, id, ended_ago: None, idle: None, may_retry: true, rejection: None };
+            let refused = Refused {
+                refusal,
+                model,
+                id,
+                ended_ago: None,
+                idle: None,
+                may_retry: true,
+                rejection: None,
+                member: None,
+            };
             status(&Failure::Refused(Box::new(refused)))
         };
         let rows = [

@@ -1,13 +1,15 @@
 //! A model's configuration before its graph is known ([`Draft`]), and after ([`ModelSettings`]): read, name, complete, normalise, validate, settle.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sequor_proto::ModelConfig;
+use sequor_proto::model_config::SchedulingChoice;
 
 use super::locate::Places;
 use super::report::{ConfigSources, Report};
 use super::sequor_toml::SequorToml;
-use super::settings::{BackendKind, ModelSettings, SessionTuning, VersionPolicy};
+use super::settings::{BackendKind, ModelSettings, Scheduling, SessionTuning, VersionPolicy};
 use super::signature::Signature;
 use super::{
     complete, fit, graphless, json, metric_tags, names, normalise, padding, refuse, settle, stateful, text, tuning,
@@ -149,6 +151,9 @@ impl Draft {
         let texts = ConfigSources { toml: &toml, directory: &directory, path: &path, places: &places };
         let mut report = Report::new(&normal, texts, options.limits, settled);
         names::check(&mut report, &own_name);
+        if names::is_ensemble(&config) {
+            validate::ensemble::check(&mut report, &config);
+        }
         let mut notes = refuse::check(&mut report, &config);
         if is_stateful {
             notes.extend(stateful::check(&mut report));
@@ -170,7 +175,7 @@ impl Draft {
             notes,
             tuning,
             name: config.name.clone(),
-            backend: if is_plugin { BackendKind::Plugin } else { BackendKind::OnnxRuntime },
+            backend: if is_plugin { BackendKind::Plugin } else { settle::backend(&config) },
             file_name: config.default_model_filename.clone(),
             versions: settle::versions(&normal),
             options: options.clone(),
@@ -259,6 +264,43 @@ impl Draft {
         }
         let settings = ModelSettings { notes: self.notes.clone(), ..settle::settle(&report, graph) };
         Ok(translated.finish(settings, config))
+    }
+}
+
+impl Draft {
+    pub fn is_ensemble(&self) -> bool {
+        self.backend == BackendKind::Ensemble
+    }
+
+    /// The models that its steps name, if it is an ensemble; each once.
+    pub fn members(&self) -> Vec<String> {
+        let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &self.config.scheduling_choice else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = ensemble.step.iter().map(|step| step.model_name.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The settings of an ensemble. `sequences`: a member has sequences, and how long the shortest-lived of them may be idle.
+    pub fn settle_ensemble(&self, sequences: Option<Option<Duration>>) -> ModelSettings {
+        let mut config = self.config.clone();
+        normalise::normalise(&mut config);
+        let Draft { toml, directory, path, places, .. } = self;
+        let report = Report::new(&config, ConfigSources { toml, directory, path, places }, self.options.limits, true);
+        let settled = settle::settle(&report, &Signature::default());
+        let scheduling = match sequences {
+            Some(idle) => Scheduling::Sequence(Box::new(settle::ensemble_sequences(&report, idle))),
+            None => Scheduling::Each,
+        };
+        ModelSettings { notes: self.notes.clone(), scheduling, instances: 1, ..settled }
+    }
+
+    /// Where a step of an ensemble is written.
+    pub fn step_at(&self, step: Option<usize>) -> At {
+        let field = step.map_or("ensemble_scheduling".to_owned(), |n| format!("ensemble_scheduling.step[{n}]"));
+        self.places.get(&field).at(&self.path)
     }
 }
 

@@ -91,8 +91,6 @@ pub(super) fn check(report: &mut Report<'_>, directory: &str) {
         report.fault("name", code::NAME, what);
     }
     if is_ensemble(config) {
-        report.fault("ensemble_scheduling", code::NOT_SERVED, "ensembles (ensemble_scheduling) are not served yet. Serve the members and call them from the client, or keep \
-             the ensemble on Triton",);
         return;
     }
     if report.toml.keys.model.is_some() {

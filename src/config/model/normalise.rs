@@ -7,7 +7,7 @@ use sequor_proto::{
     ModelConfig, ModelInstanceGroup, ModelVersionPolicy, model_config::SchedulingChoice, model_instance_group::Kind,
 };
 
-use super::names::ONNXRUNTIME;
+use super::names::{ONNXRUNTIME, is_ensemble};
 
 /// One second.
 const DEFAULT_IDLE_MICROSECONDS: u64 = 1_000_000;
@@ -22,6 +22,9 @@ pub(super) fn normalise(config: &mut ModelConfig) {
         Some(PolicyChoice::Latest(latest)) => latest.num_versions = latest.num_versions.max(1),
         Some(_) => {}
         none => *none = Some(PolicyChoice::Latest(Latest { num_versions: 1 })),
+    }
+    if is_ensemble(config) {
+        return;
     }
     let optimization = config.optimization.get_or_insert_default();
     optimization.input_pinned_memory.get_or_insert(PinnedMemoryBuffer { enable: true });

@@ -15,8 +15,6 @@ pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig) -> Vec<Fault
     for field in set_fields(written) {
         let name = plain(&field.path);
         match field.status {
-            // `names` refuses ensembles.
-            FieldStatus::Refused(_) if field.path == "ensemble_scheduling" => {}
             FieldStatus::Refused(why) => {
                 report.fault(&field.path, code::NOT_SERVED, format!("{name} is not served: {why}"));
             }

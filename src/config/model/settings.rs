@@ -61,6 +61,28 @@ pub struct ModelSettings {
     pub warmup: Vec<WarmupSample>,
     /// Fields of the configuration that have no effect, and why.
     pub notes: Vec<Fault>,
+    /// The steps, if it is an ensemble. It has no graph then.
+    pub ensemble: Option<Arc<EnsembleSettings>>,
+}
+
+/// `ensemble_scheduling`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnsembleSettings {
+    pub steps: Vec<EnsembleStep>,
+    /// Maximum requests in flight of each step.
+    pub max_in_flight: Option<u32>,
+}
+
+/// One step of an ensemble.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnsembleStep {
+    pub model: String,
+    /// `None` is the latest.
+    pub version: Option<u64>,
+    /// An input of the model, and the ensemble's tensor that it gets. In the order of the names.
+    pub inputs: Vec<(String, String)>,
+    /// An output of the model, and the ensemble's tensor that it becomes.
+    pub outputs: Vec<(String, String)>,
 }
 
 /// How ONNX Runtime loads and runs the graph. `None` leaves it to the server's settings.
@@ -118,6 +140,8 @@ pub enum BackendKind {
     OnnxRuntime,
     /// A processor plug-in answers every request, and there is no graph.
     Plugin,
+    /// No graph: its steps are requests to other models.
+    Ensemble,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

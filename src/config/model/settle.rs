@@ -1,5 +1,6 @@
 //! A sound configuration in the host's terms. What was checked is not checked again: parts that could not be are left out.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,12 +20,15 @@ use sequor_proto::{
 use super::report::Report;
 use super::sequor_toml::{self, OnCancel, Rows, Rules, Storage, WhenExpired};
 use super::settings::{
-    BackendKind, BatchInput, BatchInputKind, Constant, Control, ControlKind, DurabilityWhen, FalseTrue, Initial,
-    InitialData, Input, ModelSettings, Output, Processor, QueueSettings, Scheduling, SequenceSettings,
-    SequenceStrategy, StateSettings, VersionPolicy,
+    BackendKind, BatchInput, BatchInputKind, Constant, Control, ControlKind, DurabilityWhen, EnsembleSettings,
+    EnsembleStep, FalseTrue, Initial, InitialData, Input, ModelSettings, Output, Processor, QueueSettings, Scheduling,
+    SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
 };
 use super::signature::Signature;
-use super::{constant, dtype, features, fit, padding, warmup};
+use super::{constant, dtype, features, fit, names, padding, warmup};
+
+/// Live sequences of an ensemble. The slots of its members are the maximum that counts.
+const ENSEMBLE_SLOTS: u32 = 1 << 30;
 
 /// Steps between two writes of a sequence's state, unless the model says otherwise.
 const EVERY: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
@@ -37,7 +41,7 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
     ModelSettings {
         name: config.name.clone(),
         directory: report.directory.to_owned(),
-        backend: if is_plugin { BackendKind::Plugin } else { BackendKind::OnnxRuntime },
+        backend: if is_plugin { BackendKind::Plugin } else { backend(config) },
         file_name: config.default_model_filename.clone(),
         versions: versions(config),
         max_batch_size: unsigned(config.max_batch_size),
@@ -57,6 +61,43 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         proto: Arc::new(config.clone()),
         warmup: warmup::samples(config, report.directory),
         notes: Vec::new(),
+        ensemble: ensemble(config).map(Arc::new),
+    }
+}
+
+pub(super) fn backend(config: &ModelConfig) -> BackendKind {
+    if names::is_ensemble(config) { BackendKind::Ensemble } else { BackendKind::OnnxRuntime }
+}
+
+fn ensemble(config: &ModelConfig) -> Option<EnsembleSettings> {
+    let Some(SchedulingChoice::EnsembleScheduling(of)) = &config.scheduling_choice else { return None };
+    let pairs =
+        |map: &BTreeMap<String, String>| map.iter().map(|(port, tensor)| (port.clone(), tensor.clone())).collect();
+    let step = |step: &sequor_proto::model_ensembling::Step| EnsembleStep {
+        model: step.model_name.clone(),
+        version: u64::try_from(step.model_version).ok().filter(|version| *version > 0),
+        inputs: pairs(&step.input_map),
+        outputs: pairs(&step.output_map),
+    };
+    let max_in_flight = Some(of.max_inflight_requests).filter(|n| *n > 0);
+    Some(EnsembleSettings { steps: of.step.iter().map(step).collect(), max_in_flight })
+}
+
+/// How the sequences of an ensemble are kept, whose members let a sequence be idle for so long at most. It has a slot for each.
+pub(super) fn ensemble_sequences(report: &Report<'_>, idle: Option<Duration>) -> SequenceSettings {
+    let strategy = SequenceStrategy::Oldest {
+        slots: ENSEMBLE_SLOTS,
+        preferred: Vec::new(),
+        delay: Duration::ZERO,
+        in_order: false,
+    };
+    let own_idle = report.toml.keys.sequence.idle;
+    SequenceSettings {
+        strategy,
+        idle: own_idle.map_or(idle, |idle| idle.0),
+        // A step that some members have run cannot be taken back.
+        cancel_ends: true,
+        ..sequence(report, &ModelSequenceBatching::default())
     }
 }
 

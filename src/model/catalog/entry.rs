@@ -30,6 +30,8 @@ pub(in crate::model) struct CatalogEntry {
     /// Why the last load failed, if it did.
     pub(in crate::model) faults: Vec<LoadError>,
     pub(in crate::model) directory: PathBuf,
+    /// The models of its steps, if it is an ensemble.
+    pub(in crate::model) members: Vec<String>,
     /// The versions last chosen, and all that ever were.
     pub(in crate::model) versions: Vec<u64>,
     pub(in crate::model) known: BTreeSet<u64>,
@@ -62,7 +64,7 @@ pub enum Availability {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyVersion {
     pub version: u64,
-    /// `direct`, `oldest`, `dynamic`, `default`.
+    /// `direct`, `oldest`, `dynamic`, `default`, `ensemble`.
     pub strategy: &'static str,
     pub instances: u16,
     /// Of all instances; 0 if it is stateless.
@@ -135,9 +137,12 @@ fn ready(load: &LoadedModel) -> ReadyVersion {
     let spec = load.spec();
     ReadyVersion {
         version: load.version,
-        strategy: strategy_name(&spec.strategy),
+        strategy: if load.ensemble.is_some() { "ensemble" } else { strategy_name(&spec.strategy) },
         instances: spec.instances,
-        slots: spec.slots() * u32::from(spec.instances),
+        slots: match &load.ensemble {
+            Some(ensemble) => ensemble.slots,
+            None => spec.slots() * u32::from(spec.instances),
+        },
         state_bytes: load.state_bytes(),
         rows: load.rows(),
         warnings: load.warnings.clone(),

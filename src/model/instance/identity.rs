@@ -10,7 +10,7 @@ use sequor_wasm::urgency;
 
 use crate::model::execute::Slots;
 use crate::model::load::{Leaving, LeftState, LoadedModel, Mailbox, Postman};
-use crate::model::sequences::{FinishedBatch, ModelScheduler, Step, resume};
+use crate::model::sequences::{FinishedBatch, ModelScheduler, Step, TakenBatch, resume};
 use crate::scheduling::{Decider, RoundAnswer};
 use crate::state::{SnapshotError, StateValues};
 use crate::sync;
@@ -101,6 +101,28 @@ impl Identity {
         urgency::as_any();
         let Some(answer) = answer else { return Err(round) };
         Ok(self.answer(decider, round, answer))
+    }
+
+    /// Sleeps until the load is gone. For a load that runs nothing.
+    pub(super) fn idle(&self) {
+        let mut step = self.next();
+        loop {
+            step = match step {
+                Step::Gone => break,
+                Step::Sleep(until) => {
+                    self.sleep(until);
+                    self.next()
+                }
+                Step::Tidy(_) => self.next(),
+                Step::Ask(round, decider) => self.ask(round, decider.as_ref()),
+                Step::Run(TakenBatch { batch, jobs, .. }) => {
+                    tracing::error!(model = self.model.name, "a batch of an ensemble was to run");
+                    let jobs = jobs.into_iter().flatten().collect();
+                    self.complete(FinishedBatch { batch, jobs, rows: Vec::new(), sealing: Vec::new() })
+                }
+            };
+        }
+        self.end();
     }
 
     /// What an instance's thread does last.

@@ -21,6 +21,8 @@ pub(in crate::model) struct Runner(RunnerKind);
 
 #[derive(Debug)]
 enum RunnerKind {
+    /// That of an ensemble, whose members run.
+    Ensemble,
     Serial(Box<RunningInstance>),
     Pipelined(Box<Pipeline>),
 }
@@ -37,6 +39,11 @@ impl Runner {
         })
     }
 
+    /// The runner of an ensemble. It runs nothing: its thread sees to it that the load ends.
+    pub(in crate::model) fn for_ensemble() -> Runner {
+        Runner(RunnerKind::Ensemble)
+    }
+
     /// Starts its threads, which wait at the gate. All of them are added to `threads`.
     pub(in crate::model) fn start(
         self,
@@ -45,10 +52,18 @@ impl Runner {
         threads: &mut Vec<JoinHandle<()>>,
     ) -> io::Result<Handle> {
         match self.0 {
+            RunnerKind::Ensemble => ensemble(identity, gate, threads),
             RunnerKind::Serial(running) => serial(SerialInstance::new(identity, *running), gate, threads),
             RunnerKind::Pipelined(pipeline) => pipelined(*pipeline, identity, gate, threads),
         }
     }
+}
+
+fn ensemble(identity: Identity, gate: &StartGate, threads: &mut Vec<JoinHandle<()>>) -> io::Result<Handle> {
+    let thread = spawn(identity.name(), gate, move || identity.idle())?;
+    let handle = Handle { thread: thread.thread().clone(), inline: None };
+    threads.push(thread);
+    Ok(handle)
 }
 
 fn serial(instance: Arc<SerialInstance>, gate: &StartGate, threads: &mut Vec<JoinHandle<()>>) -> io::Result<Handle> {

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use sequor_core::{Dim, Expiry, Hold, Id, LoadId, LoadLimits, LoadSpec, Refusal, RowLayout, Stages, Strategy, Time};
+use sequor_core::{
+    Dim, EndReason, Expiry, Hold, Id, LoadId, LoadLimits, LoadSpec, Refusal, RowLayout, Stages, Strategy, Time,
+    Tombstone,
+};
 
 use crate::batch::Wiring;
 use crate::batch::wiring::stateful;
@@ -23,6 +26,7 @@ use crate::state::{ChunkPlan, ChunkSizes, InitialValue, StateSpec, Store};
 use crate::telemetry::{BatchTimes, InlineGate, ModelMetrics, RunLog};
 use crate::tensor::rows;
 
+use super::ensemble::LoadEnsemble;
 use super::handle::Handle;
 use super::initializer::LoadInitializer;
 use super::load_key::LoadKey;
@@ -74,6 +78,8 @@ pub(in crate::model) struct LoadedModel {
     pub(in crate::model) initializer: Option<LoadInitializer>,
     /// Lines about its runs, if its configuration asks for some.
     run_log: Option<RunLog>,
+    /// Its steps, if it is an ensemble. It has no graph then.
+    pub(in crate::model) ensemble: Option<LoadEnsemble>,
     /// Faults of its files that do not keep it from serving.
     pub(in crate::model) warnings: Vec<LoadWarning>,
     /// Names of classes, by output.
@@ -84,6 +90,9 @@ pub(in crate::model) struct LoadedModel {
     running: AtomicUsize,
 }
 
+/// What becomes of KIND_AUTO, and what stands around a graph or in its place.
+pub(in crate::model) type LoadParts = (Auto, Option<Processors>, Option<LoadInitializer>, Option<LoadEnsemble>);
+
 impl LoadedModel {
     pub(in crate::model) fn new(
         reserved: LoadKey,
@@ -92,7 +101,7 @@ impl LoadedModel {
         metrics: Arc<ModelMetrics>,
         (hold, candidates, texts, depth): (Option<Hold>, u32, Arc<KeyInterner>, u8),
         (tier, durable): (Option<Arc<dyn StateTier>>, Option<LoadDurability>),
-        (auto, processors, initializer): (Auto, Option<Processors>, Option<LoadInitializer>),
+        (auto, processors, initializer, ensemble): LoadParts,
     ) -> Result<LoadedModel, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
@@ -145,6 +154,7 @@ impl LoadedModel {
                 .stateful
                 .as_ref()
                 .and_then(|s| RunLog::new(&settings.name, version, s.log, Instant::now())),
+            ensemble,
             retired: AtomicBool::new(false),
             running: AtomicUsize::new(instances),
             settings,
@@ -254,6 +264,11 @@ impl LoadedModel {
             Refusal::Policy(code) => self.port.get().and_then(|port| port.rejection(*code)),
             _ => None,
         };
+        let by_member = matches!(
+            &refusal,
+            Refusal::Ended(EndReason::Member) | Refusal::Unknown(Some(Tombstone { why: EndReason::Member, .. }))
+        );
+        let member = self.ensemble.as_ref().filter(|_| by_member).and_then(|ensemble| ensemble.blamed(&id));
         Failure::Refused(Box::new(Refused {
             refusal,
             model: self.settings.name.clone(),
@@ -262,6 +277,7 @@ impl LoadedModel {
             idle,
             may_retry,
             rejection,
+            member,
         }))
     }
 
@@ -288,7 +304,7 @@ impl LoadedModel {
             stages: Stages {
                 seal: self.tier.is_some(),
                 initialize: self.initializer.is_some(),
-                pre: self.processors.is_some(),
+                pre: self.processors.is_some() || self.ensemble.is_some(),
                 // A state with scratch is made durable once the processors are done.
                 post: self.processors.as_ref().is_some_and(|of| of.chain.posts() || self.tier.is_some()),
                 ..Stages::default()

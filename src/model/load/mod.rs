@@ -5,10 +5,12 @@
 //! - `record`: what a recording holds of loads and requests.
 //! - `processors`: the processors in front of the graph, and the settings that clients then see. `initializer`: what makes first states.
 //!   `plugin_threads`: the threads of both.
+//! - `ensemble`: the plan of a load that is an ensemble.
 //! - `tier`: makes states durable between a run and its answers, as a trait.
 //!
 //! This room runs nothing and holds no request.
 
+mod ensemble;
 mod handle;
 mod initializer;
 mod load_key;
@@ -23,6 +25,7 @@ mod tier;
 pub use metadata::{Metadata, TensorMetadata};
 pub use tier::{BatchToSeal, Sealed, SequenceStore, StateTier, StateToSeal};
 
+pub(in crate::model) use ensemble::LoadEnsemble;
 pub(in crate::model) use handle::{Handle, InlineStep};
 pub(in crate::model) use initializer::{FirstValues, LoadInitializer};
 pub(in crate::model) use load_key::{LoadKey, LoadKeys};

@@ -16,7 +16,8 @@ use crate::model::load::SequenceStore;
 use crate::model::request::InferRequest;
 use crate::model::runtime::Timer;
 use crate::model::sequences::{
-    EndedSequence, LiveSequence, ModelScheduler, Pending, ResumableSequence, VersionStatistics, listing, resume, usage,
+    EndedSequence, EnsembleParts, LiveSequence, ModelScheduler, Pending, ResumableSequence, VersionStatistics, listing,
+    resume, usage,
 };
 use crate::processing::link::ChainLink;
 use crate::processing::registry::MakePlaced;
@@ -274,7 +275,7 @@ impl Repository {
     }
 
     /// Does what has come due, as the timer would.
-    #[cfg(all(test, feature = "shuttle"))]
+    #[cfg(test)]
     pub(in crate::model) fn tick(&self) {
         self.0.catalog.models().into_iter().for_each(crate::model::runtime::Tick::tick);
     }
@@ -284,7 +285,7 @@ impl Repository {
         let until = self.0.resources.clock.now() + finish;
         for model in self.0.catalog.models() {
             for load in model.loads().iter() {
-                model.retire(load.key, until);
+                model.retire_after_ensembles(load.key, until);
             }
         }
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::config::server::file::ControlMode;
 use crate::error::{self, Failure, LoadError};
-use crate::model::catalog::{Catalog, Fingerprint, model_directories};
+use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directories};
+use crate::model::sequences::EnsembleParts;
 
 use super::control::RepositoryControl;
 use super::loader::ModelLoader;
@@ -87,6 +88,14 @@ impl ModelLifecycle {
 
     /// Takes a model out of service at once: what lives on it ends, what runs is answered.
     fn unload(&self, name: &str) {
+        // An ensemble cannot do without its members.
+        let needs_it = |ensemble: &String, entry: &CatalogEntry| {
+            (entry.open && entry.members.iter().any(|member| member == name)).then(|| ensemble.clone())
+        };
+        for ensemble in self.catalog.collect(needs_it) {
+            tracing::warn!(model = ensemble, member = name, "unloaded with its member");
+            self.unload(&ensemble);
+        }
         let Some(gate) = self.catalog.look(name, |entry| Arc::clone(&entry.gate)) else { return };
         let _held = gate.lock();
         let model = self.catalog.edit(name, |entry| {
@@ -97,7 +106,7 @@ impl ModelLifecycle {
         let now = model.now();
         let keys: Vec<_> = model.loads().iter().map(|load| load.key).collect();
         for key in keys {
-            model.retire(key, now);
+            model.retire_after_ensembles(key, now);
         }
         tracing::info!(model = name, "unloaded");
     }

@@ -24,10 +24,11 @@ use crate::model::execute::{Placement, warm_up};
 use crate::model::instance::{Identity, Runner};
 use crate::model::load::{Handle, LoadDurability, LoadedModel, Processors, StateTier};
 use crate::model::runtime::{StartGate, Timer};
-use crate::model::sequences::{ModelScheduler, resume};
+use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, resume};
 use crate::recording::Recorder;
 use crate::sync::{self, JoinHandle};
 
+use super::ensembles::{BoundMembers, circle, directory_of};
 use super::initializers::initializer_of;
 use super::options::{RepositoryOptions, first_id_now};
 use super::placer::Placer;
@@ -42,6 +43,8 @@ type Faults = Vec<LoadError>;
 struct Prepared {
     load: Arc<LoadedModel>,
     runners: Vec<Runner>,
+    /// The models of its steps, if it is an ensemble.
+    members: Vec<Arc<ModelScheduler>>,
 }
 
 /// New loads of a model that are about to serve.
@@ -128,6 +131,22 @@ impl ModelLoader {
         config: Option<&str>,
         wanted: bool,
     ) -> Result<(), Faults> {
+        self.load_within(&[], name, directory, config, wanted)?;
+        self.retry_ensembles(name);
+        Ok(())
+    }
+
+    /// Loads the members of a model, if it is an ensemble, and then the model. `path`: the ensembles that this one is loaded for.
+    fn load_within(
+        &self,
+        path: &[&str],
+        name: &str,
+        directory: &Path,
+        config: Option<&str>,
+        wanted: bool,
+    ) -> Result<(), Faults> {
+        // No model's gate is held meanwhile, so loads never wait for each other in a circle.
+        let of_members = self.load_members(path, name, directory, config);
         let gate = self.catalog.edit(name, |entry| {
             entry.wanted |= wanted;
             Arc::clone(&entry.gate)
@@ -138,7 +157,7 @@ impl ModelLoader {
         }
         self.catalog.edit(name, |entry| entry.loading = true);
         let began = Instant::now();
-        let outcome = self.prepare_changes(name, directory, config);
+        let outcome = of_members.and_then(|()| self.prepare_changes(name, directory, config));
         let took = began.elapsed();
         self.catalog.edit(name, |entry| {
             entry.loading = false;
@@ -150,6 +169,38 @@ impl ModelLoader {
                 self.catalog.edit(name, |entry| entry.fail(name, faults.clone(), took));
                 Err(faults)
             }
+        }
+    }
+
+    /// Loads the members of an ensemble that are not in service. The catalog keeps the faults of a member.
+    fn load_members(&self, path: &[&str], name: &str, directory: &Path, config: Option<&str>) -> Result<(), Faults> {
+        // The faults of the configuration are reported when it is prepared.
+        let Ok(draft) = self.draft(directory, config) else { return Ok(()) };
+        let members = draft.members();
+        let path: Vec<&str> = path.iter().copied().chain([name]).collect();
+        if let Some(member) = members.iter().find(|member| path.contains(&member.as_str())) {
+            return Err(vec![circle(&path, name, member, &draft)]);
+        }
+        for member in &members {
+            let is_open = self.catalog.look(member, |entry| entry.open).unwrap_or_default();
+            if let Some(directory) = directory_of(&self.catalog, member, directory).filter(|_| !is_open) {
+                let _ = self.load_within(&path, member, &directory, None, false);
+            }
+        }
+        self.catalog.edit(name, |entry| entry.members = members);
+        Ok(())
+    }
+
+    /// Loads the ensembles that could not be loaded before and have this model as a member.
+    fn retry_ensembles(&self, member: &str) {
+        let failed = |name: &String, entry: &CatalogEntry| {
+            let is_failed = !entry.open && !entry.loading && !entry.faults.is_empty();
+            let has_it = entry.members.iter().any(|of| of == member);
+            (is_failed && has_it).then(|| (name.clone(), entry.directory.clone()))
+        };
+        for (name, directory) in self.catalog.collect(failed) {
+            self.catalog.edit(&name, |entry| entry.tried = None);
+            let _ = self.load_model(&name, &directory, None, false);
         }
     }
 
@@ -182,7 +233,7 @@ impl ModelLoader {
             return Ok(None);
         }
         let mut draft = self.draft(directory, config)?;
-        let has_graph = draft.backend != BackendKind::Plugin;
+        let has_graph = draft.backend == BackendKind::OnnxRuntime;
         let auto = if has_graph { self.placer.place(&mut draft)? } else { Auto::NotAsked };
         let versions = chosen(&draft, directory)?;
         self.catalog.edit(name, |entry| {
@@ -215,10 +266,15 @@ impl ModelLoader {
         version: u64,
         auto: &Auto,
     ) -> Result<Prepared, Faults> {
+        if draft.is_ensemble() {
+            return self.prepare_ensemble(model, draft, version);
+        }
         let options = self.load_options(draft)?;
         let placements = match draft.backend {
             BackendKind::Plugin => vec![self.placer.without_graph()],
-            BackendKind::OnnxRuntime => self.placer.placements(&draft.file(version), &draft.processors(), &options)?,
+            BackendKind::OnnxRuntime | BackendKind::Ensemble => {
+                self.placer.placements(&draft.file(version), &draft.processors(), &options)?
+            }
         };
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(first.graph.signature()).map_err(faults)?;
@@ -229,6 +285,19 @@ impl ModelLoader {
             })?;
         }
         self.prepare_load(model, version, settings, placements, auto.clone()).map_err(|e| vec![e])
+    }
+
+    fn prepare_ensemble(&self, model: &Arc<ModelScheduler>, draft: &Draft, version: u64) -> Result<Prepared, Faults> {
+        let members = BoundMembers::find(&self.catalog, draft).map_err(|fault| vec![fault])?;
+        let ensemble = members.plan(draft)?;
+        let settings = draft.settle_ensemble(members.sequences());
+        let Resources { options, metrics, .. } = &*self.resources;
+        let metrics = metrics.tagged_model(&settings.name, version, &metric_tags(&settings));
+        let shown = (options.hold, LoadLimits::default().candidates, Arc::default(), 1);
+        let parts = (Auto::NotAsked, None, None, Some(ensemble));
+        let load = LoadedModel::new(model.reserve_load(), version, settings, metrics, shown, (None, None), parts);
+        let load = Arc::new(load.map_err(|fault| vec![fault])?);
+        Ok(Prepared { load, runners: vec![Runner::for_ensemble()], members: members.models })
     }
 
     /// The server's options with those of the model.
@@ -262,11 +331,11 @@ impl ModelLoader {
         let sealing = sealing.map(|durable| Arc::clone(&durable.store) as Arc<dyn StateTier>);
         let tier = options.tier.clone().or(sealing);
         let initializer = initializer_of(&self.resources, model, &settings, version, &shown.2, processors.as_ref())?;
-        let (key, plugins) = (model.reserve_load(), (auto, processors, initializer));
+        let (key, plugins) = (model.reserve_load(), (auto, processors, initializer, None));
         let load = Arc::new(LoadedModel::new(key, version, settings, metrics, shown, (tier, durable), plugins)?);
         let runners = placements.into_iter().map(|placement| Runner::new(&load, placement)).collect::<Result<_, _>>();
         let runners = runners.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
-        Ok(Prepared { load, runners })
+        Ok(Prepared { load, runners, members: Vec::new() })
     }
 
     /// How the sequences of this version outlive the process, if its file says so.
@@ -327,12 +396,16 @@ impl ModelLoader {
 
     /// Takes a load into service, once all its threads are there.
     fn start(&self, model: &Arc<ModelScheduler>, prepared: Prepared) -> Result<(), LoadError> {
-        let Prepared { load, runners } = prepared;
+        let Prepared { load, runners, members } = prepared;
         let scheduler = self.deciders.scheduler_for(model, &load)?;
         let (gate, mut threads) = (StartGate::default(), Vec::new());
         let started = start_all(model, &load, runners, &gate, &mut threads);
         let decided = started.and_then(|handles| {
             let _ = load.handles.set(handles);
+            if let Some(ensemble) = &load.settings.ensemble {
+                let members = members.into_iter().map(|member| member as Arc<dyn Member>).collect();
+                model.bind_members(load.key, members, ensemble.max_in_flight);
+            }
             model.add(&load);
             scheduler.map_or(Ok(()), |scheduler| self.deciders.let_decide(&load, &scheduler))
         });

@@ -2,6 +2,7 @@
 //!
 //! - `facade`: [`Repository`], what the rest of the server asks. `options`: how models are loaded. `resources`: what all models share.
 //! - `loader`: loads a model and starts its threads. `placer`: finds devices and graphs for its instances.
+//! - `ensembles`: loads the members of an ensemble first, and holds its plan against them.
 //! - `lifecycle`: loads and unloads by request, at the start, and by polling. `control`: where models lie.
 //! - `plugins`: what operators do with plug-ins.
 //! - `processors`: configures the processors that a model names. `processor_host`: their registry and their threads.
@@ -11,6 +12,7 @@
 
 mod call_rights;
 mod control;
+mod ensembles;
 mod facade;
 mod initializers;
 mod lifecycle;

@@ -40,6 +40,23 @@ pub(in crate::model) fn accept(
     Ok(accepted)
 }
 
+/// Checks a START of an ensemble whose inputs come later.
+pub(in crate::model) fn accept_reservation(
+    settings: &ModelSettings,
+    request: &InferRequest,
+    headers: &[(String, String)],
+    texts: &KeyInterner,
+) -> Result<Accepted, Invalid> {
+    check_id(settings, &request.sequence.id)?;
+    let meta = RequestMeta { rows: 1, ..RequestMeta::default() };
+    let mut accepted = Accepted { inputs: Vec::new(), outputs: Vec::new(), rows: 1, meta };
+    if !settings.features.is_empty() {
+        let sources = FeatureSources { parameters: &request.parameters, headers, inputs: &[] };
+        features::fill(&mut accepted.meta, settings, sources, texts);
+    }
+    Ok(accepted)
+}
+
 /// Checks the inputs of a run that processors made, and gives them the graph's shapes. They are of the types and dimensions that clients would send.
 pub(in crate::model) fn accept_run(settings: &ModelSettings, run: Vec<Option<Tensor>>) -> Result<Accepted, Invalid> {
     // An END without inputs.

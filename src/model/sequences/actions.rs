@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{EndReason, Instance, LoadId, Observed, Refusal, Time};
+use sequor_core::{EndReason, Instance, LoadId, Observed, Refusal, Req, Seq, Time};
 
 use crate::executor::AnswerBatch;
 use crate::model::load::LoadedModel;
@@ -13,6 +13,7 @@ use crate::scheduling::Decider;
 use super::batch::SealAction;
 use super::job::Job;
 use super::kept::{Forgotten, StoreTask};
+use super::members::{MemberSequences, Reservation, SequenceHolder};
 use super::processed::{LentRequest, PostTask};
 
 /// What happened to a sequence, for the metrics.
@@ -55,6 +56,14 @@ pub(super) struct Actions {
     /// Requests for processors to prepare and to finish.
     pub(super) prepare: Vec<LentRequest>,
     pub(super) post: Vec<PostTask>,
+    /// Requests of an ensemble whose turn has come.
+    pub(super) flows: Vec<(Req, LoadId)>,
+    /// STARTs that ensembles sent and that have their slots.
+    pub(super) granted: Vec<(Reservation, Req, Seq)>,
+    /// What ended sequences of an ensemble hold in its members.
+    pub(super) departed: Vec<(Arc<MemberSequences>, EndReason)>,
+    /// Ensembles whose member has ended a sequence by itself.
+    pub(super) bereaved: Vec<(SequenceHolder, EndReason)>,
     /// When something is due next.
     pub(in crate::model) due: Option<Time>,
 }

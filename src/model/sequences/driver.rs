@@ -25,11 +25,14 @@ use super::admission::RequestAdmission;
 use super::batch::{FinishedBatch, SealAction, Step};
 use super::calling::InheritedContext;
 use super::first_states::Preparer;
-use super::job::{Job, Reply};
+use super::flow::EnsembleMembers;
+use super::job::Job;
 use super::kept::{KeptStore, StoreTask};
 use super::loads::{LoadsNow, ModelLoads};
+use super::members::{EnsembleParts, MemberUses, Reservation};
 use super::owner::RequestOrigin;
 use super::processed::{LentRequest, PostTask};
+use super::reply_to::{Reply, ReplyTo};
 use super::spill::{self, SpillHost};
 use super::table::{Import, Table};
 use super::{inline, sealing};
@@ -51,6 +54,10 @@ pub(in crate::model) struct ModelScheduler {
     /// Where requests that are through are written down.
     recorder: Option<Recorder>,
     pub(super) store: KeptStore,
+    /// The members of its loads that are ensembles.
+    pub(super) members: Mutex<Vec<(LoadId, Arc<EnsembleMembers>)>>,
+    /// The ensembles that it is a member of.
+    pub(super) uses: Mutex<MemberUses>,
 }
 
 impl ModelScheduler {
@@ -75,6 +82,8 @@ impl ModelScheduler {
             name,
             chunk_cache,
             armed: AtomicU64::new(Time::NEVER.0),
+            members: Mutex::default(),
+            uses: Mutex::default(),
         }
     }
 
@@ -134,6 +143,7 @@ impl ModelScheduler {
             table.forget_policy(load)
         };
         drop(policy);
+        self.release_members(load);
     }
 
     // === a request ===
@@ -142,10 +152,24 @@ impl ModelScheduler {
     /// comes, and the request's key until then.
     pub(in crate::model) fn submit(
         self: &Arc<Self>,
-        mut request: InferRequest,
+        request: InferRequest,
         version: Option<u64>,
         origin: RequestOrigin<'_>,
     ) -> Result<(oneshot::Receiver<Reply>, Req), Failure> {
+        let (reply, receiver) = oneshot::channel();
+        let req = self.submit_for(request, version, origin, ReplyTo::Surface(reply), None)?;
+        Ok((receiver, req))
+    }
+
+    /// The same for any receiver of the answer. With a reservation it is a START whose inputs come later, once it has its slot.
+    pub(super) fn submit_for(
+        self: &Arc<Self>,
+        mut request: InferRequest,
+        version: Option<u64>,
+        origin: RequestOrigin<'_>,
+        reply: ReplyTo,
+        reservation: Option<Reservation>,
+    ) -> Result<Req, Failure> {
         let version = self.version_of(&request, version);
         let Some(mut load) = self.load_for(version) else {
             return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
@@ -154,31 +178,50 @@ impl ModelScheduler {
             let route = self.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
             load = route.and_then(|key| self.loads.find(key)).unwrap_or(load);
         }
-        let accepted = intake::accept(&load.client, &mut request, origin.headers, &load.texts).map_err(|what| {
-            Failure::Invalid { model: self.name.clone(), id: request.id.clone(), what: Box::new(what) }
+        let accepted = match &reservation {
+            None => intake::accept(&load.client, &mut request, origin.headers, &load.texts),
+            Some(_) => intake::accept_reservation(&load.client, &request, origin.headers, &load.texts),
+        };
+        let accepted = accepted.map_err(|what| Failure::Invalid {
+            model: self.name.clone(),
+            id: request.id.clone(),
+            what: Box::new(what),
         })?;
-        let (reply, receiver) = oneshot::channel();
         let now = self.now();
-        let submit = self.admission.event((&load, version), &request, (accepted.meta, origin.patience), now);
+        let mut submit = self.admission.event((&load, version), &request, (accepted.meta, origin.patience), now);
+        if reservation.is_some() {
+            // The ensemble has decided what a START on a live id means.
+            (submit.origin, submit.dialect) = (1, request.dialect);
+        }
         let calling = load.calls_models().then(|| self.calling(&request, origin, now));
         let mut job = Job::new(load, request, accepted, now, reply);
         job.connection = origin.connection.cloned();
         if let Some(processed) = &mut job.processed {
             processed.calling = calling;
         }
+        if let Some(of) = &mut job.flow_request {
+            (of.headers, of.until) = (origin.headers.to_vec(), origin.patience.map(|t| now + t));
+            of.callers = Some(self.path(origin));
+        }
         if submit.fresh_id != 0 {
             (job.id, job.made_id) = (Id::Int(submit.fresh_id), true);
         }
-        let req = self.enqueue(job, submit, origin, now)?;
-        Ok((receiver, req))
+        job.holder = reservation.as_ref().map(|reservation| reservation.holder.clone());
+        job.reservation = reservation;
+        self.enqueue(job, submit, origin, now)
+    }
+
+    /// The models that wait for a request that this one sends on.
+    fn path(&self, origin: RequestOrigin<'_>) -> Arc<[String]> {
+        match origin.callers {
+            None => Arc::clone(&self.own_path),
+            Some(callers) => callers.iter().chain(self.own_path.iter()).cloned().collect(),
+        }
     }
 
     /// What the plug-ins of a request pass on when they call other models.
     fn calling(&self, request: &InferRequest, origin: RequestOrigin<'_>, now: Time) -> CallingRequest {
-        let path = match origin.callers {
-            None => Arc::clone(&self.own_path),
-            Some(callers) => callers.iter().chain(self.own_path.iter()).cloned().collect(),
-        };
+        let path = self.path(origin);
         CallingRequest { path, origin: InheritedContext::new(request, origin, now, &self.clock, &self.timer) }
     }
 
@@ -291,6 +334,11 @@ impl ModelScheduler {
 
     /// The same while a request of this connection is submitted.
     fn act_for(self: &Arc<Self>, connection: Option<&ExecutorHandle>, mut actions: Actions, now: Time) {
+        // Before any answer leaves: a client that reads it finds the sequence ended in all members.
+        for (members, why) in actions.departed.drain(..) {
+            members.end(why);
+            self.table.lock().forget_departed(&members);
+        }
         for (instance, decider) in actions.wake.drain(..) {
             if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
                 inline::wake(load, instance.n, connection, decider.as_ref(), now);
@@ -320,6 +368,15 @@ impl ModelScheduler {
         }
         if let Some(due) = actions.due {
             self.arm(due);
+        }
+        for (holder, why) in actions.bereaved {
+            holder.end(why);
+        }
+        for (reservation, req, seq) in actions.granted {
+            reservation.grant(req, seq);
+        }
+        for (req, load) in actions.flows {
+            self.begin_flow(req, load);
         }
     }
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{FEATURES, Id, RealRow, Refusal, Seq, Time};
-use tokio::sync::oneshot;
+use sequor_core::{EndReason, FEATURES, Id, RealRow, Refusal, Seq, Time};
 
 use crate::config::model::settings::Output;
 use crate::error::Failure;
@@ -20,14 +19,14 @@ use crate::state::budget::Ticket;
 use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{NamedTensor, Tensor};
 
+use super::flow::{FlowGuard, FlowRequest};
 use super::kept::StoreWork;
+use super::members::{Reservation, SequenceHolder};
 use super::owner::SequencePermit;
 use super::processed::{Processed, failure};
+use super::reply_to::ReplyTo;
 use super::room::WantedRoom;
 use super::written::RowToSeal;
-
-/// What a request is answered with.
-pub(super) type Reply = Result<InferAnswer, Failure>;
 
 /// Lives in the driver's table, under the core's lock but for the time of its run.
 #[derive(Debug)]
@@ -73,7 +72,7 @@ pub(in crate::model) struct Job {
     pub(super) due: bool,
     /// The last durable step of its sequence, where answers do not wait for theirs.
     pub(super) durable_step: Option<u64>,
-    /// What its client reads if the store refuses it.
+    /// What its client reads if the store or a member of an ensemble refuses it.
     pub(super) failure: Option<Failure>,
     /// What a recording tells of it.
     pub(in crate::model) facts: RequestFacts,
@@ -85,7 +84,15 @@ pub(in crate::model) struct Job {
     pub(super) replayed: bool,
     /// The connection that it came on, if its answer is awaited there.
     pub(super) connection: Option<ExecutorHandle>,
-    pub(in crate::model) reply: oneshot::Sender<Reply>,
+    pub(super) reply: ReplyTo,
+    /// Of a START that an ensemble sent and whose inputs are not here yet: takes the report of its slot.
+    pub(super) reservation: Option<Reservation>,
+    /// The sequence of an ensemble that the sequence it starts belongs to.
+    pub(super) holder: Option<SequenceHolder>,
+    /// Where the load is an ensemble: the request as it came, until its turn.
+    pub(super) flow_request: Option<Box<FlowRequest>>,
+    /// Its way through the members, once that has begun.
+    pub(super) flow: Option<FlowGuard>,
 }
 
 impl Job {
@@ -95,10 +102,12 @@ impl Job {
         request: InferRequest,
         accepted: Accepted,
         now: Time,
-        reply: oneshot::Sender<Reply>,
+        reply: ReplyTo,
     ) -> Job {
         let is_prepared = load.processors.is_some() || (load.initializer.is_some() && request.sequence.start);
         let processed = is_prepared.then(|| Box::new(Processed::new(accepted.meta)));
+        let as_it_came = || FlowRequest { request: request.clone(), headers: Vec::new(), until: None, callers: None };
+        let flow_request = load.ensemble.is_some().then(|| Box::new(as_it_came()));
         Job {
             load,
             processed,
@@ -130,6 +139,22 @@ impl Job {
             replayed: false,
             connection: None,
             reply,
+            reservation: None,
+            holder: None,
+            flow_request,
+            flow: None,
+        }
+    }
+
+    /// Takes the inputs that came after the request.
+    pub(super) fn accept(&mut self, accepted: Accepted, facts: RequestFacts) {
+        let Accepted { inputs, outputs, rows, meta } = accepted;
+        (self.inputs, self.outputs, self.rows, self.facts) = (inputs, outputs, rows, facts);
+        if let Some(processed) = &mut self.processed {
+            processed.meta = meta;
+        }
+        if let Some(store) = &mut self.store {
+            store.meta = meta;
         }
     }
 
@@ -219,7 +244,8 @@ impl Job {
     /// Counts, records and sends what the run has left.
     pub(super) fn release(self, now: Time, recorder: Option<&Recorder>) {
         let total = now - self.arrived;
-        if self.replayed || self.processed.as_ref().is_some_and(|processed| !processed.has_run) {
+        let never_ran = self.processed.as_ref().is_some_and(|processed| !processed.has_run);
+        if self.replayed || never_ran || self.load.ensemble.is_some() {
             self.load.metrics.dequeued(1);
         }
         match &self.answer {
@@ -263,8 +289,7 @@ impl Job {
             let (model, version) = (self.load.settings.name.clone(), self.load.version);
             InferAnswer { model, version, id: self.mark, outputs, parameters }
         });
-        // The client may have gone, which is no fault.
-        let _ = self.reply.send(answer);
+        self.reply.send(answer);
     }
 
     fn record(&self, recorder: &Recorder, queue: Duration, run: Duration, outcome: &'static str) {
@@ -283,12 +308,12 @@ impl Job {
             self.record(recorder, now - self.arrived, Duration::ZERO, refusal_reason(&refusal));
         }
         let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
-        if let (Refusal::Failed(_), Some(failure)) = (&refusal, self.failure.take().or(by_processor)) {
-            let _ = self.reply.send(Err(failure));
-            return;
+        let failure = self.failure.take().or(by_processor);
+        if let (Refusal::Failed(_) | Refusal::Ended(EndReason::Member), Some(failure)) = (&refusal, failure) {
+            return self.reply.send(Err(failure));
         }
         let refused = self.load.refused(refusal, self.id.clone(), self.facts.start || !ended, now);
-        let _ = self.reply.send(Err(refused));
+        self.reply.send(Err(refused));
     }
 }
 

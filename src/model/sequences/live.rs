@@ -11,6 +11,7 @@ use crate::state::budget::Ticket;
 use crate::tensor::Tensor;
 
 use super::job::Job;
+use super::members::{MemberSequences, SequenceHolder};
 use super::owner::SequencePermit;
 use super::written::WrittenSequence;
 
@@ -63,6 +64,10 @@ pub(super) struct Live {
     pub(super) first: Option<FirstValues>,
     /// Key features of the START of its life, where an initializer may ask for a copy of its state.
     pub(super) keys: [u64; FEATURES],
+    /// What it holds in the members, where the load is an ensemble.
+    pub(super) members: Option<Arc<MemberSequences>>,
+    /// The sequence of an ensemble that it belongs to.
+    pub(super) holder: Option<SequenceHolder>,
 }
 
 impl Live {
@@ -83,6 +88,8 @@ impl Live {
             scratch: job.kept_scratch.take().unwrap_or_default(),
             first: None,
             keys: job.start_keys(),
+            members: load.ensemble.as_ref().map(|_| Arc::new(MemberSequences::new(job.id.clone()))),
+            holder: job.holder.take(),
             load,
         }
     }

@@ -8,6 +8,8 @@
 //! - `calling`: what calls to other models inherit of a request.
 //! - `inline`: leaves a step to a connection's thread.
 //! - `first_states`: what sequences begin with, where an initializer says so.
+//! - `flow`: a request of an ensemble on its way through the members. `members`: what models and ensembles know of each other.
+//!   `flow_stages`, `member_driver`: both sides in the table and the driver. `reply_to`: where an answer goes.
 //! - `plugin_driver`: the model as its plug-ins reach it.
 //! - `stages`: lends requests to processors. `processed`: what a request keeps for them.
 //! - `sealing`: states on their way to the store. `written`: what it has of live sequences. `room`: requests that wait for state memory. `spill`: moves idle sequences to the store where a START needs their memory.
@@ -23,6 +25,8 @@ mod batch;
 mod calling;
 mod driver;
 mod first_states;
+mod flow;
+mod flow_stages;
 mod inline;
 mod job;
 mod job_place;
@@ -31,10 +35,13 @@ pub(in crate::model) mod listing;
 mod live;
 mod load_policies;
 mod loads;
+mod member_driver;
+mod members;
 mod owner;
 mod pending;
 mod plugin_driver;
 mod processed;
+mod reply_to;
 pub(in crate::model) mod resume;
 mod room;
 mod sealing;
@@ -56,4 +63,5 @@ pub(in crate::model) use batch::{FinishedBatch, Step, TakenBatch};
 pub(in crate::model) use calling::InheritedContext;
 pub(in crate::model) use driver::ModelScheduler;
 pub(in crate::model) use job::Job;
+pub(in crate::model) use members::{EnsembleParts, Member};
 pub(in crate::model) use written::RowToSeal;

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::error::Failure;
 
 use super::driver::ModelScheduler;
-use super::job::Reply;
+use super::reply_to::Reply;
 
 /// A request on its way. Dropping it cancels the request; if it runs already, its state is committed all the same.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ impl Table {
     /// Lends a request to the processors of its load. An event is the answer if it has none.
     pub(super) fn lend_to_prepare(&mut self, req: Req, seq: Option<Seq>) -> Option<Event> {
         self.set_place(req, JobPlace::Preparing);
-        if self.wait_for_room(req, seq) || self.lend_to_store(req, seq) {
+        if self.wait_for_room(req, seq) || self.lend_to_ensemble(req, seq) || self.lend_to_store(req, seq) {
             return None;
         }
         if let Some(load) = self.note_lent(req, seq) {
@@ -42,6 +42,21 @@ impl Table {
         }
         let refusal = Refusal::Failed(NO_PROCESSOR);
         Some(Event::Prepared(req, Preparation::Refuse { refusal, ends: false }))
+    }
+
+    /// Whether a request is in the hands of an ensemble: as a START that has its slot and waits for its inputs, or as a request to its members.
+    fn lend_to_ensemble(&mut self, req: Req, seq: Option<Seq>) -> bool {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return false };
+        job.seq = seq;
+        if let (Some(reservation), Some(seq)) = (&job.reservation, seq) {
+            self.actions.granted.push((reservation.clone(), req, seq));
+            return true;
+        }
+        let is_ensemble = job.load.ensemble.is_some();
+        if is_ensemble {
+            self.actions.flows.push((req, job.load.key));
+        }
+        is_ensemble
     }
 
     /// Notes in a request what its processors are to see of it besides its tensors.

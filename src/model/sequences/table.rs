@@ -10,7 +10,7 @@ use sequor_core::{
     Round, Row, Seq, Slab, SlotOp, Submit, Time,
 };
 
-use crate::model::load::LoadDurability;
+use crate::model::load::{LoadDurability, LoadedModel};
 use crate::processing::SequenceScratch;
 use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::budget::Ticket;
@@ -24,6 +24,7 @@ use super::job_place::JobPlace;
 use super::kept::KeptSequence;
 use super::live::{Live, LiveSequences};
 use super::load_policies::LoadPolicies;
+use super::members::{MemberSequences, SequenceHolder};
 use super::owner::SequenceOwner;
 use super::room::Spilling;
 use super::written::{RowToSeal, WrittenSequence};
@@ -46,6 +47,8 @@ pub(in crate::model) struct Table {
     pub(super) stopping: bool,
     /// STARTs that wait for state memory, and who makes room for them.
     pub(super) spilling: Spilling,
+    /// What ended sequences of an ensemble held in its members, until it has been given back.
+    pub(super) departing: HashMap<Id, Arc<MemberSequences>>,
     effects: Vec<Effect>,
     pub(super) actions: Actions,
     /// Sequences of an earlier server, until a load remembers them.
@@ -356,9 +359,10 @@ impl Table {
             }),
             Note::Started(seq, req) if self.live_mut(seq).is_some() => {
                 let job = self.jobs.get_mut(req).and_then(JobPlace::job_mut);
-                let (keys, permit) = job.map(|job| (job.start_keys(), job.permit.take())).unwrap_or_default();
+                let taken = job.map(|job| (job.start_keys(), job.permit.take(), job.holder.take()));
+                let (keys, permit, holder) = taken.unwrap_or_default();
                 self.live_mut(seq).map(|live| {
-                    live.keys = keys;
+                    (live.keys, live.holder) = (keys, holder);
                     // It belongs to the client that started it last.
                     if permit.is_some() {
                         live.permit = permit;
@@ -382,6 +386,7 @@ impl Table {
                     if let Some(WrittenSequence { id, incarnation, .. }) = live.written.filter(|_| !stays) {
                         self.forget(Arc::clone(&live.load), id, incarnation);
                     }
+                    self.part(live.members, live.holder, why);
                     (live.load, SequenceChange::Ended(why))
                 })
             }
@@ -400,6 +405,29 @@ impl Table {
             Note::Fault(..) => None,
         };
         self.actions.sequences.extend(change);
+    }
+
+    /// A sequence of an ensemble, or of a member of one, is no more.
+    fn part(&mut self, members: Option<Arc<MemberSequences>>, holder: Option<SequenceHolder>, why: EndReason) {
+        if let Some(members) = members {
+            self.departing.insert(members.id.clone(), Arc::clone(&members));
+            self.actions.departed.push((members, why));
+        }
+        if !matches!(why, EndReason::End | EndReason::Restarted | EndReason::Spilled) {
+            self.actions.bereaved.extend(holder.map(|holder| (holder, why)));
+        }
+    }
+
+    /// What a sequence held in its members has been given back.
+    pub(super) fn forget_departed(&mut self, members: &Arc<MemberSequences>) {
+        if self.departing.get(&members.id).is_some_and(|of| Arc::ptr_eq(of, members)) {
+            self.departing.remove(&members.id);
+        }
+    }
+
+    /// The load of a request that waits.
+    pub(super) fn load_of(&self, req: Req) -> Option<Arc<LoadedModel>> {
+        self.jobs.get(req)?.job().map(|job| Arc::clone(&job.load))
     }
 
     fn notify(&mut self, load: LoadId, notice: PolicyNotice) {

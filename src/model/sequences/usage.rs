@@ -36,7 +36,11 @@ pub(in crate::model) fn observe(model: &ModelScheduler) {
 /// How full a version is, over all loads of it, and the bytes of state that its sequences hold.
 pub(in crate::model) fn usage_of(model: &ModelScheduler, version: u64) -> (Usage, u64) {
     let loads = model.loads();
-    let of = loads.iter().filter(|l| l.version == version).map(|l| (model.usage(l.key), l.state_bytes()));
+    let usage = |load: &Arc<LoadedModel>| {
+        let usage = model.usage(load.key);
+        Usage { slots: load.ensemble.as_ref().map_or(usage.slots, |ensemble| ensemble.slots), ..usage }
+    };
+    let of = loads.iter().filter(|l| l.version == version).map(|l| (usage(l), l.state_bytes()));
     of.fold((Usage::default(), 0), |(sum, bytes), (usage, each)| {
         let sum = Usage {
             live: sum.live + usage.live,

@@ -288,6 +288,8 @@ impl World {
             }
             // Out of the blue: what was not lent is prepared; keys that mean nothing any more, ticks that are not due.
             6 => {
+                // A slot that comes free now lends the START that it is given to.
+                self.apply(Event::Tick)?;
                 let lent: Vec<Req> = self.prepares.iter().map(|(req, _)| *req).collect();
                 let open: Vec<Req> = self.witness.open().into_iter().filter(|req| !lent.contains(req)).collect();
                 if open.is_empty() {

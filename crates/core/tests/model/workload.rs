@@ -193,7 +193,7 @@ pub fn submit(rng: &mut Rng, taste: &Taste, now: Time, req: Req, fresh: u64, cor
         idle: some(rng, 20, 1, 500),
         priority: rng.below(3) as u32,
         meta: meta(rng, taste),
-        origin: 0,
+        origin: u32::from(start && rng.percent(15)),
     }
 }
 

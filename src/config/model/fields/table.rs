@@ -6,9 +6,6 @@ use super::FieldStatus::{NoEffect, Refused, Served};
 const SERVED: super::FieldStatus = Served("");
 const TENSORRT: &str = "only TensorRT models use it; remove the field";
 const CUDA: super::FieldStatus = NoEffect("only the TensorRT backend uses optimization.cuda");
-const ENSEMBLE: super::FieldStatus = Refused(
-    "ensembles are not served yet. Serve the members and call them from the client, or keep the ensemble on Triton",
-);
 const QUEUES: &str = "one queue serves all requests in the order of their arrival; remove the field";
 const WITHOUT_RATES: &str = "instances are not rated; instance_group.count is the maximum of runs at once";
 
@@ -22,7 +19,7 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
         "ModelConfig",
         &[
             ("name", Served("must be the name of the model's directory")),
-            ("platform", Served("`onnxruntime_onnx`")),
+            ("platform", Served("`onnxruntime_onnx`, or `ensemble`")),
             (
                 "backend",
                 Served("`onnxruntime`, or `stateful` for models of the stateful backend; every other one is refused"),
@@ -37,7 +34,7 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("optimization", SERVED),
             ("dynamic_batching", SERVED),
             ("sequence_batching", SERVED),
-            ("ensemble_scheduling", ENSEMBLE),
+            ("ensemble_scheduling", Served("see [Ensembles](../ensembles.md)")),
             ("instance_group", SERVED),
             ("default_model_filename", SERVED),
             ("cc_model_filenames", Refused("all GPUs run the same file; name it in default_model_filename")),
@@ -250,15 +247,21 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("preserve_ordering", SERVED),
         ],
     ),
-    message("ModelEnsembling", &[("step", ENSEMBLE), ("max_inflight_requests", ENSEMBLE)]),
+    message(
+        "ModelEnsembling",
+        &[
+            ("step", SERVED),
+            ("max_inflight_requests", Served("maximum requests in flight of each step; 0 is no maximum")),
+        ],
+    ),
     message(
         "ModelEnsembling.Step",
         &[
-            ("model_name", ENSEMBLE),
-            ("model_version", ENSEMBLE),
-            ("input_map", ENSEMBLE),
-            ("output_map", ENSEMBLE),
-            ("model_namespace", ENSEMBLE),
+            ("model_name", SERVED),
+            ("model_version", Served("-1 and 0 are the latest")),
+            ("input_map", SERVED),
+            ("output_map", SERVED),
+            ("model_namespace", NoEffect("Triton reserves it; models have no namespaces")),
         ],
     ),
     message(

@@ -2,6 +2,7 @@
 
 mod batching;
 mod controls;
+pub(super) mod ensemble;
 pub(super) mod instances;
 mod io;
 mod ragged;
@@ -11,7 +12,7 @@ mod states;
 use crate::config::fault::code;
 
 use super::report::Report;
-use super::warmup;
+use super::{names, warmup};
 
 /// Everything that needs no graph. Run on a normalised configuration.
 pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&std::path::Path) -> Option<u64>) {
@@ -30,5 +31,7 @@ pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&std::path::Path
     states::own_keys(report);
     warmup::check(report, file_size);
     states::durability(report);
-    instances::check(report);
+    if !names::is_ensemble(report.config) {
+        instances::check(report);
+    }
 }

@@ -7,7 +7,7 @@ use sequor_core::{DataType, Dims};
 use sequor_proto::model_sequence_batching::{InitialState, State, StrategyChoice, initial_state::StateData};
 
 use crate::config::fault::{code, did_you_mean};
-use crate::config::model::names::leaves_directory;
+use crate::config::model::names::{self, leaves_directory};
 use crate::config::model::report::Report;
 use crate::config::model::sequor_toml::Storage;
 use crate::config::model::settle::initial_state_file;
@@ -159,7 +159,11 @@ fn file_fault(
 pub(super) fn own_keys(report: &mut Report<'_>) {
     let toml = report.toml;
     let Some(sequence) = report.sequence() else {
-        for section in ["sequence", "backlog", "queue", "state"].into_iter().filter(|s| toml.has(&[s])) {
+        // Those of an ensemble hold for all its members that have sequences.
+        let of_ensemble = |section: &str| names::is_ensemble(report.config) && section == "sequence";
+        let sections =
+            ["sequence", "backlog", "queue", "state"].into_iter().filter(|s| toml.has(&[s]) && !of_ensemble(s));
+        for section in sections.collect::<Vec<_>>() {
             let what = format!("[{section}] is for models with sequence_batching; {} has none", report.model());
             report.toml_fault(&[section], code::SEQUENCE, what);
         }

@@ -208,6 +208,7 @@ impl Refer {
             begun: false,
             first_state: (!submit.start).then_some(ROp::Adopt(0, submit.req)),
             adopted: !submit.start,
+            held: reserves(submit),
             announced: submit.start,
             next_step: first,
             first,
@@ -223,7 +224,7 @@ impl Refer {
         if submit.start {
             self.out.push(Out::Started(n, submit.req));
         }
-        if self.req(submit.req).is_some_and(|r| r.plan.is_some()) {
+        if reserves(submit) || self.req(submit.req).is_some_and(|r| r.plan.is_some()) {
             self.assign_slot_or_wait(now, n);
         } else {
             self.lend(submit.req, Some(n));
@@ -249,6 +250,7 @@ impl Refer {
         s.next_step = step.saturating_add(1);
         if submit.start {
             s.first = step;
+            s.held = reserves(submit);
         }
         s.touched = now;
         if submit.end {
@@ -256,7 +258,8 @@ impl Refer {
         }
         s.backlog_until = s.backlog_until.min(submit.backlog_until.map_or(NEVER, |t| t.0));
         s.queue.push(submit.req);
-        let prepared = !stages.pre && !(first && (submit.prepare || stages.activate || stages.initialize));
+        let prepared =
+            !reserves(submit) && !stages.pre && !(first && (submit.prepare || stages.activate || stages.initialize));
         self.keep(now, load, Some(n), step, prepared, submit);
     }
 
@@ -305,6 +308,11 @@ impl Refer {
             passed: 0,
         });
     }
+}
+
+/// Whether a START takes its slot before it is prepared.
+fn reserves(submit: &Submit) -> bool {
+    submit.start && submit.origin != 0
 }
 
 fn named(submit: &Submit) -> Result<Id, Refusal> {

@@ -47,6 +47,8 @@ pub struct RSeq {
     /// What its slot is given before the next run.
     pub first_state: Option<ROp>,
     pub adopted: bool,
+    /// An ensemble started it: it does not expire.
+    pub held: bool,
     pub announced: bool,
     pub next_step: u64,
     /// The number of the last START that was admitted.

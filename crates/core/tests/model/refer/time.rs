@@ -62,6 +62,7 @@ impl Refer {
     pub fn sequence_deadline(&self, s: &RSeq) -> u64 {
         match s.stage {
             Stage::Backlogged => s.backlog_until,
+            Stage::Idle if s.held => NEVER,
             Stage::Idle => match self.loads[s.load].spec.expiry {
                 Expiry::Idle(_) | Expiry::Never => s.idle.map_or(NEVER, |idle| s.touched.saturating_add(idle)),
                 Expiry::TwoScans { every } => {

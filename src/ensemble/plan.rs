@@ -1,0 +1,248 @@
+//! The plan of an ensemble: its steps with their tensors by number, in the order of the configuration. Made once for each load.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sequor_core::{DataType, Dim, Dims};
+
+use crate::config::model::settings::{EnsembleSettings, EnsembleStep, Input, ModelSettings, Output};
+
+/// A model as its clients see it, which is how an ensemble sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct MemberSignature {
+    pub(crate) name: String,
+    /// 0: the first dimension is no batch dimension.
+    pub(crate) max_batch_size: u32,
+    pub(crate) inputs: Vec<MemberPort>,
+    pub(crate) outputs: Vec<MemberPort>,
+    /// Whether its requests are steps of sequences, and how long one may be idle.
+    pub(crate) sequences: Option<Option<Duration>>,
+    pub(crate) is_ensemble: bool,
+}
+
+/// An input or output. Dimensions leave the batch dimension out.
+#[derive(Debug, Clone)]
+pub(crate) struct MemberPort {
+    pub(crate) name: String,
+    pub(crate) dtype: DataType,
+    pub(crate) dims: Dims,
+    pub(crate) optional: bool,
+}
+
+/// Why an ensemble cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PlanFault {
+    /// The step that the sentence is about.
+    pub(crate) step: Option<usize>,
+    pub(crate) what: String,
+}
+
+/// How requests go through an ensemble.
+#[derive(Debug, Clone)]
+pub(crate) struct EnsemblePlan {
+    pub(crate) steps: Vec<PlannedStep>,
+    /// The ensemble's tensors.
+    pub(crate) tensors: usize,
+    /// The tensor of each input and of each output, in the order of the settings.
+    pub(crate) inputs: Vec<usize>,
+    pub(crate) outputs: Vec<usize>,
+    /// The steps whose members have sequences, in the order of the members' names: that in which a START takes its slots.
+    pub(crate) stateful: Vec<usize>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedStep {
+    pub(crate) model: String,
+    /// `None` is the latest.
+    pub(crate) version: Option<u64>,
+    pub(crate) is_stateful: bool,
+    /// An input of the member, and the tensor that it gets.
+    pub(crate) inputs: Vec<(String, usize)>,
+    /// An output of the member, and the tensor that it becomes.
+    pub(crate) outputs: Vec<(String, usize)>,
+}
+
+impl MemberSignature {
+    /// The signature of a model with these settings, as its clients see them.
+    pub(crate) fn of(settings: &ModelSettings, sequences: Option<Option<Duration>>) -> MemberSignature {
+        let input =
+            |i: &Input| MemberPort { name: i.name.clone(), dtype: i.dtype, dims: i.dims.clone(), optional: i.optional };
+        let output =
+            |o: &Output| MemberPort { name: o.name.clone(), dtype: o.dtype, dims: o.dims.clone(), optional: true };
+        MemberSignature {
+            name: settings.name.clone(),
+            max_batch_size: settings.max_batch_size,
+            inputs: settings.inputs.iter().map(input).collect(),
+            outputs: settings.outputs.iter().map(output).collect(),
+            sequences,
+            is_ensemble: settings.ensemble.is_some(),
+        }
+    }
+}
+
+/// What is known of a tensor, and from which model.
+struct KnownTensor<'a> {
+    model: &'a str,
+    batches: bool,
+    dtype: DataType,
+    dims: &'a Dims,
+}
+
+impl EnsemblePlan {
+    /// The plan of an ensemble with a signature for each step, or everything that does not fit together.
+    pub(crate) fn new(
+        settings: &ModelSettings,
+        ensemble: &EnsembleSettings,
+        members: &[MemberSignature],
+    ) -> Result<EnsemblePlan, Vec<PlanFault>> {
+        let mut faults = Vec::new();
+        let mut known = own_tensors(settings);
+        for (n, (step, member)) in ensemble.steps.iter().zip(members).enumerate() {
+            let mut fault = |what: String| faults.push(PlanFault { step: Some(n), what });
+            batch_sizes(settings, member, &mut fault);
+            ports(&settings.name, step, member, &mut known, &mut fault);
+        }
+        sequences(&settings.name, members, &mut faults);
+        if faults.is_empty() { Ok(EnsemblePlan::numbered(settings, ensemble, members)) } else { Err(faults) }
+    }
+
+    fn numbered(settings: &ModelSettings, ensemble: &EnsembleSettings, members: &[MemberSignature]) -> EnsemblePlan {
+        let mut of: BTreeMap<String, usize> = BTreeMap::new();
+        let number = |tensor: &String, of: &mut BTreeMap<String, usize>| {
+            let next = of.len();
+            *of.entry(tensor.clone()).or_insert(next)
+        };
+        let inputs = settings.inputs.iter().map(|input| number(&input.name, &mut of)).collect();
+        let steps: Vec<PlannedStep> = ensemble
+            .steps
+            .iter()
+            .zip(members)
+            .map(|(step, member)| PlannedStep {
+                model: step.model.clone(),
+                version: step.version,
+                is_stateful: member.sequences.is_some(),
+                inputs: step.inputs.iter().map(|(port, tensor)| (port.clone(), number(tensor, &mut of))).collect(),
+                outputs: step.outputs.iter().map(|(port, tensor)| (port.clone(), number(tensor, &mut of))).collect(),
+            })
+            .collect();
+        let outputs = settings.outputs.iter().map(|output| number(&output.name, &mut of)).collect();
+        let mut stateful: Vec<usize> =
+            (0..steps.len()).filter(|n| steps.get(*n).is_some_and(|s| s.is_stateful)).collect();
+        stateful.sort_by_key(|n| steps.get(*n).map(|step| step.model.clone()));
+        EnsemblePlan { steps, tensors: of.len(), inputs, outputs, stateful }
+    }
+}
+
+fn own_tensors(settings: &ModelSettings) -> BTreeMap<&str, KnownTensor<'_>> {
+    let (model, batches) = (settings.name.as_str(), settings.max_batch_size > 0);
+    let of = |dtype, dims| KnownTensor { model, batches, dtype, dims };
+    let inputs = settings.inputs.iter().map(|i| (i.name.as_str(), of(i.dtype, &i.dims)));
+    inputs.chain(settings.outputs.iter().map(|o| (o.name.as_str(), of(o.dtype, &o.dims)))).collect()
+}
+
+fn batch_sizes(settings: &ModelSettings, member: &MemberSignature, fault: &mut dyn FnMut(String)) {
+    let (own, of_member) = (settings.max_batch_size, member.max_batch_size);
+    // A member without a batch dimension takes whole shapes.
+    if of_member != 0 && of_member < own {
+        let (ensemble, name) = (&settings.name, &member.name);
+        fault(format!(
+            "ensemble {ensemble} allows maximum batch size {own}, but it contains model {name} which only allows maximum batch size to be {of_member}"
+        ));
+    }
+}
+
+/// Every input of a member gets one tensor, every mapped output exists, and types and shapes agree.
+fn ports<'a>(
+    ensemble: &str,
+    step: &'a EnsembleStep,
+    member: &'a MemberSignature,
+    known: &mut BTreeMap<&'a str, KnownTensor<'a>>,
+    fault: &mut dyn FnMut(String),
+) {
+    let model = member.name.as_str();
+    for (port, tensor) in &step.inputs {
+        match member.inputs.iter().find(|input| input.name == *port) {
+            Some(input) => agree(ensemble, tensor, member, input, known, fault),
+            None => fault(format!(
+                "in ensemble {ensemble}, ensemble tensor {tensor} is mapping to non-existing input {port} in model {model}"
+            )),
+        }
+    }
+    let is_mapped = |input: &&MemberPort| step.inputs.iter().any(|(port, _)| *port == input.name);
+    for input in member.inputs.iter().filter(|input| !input.optional && !is_mapped(input)) {
+        let name = &input.name;
+        fault(format!("in ensemble {ensemble}, input {name} in model {model} is not mapped to any ensemble tensors"));
+    }
+    for (port, tensor) in &step.outputs {
+        match member.outputs.iter().find(|output| output.name == *port) {
+            Some(output) => agree(ensemble, tensor, member, output, known, fault),
+            None => fault(format!(
+                "in ensemble {ensemble}, ensemble tensor {tensor} is mapped from non-existing output {port} in model {model}"
+            )),
+        }
+    }
+}
+
+/// Holds what a member says of a tensor against what is known of it.
+fn agree<'a>(
+    ensemble: &str,
+    tensor: &'a str,
+    member: &'a MemberSignature,
+    port: &'a MemberPort,
+    known: &mut BTreeMap<&'a str, KnownTensor<'a>>,
+    fault: &mut dyn FnMut(String),
+) {
+    let here =
+        KnownTensor { model: &member.name, batches: member.max_batch_size > 0, dtype: port.dtype, dims: &port.dims };
+    let Some(there) = known.get(tensor) else {
+        known.insert(tensor, here);
+        return;
+    };
+    let head = format!("in ensemble {ensemble}, ensemble tensor {tensor}: ");
+    let (one, other) = (there.model, here.model);
+    if there.dtype != here.dtype {
+        let (a, b) = (there.dtype.config_name(), here.dtype.config_name());
+        fault(format!(
+            "{head}inconsistent data type: {a} is inferred from model {one} while {b} is inferred from model {other}"
+        ));
+    } else if !same(there.dims, here.dims) && !same(&there.whole(), &here.whole()) {
+        let (a, b) = (there.whole(), here.whole());
+        fault(format!(
+            "{head}inconsistent shape: {a} is inferred from model {one} while {b} is inferred from model {other}"
+        ));
+    }
+}
+
+impl KnownTensor<'_> {
+    /// The dimensions with that of the batch.
+    fn whole(&self) -> Dims {
+        if self.batches { self.dims.with(0, Dim::Any) } else { self.dims.clone() }
+    }
+}
+
+/// Whether a shape can be both.
+fn same(one: &Dims, other: &Dims) -> bool {
+    let fits = |(a, b): (&Dim, &Dim)| a.fixed().zip(b.fixed()).is_none_or(|(a, b)| a == b);
+    one.rank() == other.rank() && one.0.iter().zip(&other.0).all(fits)
+}
+
+/// A sequence has one request at a time in each member.
+fn sequences(ensemble: &str, members: &[MemberSignature], faults: &mut Vec<PlanFault>) {
+    for (n, member) in members.iter().enumerate().filter(|(_, member)| member.sequences.is_some()) {
+        let name = &member.name;
+        if members.iter().take(n).any(|earlier| earlier.name == *name) {
+            let what = format!(
+                "ensemble {ensemble} has model {name} in two steps; a model with sequence_batching can have one, \
+                 since one step of a sequence is one request"
+            );
+            faults.push(PlanFault { step: Some(n), what });
+        }
+        if member.is_ensemble {
+            let what = format!(
+                "ensemble {ensemble} contains ensemble {name}, whose members have sequences; list the steps of {name} here instead, \
+                 so that a sequence can take all its slots before its first step"
+            );
+            faults.push(PlanFault { step: Some(n), what });
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a load of an ensemble has beside its settings.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use sequor_core::Id;
+
+use crate::ensemble::EnsemblePlan;
+use crate::sync::Mutex;
+
+/// Ended sequences whose member is remembered.
+const BLAMED: usize = 4096;
+
+/// The plan of a load that is an ensemble, and which members ended its sequences.
+#[derive(Debug)]
+pub(in crate::model) struct LoadEnsemble {
+    pub(in crate::model) plan: Arc<EnsemblePlan>,
+    /// Live sequences that all members have slots for.
+    pub(in crate::model) slots: u32,
+    blamed: Mutex<BlamedMembers>,
+}
+
+#[derive(Debug, Default)]
+struct BlamedMembers {
+    members: HashMap<Id, String>,
+    /// Oldest first.
+    order: VecDeque<Id>,
+}
+
+impl LoadEnsemble {
+    pub(in crate::model) fn new(plan: EnsemblePlan, slots: u32) -> LoadEnsemble {
+        LoadEnsemble { plan: Arc::new(plan), slots, blamed: Mutex::default() }
+    }
+
+    /// Remembers the member that a sequence ended with.
+    pub(in crate::model) fn blame(&self, id: &Id, member: &str) {
+        let mut blamed = self.blamed.lock();
+        if blamed.members.insert(id.clone(), member.to_owned()).is_some() {
+            return;
+        }
+        blamed.order.push_back(id.clone());
+        if blamed.order.len() > BLAMED
+            && let Some(oldest) = blamed.order.pop_front()
+        {
+            blamed.members.remove(&oldest);
+        }
+    }
+
+    /// The member that the last sequence of this id ended with.
+    pub(in crate::model) fn blamed(&self, id: &Id) -> Option<String> {
+        self.blamed.lock().members.get(id).cloned()
+    }
+}

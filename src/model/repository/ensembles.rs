@@ -1,0 +1,95 @@
+//! How ensembles are loaded: their members first, and what binds the two together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::fault::{Fault, code};
+use crate::config::model::Draft;
+use crate::config::model::settings::Scheduling;
+use crate::ensemble::{EnsemblePlan, MemberSignature};
+use crate::error::LoadError;
+use crate::model::catalog::{Catalog, CatalogEntry};
+use crate::model::load::{LoadEnsemble, LoadedModel};
+use crate::model::sequences::ModelScheduler;
+
+/// The members of an ensemble that is being loaded, in the order of its steps.
+pub(super) struct BoundMembers {
+    pub(super) models: Vec<Arc<ModelScheduler>>,
+    loads: Vec<Arc<LoadedModel>>,
+}
+
+impl BoundMembers {
+    /// Finds the models of all steps. Each must be in service.
+    pub(super) fn find(catalog: &Catalog, draft: &Draft) -> Result<BoundMembers, LoadError> {
+        let settings = draft.settle_ensemble(None);
+        let steps = settings.ensemble.as_deref().map(|ensemble| ensemble.steps.as_slice()).unwrap_or_default();
+        let (mut models, mut loads, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        for step in steps {
+            let open = |entry: &CatalogEntry| entry.model.clone().filter(|_| entry.open);
+            let found = catalog.look(&step.model, open).flatten();
+            let load = found.as_ref().and_then(|model| model.load_for(step.version)).filter(|load| !load.is_retired());
+            match (found, load) {
+                (Some(model), Some(load)) => {
+                    models.push(model);
+                    loads.push(load);
+                }
+                _ if missing.contains(&step.model) => {}
+                _ => missing.push(step.model.clone()),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(BoundMembers { models, loads });
+        }
+        let (name, missing) = (&draft.name, missing.join(", "));
+        let what = format!("ensemble {name} contains models that are not available: {missing}");
+        Err(LoadError::Config { at: draft.step_at(None), code: code::ENSEMBLE, what })
+    }
+
+    fn signatures(&self) -> Vec<MemberSignature> {
+        let sequences = |load: &LoadedModel| match &load.settings.scheduling {
+            Scheduling::Sequence(sequence) => Some(sequence.idle_scan.or(sequence.idle)),
+            _ => None,
+        };
+        self.loads.iter().map(|load| MemberSignature::of(&load.client, sequences(load))).collect()
+    }
+
+    /// How long a sequence may be idle in every member, if one has sequences.
+    pub(super) fn sequences(&self) -> Option<Option<Duration>> {
+        let all: Vec<Option<Duration>> = self.signatures().into_iter().filter_map(|member| member.sequences).collect();
+        (!all.is_empty()).then(|| all.into_iter().flatten().min())
+    }
+
+    /// Live sequences that all members have slots for.
+    fn slots(&self) -> u32 {
+        let slots = |load: &Arc<LoadedModel>| load.spec().slots().saturating_mul(u32::from(load.spec().instances));
+        self.loads.iter().map(slots).filter(|slots| *slots > 0).min().unwrap_or(0)
+    }
+
+    /// The plan of the ensemble, or everything that does not fit its members.
+    pub(super) fn plan(&self, draft: &Draft) -> Result<LoadEnsemble, Vec<LoadError>> {
+        let settings = draft.settle_ensemble(None);
+        let Some(ensemble) = &settings.ensemble else { return Err(vec![LoadError::Runtime("no steps".to_owned())]) };
+        let plan = EnsemblePlan::new(&settings, ensemble, &self.signatures()).map_err(|faults| {
+            let fault = |fault: crate::ensemble::PlanFault| {
+                LoadError::from(Fault { at: draft.step_at(fault.step), code: code::ENSEMBLE, what: fault.what })
+            };
+            faults.into_iter().map(fault).collect::<Vec<_>>()
+        })?;
+        Ok(LoadEnsemble::new(plan, self.slots()))
+    }
+}
+
+/// The directory of a member: where it was loaded from, else beside the ensemble.
+pub(super) fn directory_of(catalog: &Catalog, member: &str, ensemble: &Path) -> Option<PathBuf> {
+    let known = catalog.look(member, |entry| entry.directory.clone()).filter(|path| path.is_dir());
+    let is_name = !member.is_empty() && !member.contains(['/', '\0']) && member != "." && member != "..";
+    known.or_else(|| Some(ensemble.parent()?.join(member)).filter(|path| is_name && path.is_dir()))
+}
+
+/// The sentence for an ensemble that contains itself.
+pub(super) fn circle(path: &[&str], name: &str, member: &str, draft: &Draft) -> LoadError {
+    let last = path.last().copied().filter(|last| *last != member).unwrap_or(name);
+    let what = format!("circular dependency between ensembles: {member} -> ... -> {last} -> {member}");
+    LoadError::Config { at: draft.step_at(None), code: code::ENSEMBLE, what }
+}

@@ -1,0 +1,327 @@
+//! One request of an ensemble on its way through the members.
+//!
+//! A START first takes its slots in all members that have sequences, in the order of the members' names. All ensembles take them in this one
+//! order, so no two sequences ever wait for each other's slots. Then each step is sent to its member as soon as its inputs are there. If a
+//! step fails, the request fails; if a member with sequences may have run its step by then, the sequence ends in all members.
+//!
+//! The threads of the members carry a flow on: an answer calls it after the member's lock was released.
+
+use std::sync::{Arc, Weak};
+
+use sequor_core::{EndReason, Req, Seq, Time};
+
+use crate::ensemble::{EnsemblePlan, PlannedStep, StepGates, Walk};
+use crate::error::Failure;
+use crate::model::load::{LoadEnsemble, LoadedModel};
+use crate::model::request::{InferRequest, SequenceStep};
+use crate::sync::Mutex;
+use crate::tensor::{NamedTensor, Tensor};
+
+use super::members::{FlowHost, Member, MemberCall, MemberSequences, Reservation, SequenceHolder, SlotGrant};
+use super::reply_to::{Reply, ReplyTo, StepReply};
+
+/// The members of one load of an ensemble.
+#[derive(Debug)]
+pub(super) struct EnsembleMembers {
+    /// In the order of the steps.
+    pub(super) models: Vec<Arc<dyn Member>>,
+    pub(super) gates: StepGates<Arc<Flow>>,
+}
+
+/// A request of an ensemble as it came, without its inputs.
+#[derive(Debug)]
+pub(super) struct FlowRequest {
+    pub(super) request: InferRequest,
+    pub(super) headers: Vec<(String, String)>,
+    /// When the client has no use for an answer any more.
+    pub(super) until: Option<Time>,
+    /// The models that wait for it, the ensemble among them.
+    pub(super) callers: Option<Arc<[String]>>,
+}
+
+/// A request of an ensemble on its way.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) ensemble: Weak<dyn FlowHost>,
+    pub(super) req: Req,
+    /// Its sequence, if the ensemble has sequences.
+    pub(super) seq: Option<Seq>,
+    pub(super) load: Arc<LoadedModel>,
+    pub(super) members: Arc<EnsembleMembers>,
+    /// The client's request without its inputs. Each step is made of it.
+    pub(super) request: InferRequest,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) until: Option<Time>,
+    pub(super) callers: Option<Arc<[String]>>,
+    /// What its sequence holds in the members.
+    pub(super) held: Option<Arc<MemberSequences>>,
+    /// What a sequence of the same id held before this one, if that has not been given back yet.
+    pub(super) previous: Option<Arc<MemberSequences>>,
+    pub(super) state: Mutex<FlowState>,
+}
+
+#[derive(Debug)]
+pub(super) struct FlowState {
+    walk: Walk,
+    /// It was answered or given up: what comes now means nothing.
+    is_over: bool,
+    /// A member with sequences may have run its step.
+    has_advanced: bool,
+    /// The requests to members: STARTs that hold slots or wait for some, and steps under way.
+    sent: Vec<(usize, Req)>,
+    /// Steps that are behind their gates.
+    inside: Vec<usize>,
+}
+
+impl FlowState {
+    pub(super) fn new(plan: &Arc<EnsemblePlan>, inputs: Vec<Option<Tensor>>) -> FlowState {
+        let walk = Walk::new(plan, inputs);
+        FlowState { walk, is_over: false, has_advanced: false, sent: Vec::new(), inside: Vec::new() }
+    }
+}
+
+/// What a flow had under way when it ended.
+#[derive(Debug)]
+struct StoppedFlow {
+    sent: Vec<(usize, Req)>,
+    inside: Vec<usize>,
+    has_advanced: bool,
+}
+
+/// Gives a flow up once its request is no more.
+#[derive(Debug)]
+pub(super) struct FlowGuard(pub(super) Arc<Flow>);
+
+impl Drop for FlowGuard {
+    fn drop(&mut self) {
+        // If it was answered, it is over already.
+        if let Some(stopped) = self.0.stop() {
+            self.0.cancel(stopped);
+        }
+    }
+}
+
+impl Flow {
+    // === its way ===
+
+    /// Sends what can be sent. Called once.
+    pub(super) fn begin(self: &Arc<Self>) {
+        if let Some(previous) = &self.previous {
+            previous.end(EndReason::Restarted);
+        }
+        let takes_slots = self.request.sequence.start && self.held.is_some();
+        if takes_slots && !self.state.lock().is_over { self.reserve(0) } else { self.go_on() }
+    }
+
+    /// Takes the slot of a START in the member at this place of the order, or goes on if it has them all.
+    fn reserve(self: &Arc<Self>, place: usize) {
+        let Some((step, member)) = self.stateful(place) else { return self.go_on() };
+        let Some(seq) = self.seq else { return };
+        let holder = SequenceHolder { ensemble: self.ensemble.clone(), seq };
+        let flow: Arc<Flow> = Arc::clone(self);
+        let reservation = Reservation { flow, place, holder };
+        let (request, to) = (self.step_request(step, Vec::new()), self.reply_to(step));
+        match Arc::clone(member).reserve(request, self.call(step), reservation, to) {
+            Ok(req) => self.note(step, member, req),
+            Err(failure) => self.fail(step, failure),
+        }
+    }
+
+    /// Sends every step whose inputs are there.
+    fn go_on(self: &Arc<Self>) {
+        let (ready, is_done) = {
+            let mut state = self.state.lock();
+            if state.is_over {
+                return;
+            }
+            (state.walk.start_ready(), state.walk.is_done())
+        };
+        if is_done {
+            return self.finish();
+        }
+        for step in ready {
+            if self.members.gates.enter(step, Arc::clone(self)) {
+                self.send(step);
+            }
+        }
+    }
+
+    /// Sends a step to its member. It has passed its gate.
+    fn send(self: &Arc<Self>, step: usize) {
+        let Some(member) = self.members.models.get(step) else { return };
+        let (inputs, reserved) = {
+            let mut state = self.state.lock();
+            state.inside.push(step);
+            if state.is_over {
+                drop(state);
+                return self.leave_gate(step);
+            }
+            state.has_advanced |= self.is_stateful(step);
+            let reserved = state.sent.iter().find(|(of, _)| *of == step).map(|(_, req)| *req);
+            (state.walk.take_inputs(step), reserved)
+        };
+        let request = self.step_request(step, inputs);
+        let sent = match reserved {
+            Some(req) => Arc::clone(member).provide(req, request, self.call(step)),
+            None => {
+                let to = self.reply_to(step);
+                Arc::clone(member).submit_step(request, self.call(step), to).map(|req| self.note(step, member, req))
+            }
+        };
+        if let Err(failure) = sent {
+            self.fail(step, failure);
+        }
+    }
+
+    /// Notes a request to a member. If the flow has ended meanwhile, the request is cancelled.
+    fn note(&self, step: usize, member: &Arc<dyn Member>, req: Req) {
+        let is_over = {
+            let mut state = self.state.lock();
+            if !state.sent.contains(&(step, req)) {
+                state.sent.push((step, req));
+            }
+            state.is_over
+        };
+        if is_over {
+            Arc::clone(member).cancel_step(req);
+        }
+    }
+
+    // === its end ===
+
+    fn finish(&self) {
+        let outputs = {
+            let mut state = self.state.lock();
+            if std::mem::replace(&mut state.is_over, true) {
+                return;
+            }
+            state.walk.outputs()
+        };
+        if let Some(ensemble) = self.ensemble.upgrade() {
+            ensemble.flow_done(self.req, outputs);
+        }
+    }
+
+    fn fail(&self, step: usize, failure: Failure) {
+        let Some(stopped) = self.stop() else { return };
+        let has_advanced = stopped.has_advanced;
+        let (start, id) = (self.request.sequence.start, &self.request.sequence.id);
+        let ends = self.seq.filter(|_| self.held.is_some() && (start || has_advanced));
+        let member = self.planned(step).map(|planned| planned.model.clone()).unwrap_or_default();
+        if let (Some(_), Some(of)) = (ends, self.of_load()) {
+            of.blame(id, &member);
+        }
+        let failure = Failure::Member {
+            ensemble: self.load.settings.name.clone(),
+            member,
+            id: id.clone(),
+            ended: ends.is_some(),
+            may_retry: start || ends.is_none(),
+            why: Box::new(failure),
+        };
+        if let Some(ensemble) = self.ensemble.upgrade() {
+            ensemble.flow_failed(self.req, ends, failure);
+        }
+        // A member whose START is cancelled ends its sequence. By now that of the ensemble has ended with the reason above.
+        self.cancel(stopped);
+    }
+
+    /// Ends the flow. `None` if it was over already.
+    fn stop(&self) -> Option<StoppedFlow> {
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.is_over, true) {
+            return None;
+        }
+        let (sent, inside) = (std::mem::take(&mut state.sent), state.inside.clone());
+        Some(StoppedFlow { sent, inside, has_advanced: state.has_advanced })
+    }
+
+    /// Cancels what was under way.
+    fn cancel(&self, StoppedFlow { sent, inside, .. }: StoppedFlow) {
+        for (step, req) in sent {
+            if let Some(member) = self.members.models.get(step) {
+                Arc::clone(member).cancel_step(req);
+            }
+        }
+        inside.into_iter().for_each(|step| self.leave_gate(step));
+    }
+
+    /// Lets the next request into a step.
+    fn leave_gate(&self, step: usize) {
+        let was_inside = {
+            let mut state = self.state.lock();
+            let at = state.inside.iter().position(|of| *of == step);
+            at.map(|at| state.inside.swap_remove(at)).is_some()
+        };
+        if let Some(next) = was_inside.then(|| self.members.gates.leave(step)).flatten() {
+            next.send(step);
+        }
+    }
+
+    // === what it is made of ===
+
+    fn of_load(&self) -> Option<&LoadEnsemble> {
+        self.load.ensemble.as_ref()
+    }
+
+    fn planned(&self, step: usize) -> Option<&PlannedStep> {
+        self.of_load()?.plan.steps.get(step)
+    }
+
+    fn is_stateful(&self, step: usize) -> bool {
+        self.planned(step).is_some_and(|planned| planned.is_stateful)
+    }
+
+    fn call(&self, step: usize) -> MemberCall<'_> {
+        let version = self.planned(step).and_then(|planned| planned.version);
+        MemberCall { version, headers: &self.headers, until: self.until, callers: self.callers.as_ref() }
+    }
+
+    /// The step and the member at this place of the order in which slots are taken.
+    fn stateful(&self, place: usize) -> Option<(usize, &Arc<dyn Member>)> {
+        let step = *self.of_load()?.plan.stateful.get(place)?;
+        Some((step, self.members.models.get(step)?))
+    }
+
+    fn reply_to(self: &Arc<Self>, step: usize) -> ReplyTo {
+        let flow: Arc<Flow> = Arc::clone(self);
+        ReplyTo::Step(flow, step)
+    }
+
+    /// The client's request as it goes to a member: its mark, sequence, priority, timeout and parameters, with the inputs of the step.
+    fn step_request(&self, step: usize, inputs: Vec<NamedTensor>) -> InferRequest {
+        let Some(planned) = self.planned(step) else { return self.request.clone() };
+        let sequence = match planned.is_stateful {
+            true => SequenceStep { step: None, idle: None, ..self.request.sequence.clone() },
+            false => SequenceStep::default(),
+        };
+        let (model, outputs) = (planned.model.clone(), planned.outputs.iter().map(|(port, _)| port.clone()).collect());
+        InferRequest { model, sequence, inputs, outputs, ..self.request.clone() }
+    }
+}
+
+impl SlotGrant for Flow {
+    fn granted(self: Arc<Self>, place: usize, req: Req, seq: Seq) {
+        let Some((step, member)) = self.stateful(place) else { return };
+        if let Some(held) = &self.held {
+            held.add(member, seq);
+        }
+        self.note(step, member, req);
+        if !self.state.lock().is_over {
+            self.reserve(place + 1);
+        }
+    }
+}
+
+impl StepReply for Flow {
+    fn answered(self: Arc<Self>, step: usize, reply: Reply) {
+        match reply {
+            Ok(answer) => {
+                self.state.lock().walk.finish(step, answer.outputs);
+                self.leave_gate(step);
+                self.go_on();
+            }
+            Err(failure) => self.fail(step, failure),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A model as the ensembles reach it that it is a member of, an ensemble as its members reach it, and what a sequence of an ensemble holds
+//! in its members.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Weak};
+
+use sequor_core::{EndReason, Id, LoadId, Req, Seq, Time};
+
+use crate::error::Failure;
+use crate::model::request::InferRequest;
+use crate::sync::Mutex;
+use crate::tensor::Tensor;
+
+use super::reply_to::ReplyTo;
+
+/// What is to be done in a member once no lock is held.
+pub(in crate::model) type Followup = Box<dyn FnOnce()>;
+
+/// What a request to a member has beside its message.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::model) struct MemberCall<'a> {
+    /// `None` is the latest.
+    pub(super) version: Option<u64>,
+    /// Those of the client's request that features come from.
+    pub(super) headers: &'a [(String, String)],
+    /// When the client has no use for an answer any more.
+    pub(super) until: Option<Time>,
+    /// The models that wait for it.
+    pub(super) callers: Option<&'a Arc<[String]>>,
+}
+
+/// A model as an ensemble reaches it. None of this is called under a lock, but for [`Member::end_quietly`].
+pub(in crate::model) trait Member: Debug + Send + Sync {
+    /// Takes a slot for a START whose inputs come later, or waits for one. It calls the reservation once it has the slot.
+    fn reserve(
+        self: Arc<Self>,
+        request: InferRequest,
+        call: MemberCall<'_>,
+        reservation: Reservation,
+        to: ReplyTo,
+    ) -> Result<Req, Failure>;
+
+    /// Gives a START its inputs. If it is over already, its refusal has been sent.
+    fn provide(self: Arc<Self>, req: Req, request: InferRequest, call: MemberCall<'_>) -> Result<(), Failure>;
+
+    fn submit_step(self: Arc<Self>, request: InferRequest, call: MemberCall<'_>, to: ReplyTo) -> Result<Req, Failure>;
+
+    fn cancel_step(self: Arc<Self>, req: Req);
+
+    fn end_sequence(self: Arc<Self>, seq: Seq, why: EndReason);
+
+    /// Ends a sequence, and leaves to the caller what follows from it.
+    fn end_quietly(self: Arc<Self>, seq: Seq, why: EndReason) -> Followup;
+
+    /// An ensemble has it as a member from now on.
+    fn join_ensemble(&self);
+
+    /// A load of an ensemble is gone. A member that was to be unloaded goes with the last one.
+    fn leave_ensemble(self: Arc<Self>);
+}
+
+/// An ensemble as its members and its flows reach it. None of this is called under a lock.
+pub(in crate::model) trait FlowHost: Debug + Send + Sync {
+    /// A sequence of a member has ended by itself: so does that of the ensemble, and with it those of all members.
+    fn end_for_member(self: Arc<Self>, seq: Seq, why: EndReason);
+
+    /// Every step of a request is done.
+    fn flow_done(self: Arc<Self>, req: Req, outputs: Vec<Option<Tensor>>);
+
+    /// A step failed. `ends`: the sequence that ends with it.
+    fn flow_failed(self: Arc<Self>, req: Req, ends: Option<Seq>, failure: Failure);
+}
+
+/// A model as those see it that make ensembles of models.
+pub(in crate::model) trait EnsembleParts {
+    /// Names the models of the steps of an ensemble's load that is about to be added.
+    fn bind_members(&self, load: LoadId, models: Vec<Arc<dyn Member>>, max_in_flight: Option<u32>);
+
+    /// Lets the members of a load go that is no more.
+    fn release_members(&self, load: LoadId);
+
+    /// Takes a load out of service for which no other stands in, once no ensemble needs it.
+    fn retire_after_ensembles(self: &Arc<Self>, load: LoadId, until: Time);
+
+    /// Starts the flow of a request whose turn has come.
+    fn begin_flow(self: &Arc<Self>, req: Req, load: LoadId);
+}
+
+/// Takes the report that a START has its slot.
+pub(in crate::model) trait SlotGrant: Debug + Send + Sync {
+    fn granted(self: Arc<Self>, place: usize, req: Req, seq: Seq);
+}
+
+/// A START of an ensemble that takes a slot before its inputs are there.
+#[derive(Debug, Clone)]
+pub(in crate::model) struct Reservation {
+    pub(super) flow: Arc<dyn SlotGrant>,
+    /// Its place among the members that have sequences.
+    pub(super) place: usize,
+    pub(super) holder: SequenceHolder,
+}
+
+impl Reservation {
+    pub(super) fn grant(self, req: Req, seq: Seq) {
+        self.flow.granted(self.place, req, seq);
+    }
+}
+
+/// The sequence of an ensemble that a member's sequence belongs to.
+#[derive(Debug, Clone)]
+pub(in crate::model) struct SequenceHolder {
+    pub(super) ensemble: Weak<dyn FlowHost>,
+    pub(super) seq: Seq,
+}
+
+impl SequenceHolder {
+    pub(super) fn end(&self, why: EndReason) {
+        if let Some(ensemble) = self.ensemble.upgrade() {
+            ensemble.end_for_member(self.seq, why);
+        }
+    }
+}
+
+/// The sequences of the members that make up one sequence of an ensemble.
+#[derive(Debug)]
+pub(super) struct MemberSequences {
+    pub(super) id: Id,
+    held: Mutex<HeldSequences>,
+}
+
+#[derive(Debug, Default)]
+struct HeldSequences {
+    /// Why the ensemble's sequence has ended, if it has.
+    ended: Option<EndReason>,
+    members: Vec<(Arc<dyn Member>, Seq)>,
+}
+
+impl MemberSequences {
+    pub(super) fn new(id: Id) -> MemberSequences {
+        MemberSequences { id, held: Mutex::default() }
+    }
+
+    /// Adds the sequence of a member. If that of the ensemble has ended meanwhile, this one ends as well.
+    pub(super) fn add(&self, member: &Arc<dyn Member>, seq: Seq) {
+        let mut held = self.held.lock();
+        let Some(why) = held.ended else {
+            let is_there = |(of, has): &(Arc<dyn Member>, Seq)| {
+                *has == seq && std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(member))
+            };
+            if !held.members.iter().any(is_there) {
+                held.members.push((Arc::clone(member), seq));
+            }
+            return;
+        };
+        drop(held);
+        Arc::clone(member).end_sequence(seq, why);
+    }
+
+    /// Ends the sequences of all members. When it returns they have ended, whichever thread ended them.
+    pub(super) fn end(&self, why: EndReason) {
+        let followups: Vec<Followup> = {
+            // A member's table is the only lock that is taken under this one.
+            let mut held = self.held.lock();
+            held.ended.get_or_insert(why);
+            held.members.drain(..).map(|(member, seq)| member.end_quietly(seq, why)).collect()
+        };
+        followups.into_iter().for_each(|followup| followup());
+    }
+}
+
+/// The ensembles that a model is a member of: while one of them may have requests, the model stays.
+#[derive(Debug, Default)]
+pub(super) struct MemberUses {
+    ensembles: u32,
+    /// Loads that are to be retired once no ensemble is left.
+    deferred: Vec<(LoadId, Time)>,
+}
+
+impl MemberUses {
+    pub(super) fn add(&mut self) {
+        self.ensembles += 1;
+    }
+
+    /// One ensemble less. Returns the loads that are to be retired now.
+    pub(super) fn remove(&mut self) -> Vec<(LoadId, Time)> {
+        self.ensembles = self.ensembles.saturating_sub(1);
+        if self.ensembles == 0 { std::mem::take(&mut self.deferred) } else { Vec::new() }
+    }
+
+    /// Keeps a load that is to be retired until no ensemble is left. False if none is.
+    pub(super) fn defer(&mut self, load: LoadId, until: Time) -> bool {
+        if self.ensembles > 0 {
+            self.deferred.push((load, until));
+        }
+        self.ensembles > 0
+    }
+}

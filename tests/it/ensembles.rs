@@ -1,0 +1,40 @@
+//! Ensembles through the whole server, with Triton's clients.
+
+use std::fs;
+
+use crate::python;
+use crate::server::{Call, copy, models};
+
+/// A step: INPUT of the member is the first tensor, OUTPUT the second one.
+fn step(model: &str, input: &str, output: &str) -> String {
+    format!(
+        "step {{ model_name: \"{model}\" model_version: -1 input_map {{ key: \"INPUT\" value: \"{input}\" }} \
+         output_map {{ key: \"OUTPUT\" value: \"{output}\" }} }}\n"
+    )
+}
+
+#[test]
+fn tritons_clients_send_sequences_through_an_ensemble() {
+    let call = Call::serve("repository");
+    let repository = call.folder.path().join("repository");
+    for member in ["first", "second"] {
+        let model = repository.join(member);
+        copy(&models().join("accumulator_int32"), &model);
+        let config = fs::read_to_string(model.join("config.pbtxt")).unwrap();
+        fs::write(model.join("config.pbtxt"), config.replace("name: \"accumulator_int32\"", "")).unwrap();
+    }
+    let both = repository.join("both");
+    fs::create_dir_all(both.join("1")).unwrap();
+    let tensor = |name: &str| format!("{{ name: \"{name}\" data_type: TYPE_INT32 dims: 1 }}\n");
+    // The steps stand in the wrong order: the tensors say which one is first.
+    let steps = [step("second", "sum", "OUTPUT"), step("first", "INPUT", "sum")].concat();
+    let config = format!(
+        "platform: \"ensemble\" max_batch_size: 8\ninput {} output {} ensemble_scheduling {{\n{steps} }}\n",
+        tensor("INPUT"),
+        tensor("OUTPUT")
+    );
+    fs::write(both.join("config.pbtxt"), config).unwrap();
+    let server = call.start();
+    python::check("ensembles.py", &server);
+    assert_eq!(server.stop().code, Some(0));
+}
