@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sequor_core::{
     Batch, Core, Dialect, Effect, Event, Id, Instance, LoadId, LoadSpec, Next, Note, PolicyAnswer, PolicyFault,
-    PolicyQuestion, Preparation, Req, RequestMeta, Round, RowEnd, Slab, Submit, Time,
+    PolicyQuestion, Preparation, QueueTerms, Req, RequestMeta, Round, RowEnd, Slab, Submit, Time,
 };
 
 use super::decider::SimPolicy;
@@ -224,6 +224,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             idle: None,
             priority: arrival.priority,
             meta: RequestMeta { rows: 1, bytes: arrival.bytes, shape: arrival.shape, keys, numbers },
+            queue: QueueTerms::default(),
             origin: 0,
         }
     }

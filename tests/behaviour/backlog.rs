@@ -177,3 +177,19 @@ fn requests_of_different_sequences_mix_freely() {
         assert_eq!(server.repository.live(), 0);
     }
 }
+
+#[test]
+fn a_start_with_a_priority_gets_the_next_slot() {
+    let config = with_id("oldest { max_candidate_sequences: 1 }");
+    let server = model("sum").config(&config).toml("[backlog]\nlevels = 2\n").onnx("sees_id_uint64").serve();
+    let first = server.seq(1);
+    first.start().input(&[1]).gives(&[1]);
+    let [low, high] = [2u64, 3].map(|id| server.seq(id));
+    let low = low.only().input(&[1]).send();
+    let high = high.only().input(&[1]).priority(1).send();
+    first.end().input(&[1]).gives(&[2]);
+    low.gives(&[1]);
+    high.gives(&[1]);
+    let ids: Vec<u64> = rows(&server).concat();
+    assert_eq!(ids, [1, 1, 3, 2]);
+}

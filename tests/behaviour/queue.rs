@@ -1,4 +1,4 @@
-//! Queues of models without sequences: the maximum size and the timeout of `default_queue_policy`, and requests without a batcher.
+//! Queues of models without sequences: levels and their policies, the maximum size, the timeout, and requests without a batcher.
 
 use std::time::Duration;
 
@@ -88,4 +88,22 @@ fn requests_without_a_batcher_are_spread_over_the_instances() {
         waiting.gives(&[value]);
     }
     assert!(server.runs().iter().all(|run| run.rows() == 1), "each runs alone");
+}
+
+#[test]
+fn a_request_of_level_1_goes_before_all_others_and_each_level_has_its_own_policy() {
+    let levels = "dynamic_batching { priority_levels: 3 default_priority_level: 2 \
+                  priority_queue_policy { key: 3 value { max_queue_size: 1 } } }";
+    let config = CONFIG.replace("dynamic_batching { default_queue_policy { POLICY } }", levels).replace("max_batch_size: 4", "max_batch_size: 1");
+    let server = model("optional").config(&config).onnx("optional").serve();
+    let ask = |value: f32, priority: u32| server.stateless().with("INPUT", row(&[value])).priority(priority);
+    let held = server.hold(ask(1.0, 0));
+    let waiting = [ask(2.0, 3).send(), ask(3.0, 0).send(), ask(4.0, 9).send(), ask(5.0, 1).send()];
+    assert_eq!(refusal(ask(6.0, 3).fails()), Refusal::QueueFull { limit: 1 });
+    held.release();
+    for (waiting, value) in waiting.into_iter().zip([4.0f32, 6.0, 8.0, 10.0]) {
+        waiting.gives(&[value]);
+    }
+    let order: Vec<f32> = server.runs().iter().skip(1).map(|run| run.fed::<f32>("INPUT")[0]).collect();
+    assert_eq!(order, [5.0, 3.0, 4.0, 2.0]);
 }

@@ -81,6 +81,7 @@ fn submit(req: u32, id: u64, start: bool) -> Event {
         idle: None,
         priority: 0,
         meta: RequestMeta::default(),
+        queue: QueueTerms::default(),
         origin: 0,
     })
 }

@@ -105,6 +105,7 @@ impl Core {
             adopted: !submit.start,
             announced,
             held: submit.reserves(),
+            level: submit.queue.level,
             next_step: first,
             first,
             starts: 0,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::ending::{EndReason, Tombstone};
 use crate::ids::{BatchId, Id, Instance, LoadId, Req, Seq, Slot};
 use crate::policy::{Hooks, PolicyFault};
-use crate::request_meta::RequestMeta;
+use crate::request_meta::{QueueTerms, RequestMeta};
 use crate::spec::{Dialect, LoadSpec};
 use crate::time::Time;
 
@@ -41,6 +41,7 @@ pub struct Submit {
     /// The idle time this START asks for; the load's `idle_longest` is the maximum.
     pub idle: Option<Duration>,
     pub priority: u32,
+    pub queue: QueueTerms,
     pub meta: RequestMeta,
     /// The ensemble that sent it; 0 is a client. A START of an ensemble takes its slot before it is prepared, and its sequence does not expire
     /// by itself: the ensemble ends it.
@@ -240,9 +241,10 @@ pub enum Refusal {
     Stopping,
     /// No such version is loaded.
     NoVersion,
-    /// Waited in its queue for as long as it allowed.
+    /// Waited in its queue for as long as it allowed, behind `ahead` others.
     QueueTimeout {
         waited: Duration,
+        ahead: u32,
     },
     /// Its sequence waited in the backlog for as long as it allowed, behind `ahead` others.
     BacklogTimeout {

@@ -65,6 +65,9 @@ faults! {
     RunTimeOfAnyBatch,
     HeldExpires,
     ReservedLate,
+    LevelIgnored,
+    LevelFullIgnored,
+    LateKeepsItsPlace,
 }
 
 #[cfg(feature = "planted")]

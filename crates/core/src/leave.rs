@@ -5,8 +5,10 @@ use crate::ending::{EndReason, Tombstone};
 use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{LoadId, Req, Seq};
+use crate::level_queue::QueuePlace;
 use crate::load::{Consulting, LoadState};
 use crate::policy::Hooks;
+use crate::request::RequestStage;
 use crate::sequence::Stage;
 use crate::slot_assignment::{wake, wake_one};
 use crate::spec::Expiry;
@@ -182,7 +184,7 @@ impl Core {
         if r.plan.is_none() {
             self.wants_no_room(r.load);
         } else if let Some(state) = load_in(&mut self.loads, r.load) {
-            self.req_links.remove(&mut state.ready, req.ix);
+            state.ready.remove(&mut self.req_links, r.place, req.ix);
             // Without it the others may make a batch that need not wait.
             wake_one(state, out);
         }
@@ -291,7 +293,7 @@ impl Core {
     /// Sequences in front of this one in the backlog; not counted beyond a thousand.
     fn ahead_of(&self, seq: Seq) -> u32 {
         let Some(load) = self.seqs.get(seq).and_then(|s| self.load(s.load)) else { return 0 };
-        let before = self.seq_links.iter(&load.backlog).take(1000).take_while(|ix| *ix != seq.ix).count();
+        let before = load.backlog.iter(&self.seq_links).take(1000).take_while(|ix| *ix != seq.ix).count();
         u32::try_from(before).unwrap_or(u32::MAX)
     }
 
@@ -301,8 +303,38 @@ impl Core {
             return;
         }
         r.armed = Time::NEVER;
-        let waited = now - r.arrival;
-        self.cancel(now, req, Refusal::QueueTimeout { waited }, EndReason::Cancelled, out);
+        if r.seq.is_none() && r.delays {
+            return self.delay(req);
+        }
+        let (waited, ahead) = (now - r.arrival, self.ahead_of_request(req));
+        self.cancel(now, req, Refusal::QueueTimeout { waited, ahead }, EndReason::Cancelled, out);
+    }
+
+    /// Puts a late request behind the others of its level, if it still waits.
+    fn delay(&mut self, req: Req) {
+        let Some(r) = self.reqs.get_mut(req) else { return };
+        r.queue_until = Time::NEVER;
+        if !r.is_untouched() || fault(Planted::LateKeepsItsPlace) {
+            return;
+        }
+        let before = std::mem::replace(&mut r.place.late, true);
+        let (place, is_ready) = (r.place, r.stage == RequestStage::Queued);
+        if let (false, true, Some(state)) = (before, is_ready, load_in(&mut self.loads, r.load)) {
+            state.ready.remove(&mut self.req_links, QueuePlace { late: false, ..place }, req.ix);
+            state.ready.push(&mut self.req_links, place, req.ix);
+        }
+    }
+
+    /// Requests in front of this one: in the queue of its sequence, or of its load. Not counted beyond a thousand.
+    fn ahead_of_request(&self, req: Req) -> u32 {
+        let Some(r) = self.reqs.get(req) else { return 0 };
+        let before = |all: &mut dyn Iterator<Item = u32>| all.take(1000).take_while(|ix| *ix != req.ix).count();
+        let n = match r.seq.map(|seq| self.seqs.get(seq)) {
+            Some(s) => s.map_or(0, |s| before(&mut self.req_links.iter(&s.queue))),
+            None if r.stage != RequestStage::Queued => 0,
+            None => self.load(r.load).map_or(0, |load| before(&mut load.ready.iter(&self.req_links))),
+        };
+        u32::try_from(n).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn load_due(&mut self, now: Time, at: Time, load: LoadId, out: &mut Vec<Effect>) {

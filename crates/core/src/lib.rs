@@ -23,6 +23,7 @@ mod faults;
 mod finish;
 pub mod ids;
 mod leave;
+mod level_queue;
 mod list;
 mod load;
 mod loads;
@@ -58,7 +59,7 @@ pub use event::{Batch, Effect, Event, Next, Note, Preparation, RealRow, Refusal,
 pub use ids::{BatchId, Id, Instance, LoadId, Req, RoundId, Seq, Slot};
 pub use observed::{Observed, ObservedKind};
 pub use policy::{Admission, Columns, Decision, Hooks, Picks, Policy, PolicyFault, Rejection};
-pub use request_meta::{FEATURES, RequestMeta};
+pub use request_meta::{FEATURES, QueueTerms, RequestMeta};
 pub use roster::{Portion, Roster};
 pub use round::{PolicyAnswer, PolicyQuestion, Round};
 pub use run_time::RunTime;

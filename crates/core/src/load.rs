@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::event::SlotOp;
 use crate::faults::{Planted, fault};
 use crate::ids::{LoadId, Req, RoundId, Seq, Slot};
+use crate::level_queue::LevelQueue;
 use crate::list::List;
 use crate::observed::EventLog;
 use crate::policies;
@@ -38,7 +39,7 @@ pub(crate) struct LoadState {
     /// Live sequences.
     pub(crate) live: u32,
     /// Sequences that wait for a slot, in the order of their START.
-    pub(crate) backlog: List,
+    pub(crate) backlog: LevelQueue,
     /// Free slots are being handed to the backlog.
     pub(crate) admitting: bool,
     pub(crate) backlog_bytes: u64,
@@ -47,7 +48,7 @@ pub(crate) struct LoadState {
     /// Sequences with a slot and nothing to do, longest idle first.
     pub(crate) idle: List,
     /// Ready stateless requests.
-    pub(crate) ready: List,
+    pub(crate) ready: LevelQueue,
     /// Requests whose answers leave in the order in which they were taken, and whether each is done; `None` was refused.
     pub(crate) turns: VecDeque<(Option<Req>, bool)>,
     pub(crate) first_turn: u64,
@@ -153,12 +154,12 @@ impl LoadState {
             instances: (0..spec.instances.max(1)).map(|_| instance()).collect(),
             used: 0,
             live: 0,
-            backlog: List::default(),
+            backlog: LevelQueue::default(),
             admitting: false,
             backlog_bytes: 0,
             preparing: 0,
             idle: List::default(),
-            ready: List::default(),
+            ready: LevelQueue::default(),
             turns: VecDeque::new(),
             first_turn: 0,
             retired: None,

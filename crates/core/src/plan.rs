@@ -107,7 +107,7 @@ impl Core {
                 instance.ready.len()
             }
             _ => {
-                for ix in self.req_links.iter(&state.ready).take(window) {
+                for ix in state.ready.iter(&self.req_links).take(window) {
                     self.show(ix, false, hooks, see, keys);
                 }
                 state.ready.len()
@@ -174,11 +174,11 @@ impl Core {
         r.stage = RequestStage::Running;
         let last = r.plan == Some(RunPlan::Run(1));
         let (load, start, end) = (r.load, r.start && r.is_first_run(), r.end && last);
-        let (seq, bytes) = (r.seq, r.meta.bytes);
+        let (seq, bytes, place) = (r.seq, r.meta.bytes, r.place);
         let state = load_in(&mut self.loads, load)?;
         let seal = last && state.spec.stages.seal && !fault(Planted::SealUnnamed);
         let Some(seq) = seq else {
-            self.req_links.remove(&mut state.ready, req.ix);
+            state.ready.remove(&mut self.req_links, place, req.ix);
             return Some(RealRow { req, placement: None, start, end, seal });
         };
         self.unlist(seq);

@@ -2,6 +2,7 @@
 
 use crate::faults::{Planted, fault};
 use crate::ids::{LoadId, Req, Seq};
+use crate::level_queue::QueuePlace;
 use crate::request_meta::RequestMeta;
 use crate::spec::Dialect;
 use crate::time::Time;
@@ -24,6 +25,10 @@ pub(crate) struct Request {
     pub(crate) ready: Time,
     pub(crate) deadline: Option<Time>,
     pub(crate) priority: u32,
+    /// Its place among the ready ones, where it has no sequence.
+    pub(crate) place: QueuePlace,
+    /// Whether it goes behind the others when it is late.
+    pub(crate) delays: bool,
     pub(crate) meta: RequestMeta,
     pub(crate) stage: RequestStage,
     /// The plan for it; `None` until it is prepared.

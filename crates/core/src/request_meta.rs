@@ -22,3 +22,14 @@ impl Default for RequestMeta {
         RequestMeta { rows: 1, bytes: 0, shape: 0, numbers: [0.0; FEATURES], keys: [0; FEATURES] }
     }
 }
+
+/// How a request waits in the queue of its load, or its START in the backlog.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueueTerms {
+    /// The lowest is first.
+    pub level: u32,
+    /// Maximum number of requests of this level that wait; 0 is no maximum but that of the load. For requests without a sequence.
+    pub most: u32,
+    /// Whether a request that waited for too long goes behind the others of its level, instead of being refused. For requests without a sequence.
+    pub delays: bool,
+}

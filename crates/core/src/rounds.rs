@@ -233,7 +233,7 @@ impl Core {
         };
         let room = state.room();
         let window = hooks.shown(state.spec.limits.candidates) as usize;
-        let heads: Vec<u32> = self.seq_links.iter(&state.backlog).take(window).collect();
+        let heads: Vec<u32> = state.backlog.iter(&self.seq_links).take(window).collect();
         let idle: Vec<u32> = self.seq_links.iter(&state.idle).take(window).collect();
         let mut victims = Columns { now: now.0, ..Columns::default() };
         let mut behind = Vec::new();

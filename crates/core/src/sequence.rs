@@ -39,6 +39,8 @@ pub(crate) struct Sequence {
     pub(crate) adopted: bool,
     /// An ensemble started it and ends it: it does not expire by itself.
     pub(crate) held: bool,
+    /// Its level in the backlog.
+    pub(crate) level: u32,
     /// Whether [`crate::Note::Started`] was given, so that [`crate::Note::Ended`] is owed.
     pub(crate) announced: bool,
     /// The number the next request has.

@@ -5,6 +5,7 @@ use crate::ending::EndReason;
 use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Instance, LoadId, Req, Seq, Slot};
+use crate::level_queue::QueuePlace;
 use crate::load::{Consulting, InstanceState, LoadState};
 use crate::request::RunPlan;
 use crate::sequence::Stage;
@@ -25,7 +26,8 @@ impl Core {
         if let (Some(state), Some(s)) = (load_in(&mut self.loads, load), self.seqs.get_mut(seq)) {
             s.backlogged_at = now;
             state.backlog_bytes = state.backlog_bytes.saturating_add(s.bytes);
-            self.seq_links.push_back(&mut state.backlog, seq.ix);
+            let place = QueuePlace { level: s.level, late: false };
+            state.backlog.push(&mut self.seq_links, place, seq.ix);
         }
         self.arm_sequence(seq);
         self.admit_waiting(now, load, out);
@@ -81,7 +83,7 @@ impl Core {
 
     pub(crate) fn backlog_head(&self, load: LoadId) -> Option<Seq> {
         if fault(Planted::BacklogLastInFirstOut) {
-            return self.seq_links.iter(&self.load(load)?.backlog).last().and_then(|ix| self.seqs.key_at(ix));
+            return self.load(load)?.backlog.iter(&self.seq_links).last().and_then(|ix| self.seqs.key_at(ix));
         }
         self.load(load)?.backlog.front().and_then(|ix| self.seqs.key_at(ix))
     }
@@ -136,7 +138,8 @@ impl Core {
     /// Takes a sequence out of the backlog.
     pub(crate) fn unbacklog(&mut self, load: LoadId, seq: Seq) {
         if let (Some(state), Some(s)) = (load_in(&mut self.loads, load), self.seqs.get(seq)) {
-            self.seq_links.remove(&mut state.backlog, seq.ix);
+            let place = QueuePlace { level: s.level, late: false };
+            state.backlog.remove(&mut self.seq_links, place, seq.ix);
             if !fault(Planted::BacklogBytesLeak) {
                 state.backlog_bytes = state.backlog_bytes.saturating_sub(s.bytes);
             }
@@ -194,7 +197,7 @@ impl Core {
         let Some(r) = self.reqs.get_mut(req) else { return };
         r.ready = now;
         let Some(state) = load_in(&mut self.loads, r.load) else { return };
-        self.req_links.push_back(&mut state.ready, req.ix);
+        state.ready.push(&mut self.req_links, r.place, req.ix);
         for instance in &mut state.instances {
             instance.hold = None;
         }

@@ -5,7 +5,9 @@ use crate::ending::EndReason;
 use crate::event::{Effect, Refusal, Submit};
 use crate::faults::{Planted, fault};
 use crate::ids::{Id, LoadId, Seq};
+use crate::level_queue::QueuePlace;
 use crate::request::{self, Request};
+use crate::request_meta::QueueTerms;
 use crate::sequence::Stage;
 use crate::slot_assignment::wake;
 use crate::spec::{NoId, OnLive};
@@ -227,6 +229,10 @@ impl Core {
         if state.ready.len() + state.preparing >= state.spec.limits.backlog {
             return Err(Refusal::QueueFull { limit: state.spec.limits.backlog });
         }
+        let QueueTerms { level, most, .. } = submit.queue;
+        if most > 0 && state.ready.len_of(level) >= most && !fault(Planted::LevelFullIgnored) {
+            return Err(Refusal::QueueFull { limit: most });
+        }
         let prepared = !state.spec.stages.pre;
         self.reqs.insert(request_of(now, load, None, 0, prepared, submit));
         self.arm_request(submit);
@@ -269,6 +275,8 @@ fn request_of(now: Time, load: LoadId, seq: Option<Seq>, step: u64, prepared: bo
         ready: now,
         deadline: submit.deadline,
         priority: submit.priority,
+        place: QueuePlace { level: submit.queue.level, late: false },
+        delays: submit.queue.delays,
         meta: submit.meta,
         stage: request::RequestStage::Queued,
         plan: prepared.then_some(request::RunPlan::Run(1)),

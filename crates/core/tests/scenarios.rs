@@ -344,3 +344,74 @@ fn operators_see_who_lives_in_portions_and_who_has_ended() {
         [(Id::Int(1), EndReason::Admin)]
     );
 }
+
+/// A request without a sequence, in this level.
+fn of_level(rig: &mut Rig, level: u32, change: impl FnOnce(&mut Submit)) -> u32 {
+    rig.submit_with(0, false, false, |submit| {
+        (submit.id, submit.queue.level) = (Id::None, level);
+        change(submit);
+    })
+}
+
+fn stateless() -> LoadSpec {
+    let strategy = Strategy::Stateless { batching: true, preferred: vec![], delay: Duration::ZERO, in_order: false };
+    spec(strategy, 1)
+}
+
+/// The request that runs next.
+fn runs(rig: &mut Rig) -> u32 {
+    let batch = rig.batch().unwrap();
+    rig.ran(&batch);
+    batch.real().next().unwrap().req.ix
+}
+
+#[test]
+fn a_request_of_level_1_behind_10_000_of_level_2_is_next() {
+    let mut rig = Rig::new(stateless());
+    let low: Vec<u32> = (0..10_000).map(|_| of_level(&mut rig, 2, |_| {})).collect();
+    let high = of_level(&mut rig, 1, |_| {});
+    assert_eq!([runs(&mut rig), runs(&mut rig)], [high, low[0]]);
+}
+
+#[test]
+fn a_late_request_waits_behind_the_others_of_its_level_where_it_may() {
+    let mut rig = Rig::new(stateless());
+    let until = |submit: &mut Submit| submit.queue_until = Some(Time(5 * MS));
+    let delayed = of_level(&mut rig, 1, |submit| {
+        until(submit);
+        submit.queue.delays = true;
+    });
+    let ahead = of_level(&mut rig, 1, |_| {});
+    let refused = of_level(&mut rig, 1, until);
+    let other = of_level(&mut rig, 2, |_| {});
+    rig.wait(5);
+    let waited = Duration::from_millis(5);
+    assert_eq!(rig.answers[&refused], Err(Refusal::QueueTimeout { waited, ahead: 1 }), "the delayed one is behind it by then");
+    assert_eq!([runs(&mut rig), runs(&mut rig), runs(&mut rig)], [ahead, delayed, other]);
+}
+
+#[test]
+fn a_level_has_a_maximum_of_its_own() {
+    let mut rig = Rig::new(stateless());
+    let at_most = |submit: &mut Submit| submit.queue.most = 2;
+    let taken = [of_level(&mut rig, 1, at_most), of_level(&mut rig, 2, at_most), of_level(&mut rig, 1, at_most)];
+    let refused = of_level(&mut rig, 1, at_most);
+    assert_eq!(rig.answers[&refused], Err(Refusal::QueueFull { limit: 2 }));
+    assert_eq!([runs(&mut rig), runs(&mut rig), runs(&mut rig)], [taken[0], taken[2], taken[1]]);
+}
+
+#[test]
+fn a_start_of_a_lower_level_gets_the_slot_first() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    rig.submit(1, true, false);
+    let low = rig.submit_with(2, true, true, |submit| submit.queue.level = 2);
+    let high = rig.submit_with(3, true, true, |submit| submit.queue.level = 1);
+    rig.submit(1, false, true);
+    rig.drain();
+    assert_eq!((rig.answers[&low], rig.answers[&high]), (Ok(()), Ok(())));
+    let slotted = |effect: &Effect| matches!(effect, Effect::Note(Note::Slotted(..)));
+    assert_eq!(rig.seen.iter().filter(|effect| slotted(effect)).count(), 3);
+    let released: Vec<u32> =
+        rig.seen.iter().filter_map(|e| if let Effect::Release(req) = e { Some(req.ix) } else { None }).collect();
+    assert!(released.iter().position(|r| *r == high) < released.iter().position(|r| *r == low), "{released:?}");
+}

@@ -327,11 +327,12 @@ fn unavailable(refused: &Refused) -> String {
             "no slot for sequence {id} of model '{model}', and the backlog is full \
              ({sequences} sequences with {bytes} bytes wait)"
         ),
-        Refusal::QueueTimeout { waited } if *id == Id::None => {
-            format!("Request timeout expired (after {} in the queue of model '{model}')", span(*waited))
-        }
-        Refusal::QueueTimeout { waited } => format!(
-            "Request timeout expired (after {} in the queue of sequence {id} of model '{model}')",
+        Refusal::QueueTimeout { waited, ahead } if *id == Id::None => format!(
+            "Request timeout expired (after {} in the queue of model '{model}'; {ahead} requests ahead)",
+            span(*waited)
+        ),
+        Refusal::QueueTimeout { waited, ahead } => format!(
+            "Request timeout expired (after {} in the queue of sequence {id} of model '{model}'; {ahead} requests ahead)",
             span(*waited)
         ),
         Refusal::BacklogTimeout { waited, ahead } => format!(

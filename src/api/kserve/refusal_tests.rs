@@ -111,7 +111,7 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
         ("backlog-full", Refusal::BacklogFull { sequences: 2000, bytes: 8192 }),
         ("stopping", Refusal::Stopping),
         ("backlog-timeout", Refusal::BacklogTimeout { waited, ahead: 156 }),
-        ("step-timeout", Refusal::QueueTimeout { waited }),
+        ("step-timeout", Refusal::QueueTimeout { waited, ahead: 2 }),
         ("queue-full", Refusal::QueueFull { limit: 4096 }),
         ("elsewhere", Refusal::Elsewhere),
         ("policy", Refusal::Policy(7)),
@@ -123,7 +123,7 @@ fn lost_cases() -> Vec<(&'static str, Refusal)> {
     let waited = Duration::from_secs(1);
     vec![
         ("backlog-timeout-ended", Refusal::BacklogTimeout { waited, ahead: 156 }),
-        ("step-timeout-ended", Refusal::QueueTimeout { waited }),
+        ("step-timeout-ended", Refusal::QueueTimeout { waited, ahead: 2 }),
         ("policy-ended", Refusal::Policy(7)),
     ]
 }
@@ -169,7 +169,7 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.insert("policy-named-unavailable", rejected(RejectionStatus::Unavailable, None, true));
     all.insert("policy-named-late", rejected(RejectionStatus::DeadlineExceeded, None, true));
     all.extend(store_cases());
-    let timeout = Refusal::QueueTimeout { waited: Duration::from_millis(20) };
+    let timeout = Refusal::QueueTimeout { waited: Duration::from_millis(20), ahead: 156 };
     all.insert("queue-timeout", refused_with(timeout, Id::None, true));
     all.insert("unknown-model", Failure::NotServed(NotServed::UnknownModel { model: "nope".to_owned() }));
     all.insert("unknown-version", Failure::NotServed(NotServed::UnknownVersion { model: model(), version: 7 }));

@@ -1,8 +1,7 @@
 //! What a configuration sets and Sequor does not serve: refused by name at its line, or noted if it has no effect here. Nothing is ignored in
 //! silence.
 
-use sequor_proto::model_queue_policy::TimeoutAction;
-use sequor_proto::{ModelConfig, model_config::SchedulingChoice, model_instance_group::Kind};
+use sequor_proto::{ModelConfig, model_instance_group::Kind};
 
 use crate::config::fault::{Fault, code};
 
@@ -38,18 +37,7 @@ pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig) -> Vec<Fault
         }
     }
     groups(report);
-    delays(report);
     notes
-}
-
-/// A request that is late is rejected; it cannot wait behind the others.
-fn delays(report: &mut Report<'_>) {
-    let Some(SchedulingChoice::DynamicBatching(dynamic)) = &report.config.scheduling_choice else { return };
-    let policy = dynamic.default_queue_policy.as_ref();
-    if policy.is_some_and(|policy| policy.timeout_action() == TimeoutAction::Delay) {
-        let what = "timeout_action DELAY is not served: a request that is late is rejected; set REJECT, or no timeout";
-        report.fault("dynamic_batching.default_queue_policy.timeout_action", code::NOT_SERVED, what);
-    }
 }
 
 /// A field's path without its indices.

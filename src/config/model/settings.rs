@@ -2,6 +2,7 @@
 //! A [`ModelSettings`] is complete: no file is needed after it.
 
 use std::num::NonZeroU32;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -267,12 +268,39 @@ pub enum Scheduling {
     /// Every request by itself.
     Each,
     /// `dynamic_batching`.
-    Dynamic { preferred: Vec<u32>, delay: Duration, in_order: bool, queue: QueueSettings },
+    Dynamic { preferred: Vec<u32>, delay: Duration, in_order: bool, queue: QueueLevels },
     /// `sequence_batching`.
     Sequence(Box<SequenceSettings>),
 }
 
-/// `default_queue_policy`.
+/// The levels of a queue and their policies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueLevels {
+    /// Priority levels, 1 first; 0 is one queue.
+    pub count: u32,
+    /// The level of a request that names none.
+    pub default_level: u32,
+    /// The policy of a level without its own.
+    pub default: QueueSettings,
+    pub policies: BTreeMap<u32, QueueSettings>,
+}
+
+impl QueueLevels {
+    /// The level of a request with this priority.
+    pub fn level_of(&self, priority: u32) -> u32 {
+        match self.count {
+            0 => 0,
+            count if (1..=count).contains(&priority) => priority,
+            _ => self.default_level,
+        }
+    }
+
+    pub fn policy_of(&self, level: u32) -> &QueueSettings {
+        self.policies.get(&level).unwrap_or(&self.default)
+    }
+}
+
+/// `default_queue_policy`, or an entry of `priority_queue_policy`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueSettings {
     /// Maximum number of requests that wait.
@@ -281,6 +309,8 @@ pub struct QueueSettings {
     pub timeout: Option<Duration>,
     /// Whether a request may ask for a shorter time.
     pub may_override: bool,
+    /// Whether a request that waited for too long waits on behind the others of its level, instead of being refused.
+    pub delays: bool,
 }
 
 impl QueueSettings {
@@ -306,6 +336,8 @@ pub struct SequenceSettings {
     pub limits: LoadLimits,
     /// How long a START may wait for a slot, if the model says so.
     pub backlog_timeout: Option<Duration>,
+    /// Priority levels of STARTs that wait for a slot, 1 first; 0 is one.
+    pub backlog_levels: u32,
     /// Whether a step older than its `timeout` is refused.
     pub reject_expired: bool,
     pub end_without_inputs: bool,

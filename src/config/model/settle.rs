@@ -12,16 +12,17 @@ use sequor_proto::model_instance_group::Kind as InstanceKind;
 use sequor_proto::model_sequence_batching::{
     Control as ProtoControl, State, StrategyChoice, control::Kind, initial_state::StateData,
 };
+use sequor_proto::model_queue_policy::TimeoutAction;
 use sequor_proto::model_version_policy::PolicyChoice;
 use sequor_proto::{
-    ModelConfig, ModelQueuePolicy, ModelSequenceBatching, ModelTensorReshape, model_config::SchedulingChoice,
+    ModelConfig, ModelDynamicBatching, ModelQueuePolicy, ModelSequenceBatching, ModelTensorReshape, model_config::SchedulingChoice,
 };
 
 use super::report::Report;
 use super::sequor_toml::{self, OnCancel, Rows, Rules, Storage, WhenExpired};
 use super::settings::{
     BackendKind, BatchInput, BatchInputKind, Constant, Control, ControlKind, DurabilityWhen, EnsembleSettings,
-    EnsembleStep, FalseTrue, Initial, InitialData, Input, ModelSettings, Output, Processor, QueueSettings, Scheduling,
+    EnsembleStep, FalseTrue, Initial, InitialData, Input, ModelSettings, Output, Processor, QueueLevels, QueueSettings, Scheduling,
     SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
 };
 use super::signature::Signature;
@@ -237,9 +238,18 @@ fn scheduling(report: &Report<'_>) -> Scheduling {
             preferred: dynamic.preferred_batch_size.iter().copied().map(unsigned).collect(),
             delay: Duration::from_micros(dynamic.max_queue_delay_microseconds),
             in_order: dynamic.preserve_ordering,
-            queue: dynamic.default_queue_policy.as_ref().map(queue).unwrap_or_default(),
+            queue: levels(dynamic),
         },
         Some(SchedulingChoice::EnsembleScheduling(_)) | None => Scheduling::Each,
+    }
+}
+
+fn levels(dynamic: &ModelDynamicBatching) -> QueueLevels {
+    QueueLevels {
+        count: dynamic.priority_levels,
+        default_level: dynamic.default_priority_level,
+        default: dynamic.default_queue_policy.as_ref().map(queue).unwrap_or_default(),
+        policies: dynamic.priority_queue_policy.iter().map(|(level, policy)| (*level, queue(policy))).collect(),
     }
 }
 
@@ -249,6 +259,7 @@ fn queue(policy: &ModelQueuePolicy) -> QueueSettings {
         max_size: Some(policy.max_queue_size).filter(|n| *n > 0),
         timeout: some(policy.default_timeout_microseconds).map(Duration::from_micros),
         may_override: policy.allow_timeout_override,
+        delays: policy.timeout_action() == TimeoutAction::Delay,
     }
 }
 
@@ -269,6 +280,7 @@ fn sequence(report: &Report<'_>, sequence: &ModelSequenceBatching) -> SequenceSe
         cancel_ends: own.on_cancel != Some(OnCancel::Keep),
         limits: limits(keys),
         backlog_timeout: keys.backlog.timeout.map(|t| t.0),
+        backlog_levels: keys.backlog.levels.unwrap_or(0),
         reject_expired: keys.queue.expire == Some(WhenExpired::Reject),
         end_without_inputs: own.end_without_inputs.unwrap_or(false),
         controls: sequence

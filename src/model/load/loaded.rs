@@ -326,11 +326,7 @@ impl LoadedModel {
                 cancel_ends: sequence.cancel_ends,
                 ..base
             },
-            Scheduling::Dynamic { queue, .. } => {
-                let backlog = queue.max_size.unwrap_or(base.limits.backlog);
-                LoadSpec { limits: LoadLimits { backlog, ..base.limits }, ..base }
-            }
-            Scheduling::Each => base,
+            Scheduling::Dynamic { .. } | Scheduling::Each => base,
         };
         spec.limits.candidates = self.candidates.max(1);
         spec

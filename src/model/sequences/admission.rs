@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sequor_core::{Id, NoId, Req, RequestMeta, Submit, Time};
+use sequor_core::{Id, NoId, QueueTerms, Req, RequestMeta, Submit, Time};
 
 use crate::config::model::settings::Scheduling;
 use crate::error::Failure;
@@ -87,9 +87,13 @@ impl RequestAdmission {
             backlog_until: timeout.into_iter().chain(wait).min(),
             queue_until: match &load.settings.scheduling {
                 Scheduling::Sequence(sequence) => timeout.filter(|_| sequence.reject_expired),
-                Scheduling::Dynamic { queue, .. } => queue.timeout_of(request.timeout).map(|t| now + t),
+                Scheduling::Dynamic { queue, .. } => {
+                    let policy = queue.policy_of(queue.level_of(request.priority));
+                    policy.timeout_of(request.timeout).map(|t| now + t)
+                }
                 Scheduling::Each => None,
             },
+            queue: queue_terms(&load.settings.scheduling, request.priority),
             idle: step.idle,
             priority: request.priority,
             meta,
@@ -159,5 +163,22 @@ impl RequestAdmission {
             id: submit.id.clone(),
             limit,
         })
+    }
+}
+
+/// The level of a request with this priority, and what holds for that.
+fn queue_terms(scheduling: &Scheduling, priority: u32) -> QueueTerms {
+    match scheduling {
+        Scheduling::Each => QueueTerms::default(),
+        Scheduling::Dynamic { queue, .. } => {
+            let level = queue.level_of(priority);
+            let policy = queue.policy_of(level);
+            QueueTerms { level, most: policy.max_size.unwrap_or(0), delays: policy.delays }
+        }
+        Scheduling::Sequence(sequence) => {
+            let levels = sequence.backlog_levels;
+            let level = if (1..=levels).contains(&priority) { priority } else { levels };
+            QueueTerms { level, ..QueueTerms::default() }
+        }
     }
 }

@@ -231,6 +231,7 @@ impl Rig {
             idle: None,
             priority: 0,
             meta: RequestMeta { keys: [id * 100, 0, 0, 0], ..RequestMeta::default() },
+            queue: QueueTerms::default(),
             origin: 0,
         }));
         req.ix

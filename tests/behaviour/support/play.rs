@@ -77,6 +77,11 @@ impl Ask<'_> {
         self
     }
 
+    pub fn priority(mut self, priority: u32) -> Self {
+        self.request.priority = priority;
+        self
+    }
+
     /// Gives the request a deadline.
     pub fn timeout(mut self, span: Duration) -> Self {
         self.request.timeout = Some(span);

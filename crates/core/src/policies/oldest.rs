@@ -37,7 +37,7 @@ impl Policy for Oldest {
     }
 
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
-        let (Some(shape), Some(oldest)) = (see.shape.first(), see.ready.first()) else { return Ok(Decision::Default) };
+        let Some(shape) = see.shape.first() else { return Ok(Decision::Default) };
         let mut rows = 0u32;
         // The largest prefix whose rows are a preferred size: its picks.
         let mut best = 0usize;
@@ -58,7 +58,10 @@ impl Policy for Oldest {
                 break;
             }
         }
-        let waited_enough = Time(*oldest) + self.delay;
+        // With levels the first is not always the one that has waited longest.
+        let ready = picks.fire.iter().filter_map(|i| see.ready.get(*i as usize));
+        let Some(oldest) = ready.min().copied() else { return Ok(Decision::Default) };
+        let waited_enough = Time(oldest) + self.delay;
         let expired = !self.delay.is_zero() && see.now >= waited_enough.0;
         if best > 0 && !expired {
             picks.fire.truncate(best);

@@ -21,6 +21,8 @@ pub struct Taste {
     /// Ticks come when they are due, or whenever.
     pub timely: bool,
     pub deadlines: u64,
+    /// Levels of the queues.
+    pub levels: u64,
 }
 
 impl Taste {
@@ -36,6 +38,7 @@ impl Taste {
             fails: *rng.pick(&[0, 3, 15]),
             timely: rng.percent(80),
             deadlines: *rng.pick(&[0, 0, 5, 20]),
+            levels: *rng.pick(&[1, 1, 2, 4]),
         }
     }
 }
@@ -193,8 +196,18 @@ pub fn submit(rng: &mut Rng, taste: &Taste, now: Time, req: Req, fresh: u64, cor
         idle: some(rng, 20, 1, 500),
         priority: rng.below(3) as u32,
         meta: meta(rng, taste),
+        queue: queue(rng, taste),
         origin: u32::from(start && rng.percent(15)),
     }
+}
+
+/// Levels, their maxima, and whether the late wait on.
+fn queue(rng: &mut Rng, taste: &Taste) -> QueueTerms {
+    if taste.levels == 1 {
+        return QueueTerms::default();
+    }
+    let level = rng.below(taste.levels) as u32;
+    QueueTerms { level, most: if rng.percent(80) { 0 } else { rng.range(1, 6) as u32 }, delays: rng.percent(50) }
 }
 
 pub fn meta(rng: &mut Rng, taste: &Taste) -> RequestMeta {

@@ -114,6 +114,7 @@ impl Rig {
             idle: None,
             priority: 0,
             meta: RequestMeta::default(),
+            queue: QueueTerms::default(),
             origin: 0,
         };
         change(&mut submit);

@@ -6,7 +6,6 @@ use super::FieldStatus::{NoEffect, Refused, Served};
 const SERVED: super::FieldStatus = Served("");
 const TENSORRT: &str = "only TensorRT models use it; remove the field";
 const CUDA: super::FieldStatus = NoEffect("only the TensorRT backend uses optimization.cuda");
-const QUEUES: &str = "one queue serves all requests in the order of their arrival; remove the field";
 const WITHOUT_RATES: &str = "instances are not rated; instance_group.count is the maximum of runs at once";
 
 const fn message(name: &'static str, fields: &'static [(&'static str, super::FieldStatus)]) -> ConfigMessage {
@@ -172,16 +171,16 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("preferred_batch_size", SERVED),
             ("max_queue_delay_microseconds", SERVED),
             ("preserve_ordering", SERVED),
-            ("priority_levels", Refused(QUEUES)),
-            ("default_priority_level", Served("used with priority_levels only")),
+            ("priority_levels", SERVED),
+            ("default_priority_level", Served("used with priority_levels only; a priority that is no level counts as this one")),
             ("default_queue_policy", SERVED),
-            ("priority_queue_policy", Refused(QUEUES)),
+            ("priority_queue_policy", SERVED),
         ],
     ),
     message(
         "ModelQueuePolicy",
         &[
-            ("timeout_action", Served("REJECT; DELAY is refused")),
+            ("timeout_action", Served("DELAY: a late request goes behind the others of its level")),
             ("default_timeout_microseconds", SERVED),
             ("allow_timeout_override", Served("also without a default timeout, where Triton ignores it")),
             ("max_queue_size", SERVED),

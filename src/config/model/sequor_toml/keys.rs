@@ -112,6 +112,9 @@ section! {
         /// `timeout` holds as well, if it is shorter.
         pub timeout: Option<Span>,
             default "none: a START waits for its own `timeout`, or for ever", example "timeout = \"1s\"";
+        /// Priority levels of STARTs that wait for a slot. A START with the request parameter `priority` 1 gets the next slot, then those with 2, and
+        /// so on. A START without a priority, or with a greater one, has the last level. Within a level the order is that of the STARTs.
+        pub levels: Option<u32>, default "none: the order of the STARTs", example "levels = 3";
     }
 }
 

@@ -209,6 +209,7 @@ impl Refer {
             first_state: (!submit.start).then_some(ROp::Adopt(0, submit.req)),
             adopted: !submit.start,
             held: reserves(submit),
+            level: submit.queue.level,
             announced: submit.start,
             next_step: first,
             first,
@@ -268,6 +269,11 @@ impl Refer {
         if self.ready(load, 0).len() as u32 + self.preparing(load) >= limit {
             return Err(Refusal::QueueFull { limit });
         }
+        let QueueTerms { level, most, .. } = submit.queue;
+        let of_level = |r: &&Req| self.req(**r).is_some_and(|r| r.level == level);
+        if most > 0 && self.ready(load, 0).iter().filter(of_level).count() as u32 >= most {
+            return Err(Refusal::QueueFull { limit: most });
+        }
         let prepared = !self.loads[load].spec.stages.pre;
         self.keep(now, load, None, 0, prepared, submit);
         if prepared {
@@ -297,6 +303,9 @@ impl Refer {
             turn: 0,
             deadline: submit.deadline.map_or(NEVER, |t| t.0),
             priority: submit.priority,
+            level: submit.queue.level,
+            delays: submit.queue.delays,
+            late: false,
             meta: submit.meta,
             at: At::Queued,
             plan: prepared.then_some(Plan::Run(1)),

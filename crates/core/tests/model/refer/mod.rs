@@ -49,6 +49,8 @@ pub struct RSeq {
     pub adopted: bool,
     /// An ensemble started it: it does not expire.
     pub held: bool,
+    /// Its level in the backlog.
+    pub level: u32,
     pub announced: bool,
     pub next_step: u64,
     /// The number of the last START that was admitted.
@@ -77,6 +79,10 @@ pub struct RReq {
     pub turn: u64,
     pub deadline: u64,
     pub priority: u32,
+    pub level: u32,
+    pub delays: bool,
+    /// It waited for too long, and waits on behind the others.
+    pub late: bool,
     pub meta: RequestMeta,
     pub at: At,
     /// `None` until it is prepared.
@@ -360,11 +366,13 @@ impl Refer {
 
     /// Sequences of the backlog, in order.
     pub fn backlog(&self, load: usize) -> Vec<N> {
-        self.in_stage(load, Stage::Backlogged)
+        let mut found = self.in_stage(load, Stage::Backlogged);
+        found.sort_by_key(|n| self.seq(*n).level);
+        found
     }
 
     pub fn backlog_head(&self, load: usize) -> Option<&RSeq> {
-        self.of_load(load).filter(|s| s.stage == Stage::Backlogged).min_by_key(|s| s.turn)
+        self.of_load(load).filter(|s| s.stage == Stage::Backlogged).min_by_key(|s| (s.level, s.turn))
     }
 
     /// The sequence that has been idle longest.
@@ -411,14 +419,14 @@ impl Refer {
 
     /// What can run on an instance now, in the order in which it became ready.
     pub fn ready(&self, load: usize, inst: usize) -> Vec<Req> {
-        let mut found: Vec<(u64, Req)> = if self.loads[load].spec.is_stateful() {
+        let mut found: Vec<((u32, bool, u64), Req)> = if self.loads[load].spec.is_stateful() {
             let here = |s: &&RSeq| s.stage == Stage::Ready && s.placement.is_some_and(|(i, _)| i == inst);
-            self.of_load(load).filter(here).map(|s| (s.turn, s.queue[0])).collect()
+            self.of_load(load).filter(here).map(|s| ((0, false, s.turn), s.queue[0])).collect()
         } else {
             let here = |r: &&RReq| r.load == load && r.at == At::Queued && matches!(r.plan, Some(Plan::Run(_)));
-            self.reqs.iter().flatten().filter(here).map(|r| (r.turn, r.key)).collect()
+            self.reqs.iter().flatten().filter(here).map(|r| ((r.level, r.late, r.turn), r.key)).collect()
         };
-        found.sort_unstable_by_key(|(turn, _)| *turn);
+        found.sort_unstable_by_key(|(place, _)| *place);
         found.into_iter().map(|(_, r)| r).collect()
     }
 

@@ -129,7 +129,6 @@ impl Refer {
 
     fn oldest(&self, now: u64, max: u32, ready: &[Req], preferred: &[u32], delay: u64) -> Result<Vec<Req>, u64> {
         let window = 2 * max as usize;
-        let first = self.req(ready[0]).expect("a ready request");
         let shape = self.shape(ready[0]);
         let (mut picks, mut rows, mut odd, mut best) = (Vec::new(), 0, ready.len() > window, 0);
         for req in ready.iter().take(window) {
@@ -147,13 +146,14 @@ impl Refer {
                 break;
             }
         }
-        let late = delay > 0 && now >= first.ready.saturating_add(delay);
+        let first = picks.iter().filter_map(|r| self.req(*r)).map(|r| r.ready).min().unwrap_or(now);
+        let late = delay > 0 && now >= first.saturating_add(delay);
         if best > 0 && !late {
             picks.truncate(best);
             return Ok(picks);
         }
         let full = rows >= max || rows >= preferred.iter().copied().max().unwrap_or(1);
-        if delay == 0 || late || full || odd { Ok(picks) } else { Err(first.ready.saturating_add(delay)) }
+        if delay == 0 || late || full || odd { Ok(picks) } else { Err(first.saturating_add(delay)) }
     }
 
     pub fn shown(&self, load: usize, inst: usize) -> Vec<Shown> {

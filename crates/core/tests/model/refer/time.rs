@@ -16,10 +16,16 @@ impl Refer {
             match due {
                 Due::Seq(n) => self.sequence_due(now, n),
                 Due::Req(req) => {
+                    let turn = self.next_turn();
                     let Some(r) = self.req_mut(req) else { continue };
                     r.queue_until = NEVER;
+                    if r.seq.is_none() && r.delays {
+                        (r.late, r.turn) = (true, turn);
+                        continue;
+                    }
                     let waited = Time(now).since(Time(r.arrival));
-                    self.cancel(now, req, Refusal::QueueTimeout { waited }, EndReason::Cancelled);
+                    let ahead = self.ahead_of_request(req);
+                    self.cancel(now, req, Refusal::QueueTimeout { waited, ahead }, EndReason::Cancelled);
                 }
                 Due::Load(load) => match self.loads[load].retired {
                     Some(until)
@@ -100,6 +106,15 @@ impl Refer {
         } else {
             self.leave(now, n, EndReason::Idle, Refusal::Ended(EndReason::Idle));
         }
+    }
+
+    fn ahead_of_request(&self, req: Req) -> u32 {
+        let Some(r) = self.req(req) else { return 0 };
+        let before = match r.seq {
+            Some(n) => self.seq(n).queue.clone(),
+            None => self.ready(r.load, 0),
+        };
+        before.iter().position(|of| *of == req).unwrap_or(0).min(1000) as u32
     }
 
     /// Waiting sequences go first, so that none gets a slot only to lose it.
