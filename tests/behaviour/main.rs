@@ -27,6 +27,7 @@ mod padding;
 mod queue;
 mod ragged;
 mod record;
+mod reshape;
 mod slots;
 mod state;
 mod stateful;
