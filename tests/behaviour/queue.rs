@@ -94,7 +94,9 @@ fn requests_without_a_batcher_are_spread_over_the_instances() {
 fn a_request_of_level_1_goes_before_all_others_and_each_level_has_its_own_policy() {
     let levels = "dynamic_batching { priority_levels: 3 default_priority_level: 2 \
                   priority_queue_policy { key: 3 value { max_queue_size: 1 } } }";
-    let config = CONFIG.replace("dynamic_batching { default_queue_policy { POLICY } }", levels).replace("max_batch_size: 4", "max_batch_size: 1");
+    let config = CONFIG
+        .replace("dynamic_batching { default_queue_policy { POLICY } }", levels)
+        .replace("max_batch_size: 4", "max_batch_size: 1");
     let server = model("optional").config(&config).onnx("optional").serve();
     let ask = |value: f32, priority: u32| server.stateless().with("INPUT", row(&[value])).priority(priority);
     let held = server.hold(ask(1.0, 0));

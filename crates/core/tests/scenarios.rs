@@ -386,7 +386,11 @@ fn a_late_request_waits_behind_the_others_of_its_level_where_it_may() {
     let other = of_level(&mut rig, 2, |_| {});
     rig.wait(5);
     let waited = Duration::from_millis(5);
-    assert_eq!(rig.answers[&refused], Err(Refusal::QueueTimeout { waited, ahead: 1 }), "the delayed one is behind it by then");
+    assert_eq!(
+        rig.answers[&refused],
+        Err(Refusal::QueueTimeout { waited, ahead: 1 }),
+        "the delayed one is behind it by then"
+    );
     assert_eq!([runs(&mut rig), runs(&mut rig), runs(&mut rig)], [ahead, delayed, other]);
 }
 

@@ -9,21 +9,22 @@ use std::time::Duration;
 use sequor_core::{DataType, Dialect, Dims, LoadLimits, Shape};
 use sequor_proto::batch_input::Kind as ProtoBatchInputKind;
 use sequor_proto::model_instance_group::Kind as InstanceKind;
+use sequor_proto::model_queue_policy::TimeoutAction;
 use sequor_proto::model_sequence_batching::{
     Control as ProtoControl, State, StrategyChoice, control::Kind, initial_state::StateData,
 };
-use sequor_proto::model_queue_policy::TimeoutAction;
 use sequor_proto::model_version_policy::PolicyChoice;
 use sequor_proto::{
-    ModelConfig, ModelDynamicBatching, ModelQueuePolicy, ModelSequenceBatching, ModelTensorReshape, model_config::SchedulingChoice,
+    ModelConfig, ModelDynamicBatching, ModelQueuePolicy, ModelSequenceBatching, ModelTensorReshape,
+    model_config::SchedulingChoice,
 };
 
 use super::report::Report;
 use super::sequor_toml::{self, OnCancel, Rows, Rules, Storage, WhenExpired};
 use super::settings::{
     BackendKind, BatchInput, BatchInputKind, Constant, Control, ControlKind, DurabilityWhen, EnsembleSettings,
-    EnsembleStep, FalseTrue, Initial, InitialData, Input, ModelSettings, Output, Processor, QueueLevels, QueueSettings, Scheduling,
-    SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
+    EnsembleStep, FalseTrue, Initial, InitialData, Input, ModelSettings, Output, Processor, QueueLevels, QueueSettings,
+    Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
 };
 use super::signature::Signature;
 use super::{constant, dtype, features, fit, names, padding, warmup};

@@ -155,7 +155,9 @@ impl World {
         let load = self.refer.ix(who.load);
         let l = &self.refer.loads[load];
         // A request behind lower levels waits for as long as those come.
-        let by_age = self.taste.levels == 1 && !l.external.is_some_and(|h| h.plan) && !matches!(l.spec.strategy, Strategy::Deadline { .. });
+        let by_age = self.taste.levels == 1
+            && !l.external.is_some_and(|h| h.plan)
+            && !matches!(l.spec.strategy, Strategy::Deadline { .. });
         let least = match &l.spec.strategy {
             Strategy::Stateless { batching: false, .. } => 1,
             Strategy::Oldest { preferred, .. } | Strategy::Stateless { preferred, .. } => {

@@ -172,7 +172,10 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("max_queue_delay_microseconds", SERVED),
             ("preserve_ordering", SERVED),
             ("priority_levels", SERVED),
-            ("default_priority_level", Served("used with priority_levels only; a priority that is no level counts as this one")),
+            (
+                "default_priority_level",
+                Served("used with priority_levels only; a priority that is no level counts as this one"),
+            ),
             ("default_queue_policy", SERVED),
             ("priority_queue_policy", SERVED),
         ],
