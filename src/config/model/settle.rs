@@ -246,11 +246,13 @@ fn scheduling(report: &Report<'_>) -> Scheduling {
 }
 
 fn levels(dynamic: &ModelDynamicBatching) -> QueueLevels {
+    // Requests cannot name more levels.
+    let level = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     QueueLevels {
-        count: dynamic.priority_levels,
-        default_level: dynamic.default_priority_level,
+        count: level(dynamic.priority_levels),
+        default_level: level(dynamic.default_priority_level),
         default: dynamic.default_queue_policy.as_ref().map(queue).unwrap_or_default(),
-        policies: dynamic.priority_queue_policy.iter().map(|(level, policy)| (*level, queue(policy))).collect(),
+        policies: dynamic.priority_queue_policy.iter().map(|(of, policy)| (level(*of), queue(policy))).collect(),
     }
 }
 
