@@ -43,6 +43,8 @@ impl Core {
             // The policy has let a slot lie for too long: the head gets it, as it would without the policy.
             self.note(load, Note::Fallback(load), out);
             self.admit_in_order(now, load, out);
+            // What is left is the policy's again.
+            self.announce_consult(load, out);
         } else {
             self.announce_consult(load, out);
         }
