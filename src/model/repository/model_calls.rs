@@ -103,6 +103,7 @@ fn in_words(model: &str, failure: Failure) -> InferFailure {
         Failure::NotResumed { .. } | Failure::Store { .. } => {
             of(code::UNAVAILABLE, "its kept state cannot be read now")
         }
+        Failure::Member { why, .. } => in_words(model, *why),
         Failure::Control(_) => of(code::FAILED, "not served"),
         Failure::Run(what) | Failure::Internal(what) => of(code::FAILED, &what),
     }

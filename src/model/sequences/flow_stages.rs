@@ -53,7 +53,20 @@ impl FlowTable for Table {
         let held = seq.and_then(|seq| self.live(seq)).and_then(|live| live.members.clone());
         let starts = request.sequence.start && held.is_some();
         let previous = self.departing.get(&request.sequence.id).filter(|_| starts).cloned();
-        let flow = Arc::new(Flow { ensemble, req, seq, load, members, request, headers, until, callers, held, previous, state });
+        let flow = Arc::new(Flow {
+            ensemble,
+            req,
+            seq,
+            load,
+            members,
+            request,
+            headers,
+            until,
+            callers,
+            held,
+            previous,
+            state,
+        });
         self.jobs.get_mut(req).and_then(JobPlace::job_mut)?.flow = Some(FlowGuard(Arc::clone(&flow)));
         Some(flow)
     }
