@@ -11,5 +11,5 @@ mod plan;
 mod walk;
 
 pub(crate) use gate::StepGates;
-pub(crate) use plan::{EnsemblePlan, MemberSignature, PlanFault, PlannedStep};
-pub(crate) use walk::Walk;
+pub(crate) use plan::{EnsembleFault, EnsemblePlan, MemberSignature, MemberStep};
+pub(crate) use walk::FlowProgress;

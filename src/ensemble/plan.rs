@@ -31,7 +31,7 @@ pub(crate) struct MemberPort {
 
 /// Why an ensemble cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PlanFault {
+pub(crate) struct EnsembleFault {
     /// The step that the sentence is about.
     pub(crate) step: Option<usize>,
     pub(crate) what: String,
@@ -40,7 +40,7 @@ pub(crate) struct PlanFault {
 /// How requests go through an ensemble.
 #[derive(Debug, Clone)]
 pub(crate) struct EnsemblePlan {
-    pub(crate) steps: Vec<PlannedStep>,
+    pub(crate) steps: Vec<MemberStep>,
     /// The ensemble's tensors.
     pub(crate) tensors: usize,
     /// The tensor of each input and of each output, in the order of the settings.
@@ -51,7 +51,7 @@ pub(crate) struct EnsemblePlan {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct PlannedStep {
+pub(crate) struct MemberStep {
     pub(crate) model: String,
     /// `None` is the latest.
     pub(crate) version: Option<u64>,
@@ -80,8 +80,8 @@ impl MemberSignature {
     }
 }
 
-/// What is known of a tensor, and from which model.
-struct KnownTensor<'a> {
+/// A tensor as a model has declared it.
+struct InferredTensor<'a> {
     model: &'a str,
     batches: bool,
     dtype: DataType,
@@ -94,11 +94,11 @@ impl EnsemblePlan {
         settings: &ModelSettings,
         ensemble: &EnsembleSettings,
         members: &[MemberSignature],
-    ) -> Result<EnsemblePlan, Vec<PlanFault>> {
+    ) -> Result<EnsemblePlan, Vec<EnsembleFault>> {
         let mut faults = Vec::new();
         let mut known = own_tensors(settings);
         for (n, (step, member)) in ensemble.steps.iter().zip(members).enumerate() {
-            let mut fault = |what: String| faults.push(PlanFault { step: Some(n), what });
+            let mut fault = |what: String| faults.push(EnsembleFault { step: Some(n), what });
             batch_sizes(settings, member, &mut fault);
             ports(&settings.name, step, member, &mut known, &mut fault);
         }
@@ -113,11 +113,11 @@ impl EnsemblePlan {
             *of.entry(tensor.clone()).or_insert(next)
         };
         let inputs = settings.inputs.iter().map(|input| number(&input.name, &mut of)).collect();
-        let steps: Vec<PlannedStep> = ensemble
+        let steps: Vec<MemberStep> = ensemble
             .steps
             .iter()
             .zip(members)
-            .map(|(step, member)| PlannedStep {
+            .map(|(step, member)| MemberStep {
                 model: step.model.clone(),
                 version: step.version,
                 is_stateful: member.sequences.is_some(),
@@ -133,9 +133,9 @@ impl EnsemblePlan {
     }
 }
 
-fn own_tensors(settings: &ModelSettings) -> BTreeMap<&str, KnownTensor<'_>> {
+fn own_tensors(settings: &ModelSettings) -> BTreeMap<&str, InferredTensor<'_>> {
     let (model, batches) = (settings.name.as_str(), settings.max_batch_size > 0);
-    let of = |dtype, dims| KnownTensor { model, batches, dtype, dims };
+    let of = |dtype, dims| InferredTensor { model, batches, dtype, dims };
     let inputs = settings.inputs.iter().map(|i| (i.name.as_str(), of(i.dtype, &i.dims)));
     inputs.chain(settings.outputs.iter().map(|o| (o.name.as_str(), of(o.dtype, &o.dims)))).collect()
 }
@@ -156,7 +156,7 @@ fn ports<'a>(
     ensemble: &str,
     step: &'a EnsembleStep,
     member: &'a MemberSignature,
-    known: &mut BTreeMap<&'a str, KnownTensor<'a>>,
+    known: &mut BTreeMap<&'a str, InferredTensor<'a>>,
     fault: &mut dyn FnMut(String),
 ) {
     let model = member.name.as_str();
@@ -189,11 +189,11 @@ fn agree<'a>(
     tensor: &'a str,
     member: &'a MemberSignature,
     port: &'a MemberPort,
-    known: &mut BTreeMap<&'a str, KnownTensor<'a>>,
+    known: &mut BTreeMap<&'a str, InferredTensor<'a>>,
     fault: &mut dyn FnMut(String),
 ) {
     let here =
-        KnownTensor { model: &member.name, batches: member.max_batch_size > 0, dtype: port.dtype, dims: &port.dims };
+        InferredTensor { model: &member.name, batches: member.max_batch_size > 0, dtype: port.dtype, dims: &port.dims };
     let Some(there) = known.get(tensor) else {
         known.insert(tensor, here);
         return;
@@ -213,7 +213,7 @@ fn agree<'a>(
     }
 }
 
-impl KnownTensor<'_> {
+impl InferredTensor<'_> {
     /// The dimensions with that of the batch.
     fn whole(&self) -> Dims {
         if self.batches { self.dims.with(0, Dim::Any) } else { self.dims.clone() }
@@ -227,7 +227,7 @@ fn same(one: &Dims, other: &Dims) -> bool {
 }
 
 /// A sequence has one request at a time in each member.
-fn sequences(ensemble: &str, members: &[MemberSignature], faults: &mut Vec<PlanFault>) {
+fn sequences(ensemble: &str, members: &[MemberSignature], faults: &mut Vec<EnsembleFault>) {
     for (n, member) in members.iter().enumerate().filter(|(_, member)| member.sequences.is_some()) {
         let name = &member.name;
         if members.iter().take(n).any(|earlier| earlier.name == *name) {
@@ -235,14 +235,14 @@ fn sequences(ensemble: &str, members: &[MemberSignature], faults: &mut Vec<PlanF
                 "ensemble {ensemble} has model {name} in two steps; a model with sequence_batching can have one, \
                  since one step of a sequence is one request"
             );
-            faults.push(PlanFault { step: Some(n), what });
+            faults.push(EnsembleFault { step: Some(n), what });
         }
         if member.is_ensemble {
             let what = format!(
                 "ensemble {ensemble} contains ensemble {name}, whose members have sequences; list the steps of {name} here instead, \
                  so that a sequence can take all its slots before its first step"
             );
-            faults.push(PlanFault { step: Some(n), what });
+            faults.push(EnsembleFault { step: Some(n), what });
         }
     }
 }

@@ -8,7 +8,7 @@ use super::plan::EnsemblePlan;
 
 /// The tensors that are there, and the steps that wait for some.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub(crate) struct FlowProgress {
     plan: Arc<EnsemblePlan>,
     tensors: Vec<TensorSlot>,
     steps: Vec<StepState>,
@@ -31,10 +31,10 @@ enum StepState {
     Done,
 }
 
-impl Walk {
+impl FlowProgress {
     /// A request with these inputs, in the order of the settings. An optional one may be left out.
-    pub(crate) fn new(plan: &Arc<EnsemblePlan>, inputs: Vec<Option<Tensor>>) -> Walk {
-        let mut walk = Walk {
+    pub(crate) fn new(plan: &Arc<EnsemblePlan>, inputs: Vec<Option<Tensor>>) -> FlowProgress {
+        let mut walk = FlowProgress {
             plan: Arc::clone(plan),
             tensors: vec![TensorSlot::default(); plan.tensors],
             steps: vec![StepState::Waiting; plan.steps.len()],
@@ -123,11 +123,11 @@ mod tests {
     use sequor_core::{DataType, Shape};
 
     use super::*;
-    use crate::ensemble::PlannedStep;
+    use crate::ensemble::MemberStep;
 
-    fn step(model: &str, inputs: &[(&str, usize)], outputs: &[(&str, usize)]) -> PlannedStep {
+    fn step(model: &str, inputs: &[(&str, usize)], outputs: &[(&str, usize)]) -> MemberStep {
         let ports = |ports: &[(&str, usize)]| ports.iter().map(|(port, at)| ((*port).to_owned(), *at)).collect();
-        PlannedStep {
+        MemberStep {
             model: model.to_owned(),
             version: None,
             is_stateful: false,
@@ -145,14 +145,14 @@ mod tests {
     }
 
     /// 0 goes to two steps, whose outputs 1 and 2 go to a third one; 3 is the output. Input 4 is optional.
-    fn walk() -> Walk {
+    fn walk() -> FlowProgress {
         let steps = vec![
             step("last", &[("A", 1), ("B", 2), ("C", 4)], &[("OUT", 3)]),
             step("left", &[("X", 0)], &[("Y", 1)]),
             step("right", &[("X", 0)], &[("Y", 2), ("Z", 5)]),
         ];
         let plan = EnsemblePlan { steps, tensors: 6, inputs: vec![0, 4], outputs: vec![3], stateful: Vec::new() };
-        Walk::new(&Arc::new(plan), vec![Some(tensor(7)), None])
+        FlowProgress::new(&Arc::new(plan), vec![Some(tensor(7)), None])
     }
 
     #[test]

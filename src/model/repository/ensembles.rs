@@ -71,7 +71,7 @@ impl BoundMembers {
         let settings = draft.settle_ensemble(None);
         let Some(ensemble) = &settings.ensemble else { return Err(vec![LoadError::Runtime("no steps".to_owned())]) };
         let plan = EnsemblePlan::new(&settings, ensemble, &self.signatures()).map_err(|faults| {
-            let fault = |fault: crate::ensemble::PlanFault| {
+            let fault = |fault: crate::ensemble::EnsembleFault| {
                 LoadError::from(Fault { at: draft.step_at(fault.step), code: code::ENSEMBLE, what: fault.what })
             };
             faults.into_iter().map(fault).collect::<Vec<_>>()

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use sequor_core::{EndReason, Req, Seq, Time};
 
-use crate::ensemble::{EnsemblePlan, PlannedStep, StepGates, Walk};
+use crate::ensemble::{EnsemblePlan, FlowProgress, MemberStep, StepGates};
 use crate::error::Failure;
 use crate::model::load::{LoadEnsemble, LoadedModel};
 use crate::model::request::{InferRequest, SequenceStep};
@@ -25,7 +25,7 @@ use super::reply_to::{Reply, ReplyTo, StepReply};
 pub(super) struct EnsembleMembers {
     /// In the order of the steps.
     pub(super) models: Vec<Arc<dyn Member>>,
-    pub(super) gates: StepGates<Arc<Flow>>,
+    pub(super) gates: StepGates<Arc<EnsembleFlow>>,
 }
 
 /// A request of an ensemble as it came, without its inputs.
@@ -41,7 +41,7 @@ pub(super) struct FlowRequest {
 
 /// A request of an ensemble on its way.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct EnsembleFlow {
     pub(super) ensemble: Weak<dyn FlowHost>,
     pub(super) req: Req,
     /// Its sequence, if the ensemble has sequences.
@@ -62,7 +62,7 @@ pub(super) struct Flow {
 
 #[derive(Debug)]
 pub(super) struct FlowState {
-    walk: Walk,
+    walk: FlowProgress,
     /// It was answered or given up: what comes now means nothing.
     is_over: bool,
     /// A member with sequences may have run its step.
@@ -75,7 +75,7 @@ pub(super) struct FlowState {
 
 impl FlowState {
     pub(super) fn new(plan: &Arc<EnsemblePlan>, inputs: Vec<Option<Tensor>>) -> FlowState {
-        let walk = Walk::new(plan, inputs);
+        let walk = FlowProgress::new(plan, inputs);
         FlowState { walk, is_over: false, has_advanced: false, sent: Vec::new(), inside: Vec::new() }
     }
 }
@@ -90,7 +90,7 @@ struct StoppedFlow {
 
 /// Gives a flow up once its request is no more.
 #[derive(Debug)]
-pub(super) struct FlowGuard(pub(super) Arc<Flow>);
+pub(super) struct FlowGuard(pub(super) Arc<EnsembleFlow>);
 
 impl Drop for FlowGuard {
     fn drop(&mut self) {
@@ -101,7 +101,7 @@ impl Drop for FlowGuard {
     }
 }
 
-impl Flow {
+impl EnsembleFlow {
     // === its way ===
 
     /// Sends what can be sent. Called once.
@@ -118,7 +118,7 @@ impl Flow {
         let Some((step, member)) = self.stateful(place) else { return self.go_on() };
         let Some(seq) = self.seq else { return };
         let holder = SequenceHolder { ensemble: self.ensemble.clone(), seq };
-        let flow: Arc<Flow> = Arc::clone(self);
+        let flow: Arc<EnsembleFlow> = Arc::clone(self);
         let reservation = Reservation { flow, place, holder };
         let (request, to) = (self.step_request(step, Vec::new()), self.reply_to(step));
         match Arc::clone(member).reserve(request, self.call(step), reservation, to) {
@@ -264,7 +264,7 @@ impl Flow {
         self.load.ensemble.as_ref()
     }
 
-    fn planned(&self, step: usize) -> Option<&PlannedStep> {
+    fn planned(&self, step: usize) -> Option<&MemberStep> {
         self.of_load()?.plan.steps.get(step)
     }
 
@@ -284,7 +284,7 @@ impl Flow {
     }
 
     fn reply_to(self: &Arc<Self>, step: usize) -> ReplyTo {
-        let flow: Arc<Flow> = Arc::clone(self);
+        let flow: Arc<EnsembleFlow> = Arc::clone(self);
         ReplyTo::Step(flow, step)
     }
 
@@ -300,7 +300,7 @@ impl Flow {
     }
 }
 
-impl SlotGrant for Flow {
+impl SlotGrant for EnsembleFlow {
     fn granted(self: Arc<Self>, place: usize, req: Req, seq: Seq) {
         let Some((step, member)) = self.stateful(place) else { return };
         if let Some(held) = &self.held {
@@ -313,7 +313,7 @@ impl SlotGrant for Flow {
     }
 }
 
-impl StepReply for Flow {
+impl StepReply for EnsembleFlow {
     fn answered(self: Arc<Self>, step: usize, reply: Reply) {
         match reply {
             Ok(answer) => {

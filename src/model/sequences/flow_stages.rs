@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::sync::Mutex;
 use crate::tensor::Tensor;
 
-use super::flow::{EnsembleMembers, Flow, FlowGuard, FlowRequest, FlowState};
+use super::flow::{EnsembleFlow, EnsembleMembers, FlowGuard, FlowRequest, FlowState};
 use super::job::Job;
 use super::job_place::JobPlace;
 use super::members::FlowHost;
@@ -21,8 +21,12 @@ const BY_MEMBER: u32 = 5;
 /// The table of an ensemble or of a member, as flows change it.
 pub(super) trait FlowTable {
     /// Makes the flow of a request whose turn has come. Nothing, if the request is over.
-    fn make_flow(&mut self, ensemble: Weak<dyn FlowHost>, members: Arc<EnsembleMembers>, req: Req)
-    -> Option<Arc<Flow>>;
+    fn make_flow(
+        &mut self,
+        ensemble: Weak<dyn FlowHost>,
+        members: Arc<EnsembleMembers>,
+        req: Req,
+    ) -> Option<Arc<EnsembleFlow>>;
 
     /// Answers a request whose steps are all done.
     fn flow_done(&mut self, now: Time, req: Req, outputs: Vec<Option<Tensor>>);
@@ -40,7 +44,7 @@ impl FlowTable for Table {
         ensemble: Weak<dyn FlowHost>,
         members: Arc<EnsembleMembers>,
         req: Req,
-    ) -> Option<Arc<Flow>> {
+    ) -> Option<Arc<EnsembleFlow>> {
         let job = self.jobs.get_mut(req).and_then(JobPlace::job_mut)?;
         let (load, seq) = (Arc::clone(&job.load), job.seq);
         let FlowRequest { mut request, headers, until, callers } = *job.flow_request.take()?;
@@ -53,7 +57,7 @@ impl FlowTable for Table {
         let held = seq.and_then(|seq| self.live(seq)).and_then(|live| live.members.clone());
         let starts = request.sequence.start && held.is_some();
         let previous = self.departing.get(&request.sequence.id).filter(|_| starts).cloned();
-        let flow = Arc::new(Flow {
+        let flow = Arc::new(EnsembleFlow {
             ensemble,
             req,
             seq,

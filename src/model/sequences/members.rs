@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 
 use super::reply_to::ReplyTo;
 
-/// What is to be done in a member once no lock is held.
+/// Work for a member that is left until no lock is held.
 pub(in crate::model) type Followup = Box<dyn FnOnce()>;
 
 /// What a request to a member has beside its message.
