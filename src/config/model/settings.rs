@@ -1,8 +1,8 @@
 //! A model's configuration, settled: what config.pbtxt, sequor.toml, the defaults and the graph's signature say together, in the host's terms.
 //! A [`ModelSettings`] is complete: no file is needed after it.
 
-use std::num::NonZeroU32;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
