@@ -33,7 +33,7 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    pub const ALL: [EndReason; 12] = [
+    pub const ALL: [EndReason; 13] = [
         EndReason::End,
         EndReason::Idle,
         EndReason::Restarted,

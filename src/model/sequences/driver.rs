@@ -321,7 +321,7 @@ impl ModelScheduler {
     }
 
     /// The actions to carry out once the lock is released.
-    fn settle(table: &mut Table, now: Time) -> Actions {
+    pub(super) fn settle(table: &mut Table, now: Time) -> Actions {
         sealing::work(table, now);
         table.settle()
     }

@@ -96,7 +96,7 @@ impl Member for ModelScheduler {
         let actions = {
             let mut table = self.table.lock();
             table.apply(now, Event::End(seq, why));
-            table.settle()
+            ModelScheduler::settle(&mut table, now)
         };
         Box::new(move || self.act(actions, now))
     }
