@@ -88,7 +88,8 @@ fn spilled(table: &mut Table, now: Time, left: &LeftState, is_written: bool) {
 fn has_room(table: &mut Table, now: Time, wait: &RoomWait, ticket: Ticket) {
     let RoomWait { req, seq, wanted, .. } = *wait;
     let Some(job) = table.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
-    let (lends_on, start) = (job.store.is_some() || job.processed.is_some(), job.facts.start);
+    let lends_on = job.store.is_some() || job.processed.is_some() || job.reservation.is_some();
+    let start = job.facts.start;
     match seq.filter(|_| start).and_then(|seq| table.live_mut(seq)) {
         Some(live) => live.ticket = Some(ticket),
         None => {
