@@ -43,7 +43,7 @@ impl Core {
             // The policy has let a slot lie for too long: the head gets it, as it would without the policy.
             self.note(load, Note::Fallback(load), out);
             self.admit_in_order(now, load, out);
-            // What is left is the policy's again.
+            // The policy is asked about the rest again.
             self.announce_consult(load, out);
         } else {
             self.announce_consult(load, out);

@@ -359,10 +359,10 @@ fn stateless() -> LoadSpec {
 }
 
 /// The request that runs next.
-fn runs(rig: &mut Rig) -> u32 {
-    let batch = rig.batch().unwrap();
+fn runs(rig: &mut Rig) -> Option<u32> {
+    let batch = rig.batch()?;
     rig.ran(&batch);
-    batch.real().next().unwrap().req.ix
+    batch.real().next().map(|row| row.req.ix)
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn a_request_of_level_1_behind_10_000_of_level_2_is_next() {
     let mut rig = Rig::new(stateless());
     let low: Vec<u32> = (0..10_000).map(|_| of_level(&mut rig, 2, |_| {})).collect();
     let high = of_level(&mut rig, 1, |_| {});
-    assert_eq!([runs(&mut rig), runs(&mut rig)], [high, low[0]]);
+    assert_eq!([runs(&mut rig), runs(&mut rig)], [high, low[0]].map(Some));
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn a_late_request_waits_behind_the_others_of_its_level_where_it_may() {
         Err(Refusal::QueueTimeout { waited, ahead: 1 }),
         "the delayed one is behind it by then"
     );
-    assert_eq!([runs(&mut rig), runs(&mut rig), runs(&mut rig)], [ahead, delayed, other]);
+    assert_eq!([runs(&mut rig), runs(&mut rig), runs(&mut rig)], [ahead, delayed, other].map(Some));
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn a_level_has_a_maximum_of_its_own() {
     let taken = [of_level(&mut rig, 1, at_most), of_level(&mut rig, 2, at_most), of_level(&mut rig, 1, at_most)];
     let refused = of_level(&mut rig, 1, at_most);
     assert_eq!(rig.answers[&refused], Err(Refusal::QueueFull { limit: 2 }));
-    assert_eq!([runs(&mut rig), runs(&mut rig), runs(&mut rig)], [taken[0], taken[2], taken[1]]);
+    assert_eq!([runs(&mut rig), runs(&mut rig), runs(&mut rig)], [taken[0], taken[2], taken[1]].map(Some));
 }
 
 #[test]
