@@ -16,7 +16,7 @@ pub struct Outcome {
     pub rows: u64,
     pub sequences: u64,
     pub transitions: Transitions,
-    pub ended: [u64; 11],
+    pub ended: [u64; EndReason::ALL.len()],
     pub refused: Vec<(&'static str, u64)>,
     pub faults: Vec<(String, u64)>,
     /// What preparations said, and what came in between.
