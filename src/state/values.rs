@@ -53,7 +53,7 @@ impl StateValues {
         StateValues::new(specs.iter().map(StateValue::initial).collect())
     }
 
-    /// The values as a `.safetensors` file, as [`Store::snapshot`] makes one.
+    /// The values as a `.safetensors` file, as [`super::Store::snapshot`] makes one.
     pub fn file(&self, specs: &[StateSpec], metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError> {
         let pairs: Vec<(Shape, Vec<u8>)> =
             self.each().iter().map(|value| (value.shape.clone(), value.bytes.to_vec())).collect();

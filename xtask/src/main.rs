@@ -32,6 +32,7 @@ cargo xtask test                   everything that must hold: format, lints, mod
         [--browser]                a browser must be there (otherwise its test is left out, and said so, where none can be had)
         [--all-languages]          and plug-ins in JavaScript and C, whose tools are 59 and 411 MB, and the types of the kit
                                    for JavaScript (34 MB)
+        [--rustdoc]                and the crates' own pages, without a warning
         [--fuzz SECONDS]           and the fuzz targets for so long, all at the same time
 cargo xtask prepare                gets what tests need and prints the environment in which `cargo nextest run` finds it
 cargo xtask fuzz [--seconds 60]    the fuzz targets alone
