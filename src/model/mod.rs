@@ -40,6 +40,7 @@ mod interleavings;
 #[cfg(not(feature = "shuttle"))]
 mod processor_tests;
 #[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod restart_plugin_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::python;
-use crate::server::{Server, get, root};
+use crate::server::{Call, Server, get, models, root};
 
 /// After this long a proxy hangs.
 const HANGS: Duration = Duration::from_secs(60);
@@ -82,7 +82,8 @@ fn a_proxy_that_hashes_the_id_sends_all_steps_of_a_sequence_to_one_server() {
 
 #[test]
 fn live_sequences_behind_a_proxy_go_on_while_their_server_drains() {
-    let servers = [Server::of_models(), Server::of_models()];
+    let server = || Call::serve(models()).environment("SEQUOR_DRAIN_FINISH", "20s").start();
+    let servers = [server(), server()];
     let [http, grpc] = [free_port(), free_port()];
     let _proxy = envoy([http, grpc], &servers);
     let script = root().join("tests/python/drain_behind_proxy.py");

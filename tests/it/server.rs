@@ -87,6 +87,8 @@ impl Call {
         let call = call.arguments(["--admin-port", "0", "--http-address", "127.0.0.1", "--grpc-address", "127.0.0.1"]);
         // Or every test would wait for proxies to turn away that are not there.
         let call = call.environment("SEQUOR_DRAIN_ANNOUNCE", "0s");
+        // Or for the sequences that they leave behind.
+        let call = call.environment("SEQUOR_DRAIN_FINISH", "1s");
         call.arguments(["--model-repository".as_ref(), repository.as_ref().as_os_str()])
     }
 
