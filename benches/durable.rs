@@ -1,6 +1,7 @@
-//! What durable states cost: a paced load with and without them beside the bare store, the writing of live sequences when the server stops, the first
-//! step after that, and the memory of sequences that were moved to the store. In this process, over a stand-in for a backend.
-//! `cargo bench --bench durable [-- --quick] [--only pace|drain|resume|spill]`.
+//! Measures the cost of durable states: a paced load with and without them beside the bare store, the writing of live sequences when the server
+//! stops, the first step after that, and the memory of sequences that were moved to the store. In this process, over a mock backend; the model with
+//! four states runs on ONNX Runtime.
+//! `cargo bench --bench durable [-- --quick] [--only pace|four|drain|resume|spill]`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
@@ -14,7 +15,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
+use sequor::backend::Backend;
 use sequor::backend::mock::MockBackend;
+use sequor::backend::onnx::OnnxBackend;
+use sequor::backend::onnx::library::{self, System};
+use sequor::model::repository::Availability;
 use sequor::model::request::SequenceStep;
 use sequor::model::{InferRequest, NamedTensor, Repository, RepositoryOptions, SequenceStore, Tensor};
 use sequor::state::tier::{self, GroupWriter, StateHead, Tier as _, TierChange, TierKey};
@@ -23,8 +28,9 @@ use sequor_core::{DataType, Dialect, Id, Shape};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Streams at the pace of speech.
+/// Streams at the pace of speech, and of the model with four states, whose step writes 3.4 MiB.
 const STREAMS: u64 = 64;
+const LARGE_STREAMS: u64 = 2;
 const PACE: Duration = Duration::from_millis(32);
 const KIB: usize = 1 << 10;
 
@@ -41,8 +47,11 @@ fn main() {
     }
     let seconds = if quick { 2 } else { 15 };
     if wants("pace") {
-        pace(KIB, seconds);
-        pace(64 * KIB, seconds);
+        pace(Model::Sum(KIB), STREAMS, seconds);
+        pace(Model::Sum(64 * KIB), STREAMS, seconds);
+    }
+    if wants("pace") || wants("four") {
+        pace(Model::FourStates, LARGE_STREAMS, seconds);
     }
     if wants("drain") || wants("resume") {
         drain(if quick { 50 } else { 1000 }, 64 * KIB);
@@ -52,41 +61,98 @@ fn main() {
     }
 }
 
-/// A server of one model whose state has so many bytes.
+/// The model of a server.
+#[derive(Clone, Copy)]
+enum Model {
+    /// A running sum whose state has so many bytes.
+    Sum(usize),
+    /// Four states of two types, as a streaming encoder has them.
+    FourStates,
+}
+
+impl Model {
+    fn name(self) -> &'static str {
+        match self {
+            Model::Sum(_) => "sum",
+            Model::FourStates => "cached_oldest",
+        }
+    }
+
+    fn state_bytes(self) -> usize {
+        match self {
+            Model::Sum(size) => size,
+            Model::FourStates => 4 * (2 * 8 * 64 * 512 + 8 * 512 * 92) + 8 * 8,
+        }
+    }
+
+    fn backend(self) -> Arc<dyn Backend> {
+        match self {
+            Model::Sum(_) => Arc::new(MockBackend::new()),
+            Model::FourStates => {
+                let library = library::find(None, &System).expect("ONNX Runtime");
+                Arc::new(OnnxBackend::new(&library.path).expect("ONNX Runtime"))
+            }
+        }
+    }
+
+    /// Writes the files of the model but for sequor.toml.
+    fn write(self, folder: &Path, slots: u64) {
+        std::fs::create_dir_all(folder.join("1")).expect("a folder");
+        let (graph, settings) = match self {
+            Model::Sum(size) => (format!("accumulate INT32 dims={}", size / 4).into_bytes(), config(size / 4, slots)),
+            Model::FourStates => {
+                let path = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/models/cached_rows.onnx");
+                (std::fs::read(path).expect("a graph"), include_str!("models/cached_oldest.pbtxt").to_owned())
+            }
+        };
+        std::fs::write(folder.join("1/model.onnx"), graph).expect("a file");
+        std::fs::write(folder.join("config.pbtxt"), settings).expect("a file");
+    }
+
+    fn input(self) -> NamedTensor {
+        let (name, dtype, shape, data) = match self {
+            Model::Sum(size) => ("INPUT", DataType::Int32, Shape::of(&[1, (size / 4) as u64]), vec![1; size]),
+            Model::FourStates => ("x", DataType::Fp32, Shape::of(&[1, 16, 80]), vec![0; 4 * 16 * 80]),
+        };
+        NamedTensor { name: name.to_owned(), tensor: Tensor { dtype, shape, data: Bytes::from(data) } }
+    }
+}
+
+/// A server of one model.
 struct Bench {
+    model: Model,
     repository: Repository,
     _folder: Option<TempDir>,
 }
 
 impl Bench {
-    fn new(when: Option<&str>, size: usize, slots: u64, memory: u64) -> Bench {
+    fn new(when: Option<&str>, model: Model, slots: u64, memory: u64) -> Bench {
         let folder = TempDir::new().expect("a folder");
-        let bench = Bench::at(folder.path(), when, size, slots, memory);
+        let bench = Bench::at(folder.path(), when, model, slots, memory);
         Bench { _folder: Some(folder), ..bench }
     }
 
-    fn at(folder: &Path, when: Option<&str>, size: usize, slots: u64, memory: u64) -> Bench {
-        let (model, dims) = (folder.join("sum"), size / 4);
-        std::fs::create_dir_all(model.join("1")).expect("a folder");
-        let write = |to: &str, what: String| std::fs::write(model.join(to), what).expect("a file");
-        write("1/model.onnx", format!("accumulate INT32 dims={dims}"));
-        write("config.pbtxt", config(dims, slots));
+    fn at(folder: &Path, when: Option<&str>, model: Model, slots: u64, memory: u64) -> Bench {
+        let directory = folder.join(model.name());
+        model.write(&directory, slots);
         let mut options = RepositoryOptions { state_limit: memory, ..RepositoryOptions::default() };
         if let Some(when) = when {
-            write("sequor.toml", format!("[durability]\nwhen = \"{when}\"\n"));
+            let durability = format!("[durability]\nwhen = \"{when}\"\n");
+            std::fs::write(directory.join("sequor.toml"), durability).expect("a file");
             let opened = tier::open(&folder.join("state"), u64::MAX, Duration::ZERO).expect("a store");
             let epoch = opened.tier.next_epoch(1).expect("an epoch");
             options.store = Some(Arc::new(SequenceStore::new(Arc::new(opened.tier), epoch).expect("a thread")));
         }
-        let backend = Arc::new(MockBackend::new());
-        let repository = Repository::new(backend, options, Metrics::new(true)).expect("threads");
-        repository.load(&model);
-        Bench { repository, _folder: None }
+        let repository = Repository::new(model.backend(), options, Metrics::new(true)).expect("threads");
+        repository.load(&directory);
+        let status = repository.statuses().pop().map(|status| status.availability);
+        assert!(matches!(status, Some(Availability::Ready(_))), "it does not load: {status:?}");
+        Bench { model, repository, _folder: None }
     }
 
-    async fn step(&self, id: u64, size: usize, start: bool) -> Duration {
+    async fn step(&self, id: u64, start: bool) -> Duration {
         let began = Instant::now();
-        let pending = self.repository.submit(request(id, size, start)).expect("a request that is taken");
+        let pending = self.repository.submit(request(self.model, id, start)).expect("a request that is taken");
         pending.await.expect("an answer");
         began.elapsed()
     }
@@ -105,17 +171,15 @@ fn config(dims: usize, slots: u64) -> String {
     )
 }
 
-fn request(id: u64, size: usize, start: bool) -> InferRequest {
-    let shape = Shape::of(&[1, (size / 4) as u64]);
-    let tensor = Tensor { dtype: DataType::Int32, shape, data: Bytes::from(vec![1; size]) };
+fn request(model: Model, id: u64, start: bool) -> InferRequest {
     InferRequest {
-        model: "sum".to_owned(),
+        model: model.name().to_owned(),
         version: String::new(),
         id: String::new(),
         sequence: SequenceStep { id: Id::Int(id), start, end: false, step: None, idle: None },
         priority: 0,
         timeout: None,
-        inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
+        inputs: vec![model.input()],
         outputs: Vec::new(),
         parameters: Vec::new(),
         dialect: Dialect::TRITON,
@@ -164,12 +228,12 @@ impl Paced {
     }
 }
 
-fn pace(size: usize, seconds: u32) {
-    println!("{STREAMS} streams, a step each {PACE:?}, {} KiB of state", size / KIB);
-    let without = served(None, size, seconds);
-    let bare = bare(size, seconds);
-    let again = served(None, size, seconds);
-    let [drain, every, step] = ["drain", "every", "step"].map(|when| served(Some(when), size, seconds));
+fn pace(model: Model, streams: u64, seconds: u32) {
+    println!("{streams} streams, a step each {PACE:?}, {} KiB of state", model.state_bytes() / KIB);
+    let without = served(None, model, streams, seconds);
+    let bare = bare(model.state_bytes(), streams, seconds);
+    let again = served(None, model, streams, seconds);
+    let [drain, every, step] = ["drain", "every", "step"].map(|when| served(Some(when), model, streams, seconds));
     without.print("without");
     again.print("without, once more");
     bare.print("bare store");
@@ -185,8 +249,8 @@ fn pace(size: usize, seconds: u32) {
     );
 }
 
-fn served(when: Option<&str>, size: usize, seconds: u32) -> Paced {
-    let bench = Arc::new(Bench::new(when, size, STREAMS, u64::MAX));
+fn served(when: Option<&str>, model: Model, streams: u64, seconds: u32) -> Paced {
+    let bench = Arc::new(Bench::new(when, model, streams, u64::MAX));
     let runtime = runtime();
     let steps = Duration::from_secs(u64::from(seconds)).as_millis() / PACE.as_millis();
     let stream = |id: u64| {
@@ -194,17 +258,17 @@ fn served(when: Option<&str>, size: usize, seconds: u32) -> Paced {
         async move {
             let mut latencies = Vec::with_capacity(steps as usize);
             let mut at =
-                tokio::time::interval_at(tokio::time::Instant::now() + PACE * id as u32 / STREAMS as u32, PACE);
+                tokio::time::interval_at(tokio::time::Instant::now() + PACE * id as u32 / streams as u32, PACE);
             for n in 0..steps {
                 at.tick().await;
-                latencies.push(bench.step(id, size, n == 0).await);
+                latencies.push(bench.step(id, n == 0).await);
             }
             latencies
         }
     };
     let began = cpu();
     let paced = runtime.block_on(async {
-        let streams: Vec<_> = (1..=STREAMS).map(|id| tokio::spawn(stream(id))).collect();
+        let streams: Vec<_> = (1..=streams).map(|id| tokio::spawn(stream(id))).collect();
         let mut all = Vec::new();
         for stream in streams {
             all.extend(stream.await.expect("a stream"));
@@ -216,24 +280,25 @@ fn served(when: Option<&str>, size: usize, seconds: u32) -> Paced {
 }
 
 /// The same rows at the same pace, by the store alone.
-fn bare(size: usize, seconds: u32) -> Paced {
+fn bare(size: usize, streams: u64, seconds: u32) -> Paced {
     let folder = TempDir::new().expect("a folder");
     let opened = tier::open(&folder.path().join("state"), u64::MAX, Duration::ZERO).expect("a store");
     let writer = GroupWriter::start(Arc::new(opened.tier)).expect("a thread");
-    let rows = u64::from(seconds) * 1000 * STREAMS / PACE.as_millis() as u64;
-    let (tell, told) = sync_channel(rows as usize);
+    let rows = u64::from(seconds) * 1000 * streams / PACE.as_millis() as u64;
+    let (sender, receiver) = sync_channel(rows as usize);
     let (began, start) = (cpu(), Instant::now());
     for row in 0..rows {
-        let at = start + PACE * row as u32 / STREAMS as u32;
+        let at = start + PACE * row as u32 / streams as u32;
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
-        let (tell, sent) = (tell.clone(), Instant::now());
-        let make = move |_: &[TierChange]| vec![Ok(change(row % STREAMS, row, size))];
-        writer.write(make, move |_| {
-            // The receiver counts on, or the figure is over.
-            let _ = tell.send(sent.elapsed());
+        let (sender, sent) = (sender.clone(), Instant::now());
+        let make = move |_: &[TierChange]| vec![Ok(change(row % streams, row, size))];
+        writer.write(make, move |failed| {
+            assert!(failed.is_empty(), "{failed:?}");
+            // The receiver is there until the last row has arrived.
+            let _ = sender.send(sent.elapsed());
         });
     }
-    let paced = Paced::of(began, told.iter().take(rows as usize).collect());
+    let paced = Paced::of(began, receiver.iter().take(rows as usize).collect());
     writer.close();
     paced
 }
@@ -248,8 +313,8 @@ fn change(id: u64, step: u64, size: usize) -> TierChange {
 
 fn drain(count: u64, size: usize) {
     let (folder, runtime) = (TempDir::new().expect("a folder"), runtime());
-    let bench = Bench::at(folder.path(), Some("drain"), size, count, u64::MAX);
-    let mut plain: Vec<Duration> = (1..=count).map(|id| runtime.block_on(bench.step(id, size, true))).collect();
+    let bench = Bench::at(folder.path(), Some("drain"), Model::Sum(size), count, u64::MAX);
+    let mut plain: Vec<Duration> = (1..=count).map(|id| runtime.block_on(bench.step(id, true))).collect();
     let began = Instant::now();
     bench.repository.stop();
     let stopped = began.elapsed();
@@ -269,9 +334,9 @@ fn drain(count: u64, size: usize) {
         .collect();
     opened.tier.close();
     let began = Instant::now();
-    let bench = Bench::at(folder.path(), Some("drain"), size, count, u64::MAX);
+    let bench = Bench::at(folder.path(), Some("drain"), Model::Sum(size), count, u64::MAX);
     let started = began.elapsed();
-    let mut resumed: Vec<Duration> = (1..=count).map(|id| runtime.block_on(bench.step(id, size, false))).collect();
+    let mut resumed: Vec<Duration> = (1..=count).map(|id| runtime.block_on(bench.step(id, false))).collect();
     let [plain, read, resumed] = [&mut plain, &mut reads, &mut resumed].map(|all| quantile(all, 0.5));
     println!(
         "  it comes back in {started:.1?}; p50 of a START {plain:.1?}, of a first step {resumed:.1?}, of a read {read:.1?}"
@@ -291,26 +356,43 @@ fn raw(folder: &Path, count: u64, size: usize) -> Duration {
 // === more sequences than memory ===
 
 fn spill(count: u64, size: usize) {
-    let bench = Bench::new(Some("drain"), size, 1024, 512 * size as u64);
+    let bench = Bench::new(Some("drain"), Model::Sum(size), 1024, 512 * size as u64);
     let runtime = runtime();
-    // What has to be there once is there.
+    let stored = || bench.repository.store().expect("a store").usage().states as u64;
+    // The store is behind the STARTs by what it has still to write.
+    let written = |live: u64| {
+        let until = Instant::now() + Duration::from_secs(60);
+        while stored() + 512 < live && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    // The first ones take the memory that is taken once.
     for id in 1..=1000 {
-        runtime.block_on(bench.step(id, size, true));
+        runtime.block_on(bench.step(id, true));
     }
+    written(1000);
     let (idle, began) = (memory(), Instant::now());
     for id in 1001..=1000 + count {
-        runtime.block_on(bench.step(id, size, true));
+        runtime.block_on(bench.step(id, true));
     }
-    let (took, more) = (began.elapsed(), memory().saturating_sub(idle));
+    let (took, at_once) = (began.elapsed(), memory().saturating_sub(idle));
+    written(1000 + count);
+    let (later, more) = (began.elapsed(), memory().saturating_sub(idle));
     println!("{count} more sequences of {} KiB beyond memory for 512", size / KIB);
     println!(
-        "  {:.1?} a START; {} MiB more, {} B a sequence (aim 512 B and the store's cache of 16 MiB)",
+        "  {:.1?} a START; {} MiB more, and once the store has {} of them, after {later:.1?}: {} MiB",
         took / count as u32,
+        at_once >> 20,
+        stored(),
         more >> 20,
-        more / count
+    );
+    println!(
+        "  {} B a sequence (aim 512 B and the store's cache of 16 MiB: {})",
+        more / count,
+        512 + (16 << 20) / count
     );
     let mut back: Vec<Duration> =
-        (1001..=1000 + count.min(1000)).map(|id| runtime.block_on(bench.step(id, size, false))).collect();
+        (1001..=1000 + count.min(1000)).map(|id| runtime.block_on(bench.step(id, false))).collect();
     println!("  p50 of a step that brings its sequence back: {:.1?}", quantile(&mut back, 0.5));
     bench.repository.stop();
 }
