@@ -1,4 +1,4 @@
-//! One model name as the server drives it: the core and the table of requests under one short lock, and what is done once it is given back.
+//! One model name as the server drives it: the core and the table of requests under one short lock, and what is done once it is given back (`carry_out`).
 //! Under the lock there is no I/O, payload, log or wake-up.
 
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use sequor_core::{
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
-use crate::executor::ExecutorHandle;
-use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record, run_with_plugins, submit_to_plugins};
+use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
 use crate::model::request::{InferRequest, intake};
 use crate::model::runtime::{Clock, Tick, Timer};
 use crate::processing::outgoing::CallingRequest;
 use crate::recording::Recorder;
+use crate::scheduling::Decider;
 use crate::state::ChunkCache;
 use crate::state::budget::Budget;
 use crate::sync::{AtomicU64, Mutex};
 
-use super::actions::Actions;
+use super::actions::{Actions, PolicyNotice};
 use super::admission::RequestAdmission;
-use super::batch::{FinishedBatch, SealAction, Step};
+use super::batch::{FinishedBatch, Step};
 use super::calling::InheritedContext;
-use super::first_states::Preparer;
+use super::carry_out::{ActionHost, carry_out};
 use super::flow::EnsembleMembers;
 use super::job::Job;
-use super::kept::{KeptStore, StoreTask};
+use super::kept::KeptStore;
+use super::kept_stages::KeptStages;
 use super::loads::{LoadsNow, ModelLoads};
 use super::members::{EnsembleParts, MemberUses, Reservation};
 use super::owner::RequestOrigin;
-use super::processed::{LentRequest, PostTask};
 use super::reply_to::{Reply, ReplyTo};
-use super::spill::{self, SpillHost};
+use super::sealing;
+use super::spill::SpillHost;
 use super::table::{Import, Table};
-use super::{inline, sealing};
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
@@ -241,7 +241,7 @@ impl ModelScheduler {
         drop(table);
         // A sequence that starts may leave less room for freed memory.
         self.chunk_cache.trim();
-        self.act_for(connection, actions, now);
+        carry_out(self, connection, actions, now);
         Ok(req)
     }
 
@@ -329,84 +329,7 @@ impl ModelScheduler {
     // === after the lock ===
 
     pub(super) fn act(self: &Arc<Self>, actions: Actions, now: Time) {
-        self.act_for(None, actions, now);
-    }
-
-    /// The same while a request of this connection is submitted.
-    fn act_for(self: &Arc<Self>, connection: Option<&ExecutorHandle>, mut actions: Actions, now: Time) {
-        // Before any answer leaves: a client that reads it finds the sequence ended in all members.
-        for (members, why) in actions.departed.drain(..) {
-            members.end(why);
-            self.table.lock().forget_departed(&members);
-        }
-        for (instance, decider) in actions.wake.drain(..) {
-            if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
-                inline::wake(load, instance.n, connection, decider.as_ref(), now);
-            }
-        }
-        actions.send_answers(now, self.recorder.as_ref());
-        if actions.wants_room {
-            spill::make_room(self);
-        }
-        for task in actions.store {
-            self.ask_store(task);
-        }
-        for forgotten in actions.forgotten {
-            self.store.forget(forgotten);
-        }
-        for task in actions.prepare {
-            self.prepare(task);
-        }
-        for task in actions.post {
-            self.post(task);
-        }
-        for action in actions.seals {
-            self.seal(action);
-        }
-        for (load, decider, notice) in actions.policies {
-            self.notify_policy(load, decider, notice);
-        }
-        if let Some(due) = actions.due {
-            self.arm(due);
-        }
-        for (holder, why) in actions.bereaved {
-            holder.end(why);
-        }
-        for (reservation, req, seq) in actions.granted {
-            reservation.grant(req, seq);
-        }
-        for (req, load) in actions.flows {
-            self.begin_flow(req, load);
-        }
-    }
-
-    /// Has the plug-ins of its load prepare a request, on their threads.
-    fn prepare(self: &Arc<Self>, LentRequest { req, load }: LentRequest) {
-        let model = Arc::downgrade(self);
-        let prepare = move || {
-            // A request that was cancelled while it waited costs nothing more.
-            let Some(task) = model.upgrade().and_then(|model| model.table.lock().begin_prepare(req)) else { return };
-            if let Some(model) = model.upgrade() {
-                Preparer(model).prepare(task);
-            }
-        };
-        submit_to_plugins(&load, Box::new(prepare));
-    }
-
-    /// Has the processors of its load finish a request, on their threads.
-    fn post(self: &Arc<Self>, task: PostTask) {
-        let (load, model) = (Arc::clone(&task.load), Arc::downgrade(self));
-        let post = move || {
-            let load = Arc::clone(&task.load);
-            let finish = async move {
-                let Some((req, finished)) = task.run().await else { return };
-                if let Some(model) = model.upgrade() {
-                    model.change(|table, now| table.posted(now, req, finished));
-                }
-            };
-            run_with_plugins(&load, finish);
-        };
-        submit_to_plugins(&load, Box::new(post));
+        carry_out(self, None, actions, now);
     }
 
     /// Does something with the table under its lock, and then what follows from it.
@@ -423,17 +346,6 @@ impl ModelScheduler {
     pub(super) fn change(self: &Arc<Self>, change: impl FnOnce(&mut Table, Time)) {
         let now = self.now();
         self.locked(now, |table| change(table, now));
-    }
-
-    /// Hands states to a tier, whose report releases or refuses the answers.
-    fn seal(self: &Arc<Self>, SealAction { tier, waiting, rows, batch }: SealAction) {
-        let model = Arc::downgrade(self);
-        let sealed = move |failed: Vec<usize>| {
-            if let Some(model) = model.upgrade() {
-                model.change(|table, now| sealing::sealed(table, now, waiting, &rows, &failed));
-            }
-        };
-        tier.seal(batch, Box::new(sealed));
     }
 
     // === sequences that the store keeps ===
@@ -461,16 +373,6 @@ impl ModelScheduler {
         }
     }
 
-    /// Has the store do its part for a request, on its own thread.
-    fn ask_store(self: &Arc<Self>, task: StoreTask) {
-        let model = Arc::downgrade(self);
-        self.store.take(task, move |task, outcome| {
-            if let Some(model) = model.upgrade() {
-                model.change(|table, now| table.stored(now, task, outcome));
-            }
-        });
-    }
-
     /// Tells the timer of a deadline, if it is sooner than what it knows.
     pub(super) fn arm(self: &Arc<Self>, due: Time) {
         if due.0 < self.armed.fetch_min(due.0, Ordering::AcqRel) {
@@ -495,6 +397,36 @@ impl SpillHost for ModelScheduler {
 
     fn model_name(&self) -> &str {
         &self.name
+    }
+}
+
+impl ActionHost for ModelScheduler {
+    fn loads_now(&self) -> LoadsNow {
+        self.loads()
+    }
+
+    fn with_table(&self, with: &mut dyn FnMut(&mut Table)) {
+        with(&mut self.table.lock());
+    }
+
+    fn kept_store(&self) -> &KeptStore {
+        &self.store
+    }
+
+    fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    fn notify_plugin(&self, load: LoadId, decider: Option<Decider>, notice: PolicyNotice) {
+        self.notify_policy(load, decider, notice);
+    }
+
+    fn arm_timer(self: &Arc<Self>, due: Time) {
+        self.arm(due);
+    }
+
+    fn start_flow(self: &Arc<Self>, req: Req, load: LoadId) {
+        self.begin_flow(req, load);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The sequences and requests of one model name: a core and the table of its requests under one lock.
 //!
 //! - `driver`: the lock. `table`: what the lock guards: the core, the requests, `live` sequences, `load_policies`. `actions`: what is done after it is
-//!   released. `batch`: what an instance gets and gives back.
+//!   released; `carry_out` does it. `batch`: what an instance gets and gives back.
 //! - `loads`: the loads of the name. `admission`: what a request needs before it is put into the table.
 //! - `job`: a request between its submission and its answer. `job_place`: where it is. `pending`: how its surface holds it.
 //! - `owner`: where a request comes from, and how many sequences of its client live.
@@ -13,7 +13,7 @@
 //! - `plugin_driver`: the model as its plug-ins reach it.
 //! - `stages`: lends requests to processors. `processed`: what a request keeps for them.
 //! - `sealing`: states on their way to the store. `written`: what it has of live sequences. `room`: requests that wait for state memory. `spill`: moves idle sequences to the store where a START needs their memory.
-//! - `kept`: sequences that the server's store keeps. `resume`: goes on from them, and writes live ones when the server stops.
+//! - `kept`: sequences that the server's store keeps; `kept_stages`: their requests in the table. `resume`: goes on from them, and writes live ones when the server stops.
 //! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted. `listing`: the
 //!   sequences as operators see them.
 //!
@@ -23,6 +23,7 @@ mod actions;
 mod admission;
 mod batch;
 mod calling;
+mod carry_out;
 mod driver;
 mod first_states;
 mod flow;
@@ -31,6 +32,7 @@ mod inline;
 mod job;
 mod job_place;
 mod kept;
+mod kept_stages;
 pub(in crate::model) mod listing;
 mod live;
 mod load_policies;

@@ -11,8 +11,8 @@ use sequor_core::{EndReason, Event, Preparation, Refusal, Seq, SequenceView, Sta
 
 use super::job_place::JobPlace;
 use super::kept::KeptSequence;
+use super::kept_stages::BY_STORE;
 use super::room::RoomWait;
-use super::stages::BY_STORE;
 use super::table::Table;
 use crate::error::Failure;
 use crate::executor::ModelStep as _;

@@ -1,33 +1,31 @@
-//! The stages before and after a run: the store finds a kept state, plug-ins prepare a request and finish its answer. The table lends them the request and its scratch, and
-//! applies their result.
+//! The stages before and after a run: plug-ins prepare a request and finish its answer. The table lends them the request and its scratch, and applies
+//! their result. `kept_stages` does the same with the server's store.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use sequor_core::{EndReason, Event, Id, LoadId, Preparation, Refusal, Req, Seq, StateAt, Submit, Time, Tombstone};
+use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Req, Seq, StateAt, Time, Tombstone};
 
 use super::first_states::{Beginning, NOT_FOUND, NOT_NOW};
 use super::job::Job;
 use super::job_place::JobPlace;
-use super::kept::{Forgotten, KeptSequence, ResumedState, StoreTask, StoreWork};
+use super::kept::{Forgotten, KeptSequence};
+use super::kept_stages::KeptStages;
 use super::processed::{
     FinishedJob, FirstSteps, LentRequest, ModelRun, PostTask, PrepareTask, PreparedJob, PreparedRuns, Processed,
     failure,
 };
 use super::room::RoomWait;
 use super::table::Table;
-use crate::error::Failure;
-use crate::model::load::{LoadDurability, LoadInitializer, LoadedModel};
+use crate::model::load::{LoadInitializer, LoadedModel};
 use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy};
-use crate::state::tier::{AfterTake, EndedState, TierKey};
+use crate::state::tier::EndedState;
 
 /// What a request is refused with that processors refuse. The job says why.
 const BY_PROCESSOR: u32 = 3;
 /// What a request is refused with whose load names a preparation, while no processor is there to do it.
 const NO_PROCESSOR: u32 = 1;
-/// What a request is refused with for which the store failed. The job says why.
-pub(super) const BY_STORE: u32 = 4;
 
 impl Table {
     /// Lends a request to the processors of its load. An event is the answer if it has none.
@@ -217,38 +215,6 @@ impl Table {
 
     // === sequences that the store keeps ===
 
-    /// Looks up whether this request is of a sequence that is kept. If it is, the store is asked before its turn. An error changes nothing.
-    pub(super) fn look_up_kept(&mut self, now: Time, job: &mut Job, submit: &mut Submit) -> Result<(), Failure> {
-        if !self.resumes(&submit.id, submit.version) {
-            return Ok(());
-        }
-        let Some(kept) = self.kept.get(&submit.id) else { return Ok(()) };
-        if kept.until <= now {
-            self.expire_kept(now, &job.load);
-            return Ok(());
-        }
-        let id = submit.id.clone();
-        if !submit.start {
-            if let Some(why) = kept.misfit(&job.load, job.counted) {
-                return Err(Failure::NotResumed { model: job.load.settings.name.clone(), id, why });
-            }
-            if job.load.is_retired() {
-                let why = "the server or the model is going out of service".to_owned();
-                return Err(Failure::Store { model: job.load.settings.name.clone(), id, why });
-            }
-            submit.adopt = Some(kept.head.step);
-            submit.idle = kept.head.idle;
-            submit.version = Some(kept.head.version);
-            // A step that is repeated gets the answer that is kept of it, or is refused.
-            submit.prepare = submit.step != Some(kept.head.step) || kept.head.answered;
-        } else {
-            submit.prepare = true;
-        }
-        let Some(kept) = self.kept.remove(&id) else { return Ok(()) };
-        job.store = Some(Box::new(StoreWork { kept, resumes: !submit.start, meta: submit.meta }));
-        Ok(())
-    }
-
     /// Whether the next step of this id begins a sequence here with a kept state.
     pub(super) fn resumes(&self, id: &Id, version: Option<u64>) -> bool {
         !self.kept.is_empty() && self.kept.contains_key(id) && self.core.find(id, version).is_none()
@@ -274,92 +240,6 @@ impl Table {
         self.kept.insert(id, kept);
     }
 
-    /// Lends a request to the store, if that has something to do for it.
-    pub(super) fn lend_to_store(&mut self, req: Req, seq: Option<Seq>) -> bool {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return false };
-        let Some(work) = job.store.take() else { return false };
-        let load = Arc::clone(&job.load);
-        let key = TierKey::new(&load.settings.name, &job.id);
-        let durable = load.durable.as_ref().filter(|durable| work.resumes && durable.is_continual());
-        if work.resumes {
-            job.resumed = Some((work.kept.head.incarnation, work.kept.head.step));
-        }
-        let then = match durable.map(LoadDurability::interval) {
-            None => AfterTake::Forget,
-            Some(None) => AfterTake::Keep,
-            Some(Some(_)) => AfterTake::Outdate,
-        };
-        self.actions.store.push(StoreTask { req, seq, load, key, work, then });
-        true
-    }
-
-    /// Takes what the store has done for a request. If the request is over, the kept state is not gone on from.
-    pub(super) fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<Option<ResumedState>, Failure>) {
-        let StoreTask { req, seq, load, key, work, then } = task;
-        let StoreWork { kept, resumes, meta } = *work;
-        let repeats = resumes && self.core.step_of_request(req) == kept.head.step;
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else {
-            if outcome.is_ok() && then != AfterTake::Forget {
-                self.forget(load, key.id, kept.head.incarnation);
-            }
-            return;
-        };
-        match outcome {
-            Ok(found) => {
-                let mut preparation = Preparation::Run(meta);
-                if let Some(ResumedState { snapshot, answer, scratch, unrun }) = found {
-                    (job.snapshot, job.kept_scratch, job.unrun) = (Some(snapshot), scratch, unrun);
-                    if repeats {
-                        (job.answer, job.replayed, job.seq) = (Some(Ok(answer)), true, seq);
-                        preparation = Preparation::Reply;
-                    }
-                }
-                if preparation != Preparation::Reply && job.processed.is_some() {
-                    if let Some(event) = self.lend_to_prepare(req, seq) {
-                        self.apply(now, event);
-                    }
-                    return;
-                }
-                self.set_place(req, JobPlace::Queued);
-                self.apply(now, Event::Prepared(req, preparation));
-            }
-            Err(failure) => {
-                job.failure = Some(failure);
-                self.set_place(req, JobPlace::Queued);
-                let refusal = Refusal::Failed(BY_STORE);
-                self.apply(now, Event::Prepared(req, Preparation::Refuse { refusal, ends: true }));
-                if self.core.find(&key.id, None).is_none() {
-                    self.keep_again(key.id, kept);
-                }
-            }
-        }
-    }
-
-    /// Forgets kept sequences that have expired. When the next one does.
-    pub(super) fn expire_kept(&mut self, now: Time, load: &Arc<LoadedModel>) -> Time {
-        if now < self.kept_due {
-            return self.kept_due;
-        }
-        let mut next = Time::NEVER;
-        let mut expired = Vec::new();
-        self.kept.retain(|id, kept| {
-            let lives = kept.until > now;
-            if lives {
-                next = next.min(kept.until);
-            } else {
-                expired.push((id.clone(), kept.clone()));
-            }
-            lives
-        });
-        for (id, KeptSequence { head, until, .. }) in expired {
-            let stone = Tombstone { why: EndReason::Idle, at: until, step: head.step, idle: head.idle };
-            self.core.remember(load.key, id.clone(), stone);
-            self.forget(Arc::clone(load), id, head.incarnation);
-        }
-        self.kept_due = next;
-        next
-    }
-
     /// Has the store forget the state of a sequence that has ended.
     pub(super) fn forget(&mut self, load: Arc<LoadedModel>, id: Id, incarnation: u64) {
         let ended = self.core.end_of(&id).map(|stone| self.ended_state(stone));
@@ -369,15 +249,6 @@ impl Table {
     /// How a sequence ended, as the store remembers it.
     pub(super) fn ended_state(&self, Tombstone { why, at, step, idle }: Tombstone) -> EndedState {
         EndedState { why, step, idle, at: self.zero + (at - Time::ZERO) }
-    }
-
-    /// Remembers the sequences that ended before this server started.
-    pub(super) fn remember_ended(&mut self, load: LoadId) {
-        for (id, ended) in std::mem::take(&mut self.ended_before) {
-            let EndedState { why, step, idle, at } = ended;
-            let stone = Tombstone { why, at: Time::ZERO + at.saturating_sub(self.zero), step, idle };
-            self.core.remember(load, id, stone);
-        }
     }
 }
 
