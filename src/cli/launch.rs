@@ -80,6 +80,7 @@ fn over(
         config: draft::Options {
             auto_complete: settings.model.auto_complete,
             default_max_batch_size: settings.model.default_max_batch_size,
+            cpu_only: settings.cpu_only,
             limits: settings.limits,
         },
         load: LoadOptions {

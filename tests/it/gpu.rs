@@ -59,7 +59,8 @@ fn kind_gpu_is_refused_with_all_that_is_missing() {
         Err(driver) => format!("{driver}; {provider}"),
     };
     let said = line(&stdout, "accumulator_int32");
-    let end = format!("KIND_GPU cannot be served: {missing}; or use KIND_CPU or KIND_AUTO");
+    let end =
+        format!("KIND_GPU cannot be served: {missing}; use KIND_CPU or KIND_AUTO, or start the server with --cpu-only");
     assert!(said.contains("REFUSED") && said.ends_with(&end), "{said}\n{end}");
     assert!(said.contains("config.pbtxt:") && stdout.contains("with 0 of 1 models"), "{stdout}");
 }
@@ -71,7 +72,9 @@ fn with_a_provider_the_driver_is_still_missed() {
     let said = line(&stdout, "accumulator_int32");
     let missing = match CudaDriver.usable() {
         Ok(_) => "ONNX Runtime's provider for NVIDIA GPUs does not load: ".to_owned(),
-        Err(driver) => format!("KIND_GPU cannot be served: {driver}; or use KIND_CPU or KIND_AUTO"),
+        Err(driver) => format!(
+            "KIND_GPU cannot be served: {driver}; use KIND_CPU or KIND_AUTO, or start the server with --cpu-only"
+        ),
     };
     assert!(said.contains("REFUSED") && said.contains(&missing), "{said}");
     assert!(stdout.contains(" and GPUs for models that ask\n"), "{stdout}");

@@ -12,8 +12,8 @@ use super::sequor_toml::SequorToml;
 use super::settings::{BackendKind, ModelSettings, Scheduling, SessionTuning, VersionPolicy};
 use super::signature::Signature;
 use super::{
-    complete, fit, graphless, json, metric_tags, names, normalise, padding, refuse, settle, stateful, text, tuning,
-    validate, versions,
+    complete, cpu_only, fit, graphless, json, metric_tags, names, normalise, padding, refuse, settle, stateful, text,
+    tuning, validate, versions,
 };
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::place::Place;
@@ -27,13 +27,15 @@ pub struct Options {
     pub auto_complete: bool,
     /// The `max_batch_size` of a completed model that can batch.
     pub default_max_batch_size: u32,
+    /// Whether instances that ask for a GPU run on the CPU.
+    pub cpu_only: bool,
     pub limits: ServerLimits,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let ModelSection { auto_complete, default_max_batch_size, .. } = ModelSection::default();
-        Options { auto_complete, default_max_batch_size, limits: ServerLimits::default() }
+        Options { auto_complete, default_max_batch_size, cpu_only: false, limits: ServerLimits::default() }
     }
 }
 
@@ -142,6 +144,7 @@ impl Draft {
         if is_stateful {
             stateful::fill_file_name(&mut config);
         }
+        let moved = if options.cpu_only { cpu_only::move_to_cpu(&mut config) } else { None };
         let settled = is_plugin || is_stateful || !options.auto_complete || !complete::is_needed(&config);
         let mut normal = config.clone();
         if is_stateful {
@@ -155,6 +158,7 @@ impl Draft {
             validate::ensemble::check(&mut report, &config);
         }
         let mut notes = refuse::check(&mut report, &config);
+        notes.extend(moved.map(|group| cpu_only::note(&report, group)));
         if is_stateful {
             notes.extend(stateful::check(&mut report));
         }

@@ -39,7 +39,20 @@ pub(super) fn notes(report: &Report<'_>) -> Vec<Fault> {
         let why = "requests run one by one on the threads of plug-ins";
         report.note(field, format!("{field} has no effect on a model without a graph: {why}"))
     };
-    set.into_iter().filter(|(_, is_set)| *is_set).map(|(field, _)| note(field)).collect()
+    let queue = set.into_iter().filter(|(_, is_set)| *is_set).map(|(field, _)| note(field));
+    queue.chain(reshape_notes(report)).collect()
+}
+
+/// A note for each `reshape`: what it says of a graph's side has no meaning for a plug-in.
+fn reshape_notes(report: &Report<'_>) -> Vec<Fault> {
+    let inputs = report.config.input.iter().map(|input| ("input", input.reshape.is_some()));
+    let outputs = report.config.output.iter().map(|output| ("output", output.reshape.is_some()));
+    let reshaped = inputs.enumerate().chain(outputs.enumerate()).filter(|(_, (_, is_set))| *is_set);
+    let note = |(n, (side, _)): (usize, (&str, bool))| {
+        let what = "reshape has no effect on a model without a graph: the plug-in has tensors as clients see them";
+        report.note(&format!("{side}[{n}].reshape"), what.to_owned())
+    };
+    reshaped.map(note).collect()
 }
 
 /// Refuses what only a graph could do.
@@ -56,16 +69,13 @@ pub(super) fn check(report: &mut Report<'_>) {
     let groups = group.map_or_else(String::new, |n| format!("instance_group[{n}].kind"));
     let ragged = config.input.iter().position(|input| input.allow_ragged_batch);
     let ragged_at = ragged.map_or_else(String::new, |n| format!("input[{n}].allow_ragged_batch"));
-    let reshaped = config.input.iter().position(|input| input.reshape.is_some());
-    let reshaped_at = reshaped.map_or_else(String::new, |n| format!("input[{n}].reshape"));
-    let refused: [(bool, &str, &str); 7] = [
+    let refused: [(bool, &str, &str); 6] = [
         (states, "sequence_batching.state", "it keeps what a sequence needs in the plug-in's scratch"),
         (!config.batch_input.is_empty(), "batch_input", "requests are not batched"),
         (!config.batch_output.is_empty(), "batch_output", "requests are not batched"),
         (!config.model_warmup.is_empty(), "model_warmup", "there is nothing to warm up"),
-        (group.is_some(), &groups, "plug-ins run on the CPU; use KIND_CPU"),
+        (group.is_some(), &groups, "plug-ins run on the CPU; use KIND_CPU, or start the server with --cpu-only"),
         (ragged.is_some(), &ragged_at, "requests are not batched"),
-        (reshaped.is_some(), &reshaped_at, "the plug-in gets tensors as clients send them"),
     ];
     for (is_there, field, why) in refused {
         if is_there {
@@ -85,4 +95,37 @@ pub(super) fn check(report: &mut Report<'_>) {
         }
     }
     super::features::check(report);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::model::settings::Processor;
+    use crate::config::model::{ConfigSource, Draft, Options, Signature, Sources};
+
+    /// As a public repository has it: a scorer with a length that Triton hands on without its dimension, on GPUs.
+    #[test]
+    fn reshape_has_no_effect_and_cpu_only_moves_it() {
+        let text = "backend: 'python' max_batch_size: 4 \
+            input [ { name: 'frames' data_type: TYPE_FP16 dims: [ -1, 32 ] }, \
+            { name: 'lens' data_type: TYPE_INT64 dims: [ 1 ] reshape { shape: [ ] } } ] \
+            output { name: 'OUTPUT0' data_type: TYPE_STRING dims: [ 1 ] } instance_group { kind: KIND_GPU }";
+        let parse = |cpu_only: bool| {
+            let sources = Sources {
+                directory: "/models/scorer".into(),
+                config: ConfigSource::Text(text.to_owned()),
+                sequor_toml: Some("[model]\nplugin = \"p\"\n".to_owned()),
+                files: Vec::new(),
+            };
+            Draft::parse(sources, &Options { cpu_only, ..Options::default() })
+        };
+        let faults: Vec<String> = parse(false).unwrap_err().into_iter().map(|fault| fault.what).collect();
+        assert_eq!(faults.len(), 1);
+        assert!(faults[0].ends_with("use KIND_CPU, or start the server with --cpu-only"), "{faults:?}");
+        let draft = parse(true).unwrap();
+        let notes: Vec<&str> = draft.notes().iter().map(|note| note.what.as_str()).collect();
+        assert!(notes.iter().any(|note| note.starts_with("reshape has no effect")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.starts_with("KIND_GPU runs on the CPU")), "{notes:?}");
+        let settings = draft.settle(&Signature::default()).unwrap();
+        assert_eq!((settings.inputs[1].reshape.clone(), settings.processors.clone()), (None, vec![Processor::Cpu]));
+    }
 }

@@ -12,11 +12,12 @@
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
 //! - [`stateful`]: configurations of Triton's stateful backend, in these terms.
 //! - `graphless`: a model without a graph, in place of `complete` and `fit`.
-//! - [`place`]: which instances run on which GPU.
+//! - [`place`]: which instances run on which GPU. `cpu_only`: none does.
 //! - [`settings`]: its result.
 
 mod complete;
 mod constant;
+pub(crate) mod cpu_only;
 mod descriptor;
 pub mod draft;
 mod dtype;

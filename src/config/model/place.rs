@@ -91,8 +91,9 @@ fn left_open(group: &mut ModelInstanceGroup, gpus: &Gpus) -> Auto {
 
 /// A group of KIND_GPU: on the GPUs it names, or on all.
 fn asked(group: &mut ModelInstanceGroup, gpus: &Gpus, model: &str) -> Result<(), String> {
-    let there =
-        gpus.as_ref().map_err(|why| format!("KIND_GPU cannot be served: {why}; or use KIND_CPU or KIND_AUTO"))?;
+    let there = gpus.as_ref().map_err(|why| {
+        format!("KIND_GPU cannot be served: {why}; use KIND_CPU or KIND_AUTO, or start the server with --cpu-only")
+    })?;
     if let Some(gpu) = missing(group, there) {
         return Err(format!(
             "instance group {} of model {model} specifies invalid or unsupported gpu id {gpu}; GPUs that can be used are: {}",
@@ -198,7 +199,7 @@ mod tests {
             faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         let gpu = "instance_group { kind: KIND_GPU }";
-        insta::assert_snapshot!(refused(gpu, Err(NONE.to_owned())), @"/models/m/config.pbtxt:1:59: KIND_GPU cannot be served: there is no driver; or use KIND_CPU or KIND_AUTO");
+        insta::assert_snapshot!(refused(gpu, Err(NONE.to_owned())), @"/models/m/config.pbtxt:1:59: KIND_GPU cannot be served: there is no driver; use KIND_CPU or KIND_AUTO, or start the server with --cpu-only");
         let third = "instance_group { kind: KIND_GPU gpus: [ 0, 3 ] }";
         insta::assert_snapshot!(refused(third, Ok(vec![0, 1])), @"/models/m/config.pbtxt:1:82: instance group m_0 of model m specifies invalid or unsupported gpu id 3; GPUs that can be used are: 0 1");
     }

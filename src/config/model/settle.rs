@@ -154,7 +154,7 @@ fn inputs(report: &Report<'_>, graph: &Signature) -> Vec<Input> {
     let input = |input: &sequor_proto::ModelInput| {
         let dims = Dims::from_wire(&input.dims);
         let scalar = graph.input(&input.name).is_some_and(|port| fit::is_scalar(report, port, &dims));
-        let reshape = reshape(input.reshape.as_ref(), scalar);
+        let reshape = reshape(report, input.reshape.as_ref(), scalar);
         let dtype = dtype::from_proto(input.data_type)?;
         Some(Input {
             name: input.name.clone(),
@@ -173,7 +173,7 @@ fn outputs(report: &Report<'_>, graph: &Signature) -> Vec<Output> {
     let output = |output: &sequor_proto::ModelOutput| {
         let dims = Dims::from_wire(&output.dims);
         let scalar = graph.output(&output.name).is_some_and(|port| fit::is_scalar(report, port, &dims));
-        let reshape = reshape(output.reshape.as_ref(), scalar);
+        let reshape = reshape(report, output.reshape.as_ref(), scalar);
         let dtype = dtype::from_proto(output.data_type)?;
         let labels = Some(&output.label_filename).filter(|f| !f.is_empty()).map(|f| report.directory.join(f));
         let cut_like = cut_like(report.config, &output.name);
@@ -221,7 +221,9 @@ fn input_named(config: &ModelConfig, name: &str) -> Option<usize> {
     config.input.iter().position(|input| input.name == *name)
 }
 
-fn reshape(said: Option<&ModelTensorReshape>, scalar: bool) -> Option<Dims> {
+/// The shape on the graph's side. A plug-in that is the model has tensors as clients see them.
+fn reshape(report: &Report<'_>, said: Option<&ModelTensorReshape>, scalar: bool) -> Option<Dims> {
+    let said = said.filter(|_| report.toml.keys.model.is_none());
     if scalar { Some(Dims::default()) } else { said.map(|r| Dims::from_wire(&r.shape)) }
 }
 

@@ -43,6 +43,8 @@ section! {
         pub node: Option<String> = None;
         /// Stop if a model fails to load at the start
         pub exit_on_error: bool = false;
+        /// Run every instance on the CPU, also of KIND_GPU; the log has a line for each model that asks for a GPU
+        pub cpu_only: bool = false;
         /// Be ready only when every wanted model is
         pub strict_readiness: bool = true;
         /// File to record requests in: times, sizes and hashed ids, no tensors (see sequor simulate --trace)

@@ -28,6 +28,8 @@ pub struct HostInfo {
 pub struct Settings {
     pub node: String,
     pub exit_on_error: bool,
+    /// Whether instances that ask for a GPU run on the CPU.
+    pub cpu_only: bool,
     pub strict_readiness: bool,
     /// The file to record requests in, and how large the recording may be.
     pub record: Option<(PathBuf, u64)>,
@@ -217,6 +219,7 @@ fn settle(said: ServerFile, origins: BTreeMap<&'static str, Origin>, host: &Host
     Settings {
         node: said.node.unwrap_or_else(|| host.name.clone()),
         exit_on_error: said.exit_on_error,
+        cpu_only: said.cpu_only,
         strict_readiness: said.strict_readiness,
         record: (!said.record.as_os_str().is_empty()).then_some((said.record, said.record_max.0)),
         model: said.model,

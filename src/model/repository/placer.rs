@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use crate::backend::no_graph::NoGraph;
 use crate::backend::{Graph, LoadOptions};
 use crate::config::model::Draft;
+use crate::config::model::cpu_only::CPU_ONLY;
 use crate::config::model::place::{Auto, Gpus};
 use crate::config::model::settings::Processor;
 use crate::device::{Device, Host, Pool};
@@ -60,6 +61,7 @@ impl Placer {
     /// Puts the model's instances on GPUs, as far as it wants any.
     pub(in crate::model) fn place(&self, draft: &mut Draft) -> Result<Auto, Vec<LoadError>> {
         let gpus = match draft.may_use_gpus() {
+            true if self.resources.options.config.cpu_only => Err(CPU_ONLY.to_owned()),
             true => self.gpus(draft.needs_gpus()),
             false => Err(String::new()),
         };
