@@ -1,36 +1,83 @@
-//! `max_inflight_requests`: how many requests of an ensemble may be in flight of each step. The others wait in front of it, in order.
+//! `max_inflight_requests`: how many requests of an ensemble may be in flight of each step, and in all steps together. The others wait in order.
 //!
-//! A request in a step waits for no other gate, so gates cannot wait for each other.
+//! A request passes the gate of the whole ensemble once it has all its slots, and keeps its place there until it ends. The steps of those that are
+//! inside can always run, so gates cannot wait for each other. The gate of the whole bounds what waits between two steps.
 
 use std::collections::VecDeque;
 
 use crate::sync::Mutex;
 
-/// The gates of an ensemble's steps. `T` is a request that waits.
+/// One gate of an ensemble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EnsembleGate {
+    /// In front of all steps.
+    Whole,
+    /// In front of one step.
+    Step(usize),
+}
+
+/// The gates of an ensemble. `T` is a request that waits.
 #[derive(Debug)]
-pub(crate) struct StepGates<T> {
-    maximum: Option<u32>,
-    gates: Vec<Mutex<StepGate<T>>>,
+pub(crate) struct EnsembleGates<T> {
+    /// `None`: there is no maximum, and the gates are always open.
+    gates: Option<Gates<T>>,
 }
 
 #[derive(Debug)]
-struct StepGate<T> {
+struct Gates<T> {
+    whole: Mutex<GateState<T>>,
+    steps: Vec<Mutex<GateState<T>>>,
+}
+
+#[derive(Debug)]
+struct GateState<T> {
+    maximum: u32,
     inside: u32,
     waiting: VecDeque<T>,
+    /// A thread lets waiting requests in. It looks again before it rests.
+    is_admitting: bool,
 }
 
-impl<T> StepGates<T> {
-    /// Gates that let so many requests in; without a maximum they are always open.
-    pub(crate) fn new(steps: usize, maximum: Option<u32>) -> StepGates<T> {
-        let gate = || Mutex::new(StepGate { inside: 0, waiting: VecDeque::new() });
-        StepGates { maximum, gates: std::iter::repeat_with(gate).take(steps).collect() }
+impl<T> GateState<T> {
+    fn new(maximum: u32) -> Mutex<GateState<T>> {
+        Mutex::new(GateState { maximum, inside: 0, waiting: VecDeque::new(), is_admitting: false })
     }
 
-    /// Lets a request into a step, or keeps it until there is room. Whether it is in.
-    pub(crate) fn enter(&self, step: usize, request: T) -> bool {
-        let (Some(maximum), Some(gate)) = (self.maximum, self.gates.get(step)) else { return true };
+    /// The next request that enters. If there is none, the thread that lets them in is done.
+    fn admit_next(&mut self) -> Option<T> {
+        let next = if self.inside < self.maximum { self.waiting.pop_front() } else { None };
+        if next.is_some() {
+            self.inside += 1;
+        } else {
+            self.is_admitting = false;
+        }
+        next
+    }
+}
+
+impl<T> EnsembleGates<T> {
+    /// Gates that let so many requests into each step, and as many into the whole as into all steps together.
+    pub(crate) fn new(steps: usize, maximum: Option<u32>) -> EnsembleGates<T> {
+        let gates = |maximum: u32| Gates {
+            whole: GateState::new(maximum.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))),
+            steps: std::iter::repeat_with(|| GateState::new(maximum)).take(steps).collect(),
+        };
+        EnsembleGates { gates: maximum.map(gates) }
+    }
+
+    fn find(&self, gate: EnsembleGate) -> Option<&Mutex<GateState<T>>> {
+        let gates = self.gates.as_ref()?;
+        match gate {
+            EnsembleGate::Whole => Some(&gates.whole),
+            EnsembleGate::Step(step) => gates.steps.get(step),
+        }
+    }
+
+    /// Lets a request in, or keeps it until there is room. Whether it is in.
+    pub(crate) fn enter(&self, gate: EnsembleGate, request: T) -> bool {
+        let Some(gate) = self.find(gate) else { return true };
         let mut gate = gate.lock();
-        let enters = gate.inside < maximum && gate.waiting.is_empty();
+        let enters = gate.inside < gate.maximum && gate.waiting.is_empty();
         if enters {
             gate.inside += 1;
         } else {
@@ -39,32 +86,72 @@ impl<T> StepGates<T> {
         enters
     }
 
-    /// A request leaves a step. Returns the one that enters in its place.
-    pub(crate) fn leave(&self, step: usize) -> Option<T> {
-        let (Some(_), Some(gate)) = (self.maximum, self.gates.get(step)) else { return None };
-        let mut gate = gate.lock();
-        let next = gate.waiting.pop_front();
-        if next.is_none() {
+    /// A request leaves. `admit` gets those that enter in its place, without the gate's lock. A request that leaves within `admit` is replaced by the
+    /// same loop, so the depth of calls does not grow with the number of requests.
+    pub(crate) fn leave(&self, gate: EnsembleGate, mut admit: impl FnMut(T)) {
+        let Some(gate) = self.find(gate) else { return };
+        {
+            let mut gate = gate.lock();
             gate.inside = gate.inside.saturating_sub(1);
+            if std::mem::replace(&mut gate.is_admitting, true) {
+                return;
+            }
         }
-        next
+        loop {
+            let next = gate.lock().admit_next();
+            match next {
+                Some(next) => admit(next),
+                None => return,
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     #[test]
     fn a_full_step_lets_the_next_one_in_when_one_leaves() {
-        let gates = StepGates::new(2, Some(2));
-        assert_eq!(
-            [gates.enter(0, 'a'), gates.enter(0, 'b'), gates.enter(0, 'c'), gates.enter(1, 'c')],
-            [true, true, false, true]
-        );
-        assert_eq!((gates.leave(0), gates.leave(0)), (Some('c'), None));
-        assert_eq!([gates.enter(0, 'd'), gates.enter(0, 'e')], [true, false]);
-        let open = StepGates::new(1, None);
-        assert!((0..100).all(|n| open.enter(0, n)) && open.leave(0).is_none());
+        let gates = EnsembleGates::new(2, Some(2));
+        let step = EnsembleGate::Step(0);
+        let entered = [gates.enter(step, 'a'), gates.enter(step, 'b'), gates.enter(step, 'c')];
+        assert_eq!((entered, gates.enter(EnsembleGate::Step(1), 'c')), ([true, true, false], true));
+        let admitted = RefCell::new(Vec::new());
+        let leave = || gates.leave(step, |next| admitted.borrow_mut().push(next));
+        leave();
+        leave();
+        assert_eq!(*admitted.borrow(), ['c']);
+        assert_eq!([gates.enter(step, 'd'), gates.enter(step, 'e')], [true, false]);
+        let open = EnsembleGates::new(1, None);
+        assert!((0..100).all(|n| open.enter(step, n)));
+        open.leave(step, |_| unreachable!());
+    }
+
+    #[test]
+    fn the_whole_holds_as_many_as_all_steps_together() {
+        let gates = EnsembleGates::new(3, Some(2));
+        let entered: Vec<bool> = (0..8).map(|n| gates.enter(EnsembleGate::Whole, n)).collect();
+        assert_eq!(entered, [true, true, true, true, true, true, false, false]);
+    }
+
+    #[test]
+    fn requests_that_leave_as_soon_as_they_enter_do_not_nest() {
+        let gates = EnsembleGates::new(1, Some(1));
+        assert!(gates.enter(EnsembleGate::Whole, 0));
+        assert!((1..100_000).all(|n| !gates.enter(EnsembleGate::Whole, n)));
+        fn leave(gates: &EnsembleGates<i32>, depth: u32, seen: &RefCell<Vec<i32>>) {
+            assert!(depth < 3);
+            gates.leave(EnsembleGate::Whole, |next| {
+                seen.borrow_mut().push(next);
+                leave(gates, depth + 1, seen);
+            });
+        }
+        let seen = RefCell::default();
+        leave(&gates, 0, &seen);
+        assert!(seen.borrow().iter().copied().eq(1..100_000));
+        assert!(gates.enter(EnsembleGate::Whole, 0), "all have left");
     }
 }

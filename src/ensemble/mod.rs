@@ -2,7 +2,7 @@
 //!
 //! - `plan`: the flow of tensors through the steps, held against the members' inputs and outputs.
 //! - `walk`: how far one request has come.
-//! - `gate`: how many requests are in flight of each step.
+//! - `gate`: how many requests are in flight of each step, and in all.
 //!
 //! This room knows no model that is loaded: `model::sequences` sends the requests.
 
@@ -10,6 +10,6 @@ mod gate;
 mod plan;
 mod walk;
 
-pub(crate) use gate::StepGates;
+pub(crate) use gate::{EnsembleGate, EnsembleGates};
 pub(crate) use plan::{EnsembleFault, EnsemblePlan, MemberSignature, MemberStep};
 pub(crate) use walk::FlowProgress;

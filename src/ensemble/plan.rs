@@ -8,7 +8,7 @@ use sequor_core::{DataType, Dim, Dims};
 use crate::config::model::settings::{EnsembleSettings, EnsembleStep, Input, ModelSettings, Output};
 
 /// A model as its clients see it, which is how an ensemble sees it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MemberSignature {
     pub(crate) name: String,
     /// 0: the first dimension is no batch dimension.
@@ -21,7 +21,7 @@ pub(crate) struct MemberSignature {
 }
 
 /// An input or output. Dimensions leave the batch dimension out.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MemberPort {
     pub(crate) name: String,
     pub(crate) dtype: DataType,

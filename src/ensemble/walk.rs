@@ -98,6 +98,11 @@ impl FlowProgress {
         self.mark(step, StepState::Done);
     }
 
+    /// Drops all tensors: the request is over.
+    pub(crate) fn abandon(&mut self) {
+        self.tensors.iter_mut().for_each(|slot| slot.value = None);
+    }
+
     fn mark(&mut self, step: usize, state: StepState) {
         if let Some(place) = self.steps.get_mut(step) {
             *place = state;

@@ -1,8 +1,8 @@
 //! Ensembles: slots, order, failures and ends over all members.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sequor_core::{DataType, Dialect, EndReason, Id, Refusal, Shape};
@@ -14,7 +14,7 @@ use crate::error::Failure;
 use crate::telemetry::Metrics;
 
 /// What an ensemble of these steps has for a configuration: each member's INPUT is the tensor before it.
-fn ensemble(name: &str, members: &[&str], more: &str) -> String {
+pub(super) fn ensemble(name: &str, members: &[&str], more: &str) -> String {
     let tensor = |n: usize| match n {
         0 => "IN".to_owned(),
         n if n == members.len() => "OUT".to_owned(),
@@ -37,7 +37,7 @@ fn ensemble(name: &str, members: &[&str], more: &str) -> String {
     )
 }
 
-fn accumulator(slots: u32, idle: &str) -> String {
+pub(super) fn accumulator(slots: u32, idle: &str) -> String {
     format!(
         "backend: 'onnxruntime' max_batch_size: 4 input {{ name: 'INPUT' data_type: TYPE_INT32 dims: 1 }} \
          output {{ name: 'OUTPUT' data_type: TYPE_INT32 dims: 1 }} instance_group {{ kind: KIND_CPU count: 1 }} \
@@ -46,12 +46,12 @@ fn accumulator(slots: u32, idle: &str) -> String {
     )
 }
 
-const LONG: &str = "max_sequence_idle_microseconds: 600000000";
+pub(super) const LONG: &str = "max_sequence_idle_microseconds: 600000000";
 
 /// A repository of models, loaded in the order given.
-struct House {
-    repository: Repository,
-    folder: TempDir,
+pub(super) struct House {
+    pub(super) repository: Repository,
+    pub(super) folder: TempDir,
     clock: Clock,
 }
 
@@ -62,12 +62,12 @@ impl Drop for House {
 }
 
 impl House {
-    fn new(models: &[(&str, &str, String)]) -> House {
+    pub(super) fn new(models: &[(&str, &str, String)]) -> House {
         House::with(models, Clock::default(), None)
     }
 
     /// Each model is its name, its graph (empty for an ensemble), and its configuration.
-    fn with(models: &[(&str, &str, String)], clock: Clock, hook: Option<RunHook>) -> House {
+    pub(super) fn with(models: &[(&str, &str, String)], clock: Clock, hook: Option<RunHook>) -> House {
         let folder = tempfile::tempdir().unwrap();
         let options = RepositoryOptions { clock: clock.clone(), reply_pool: 1 << 20, ..RepositoryOptions::default() };
         let backend = hook.map_or_else(MockBackend::new, MockBackend::with_hook);
@@ -80,7 +80,14 @@ impl House {
         house
     }
 
-    fn put(&self, name: &str, graph: &str, config: &str) {
+    /// A house without models yet.
+    pub(super) fn empty(options: RepositoryOptions) -> House {
+        let clock = options.clock.clone();
+        let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
+        House { repository, folder: tempfile::tempdir().unwrap(), clock }
+    }
+
+    pub(super) fn put(&self, name: &str, graph: &str, config: &str) {
         let model = self.folder.path().join(name);
         fs_err::create_dir_all(model.join("1")).unwrap();
         fs_err::write(model.join("config.pbtxt"), config).unwrap();
@@ -90,11 +97,11 @@ impl House {
     }
 
     /// The usual house: two accumulators, and ensembles over them in both orders.
-    fn both_ways(slots: u32) -> House {
+    pub(super) fn both_ways(slots: u32) -> House {
         House::new(&both_ways(slots, LONG))
     }
 
-    fn faults(&self, model: &str) -> Vec<String> {
+    pub(super) fn faults(&self, model: &str) -> Vec<String> {
         let status = self.repository.statuses().into_iter().find(|status| status.name == model).unwrap();
         match status.availability {
             Availability::Failed(faults) => faults.iter().map(ToString::to_string).collect(),
@@ -102,18 +109,24 @@ impl House {
         }
     }
 
-    fn send(&self, request: InferRequest) -> Result<InferAnswer, Failure> {
+    pub(super) fn send(&self, request: InferRequest) -> Result<InferAnswer, Failure> {
         let pending = self.repository.submit(request)?;
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending)
     }
 
-    fn value(&self, model: &str, id: u64, value: i32, change: impl FnOnce(&mut SequenceStep)) -> Result<i32, Failure> {
+    pub(super) fn value(
+        &self,
+        model: &str,
+        id: u64,
+        value: i32,
+        change: impl FnOnce(&mut SequenceStep),
+    ) -> Result<i32, Failure> {
         let answer = self.send(request(model, id, value, change))?;
         assert_eq!(answer.model, model);
         Ok(i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap()))
     }
 
-    fn live(&self, model: &str) -> usize {
+    pub(super) fn live(&self, model: &str) -> usize {
         self.repository.live_sequences(model).unwrap().len()
     }
 
@@ -123,7 +136,7 @@ impl House {
     }
 }
 
-fn both_ways(slots: u32, idle: &str) -> [(&'static str, &'static str, String); 4] {
+pub(super) fn both_ways(slots: u32, idle: &str) -> [(&'static str, &'static str, String); 4] {
     [
         ("ab", "", ensemble("ab", &["a", "b"], "")),
         ("ba", "", ensemble("ba", &["b", "a"], "")),
@@ -132,7 +145,7 @@ fn both_ways(slots: u32, idle: &str) -> [(&'static str, &'static str, String); 4
     ]
 }
 
-fn request(model: &str, id: u64, value: i32, change: impl FnOnce(&mut SequenceStep)) -> InferRequest {
+pub(super) fn request(model: &str, id: u64, value: i32, change: impl FnOnce(&mut SequenceStep)) -> InferRequest {
     let mut sequence = SequenceStep { id: Id::from(id), ..SequenceStep::default() };
     change(&mut sequence);
     let data = Bytes::copy_from_slice(&value.to_le_bytes());
@@ -164,7 +177,7 @@ impl Twice {
 }
 
 /// The member that a request failed in, and whether its sequence ended.
-fn member(answer: Result<i32, Failure>) -> (String, bool, bool) {
+pub(super) fn member(answer: Result<i32, Failure>) -> (String, bool, bool) {
     match answer {
         Err(Failure::Member { member, ended, may_retry, .. }) => (member, ended, may_retry),
         other => panic!("{other:?}"),
@@ -185,13 +198,17 @@ fn ended(house: &House, model: &str, id: u64) -> (EndReason, Option<String>) {
 #[test]
 fn a_sequence_goes_through_all_members_in_order_and_ends_in_all() {
     let house = House::both_ways(64);
+    let all_live = Barrier::new(64);
     std::thread::scope(|scope| {
         for id in 1..=64u64 {
-            let house = &house;
+            let (house, all_live) = (&house, &all_live);
             scope.spawn(move || {
                 let model = if id % 2 == 0 { "ab" } else { "ba" };
                 let mut expected = Twice::default();
                 for step in 0..20 {
+                    if step == 1 {
+                        all_live.wait();
+                    }
                     let value = i32::try_from(id).unwrap() * 100 + step;
                     let answer = house.value(model, id, value, |s| (s.start, s.end) = (step == 0, step == 19));
                     assert_eq!(answer.unwrap(), expected.step(value), "step {step} of {model} {id}");
@@ -205,15 +222,21 @@ fn a_sequence_goes_through_all_members_in_order_and_ends_in_all() {
     assert_eq!((counted("ab").success.count, counted("ba").success.count), (32 * 20, 32 * 20));
 }
 
+/// With the variable `SEQUOR_DEADLOCK_SECONDS` the load goes on for so long.
 #[test]
 fn ensembles_that_need_the_same_slots_in_opposite_orders_never_wait_for_each_other() {
-    let house = House::both_ways(1);
+    let seconds = std::env::var("SEQUOR_DEADLOCK_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let (house, began) = (House::both_ways(1), Instant::now());
+    let goes_on = |round: u64| match seconds {
+        Some(seconds) => began.elapsed() < Duration::from_secs(seconds),
+        None => round < 10,
+    };
     std::thread::scope(|scope| {
         for client in 0..64u64 {
-            let house = &house;
+            let (house, goes_on) = (&house, &goes_on);
             scope.spawn(move || {
-                for round in 0..10 {
-                    let id = client * 100 + round + 1;
+                for round in (0..).take_while(|round| goes_on(*round)) {
+                    let id = (client << 32) + round + 1;
                     let model = if (client + round) % 2 == 0 { "ab" } else { "ba" };
                     let mut expected = Twice::default();
                     for step in 0..3 {

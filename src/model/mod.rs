@@ -29,6 +29,12 @@ mod sequences;
 mod call_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod ensemble_bounds_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod ensemble_reload_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod ensemble_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]

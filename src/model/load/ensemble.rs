@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sequor_core::Id;
 
-use crate::ensemble::EnsemblePlan;
+use crate::ensemble::{EnsemblePlan, MemberSignature};
 use crate::sync::Mutex;
 
 /// Ended sequences whose member is remembered.
@@ -15,6 +15,8 @@ const BLAMED: usize = 4096;
 #[derive(Debug)]
 pub(in crate::model) struct LoadEnsemble {
     pub(in crate::model) plan: Arc<EnsemblePlan>,
+    /// What the plan was made for, in the order of the steps.
+    pub(in crate::model) members: Vec<MemberSignature>,
     /// Live sequences that all members have slots for.
     pub(in crate::model) slots: u32,
     blamed: Mutex<BlamedMembers>,
@@ -28,8 +30,8 @@ struct BlamedMembers {
 }
 
 impl LoadEnsemble {
-    pub(in crate::model) fn new(plan: EnsemblePlan, slots: u32) -> LoadEnsemble {
-        LoadEnsemble { plan: Arc::new(plan), slots, blamed: Mutex::default() }
+    pub(in crate::model) fn new(plan: EnsemblePlan, members: Vec<MemberSignature>, slots: u32) -> LoadEnsemble {
+        LoadEnsemble { plan: Arc::new(plan), members, slots, blamed: Mutex::default() }
     }
 
     /// Remembers the member that a sequence ended with.

@@ -9,7 +9,7 @@ use crate::config::model::Draft;
 use crate::config::model::settings::Scheduling;
 use crate::ensemble::{EnsemblePlan, MemberSignature};
 use crate::error::LoadError;
-use crate::model::catalog::{Catalog, CatalogEntry};
+use crate::model::catalog::Catalog;
 use crate::model::load::{LoadEnsemble, LoadedModel};
 use crate::model::sequences::ModelScheduler;
 
@@ -19,23 +19,74 @@ pub(super) struct BoundMembers {
     loads: Vec<Arc<LoadedModel>>,
 }
 
+/// New loads of a model that are about to serve.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ComingLoads<'a> {
+    pub(super) model: &'a str,
+    pub(super) loads: &'a [Arc<LoadedModel>],
+}
+
+impl ComingLoads<'_> {
+    fn find(&self, model: &str, version: Option<u64>) -> Option<Arc<LoadedModel>> {
+        let fits = self.loads.iter().filter(|load| self.model == model && version.is_none_or(|v| v == load.version));
+        fits.max_by_key(|load| load.version).cloned()
+    }
+}
+
+/// The model of a step and the load that serves it, or will.
+fn member(
+    catalog: &Catalog,
+    (name, version): (&str, Option<u64>),
+    coming: Option<ComingLoads<'_>>,
+) -> Option<(Arc<ModelScheduler>, Arc<LoadedModel>)> {
+    let model = catalog.look(name, |entry| entry.model.clone().filter(|_| entry.open)).flatten()?;
+    let serves = model.load_for(version).filter(|load| !load.is_retired());
+    let comes = coming.and_then(|coming| coming.find(name, version));
+    let load =
+        comes.into_iter().chain(serves).reduce(|one, other| if other.version > one.version { other } else { one });
+    Some((model, load?))
+}
+
+fn signature(load: &LoadedModel) -> MemberSignature {
+    let sequences = match &load.settings.scheduling {
+        Scheduling::Sequence(sequence) => Some(sequence.idle_scan.or(sequence.idle)),
+        _ => None,
+    };
+    MemberSignature::of(&load.client, sequences)
+}
+
+/// Whether this member of an ensemble is another one than the ensemble was planned for.
+pub(super) fn is_outdated(
+    catalog: &Catalog,
+    ensemble: &LoadEnsemble,
+    of: &str,
+    coming: Option<ComingLoads<'_>>,
+) -> bool {
+    let mut steps = ensemble.plan.steps.iter().zip(&ensemble.members).filter(|(step, _)| step.model == of);
+    steps.any(|(step, planned)| {
+        let now = member(catalog, (&step.model, step.version), coming);
+        now.is_some_and(|(_, load)| signature(&load) != *planned)
+    })
+}
+
 impl BoundMembers {
-    /// Finds the models of all steps. Each must be in service.
-    pub(super) fn find(catalog: &Catalog, draft: &Draft) -> Result<BoundMembers, LoadError> {
+    /// Finds the models of all steps. Each must be in service. `coming`: loads that will serve in place of those that do.
+    pub(super) fn find(
+        catalog: &Catalog,
+        draft: &Draft,
+        coming: Option<ComingLoads<'_>>,
+    ) -> Result<BoundMembers, LoadError> {
         let settings = draft.settle_ensemble(None);
         let steps = settings.ensemble.as_deref().map(|ensemble| ensemble.steps.as_slice()).unwrap_or_default();
         let (mut models, mut loads, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         for step in steps {
-            let open = |entry: &CatalogEntry| entry.model.clone().filter(|_| entry.open);
-            let found = catalog.look(&step.model, open).flatten();
-            let load = found.as_ref().and_then(|model| model.load_for(step.version)).filter(|load| !load.is_retired());
-            match (found, load) {
-                (Some(model), Some(load)) => {
+            match member(catalog, (&step.model, step.version), coming) {
+                Some((model, load)) => {
                     models.push(model);
                     loads.push(load);
                 }
-                _ if missing.contains(&step.model) => {}
-                _ => missing.push(step.model.clone()),
+                None if missing.contains(&step.model) => {}
+                None => missing.push(step.model.clone()),
             }
         }
         if missing.is_empty() {
@@ -47,11 +98,7 @@ impl BoundMembers {
     }
 
     fn signatures(&self) -> Vec<MemberSignature> {
-        let sequences = |load: &LoadedModel| match &load.settings.scheduling {
-            Scheduling::Sequence(sequence) => Some(sequence.idle_scan.or(sequence.idle)),
-            _ => None,
-        };
-        self.loads.iter().map(|load| MemberSignature::of(&load.client, sequences(load))).collect()
+        self.loads.iter().map(|load| signature(load)).collect()
     }
 
     /// How long a sequence may be idle in every member, if one has sequences.
@@ -70,13 +117,14 @@ impl BoundMembers {
     pub(super) fn plan(&self, draft: &Draft) -> Result<LoadEnsemble, Vec<LoadError>> {
         let settings = draft.settle_ensemble(None);
         let Some(ensemble) = &settings.ensemble else { return Err(vec![LoadError::Runtime("no steps".to_owned())]) };
-        let plan = EnsemblePlan::new(&settings, ensemble, &self.signatures()).map_err(|faults| {
+        let members = self.signatures();
+        let plan = EnsemblePlan::new(&settings, ensemble, &members).map_err(|faults| {
             let fault = |fault: crate::ensemble::EnsembleFault| {
                 LoadError::from(Fault { at: draft.step_at(fault.step), code: code::ENSEMBLE, what: fault.what })
             };
             faults.into_iter().map(fault).collect::<Vec<_>>()
         })?;
-        Ok(LoadEnsemble::new(plan, self.slots()))
+        Ok(LoadEnsemble::new(plan, members, self.slots()))
     }
 }
 

@@ -28,7 +28,6 @@ use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, resume};
 use crate::recording::Recorder;
 use crate::sync::{self, JoinHandle};
 
-use super::ensembles::{BoundMembers, circle, directory_of};
 use super::initializers::initializer_of;
 use super::options::{RepositoryOptions, first_id_now};
 use super::placer::Placer;
@@ -37,20 +36,20 @@ use super::resources::Resources;
 /// How long the sequences of a load that was replaced may go on.
 const DRAIN: Duration = Duration::from_secs(600);
 
-type Faults = Vec<LoadError>;
+pub(super) type Faults = Vec<LoadError>;
 
 /// A load that can be taken into service.
-struct Prepared {
-    load: Arc<LoadedModel>,
-    runners: Vec<Runner>,
+pub(super) struct Prepared {
+    pub(super) load: Arc<LoadedModel>,
+    pub(super) runners: Vec<Runner>,
     /// The models of its steps, if it is an ensemble.
-    members: Vec<Arc<ModelScheduler>>,
+    pub(super) members: Vec<Arc<ModelScheduler>>,
 }
 
 /// New loads of a model that are about to serve.
-struct PendingLoad {
+pub(super) struct PendingLoad {
     model: Arc<ModelScheduler>,
-    prepared: Vec<Prepared>,
+    pub(super) prepared: Vec<Prepared>,
     /// Versions that are as they were.
     kept: Vec<u64>,
     versions: Vec<u64>,
@@ -59,8 +58,8 @@ struct PendingLoad {
 /// Loads models into the catalog, and owns the threads of their instances.
 #[derive(Debug)]
 pub(super) struct ModelLoader {
-    resources: Arc<Resources>,
-    catalog: Arc<Catalog>,
+    pub(super) resources: Arc<Resources>,
+    pub(super) catalog: Arc<Catalog>,
     deciders: Arc<Deciders>,
     placer: Placer,
     timer: Timer,
@@ -133,11 +132,12 @@ impl ModelLoader {
     ) -> Result<(), Faults> {
         self.load_within(&[], name, directory, config, wanted)?;
         self.retry_ensembles(name);
+        self.renew_ensembles(name);
         Ok(())
     }
 
     /// Loads the members of a model, if it is an ensemble, and then the model. `path`: the ensembles that this one is loaded for.
-    fn load_within(
+    pub(super) fn load_within(
         &self,
         path: &[&str],
         name: &str,
@@ -163,44 +163,13 @@ impl ModelLoader {
             entry.loading = false;
             directory.clone_into(&mut entry.directory);
         });
+        let outcome = outcome.and_then(|pending| self.check_ensembles(name, pending));
         match outcome {
             Ok(pending) => self.serve(name, pending, took),
             Err(faults) => {
                 self.catalog.edit(name, |entry| entry.fail(name, faults.clone(), took));
                 Err(faults)
             }
-        }
-    }
-
-    /// Loads the members of an ensemble that are not in service. The catalog keeps the faults of a member.
-    fn load_members(&self, path: &[&str], name: &str, directory: &Path, config: Option<&str>) -> Result<(), Faults> {
-        // The faults of the configuration are reported when it is prepared.
-        let Ok(draft) = self.draft(directory, config) else { return Ok(()) };
-        let members = draft.members();
-        let path: Vec<&str> = path.iter().copied().chain([name]).collect();
-        if let Some(member) = members.iter().find(|member| path.contains(&member.as_str())) {
-            return Err(vec![circle(&path, name, member, &draft)]);
-        }
-        for member in &members {
-            let is_open = self.catalog.look(member, |entry| entry.open).unwrap_or_default();
-            if let Some(directory) = directory_of(&self.catalog, member, directory).filter(|_| !is_open) {
-                let _ = self.load_within(&path, member, &directory, None, false);
-            }
-        }
-        self.catalog.edit(name, |entry| entry.members = members);
-        Ok(())
-    }
-
-    /// Loads the ensembles that could not be loaded before and have this model as a member.
-    fn retry_ensembles(&self, member: &str) {
-        let failed = |name: &String, entry: &CatalogEntry| {
-            let is_failed = !entry.open && !entry.loading && !entry.faults.is_empty();
-            let has_it = entry.members.iter().any(|of| of == member);
-            (is_failed && has_it).then(|| (name.clone(), entry.directory.clone()))
-        };
-        for (name, directory) in self.catalog.collect(failed) {
-            self.catalog.edit(&name, |entry| entry.tried = None);
-            let _ = self.load_model(&name, &directory, None, false);
         }
     }
 
@@ -249,7 +218,7 @@ impl ModelLoader {
         Ok(Some(PendingLoad { model, prepared, kept, versions }))
     }
 
-    fn draft(&self, directory: &Path, config: Option<&str>) -> Result<Draft, Faults> {
+    pub(super) fn draft(&self, directory: &Path, config: Option<&str>) -> Result<Draft, Faults> {
         let mut sources = Sources::read(directory).map_err(faults)?;
         if let Some(json) = config {
             sources.config = ConfigSource::Json(json.to_owned());
@@ -285,19 +254,6 @@ impl ModelLoader {
             })?;
         }
         self.prepare_load(model, version, settings, placements, auto.clone()).map_err(|e| vec![e])
-    }
-
-    fn prepare_ensemble(&self, model: &Arc<ModelScheduler>, draft: &Draft, version: u64) -> Result<Prepared, Faults> {
-        let members = BoundMembers::find(&self.catalog, draft).map_err(|fault| vec![fault])?;
-        let ensemble = members.plan(draft)?;
-        let settings = draft.settle_ensemble(members.sequences());
-        let Resources { options, metrics, .. } = &*self.resources;
-        let metrics = metrics.tagged_model(&settings.name, version, &metric_tags(&settings));
-        let shown = (options.hold, LoadLimits::default().candidates, Arc::default(), 1);
-        let parts = (Auto::NotAsked, None, None, Some(ensemble));
-        let load = LoadedModel::new(model.reserve_load(), version, settings, metrics, shown, (None, None), parts);
-        let load = Arc::new(load.map_err(|fault| vec![fault])?);
-        Ok(Prepared { load, runners: vec![Runner::for_ensemble()], members: members.models })
     }
 
     /// The server's options with those of the model.
@@ -475,7 +431,7 @@ fn faults(faults: Vec<Fault>) -> Faults {
     faults.into_iter().map(LoadError::from).collect()
 }
 
-fn metric_tags(settings: &ModelSettings) -> BTreeMap<String, String> {
+pub(super) fn metric_tags(settings: &ModelSettings) -> BTreeMap<String, String> {
     settings.proto.metric_tags.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 

@@ -2,7 +2,8 @@
 //!
 //! - `facade`: [`Repository`], what the rest of the server asks. `options`: how models are loaded. `resources`: what all models share.
 //! - `loader`: loads a model and starts its threads. `placer`: finds devices and graphs for its instances.
-//! - `ensembles`: loads the members of an ensemble first, and holds its plan against them.
+//! - `ensembles`: finds the members of an ensemble, and holds its plan against them. `ensemble_loads`: loads members first, and holds their new loads against
+//!   the ensembles in service.
 //! - `lifecycle`: loads and unloads by request, at the start, and by polling. `control`: where models lie.
 //! - `plugins`: what operators do with plug-ins.
 //! - `processors`: configures the processors that a model names. `processor_host`: their registry and their threads.
@@ -12,6 +13,7 @@
 
 mod call_rights;
 mod control;
+mod ensemble_loads;
 mod ensembles;
 mod facade;
 mod initializers;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sequor_core::{
-    Event, Id, Instance, LoadId, PolicyAnswer, Req, Round, Seq, SequenceView, StateAt, Submit, Time, Tombstone, Usage,
+    Event, Id, Instance, LoadId, PolicyAnswer, Refusal, Req, Round, Seq, SequenceView, StateAt, Submit, Time,
+    Tombstone, Usage,
 };
 use tokio::sync::oneshot;
 
@@ -233,6 +234,9 @@ impl ModelScheduler {
         now: Time,
     ) -> Result<Req, Failure> {
         let mut table = self.table.lock();
+        if table.is_of_another(&job, &submit) {
+            return Err(job.load.refused(Refusal::Live, submit.id, true, now));
+        }
         self.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
         table.look_up_kept(now, &mut job, &mut submit)?;
         job.load.metrics.queued();

@@ -1,8 +1,9 @@
 //! One request of an ensemble on its way through the members.
 //!
 //! A START first takes its slots in all members that have sequences, in the order of the members' names. All ensembles take them in this one
-//! order, so no two sequences ever wait for each other's slots. Then each step is sent to its member as soon as its inputs are there. If a
-//! step fails, the request fails; if a member with sequences may have run its step by then, the sequence ends in all members.
+//! order, so no two sequences ever wait for each other's slots. With all its slots it passes the gate of the whole ensemble. Then each step is
+//! sent to its member as soon as its inputs are there. If a step fails, the request fails; if a member with sequences may have run its step by then,
+//! the sequence ends in all members.
 //!
 //! The threads of the members carry a flow on: an answer calls it after the member's lock was released.
 
@@ -10,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use sequor_core::{EndReason, Req, Seq, Time};
 
-use crate::ensemble::{EnsemblePlan, FlowProgress, MemberStep, StepGates};
+use crate::ensemble::{EnsembleGate, EnsembleGates, EnsemblePlan, FlowProgress, MemberStep};
 use crate::error::Failure;
 use crate::model::load::{LoadEnsemble, LoadedModel};
 use crate::model::request::{InferRequest, SequenceStep};
@@ -25,7 +26,7 @@ use super::reply_to::{Reply, ReplyTo, StepReply};
 pub(super) struct EnsembleMembers {
     /// In the order of the steps.
     pub(super) models: Vec<Arc<dyn Member>>,
-    pub(super) gates: StepGates<Arc<EnsembleFlow>>,
+    pub(super) gates: EnsembleGates<Arc<EnsembleFlow>>,
 }
 
 /// A request of an ensemble as it came, without its inputs.
@@ -65,18 +66,18 @@ pub(super) struct FlowState {
     walk: FlowProgress,
     /// It was answered or given up: what comes now means nothing.
     is_over: bool,
-    /// A member with sequences may have run its step.
-    has_advanced: bool,
+    /// Steps that members with sequences may have run.
+    advanced: Vec<usize>,
     /// The requests to members: STARTs that hold slots or wait for some, and steps under way.
     sent: Vec<(usize, Req)>,
-    /// Steps that are behind their gates.
-    inside: Vec<usize>,
+    /// The gates that it is behind.
+    inside: Vec<EnsembleGate>,
 }
 
 impl FlowState {
     pub(super) fn new(plan: &Arc<EnsemblePlan>, inputs: Vec<Option<Tensor>>) -> FlowState {
         let walk = FlowProgress::new(plan, inputs);
-        FlowState { walk, is_over: false, has_advanced: false, sent: Vec::new(), inside: Vec::new() }
+        FlowState { walk, is_over: false, advanced: Vec::new(), sent: Vec::new(), inside: Vec::new() }
     }
 }
 
@@ -84,7 +85,7 @@ impl FlowState {
 #[derive(Debug)]
 struct StoppedFlow {
     sent: Vec<(usize, Req)>,
-    inside: Vec<usize>,
+    inside: Vec<EnsembleGate>,
     has_advanced: bool,
 }
 
@@ -110,20 +111,46 @@ impl EnsembleFlow {
             previous.end(EndReason::Restarted);
         }
         let takes_slots = self.request.sequence.start && self.held.is_some();
-        if takes_slots && !self.state.lock().is_over { self.reserve(0) } else { self.go_on() }
+        if takes_slots && !self.state.lock().is_over { self.reserve(0) } else { self.pass(EnsembleGate::Whole) }
     }
 
     /// Takes the slot of a START in the member at this place of the order, or goes on if it has them all.
     fn reserve(self: &Arc<Self>, place: usize) {
-        let Some((step, member)) = self.stateful(place) else { return self.go_on() };
+        let Some((step, member)) = self.stateful(place) else { return self.pass(EnsembleGate::Whole) };
         let Some(seq) = self.seq else { return };
         let holder = SequenceHolder { ensemble: self.ensemble.clone(), seq };
         let flow: Arc<EnsembleFlow> = Arc::clone(self);
         let reservation = Reservation { flow, place, holder };
         let (request, to) = (self.step_request(step, Vec::new()), self.reply_to(step));
         match Arc::clone(member).reserve(request, self.call(step), reservation, to) {
-            Ok(req) => self.note(step, member, req),
+            Ok(req) => {
+                self.note(step, member, req);
+                if let Some(held) = &self.held {
+                    held.add_start(member, req);
+                }
+            }
             Err(failure) => self.fail(step, failure),
+        }
+    }
+
+    /// Goes through a gate, or waits in front of it.
+    fn pass(self: &Arc<Self>, gate: EnsembleGate) {
+        if self.members.gates.enter(gate, Arc::clone(self)) {
+            self.go_through(gate);
+        }
+    }
+
+    /// It has passed this gate. If it has ended meanwhile, it leaves again.
+    fn go_through(self: &Arc<Self>, gate: EnsembleGate) {
+        let is_over = {
+            let mut state = self.state.lock();
+            state.inside.push(gate);
+            state.is_over
+        };
+        match gate {
+            _ if is_over => self.leave(gate),
+            EnsembleGate::Whole => self.go_on(),
+            EnsembleGate::Step(step) => self.send(step),
         }
     }
 
@@ -139,11 +166,7 @@ impl EnsembleFlow {
         if is_done {
             return self.finish();
         }
-        for step in ready {
-            if self.members.gates.enter(step, Arc::clone(self)) {
-                self.send(step);
-            }
-        }
+        ready.into_iter().for_each(|step| self.pass(EnsembleGate::Step(step)));
     }
 
     /// Sends a step to its member. It has passed its gate.
@@ -151,12 +174,11 @@ impl EnsembleFlow {
         let Some(member) = self.members.models.get(step) else { return };
         let (inputs, reserved) = {
             let mut state = self.state.lock();
-            state.inside.push(step);
             if state.is_over {
-                drop(state);
-                return self.leave_gate(step);
+                return;
             }
-            state.has_advanced |= self.is_stateful(step);
+            // Noted before it is sent: the answer may come at once.
+            state.advanced.extend(self.is_stateful(step).then_some(step));
             let reserved = state.sent.iter().find(|(of, _)| *of == step).map(|(_, req)| *req);
             (state.walk.take_inputs(step), reserved)
         };
@@ -169,6 +191,8 @@ impl EnsembleFlow {
             }
         };
         if let Err(failure) = sent {
+            // The member has not taken it.
+            self.state.lock().advanced.retain(|of| *of != step);
             self.fail(step, failure);
         }
     }
@@ -200,6 +224,7 @@ impl EnsembleFlow {
         if let Some(ensemble) = self.ensemble.upgrade() {
             ensemble.flow_done(self.req, outputs);
         }
+        self.leave(EnsembleGate::Whole);
     }
 
     fn fail(&self, step: usize, failure: Failure) {
@@ -232,8 +257,10 @@ impl EnsembleFlow {
         if std::mem::replace(&mut state.is_over, true) {
             return None;
         }
+        // It may stand in front of a gate for long.
+        state.walk.abandon();
         let (sent, inside) = (std::mem::take(&mut state.sent), state.inside.clone());
-        Some(StoppedFlow { sent, inside, has_advanced: state.has_advanced })
+        Some(StoppedFlow { sent, inside, has_advanced: !state.advanced.is_empty() })
     }
 
     /// Cancels what was under way.
@@ -243,18 +270,18 @@ impl EnsembleFlow {
                 Arc::clone(member).cancel_step(req);
             }
         }
-        inside.into_iter().for_each(|step| self.leave_gate(step));
+        inside.into_iter().for_each(|gate| self.leave(gate));
     }
 
-    /// Lets the next request into a step.
-    fn leave_gate(&self, step: usize) {
+    /// Gives its place behind a gate to the next request.
+    fn leave(&self, gate: EnsembleGate) {
         let was_inside = {
             let mut state = self.state.lock();
-            let at = state.inside.iter().position(|of| *of == step);
+            let at = state.inside.iter().position(|of| *of == gate);
             at.map(|at| state.inside.swap_remove(at)).is_some()
         };
-        if let Some(next) = was_inside.then(|| self.members.gates.leave(step)).flatten() {
-            next.send(step);
+        if was_inside {
+            self.members.gates.leave(gate, |next: Arc<EnsembleFlow>| next.go_through(gate));
         }
     }
 
@@ -318,7 +345,7 @@ impl StepReply for EnsembleFlow {
         match reply {
             Ok(answer) => {
                 self.state.lock().walk.finish(step, answer.outputs);
-                self.leave_gate(step);
+                self.leave(EnsembleGate::Step(step));
                 self.go_on();
             }
             Err(failure) => self.fail(step, failure),

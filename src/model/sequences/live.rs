@@ -75,7 +75,8 @@ impl Live {
     pub(super) fn begin(req: Req, job: &mut Job) -> Live {
         let (load, ticket, permit) = (Arc::clone(&job.load), job.ticket.take(), job.permit.take());
         let first_state = job.snapshot.take().map(|snapshot| (req, snapshot));
-        let continual = load.durable.as_ref().filter(|durable| durable.is_continual());
+        // A sequence of an ensemble ends with the server, so nothing of it is written.
+        let continual = load.durable.as_ref().filter(|durable| durable.is_continual() && job.holder.is_none());
         let written = continual.map(|durable| WrittenSequence::new(durable, job.id.clone(), job.resumed));
         Live {
             ticket,

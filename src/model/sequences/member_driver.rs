@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use sequor_core::{EndReason, Event, LoadId, Req, Seq, Time};
 
-use crate::ensemble::StepGates;
+use crate::ensemble::EnsembleGates;
 use crate::error::Failure;
 use crate::model::load::RequestFacts;
 use crate::model::request::{InferRequest, intake};
@@ -20,7 +20,7 @@ use super::reply_to::ReplyTo;
 impl EnsembleParts for ModelScheduler {
     fn bind_members(&self, load: LoadId, models: Vec<Arc<dyn Member>>, max_in_flight: Option<u32>) {
         models.iter().for_each(|model| model.join_ensemble());
-        let gates = StepGates::new(models.len(), max_in_flight);
+        let gates = EnsembleGates::new(models.len(), max_in_flight);
         self.members.lock().push((load, Arc::new(EnsembleMembers { models, gates })));
     }
 

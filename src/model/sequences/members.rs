@@ -114,6 +114,11 @@ pub(in crate::model) struct SequenceHolder {
 }
 
 impl SequenceHolder {
+    /// Whether both are the same sequence of the same ensemble.
+    pub(super) fn is(&self, other: &SequenceHolder) -> bool {
+        self.seq == other.seq && std::ptr::addr_eq(self.ensemble.as_ptr(), other.ensemble.as_ptr())
+    }
+
     pub(super) fn end(&self, why: EndReason) {
         if let Some(ensemble) = self.ensemble.upgrade() {
             ensemble.end_for_member(self.seq, why);
@@ -133,6 +138,8 @@ struct HeldSequences {
     /// Why the ensemble's sequence has ended, if it has.
     ended: Option<EndReason>,
     members: Vec<(Arc<dyn Member>, Seq)>,
+    /// The last START in each member, which may wait for its slot.
+    starts: Vec<(Arc<dyn Member>, Req)>,
 }
 
 impl MemberSequences {
@@ -144,9 +151,7 @@ impl MemberSequences {
     pub(super) fn add(&self, member: &Arc<dyn Member>, seq: Seq) {
         let mut held = self.held.lock();
         let Some(why) = held.ended else {
-            let is_there = |(of, has): &(Arc<dyn Member>, Seq)| {
-                *has == seq && std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(member))
-            };
+            let is_there = |(of, has): &(Arc<dyn Member>, Seq)| *has == seq && is_same(of, member);
             if !held.members.iter().any(is_there) {
                 held.members.push((Arc::clone(member), seq));
             }
@@ -156,16 +161,34 @@ impl MemberSequences {
         Arc::clone(member).end_sequence(seq, why);
     }
 
-    /// Ends the sequences of all members. When it returns they have ended, whichever thread ended them.
+    /// Adds a START that a member has taken. If the sequence of the ensemble has ended meanwhile, it is cancelled.
+    pub(super) fn add_start(&self, member: &Arc<dyn Member>, req: Req) {
+        let mut held = self.held.lock();
+        if held.ended.is_none() {
+            held.starts.retain(|(of, _)| !is_same(of, member));
+            held.starts.push((Arc::clone(member), req));
+            return;
+        }
+        drop(held);
+        Arc::clone(member).cancel_step(req);
+    }
+
+    /// Ends the sequences of all members, also those that wait for their slots. When it returns they have ended, whichever thread ended them.
     pub(super) fn end(&self, why: EndReason) {
-        let followups: Vec<Followup> = {
+        let (followups, starts): (Vec<Followup>, _) = {
             // A member's table is the only lock that is taken under this one.
             let mut held = self.held.lock();
             held.ended.get_or_insert(why);
-            held.members.drain(..).map(|(member, seq)| member.end_quietly(seq, why)).collect()
+            let followups = held.members.drain(..).map(|(member, seq)| member.end_quietly(seq, why)).collect();
+            (followups, std::mem::take(&mut held.starts))
         };
         followups.into_iter().for_each(|followup| followup());
+        starts.into_iter().for_each(|(member, req)| member.cancel_step(req));
     }
+}
+
+fn is_same(one: &Arc<dyn Member>, other: &Arc<dyn Member>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
 /// The ensembles that a model is a member of: while one of them may have requests, the model stays.

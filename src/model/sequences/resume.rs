@@ -135,6 +135,9 @@ fn remember(model: &str, store: &SequenceStore, ended: Vec<(Id, EndedState)>) {
 fn ask_to_leave(model: &Arc<ModelScheduler>, view: &SequenceView) -> Option<Receiver<LeaveOutcome>> {
     let load = model.loads().iter().find(|load| load.key == view.load).cloned()?;
     load.durable.as_ref().filter(|durable| durable.at_stop())?;
+    if model.table.lock().is_held(view.seq) {
+        return None;
+    }
     let (tell, left) = sync_channel(1);
     let unrun = sealing::unrun_file(&model.table.lock(), &model.name, view);
     if let Some(file) = unrun {

@@ -44,6 +44,16 @@ fn seal(table: &mut Table, now: Time, id: BatchId, mut rows: Vec<RowToSeal>) -> 
         let failed = |row: RowToSeal| (row.req, Refusal::Failed(NO_TIER));
         return Some(Event::Sealed(id, rows.into_iter().map(failed).collect()));
     };
+    if load.durable.is_some() {
+        let is_held = |table: &Table, req: Req| {
+            let seq = table.jobs.get(req).and_then(JobPlace::job).and_then(|job| job.seq);
+            seq.is_some_and(|seq| table.is_held(seq))
+        };
+        rows.retain(|row| !is_held(table, row.req));
+        if rows.is_empty() {
+            return Some(Event::Sealed(id, Vec::new()));
+        }
+    }
     if load.processors.is_some() {
         // They may change what is kept of the sequence, so its state is written after them.
         for row in rows {

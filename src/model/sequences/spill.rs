@@ -26,13 +26,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Sequences that leave at one time.
 const MOST: usize = 64;
 
-/// Whether a sequence of this load can leave to make room, or leaves already.
+/// Whether a sequence of this load can leave to make room, or leaves already. Those of ensembles never do.
 pub(super) fn can_spill(table: &Table, now: Time, load: &LoadedModel) -> bool {
     let Some(durable) = &load.durable else { return false };
     let usage = durable.store.usage();
     let fits = usage.bytes.saturating_add(load.state_bytes()) <= usage.limit;
     let is_on = fits && !table.stopping && now >= table.spilling.paused_until;
-    is_on && (!table.spilling.leaving.is_empty() || table.core.idle_sequences(load.key).next().is_some())
+    let mut idle = table.core.idle_sequences(load.key);
+    is_on && (!table.spilling.leaving.is_empty() || idle.any(|seq| !table.is_held(seq)))
 }
 
 /// The sequences that are to leave, so that there is room for what waits.
@@ -46,6 +47,10 @@ fn victims(table: &mut Table, free: u64) -> Vec<(Arc<LoadedModel>, SequenceView)
     for seq in table.core.idle_sequences(load.key) {
         if missing == 0 || victims.len() >= MOST {
             break;
+        }
+        // A sequence that came back would need its slot again while it holds those of other members. That breaks the one order of slots.
+        if table.is_held(seq) {
+            continue;
         }
         let leaves = table.spilling.leaving.iter().any(|(of, _)| *of == seq);
         let Some(view) = table.core.view_of(seq).filter(|view| !leaves && can_leave(view)) else { continue };

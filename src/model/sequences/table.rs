@@ -110,6 +110,24 @@ impl Table {
         live.and_then(|live| live.permit.as_ref()).is_some_and(|permit| permit.is_of(owner))
     }
 
+    /// Whether a START of this id would begin anew a sequence that belongs to another ensemble, to a client where an ensemble sends it, or to an
+    /// ensemble where a client sends it.
+    pub(super) fn is_of_another(&self, job: &Job, submit: &Submit) -> bool {
+        let find = || self.core.find(&submit.id, submit.version);
+        let seq = if submit.start { find() } else { None };
+        let Some(live) = seq.and_then(|seq| self.live.get(seq)) else { return false };
+        match (&live.holder, &job.holder) {
+            (None, None) => false,
+            (Some(one), Some(other)) => !one.is(other),
+            _ => true,
+        }
+    }
+
+    /// Whether a live sequence belongs to one of an ensemble, which keeps it in memory: it ends with that, at the same time in all members.
+    pub(super) fn is_held(&self, seq: Seq) -> bool {
+        self.live.get(seq).is_some_and(|live| live.holder.is_some())
+    }
+
     /// Whether the next step of this id begins a sequence with a state that was given to the server.
     pub(super) fn has_import(&self, id: &Id) -> bool {
         !self.imports.is_empty() && self.imports.contains_key(id)
@@ -302,6 +320,9 @@ impl Table {
 
     /// Whether the state that this run leaves is to be written.
     fn is_due(&self, row: &RealRow, job: &Job) -> bool {
+        if job.load.durable.is_some() && job.seq.is_some_and(|seq| self.is_held(seq)) {
+            return false;
+        }
         let every = job.load.durable.as_ref().and_then(LoadDurability::interval);
         let Some(steps) = every.filter(|_| row.seal) else { return row.seal };
         let written = job.seq.and_then(|seq| self.live(seq)).and_then(|live| live.written.as_ref());

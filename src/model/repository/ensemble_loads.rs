@@ -1,0 +1,135 @@
+//! How ensembles are loaded with their members, and what a member's new load means for the ensembles in service.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sequor_core::LoadLimits;
+
+use crate::config::model::Draft;
+use crate::config::model::place::Auto;
+use crate::error::LoadError;
+use crate::model::catalog::CatalogEntry;
+use crate::model::instance::Runner;
+use crate::model::load::LoadedModel;
+use crate::model::sequences::ModelScheduler;
+
+use super::ensembles::{BoundMembers, ComingLoads, circle, directory_of, is_outdated};
+use super::loader::{Faults, ModelLoader, PendingLoad, Prepared, metric_tags};
+use super::resources::Resources;
+
+/// An ensemble in service that was planned for another signature of a member.
+struct OutdatedEnsemble {
+    name: String,
+    directory: PathBuf,
+    /// The configuration that stands in for that of its files.
+    config: Option<String>,
+}
+
+impl ModelLoader {
+    pub(super) fn prepare_ensemble(
+        &self,
+        model: &Arc<ModelScheduler>,
+        draft: &Draft,
+        version: u64,
+    ) -> Result<Prepared, Faults> {
+        let members = BoundMembers::find(&self.catalog, draft, None).map_err(|fault| vec![fault])?;
+        let ensemble = members.plan(draft)?;
+        let settings = draft.settle_ensemble(members.sequences());
+        let Resources { options, metrics, .. } = &*self.resources;
+        let metrics = metrics.tagged_model(&settings.name, version, &metric_tags(&settings));
+        let shown = (options.hold, LoadLimits::default().candidates, Arc::default(), 1);
+        let parts = (Auto::NotAsked, None, None, Some(ensemble));
+        let load = LoadedModel::new(model.reserve_load(), version, settings, metrics, shown, (None, None), parts);
+        let load = Arc::new(load.map_err(|fault| vec![fault])?);
+        Ok(Prepared { load, runners: vec![Runner::for_ensemble()], members: members.models })
+    }
+
+    /// Loads the members of an ensemble that are not in service. The catalog keeps the faults of a member.
+    pub(super) fn load_members(
+        &self,
+        path: &[&str],
+        name: &str,
+        directory: &Path,
+        config: Option<&str>,
+    ) -> Result<(), Faults> {
+        // The faults of the configuration are reported when it is prepared.
+        let Ok(draft) = self.draft(directory, config) else { return Ok(()) };
+        let members = draft.members();
+        let path: Vec<&str> = path.iter().copied().chain([name]).collect();
+        if let Some(member) = members.iter().find(|member| path.contains(&member.as_str())) {
+            return Err(vec![circle(&path, name, member, &draft)]);
+        }
+        for member in &members {
+            let is_open = self.catalog.look(member, |entry| entry.open).unwrap_or_default();
+            if let Some(directory) = directory_of(&self.catalog, member, directory).filter(|_| !is_open) {
+                let _ = self.load_within(&path, member, &directory, None, false);
+            }
+        }
+        self.catalog.edit(name, |entry| entry.members = members);
+        Ok(())
+    }
+
+    /// Loads the ensembles that could not be loaded before and have this model as a member.
+    pub(super) fn retry_ensembles(&self, member: &str) {
+        let failed = |name: &String, entry: &CatalogEntry| {
+            let is_failed = !entry.open && !entry.loading && !entry.faults.is_empty();
+            let has_it = entry.members.iter().any(|of| of == member);
+            (is_failed && has_it).then(|| (name.clone(), entry.directory.clone()))
+        };
+        for (name, directory) in self.catalog.collect(failed) {
+            self.catalog.edit(&name, |entry| entry.tried = None);
+            let _ = self.load_model(&name, &directory, None, false);
+        }
+    }
+
+    /// The ensembles in service that were planned for another signature of this member.
+    fn outdated_ensembles(&self, member: &str, coming: Option<ComingLoads<'_>>) -> Vec<OutdatedEnsemble> {
+        let has_it = |name: &String, entry: &CatalogEntry| {
+            let has_it = entry.open && entry.members.iter().any(|of| of == member);
+            let load = entry.model.as_ref().filter(|_| has_it)?.load_for(None)?;
+            let config = entry.served.as_ref().and_then(|served| served.config().map(str::to_owned));
+            Some((load, OutdatedEnsemble { name: name.clone(), directory: entry.directory.clone(), config }))
+        };
+        // Looked up without the catalog's lock, which members need as well.
+        let all = self.catalog.collect(has_it).into_iter();
+        let outdated = all.filter(|(load, _)| {
+            load.ensemble.as_ref().is_some_and(|ensemble| is_outdated(&self.catalog, ensemble, member, coming))
+        });
+        outdated.map(|(_, ensemble)| ensemble).collect()
+    }
+
+    /// Refuses new loads of a member that an ensemble in service could not go on with, neither as it is nor with its files as they are now.
+    pub(super) fn check_ensembles(
+        &self,
+        name: &str,
+        pending: Option<PendingLoad>,
+    ) -> Result<Option<PendingLoad>, Faults> {
+        let Some(pending) = pending else { return Ok(None) };
+        let loads: Vec<Arc<LoadedModel>> = pending.prepared.iter().map(|new| Arc::clone(&new.load)).collect();
+        let coming = ComingLoads { model: name, loads: &loads };
+        let mut faults = Vec::new();
+        for OutdatedEnsemble { name: ensemble, directory, config } in self.outdated_ensembles(name, Some(coming)) {
+            let planned = self.draft(&directory, config.as_deref()).and_then(|draft| {
+                let members = BoundMembers::find(&self.catalog, &draft, Some(coming)).map_err(|fault| vec![fault])?;
+                members.plan(&draft).map(drop)
+            });
+            faults.extend(planned.err().into_iter().flatten().map(|fault| {
+                LoadError::Runtime(format!(
+                    "{name}: ensemble '{ensemble}' is in service and does not fit this load: {fault}; change both configurations, or unload '{ensemble}' first"
+                ))
+            }));
+        }
+        if faults.is_empty() { Ok(Some(pending)) } else { Err(faults) }
+    }
+
+    /// Loads the ensembles anew that were planned for another signature of this member.
+    pub(super) fn renew_ensembles(&self, member: &str) {
+        for OutdatedEnsemble { name: ensemble, .. } in self.outdated_ensembles(member, None) {
+            if let Err(faults) = self.reload(&ensemble) {
+                for fault in faults {
+                    tracing::error!(model = ensemble, member, "{fault}");
+                }
+            }
+        }
+    }
+}
