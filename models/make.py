@@ -128,53 +128,89 @@ TOKENS, WIDTH, WINDOW, SHIFT, BINS, CONTEXT = 50, 32, 45, 32, 80, 2
 FRAMES = SHIFT // 4
 
 
-def transducer_encoder():
-    """x [batch, 45, 80] -> encoder_out [batch, 8, 32]: what changes over 32 frames of log-mel banks, and 13 to their right, with four states. Every sum is exact, so batches
-    do not matter."""
-    f32, i64 = TensorProto.FLOAT, TensorProto.INT64
-    numbers = {"six": 6.0, "quarter": 0.25, "half": 0.5, "steps": 64.0, "one": 1.0, "minus_one": -1.0}
-    indices = {
-        "0": [0], "1": [1], "2": [2], "6": [6], "8": [FRAMES], "9": [FRAMES + 1], "10": [FRAMES + 2], "32": [SHIFT], "33": [SHIFT + 1], "45": [WINDOW],
-        "to_4": [0, FRAMES, 4 * BINS],
-    }
+def encoder_nodes(x="x", states=("cached_key", "cached_conv", "cached_avg", "cached_len"), new=lambda name: f"new_{name}", out="encoder_out"):
+    """What changes over 32 frames of log-mel banks, and 13 to their right, with four states. Every sum is exact, so batches do not matter."""
+    f32 = TensorProto.FLOAT
+    key, conv, avg, length = states
 
     def cut(source, begin, end, name):
         return node("Slice", [source, begin, end, "1"], [name])
 
-    nodes = [
-        node("Add", ["x", "six"], ["x_6"]), node("Mul", ["x_6", "quarter"], ["x_n"]),
+    return [
+        node("Add", [x, "six"], ["x_6"]), node("Mul", ["x_6", "quarter"], ["x_n"]),
         cut("x_n", "0", "32", "x_0"), cut("x_n", "1", "33", "x_1"), node("Sub", ["x_1", "x_0"], ["now"]), cut("x_n", "32", "45", "right"),
         node("Reshape", ["now", "to_4"], ["now_4"]), node("MatMul", ["now_4", "W_now"], ["m_now"]),
         node("ReduceSum", ["right", "1"], ["right_sum"], keepdims=1), node("MatMul", ["right_sum", "W_right"], ["m_right"]),
         node("Add", ["m_now", "m_right"], ["m"]), node("Clip", ["m", "minus_one", "one"], ["m_clip"]),
         node("Mul", ["m_clip", "steps"], ["m_steps"]), node("Round", ["m_steps"], ["m_round"]), node("Div", ["m_round", "steps"], ["h"]),
         # A convolution over this frame and the two before it.
-        node("Transpose", ["cached_conv"], ["conv"], perm=[0, 2, 1]), node("Concat", ["conv", "h"], ["all"], axis=1),
+        node("Transpose", [conv], ["conv"], perm=[0, 2, 1]), node("Concat", ["conv", "h"], ["all"], axis=1),
         cut("all", "2", "10", "c_0"), cut("all", "1", "9", "c_1"), cut("all", "0", "8", "c_2"),
         node("Mul", ["c_1", "half"], ["c_1h"]), node("Mul", ["c_2", "quarter"], ["c_2q"]), node("Sum", ["c_0", "c_1h", "c_2q"], ["c"]),
-        cut("h", "6", "8", "tail"), node("Transpose", ["tail"], ["new_cached_conv"], perm=[0, 2, 1]),
+        cut("h", "6", "8", "tail"), node("Transpose", ["tail"], [new(conv)], perm=[0, 2, 1]),
         # The window before.
-        node("ReduceMean", ["cached_key"], ["key"], axes=[1], keepdims=1), node("Mul", ["key", "half"], ["key_h"]),
-        node("Identity", ["h"], ["new_cached_key"]),
+        node("ReduceMean", [key], ["key"], axes=[1], keepdims=1), node("Mul", ["key", "half"], ["key_h"]),
+        node("Identity", ["h"], [new(key)]),
         # The mean of all frames before.
-        node("Mul", ["cached_avg", "half"], ["avg_h"]), node("Unsqueeze", ["avg_h", "1"], ["avg_1"]),
-        node("Add", ["c", "key_h"], ["c_key"]), node("Sub", ["c_key", "avg_1"], ["encoder_out"]),
-        node("Add", ["cached_len", "8"], ["new_cached_len"]), node("Cast", ["cached_len"], ["len"], to=f32),
-        node("Cast", ["new_cached_len"], ["new_len"], to=f32), node("Mul", ["cached_avg", "len"], ["avg_sum"]),
+        node("Mul", [avg, "half"], ["avg_h"]), node("Unsqueeze", ["avg_h", "1"], ["avg_1"]),
+        node("Add", ["c", "key_h"], ["c_key"]), node("Sub", ["c_key", "avg_1"], [out]),
+        node("Add", [length, "8"], [new(length)]), node("Cast", [length], ["len"], to=f32),
+        node("Cast", [new(length)], ["new_len"], to=f32), node("Mul", [avg, "len"], ["avg_sum"]),
         node("ReduceSum", ["h", "1"], ["h_sum"], keepdims=0), node("Add", ["avg_sum", "h_sum"], ["new_sum"]),
         node("Div", ["new_sum", "new_len"], ["avg"]), node("Mul", ["avg", "steps"], ["avg_steps"]),
-        node("Round", ["avg_steps"], ["avg_round"]), node("Div", ["avg_round", "steps"], ["new_cached_avg"]),
+        node("Round", ["avg_steps"], ["avg_round"]), node("Div", ["avg_round", "steps"], [new(avg)]),
     ]
+
+
+def encoder_constants(frames=FRAMES):
+    """The constants of `encoder_nodes`, which give so many frames; -1 leaves the number open."""
+    f32, i64 = TensorProto.FLOAT, TensorProto.INT64
+    numbers = {"six": 6.0, "quarter": 0.25, "half": 0.5, "steps": 64.0, "one": 1.0, "minus_one": -1.0}
+    indices = {
+        "0": [0], "1": [1], "2": [2], "6": [6], "8": [FRAMES], "9": [FRAMES + 1], "10": [FRAMES + 2], "32": [SHIFT], "33": [SHIFT + 1], "45": [WINDOW],
+        "to_4": [0, frames, 4 * BINS],
+    }
     constants = [constant(name, f32, [], [value]) for name, value in numbers.items()]
     constants += [constant(name, i64, [len(values)], values) for name, values in indices.items()]
-    constants += [
+    return constants + [
         constant("W_now", f32, [4 * BINS, WIDTH], steps(11, 4 * BINS * WIDTH, 0.25, 256)),
         constant("W_right", f32, [BINS, WIDTH], steps(12, BINS * WIDTH, 0.01, 1024)),
     ]
+
+
+def transducer_encoder():
+    """x [batch, 45, 80] -> encoder_out [batch, 8, 32], see `encoder_nodes`."""
+    f32, i64 = TensorProto.FLOAT, TensorProto.INT64
     states = [("cached_key", f32, [FRAMES, WIDTH]), ("cached_conv", f32, [WIDTH, 2]), ("cached_avg", f32, [WIDTH]), ("cached_len", i64, [1])]
     inputs = [tensor("x", f32, "batch", WINDOW, BINS), *(tensor(name, dtype, "batch", *dims) for name, dtype, dims in states)]
     outputs = [tensor("encoder_out", f32, "batch", FRAMES, WIDTH), *(tensor(f"new_{name}", dtype, "batch", *dims) for name, dtype, dims in states)]
-    return model("transducer_encoder", nodes, inputs, outputs, constants)
+    return model("transducer_encoder", encoder_nodes(), inputs, outputs, encoder_constants())
+
+
+def halves(names):
+    """Nodes that make FP32 of these FP16 tensors, under the name with `_32`."""
+    return [node("Cast", [name], [f"{name}_32"], to=TensorProto.FLOAT) for name in names]
+
+
+def streaming_encoder():
+    """The same over FP16, as public streaming repositories have it: x [batch, frames, 80] is rounded first, and lengths [batch] go along."""
+    f16, i64 = TensorProto.FLOAT16, TensorProto.INT64
+    states = [("cached_key", f16, [FRAMES, WIDTH]), ("cached_conv", f16, [WIDTH, 2]), ("cached_avg", f16, [WIDTH]), ("processed_lens", i64, [1])]
+    floats = [name for name, dtype, _ in states if dtype == f16]
+    new = {f"{name}_32": f"new_{name}_32" for name in floats} | {"processed_lens": "next_processed_lens"}
+    nodes = halves(["x", *floats]) + [
+        node("Mul", ["x_32", "sixteen"], ["x_16"]), node("Round", ["x_16"], ["x_round"]), node("Div", ["x_round", "sixteen"], ["x_q"]),
+        node("Sub", ["x_lens", "l_13"], ["l_now"]), node("Div", ["l_now", "l_4"], ["l_frames"]), node("Max", ["l_frames", "l_0"], ["l_least"]),
+        node("Min", ["l_least", "l_8"], ["encoder_out_lens"]),
+    ]
+    nodes += encoder_nodes("x_q", (*(f"{name}_32" for name in floats), "processed_lens"), new.get, "encoder_out_32")
+    nodes += [node("Cast", [f"{name}_32"], [name], to=f16) for name in ("encoder_out", *(f"new_{name}" for name in floats))]
+    constants = encoder_constants(-1) + [constant("sixteen", TensorProto.FLOAT, [], [16.0])]
+    constants += [constant(f"l_{n}", i64, [], [n]) for n in (0, 4, FRAMES, WINDOW - SHIFT)]
+    inputs = [tensor("x", f16, "batch", "frames", BINS), tensor("x_lens", i64, "batch"), *(tensor(name, dtype, "batch", *dims) for name, dtype, dims in states)]
+    outputs = [tensor("encoder_out", f16, "batch", "frames_out", WIDTH), tensor("encoder_out_lens", i64, "batch")]
+    outputs += [tensor("next_processed_lens" if dtype == i64 else f"new_{name}", dtype, "batch", *dims) for name, dtype, dims in states]
+    return model("streaming_encoder", nodes, inputs, outputs, constants)
 
 
 def transducer_decoder():
@@ -184,12 +220,16 @@ def transducer_decoder():
         node("Gather", ["E", "y"], ["e"]), node("Reshape", ["e", "flat"], ["e_flat"]), node("MatMul", ["e_flat", "W"], ["m"]),
         node("Clip", ["m", "minus_one", "one"], ["decoder_out"]),
     ]
-    constants = [
+    return model("transducer_decoder", nodes, [tensor("y", i64, "batch", CONTEXT)], [tensor("decoder_out", f32, "batch", WIDTH)], decoder_constants())
+
+
+def decoder_constants():
+    f32, i64 = TensorProto.FLOAT, TensorProto.INT64
+    return [
         constant("E", f32, [TOKENS, WIDTH], steps(13, TOKENS * WIDTH, 1.0, 32)),
         constant("W", f32, [CONTEXT * WIDTH, WIDTH], steps(14, CONTEXT * WIDTH * WIDTH, 0.3, 64)),
         constant("flat", i64, [2], [0, CONTEXT * WIDTH]), constant("one", f32, [], [1.0]), constant("minus_one", f32, [], [-1.0]),
     ]
-    return model("transducer_decoder", nodes, [tensor("y", i64, "batch", CONTEXT)], [tensor("decoder_out", f32, "batch", WIDTH)], constants)
 
 
 def transducer_joiner():
@@ -199,12 +239,38 @@ def transducer_joiner():
         node("Add", ["encoder_out", "decoder_out"], ["both"]), node("Clip", ["both", "minus_one", "one"], ["clipped"]),
         node("MatMul", ["clipped", "W"], ["m"]), node("Add", ["m", "b"], ["logit"]),
     ]
-    constants = [
+    inputs = [tensor(name, f32, "batch", WIDTH) for name in ("encoder_out", "decoder_out")]
+    return model("transducer_joiner", nodes, inputs, [tensor("logit", f32, "batch", TOKENS)], joiner_constants())
+
+
+def joiner_constants():
+    f32 = TensorProto.FLOAT
+    return [
         constant("W", f32, [WIDTH, TOKENS], steps(15, WIDTH * TOKENS, 1.0, 64)),
         constant("b", f32, [TOKENS], [3.5] + [0.0] * (TOKENS - 1)), constant("one", f32, [], [1.0]), constant("minus_one", f32, [], [-1.0]),
     ]
-    inputs = [tensor(name, f32, "batch", WIDTH) for name in ("encoder_out", "decoder_out")]
-    return model("transducer_joiner", nodes, inputs, [tensor("logit", f32, "batch", TOKENS)], constants)
+
+
+def streaming_decoder():
+    """The decoder over FP16: y [batch, 2] -> decoder_out [batch, 1, 32]."""
+    f16, i64 = TensorProto.FLOAT16, TensorProto.INT64
+    nodes = [
+        node("Gather", ["E", "y"], ["e"]), node("Reshape", ["e", "flat"], ["e_flat"]), node("MatMul", ["e_flat", "W"], ["m"]),
+        node("Clip", ["m", "minus_one", "one"], ["clipped"]), node("Cast", ["clipped"], ["half"], to=f16), node("Unsqueeze", ["half", "axis"], ["decoder_out"]),
+    ]
+    constants = [*decoder_constants(), constant("axis", i64, [1], [1])]
+    return model("streaming_decoder", nodes, [tensor("y", i64, "batch", CONTEXT)], [tensor("decoder_out", f16, "batch", 1, WIDTH)], constants)
+
+
+def streaming_joiner():
+    """The joiner over FP16."""
+    f16 = TensorProto.FLOAT16
+    nodes = halves(["encoder_out", "decoder_out"]) + [
+        node("Add", ["encoder_out_32", "decoder_out_32"], ["both"]), node("Clip", ["both", "minus_one", "one"], ["clipped"]),
+        node("MatMul", ["clipped", "W"], ["m"]), node("Add", ["m", "b"], ["sum"]), node("Cast", ["sum"], ["logit"], to=f16),
+    ]
+    inputs = [tensor(name, f16, "batch", WIDTH) for name in ("encoder_out", "decoder_out")]
+    return model("streaming_joiner", nodes, inputs, [tensor("logit", f16, "batch", TOKENS)], joiner_constants())
 
 
 def tokens():
@@ -265,6 +331,10 @@ FILES = {
     "../examples/transducer/repository/scorer/tokens.txt": tokens,
     "../examples/transducer/repository/decoder/1/model.onnx": transducer_decoder,
     "../examples/transducer/repository/joiner/1/model.onnx": transducer_joiner,
+    "../examples/streaming_asr/repository/encoder/1/encoder.onnx": streaming_encoder,
+    "../examples/streaming_asr/repository/decoder/1/decoder.onnx": streaming_decoder,
+    "../examples/streaming_asr/repository/joiner/1/joiner.onnx": streaming_joiner,
+    "../examples/streaming_asr/repository/scorer/tokens.txt": tokens,
 }
 
 

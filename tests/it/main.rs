@@ -56,6 +56,7 @@ mod speech;
 mod states;
 mod steady;
 mod steps;
+mod streaming_asr;
 mod sums;
 mod surface;
 mod swap;

@@ -20,6 +20,10 @@ pub struct FbankPlugin {
     dtype: Dtype,
     /// Dimensions before the frames, all 1.
     outer: Vec<u64>,
+    /// The input with the number of samples.
+    audio_lens: Option<String>,
+    /// The output with the number of frames, and its number of dimensions.
+    features_lens: Option<(String, usize)>,
     windows: Windows,
     /// The answer to a packet that completes no window.
     nothing: Vec<Port>,
@@ -47,7 +51,8 @@ impl Processor for FbankPlugin {
         let is_own = inner.find_input(&self.features).is_err();
         let (frames, bins) = self.shape(port)?;
         let outer = if is_own { inner.clone() } else { self.in_front(config, inner)? };
-        let shift = match config.get("shift")? {
+        self.find_lens(config, &outer, is_own)?;
+        let shift = match shift(config)? {
             0 => frames.unwrap_or(1),
             shift => shift,
         };
@@ -59,11 +64,11 @@ impl Processor for FbankPlugin {
         };
         self.scale = match (outer.find_input(&self.audio)?.dtype, config.get("normalize")?) {
             (Dtype::INT16, true) => 1.0 / 32768.0,
-            (Dtype::INT16 | Dtype::FP32, _) => 1.0,
-            (other, _) => return Err(format!("\"{}\" is {other}; it may be INT16 or FP32", self.audio)),
+            (Dtype::INT16 | Dtype::FP32 | Dtype::FP16, _) => 1.0,
+            (other, _) => return Err(format!("\"{}\" is {other}; it may be INT16, FP32 or FP16", self.audio)),
         };
         self.fbank = Fbank::new(FbankOptions {
-            rate: config.get("rate")?,
+            rate: rate(config)?,
             bins,
             low: config.get("low")?,
             high: config.get("high")?,
@@ -80,16 +85,17 @@ impl Processor for FbankPlugin {
                     format!("\"{}\" {:?} has several rows; a request is of one sequence", self.audio, audio.shape());
                 return Err(refuse(code::WRONG_REQUEST, text));
             }
-            match audio.dtype() {
-                Dtype::INT16 => {
-                    let samples = audio.values::<i16>()?;
-                    kept.sound.samples.extend(samples.into_iter().map(|sample| f32::from(sample) * self.scale));
-                }
-                _ => kept.sound.samples.extend(audio.values::<f32>()?),
+            let mut samples = match audio.dtype() {
+                Dtype::INT16 => audio.values::<i16>()?.into_iter().map(|s| f32::from(s) * self.scale).collect(),
+                _ => audio.floats()?,
+            };
+            if let Some(lens) = self.audio_lens.as_ref().and_then(|name| inputs.find(name)) {
+                samples.truncate(count_of(lens, samples.len())?);
             }
+            kept.sound.samples.extend(samples);
         }
         kept.features.extend(self.fbank.advance(&mut kept.sound, call.end));
-        let prepared = self.prepared(&mut kept, inputs.is_empty())?;
+        let prepared = self.prepared(&mut kept, inputs.is_empty(), call.end)?;
         *scratch = kept.bytes(self.fbank.bins());
         Ok(prepared)
     }
@@ -128,18 +134,41 @@ impl FbankPlugin {
         Ok(inner.clone().hide_input(&self.features).input(&self.audio, dtype, &[-1]))
     }
 
-    fn prepared(&self, kept: &mut Kept, is_empty: bool) -> Result<Prepared, Refusal> {
+    /// Finds the tensors that count samples and frames.
+    fn find_lens(&mut self, config: &Config, outer: &Signature, is_own: bool) -> Result<(), String> {
+        let (audio, features): (String, String) = (config.get("audio_lens")?, config.get("features_lens")?);
+        let input = outer.inputs.iter().find(|port| port.name == audio);
+        let output = outer.outputs.iter().find(|port| is_own && port.name == features);
+        for port in input.iter().chain(&output) {
+            if port.dtype != Dtype::INT32 && port.dtype != Dtype::INT64 {
+                return Err(format!("\"{}\" is {}; it may be INT32 or INT64", port.name, port.dtype));
+            }
+        }
+        if let Some(port) = output.filter(|port| port.dtype != Dtype::INT64) {
+            return Err(format!("output \"{}\" is {}; INT64 is wanted", port.name, port.dtype));
+        }
+        self.audio_lens = input.map(|port| port.name.clone());
+        self.features_lens = output.map(|port| (port.name.clone(), port.shape.len()));
+        Ok(())
+    }
+
+    fn prepared(&self, kept: &mut Kept, is_empty: bool, is_end: bool) -> Result<Prepared, Refusal> {
         let bins = self.fbank.bins();
         let ready = kept.features.len() / bins;
         match self.windows {
             // An END without audio, after which nothing is left.
             Windows::All | Windows::Answer { .. } if is_empty && ready == 0 => Ok(Prepared::reply(Tensors::new())),
-            Windows::All => Ok(Prepared::reply(self.window(&std::mem::take(&mut kept.features)))),
+            Windows::All => Ok(Prepared::reply(self.answer(&std::mem::take(&mut kept.features), ready))),
             Windows::Answer { frames, shift } => match windows(ready, frames, shift) {
                 1 => {
-                    let answer = self.window(&kept.features[..frames * bins]);
+                    let answer = self.answer(&kept.features[..frames * bins], frames);
                     kept.features.drain(..shift * bins);
                     Ok(Prepared::reply(answer))
+                }
+                // The end of the sound: what is left of it, and zeros.
+                0 if is_end && !is_empty && self.features_lens.is_some() => {
+                    kept.features.resize(frames * bins, 0.0);
+                    Ok(Prepared::reply(self.answer(&std::mem::take(&mut kept.features), ready)))
                 }
                 _ if is_empty => Ok(Prepared::reply(Tensors::new())),
                 n => Err(refuse(
@@ -154,6 +183,15 @@ impl FbankPlugin {
                 kept.features.drain(..count * shift * bins);
                 Ok(prepared)
             }
+        }
+    }
+
+    /// The answer of a model of its own: these frames, of which so many are of the sound.
+    fn answer(&self, frames: &[f32], count: usize) -> Tensors {
+        let answer = self.window(frames);
+        match &self.features_lens {
+            None => answer,
+            Some((name, rank)) => answer.with(name.clone(), Tensor::new(&vec![1; *rank], &[count as i64])),
         }
     }
 
@@ -172,6 +210,42 @@ impl FbankPlugin {
         };
         self.nothing.iter().map(empty).collect()
     }
+}
+
+/// Samples a second.
+fn rate(config: &Config) -> Result<u32, String> {
+    for (name, only) in [("frame_length_ms", 25), ("frame_shift_ms", 10)] {
+        let given: u32 = config.get(name)?;
+        if given != only {
+            return Err(format!("{name} is {given}; it must be {only}"));
+        }
+    }
+    match config.get("sample_rate")? {
+        0 => config.get("rate"),
+        rate => Ok(rate),
+    }
+}
+
+/// Frames from one window to the next; 0: as many as a window has.
+fn shift(config: &Config) -> Result<usize, String> {
+    let (chunk, seconds): (usize, f64) = (config.get("decode_chunk_size")?, config.get("chunk_size_s")?);
+    match (chunk, seconds) {
+        (0, seconds) if seconds > 0.0 => Ok((seconds * 100.0).round() as usize),
+        (0, _) => config.get("shift"),
+        (chunk, _) => Ok(chunk * 4),
+    }
+}
+
+/// The only number of a tensor, which counts some of these samples.
+fn count_of(tensor: &Tensor, samples: usize) -> Result<usize, Refusal> {
+    let numbers = match tensor.dtype() {
+        Dtype::INT32 => tensor.values::<i32>()?.into_iter().map(i64::from).collect(),
+        _ => tensor.values::<i64>()?,
+    };
+    let count = numbers.first().filter(|_| numbers.len() == 1).and_then(|number| usize::try_from(*number).ok());
+    count.filter(|count| *count <= samples).ok_or_else(|| {
+        refuse(code::WRONG_REQUEST, format!("{numbers:?} is no number of samples; the audio has {samples}"))
+    })
 }
 
 /// How many windows there are in so many frames.
@@ -210,7 +284,9 @@ mod tests {
 
     use super::*;
 
-    const CONFIG: &str = r#""features": "x", "audio": "AUDIO", "format": "pcm16", "rate": 16000, "low": 20, "high": 0, "snip_edges": true, "normalize": true"#;
+    const CONFIG: &str = r#""features": "x", "audio": "AUDIO", "format": "pcm16", "rate": 16000, "low": 20, "high": 0, "snip_edges": true, "normalize": true,
+        "audio_lens": "wav_lens", "features_lens": "x_lens", "sample_rate": 0, "frame_length_ms": 25, "frame_shift_ms": 10, "decode_chunk_size": 0,
+        "chunk_size_s": 0"#;
 
     fn config(shift: usize) -> String {
         format!("{{{CONFIG}, \"shift\": {shift}}}")
@@ -269,6 +345,31 @@ mod tests {
         assert_eq!(frames(&bench.step(1, audio(320)).unwrap()), [1, 4, 80]);
         let refused = bench.step(1, audio(100)).unwrap_err();
         assert_eq!(refused.text, "this packet completes 0 windows; each must complete one");
+    }
+
+    /// As the feature extractor of a public repository: FP16 audio with its length, windows of a fixed size with theirs.
+    #[test]
+    fn a_feature_extractor_takes_and_gives_lengths() {
+        let own = Signature::new().input("wav", Dtype::FP16, &[-1, -1]).input("wav_lens", Dtype::INT32, &[-1, 1]);
+        let own = own.output("x", Dtype::FP16, &[-1, 45, 80]).output("x_lens", Dtype::INT64, &[-1, 1]);
+        let settings =
+            config(0).replace("\"AUDIO\"", "\"wav\"").replace("\"decode_chunk_size\": 0", "\"decode_chunk_size\": 8");
+        let mut bench = Bench::<FbankPlugin>::new(own, |_| unreachable!()).config(&settings).scratch_limit(64 << 10);
+        let audio = |samples: usize, lens: i32| {
+            let wav = Tensor::of_floats(Dtype::FP16, &[1, samples as u64], &vec![0.25; samples]);
+            [("wav", wav), ("wav_lens", Tensor::new(&[1, 1], &[lens]))]
+        };
+        let told = |answer: &Tensors| {
+            (answer.get("x").unwrap().shape(), answer.get("x_lens").unwrap().values::<i64>().unwrap())
+        };
+        assert_eq!(told(&bench.start(1, audio(8000, 7440)).unwrap()), (vec![1, 45, 80], vec![45]));
+        assert_eq!(told(&bench.step(1, audio(5120, 5120)).unwrap()), (vec![1, 45, 80], vec![45]));
+        let refused = bench.step(1, audio(10, 11)).unwrap_err();
+        assert_eq!(refused.text, "[11] is no number of samples; the audio has 10");
+        let last = bench.end(1, audio(1600, 1600)).unwrap();
+        assert_eq!(told(&last), (vec![1, 45, 80], vec![13 + 10]), "thirteen of the window before, and ten");
+        let x = last.get("x").unwrap().floats().unwrap();
+        assert!(x[..23 * 80].iter().all(|x| *x != 0.0) && x[23 * 80..].iter().all(|x| *x == 0.0));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Frames of a transducer's encoder become tokens and text: greedy search, which calls the models `decoder` and `joiner`. An answer has the new tokens.
+//! Frames of a transducer's encoder become tokens and text: greedy search, which calls the models `decoder` and `joiner`. An answer has the new tokens,
+//! or all since the START.
 //!
 //! It stands behind an encoder, or is a model of its own that takes the frames of one. The grant `models` must name both models.
 
@@ -7,6 +8,8 @@ use sequor_plugin::processor::*;
 #[derive(Debug, Default)]
 pub struct TransducerGreedy {
     frames: String,
+    /// The input with the number of frames.
+    lens: String,
     blank: i64,
     /// Left out like a blank; below 0 if there is none.
     unknown: i64,
@@ -18,6 +21,8 @@ pub struct TransducerGreedy {
     decoder_output: String,
     joiner: String,
     joiner_output: String,
+    /// Whether an answer has the tokens since the START.
+    whole: bool,
     outputs: TokenOutputs,
 }
 
@@ -28,25 +33,28 @@ pub struct Spoken {
     context: Vec<i64>,
     /// The decoder's answer to them; empty before the first frame.
     decoded: Option<Tensor>,
+    /// All tokens, where answers have them.
+    all: Vec<i64>,
 }
 
 impl Scratch for Spoken {
     fn load(bytes: &[u8]) -> Result<Spoken, String> {
         let wrong = || format!("{} bytes are no scratch of this plug-in", bytes.len());
-        let (head, rest) = bytes.split_first_chunk::<12>().ok_or_else(wrong)?;
+        let (head, rest) = bytes.split_first_chunk::<16>().ok_or_else(wrong)?;
         let counts = decode::<u32>(head);
-        let (tokens, dims) = (counts[0] as usize * 8, counts[1] as usize * 8);
+        let [tokens, dims, all] = [counts[0], counts[1], counts[3]].map(|count| count as usize * 8);
         let (context, rest) = rest.split_at_checked(tokens).ok_or_else(wrong)?;
+        let (all, rest) = rest.split_at_checked(all).ok_or_else(wrong)?;
         let (shape, data) = rest.split_at_checked(dims).ok_or_else(wrong)?;
         let decoded = Tensor::from_bytes(Dtype(counts[2]), &decode::<u64>(shape), data.to_vec());
-        Ok(Spoken { context: decode(context), decoded: Some(decoded) })
+        Ok(Spoken { context: decode(context), decoded: Some(decoded), all: decode(all) })
     }
 
     fn save(&self) -> Vec<u8> {
         let Some(decoded) = &self.decoded else { return Vec::new() };
         let shape = decoded.shape();
-        let counts = encode(&[self.context.len() as u32, shape.len() as u32, decoded.dtype().0]);
-        [counts, encode(&self.context), encode(&shape), decoded.bytes().into_owned()].concat()
+        let counts = encode(&[self.context.len() as u32, shape.len() as u32, decoded.dtype().0, self.all.len() as u32]);
+        [counts, encode(&self.context), encode(&self.all), encode(&shape), decoded.bytes().into_owned()].concat()
     }
 }
 
@@ -60,6 +68,7 @@ impl Processor for TransducerGreedy {
         (self.decoder, self.joiner) = (config.get("decoder")?, config.get("joiner")?);
         (self.decoder_input, self.decoder_output) = (config.get("decoder_input")?, config.get("decoder_output")?);
         self.joiner_output = config.get("joiner_output")?;
+        (self.lens, self.whole) = (config.get("lens")?, config.get("whole")?);
         let table = TokenTable::of_file(files, &config.get::<String>("tokens")?)?;
         if self.context == 0 || self.symbols == 0 {
             return Err("context_size and symbols must be at least 1".to_owned());
@@ -72,7 +81,11 @@ impl Processor for TransducerGreedy {
                 port.name, port.dtype, port.shape
             ));
         }
-        let outer = if is_own { inner.clone() } else { TokenOutputs::behind(inner, &self.frames) };
+        if is_own {
+            self.outputs = TokenOutputs::with_text(table, inner, &config.get::<String>("text")?)?;
+            return Ok(inner.clone());
+        }
+        let outer = TokenOutputs::behind(inner, &self.frames);
         self.outputs = TokenOutputs::of(table, &outer)?;
         Ok(outer)
     }
@@ -81,8 +94,9 @@ impl Processor for TransducerGreedy {
     fn pre(&mut self, _: &Call<'_>, inputs: Tensors, spoken: &mut Spoken) -> Result<Prepared, Refusal> {
         match inputs.find(&self.frames) {
             Some(frames) => {
-                let tokens = self.search(frames, spoken)?;
-                Ok(Prepared::reply(self.outputs.add(Tensors::new(), &tokens)))
+                let most = inputs.find(&self.lens).map(count_of).transpose()?;
+                let tokens = self.search(frames, most, spoken)?;
+                Ok(Prepared::reply(self.answer(Tensors::new(), tokens, spoken)))
             }
             None if inputs.is_empty() => Ok(Prepared::reply(Tensors::new())),
             None => Ok(Prepared::run(inputs)),
@@ -94,15 +108,24 @@ impl Processor for TransducerGreedy {
         for run in &mut runs {
             let frames =
                 run.take(&self.frames).ok_or_else(|| refuse(code::WRONG_STATE, "the encoder gave no frames"))?;
-            tokens.extend(self.search(&frames, spoken)?);
+            tokens.extend(self.search(&frames, None, spoken)?);
         }
-        Ok(self.outputs.add(join(runs), &tokens))
+        Ok(self.answer(join(runs), tokens, spoken))
     }
 }
 
 impl TransducerGreedy {
-    /// The tokens of these frames.
-    fn search(&self, frames: &Tensor, spoken: &mut Spoken) -> Result<Vec<i64>, Refusal> {
+    /// An answer with these new tokens.
+    fn answer(&self, outputs: Tensors, new: Vec<i64>, spoken: &mut Spoken) -> Tensors {
+        if !self.whole {
+            return self.outputs.add(outputs, &new);
+        }
+        spoken.all.extend(new);
+        self.outputs.add(outputs, &spoken.all)
+    }
+
+    /// The tokens of these frames, or of the first ones.
+    fn search(&self, frames: &Tensor, most: Option<usize>, spoken: &mut Spoken) -> Result<Vec<i64>, Refusal> {
         let ((count, width), mut tokens) = (frames_of(frames)?, Vec::new());
         if count == 0 {
             return Ok(tokens);
@@ -111,7 +134,7 @@ impl TransducerGreedy {
             spoken.context = vec![self.blank; self.context];
         }
         let bytes = frames.size() / count as u64;
-        for n in 0..count as u64 {
+        for n in 0..most.unwrap_or(count).min(count) as u64 {
             let frame = frames.part(n * bytes, bytes, &[1, width as u64]);
             for _ in 0..self.symbols {
                 let token = self.join(&frame, spoken)?;
@@ -158,6 +181,13 @@ impl TransducerGreedy {
     }
 }
 
+/// The only number of a tensor, which counts something.
+fn count_of(tensor: &Tensor) -> Result<usize, Refusal> {
+    let numbers = tensor.values::<i64>()?;
+    let count = numbers.first().filter(|_| numbers.len() == 1).and_then(|number| usize::try_from(*number).ok());
+    count.ok_or_else(|| refuse(code::WRONG_REQUEST, format!("{numbers:?} is no number of frames")))
+}
+
 sequor_plugin::export_processor!(TransducerGreedy);
 
 #[cfg(test)]
@@ -166,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    const CONFIG: &str = r#"{"frames": "encoder_out", "tokens": "tokens.txt", "blank_id": 0, "unk_id": 5, "context_size": 2, "symbols": 1,
+    const CONFIG: &str = r#"{"frames": "encoder_out", "lens": "encoder_out_lens", "text": "TEXT", "whole": false, "tokens": "tokens.txt", "blank_id": 0, "unk_id": 5, "context_size": 2, "symbols": 1,
         "decoder": "decoder", "decoder_input": "y", "decoder_output": "decoder_out", "joiner": "joiner", "joiner_output": "logit"}"#;
     const TOKENS: &str = "<blk> 0\n\u{2581}a 1\nb 2\n\u{2581}c 3\nd 4\n<unk> 5\n";
 
@@ -231,6 +261,29 @@ mod tests {
             // The decoder is called once for each token, and once for the beginning.
             assert_eq!((models::calls("decoder"), models::calls("joiner")), (want.len() as u64 + 1, 60), "{packet}");
         }
+    }
+
+    /// As the scorer of a public repository: the number of frames is an input, and each answer is the whole text.
+    #[test]
+    fn a_scorer_of_its_own_takes_the_number_of_frames_and_gives_the_whole_text() {
+        serve();
+        let own = Signature::new().input("encoder_out", Dtype::FP16, &[-1, -1, 1]);
+        let own = own.input("encoder_out_lens", Dtype::INT64, &[-1, 1]).output("OUTPUT0", Dtype::BYTES, &[-1, 1]);
+        let config = CONFIG.replace("\"TEXT\"", "\"OUTPUT0\"").replace("false", "true");
+        let mut bench = Bench::<TransducerGreedy>::new(own, |_| unreachable!())
+            .config(&config)
+            .file("tokens.txt", TOKENS)
+            .scratch_limit(256);
+        let inputs = |lens: i64| {
+            let frames = Tensor::of_floats(Dtype::FP16, &[1, 3, 1], &[1.0, 1.0, 1.0]);
+            [("encoder_out", frames), ("encoder_out_lens", Tensor::new(&[1, 1], &[lens]))]
+        };
+        let text = |tokens: &[i64]| Tensor::texts(&[1, 1], &[TokenTable::parse(TOKENS).unwrap().text(tokens)]);
+        let first = bench.start(1, inputs(2)).unwrap();
+        assert_eq!(first.get("OUTPUT0").unwrap(), &text(&expected(&[1.0, 1.0])));
+        let second = bench.step(1, inputs(3)).unwrap();
+        assert_eq!(second.get("OUTPUT0").unwrap(), &text(&expected(&[1.0; 5])));
+        assert_eq!(bench.step(1, inputs(-1)).unwrap_err().text, "[-1] is no number of frames");
     }
 
     #[test]

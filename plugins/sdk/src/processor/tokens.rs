@@ -51,28 +51,35 @@ impl TokenTable {
     }
 }
 
-/// The outputs `TOKENS` (INT64) and `TEXT` (BYTES), as far as clients see them.
+/// The outputs `TOKENS` (INT64) and `TEXT` (BYTES), as far as clients see them. The text may have another name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenOutputs {
     table: TokenTable,
     /// Numbers of dimensions.
     tokens: Option<usize>,
     text: Option<usize>,
+    /// The name of the text.
+    text_name: String,
 }
 
 impl TokenOutputs {
     /// Those that a model of its own has.
     pub fn of(table: TokenTable, outer: &Signature) -> Result<TokenOutputs, String> {
+        TokenOutputs::with_text(table, outer, "TEXT")
+    }
+
+    /// The same, where the text is the output of this name.
+    pub fn with_text(table: TokenTable, outer: &Signature, text_name: &str) -> Result<TokenOutputs, String> {
         let rank = |name: &str, dtype: Dtype| match outer.outputs.iter().find(|port| port.name == name) {
             None => Ok(None),
             Some(port) if port.dtype == dtype && !port.shape.is_empty() => Ok(Some(port.shape.len())),
             Some(port) => Err(format!("output \"{name}\" is {} {:?}; {dtype} [-1] is wanted", port.dtype, port.shape)),
         };
-        let (tokens, text) = (rank("TOKENS", Dtype::INT64)?, rank("TEXT", Dtype::BYTES)?);
+        let (tokens, text) = (rank("TOKENS", Dtype::INT64)?, rank(text_name, Dtype::BYTES)?);
         if tokens.is_none() && text.is_none() {
-            return Err("the model has no output \"TOKENS\" and no output \"TEXT\"".to_owned());
+            return Err(format!("the model has no output \"TOKENS\" and no output \"{text_name}\""));
         }
-        Ok(TokenOutputs { table, tokens, text })
+        Ok(TokenOutputs { table, tokens, text, text_name: text_name.to_owned() })
     }
 
     /// The signature with both in place of another output.
@@ -90,7 +97,7 @@ impl TokenOutputs {
             outputs.insert("TOKENS", Tensor::new(&shape(rank, tokens.len()), tokens));
         }
         if let Some(rank) = self.text {
-            outputs.insert("TEXT", Tensor::texts(&shape(rank, 1), &[self.table.text(tokens)]));
+            outputs.insert(self.text_name.clone(), Tensor::texts(&shape(rank, 1), &[self.table.text(tokens)]));
         }
         outputs
     }
