@@ -253,7 +253,10 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
         "ModelEnsembling",
         &[
             ("step", SERVED),
-            ("max_inflight_requests", Served("maximum requests in flight of each step; 0 is no maximum")),
+            (
+                "max_inflight_requests",
+                Served("maximum requests in flight of each step, across all requests to the ensemble; 0 is no maximum"),
+            ),
         ],
     ),
     message(
