@@ -1,6 +1,7 @@
 """Model configurations in protobuf text format, made up from a seed, and what protobuf itself makes of them.
 
-One line of JSON for each: the text, and either the message in protobuf's wire format (hex) or the sentence with which it was refused.
+One line of JSON for each: the text, and either the message in protobuf's wire format (hex) or the sentence with which it was
+refused, and where.
 About half of the texts are spoiled: a token is lost, doubled, exchanged or put in. `tests/it/oracle.rs` reads the same texts and compares.
 """
 
@@ -157,6 +158,8 @@ def main():
             line["message"] = message.SerializeToString(deterministic=True).hex()
         except (text_format.ParseError, ValueError) as error:
             line["refused"] = str(error)
+            if isinstance(error, text_format.ParseError):
+                line["place"] = [error.GetLine(), error.GetColumn()]
         json.dump(line, sys.stdout)
         sys.stdout.write("\n")
 

@@ -1,5 +1,4 @@
-//! The tokens of protobuf text format, as far as two questions need them: where a colon is missing, and where a field stands.
-//! It judges nothing; the parser does.
+//! The tokens of protobuf text format, as far as it takes to find where a field stands. It judges nothing; the parser does.
 
 /// A token that means something outside comments and white space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,19 +1,22 @@
 //! config.pbtxt: protobuf text format to [`proto::ModelConfig`].
 //!
-//! The parser is prost-reflect's. It wants a colon between a name and a list, which the format lets writers leave out before messages (and
-//! Triton's examples do), so one is put in first; offsets in its errors are counted back to the text as it was written.
+//! The reader is our own, over prost-reflect's messages, so that a fault stands at the line and column that protobuf's own parser names. That
+//! parser is `google.protobuf.text_format`: a test compares thousands of texts with it.
+//!
+//! Where that parser differs from the one in C++, which Triton uses, the reader follows C++: it refuses escapes that do not exist, `+` before
+//! a number, `_` within one and binary numbers, and it takes a space behind a minus sign.
+//!
+//! - `tokens`: cuts a text into tokens · `parser`: fields, lists and messages · `values`: numbers, names and strings.
 
-use std::collections::HashSet;
+mod parser;
+mod tokens;
+mod values;
+
 use std::path::Path;
-use std::sync::LazyLock;
 
-use miette::Diagnostic as _;
-use prost_reflect::text_format::ParseError;
-use prost_reflect::{DynamicMessage, Kind};
 use sequor_proto as proto;
 
 use super::descriptor;
-use super::scan::{Token, tokens};
 use crate::config::fault::{Fault, code};
 use crate::config::place::Place;
 
@@ -21,60 +24,8 @@ use crate::config::place::Place;
 pub fn parse(path: &Path, text: &str) -> Result<proto::ModelConfig, Fault> {
     let fault = |place: Place, what: String| Fault { at: place.at(path), code: code::PARSE, what };
     let descriptor = descriptor::model_config().ok_or_else(|| fault(Place::UNKNOWN, "no descriptor".to_owned()))?;
-    let (whole, put_in) = with_colons(text);
-    let message = DynamicMessage::parse_text_format(descriptor, &whole)
-        .map_err(|e| fault(place_of(&e, text, &put_in), sentence(&e)))?;
+    let message = parser::parse(text, descriptor).map_err(|e| fault(Place::of(text, e.offset), e.what))?;
     message.transcode_to().map_err(|e| fault(Place::UNKNOWN, e.to_string()))
-}
-
-/// Where an error stands in the text as it was written; its end, if the parser ran out of text.
-fn place_of(error: &ParseError, text: &str, put_in: &[usize]) -> Place {
-    let offset = error.labels().and_then(|mut labels| labels.next()).map(|label| label.offset());
-    match offset {
-        Some(offset) => Place::of(text, written(offset, put_in)),
-        None => Place::of(text, text.trim_end().len()),
-    }
-}
-
-fn sentence(error: &ParseError) -> String {
-    let what = error.to_string().replace("message 'inference.", "message '").replace("enum 'inference.", "enum '");
-    match error.help() {
-        Some(help) => format!("{what}: {help}"),
-        None => what,
-    }
-}
-
-/// Names of fields that hold messages. Before the values of any other field the format wants its colon.
-static MESSAGES: LazyLock<HashSet<String>> = LazyLock::new(|| {
-    let file = descriptor::model_config().map(|d| d.parent_file());
-    let messages = file.iter().flat_map(|file| file.parent_pool().all_messages().filter(|m| m.parent_file() == *file));
-    let fields = messages.flat_map(|message| message.fields().collect::<Vec<_>>());
-    fields.filter(|field| matches!(field.kind(), Kind::Message(_))).map(|field| field.name().to_owned()).collect()
-});
-
-/// The text with a colon behind every name of messages that stands before a list, and the offsets (in the new text) of those put in.
-fn with_colons(text: &str) -> (String, Vec<usize>) {
-    let (mut out, mut put_in, mut copied) = (String::with_capacity(text.len() + 64), Vec::new(), 0);
-    let mut last: Option<(Token<'_>, usize)> = None;
-    let mut is_value = false;
-    for (token, _, end) in tokens(text) {
-        if let (Token::Mark(b'['), Some((Token::Name(name), name_end)), false) = (token, last, is_value)
-            && MESSAGES.contains(name)
-        {
-            out.push_str(text.get(copied..name_end).unwrap_or_default());
-            put_in.push(out.len());
-            out.push(':');
-            copied = name_end;
-        }
-        is_value = matches!((token, last), (Token::Name(_), Some((Token::Mark(b':'), _))));
-        last = Some((token, end));
-    }
-    out.push_str(text.get(copied..).unwrap_or_default());
-    (out, put_in)
-}
-
-fn written(offset: usize, put_in: &[usize]) -> usize {
-    offset - put_in.iter().take_while(|p| **p < offset).count()
 }
 
 #[cfg(test)]
@@ -127,17 +78,37 @@ mod tests {
         );
         assert_eq!(
             fault("dynamic_batching {}\nsequence_batching {}"),
-            "config.pbtxt:2:19: a value is already set for oneof 'scheduling_choice'"
+            "config.pbtxt:2:1: a value is already set for oneof 'scheduling_choice'"
         );
-        assert_eq!(fault("input { dims [ 1 ] }"), "config.pbtxt:1:14: expected ':' or a message value, but found '['");
+        assert_eq!(fault("input { dims [ 1 ] }"), "config.pbtxt:1:14: expected ':', but found '['");
         assert_eq!(fault("input [ { name: \"a\" }, ]"), "config.pbtxt:1:24: expected '{' or '<', but found ']'");
-        assert_eq!(fault("input [ {\n\n"), "config.pbtxt:1:10: expected '}' or a field name, but reached end of input");
+        assert_eq!(fault("input [ {\n\n"), "config.pbtxt:1:9: expected '}' or a field name, but reached end of input");
         assert_eq!(
             fault("max_batch_size: 3000000000"),
             "config.pbtxt:1:17: expected value to be a signed 32-bit integer, but the value 3000000000 is out of range: \
              the value must be between -2147483648 and 2147483647 inclusive"
         );
-        assert!(fault("name: \"a").starts_with("config.pbtxt:1:"));
+        assert_eq!(fault("\nname: \"a"), "config.pbtxt:2:7: the string has no closing quote on its line");
+        assert_eq!(fault("max_batch_size: 1 max_batch_size: 2"), "config.pbtxt:1:35: 'max_batch_size' is already set");
+    }
+
+    #[test]
+    fn where_the_parsers_of_python_and_cpp_differ_the_one_in_cpp_counts() {
+        assert_eq!(read("max_batch_size: - 1").max_batch_size, -1);
+        for number in ["+1", "1_0", "0b1"] {
+            assert_eq!(
+                fault(&format!("max_batch_size: {number}")),
+                format!("config.pbtxt:1:17: expected an integer, but found '{number}'")
+            );
+        }
+        assert_eq!(fault("name: 'a\\q'"), "config.pbtxt:1:7: invalid string escape");
+        assert_eq!(read("name: 'a\\?'").name, "a?");
+    }
+
+    /// Protobuf's parser in Python names the token behind the string.
+    #[test]
+    fn a_string_that_is_not_utf_8_is_refused_where_it_begins() {
+        assert_eq!(fault("name: 'a\\xff' 'b' platform: ''"), "config.pbtxt:1:7: string is not valid utf-8");
     }
 
     proptest::proptest! {

@@ -1,0 +1,158 @@
+//! Fields, lists and messages of protobuf text format. Faults stand where `google.protobuf.text_format` puts them: at the token that does not
+//! belong there, or, for a field that cannot be set, at the last token read.
+
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage as _, Value};
+
+use super::tokens::{ParseError, Parsed, TokenStream};
+use super::values;
+
+/// Reads a whole text as one message of this type.
+pub(super) fn parse(text: &str, descriptor: MessageDescriptor) -> Parsed<DynamicMessage> {
+    let mut tokens = TokenStream::new(text);
+    let mut message = DynamicMessage::new(descriptor);
+    while !tokens.current.is_end() {
+        field(&mut tokens, &mut message)?;
+    }
+    Ok(message)
+}
+
+/// Reads one field with its value or values.
+fn field(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage) -> Parsed<()> {
+    let descriptor = message.descriptor();
+    let of = name_of(&descriptor);
+    if tokens.accept("[") {
+        return extension(tokens, &of);
+    }
+    if !tokens.current.text.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
+        return Err(tokens.current.unexpected("a field name"));
+    }
+    let name = tokens.take();
+    let Some(field) = descriptor.get_field_by_name(name.text) else {
+        return Err(name.error(format!("field '{}' not found for message '{of}'", name.text)));
+    };
+    if let Some(oneof) = field.containing_oneof()
+        && oneof.fields().any(|other| other != field && message.has_field(&other))
+    {
+        return Err(name.error(format!("a value is already set for oneof '{}'", oneof.name())));
+    }
+    if matches!(field.kind(), Kind::Message(_)) {
+        tokens.accept(":");
+    } else {
+        tokens.expect(":", "':'")?;
+    }
+    if (field.is_list() || field.is_map()) && tokens.accept("[") {
+        list(tokens, message, &field)?;
+    } else {
+        value(tokens, message, &field)?;
+    }
+    if !tokens.accept(",") {
+        tokens.accept(";");
+    }
+    Ok(())
+}
+
+/// Refuses the name of an extension: no message of a configuration has any.
+fn extension(tokens: &mut TokenStream<'_>, of: &str) -> Parsed<()> {
+    loop {
+        if !tokens.current.text.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+            return Err(tokens.current.unexpected("an identifier"));
+        }
+        tokens.take();
+        if !tokens.accept(".") {
+            return Err(tokens.previous.error(format!("message '{of}' has no extensions")));
+        }
+    }
+}
+
+/// Reads the values of a list, up to its bracket.
+fn list(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage, field: &FieldDescriptor) -> Parsed<()> {
+    if tokens.accept("]") {
+        return Ok(());
+    }
+    loop {
+        value(tokens, message, field)?;
+        if tokens.accept("]") {
+            return Ok(());
+        }
+        tokens.expect(",", "',' or ']'")?;
+    }
+}
+
+/// Reads one value of the field and sets or adds it.
+fn value(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage, field: &FieldDescriptor) -> Parsed<()> {
+    let is_single = !field.is_list() && !field.is_map();
+    let read = match field.kind() {
+        Kind::Message(of) => {
+            let close = open(tokens)?;
+            if is_single && message.has_field(field) {
+                return Err(twice(tokens, field));
+            }
+            Value::Message(fields(tokens, of, close)?)
+        }
+        kind => {
+            let value = values::parse(tokens, &kind)?;
+            if is_single && is_set(message, field) {
+                return Err(twice(tokens, field));
+            }
+            value
+        }
+    };
+    store(message, field, read);
+    Ok(())
+}
+
+/// Takes the mark that opens a message and returns the one that closes it.
+fn open(tokens: &mut TokenStream<'_>) -> Parsed<&'static str> {
+    if tokens.accept("<") {
+        return Ok(">");
+    }
+    tokens.expect("{", "'{' or '<'")?;
+    Ok("}")
+}
+
+/// Reads the fields of a message that is open, its closing mark included.
+fn fields(tokens: &mut TokenStream<'_>, of: MessageDescriptor, close: &str) -> Parsed<DynamicMessage> {
+    let mut message = DynamicMessage::new(of);
+    while !tokens.accept(close) {
+        if tokens.current.is_end() {
+            let what = format!("expected '{close}' or a field name, but reached end of input");
+            return Err(tokens.previous.error(what));
+        }
+        field(tokens, &mut message)?;
+    }
+    Ok(message)
+}
+
+fn twice(tokens: &TokenStream<'_>, field: &FieldDescriptor) -> ParseError {
+    tokens.previous.error(format!("'{}' is already set", field.name()))
+}
+
+/// Whether the field has a value already. A field without presence has one if it is not the default; of zeros only -0.0 counts.
+fn is_set(message: &DynamicMessage, field: &FieldDescriptor) -> bool {
+    let negative = |value: &Value| match value {
+        Value::F32(value) => value.is_sign_negative(),
+        Value::F64(value) => value.is_sign_negative(),
+        _ => false,
+    };
+    message.has_field(field) || negative(&message.get_field(field))
+}
+
+/// Sets the field, or adds to its list or map. Of two entries with one key the later counts.
+fn store(message: &mut DynamicMessage, field: &FieldDescriptor, value: Value) {
+    let place = message.get_field_mut(field);
+    match (place, value) {
+        (Value::List(values), value) => values.push(value),
+        (Value::Map(entries), Value::Message(entry)) => {
+            let part = |number| entry.get_field_by_number(number).map(std::borrow::Cow::into_owned);
+            if let (Some(Some(key)), Some(value)) = (part(1).map(Value::into_map_key), part(2)) {
+                entries.insert(key, value);
+            }
+        }
+        (place, value) => *place = value,
+    }
+}
+
+/// A message's name within the package.
+fn name_of(descriptor: &MessageDescriptor) -> String {
+    descriptor.full_name().trim_start_matches("inference.").to_owned()
+}
