@@ -287,7 +287,8 @@ fn refused(refused: &Refused) -> (Code, String) {
         ),
         Refusal::Stopping => {
             let text = format!(
-                "model '{model}' takes no new sequences: it is being drained; START with a new id, on another server"
+                "Server is stopping, scheduler for model has stopped accepting new inference requests (model '{model}' takes no \
+                 new sequences: it is being drained; START with a new id, on another server)"
             );
             (Code::Unavailable, text)
         }

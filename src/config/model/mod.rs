@@ -49,6 +49,8 @@ pub mod versions;
 mod warmup;
 
 #[cfg(test)]
+mod sentences;
+#[cfg(test)]
 mod tests;
 
 pub use draft::{ConfigSource, Draft, Options, Sources, read};

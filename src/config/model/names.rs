@@ -121,7 +121,7 @@ fn no_backend(report: &mut Report<'_>) {
     let what = if platform.is_empty() {
         format!(
             "Invalid model name: Could not determine backend for model '{name}' with no backend in model configuration. \
-             Put a model.onnx into a version directory, or say backend: \"onnxruntime\" and default_model_filename."
+             (put a model.onnx into a version directory, or set backend: \"onnxruntime\" and default_model_filename)"
         )
     } else {
         format!("unexpected platform type '{platform}' for {name}")

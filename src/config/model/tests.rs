@@ -10,11 +10,11 @@ use super::settings::{
 };
 use super::{ConfigSource, Draft, Options, Port, Signature, Sources, json};
 
-type Ports<'a> = &'a [(&'a str, DataType, &'a [i64])];
+pub(super) type Ports<'a> = &'a [(&'a str, DataType, &'a [i64])];
 
-const FP32: DataType = DataType::Fp32;
+pub(super) const FP32: DataType = DataType::Fp32;
 
-fn graph(inputs: Ports<'_>, outputs: Ports<'_>) -> Signature {
+pub(super) fn graph(inputs: Ports<'_>, outputs: Ports<'_>) -> Signature {
     let ports = |ports: Ports<'_>| {
         let port = |(name, dtype, dims): &(&str, DataType, &[i64])| Port {
             name: (*name).to_owned(),
@@ -41,12 +41,12 @@ fn settle_in(directory: &Path, config: &str, toml: &str, graph: &Signature) -> R
         .map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
 
-fn settle(config: &str, toml: &str, graph: &Signature) -> Result<ModelSettings, Vec<String>> {
+pub(super) fn settle(config: &str, toml: &str, graph: &Signature) -> Result<ModelSettings, Vec<String>> {
     settle_in(Path::new("m"), config, toml, graph)
 }
 
 /// The faults, without the file in front.
-fn faults(config: &str, toml: &str, graph: &Signature) -> Vec<String> {
+pub(super) fn faults(config: &str, toml: &str, graph: &Signature) -> Vec<String> {
     let faults = settle(config, toml, graph).expect_err("faults");
     faults.iter().map(|f| f.strip_prefix("m/config.pbtxt:").unwrap_or(f).to_owned()).collect()
 }

@@ -6,6 +6,7 @@ use super::FieldStatus::{NoEffect, Refused, Served};
 const SERVED: super::FieldStatus = Served("");
 const TENSORRT: &str = "only TensorRT models use it; remove the field";
 const CUDA: super::FieldStatus = NoEffect("only the TensorRT backend uses optimization.cuda");
+const SHAPE_TENSOR: &str = "with `max_batch_size` 0, an ordinary tensor; refused with batching, as in Triton";
 const WITHOUT_RATES: &str = "instances are not rated; instance_group.count is the maximum of runs at once";
 
 const fn message(name: &'static str, fields: &'static [(&'static str, super::FieldStatus)]) -> ConfigMessage {
@@ -59,7 +60,7 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("format", Served("checked: NHWC and NCHW need three dims")),
             ("dims", SERVED),
             ("reshape", SERVED),
-            ("is_shape_tensor", Refused("only TensorRT has shape tensors; declare an ordinary input")),
+            ("is_shape_tensor", Served(SHAPE_TENSOR)),
             ("allow_ragged_batch", Served("the graph's input must have the shape [-1]")),
             ("optional", Served("the graph must have a value for it")),
             ("is_non_linear_format_io", Refused(TENSORRT)),
@@ -73,7 +74,7 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("dims", SERVED),
             ("label_filename", SERVED),
             ("reshape", SERVED),
-            ("is_shape_tensor", Refused("only TensorRT has shape tensors; declare an ordinary output")),
+            ("is_shape_tensor", Served(SHAPE_TENSOR)),
             ("is_non_linear_format_io", Refused(TENSORRT)),
         ],
     ),

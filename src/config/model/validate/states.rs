@@ -35,10 +35,12 @@ pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&Path) -> Option
     for (i, state) in sequence.state.iter().enumerate() {
         let field = format!("sequence_batching.state[{i}]");
         tensor(report, &field, state);
-        let twice = !inputs.insert(&state.input_name) | !outputs.insert(&state.output_name);
-        if twice && !state.input_name.is_empty() && !state.output_name.is_empty() {
-            let (input, output) = (&state.input_name, &state.output_name);
-            let what = format!("state input '{input}' or state output '{output}' is specified more than once");
+        if !inputs.insert(&state.input_name) && !state.input_name.is_empty() {
+            let what = format!("State input name '{}' specified more than once.", state.input_name);
+            report.fault(&field, code::STATE, what);
+        }
+        if !outputs.insert(&state.output_name) && !state.output_name.is_empty() {
+            let what = format!("state output '{}' is specified more than once", state.output_name);
             report.fault(&field, code::STATE, what);
         }
         initial(report, &field, state, file_size);
@@ -160,9 +162,9 @@ pub(super) fn own_keys(report: &mut Report<'_>) {
     let toml = report.toml;
     let Some(sequence) = report.sequence() else {
         // Those of an ensemble hold for all its members that have sequences.
-        let of_ensemble = |section: &str| names::is_ensemble(report.config) && section == "sequence";
+        let of_ensemble = |section: &str| names::is_ensemble(report.config) && matches!(section, "sequence" | "reload");
         let sections =
-            ["sequence", "backlog", "queue", "state"].into_iter().filter(|s| toml.has(&[s]) && !of_ensemble(s));
+            ["sequence", "backlog", "queue", "state", "reload"].into_iter().filter(|s| toml.has(&[s]) && !of_ensemble(s));
         for section in sections.collect::<Vec<_>>() {
             let what = format!("[{section}] is for models with sequence_batching; {} has none", report.model());
             report.toml_fault(&[section], code::SEQUENCE, what);
