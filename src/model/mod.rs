@@ -47,6 +47,9 @@ mod interleavings;
 mod processor_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod reload_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod restart_plugin_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]

@@ -21,6 +21,7 @@ pub enum What {
 /// - `dims`: the dimensions of a row, −1 for an open one, separated by commas; by default `1`. There is a batch dimension in front.
 /// - `start`, `ready`: control inputs START and READY of shape `[-1,1]`, of the graph's own type.
 /// - `poison`: a run fails if an element of INPUT is this number.
+/// - `plus`: OUTPUT, and not OUTPUT_STATE, is so much more; INT32 only.
 /// - `cost`: microseconds that each run takes, however many rows it has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
@@ -30,6 +31,7 @@ pub struct Program {
     pub start: bool,
     pub ready: bool,
     pub poison: Option<f64>,
+    pub plus: i32,
     pub cost: Duration,
 }
 
@@ -37,7 +39,7 @@ impl Program {
     /// The graph with rows of one element and nothing else.
     pub fn new(what: What, dtype: DataType) -> Program {
         let dims = Dims(vec![Dim::Fixed(1)]);
-        Program { what, dtype, dims, start: false, ready: false, poison: None, cost: Duration::ZERO }
+        Program { what, dtype, dims, start: false, ready: false, poison: None, plus: 0, cost: Duration::ZERO }
     }
 
     fn set(&mut self, word: &str) -> Result<(), String> {
@@ -46,6 +48,7 @@ impl Program {
             None if word == "start" => self.start = true,
             None if word == "ready" => self.ready = true,
             Some(("poison", number)) => self.poison = Some(number.parse().map_err(|_| bad())?),
+            Some(("plus", number)) => self.plus = number.parse().map_err(|_| bad())?,
             Some(("cost", micros)) => self.cost = Duration::from_micros(micros.parse().map_err(|_| bad())?),
             Some(("dims", dims)) => {
                 let dims = dims.split(',').map(str::parse).collect::<Result<Vec<i64>, _>>().map_err(|_| bad())?;
@@ -61,6 +64,9 @@ impl Program {
         let numbers = matches!(self.dtype, DataType::Int32 | DataType::Fp32);
         if !numbers && (self.what == What::Accumulate || self.poison.is_some()) {
             return Err(format!("the mock graph computes with INT32 and FP32, not with {}", self.dtype));
+        }
+        if self.plus != 0 && self.dtype != DataType::Int32 {
+            return Err("only INT32 can be more".to_owned());
         }
         if self.what != What::Accumulate && (self.start || self.ready) {
             return Err("only the accumulator has controls".to_owned());

@@ -126,6 +126,14 @@ fn add(dtype: DataType, a: [u8; 4], b: [u8; 4]) -> [u8; 4] {
     }
 }
 
+/// INT32 elements that are so much more.
+pub(super) fn plus(bytes: &[u8], more: i32) -> Vec<u8> {
+    if more == 0 {
+        return bytes.to_vec();
+    }
+    elements(bytes).flat_map(|element| add(DataType::Int32, element, more.to_le_bytes())).collect()
+}
+
 fn elements(bytes: &[u8]) -> impl Iterator<Item = [u8; 4]> + '_ {
     bytes.as_chunks::<4>().0.iter().copied()
 }

@@ -42,6 +42,8 @@ pub struct ModelSettings {
     pub scheduling: Scheduling,
     /// When the states of its sequences are written to the server's store.
     pub durability: DurabilityWhen,
+    /// What happens to live sequences of a version that this one replaces.
+    pub reload: ReloadSettings,
     /// What a scheduler may see of a request, in the order of the file.
     pub features: Vec<Feature>,
     /// The plug-in that decides which requests run together, if the model names one.
@@ -126,6 +128,21 @@ pub enum DurabilityWhen {
     Step,
     /// After so many steps of a sequence, and when the server stops. Answers do not wait for it.
     Every(NonZeroU32),
+}
+
+/// What happens to live sequences of a version that this one replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReloadSettings {
+    /// How long they may stay.
+    pub drain: Duration,
+    /// Whether those that live longer move to the new version. If not, they end.
+    pub carries: bool,
+}
+
+impl Default for ReloadSettings {
+    fn default() -> Self {
+        ReloadSettings { drain: Duration::from_secs(600), carries: false }
+    }
 }
 
 /// What an instance runs on.

@@ -24,7 +24,7 @@ use super::sequor_toml::{self, OnCancel, Rows, Rules, Storage, WhenExpired};
 use super::settings::{
     BackendKind, BatchInput, BatchInputKind, Constant, Control, ControlKind, DurabilityWhen, EnsembleSettings,
     EnsembleStep, FalseTrue, Initial, InitialData, Input, ModelSettings, Output, Processor, QueueLevels, QueueSettings,
-    Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
+    ReloadSettings, Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
 };
 use super::signature::Signature;
 use super::{constant, dtype, features, fit, names, padding, warmup};
@@ -53,6 +53,7 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         batch_inputs: batch_inputs(config).into_iter().chain(padding::batch_inputs(report, graph)).collect(),
         scheduling: scheduling(report),
         durability: durability(report),
+        reload: reload(report),
         features: features::features(report),
         scheduler: features::scheduler(report),
         processor_plugins: features::processors(report),
@@ -112,6 +113,14 @@ fn durability(report: &Report<'_>) -> DurabilityWhen {
         Some(sequor_toml::When::Every) => {
             DurabilityWhen::Every(keys.and_then(|keys| keys.every).and_then(NonZeroU32::new).unwrap_or(EVERY))
         }
+    }
+}
+
+fn reload(report: &Report<'_>) -> ReloadSettings {
+    let (keys, default) = (&report.toml.keys.reload, ReloadSettings::default());
+    ReloadSettings {
+        drain: keys.drain.map_or(default.drain, |drain| drain.0),
+        carries: keys.then == Some(sequor_toml::WhenDrained::Carry),
     }
 }
 

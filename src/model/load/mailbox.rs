@@ -56,6 +56,8 @@ pub(in crate::model) enum Leaving {
     Stop,
     /// Its memory is wanted. It leaves only if it is idle.
     Spill,
+    /// Another load takes the place of its own, and the sequence moves there. It leaves only if it is idle.
+    Carry,
 }
 
 /// The state of a sequence that has left.

@@ -24,7 +24,7 @@ use crate::model::execute::{Placement, warm_up};
 use crate::model::instance::{Identity, Runner};
 use crate::model::load::{Handle, LoadDurability, LoadedModel, Processors, StateTier};
 use crate::model::runtime::{StartGate, Timer};
-use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, resume};
+use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, carry, resume};
 use crate::recording::Recorder;
 use crate::sync::{self, JoinHandle};
 
@@ -32,9 +32,6 @@ use super::initializers::initializer_of;
 use super::options::{RepositoryOptions, first_id_now};
 use super::placer::Placer;
 use super::resources::Resources;
-
-/// How long the sequences of a load that was replaced may go on.
-const DRAIN: Duration = Duration::from_secs(600);
 
 pub(super) type Faults = Vec<LoadError>;
 
@@ -342,9 +339,9 @@ impl ModelLoader {
         }
         self.catalog.edit(name, |entry| entry.take(name, &model, versions.clone(), took));
         self.catalog.refresh_headers();
-        let until = model.now() + DRAIN;
+        let newest = model.load_for(None);
         for load in old {
-            model.retire(load, until);
+            carry::replace(&model, load, newest.as_ref());
         }
         tracing::info!(model = name, ?versions, ?kept, seconds = took.as_secs_f64(), "loaded");
         Ok(())

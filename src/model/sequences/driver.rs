@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::error::{Failure, NotServed};
 use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
 use crate::model::request::{InferRequest, intake};
-use crate::model::runtime::{Clock, Tick, Timer};
+use crate::model::runtime::{Clock, Timer};
 use crate::processing::outgoing::CallingRequest;
 use crate::recording::Recorder;
 use crate::scheduling::Decider;
@@ -25,8 +25,10 @@ use super::actions::{Actions, PolicyNotice};
 use super::admission::RequestAdmission;
 use super::batch::{FinishedBatch, Step};
 use super::calling::InheritedContext;
+use super::carried::CarriedLoad;
 use super::carry_out::{ActionHost, carry_out};
 use super::flow::EnsembleMembers;
+use super::imports::Import;
 use super::job::Job;
 use super::kept::KeptStore;
 use super::kept_stages::KeptStages;
@@ -36,7 +38,7 @@ use super::owner::RequestOrigin;
 use super::reply_to::{Reply, ReplyTo};
 use super::sealing;
 use super::spill::SpillHost;
-use super::table::{Import, Table};
+use super::table::Table;
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
@@ -59,6 +61,8 @@ pub(in crate::model) struct ModelScheduler {
     pub(super) members: Mutex<Vec<(LoadId, Arc<EnsembleMembers>)>>,
     /// The ensembles that it is a member of.
     pub(super) uses: Mutex<MemberUses>,
+    /// Replaced loads whose sequences are to move to their successors.
+    pub(super) carrying: Mutex<Vec<CarriedLoad>>,
 }
 
 impl ModelScheduler {
@@ -85,6 +89,7 @@ impl ModelScheduler {
             armed: AtomicU64::new(Time::NEVER.0),
             members: Mutex::default(),
             uses: Mutex::default(),
+            carrying: Mutex::default(),
         }
     }
 
@@ -237,6 +242,10 @@ impl ModelScheduler {
         if table.is_of_another(&job, &submit) {
             return Err(job.load.refused(Refusal::Live, submit.id, true, now));
         }
+        // Its sequence moved to another load since the request was checked. Inputs and outputs are the same there.
+        if let Some(load) = table.imports.load_of(&submit).filter(|_| job.load.is_retired()) {
+            job.load = load;
+        }
         self.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
         table.look_up_kept(now, &mut job, &mut submit)?;
         job.load.metrics.queued();
@@ -377,6 +386,13 @@ impl ModelScheduler {
         }
     }
 
+    /// Does what has come due in the core, and forgets kept sequences that have expired.
+    pub(super) fn apply_due(self: &Arc<Self>) {
+        self.armed.store(Time::NEVER.0, Ordering::Release);
+        self.apply(Event::Tick);
+        self.expire_due();
+    }
+
     /// Tells the timer of a deadline, if it is sooner than what it knows.
     pub(super) fn arm(self: &Arc<Self>, due: Time) {
         if due.0 < self.armed.fetch_min(due.0, Ordering::AcqRel) {
@@ -431,13 +447,5 @@ impl ActionHost for ModelScheduler {
 
     fn start_flow(self: &Arc<Self>, req: Req, load: LoadId) {
         self.begin_flow(req, load);
-    }
-}
-
-impl Tick for ModelScheduler {
-    fn tick(self: Arc<Self>) {
-        self.armed.store(Time::NEVER.0, Ordering::Release);
-        self.apply(Event::Tick);
-        self.expire_due();
     }
 }

@@ -19,6 +19,7 @@ use crate::state::budget::Ticket;
 use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{NamedTensor, Tensor};
 
+use super::carried::Carried;
 use super::flow::{FlowGuard, FlowRequest};
 use super::kept::StoreWork;
 use super::members::{Reservation, SequenceHolder};
@@ -56,6 +57,8 @@ pub(in crate::model) struct Job {
     pub(in crate::model) snapshot: Option<Bytes>,
     /// The states that its sequence begins with, if they are not those of config.pbtxt. Known once it runs.
     pub(in crate::model) first: Option<FirstValues>,
+    /// The step of the state that was given to the server for its sequence, and where that came from.
+    pub(super) imported: Option<(u64, Option<Carried>)>,
     /// The state memory that it waits for.
     pub(super) wants: Option<Box<WantedRoom>>,
     /// What the server's store does for it before its turn.
@@ -126,6 +129,7 @@ impl Job {
             seq: None,
             snapshot: None,
             first: None,
+            imported: None,
             wants: None,
             store: None,
             resumed: None,

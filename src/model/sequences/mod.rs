@@ -14,6 +14,7 @@
 //! - `stages`: lends requests to processors. `processed`: what a request keeps for them.
 //! - `sealing`: states on their way to the store. `written`: what it has of live sequences. `room`: requests that wait for state memory. `spill`: moves idle sequences to the store where a START needs their memory.
 //! - `kept`: sequences that the server's store keeps; `kept_stages`: their requests in the table. `resume`: goes on from them, and writes live ones when the server stops.
+//! - `imports`: states that wait for the next step of their sequence. `carry`: moves sequences of a replaced load. `carried`: where they go. `tick`: what the timer does.
 //! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted. `listing`: the
 //!   sequences as operators see them.
 //!
@@ -23,11 +24,14 @@ mod actions;
 mod admission;
 mod batch;
 mod calling;
+mod carried;
+pub(in crate::model) mod carry;
 mod carry_out;
 mod driver;
 mod first_states;
 mod flow;
 mod flow_stages;
+mod imports;
 mod inline;
 mod job;
 mod job_place;
@@ -51,6 +55,7 @@ mod spill;
 mod stages;
 pub(in crate::model) mod state_transfer;
 mod table;
+mod tick;
 pub(in crate::model) mod usage;
 mod written;
 

@@ -11,9 +11,11 @@ use crate::model::load::{Leaving, LeftState, MailReply, SequenceStore};
 use crate::state::tier::{EndedState, StateHead, TierChange, TierKey};
 use crate::state::{SnapshotError, with_answer, with_scratch};
 
+use super::carried::Carried;
 use super::driver::ModelScheduler;
+use super::imports::Import;
 use super::kept::KeptSequence;
-use super::{sealing, spill};
+use super::{carry, sealing, spill};
 
 /// Places of the table whose states are copied at one time.
 const PORTION: u32 = 64;
@@ -80,7 +82,10 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
             let file = Bytes::clone(kept.unwritten.as_ref()?);
             Some(LeftState { id: id.clone(), head: Arc::clone(&kept.head), file })
         };
-        (ended, table.kept.iter().filter_map(unwritten).collect::<Vec<_>>())
+        let unwritten: Vec<LeftState> = table.kept.iter().filter_map(unwritten).collect();
+        let now = model.now();
+        let carried = table.imports.take_carried().into_iter().filter_map(|(id, import)| carried_state(id, import, now));
+        (ended, unwritten.into_iter().chain(carried).collect::<Vec<_>>())
     };
     let mut sum = KeptLive::default();
     let (Some(store), mut from) = (model.store.get().cloned(), Some(0)) else { return sum };
@@ -101,6 +106,16 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
         from = rest;
     }
     sum
+}
+
+/// The state of a sequence between two loads, if the second one keeps its sequences when the server stops.
+fn carried_state(id: Id, import: Import, now: Time) -> Option<LeftState> {
+    let Carried { load, until, idle } = import.carried?;
+    let durable = load.durable.as_ref().filter(|durable| durable.at_stop() && until > now)?;
+    let of = ((load.version, durable.digest), (durable.store.next_incarnation(), import.step));
+    let left = idle.map(|_| until - now);
+    let head = Arc::new(StateHead::new(of.0, of.1, (idle, left), false, &import.snapshot));
+    Some(LeftState { id, head, file: import.snapshot })
 }
 
 /// Has the store write what sequences have left, and waits for it.
@@ -161,6 +176,10 @@ pub(in crate::model) fn leave(
     step: u64,
     file: Vec<u8>,
 ) -> LeaveOutcome {
+    if why == Leaving::Carry {
+        carry::leave(model, seq, step, file);
+        return None;
+    }
     let (view, load, answer, scratch, incarnation) = {
         let table = model.table.lock();
         let live = table.live(seq)?;

@@ -75,7 +75,7 @@ pub(super) fn leave(table: &mut Table, now: Time, seq: Seq, why: Leaving, left: 
             let unwritten = Some(Arc::new(Bytes::clone(&left.file)));
             table.keep_again(left.id.clone(), KeptSequence { head: Arc::clone(&left.head), until, unwritten });
         }
-        (Leaving::Spill, Some(_)) => return false,
+        (Leaving::Spill | Leaving::Carry, Some(_)) => return false,
     }
     true
 }
@@ -123,7 +123,7 @@ fn has_no_room(table: &mut Table, now: Time, wait: &RoomWait, no_room: NoRoom) {
     table.apply(now, Event::Prepared(wait.req, Preparation::Refuse { refusal, ends: true }));
 }
 
-fn can_leave(view: &SequenceView) -> bool {
+pub(super) fn can_leave(view: &SequenceView) -> bool {
     view.stage == Stage::Idle && view.queued == 0 && !view.ending
 }
 

@@ -11,7 +11,7 @@ use crate::state::budget::NoRoom;
 use crate::state::{SnapshotError, check_snapshot};
 
 use super::driver::ModelScheduler;
-use super::table::Import;
+use super::imports::Import;
 
 /// Why a state does not go out or in. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ pub(in crate::model) fn import(
         Some(step) => step.parse().map_err(|_| other(format!("its step is \"{step}\"")))?,
     };
     let ticket = model.budget().take(load.state_bytes())?;
-    let import = Import { step, snapshot: Bytes::from(file), ticket };
+    let import = Import { step, snapshot: Bytes::from(file), ticket: Some(ticket), carried: None };
     if model.adopt(id.clone(), import) { Ok(()) } else { Err(TransferError::Live { model: name, id }) }
 }
 

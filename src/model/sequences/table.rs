@@ -13,12 +13,12 @@ use sequor_core::{
 use crate::model::load::{LoadDurability, LoadedModel};
 use crate::processing::SequenceScratch;
 use crate::scheduling::{Decider, LoadPolicy};
-use crate::state::budget::Ticket;
 use crate::state::tier::EndedState;
 use crate::tensor::NamedTensor;
 
 use super::actions::{Actions, PolicyNotice, SequenceChange};
 use super::batch::{FinishedBatch, PendingSeals, Step, TakenBatch};
+use super::imports::{Import, Imports};
 use super::job::{Job, named};
 use super::job_place::JobPlace;
 use super::kept::KeptSequence;
@@ -38,7 +38,7 @@ pub(in crate::model) struct Table {
     /// Which policy decides for a load, where a plug-in does or is about to.
     policies: LoadPolicies,
     /// States that wait for the next step of a sequence that does not live here.
-    imports: HashMap<Id, Import>,
+    pub(super) imports: Imports,
     /// Sequences that do not live here, and whose states the store keeps.
     pub(super) kept: HashMap<Id, KeptSequence>,
     /// When the first of these expires, or earlier.
@@ -60,15 +60,6 @@ pub(in crate::model) struct Table {
     pub(super) pending: PendingSeals,
 }
 
-/// A state that was given to the server.
-#[derive(Debug)]
-pub(super) struct Import {
-    /// The step it is as of.
-    pub(in crate::model) step: u64,
-    pub(in crate::model) snapshot: Bytes,
-    pub(in crate::model) ticket: Ticket,
-}
-
 impl Table {
     /// An empty table. `zero` is the time at the clock's zero, since 1970.
     pub(super) fn new(zero: Duration) -> Table {
@@ -82,14 +73,7 @@ impl Table {
 
     /// Enters a request and puts it in its queue.
     pub(in crate::model) fn submit(&mut self, now: Time, mut job: Box<Job>, mut submit: Submit) -> Req {
-        if self.imports.is_empty() {
-            // As nearly always: nothing to look up.
-        } else if submit.start {
-            self.imports.remove(&submit.id);
-        } else if let Some(import) = self.imports.remove(&submit.id) {
-            submit.adopt = Some(import.step);
-            (job.snapshot, job.ticket) = (Some(import.snapshot), Some(import.ticket));
-        }
+        self.imports.give(&mut job, &mut submit);
         let req = self.jobs.insert(JobPlace::Queued(job));
         submit.req = req;
         self.apply(now, Event::Submit(submit));
@@ -130,7 +114,12 @@ impl Table {
 
     /// Whether the next step of this id begins a sequence with a state that was given to the server.
     pub(super) fn has_import(&self, id: &Id) -> bool {
-        !self.imports.is_empty() && self.imports.contains_key(id)
+        self.imports.has(id)
+    }
+
+    /// Whether a state of this sequence waits somewhere already.
+    pub(super) fn has_elsewhere(&self, id: &Id) -> bool {
+        self.has_import(id) || self.kept.contains_key(id)
     }
 
     /// Keeps a state for the next step of this sequence, which must not live here.
@@ -295,6 +284,7 @@ impl Table {
                     let mut job = self.jobs.remove(req).and_then(JobPlace::into_job);
                     if let Some(job) = &mut job {
                         self.keep_on(job);
+                        self.imports.keep_on(job);
                         self.forget_refused(job);
                     }
                     self.actions.refused.extend(job.map(|job| (job, refusal, ended)));

@@ -31,6 +31,7 @@ fn the_tables_list_the_keys_that_the_parser_accepts() {
         ("[[plugins.processor]]\n", "plugins.processor."),
         ("[plugins]\n", "plugins."),
         ("[durability]\n", "durability."),
+        ("[reload]\n", "reload."),
         ("[model]\n", "model."),
         ("", ""),
     ];

@@ -16,7 +16,6 @@ section! {
     pub struct Keys("", "Top of the file") {
         /// Version of this file's format.
         pub schema: Option<u32> as "1", default "1", example "schema = 1", check checks::format_version;
-        pub(super) reload: Option<toml::Table>;
     }
     tables {
         pub sequence: SequenceSection;
@@ -28,6 +27,7 @@ section! {
         pub input: BTreeMap<String, InputSection>;
         pub output: BTreeMap<String, OutputSection>;
         pub durability: Option<Durability>;
+        pub reload: ReloadSection;
         pub feature: Vec<FeatureSection>;
         pub plugins: Plugins;
         /// A model without a graph.
@@ -188,6 +188,27 @@ choice! {
         Memory = "memory",
         Disk = "disk",
         Redis = "redis",
+    }
+}
+
+section! {
+    #[derive(Default)]
+    pub struct ReloadSection("reload", "`[reload]`: live sequences when a new version takes over") {
+        /// Maximum time that live sequences stay on a version that was replaced. New sequences start on the new version at once. `0s`: no
+        /// time at all.
+        pub drain: Option<Span>, default "10 min", example "drain = \"1m\"";
+        /// What happens to sequences that still live after `drain`. `end`: they end with `drained`. `carry`: each moves to the new version
+        /// between two of its steps, with its state. This needs the same inputs, outputs and states: the same names, types and dims. If they
+        /// differ, or if the model has processors or is an ensemble, the log says so, and the sequences end. So do sequences of an ensemble that
+        /// live on a member, and sequences that are busy for ten seconds on end. After the move a repeated step is not answered again.
+        pub then: Option<WhenDrained>, default "`end`", example "then = \"carry\"";
+    }
+}
+
+choice! {
+    pub enum WhenDrained {
+        End = "end",
+        Carry = "carry",
     }
 }
 

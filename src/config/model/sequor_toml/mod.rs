@@ -20,7 +20,8 @@ pub use checks::is_plugin_name;
 pub(super) use declare::bare;
 pub use declare::{KeyEntry, TableEntry};
 pub use keys::{
-    Backlog, Durability, Keys, OnCancel, Queue, Rows, Rules, SequenceSection, State, Storage, When, WhenExpired,
+    Backlog, Durability, Keys, OnCancel, Queue, ReloadSection, Rows, Rules, SequenceSection, State, Storage, When,
+    WhenDrained, WhenExpired,
 };
 pub use plugins::{
     FeatureSection, FeatureType, From, InitializerKeys, ModelPluginKeys, Plugins, ProcessorKeys, SchedulerKeys,
@@ -113,6 +114,9 @@ mod tests {
             timeout = "1s"
             [queue]
             expire = "reject"
+            [reload]
+            drain = "0s"
+            then = "carry"
             [state."a.b"]
             batch_axis = 1
             storage = "fp16"
@@ -123,6 +127,7 @@ mod tests {
         assert_eq!(file.keys.sequence.rules, Some(Rules::Ovms));
         assert_eq!(file.keys.sequence.rows, Some(Rows::Compact));
         assert_eq!(file.keys.sequence.idle, Some(SpanOrNever(None)));
+        assert_eq!(file.keys.reload.then, Some(WhenDrained::Carry));
         assert_eq!(file.keys.state["a.b"].batch_axis, Some(1));
         assert_eq!(file.keys.state["a.b"].storage, Some(Storage::Fp16));
         assert_eq!(file.keys.input["sr"].constant, Some(toml::Value::Integer(16000)));
@@ -139,9 +144,6 @@ pad = 0
 when = "drain"
 every = 10
 tier = "disk"
-[reload]
-drain = "10m"
-then = "carry"
 [input.speech]
 ragged = "bucket"
 value = 0.0

@@ -1,0 +1,15 @@
+//! What the timer does for a model: what its core has due, kept sequences that expire, and sequences that move to another load.
+
+use std::sync::Arc;
+
+use crate::model::runtime::Tick;
+
+use super::carry;
+use super::driver::ModelScheduler;
+
+impl Tick for ModelScheduler {
+    fn tick(self: Arc<Self>) {
+        self.apply_due();
+        carry::tick(&self);
+    }
+}
