@@ -61,6 +61,9 @@ async fn serve(settings: &Settings, given: &GivenFlags, began: Instant) -> Resul
     }
     let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
     repository.govern(RepositoryControl { mode, directories });
+    if settings.admin.upload {
+        repository.take_uploads(settings.limits.request.0);
+    }
     if settings.plugins.watch {
         equip::watch(&repository)?;
     }

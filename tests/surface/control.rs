@@ -211,6 +211,54 @@ async fn a_configuration_may_come_with_the_request_and_files_may_not() {
     );
 }
 
+#[tokio::test]
+async fn files_of_a_model_come_with_the_request_where_uploads_are_on() {
+    let house = house(ControlMode::Explicit);
+    house.repository.take_uploads(64);
+    let config = json!({
+        "backend": "onnxruntime", "max_batch_size": 8,
+        "input": [{ "name": "INPUT", "data_type": "TYPE_INT32", "dims": [-1] }],
+        "output": [{ "name": "OUTPUT", "data_type": "TYPE_INT32", "dims": [-1] }],
+    });
+    let text = || ParameterChoice::StringParam(config.to_string());
+    let bytes = |program: &str| ParameterChoice::BytesParam(program.as_bytes().to_vec());
+    let program = "identity INT32 dims=-1";
+    // No repository has this model.
+    house.load_with("sent", &[("config", text()), ("file:3/model.onnx", bytes(program))]).await.unwrap();
+    assert_eq!(house.index(true).await, "sent/3 READY");
+    assert_eq!(house.version("sent").await, "3");
+    house.load_with("sent", &[("config", text()), ("file:4/model.onnx", bytes(program))]).await.unwrap();
+    assert_eq!(house.version("sent").await, "4");
+
+    let refused = async |more: &[(&str, ParameterChoice)]| {
+        let status = house.load_with("sent", more).await.unwrap_err();
+        (status.code(), status.message().to_owned())
+    };
+    let without = refused(&[("file:5/model.onnx", bytes(program))]).await;
+    assert_eq!(without, (Code::InvalidArgument, "files of a model need the parameter 'config' beside them".to_owned()));
+    for path in ["file:model.onnx", "file:0/m", "file:01/m", "file:5/../m", "file:5//m", "file:/5/m", "file:5/", "file:", "file:x/m"] {
+        let sentence = format!("'{path}' is not the path of a file: expected file:<version>/<file>");
+        assert_eq!(refused(&[("config", text()), (path, bytes(program))]).await, (Code::InvalidArgument, sentence));
+    }
+    let much = refused(&[("config", text()), ("file:5/model.onnx", bytes(&" ".repeat(65)))]).await;
+    assert_eq!(much.1, "the files of the model are 65 bytes, above the limit of 64 (limits.request)");
+    let broken = refused(&[("config", text()), ("file:5/model.onnx", bytes("nonsense"))]).await;
+    assert_eq!(broken.0, Code::Internal);
+    assert_eq!(house.version("sent").await, "4", "what serves goes on");
+
+    // HTTP sends base64, and a model of the repository may be replaced and comes back.
+    house.write("same", SAME, 1, program);
+    house.load("same").await.unwrap();
+    let body = json!({ "parameters": { "config": config.to_string(), "file:7/model.onnx": "aWRlbnRpdHkgSU5UMzIgZGltcz0tMQ==" } });
+    assert_eq!(house.post("/v2/repository/models/same/load", body).await.status, 200);
+    assert_eq!(house.version("same").await, "7");
+    house.load("same").await.unwrap();
+    assert_eq!(house.version("same").await, "1");
+    house.unload("sent").await.unwrap();
+    let gone = house.client().await.model_infer(request("sent", "", &[1])).await.unwrap_err();
+    assert_eq!(gone.code(), Code::NotFound);
+}
+
 /// Bytes of memory that this process has in use.
 fn resident() -> u64 {
     let status = fs_err::read_to_string("/proc/self/status").unwrap();

@@ -85,6 +85,7 @@ async fn control() {
     let house = house(folder);
     let directories = vec![house.folder.path().to_owned()];
     house.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
+    house.repository.take_uploads(64 << 20);
     let repository = house.folder.path().display().to_string();
     check(&run(&house, "control.py", &["--repository", &repository]).await);
 }

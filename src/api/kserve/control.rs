@@ -1,5 +1,9 @@
 //! The repository as clients see and change it: index, load, unload. Who may is the repository's to say.
 
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use sequor_proto::model_repository_parameter::ParameterChoice;
 use sequor_proto::repository_index_response::ModelIndex;
 
@@ -13,6 +17,7 @@ use super::refusal;
 pub(crate) enum ControlParameter {
     Text(String),
     Bool(bool),
+    Bytes(Vec<u8>),
     Other,
 }
 
@@ -21,7 +26,8 @@ impl From<Option<ParameterChoice>> for ControlParameter {
         match choice {
             Some(ParameterChoice::StringParam(text)) => ControlParameter::Text(text),
             Some(ParameterChoice::BoolParam(flag)) => ControlParameter::Bool(flag),
-            Some(ParameterChoice::BytesParam(_) | ParameterChoice::Int64Param(_)) | None => ControlParameter::Other,
+            Some(ParameterChoice::BytesParam(bytes)) => ControlParameter::Bytes(bytes),
+            Some(ParameterChoice::Int64Param(_)) | None => ControlParameter::Other,
         }
     }
 }
@@ -64,29 +70,76 @@ fn entry(row: IndexRow) -> ModelIndex {
 }
 
 pub(crate) async fn load(api: &Api, model: String, parameters: ControlParameters) -> Result<(), Status> {
-    let config = config(parameters)?;
     let repository = api.repository().clone();
-    aside(move || repository.load_by_request(&model, config.as_deref())).await
+    let LoadParameters { config, files } = load_parameters(parameters, repository.upload_limit())?;
+    if files.is_empty() {
+        return aside(move || repository.load_by_request(&model, config.as_deref())).await;
+    }
+    aside(move || repository.load_files(&model, &config.unwrap_or_default(), &files)).await
 }
 
-fn config(parameters: ControlParameters) -> Result<Option<String>, Status> {
-    let mut config = None;
+/// What a load request brings.
+#[derive(Debug, Default)]
+struct LoadParameters {
+    config: Option<String>,
+    /// By their paths in the model's directory.
+    files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+/// `upload_limit`: maximum bytes of files; `None` if none are taken.
+fn load_parameters(parameters: ControlParameters, upload_limit: Option<u64>) -> Result<LoadParameters, Status> {
+    let mut taken = LoadParameters::default();
     for (key, value) in parameters {
         match (key.as_str(), value) {
-            ("config", ControlParameter::Text(json)) => config = Some(json),
+            ("config", ControlParameter::Text(json)) => taken.config = Some(json),
             ("config", _) => {
                 return Err(malformed("invalid value type for 'config' parameter, expected string.".to_owned()));
             }
-            (file, _) if file.starts_with("file:") => {
+            (file, _) if file.starts_with("file:") && upload_limit.is_none() => {
                 let text = format!(
-                    "'{file}' is not taken: files of models do not come over the wire; put them into the model repository"
+                    "'{file}' is not taken: files of models do not come over the wire; put them into the model repository, or set \
+                     [admin] upload = true"
                 );
                 return Err(Status::unimplemented(text));
             }
+            (file, value) if file.starts_with("file:") => taken.files.push((file_path(file)?, file_bytes(file, value)?)),
             _ => return Err(malformed(format!("unrecognized load parameter '{key}'"))),
         }
     }
-    Ok(config)
+    if !taken.files.is_empty() && taken.config.is_none() {
+        return Err(malformed("files of a model need the parameter 'config' beside them".to_owned()));
+    }
+    let bytes: u64 = taken.files.iter().map(|(_, data)| data.len() as u64).sum();
+    let limit = upload_limit.unwrap_or(0);
+    if bytes > limit {
+        return Err(malformed(format!("the files of the model are {bytes} bytes, above the limit of {limit} (limits.request)")));
+    }
+    Ok(taken)
+}
+
+/// The path of `file:1/model.onnx` in the model's directory: a version, and what is in its folder.
+fn file_path(parameter: &str) -> Result<PathBuf, Status> {
+    let path = parameter.trim_start_matches("file:");
+    let is_version = |part: &str| part.parse::<u64>().is_ok_and(|n| n > 0) && part.starts_with(|c: char| ('1'..='9').contains(&c));
+    let is_name = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['\0', '\\']);
+    let mut parts = path.split('/');
+    if parts.next().is_some_and(is_version) && path.contains('/') && parts.all(is_name) {
+        return Ok(PathBuf::from(path));
+    }
+    Err(malformed(format!("'{parameter}' is not the path of a file: expected file:<version>/<file>")))
+}
+
+/// The bytes of a file, or in JSON its base64.
+fn file_bytes(parameter: &str, value: ControlParameter) -> Result<Vec<u8>, Status> {
+    match value {
+        ControlParameter::Bytes(bytes) => Ok(bytes),
+        ControlParameter::Text(text) => BASE64_STANDARD
+            .decode(&text)
+            .map_err(|error| malformed(format!("the value of '{parameter}' is not base64: {error}"))),
+        ControlParameter::Bool(_) | ControlParameter::Other => {
+            Err(malformed(format!("invalid value type for '{parameter}' parameter, expected bytes.")))
+        }
+    }
 }
 
 /// No model depends on another here, so that `unload_dependents` changes nothing.

@@ -153,7 +153,7 @@ section! {
         pub port: u16 = 8003;
         /// File of the keys that operators need, a line name:key for each; reloaded
         pub keys_file: PathBuf = PathBuf::new();
-        /// Take plug-ins and states of sequences over the wire
+        /// Take plug-ins, states of sequences and files of models over the wire
         pub upload: bool = false;
         /// Show operators the ids that are texts, and states of sequences
         pub peek: bool = false;

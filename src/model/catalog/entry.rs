@@ -14,6 +14,7 @@ use crate::model::sequences::ModelScheduler;
 
 use super::fingerprint::Fingerprint;
 use super::scheduler_choice::SchedulerChoice;
+use super::uploaded::UploadedModel;
 
 /// A model name that is, was or shall be served.
 #[derive(Debug, Default)]
@@ -40,6 +41,8 @@ pub(in crate::model) struct CatalogEntry {
     pub(in crate::model) tried: Option<Fingerprint>,
     /// Who says which plug-in decides for it.
     pub(in crate::model) decides: SchedulerChoice,
+    /// The files that it is served from, if they came with a load request.
+    pub(in crate::model) uploaded: Option<UploadedModel>,
     /// Held while the model is loaded or unloaded: one after the other.
     pub(in crate::model) gate: Arc<Mutex<()>>,
 }

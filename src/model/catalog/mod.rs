@@ -2,7 +2,7 @@
 //!
 //! - `names`: the catalog. `entry`: what it remembers of a model. `served`: a model as a request addresses it.
 //! - `directories`: the folders of models. `fingerprint`: whether a model's files have changed. `digest`: what they hold.
-//!   `scheduler_choice`: who chose its plug-in.
+//!   `scheduler_choice`: who chose its plug-in. `uploaded`: files that came with a load request.
 //! - `index`, `overview`: what is shown of all models.
 //!
 //! Nothing here loads a model or starts a thread.
@@ -16,6 +16,7 @@ mod names;
 mod overview;
 mod scheduler_choice;
 mod served;
+mod uploaded;
 
 pub use entry::{Availability, ModelStatus, ReadyVersion};
 pub use index::IndexRow;
@@ -30,3 +31,4 @@ pub(in crate::model) use index::index;
 pub(in crate::model) use names::Catalog;
 pub(in crate::model) use overview::overview;
 pub(in crate::model) use scheduler_choice::SchedulerChoice;
+pub(in crate::model) use uploaded::UploadedModel;

@@ -14,8 +14,12 @@ pub struct RepositoryControl {
 impl RepositoryControl {
     /// The directory of this model; the first repository that has it wins.
     pub(super) fn locate(&self, model: &str) -> Option<PathBuf> {
-        let is_name = !model.is_empty() && !model.contains(['/', '\0']) && model != "." && model != "..";
         let there = self.directories.iter().map(|directory| directory.join(model)).find(|path| path.is_dir());
-        there.filter(|_| is_name)
+        there.filter(|_| is_model_name(model))
     }
+}
+
+/// Whether this can be the name of a model: that of a folder.
+pub(super) fn is_model_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != ".."
 }

@@ -1,6 +1,6 @@
 //! The repository as the rest of the server sees it. Every question goes to the part that answers it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -167,6 +167,21 @@ impl Repository {
     /// Loads a model because a client asked for it, or what has changed of it.
     pub fn load_by_request(&self, model: &str, config: Option<&str>) -> Result<(), Failure> {
         self.0.lifecycle.load_by_request(model, config)
+    }
+
+    /// Takes files of models over the wire, up to so many bytes in a request. To be called once.
+    pub fn take_uploads(&self, limit: u64) {
+        self.0.lifecycle.take_uploads(limit);
+    }
+
+    /// Maximum bytes of the files of a load request; `None` if no files are taken.
+    pub fn upload_limit(&self) -> Option<u64> {
+        self.0.lifecycle.upload_limit()
+    }
+
+    /// Loads a model from files that a client sent, by their paths in the model's directory.
+    pub fn load_files(&self, model: &str, config: &str, files: &[(PathBuf, Vec<u8>)]) -> Result<(), Failure> {
+        self.0.lifecycle.load_files(model, config, files)
     }
 
     /// Unloads a model because a client asked for it. A model that is not loaded counts as unloaded.

@@ -10,8 +10,9 @@ use crate::error::{self, Failure, LoadError};
 use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directories};
 use crate::model::sequences::EnsembleParts;
 
-use super::control::RepositoryControl;
+use super::control::{RepositoryControl, is_model_name};
 use super::loader::ModelLoader;
+use super::uploads::Uploads;
 
 /// Loads and unloads the models of the repository's folders.
 #[derive(Debug)]
@@ -19,11 +20,13 @@ pub(super) struct ModelLifecycle {
     loader: Arc<ModelLoader>,
     catalog: Arc<Catalog>,
     control: OnceLock<RepositoryControl>,
+    uploads: OnceLock<Uploads>,
 }
 
 impl ModelLifecycle {
     pub(super) fn new(loader: &Arc<ModelLoader>, catalog: &Arc<Catalog>) -> ModelLifecycle {
-        ModelLifecycle { loader: Arc::clone(loader), catalog: Arc::clone(catalog), control: OnceLock::new() }
+        let (control, uploads) = (OnceLock::new(), OnceLock::new());
+        ModelLifecycle { loader: Arc::clone(loader), catalog: Arc::clone(catalog), control, uploads }
     }
 
     /// The folders of models.
@@ -46,7 +49,27 @@ impl ModelLifecycle {
         self.loader.load_model(model, &directory, config, false).map_err(|faults| {
             let why = faults.iter().map(LoadError::to_string).collect();
             Failure::Control(error::ControlFailure::Failed { model: model.to_owned(), why })
-        })
+        })?;
+        drop(self.catalog.edit(model, |entry| entry.uploaded.take()));
+        Ok(())
+    }
+
+    /// Takes files of models over the wire, up to so many bytes in a request. To be called once.
+    pub(super) fn take_uploads(&self, limit: u64) {
+        let _ = self.uploads.set(Uploads::new(limit));
+    }
+
+    /// Maximum bytes of the files of a load request, if files are taken.
+    pub(super) fn upload_limit(&self) -> Option<u64> {
+        self.uploads.get().map(|uploads| uploads.limit)
+    }
+
+    /// Loads a model from files that came with the request.
+    pub(super) fn load_files(&self, model: &str, config: &str, files: &[(PathBuf, Vec<u8>)]) -> Result<(), Failure> {
+        self.explicit()?;
+        let uploads = self.uploads.get().filter(|_| is_model_name(model));
+        let absent = || Failure::Control(error::ControlFailure::Absent { model: model.to_owned() });
+        uploads.ok_or_else(absent)?.load((&self.loader, &self.catalog), model, config, files)
     }
 
     /// Unloads a model because a client asked for it. A model that is not loaded counts as unloaded.
@@ -102,6 +125,7 @@ impl ModelLifecycle {
             entry.close();
             entry.model.clone()
         });
+        drop(self.catalog.edit(name, |entry| entry.uploaded.take()));
         let Some(model) = model else { return };
         let now = model.now();
         let keys: Vec<_> = model.loads().iter().map(|load| load.key).collect();

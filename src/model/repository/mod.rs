@@ -5,6 +5,7 @@
 //! - `ensembles`: finds the members of an ensemble, and holds its plan against them. `ensemble_loads`: loads members first, and holds their new loads against
 //!   the ensembles in service.
 //! - `lifecycle`: loads and unloads by request, at the start, and by polling. `control`: where models lie.
+//!   `uploads`: loads models whose files come with the request.
 //! - `plugins`: what operators do with plug-ins.
 //! - `processors`: configures the processors that a model names. `processor_host`: their registry and their threads.
 //! - `model_calls`: calls of plug-ins to other models. `call_rights`: which models they may call.
@@ -28,6 +29,7 @@ mod plugins;
 mod processor_host;
 mod processors;
 mod resources;
+mod uploads;
 
 pub use control::RepositoryControl;
 pub use facade::Repository;

@@ -1,0 +1,59 @@
+//! Loads models whose files come with the request, within limits.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{ControlFailure, Failure, LoadError};
+use crate::model::catalog::{Catalog, UploadedModel};
+
+use super::loader::ModelLoader;
+
+/// All uploaded models together may hold so many times what one request may bring.
+const REQUESTS: u64 = 16;
+
+/// Whether files are taken over the wire, and how many bytes.
+#[derive(Debug)]
+pub(super) struct Uploads {
+    /// Maximum bytes of the files of one request.
+    pub(super) limit: u64,
+    used: Arc<AtomicU64>,
+}
+
+impl Uploads {
+    pub(super) fn new(limit: u64) -> Uploads {
+        Uploads { limit, used: Arc::default() }
+    }
+
+    /// Loads a model from these files, by their paths in its directory. The repository's own files of it are not looked at.
+    pub(super) fn load(
+        &self,
+        (loader, catalog): (&ModelLoader, &Catalog),
+        model: &str,
+        config: &str,
+        files: &[(PathBuf, Vec<u8>)],
+    ) -> Result<(), Failure> {
+        let failed = |why: Vec<String>| Failure::Control(ControlFailure::Failed { model: model.to_owned(), why });
+        let bytes: u64 = files.iter().map(|(_, data)| data.len() as u64).sum();
+        let used = self.used.load(Ordering::Relaxed);
+        let most = self.limit.saturating_mul(REQUESTS);
+        if used.saturating_add(bytes) > most {
+            return Err(failed(vec![format!(
+                "the files of uploaded models are {used} of {most} bytes (16 × limits.request); this request brings {bytes}; unload a model"
+            )]));
+        }
+        let uploaded = UploadedModel::write(model, files, &self.used).map_err(|error| failed(vec![error.to_string()]))?;
+        let before = catalog.look(model, |entry| entry.directory.clone());
+        let loaded = loader.load_model(model, &uploaded.directory(), Some(config), false);
+        let replaced = catalog.edit(model, |entry| match &loaded {
+            Ok(()) => entry.uploaded.replace(uploaded),
+            Err(_) => {
+                entry.directory = before.unwrap_or_default();
+                Some(uploaded)
+            }
+        });
+        // Folders go without the catalog's lock.
+        drop(replaced);
+        loaded.map_err(|faults| failed(faults.iter().map(LoadError::to_string).collect()))
+    }
+}
