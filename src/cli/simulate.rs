@@ -115,6 +115,8 @@ fn serving() -> Vec<Arg> {
             .value_parser(value_parser!(SpanOrNever)),
         flag("backlog-timeout", "DURATION", "How long a new sequence waits for a slot")
             .value_parser(value_parser!(Span)),
+        flag("backlog-levels", "N", "Priority levels of new sequences that wait for a slot")
+            .value_parser(value_parser!(u32).range(1..)),
         flag("max-wait", "DURATION", "A request that waits longer runs next, against any policy")
             .value_parser(value_parser!(Span)),
         flag("expire", "HOW", "What becomes of a request that waits beyond its deadline")
@@ -296,6 +298,7 @@ fn wishes(matches: &ArgMatches) -> ServingOptions {
         delay: get(matches, "delay"),
         idle: get(matches, "idle"),
         backlog_timeout: get(matches, "backlog-timeout"),
+        backlog_levels: get(matches, "backlog-levels"),
         max_wait: get(matches, "max-wait"),
         expire: expire.map(|how| if how == "reject" { Expire::Reject } else { Expire::Run }),
     }

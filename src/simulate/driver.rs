@@ -224,7 +224,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             idle: None,
             priority: arrival.priority,
             meta: RequestMeta { rows: 1, bytes: arrival.bytes, shape: arrival.shape, keys, numbers },
-            queue: QueueTerms::default(),
+            queue: QueueTerms { level: self.setup.serving.level(arrival.priority), ..QueueTerms::default() },
             origin: 0,
         }
     }

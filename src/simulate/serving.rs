@@ -24,6 +24,8 @@ pub struct ServingOptions {
     pub idle: Option<SpanOrNever>,
     /// How long a new sequence may wait for a slot.
     pub backlog_timeout: Option<Span>,
+    /// Priority levels of new sequences that wait for a slot.
+    pub backlog_levels: Option<u32>,
     /// A ready request older than this runs next, against any policy.
     pub max_wait: Option<Span>,
     /// What happens to a request of a sequence with a slot that waits longer than its deadline.
@@ -48,6 +50,8 @@ pub struct Serving {
     pub delay: Duration,
     pub idle: Option<Duration>,
     pub backlog_timeout: Option<Duration>,
+    /// 0 is one level.
+    pub backlog_levels: u32,
     pub max_wait: Duration,
     pub expire: Expire,
 }
@@ -62,6 +66,7 @@ impl Default for Serving {
             // As Triton's max_sequence_idle_microseconds, if a configuration does not give it.
             idle: Some(Duration::from_secs(1)),
             backlog_timeout: None,
+            backlog_levels: 0,
             max_wait: LoadLimits::default().max_wait,
             expire: Expire::Run,
         }
@@ -79,6 +84,7 @@ impl ServingOptions {
             delay: self.delay.or(other.delay),
             idle: self.idle.or(other.idle),
             backlog_timeout: self.backlog_timeout.or(other.backlog_timeout),
+            backlog_levels: self.backlog_levels.or(other.backlog_levels),
             max_wait: self.max_wait.or(other.max_wait),
             expire: self.expire.or(other.expire),
         }
@@ -94,6 +100,7 @@ impl ServingOptions {
             delay: self.delay.map_or(default.delay, |s| s.0),
             idle: self.idle.map_or(default.idle, |s| s.0),
             backlog_timeout: self.backlog_timeout.map(|s| s.0),
+            backlog_levels: self.backlog_levels.unwrap_or(default.backlog_levels),
             max_wait: self.max_wait.map_or(default.max_wait, |s| s.0),
             expire: self.expire.unwrap_or_default(),
         };
@@ -119,6 +126,11 @@ impl Serving {
             slots: self.slots,
             ..ModelFacts::default()
         }
+    }
+
+    /// The level of a sequence whose START has this priority; as the server has it, others have the last.
+    pub fn level(&self, priority: u32) -> u32 {
+        if (1..=self.backlog_levels).contains(&priority) { priority } else { self.backlog_levels }
     }
 
     /// The same, as the core takes it.

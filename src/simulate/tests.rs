@@ -117,6 +117,28 @@ fn who_waits_too_long_is_refused_if_that_is_wished() {
 }
 
 #[test]
+fn the_backlog_has_levels() {
+    // One slot, 2 ms a batch. At 0 sequence 0 runs; 1 (level 2), 2 (no priority, so the last level) and 3 (level 1) wait.
+    let waiting = [(0, 0), (1, 2), (2, 0), (3, 1)];
+    let arrivals: Vec<Arrival> = waiting
+        .into_iter()
+        .map(|(sequence, priority)| Arrival { priority, ..arrival(u64::from(sequence > 0), sequence, true, true) })
+        .collect();
+    let answered = |backlog_levels| {
+        let serving = Serving { slots: 1, max_batch: 1, backlog_levels, ..Serving::default() };
+        let workload = workload(arrivals.iter().map(|a| Arrival { within: Some(in_time(a.sequence)), ..*a }).collect());
+        run(workload, serving, flat(), named(&["oldest"])).runs[0].deadlines.map(|of| of.missed)
+    };
+    // By levels: 3 at 4 ms, 1 at 6 ms, 2 at 8 ms. In the order of arrival: 1 at 4 ms, 2 at 6 ms, 3 at 8 ms.
+    assert_eq!((answered(3), answered(0)), (Some(0), Some(1)));
+}
+
+/// By when a sequence is answered where the backlog has levels.
+fn in_time(sequence: u32) -> Duration {
+    Duration::from_millis([2, 5, 7, 3][sequence as usize])
+}
+
+#[test]
 fn direct_pays_for_the_rows_it_pads() {
     let arrivals = vec![arrival(0, 0, true, false), arrival(0, 1, true, false), arrival(5, 1, false, false)];
     let costs = costs("[[point]]\nbatch = 1\nmicros = 1000\n[[point]]\nbatch = 2\nmicros = 2000\n");

@@ -46,6 +46,7 @@ pub struct ServingFacts {
     pub delay_us: u64,
     pub idle_us: Option<u64>,
     pub backlog_timeout_us: Option<u64>,
+    pub backlog_levels: u32,
     pub max_wait_us: u64,
     pub rejects_expired: bool,
 }
@@ -89,6 +90,7 @@ impl SimulationReport {
                 delay_us: micros(serving.delay),
                 idle_us: serving.idle.map(micros),
                 backlog_timeout_us: serving.backlog_timeout.map(micros),
+                backlog_levels: serving.backlog_levels,
                 max_wait_us: micros(serving.max_wait),
                 rejects_expired: serving.expire == Expire::Reject,
             },
