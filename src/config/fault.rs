@@ -82,6 +82,8 @@ pub mod code {
         NOTE_MEMORY = "N-MEMORY", "Raise `limits.state`, or lower the number of slots.";
         /// A sample's answer depends on the other rows of its batch.
         NOTE_BATCH = "N-BATCH", "Check that the graph treats its rows independently.";
+        /// A sample's answer depends on how far its inputs are padded.
+        NOTE_PADDING = "N-PADDING", "Give the graph the true lengths or a mask (`lengths`, `mask` of `[input.X]`), and cut the padding off (`crop` of `[output.X]`).";
         /// The first value of a state is not used as its file has it.
         NOTE_INITIAL = "N-INITIAL", "Write the file in the BYTES layout, or take it out.";
         /// A field of `config.pbtxt` has no effect; the message says why.

@@ -94,6 +94,37 @@ fn a_text_file_that_is_not_in_the_bytes_layout_is_a_note() {
 }
 
 #[test]
+fn a_model_whose_answers_depend_on_padding_is_a_note() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("repository/padded");
+    fs::create_dir_all(model.join("1")).unwrap();
+    fs::copy(root().join("tests/models/padded.onnx"), model.join("1/model.onnx")).unwrap();
+    let output = |name: &str, dtype: &str, dims: i8| format!("output {{ name: '{name}' data_type: {dtype} dims: {dims} }}\n");
+    let config = [
+        "max_batch_size: 4 instance_group { count: 1 kind: KIND_CPU } dynamic_batching { max_queue_delay_microseconds: 20000 }\n".to_owned(),
+        "input { name: 'INPUT' data_type: TYPE_FP32 dims: -1 }\n".to_owned(),
+        output("OUTPUT", "TYPE_FP32", -1),
+        output("HALF", "TYPE_FP32", -1),
+        output("SUM", "TYPE_FP32", 1),
+        output("OUT_LENS", "TYPE_INT64", 1),
+    ];
+    fs::write(model.join("config.pbtxt"), config.concat()).unwrap();
+    let padded = "[input.INPUT]\nragged = \"pad\"\nlengths = \"LENS\"\nmask = \"MASK\"\n";
+    let half = "[output.HALF]\ncrop = { like = \"INPUT\", ratio = \"1/2\" }\n";
+    let whole = "[output.OUTPUT]\ncrop = { lengths = \"OUT_LENS\" }\n";
+    for (crops, notes) in [(format!("{half}{whole}"), 0), (half.to_owned(), 1)] {
+        fs::write(model.join("sequor.toml"), format!("{padded}{crops}")).unwrap();
+        let (code, said) = check(&folder.path().join("repository"));
+        let found = found(&said, "note");
+        assert_eq!((code, found.len()), (Some(0), notes), "{said:#}");
+        for note in found {
+            assert_eq!(note["code"], "N-PADDING", "{said:#}");
+            assert!(note["text"].as_str().unwrap().contains("output \"OUTPUT\" of a sample differs"), "{said:#}");
+        }
+    }
+}
+
+#[test]
 fn a_direct_model_is_told_which_rows_are_cheaper() {
     let (code, said) = check(&models().join("accumulator_fp32"));
     assert_eq!(code, Some(0));

@@ -1,11 +1,11 @@
 //! Two samples of zeros through a model that is loaded: each alone, and both at once. Rows of a batch must not know of each other, so both
-//! ways have to give the same answer.
+//! ways have to give the same answer. Where inputs are padded, samples of unequal lengths go the same two ways.
 
 use sequor_core::DataType;
 use serde::Serialize;
 
 use super::rows::{self, RowCosts};
-use super::sample::{answer, sample};
+use super::sample::{answer, sample, unequal};
 use crate::model::repository::ReadyVersion;
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Repository, Tensor};
 use crate::telemetry::ModelMetrics;
@@ -21,6 +21,9 @@ const NEAR: f64 = 1e-3;
 pub(super) struct Ran {
     pub(super) samples: u64,
     pub(super) compared: Compared,
+    /// The same of samples of unequal lengths, where inputs are padded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) padding: Option<Compared>,
     /// For `direct` models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rows: Option<RowCosts>,
@@ -50,6 +53,15 @@ impl Ran {
         let Compared::Different { output, by } = &self.compared else { return None };
         let by = by.map(|by| format!(" by {by:.3e}")).unwrap_or_default();
         Some(format!("output \"{output}\" of a sample differs{by} when another sample is in its batch"))
+    }
+
+    /// The finding for a model whose answers depend on how far its inputs are padded.
+    pub(super) fn depends_on_padding(&self) -> Option<String> {
+        let Some(Compared::Different { output, by }) = &self.padding else { return None };
+        let by = by.map(|by| format!(" by {by:.3e}")).unwrap_or_default();
+        Some(format!(
+            "the model is not pad-invariant: output \"{output}\" of a sample differs{by} when a longer sample is in its batch"
+        ))
     }
 }
 
@@ -86,7 +98,20 @@ pub(super) async fn run(
         2.. => rows::measure(&served, version, counts, &sample).await?,
         _ => None,
     };
-    Ok(Ran { samples, compared, rows })
+    let padded = served.padded_inputs();
+    let padding = match compared {
+        Compared::NotDeterministic | Compared::NoBatches => None,
+        _ if padded.is_empty() => None,
+        _ => {
+            let unequal = |id: u64| unequal(&metadata, version, id, &padded);
+            let mut alone = Vec::new();
+            for id in 1..=samples {
+                alone.push(answer(served.submit(unequal(id)?)).await?);
+            }
+            Some(together(&served, counts, &unequal, &alone).await?)
+        }
+    };
+    Ok(Ran { samples, compared, padding, rows })
 }
 
 async fn together(
@@ -184,11 +209,16 @@ mod tests {
         assert!(matches!(compared(&[1.0], &[1.5]), Compared::Different { by: Some(by), .. } if by == 0.5));
         assert_eq!(compared(&[1.0], &[f32::NAN]), Compared::Different { output: "y".to_owned(), by: None });
         assert_eq!(compared(&[1.0], &[1.0, 2.0]), Compared::Different { output: "y".to_owned(), by: None });
-        let ran = Ran { samples: 2, compared: compared(&[1.0], &[1.5]), rows: None };
+        let ran = Ran { samples: 2, compared: compared(&[1.0], &[1.5]), padding: None, rows: None };
         assert_eq!(
             ran.depends().as_deref(),
             Some("output \"y\" of a sample differs by 5.000e-1 when another sample is in its batch")
         );
-        assert_eq!(Ran { samples: 2, compared: Compared::Same, rows: None }.depends(), None);
+        let same = Ran { samples: 2, compared: Compared::Same, padding: Some(compared(&[1.0], &[1.5])), rows: None };
+        assert_eq!(same.depends(), None);
+        assert_eq!(
+            same.depends_on_padding().as_deref(),
+            Some("the model is not pad-invariant: output \"y\" of a sample differs by 5.000e-1 when a longer sample is in its batch")
+        );
     }
 }

@@ -1,10 +1,12 @@
-//! A request of zeros for a model that is loaded, and the wait for its answer.
+//! Requests for a model that is loaded, of zeros or of unequal lengths, and the wait for their answers.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{Dialect, Dim, Id, Shape};
+use half::f16;
+use sequor_core::{DataType, Dialect, Dim, Id, Shape};
 
+use crate::config::model::settings::Padding;
 use crate::error::Failure;
 use crate::model::repository::ReadyVersion;
 use crate::model::{InferAnswer, InferRequest, Metadata, NamedTensor, SequenceStep, Tensor};
@@ -45,4 +47,52 @@ pub(super) fn sample(metadata: &Metadata, version: &ReadyVersion, id: u64) -> Re
         parameters: Vec::new(),
         dialect: Dialect::TRITON,
     })
+}
+
+/// A request whose padded inputs are of another length than those of its neighbour in a batch: short for odd ids, long for even ones. Their
+/// numbers are not zero, so that they differ from most padding.
+pub(super) fn unequal(
+    metadata: &Metadata,
+    version: &ReadyVersion,
+    id: u64,
+    padded: &[(usize, Padding)],
+) -> Result<InferRequest, String> {
+    let mut request = sample(metadata, version, id)?;
+    for (at, padding) in padded {
+        let Some(NamedTensor { tensor, .. }) = request.inputs.get_mut(*at) else { continue };
+        // In front of its dimensions is the batch.
+        if let Some(dim) = tensor.shape.0.get_mut(padding.axis + 1) {
+            *dim = length(padding, id.is_multiple_of(2));
+        }
+        let elements = tensor.shape.elements().and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= 1 << 24);
+        let elements = elements.ok_or_else(|| "a padded input is too large for a sample".to_owned())?;
+        tensor.data = numbers(tensor.dtype, elements);
+    }
+    Ok(request)
+}
+
+/// Two lengths that are not padded to the same one, where there are two.
+fn length(padding: &Padding, is_long: bool) -> u64 {
+    match (is_long, padding.buckets.as_slice()) {
+        (false, [first, ..]) => (*first).min(3),
+        (false, []) => 3,
+        (true, [_, second, ..]) => *second,
+        (true, [only]) => *only,
+        (true, []) => padding.multiple_of.max(3) + 4,
+    }
+}
+
+/// Numbers from 1 to 5; zeros for types without them.
+fn numbers(dtype: DataType, elements: usize) -> Bytes {
+    let values = (0..elements).map(|n| u8::try_from(n % 5).unwrap_or(0) + 1);
+    match dtype {
+        DataType::Fp64 => values.flat_map(|n| f64::from(n).to_le_bytes()).collect(),
+        DataType::Fp32 => values.flat_map(|n| f32::from(n).to_le_bytes()).collect(),
+        DataType::Fp16 => values.flat_map(|n| f16::from(n).to_le_bytes()).collect(),
+        DataType::Int64 | DataType::Uint64 => values.flat_map(|n| u64::from(n).to_le_bytes()).collect(),
+        DataType::Int32 | DataType::Uint32 => values.flat_map(|n| u32::from(n).to_le_bytes()).collect(),
+        DataType::Int16 | DataType::Uint16 => values.flat_map(|n| u16::from(n).to_le_bytes()).collect(),
+        DataType::Int8 | DataType::Uint8 => values.collect(),
+        DataType::Bool | DataType::Bf16 | DataType::Bytes => vec![0; elements * dtype.zero_size()].into(),
+    }
 }

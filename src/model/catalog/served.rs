@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sequor_core::{DataType, Id, Shape};
 use sequor_proto as proto;
 
-use crate::config::model::settings::Scheduling;
+use crate::config::model::settings::{Input, Padding, RaggedInput, Scheduling};
 use crate::error::{Failure, Invalid, NotServed};
 use crate::model::load::{LoadedModel, Metadata};
 use crate::model::request::{InferRequest, intake};
@@ -60,6 +60,15 @@ impl ModelHandle {
     /// Whether its requests are steps of sequences.
     pub fn is_stateful(&self) -> bool {
         matches!(self.load.settings.scheduling, Scheduling::Sequence(_))
+    }
+
+    /// The inputs that are padded to one length in a batch: their places among the inputs, and how.
+    pub fn padded_inputs(&self) -> Vec<(usize, Padding)> {
+        let padding = |(at, input): (usize, &Input)| match &input.ragged {
+            Some(RaggedInput::Padded(padding)) => Some((at, padding.clone())),
+            _ => None,
+        };
+        self.load.client.inputs.iter().enumerate().filter_map(padding).collect()
     }
 
     /// Checks the type and the shape of an input before its data is read.
