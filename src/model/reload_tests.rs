@@ -152,7 +152,8 @@ fn what_cannot_move_ends_with_a_reason() {
     fs_err::write(others.model().join("1/model.onnx"), "accumulate INT32 dims=2").unwrap();
     load(&others.repository, &others.model());
     until_none_lives_on_version_1(&others, || {});
-    let ended: Vec<_> = others.repository.ended_sequences("sum").unwrap().iter().map(|end| (end.step, end.reason)).collect();
+    let ended: Vec<_> =
+        others.repository.ended_sequences("sum").unwrap().iter().map(|end| (end.step, end.reason)).collect();
     assert_eq!(ended, [(1, "retired")]);
 }
 

@@ -99,7 +99,8 @@ fn a_model_whose_answers_depend_on_padding_is_a_note() {
     let model = folder.path().join("repository/padded");
     fs::create_dir_all(model.join("1")).unwrap();
     fs::copy(root().join("tests/models/padded.onnx"), model.join("1/model.onnx")).unwrap();
-    let output = |name: &str, dtype: &str, dims: i8| format!("output {{ name: '{name}' data_type: {dtype} dims: {dims} }}\n");
+    let output =
+        |name: &str, dtype: &str, dims: i8| format!("output {{ name: '{name}' data_type: {dtype} dims: {dims} }}\n");
     let config = [
         "max_batch_size: 4 instance_group { count: 1 kind: KIND_CPU } dynamic_batching { max_queue_delay_microseconds: 20000 }\n".to_owned(),
         "input { name: 'INPUT' data_type: TYPE_FP32 dims: -1 }\n".to_owned(),

@@ -95,7 +95,9 @@ fn configurations_are_read_as_protobuf_reads_them() {
     }
     let taken = lines.iter().filter(|line| line.message.is_some()).count();
     let placed = lines.iter().filter(|line| line.place.is_some()).count();
-    println!("seed 1: {count} configurations, {taken} of them sound, {placed} refused at a place; known differences: {known:?}");
+    println!(
+        "seed 1: {count} configurations, {taken} of them sound, {placed} refused at a place; known differences: {known:?}"
+    );
     assert!(placed * 4 > lines.len(), "{placed} of {count} refusals have a place");
     assert!(taken * 3 > lines.len() && taken * 4 < lines.len() * 3, "{taken} of {count} are sound");
     let shown: Vec<&str> = faults.iter().take(20).map(String::as_str).collect();

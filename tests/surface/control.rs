@@ -236,7 +236,17 @@ async fn files_of_a_model_come_with_the_request_where_uploads_are_on() {
     };
     let without = refused(&[("file:5/model.onnx", bytes(program))]).await;
     assert_eq!(without, (Code::InvalidArgument, "files of a model need the parameter 'config' beside them".to_owned()));
-    for path in ["file:model.onnx", "file:0/m", "file:01/m", "file:5/../m", "file:5//m", "file:/5/m", "file:5/", "file:", "file:x/m"] {
+    for path in [
+        "file:model.onnx",
+        "file:0/m",
+        "file:01/m",
+        "file:5/../m",
+        "file:5//m",
+        "file:/5/m",
+        "file:5/",
+        "file:",
+        "file:x/m",
+    ] {
         let sentence = format!("'{path}' is not the path of a file: expected file:<version>/<file>");
         assert_eq!(refused(&[("config", text()), (path, bytes(program))]).await, (Code::InvalidArgument, sentence));
     }

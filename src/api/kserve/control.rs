@@ -102,7 +102,9 @@ fn load_parameters(parameters: ControlParameters, upload_limit: Option<u64>) -> 
                 );
                 return Err(Status::unimplemented(text));
             }
-            (file, value) if file.starts_with("file:") => taken.files.push((file_path(file)?, file_bytes(file, value)?)),
+            (file, value) if file.starts_with("file:") => {
+                taken.files.push((file_path(file)?, file_bytes(file, value)?))
+            }
             _ => return Err(malformed(format!("unrecognized load parameter '{key}'"))),
         }
     }
@@ -112,7 +114,9 @@ fn load_parameters(parameters: ControlParameters, upload_limit: Option<u64>) -> 
     let bytes: u64 = taken.files.iter().map(|(_, data)| data.len() as u64).sum();
     let limit = upload_limit.unwrap_or(0);
     if bytes > limit {
-        return Err(malformed(format!("the files of the model are {bytes} bytes, above the limit of {limit} (limits.request)")));
+        return Err(malformed(format!(
+            "the files of the model are {bytes} bytes, above the limit of {limit} (limits.request)"
+        )));
     }
     Ok(taken)
 }
@@ -120,7 +124,8 @@ fn load_parameters(parameters: ControlParameters, upload_limit: Option<u64>) -> 
 /// The path of `file:1/model.onnx` in the model's directory: a version, and what is in its folder.
 fn file_path(parameter: &str) -> Result<PathBuf, Status> {
     let path = parameter.trim_start_matches("file:");
-    let is_version = |part: &str| part.parse::<u64>().is_ok_and(|n| n > 0) && part.starts_with(|c: char| ('1'..='9').contains(&c));
+    let is_version =
+        |part: &str| part.parse::<u64>().is_ok_and(|n| n > 0) && part.starts_with(|c: char| ('1'..='9').contains(&c));
     let is_name = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['\0', '\\']);
     let mut parts = path.split('/');
     if parts.next().is_some_and(is_version) && path.contains('/') && parts.all(is_name) {

@@ -218,7 +218,9 @@ mod tests {
         assert_eq!(same.depends(), None);
         assert_eq!(
             same.depends_on_padding().as_deref(),
-            Some("the model is not pad-invariant: output \"y\" of a sample differs by 5.000e-1 when a longer sample is in its batch")
+            Some(
+                "the model is not pad-invariant: output \"y\" of a sample differs by 5.000e-1 when a longer sample is in its batch"
+            )
         );
     }
 }

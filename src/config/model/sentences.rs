@@ -278,7 +278,8 @@ fn every_sentence_of_tritons_is_said_byte_for_byte() {
     let nothing = graph(&[], &[]);
     let model = graph(&[("x", FP32, &[-1, 3]), ("START", DataType::Fp32, &[-1, 2])], &[("y", FP32, &[-1, 3])]);
     let tables = [(IN_ITSELF, &nothing), (WITH_A_GRAPH, &model)];
-    let rows = tables.iter().flat_map(|(rows, graph)| rows.iter().map(move |(_, config, says)| (*config, *says, *graph)));
+    let rows =
+        tables.iter().flat_map(|(rows, graph)| rows.iter().map(move |(_, config, says)| (*config, *says, *graph)));
     for (config, sentence, graph) in rows {
         let faults = faults(config, "", graph);
         assert!(says(&faults, sentence), "{config}\nwanted {sentence}\ngot {faults:#?}");
@@ -302,7 +303,8 @@ fn sentences_of_names_and_files_are_said_byte_for_byte() {
     };
     let nameless = refused("", "backend: 'onnxruntime'", &[]);
     assert!(nameless.contains(&"model configuration must specify 'name'".to_owned()), "{nameless:?}");
-    let unknown = "Invalid model name: Could not determine backend for model 'm' with no backend in model configuration. (";
+    let unknown =
+        "Invalid model name: Could not determine backend for model 'm' with no backend in model configuration. (";
     assert!(refused("m", "", &[])[0].starts_with(unknown));
     let two = refused("m", "backend: 'onnxruntime' platform: 'ensemble' ensemble_scheduling { }", &[]);
     let sentence = "Ensemble model 'm' must have platform type 'ensemble' and empty backend type";

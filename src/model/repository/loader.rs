@@ -339,7 +339,8 @@ impl ModelLoader {
         }
         self.catalog.edit(name, |entry| entry.take(name, &model, versions.clone(), took));
         self.catalog.refresh_headers();
-        let newest = model.load_for(None);
+        let stays = |l: &&Arc<LoadedModel>| !l.is_retired() && !old.contains(&l.key);
+        let newest = model.loads().iter().filter(stays).max_by_key(|l| l.version).cloned();
         for load in old {
             carry::replace(&model, load, newest.as_ref());
         }

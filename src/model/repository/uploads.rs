@@ -42,7 +42,8 @@ impl Uploads {
                 "the files of uploaded models are {used} of {most} bytes (16 × limits.request); this request brings {bytes}; unload a model"
             )]));
         }
-        let uploaded = UploadedModel::write(model, files, &self.used).map_err(|error| failed(vec![error.to_string()]))?;
+        let uploaded =
+            UploadedModel::write(model, files, &self.used).map_err(|error| failed(vec![error.to_string()]))?;
         let before = catalog.look(model, |entry| entry.directory.clone());
         let loaded = loader.load_model(model, &uploaded.directory(), Some(config), false);
         let replaced = catalog.edit(model, |entry| match &loaded {

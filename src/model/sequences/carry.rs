@@ -32,7 +32,11 @@ pub(in crate::model) fn replace(model: &Arc<ModelScheduler>, old: LoadId, new: O
     let (at, before) = (model.now() + reload.drain, model.loads().iter().find(|load| load.key == old).cloned());
     let fits = before.as_ref().zip(new).map(|(before, new)| fits(before, new));
     if let (true, Some(Err(why))) = (reload.carries, &fits) {
-        tracing::warn!(model = model.name, why, "live sequences do not move to the new version; they end after [reload] drain");
+        tracing::warn!(
+            model = model.name,
+            why,
+            "live sequences do not move to the new version; they end after [reload] drain"
+        );
     }
     let moves = reload.carries && matches!(fits, Some(Ok(())));
     if let Some(before) = &before {
@@ -60,7 +64,10 @@ fn fits(old: &LoadedModel, new: &LoadedModel) -> Result<(), String> {
     let outputs = |of: &LoadedModel| -> Vec<_> {
         of.settings.outputs.iter().map(|o| (o.name.clone(), o.dtype, o.dims.clone())).collect()
     };
-    if inputs(old) != inputs(new) || outputs(old) != outputs(new) || before.max_batch_size.min(1) != now.max_batch_size.min(1) {
+    if inputs(old) != inputs(new)
+        || outputs(old) != outputs(new)
+        || before.max_batch_size.min(1) != now.max_batch_size.min(1)
+    {
         return Err("its inputs or outputs are others".to_owned());
     }
     if before.features != now.features {
@@ -145,7 +152,8 @@ pub(super) fn leave(model: &Arc<ModelScheduler>, seq: Seq, step: u64, file: Vec<
     }
     let mut until = Time::NEVER;
     model.change(|table, now| {
-        let is_sole = |view: &SequenceView| table.core.find(&view.id, None) == Some(seq) && !table.has_elsewhere(&view.id);
+        let is_sole =
+            |view: &SequenceView| table.core.find(&view.id, None) == Some(seq) && !table.has_elsewhere(&view.id);
         let view = table.core.view_of(seq).filter(|view| view.step == step && can_leave(view) && view.due > now);
         let Some(view) = view.filter(is_sole) else { return };
         let (id, due, idle) = (view.id, view.due, view.idle);

@@ -91,7 +91,8 @@ impl Imports {
     /// Takes those that wait for this load.
     pub(super) fn take_for(&mut self, load: &LoadedModel) -> Vec<(Id, Import)> {
         let goes_there = |import: &Import| import.carried.as_ref().is_some_and(|carried| carried.load.key == load.key);
-        let ids: Vec<Id> = self.by_id.iter().filter(|(_, import)| goes_there(import)).map(|(id, _)| id.clone()).collect();
+        let ids: Vec<Id> =
+            self.by_id.iter().filter(|(_, import)| goes_there(import)).map(|(id, _)| id.clone()).collect();
         ids.into_iter().filter_map(|id| self.by_id.remove(&id).map(|import| (id, import))).collect()
     }
 

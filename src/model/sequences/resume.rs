@@ -84,7 +84,8 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
         };
         let unwritten: Vec<LeftState> = table.kept.iter().filter_map(unwritten).collect();
         let now = model.now();
-        let carried = table.imports.take_carried().into_iter().filter_map(|(id, import)| carried_state(id, import, now));
+        let carried =
+            table.imports.take_carried().into_iter().filter_map(|(id, import)| carried_state(id, import, now));
         (ended, unwritten.into_iter().chain(carried).collect::<Vec<_>>())
     };
     let mut sum = KeptLive::default();

@@ -129,7 +129,10 @@ fn the_files_of_the_reference_page_are_read() {
     assert_eq!((workload.about.as_str(), workload.tenants.len()), ("poisson + bursts + talkers", 21));
     assert_eq!(
         crate::simulate::ServingOptions::default().settle().unwrap(),
-        file.serve.settle().map(|s| Serving { instances: vec![1], backlog_timeout: None, backlog_levels: 0, ..s }).unwrap()
+        file.serve
+            .settle()
+            .map(|s| Serving { instances: vec![1], backlog_timeout: None, backlog_levels: 0, ..s })
+            .unwrap()
     );
     Costs::read(Path::new("cost.toml"), cost).unwrap();
     for line in page.lines().filter(|l| l.starts_with("{\"")) {

@@ -131,7 +131,10 @@ mod tests {
 
     #[test]
     fn tokens_are_cut_as_protobuf_cuts_them() {
-        assert_eq!(all("a # b [\n'c \\' [' d[-1.5e3] \"é\"é."), ["a", "'c \\' ['", "d", "[", "-1.5e3", "]", "\"é\"", "é", "."]);
+        assert_eq!(
+            all("a # b [\n'c \\' [' d[-1.5e3] \"é\"é."),
+            ["a", "'c \\' ['", "d", "[", "-1.5e3", "]", "\"é\"", "é", "."]
+        );
         assert_eq!(all("dims:1-2,.5 a-b 'open\nnext"), ["dims", ":", "1-2", ",", ".5", "a-b", "'open", "next"]);
         assert_eq!(all(" \t\r\n# only"), [""; 0]);
     }

@@ -26,7 +26,10 @@ pub(super) fn inputs(report: &mut Report<'_>) {
         let reshape = input.reshape.as_ref();
         let (name, data_type, dims) = (input.name.as_str(), input.data_type, input.dims.as_slice());
         let is_shape = input.is_shape_tensor;
-        tensor(report, &DeclaredTensor { side: "input", code: code::INPUT, n, name, data_type, dims, reshape, is_shape });
+        tensor(
+            report,
+            &DeclaredTensor { side: "input", code: code::INPUT, n, name, data_type, dims, reshape, is_shape },
+        );
         if input.format() != Format::None && input.dims.len() != 3 {
             let what = format!("model input NHWC/NCHW require 3 dims for {}", report.model());
             report.fault(&format!("input[{n}].format"), code::INPUT, what);
@@ -39,7 +42,10 @@ pub(super) fn outputs(report: &mut Report<'_>) {
         let reshape = output.reshape.as_ref();
         let (name, data_type, dims) = (output.name.as_str(), output.data_type, output.dims.as_slice());
         let is_shape = output.is_shape_tensor;
-        tensor(report, &DeclaredTensor { side: "output", code: code::OUTPUT, n, name, data_type, dims, reshape, is_shape });
+        tensor(
+            report,
+            &DeclaredTensor { side: "output", code: code::OUTPUT, n, name, data_type, dims, reshape, is_shape },
+        );
         if leaves_directory(&output.label_filename) {
             let file = &output.label_filename;
             let what =

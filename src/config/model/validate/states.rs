@@ -163,8 +163,9 @@ pub(super) fn own_keys(report: &mut Report<'_>) {
     let Some(sequence) = report.sequence() else {
         // Those of an ensemble hold for all its members that have sequences.
         let of_ensemble = |section: &str| names::is_ensemble(report.config) && matches!(section, "sequence" | "reload");
-        let sections =
-            ["sequence", "backlog", "queue", "state", "reload"].into_iter().filter(|s| toml.has(&[s]) && !of_ensemble(s));
+        let sections = ["sequence", "backlog", "queue", "state", "reload"]
+            .into_iter()
+            .filter(|s| toml.has(&[s]) && !of_ensemble(s));
         for section in sections.collect::<Vec<_>>() {
             let what = format!("[{section}] is for models with sequence_batching; {} has none", report.model());
             report.toml_fault(&[section], code::SEQUENCE, what);
