@@ -10,9 +10,18 @@ use super::queue::{DeferredStep, HostQueue, ModelStep};
 pub struct ExecutorHandle(pub(super) Arc<HostQueue>);
 
 impl ExecutorHandle {
-    /// Runs the task within the connection, which drops it when it ends. Call this from a task of the connection only.
+    /// Runs the task within the connection, which drops it when it ends. After its end the task is dropped at once. Call this from a task of
+    /// the connection only.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.queue.lock().spawned.push(Box::pin(task));
+        let task = Box::pin(task);
+        let mut queue = self.0.queue.lock();
+        if !queue.closed {
+            queue.spawned.push(task);
+            return;
+        }
+        // A task may hold what takes the lock when it is dropped.
+        drop(queue);
+        drop(task);
     }
 
     /// Leaves a model step to the connection's thread, which runs it once all requests that have come in are in their queues. False if the

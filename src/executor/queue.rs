@@ -52,6 +52,8 @@ pub(super) struct TaskQueue {
     pub(super) woken: Vec<u64>,
     /// Tasks that have not begun.
     pub(super) spawned: Vec<ConnectionTask>,
+    /// The connection has ended: no task begins any more.
+    pub(super) closed: bool,
     /// The host's own waker, while it rests.
     pub(super) resting: Option<Waker>,
     /// Whether the host polls its tasks just now, and will look here before it rests.

@@ -172,6 +172,14 @@ impl ConnectionExecutor {
 impl Drop for ConnectionExecutor {
     fn drop(&mut self) {
         self.pause();
+        let (spawned, resting) = {
+            let mut queue = self.shared.queue.lock();
+            queue.closed = true;
+            (std::mem::take(&mut queue.spawned), queue.resting.take())
+        };
+        // Tasks hold handles of their connection: if they stayed in its queue, neither would ever be freed. They are dropped without the lock,
+        // because they may spawn and wake others.
+        drop((spawned, resting));
     }
 }
 
@@ -273,6 +281,22 @@ mod tests {
         (0..2).for_each(|_| waker.wake_by_ref());
         assert!(tasks.turn());
         assert!(!tasks.turn());
+    }
+
+    #[test]
+    fn tasks_that_have_not_begun_end_with_their_connection() {
+        let tasks = ConnectionExecutor::default();
+        let (handle, held) = (tasks.handle(), Arc::new(()));
+        let task = || {
+            let kept = (handle.clone(), Arc::clone(&held));
+            async move { drop(kept) }
+        };
+        handle.spawn(task());
+        drop(tasks);
+        assert_eq!(Arc::strong_count(&held), 1, "a task that waited to begin");
+        handle.spawn(task());
+        assert_eq!(Arc::strong_count(&held), 1, "a task that came later");
+        assert_eq!(Arc::strong_count(&handle.0), 1);
     }
 
     #[test]
