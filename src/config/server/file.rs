@@ -124,7 +124,7 @@ section! {
         pub address: String = "0.0.0.0".to_owned();
         /// Port of the gRPC listener
         pub port: u16 = 8001;
-        /// How long a gRPC connection may be silent before it is asked for a sign of life
+        /// How long an HTTP/2 or WebSocket connection may be silent before the server sends a ping
         pub keepalive: Span = seconds(30);
     }
 }
@@ -180,9 +180,9 @@ section! {
         pub request: Size = Size(64 << 20), positive;
         /// Maximum requests in flight
         pub in_flight: usize = 65_536, positive;
-        /// Maximum total input size of requests in flight, across all models
+        /// Maximum total size of bodies that arrive and of inputs of requests in flight, across all models
         pub queued: Size = Size(4 << 30);
-        /// Maximum bytes of sequence state, across all models; three quarters of the memory if not given
+        /// Maximum bytes of sequence state, across all models; three quarters of the memory of the machine or of its control group if not given
         pub state: Option<Size> = None;
         /// Maximum bytes of answers a client may leave unread on one stream
         pub stream_unread: Size = Size(8 << 20), positive;

@@ -120,9 +120,8 @@ fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     }
     faults.extend(unsafe_admin(said, layers));
     faults.extend(half_a_tls(said, layers));
-    if said.shared_memory.allow == Some(AllowSharedMemory::Prefix) && said.shared_memory.prefix.is_empty() {
-        let what = "shared_memory.allow is \"prefix\", and shared_memory.prefix is missing".to_owned();
-        faults.push(Fault { at: layers.origin("shared_memory.allow").at(), code: code::VALUE, what });
+    if said.shared_memory.allow == Some(AllowSharedMemory::Prefix) {
+        faults.extend(no_prefix(&said.shared_memory.prefix, layers));
     }
     if said.record_max.0 < LEAST_RECORD {
         let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
@@ -144,6 +143,23 @@ fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     }
     faults.extend(against_rules(said, layers));
     faults
+}
+
+/// A prefix of shared memory that is missing, or that every key has.
+fn no_prefix(prefix: &str, layers: &Layers) -> Option<Fault> {
+    let (key, what) = match prefix {
+        "" => {
+            ("shared_memory.allow", "shared_memory.allow is \"prefix\", and shared_memory.prefix is missing".to_owned())
+        }
+        _ if prefix.trim_matches('/').is_empty() => {
+            let what = format!(
+                "shared_memory.prefix \"{prefix}\" allows every key: add the beginning of a name, or set shared_memory.allow = \"on\""
+            );
+            ("shared_memory.prefix", what)
+        }
+        _ => return None,
+    };
+    Some(Fault { at: layers.origin(key).at(), code: code::VALUE, what })
 }
 
 /// A maximum of queued bytes that the largest request does not fit.
@@ -358,6 +374,16 @@ mod tests {
         assert!(fault("[http]\nprot = 1").starts_with("sequor.toml:2:1: unknown field `prot`, expected"));
         assert!(fault("[http]\nport = 70000").starts_with("sequor.toml:2:8: invalid value"));
         assert_eq!(fault("\nschema = 2"), "sequor.toml:2:1: schema must be 1");
+        for prefix in ["/", "//"] {
+            let said = fault(&format!("[shared_memory]\nallow = \"prefix\"\nprefix = \"{prefix}\""));
+            assert!(
+                said.starts_with(&format!("sequor.toml:3:10: shared_memory.prefix \"{prefix}\" allows every")),
+                "{said}"
+            );
+        }
+        let prefix =
+            |prefix: &str| settings(&format!("[shared_memory]\nallow = \"prefix\"\nprefix = \"{prefix}\""), &[], &[]);
+        assert!(prefix("").is_err() && prefix("/triton-").is_ok());
     }
 
     #[test]
