@@ -139,7 +139,8 @@ impl Packing {
         {
             return Ok((bytes, permit));
         }
-        permit.resize(0)?;
+        // The message counts as it is while it waits for another thread.
+        permit.resize(packed.len() as u64)?;
         let whole = move || {
             let bytes = self.inflate_up_to(&packed, limit, None, &mut permit)?;
             Ok((bytes.unwrap_or_default(), permit))

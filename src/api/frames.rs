@@ -1,7 +1,8 @@
 //! Messages of the inference calls as bytes: the codec that leaves decoding to the surface, and compressed messages unpacked before it.
 //!
 //! A compressed message is unpacked here and not by tonic: what it unpacks to counts against `limits.queued` as it grows, a large one is
-//! unpacked off the connection's task, and the request keeps its turn among those of its connection.
+//! unpacked off the connection's task, and the request keeps its turn among those of its connection. A single call takes its turn once its body
+//! has ended, as it does without compression: a client that leaves a call open does not hold up the other calls of its connection.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -17,7 +18,7 @@ use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::ProstEncoder;
 
 use super::compress::{InflateError, Packing};
-use super::order::{ConnectionOrder, Turn};
+use super::order::Turn;
 use super::queued::QueuedBytesPermit;
 use super::{Api, RequestContext};
 use crate::error::Failure;
@@ -71,9 +72,20 @@ impl Decoder for RawDecoder {
 /// A message that was unpacked, beside its bytes.
 #[derive(Debug)]
 pub(crate) struct Unpacked {
-    /// What it counts against `limits.queued`, or why it could not be unpacked; then its bytes are empty.
+    /// What it counts against `limits.queued`, or why it is refused.
     pub(crate) permit: Result<QueuedBytesPermit, Failure>,
+    /// `None` if it is refused, or if it is a message of a stream.
     pub(crate) turn: Option<Turn>,
+}
+
+impl Unpacked {
+    /// Waits for the turn of a single call whose body has arrived whole. Its bytes are counted as they were received.
+    pub(crate) async fn in_turn(api: &Api, context: &RequestContext, message: usize) -> Unpacked {
+        match api.turn(context, message).await {
+            Ok((turn, permit)) => Unpacked { permit: Ok(permit), turn: Some(turn) },
+            Err(failure) => Unpacked { permit: Err(failure), turn: None },
+        }
+    }
 }
 
 /// The messages of a call that were unpacked and not read yet, in their order.
@@ -89,7 +101,7 @@ impl UnpackedQueue {
 /// How many messages a call has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallKind {
-    /// One, which takes its turn among the requests of its connection.
+    /// One, which takes its turn among the requests of its connection once the body has ended.
     Unary,
     /// Many, which keep an order of their own.
     Stream,
@@ -114,9 +126,10 @@ where
         api: api.clone(),
         context: context.clone(),
         packing,
-        order: (kind == CallKind::Unary).then(|| context.order.clone()),
-        body,
+        kind,
+        body: Some(body),
         received: BytesMut::new(),
+        held: None,
         ready: VecDeque::new(),
         queue: queue.clone(),
         is_plain: false,
@@ -133,15 +146,24 @@ struct Unpacking {
     api: Api,
     context: RequestContext,
     packing: Packing,
-    order: Option<ConnectionOrder>,
-    body: Body,
+    kind: CallKind,
+    /// `None` once it has ended.
+    body: Option<Body>,
     /// What was received and not handed on.
     received: BytesMut,
+    /// The message of a single call until the body ends.
+    held: Option<PackedMessage>,
     /// The messages to hand on.
     ready: VecDeque<Bytes>,
     queue: UnpackedQueue,
     /// The rest is handed on as it comes: it is not well-formed, which tonic says.
     is_plain: bool,
+}
+
+/// A message that was received whole.
+struct PackedMessage {
+    is_packed: bool,
+    bytes: Bytes,
 }
 
 impl Unpacking {
@@ -151,15 +173,35 @@ impl Unpacking {
                 return Some(Ok(bytes));
             }
             if let Some(message) = self.take_message() {
-                if let Err(status) = self.unpack(message).await {
-                    return Some(Err(status));
+                match self.kind {
+                    CallKind::Stream => {
+                        let permit = self.api.body_permit(&self.context, message.bytes.len());
+                        if let Err(status) = self.unpack(message, permit, None).await {
+                            return Some(Err(status));
+                        }
+                    }
+                    // A single call has one message. More of them are read and ignored.
+                    CallKind::Unary if self.held.is_none() => self.held = Some(message),
+                    CallKind::Unary => {}
                 }
                 continue;
             }
-            match self.body.frame().await {
-                None if self.received.is_empty() => return None,
-                // The body ends within a message.
-                None => self.pass_on(),
+            let Some(body) = &mut self.body else {
+                let message = self.held.take()?;
+                let Unpacked { permit, turn } = Unpacked::in_turn(&self.api, &self.context, message.bytes.len()).await;
+                if let Err(status) = self.unpack(message, permit, turn).await {
+                    return Some(Err(status));
+                }
+                continue;
+            };
+            match body.frame().await {
+                None => {
+                    self.body = None;
+                    // The body ends within a message.
+                    if !self.received.is_empty() {
+                        self.pass_on();
+                    }
+                }
                 Some(Err(error)) => return Some(Err(tonic::Status::from_error(Box::new(error)))),
                 Some(Ok(frame)) => {
                     // Trailers of a request say nothing.
@@ -171,8 +213,8 @@ impl Unpacking {
         }
     }
 
-    /// The first message that was received whole: whether it is compressed, and its bytes.
-    fn take_message(&mut self) -> Option<(bool, Bytes)> {
+    /// The first message that was received whole.
+    fn take_message(&mut self) -> Option<PackedMessage> {
         let (head, rest) = self.received.split_first_chunk::<HEAD>()?;
         let [flag, length @ ..] = *head;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
@@ -185,25 +227,28 @@ impl Unpacking {
             return None;
         }
         self.received.advance(HEAD);
-        Some((flag == 1, self.received.split_to(length).freeze()))
+        Some(PackedMessage { is_packed: flag == 1, bytes: self.received.split_to(length).freeze() })
     }
 
     fn pass_on(&mut self) {
         self.is_plain = true;
+        // These bytes are all that tonic reads of a single call.
+        self.held = None;
         self.ready.push_back(self.received.split().freeze());
     }
 
-    async fn unpack(&mut self, (is_packed, message): (bool, Bytes)) -> Result<(), tonic::Status> {
-        // A single call has one message. More of them are read and ignored, and must not wait for the turn of the first.
-        let turn = match self.order.take() {
-            Some(order) => Some(order.turn().await),
-            None => None,
-        };
-        let permit = self.api.queued_permit(&self.context);
+    /// Unpacks a message and hands it on. `permit` counts its bytes as they were received.
+    async fn unpack(
+        &mut self,
+        PackedMessage { is_packed, bytes }: PackedMessage,
+        permit: Result<QueuedBytesPermit, Failure>,
+        turn: Option<Turn>,
+    ) -> Result<(), tonic::Status> {
         let limit = self.api.limits().request.to_usize();
-        let (message, permit) = match is_packed {
-            false => (message, Ok(permit)),
-            true => match self.packing.inflate(message, limit, permit).await {
+        let (message, permit) = match permit {
+            Err(failure) => (Bytes::new(), Err(failure)),
+            Ok(permit) if !is_packed => (bytes, Ok(permit)),
+            Ok(permit) => match self.packing.inflate(bytes, limit, permit).await {
                 Ok((message, permit)) => (message, Ok(permit)),
                 Err(InflateError::Refused(failure)) => (Bytes::new(), Err(failure)),
                 Err(InflateError::TooLarge) => {

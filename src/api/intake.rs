@@ -7,19 +7,24 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::http::HeaderMap;
-use sequor_core::{Id, Refusal};
+use sequor_core::Refusal;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::audit::Changes;
+use super::order::Turn;
 use super::peers::{PeerRequest, Peers};
 use super::queued::{QueuedBytes, QueuedBytesPermit};
-use super::{Deadline, RequestContext, Status};
-use crate::config::server::file::ServerLimits;
+use super::{Caller, Deadline, RequestContext, Status};
+use crate::config::server::file::{ControlMode, ServerLimits};
 use crate::error::{ExceededLimit, Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Pending, Repository, RequestOrigin, VersionStatistics};
 use crate::telemetry::Metrics;
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::metrics::Surface;
+
+/// A body of no more bytes counts against `limits.queued` only while its request waits for its turn.
+const SMALL_BODY: usize = 64 << 10;
 
 /// How far the server is on its way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -46,6 +51,7 @@ struct ApiState {
     queued: QueuedBytes,
     peers: Peers,
     phase: watch::Sender<ServerPhase>,
+    changes: Changes,
 }
 
 impl Api {
@@ -53,7 +59,8 @@ impl Api {
         let phase = watch::Sender::new(ServerPhase::Serving);
         let queued = QueuedBytes::new(limits.queued.0, metrics.queued().clone());
         let peers = Peers::new(limits, &metrics);
-        Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase }))
+        let changes = Changes::default();
+        Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase, changes }))
     }
 
     pub fn limits(&self) -> ServerLimits {
@@ -76,6 +83,19 @@ impl Api {
     /// What each client holds.
     pub(crate) fn peers(&self) -> &Peers {
         &self.0.peers
+    }
+
+    /// The last changes of the server, on every listener.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.0.changes
+    }
+
+    /// Notes a load or an unload that a client asked for. Where clients do not control the models, nothing is noted: each refusal would push a
+    /// change of an operator out of the list.
+    pub(crate) fn note_model(&self, caller: &Caller, what: &'static str, model: &str, outcome: Result<(), &Status>) {
+        if self.0.repository.control_mode() == ControlMode::Explicit {
+            self.0.changes.note(caller, what, model, outcome);
+        }
     }
 
     pub fn set_phase(&self, phase: ServerPhase) {
@@ -121,7 +141,7 @@ impl Api {
         let flight = InFlightRequest::of(&self.0.metrics);
         let Decoded { model, request, mut permit } = decoded;
         let RequestContext { deadline, headers, connection, peer, .. } = context;
-        self.check_room(&request)?;
+        self.check_room(&request, &model)?;
         let peer_request = peer.request()?;
         permit.resize(request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum())?;
         let owner = peer.owner();
@@ -138,12 +158,40 @@ impl Api {
         self.0.queued.permit(&context.peer)
     }
 
-    fn check_room(&self, request: &InferRequest) -> Result<(), Failure> {
+    /// A permit for a body that has arrived whole and is to be decoded now. Small bodies do not count.
+    pub(crate) fn body_permit(&self, context: &RequestContext, body: usize) -> Result<QueuedBytesPermit, Failure> {
+        let mut permit = self.queued_permit(context);
+        if body > SMALL_BODY {
+            permit.grow(body as u64)?;
+        }
+        Ok(permit)
+    }
+
+    /// Waits for the turn of a request whose body has arrived whole. The body counts meanwhile. The permit is that of [`Api::body_permit`].
+    pub(crate) async fn turn(
+        &self,
+        context: &RequestContext,
+        body: usize,
+    ) -> Result<(Turn, QueuedBytesPermit), Failure> {
+        let mut permit = self.body_permit(context, body)?;
+        if let Some(turn) = context.order.try_turn() {
+            return Ok((turn, permit));
+        }
+        permit.resize(body as u64)?;
+        let turn = context.order.turn().await;
+        if body <= SMALL_BODY {
+            permit.resize(0)?;
+        }
+        Ok((turn, permit))
+    }
+
+    fn check_room(&self, request: &InferRequest, model: &ModelHandle) -> Result<(), Failure> {
         let limit = self.0.limits.in_flight;
         if usize::try_from(self.0.metrics.in_flight().get()).is_ok_and(|n| n > limit) {
             return Err(ExceededLimit::InFlight { limit }.into());
         }
-        let starts = request.sequence.start && request.sequence.id != Id::None;
+        // A START without an id asks for one. A model without sequences ignores it.
+        let starts = request.sequence.start && model.is_stateful();
         if starts && *self.0.phase.borrow() >= ServerPhase::Finishing {
             return Err(stopping(request));
         }
@@ -237,3 +285,7 @@ impl Drop for InFlightRequest {
         self.0.add(-1);
     }
 }
+
+#[cfg(test)]
+#[path = "intake_tests.rs"]
+mod tests;

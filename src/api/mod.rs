@@ -6,10 +6,10 @@
 //! - [`intake`]: the neutral door, in no protocol's words: the way of a decoded request, limits, phases, counting; `queued` counts the bytes
 //!   that wait.
 //! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls · `peers`: what one client holds.
-//! - [`body_error`]: why a body was given up while it arrived.
+//! - [`body_error`]: why a body was given up while it arrived · `message_meter`: counts the messages of upgraded connections.
 //! - [`order`]: the order of the requests of a connection · [`upgrades`]: connections that became something else.
 //! - [`code`], [`status`]: the outcome of a request that has no answer · `refusal`: what every surface says alike of it.
-//! - [`health`]: the health service of gRPC.
+//! - [`health`]: the health service of gRPC · `audit`: the record of who changed what.
 //! - [`admin`]: what operators ask for: plug-ins, models, status.
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
 //! - [`tfs`]: TensorFlow Serving's protocol with OVMS's sequences, over gRPC and HTTP.
@@ -17,6 +17,7 @@
 //!   `compress`: packs and unpacks · `body`: takes in a body of HTTP · `json_elements`: writes tensors as JSON · `echo`: marks that come back.
 
 pub mod admin;
+pub(crate) mod audit;
 pub(crate) mod body;
 pub mod body_error;
 pub mod caller;
@@ -29,6 +30,7 @@ pub mod health;
 pub mod intake;
 pub(crate) mod json_elements;
 pub mod kserve;
+pub(crate) mod message_meter;
 pub mod order;
 pub(crate) mod peers;
 pub(crate) mod queued;

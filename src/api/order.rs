@@ -23,10 +23,15 @@ pub(crate) struct Turn(#[allow(dead_code, reason = "only its drop matters")] Own
 impl ConnectionOrder {
     /// Waits until every request that asked before is admitted.
     pub(crate) async fn turn(&self) -> Turn {
-        match Arc::clone(&self.0).try_lock_owned() {
-            Ok(guard) => Turn(guard),
-            Err(_) => Turn(Arc::clone(&self.0).lock_owned().await),
+        match self.try_turn() {
+            Some(turn) => turn,
+            None => Turn(Arc::clone(&self.0).lock_owned().await),
         }
+    }
+
+    /// The turn, if every request that asked before is admitted.
+    pub(crate) fn try_turn(&self) -> Option<Turn> {
+        Arc::clone(&self.0).try_lock_owned().ok().map(Turn)
     }
 }
 

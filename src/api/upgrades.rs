@@ -9,6 +9,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::message_meter::MessageMeter;
+
 /// The server puts this into every request that asks for an upgrade.
 #[derive(Debug, Clone)]
 pub struct Upgrades {
@@ -18,6 +20,8 @@ pub struct Upgrades {
     pub cut: CancellationToken,
     /// How long the client may be silent before it is asked for a sign of life; zero is for ever.
     pub keepalive: Duration,
+    /// Counts the message that the client is sending.
+    pub(crate) meter: MessageMeter,
     /// What counts the connection while it is open.
     pub permit: Arc<dyn Any + Send + Sync>,
 }

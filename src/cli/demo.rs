@@ -16,7 +16,7 @@ use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceCl
 use sequor_proto::{InferParameter, ModelInferRequest};
 use tonic::transport::Channel;
 
-use super::{Failed, audio, chart, launch, serve};
+use super::{Failed, audio, chart, host, launch};
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::{Backend, Feed, Fetch, LoadOptions};
 use crate::config::server::{self, GivenFlags};
@@ -61,7 +61,7 @@ pub(super) fn run(_: &ArgMatches) -> Result<(), Failed> {
         .and_then(|()| pcm::write(folder.path(), MODEL, CONFIG, SEQUOR))
         .map_err(|e| Failed::Failed(e.to_string()))?;
     let library = launch::find_runtime(Path::new(""))?;
-    let settings = server::load(None, &|name| quiet(name, folder.path()), &GivenFlags::default(), &serve::host())
+    let settings = server::load(None, &|name| quiet(name, folder.path()), &GivenFlags::default(), &host::info())
         .map_err(|_| Failed::Failed("the demo's own settings do not hold".to_owned()))?;
     let metrics = Metrics::new(false);
     let (heard, batch, lines) = launch::sockets()?.block_on(async {

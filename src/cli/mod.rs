@@ -12,6 +12,7 @@ mod environment;
 mod equip;
 mod failed;
 mod heaps;
+mod host;
 mod launch;
 mod migrate;
 mod ovms;

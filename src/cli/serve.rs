@@ -1,17 +1,16 @@
 //! `sequor serve`: serves a model repository until a signal or an operator stops it.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::time::Instant;
 
 use clap::{ArgMatches, Command};
 
-use super::{Failed, equip, heaps, launch, report, variable};
+use super::{Failed, equip, heaps, host, launch, report, variable};
 use crate::config::Fault;
 use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
-use crate::config::server::{self, GivenFlags, HostInfo, Settings};
+use crate::config::server::{self, GivenFlags, Settings};
 use crate::model::{Availability, Repository, RepositoryControl};
 use crate::server::{drain, systemd};
 use crate::telemetry::Metrics;
@@ -36,7 +35,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     for notice in &given.notices {
         tracing::warn!("{notice}");
     }
-    launch::sockets()?.block_on(serve(&settings, &given, began))
+    let runtime = launch::sockets()?;
+    let served = runtime.block_on(serve(&settings, &given, began));
+    // Not by dropping it: that waits for a load that the server does not wait for.
+    runtime.shutdown_background();
+    served
 }
 
 async fn serve(settings: &Settings, given: &GivenFlags, began: Instant) -> Result<(), Failed> {
@@ -53,7 +56,7 @@ async fn serve(settings: &Settings, given: &GivenFlags, began: Instant) -> Resul
     }
     let loading = repository.loading();
     let options = launch::server_options(settings, &library, &repository)?;
-    let running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
+    let mut running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
     say(&report::head(&settings.node, config.as_deref(), &library));
     if let Some(store) = repository.store() {
@@ -67,7 +70,13 @@ async fn serve(settings: &Settings, given: &GivenFlags, began: Instant) -> Resul
     if settings.plugins.watch {
         equip::watch(&repository)?;
     }
-    load(&repository, settings).await?;
+    tokio::select! {
+        loaded = load(&repository, settings) => loaded?,
+        _ = running.stopped() => {
+            let _ = tokio::task::spawn_blocking(move || repository.leave()).await;
+            return Ok(());
+        }
+    }
     crate::device::trim();
     tokio::spawn(heaps::give_back());
     drop(loading);
@@ -144,20 +153,9 @@ pub(super) fn settings(given: &GivenFlags) -> Result<Settings, Failed> {
         Some(path) => Some(fs_err::read_to_string(path).map_err(|e| Failed::Configuration(e.to_string()))?),
     };
     let file = path.as_deref().zip(text.as_deref());
-    server::load(file, &variable, given, &host()).map_err(|faults| Failed::Configuration(lines(&faults)))
+    server::load(file, &variable, given, &host::info()).map_err(|faults| Failed::Configuration(lines(&faults)))
 }
 
 fn lines(faults: &[Fault]) -> String {
     faults.iter().map(|f| format!("{} {}", f.at, f.what)).collect::<Vec<_>>().join("\nsequor: ")
-}
-
-/// This machine: its name and its memory.
-pub(super) fn host() -> HostInfo {
-    let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
-    let name = read("/proc/sys/kernel/hostname").map(|n| n.trim().to_owned()).unwrap_or_default();
-    let kib = read("/proc/meminfo").and_then(|text| {
-        let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
-        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-    });
-    HostInfo { name, memory: kib.map(|kib| kib * 1024) }
 }

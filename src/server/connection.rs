@@ -21,8 +21,10 @@ use super::activity::Activity;
 use super::connection_limit::{ConnectionLimit, ConnectionPermit};
 use super::dispatcher::{ConnectionHandle, Dispatcher};
 use super::first_bytes;
+use super::metered::MeteredStream;
 use super::shutdown::Shutdown;
 use super::tls::{self, Tls};
+use crate::api::message_meter::MessageMeter;
 use crate::api::{Caller, ConnectionOrder};
 use crate::config::server::Connections;
 use crate::executor::{AfterTurn, ConnectionExecutor, ExecutorHandle};
@@ -119,7 +121,7 @@ where
     };
     let mut tasks = ConnectionExecutor::default();
     let builder = builder(tasks.handle(), keepalive, &options);
-    let activity = Activity::default();
+    let (activity, meter) = (Activity::default(), MessageMeter::default());
     let mut idle = IdleTimer::new(options.idle.0, activity.clone());
     let handle = ConnectionHandle {
         peer: dispatcher.peer(&caller),
@@ -129,9 +131,11 @@ where
         shutdown: shutdown.clone(),
         activity,
         keepalive,
+        meter: meter.clone(),
         permit,
     };
     let service = service_fn(move |request| dispatcher.call(&handle, request));
+    let stream = MeteredStream::new(stream, meter, options.body.0);
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut closing = pin!(shutdown.closing.cancelled());
     let mut told = false;

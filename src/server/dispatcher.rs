@@ -23,6 +23,7 @@ use super::request_body::{BodyKind, BodyLimits, RequestBody};
 use super::shutdown::Shutdown;
 use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
+use crate::api::message_meter::MessageMeter;
 use crate::api::peers::Peer;
 use crate::api::status::is_grpc;
 use crate::api::tfs::PREDICT;
@@ -62,6 +63,8 @@ pub(crate) struct ConnectionHandle {
     pub(crate) shutdown: Shutdown,
     pub(crate) activity: Activity,
     pub(crate) keepalive: Duration,
+    /// Counts the messages of the connection once it is upgraded.
+    pub(crate) meter: MessageMeter,
     pub(crate) permit: Arc<ConnectionPermit>,
 }
 
@@ -113,12 +116,17 @@ impl Dispatcher {
             }
             _ => {}
         }
+        // The streams of inference see the phase themselves.
+        let closing = path.starts_with(REFLECTION).then(|| connection.shutdown.closing.clone());
         if request.headers().contains_key(UPGRADE) {
             request.extensions_mut().insert(connection.upgrades());
         }
         let receive = receive(kind);
         request.extensions_mut().insert(context);
-        let request = request.map(receive);
+        let request = request.map(|body| match closing {
+            None => receive(body),
+            Some(closing) => receive(body).until(closing),
+        });
         self.respond(connection, PendingResponse::Router(Box::pin(self.router.clone().call(request))))
     }
 
@@ -146,7 +154,7 @@ impl ConnectionHandle {
     fn upgrades(&self) -> Upgrades {
         let Shutdown { connections, cut, .. } = &self.shutdown;
         let (permit, keepalive) = (Arc::<ConnectionPermit>::clone(&self.permit), self.keepalive);
-        Upgrades { open: connections.clone(), cut: cut.clone(), keepalive, permit }
+        Upgrades { open: connections.clone(), cut: cut.clone(), keepalive, meter: self.meter.clone(), permit }
     }
 }
 

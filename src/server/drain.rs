@@ -70,6 +70,7 @@ pub(super) async fn run(
     let begun = Instant::now();
     let limit = begun + options.exit_timeout.0;
     tracing::info!(?wish, "stopping");
+    api.repository().refuse_loads();
     systemd::stopping();
     let hurried = wish == Stop::Now || wind_down(&api, options, limit, &mut stop).await;
     api.set_phase(ServerPhase::Closing);

@@ -4,7 +4,7 @@
 //!
 //! - [`listeners`]: the ports, bound before anything else is done; [`holder`] says who has a port that is taken.
 //! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task, which owns a [`crate::executor`]; `activity`: whether it has any.
-//! - [`connection_limit`], [`descriptors`]: how many connections there may be · `first_bytes`, `request_body`: what must arrive in time.
+//! - [`connection_limit`], [`descriptors`]: how many connections there may be · `first_bytes`, `request_body`: what must arrive in time · `metered`: messages of upgraded connections.
 //! - `dispatcher`: the one way of every request: its context, the checks of the listener, where it goes.
 //! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `origin`: what web pages may call · `changed`: files that are read again.
 //! - [`StreamServer`]: the same for clients over byte streams of the caller's own.
@@ -24,6 +24,7 @@ pub mod holder;
 mod in_memory;
 pub mod keys;
 pub mod listeners;
+mod metered;
 mod origin;
 pub mod poll;
 mod request_body;
@@ -124,6 +125,11 @@ impl RunningServer {
     /// Takes the connections that wait at sockets of the service manager. The models are loaded.
     pub fn open(&self) {
         self.opened.cancel();
+    }
+
+    /// As [`RunningServer::join`], for a caller that waits for something else as well. Not to be called again once it has returned.
+    pub async fn stopped(&mut self) -> Drained {
+        (&mut self.drained).await.unwrap_or(Drained::Cut)
     }
 
     /// Waits until the server has gone out.

@@ -1,6 +1,7 @@
 //! The body of a request as its bytes arrive: what is not whole yet counts against `limits.queued`, and a body that stops is given up.
 //!
-//! A whole body, or a whole message of a gRPC call, counts no longer here: the surface that reads it counts what it keeps.
+//! A whole body, or a whole message of a stream, counts no longer here: the surface that reads it counts what it keeps. The message of a single
+//! gRPC call counts until its body ends, because the surface gets it only then.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,12 +12,16 @@ use axum::body::HttpBody;
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::api::peers::Peer;
 use crate::api::queued::{QueuedBytes, QueuedBytesPermit};
 use crate::api::{BodyError, Code, Status};
 use crate::config::units::Span;
 use crate::error::ExceededLimit;
+
+/// A whole message of no more bytes does not count while its call waits for the end of its body.
+const SMALL_MESSAGE: u64 = 64 << 10;
 
 /// What holds for the bodies of a listener.
 #[derive(Debug, Clone)]
@@ -32,7 +37,7 @@ pub(super) struct BodyLimits {
 pub(super) enum BodyKind {
     /// One message, which is awaited from the first byte to the last.
     Whole,
-    /// One gRPC message.
+    /// One gRPC message. Others that follow it are ignored.
     Message,
     /// gRPC messages, between which the client may wait as long as it likes.
     Messages,
@@ -44,26 +49,45 @@ pub(super) struct RequestBody<B = Incoming> {
     inner: B,
     kind: BodyKind,
     framing: Framing,
+    /// Bytes of the body until now.
+    received: u64,
     limits: BodyLimits,
     peer: Peer,
     permit: Option<QueuedBytesPermit>,
     stalled: Option<Pin<Box<Sleep>>>,
+    /// The body ends with this, wherever it is.
+    closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl<B> RequestBody<B> {
     pub(super) fn new(inner: B, kind: BodyKind, limits: BodyLimits, peer: Peer) -> RequestBody<B> {
-        RequestBody { inner, kind, framing: Framing::default(), limits, peer, permit: None, stalled: None }
+        let (framing, received, permit, stalled, closing) = (Framing::default(), 0, None, None, None);
+        RequestBody { inner, kind, framing, received, limits, peer, permit, stalled, closing }
+    }
+
+    /// Ends the body when the server closes its connections, so that a stream that rests does not hold the server up.
+    pub(super) fn until(self, closing: CancellationToken) -> RequestBody<B> {
+        RequestBody { closing: Some(Box::pin(closing.cancelled_owned())), ..self }
+    }
+
+    fn is_closing(&mut self, cx: &mut Context<'_>) -> bool {
+        self.closing.as_mut().is_some_and(|closing| closing.as_mut().poll(cx).is_ready())
     }
 
     /// Counts bytes that have arrived. `ended` is whether they are the last.
     fn count(&mut self, data: &[u8], ended: bool) -> Result<(), ExceededLimit> {
-        let unfinished = match self.kind {
-            BodyKind::Whole => self.framing.add(data.len()),
-            BodyKind::Message | BodyKind::Messages => self.framing.advance(data),
+        self.received = self.received.saturating_add(data.len() as u64);
+        let held = match self.kind {
+            BodyKind::Whole => self.received,
+            BodyKind::Messages => self.framing.advance(data),
+            BodyKind::Message => match self.framing.advance(data) {
+                0 if self.received <= SMALL_MESSAGE => 0,
+                _ => self.received,
+            },
         };
         match &self.limits.queued {
-            Some(queued) if unfinished > 0 && !ended => {
-                self.permit.get_or_insert_with(|| queued.permit(&self.peer)).resize(unfinished)
+            Some(queued) if held > 0 && !ended => {
+                self.permit.get_or_insert_with(|| queued.permit(&self.peer)).resize(held)
             }
             _ => {
                 self.permit = None;
@@ -93,10 +117,16 @@ impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> HttpBody for Requ
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let body = self.get_mut();
         let Poll::Ready(frame) = Pin::new(&mut body.inner).poll_frame(cx) else {
+            if body.is_closing(cx) {
+                return Poll::Ready(None);
+            }
             return body.poll_stalled(cx).map(|status| Some(Err(Box::new(BodyError::from(status)) as BoxError)));
         };
         body.stalled = None;
-        let Some(frame) = frame.transpose().map_err(Into::into)? else { return Poll::Ready(None) };
+        let Some(frame) = frame.transpose().map_err(Into::into)? else {
+            body.permit = None;
+            return Poll::Ready(None);
+        };
         if let Some(data) = frame.data_ref() {
             let ended = body.inner.is_end_stream();
             if let Err(exceeded) = body.count(data, ended) {

@@ -205,6 +205,20 @@ async fn a_draining_server_says_so_and_still_answers() {
 }
 
 #[tokio::test]
+async fn a_stream_of_reflection_that_rests_does_not_hold_the_server_up() {
+    let server = serve();
+    let list = MessageRequest::ListServices(String::new());
+    let request = ServerReflectionRequest { host: String::new(), message_request: Some(list) };
+    let requests = tokio_stream::once(request).chain(tokio_stream::pending());
+    let mut client = ServerReflectionClient::new(server.channel().await);
+    let mut answers = client.server_reflection_info(requests).await.expect("a stream").into_inner();
+    answers.next().await.expect("an answer").expect("an answer");
+    server.stop.send(Stop::Drain).await.expect("sent");
+    assert!(answers.next().await.is_none());
+    assert_eq!(server.running.join().await, Drained::Clean);
+}
+
+#[tokio::test]
 async fn a_server_that_is_idle_goes_out_at_once_and_frees_its_ports() {
     let server = serve();
     let (addresses, kept) = (server.running.addresses, server.kserve().await);

@@ -55,6 +55,23 @@ fn it_says_what_it_serves_and_where() {
     assert!(ready.ends_with(&format!("curl localhost:{}/v2", http.port())), "{ready}");
 }
 
+/// A model whose warm-up takes hours.
+#[test]
+fn a_server_that_is_still_loading_stops_when_it_is_asked_to() {
+    let repository = tempfile::tempdir().unwrap();
+    let model = repository.path().join("accumulator_fp32");
+    fs_err::create_dir_all(model.join("1")).unwrap();
+    let from = models().join("accumulator_fp32");
+    fs_err::copy(from.join("1/model.onnx"), model.join("1/model.onnx")).unwrap();
+    let config = fs_err::read_to_string(from.join("config.pbtxt")).unwrap();
+    let input = "inputs { key: \"INPUT\" value { data_type: TYPE_FP32 dims: 1 zero_data: true } }";
+    let warm_up = format!("{config}\nmodel_warmup {{ name: \"long\" batch_size: 1 count: 4000000000 {input} }}\n");
+    fs_err::write(model.join("config.pbtxt"), warm_up).unwrap();
+    let ended = Call::serve(repository.path()).begin().told("sequor ");
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("stopped") && !ended.stdout.contains("ready in"), "{}{}", ended.stdout, ended.stderr);
+}
+
 #[test]
 fn a_log_that_is_no_terminals_has_no_colours() {
     let ended = Server::of_models().stop();

@@ -13,7 +13,7 @@ use sequor_proto::{
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::house::{END, House, SAME, START, SUM, request, step, values, write};
+use crate::house::{END, House, SAME, START, SUM, exchange, request, step, values, write};
 
 const ALL: &str = "version_policy { all { } }";
 
@@ -393,4 +393,32 @@ async fn a_server_stops_with_loads_of_every_kind() {
     house.unload("same").await.unwrap();
     // Ends only if every thread of every load does.
     house.drain().await;
+}
+
+/// What was asked for and of what, the newest first.
+async fn changes(house: &House) -> Vec<String> {
+    let admin = house.addresses.admin.unwrap();
+    let report = exchange(admin, "GET /admin/status.json", &[("host", "localhost")], b"").await.json();
+    let line = |change: &Value| format!("{} {}", change["what"], change["on"]).replace('"', "");
+    report["changes"].as_array().unwrap().iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn loads_that_clients_ask_for_are_noted_where_clients_control_the_models() {
+    let house = house(ControlMode::Explicit);
+    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    house.load("same").await.unwrap();
+    assert!(house.load("nope").await.is_err());
+    assert_eq!(house.post("/v2/repository/models/same/unload", Value::Null).await.status, 200);
+    assert_eq!(house.post("/v2/repository/models/same/load", Value::Null).await.status, 200);
+    house.write("same", SAME, 2, "identity INT32 dims=-1");
+    assert_eq!(house.post("/v1/config/reload", Value::Null).await.status, 201);
+    assert_eq!(house.post("/v1/config/reload", Value::Null).await.status, 200);
+    let want =
+        ["model reload repository", "model load same", "model unload same", "model load nope", "model load same"];
+    assert_eq!(changes(&house).await, want);
+
+    let house = self::house(ControlMode::None);
+    assert!(house.load("same").await.is_err());
+    assert!(changes(&house).await.is_empty(), "clients change nothing here");
 }

@@ -9,12 +9,15 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use futures_util::future::join_all;
 use futures_util::{SinkExt, StreamExt};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use prost::Message as _;
 use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_tungstenite::tungstenite::Message;
 use tonic::body::Body;
 use tonic::codec::CompressionEncoding;
@@ -136,4 +139,33 @@ async fn a_call_with_two_compressed_messages_is_answered() {
     let (parts, body) = answer.into_parts();
     let trailers = body.collect().await.unwrap().trailers().cloned().unwrap_or(parts.headers);
     assert_eq!(trailers["grpc-status"], "0");
+}
+
+/// A call whose body stays open counts, and the other calls of its connection go on.
+#[tokio::test]
+async fn a_compressed_call_that_stays_open_does_not_hold_up_its_connection() {
+    let house = House::new();
+    let address = house.addresses.grpc.unwrap();
+    let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    // 100 KiB, with its flag and length. The flag says that this message is not compressed.
+    let message = request("same", "", &vec![3; 25 << 10]).encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let bytes = Bytes::from([&[0][..], &length, &message].concat());
+    let (sender, frames) = tokio::sync::mpsc::channel(2);
+    let counted = i64::try_from(bytes.len()).unwrap();
+    sender.send(Ok::<_, std::convert::Infallible>(Frame::data(bytes))).await.unwrap();
+    let call = Request::post(format!("http://{address}/inference.GRPCInferenceService/ModelInfer"))
+        .header("content-type", "application/grpc")
+        .header("grpc-encoding", "gzip")
+        .header("te", "trailers");
+    let call = call.body(Body::new(StreamBody::new(ReceiverStream::new(frames)))).unwrap();
+    let open = tokio::spawn(channel.clone().ready().await.unwrap().call(call));
+    house.until(|house| house.metrics.queued().get() == counted).await;
+    let mut client = GrpcInferenceServiceClient::new(channel);
+    assert_eq!(values(client.model_infer(request("same", "", &[1])).await.unwrap().get_ref()), [1]);
+    drop(sender);
+    let (parts, body) = open.await.unwrap().unwrap().into_parts();
+    let trailers = body.collect().await.unwrap().trailers().cloned().unwrap_or(parts.headers);
+    assert_eq!(trailers["grpc-status"], "0");
+    house.until(|house| house.metrics.queued().get() == 0).await;
 }

@@ -1,9 +1,14 @@
 //! WebSockets.
 
+use std::time::Duration;
+
 use futures_util::{SinkExt, StreamExt};
 use sequor::api::ServerLimits;
-use sequor::server::Drained;
+use sequor::config::server::Connections;
+use sequor::config::units::{Size, Span};
+use sequor::server::{Drained, ServerOptions};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -108,4 +113,49 @@ async fn a_socket_that_is_given_up_cancels_and_a_stopping_server_says_goodbye() 
     assert_eq!(house.drain().await, Drained::Clean);
     let Message::Close(Some(frame)) = reads.await.unwrap() else { panic!() };
     assert_eq!(frame.code, CloseCode::Away);
+}
+
+/// The head of a text message of this length whose mask is zero.
+fn head_of_text(length: u64) -> Vec<u8> {
+    [&[0x81, 0x80 | 127][..], &length.to_be_bytes(), &[0; 4]].concat()
+}
+
+#[tokio::test]
+async fn a_message_that_has_not_arrived_counts() {
+    const PART: usize = 600 << 10;
+    let house = House::with(ServerLimits { queued: Size(1 << 20), ..ServerLimits::default() }, &[]);
+    let begin = [head_of_text(60_000_000), vec![b' '; PART]].concat();
+    let mut first = open(&house, "/v2/models/same/stream").await.unwrap();
+    first.get_mut().write_all(&begin).await.unwrap();
+    house.until(|house| house.metrics.queued().get() == i64::try_from(begin.len()).unwrap()).await;
+    let mut second = open(&house, "/v2/models/same/stream").await.unwrap();
+    second.get_mut().write_all(&begin).await.unwrap();
+    assert_eq!(read(&mut second).await["reason"], "queue_full");
+    let Some(Ok(Message::Close(Some(frame)))) = second.next().await else { panic!() };
+    assert_eq!(frame.code, CloseCode::Again);
+    // A small message still fits, and what a client leaves behind counts no longer.
+    let mut third = open(&house, "/v2/models/same/stream").await.unwrap();
+    send(&mut third, &body("small", 1, &json!({}))).await;
+    assert_eq!(read(&mut third).await["id"], "small");
+    drop((first, second));
+    house.until(|house| house.metrics.queued().get() == 0).await;
+}
+
+#[tokio::test]
+async fn a_message_that_stops_is_given_up_and_a_ping_is_no_message() {
+    let connections = Connections { body: Span(Duration::from_millis(60)), ..Connections::default() };
+    let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
+    let mut socket = open(&house, "/v2/models/same/stream").await.unwrap();
+    socket.send(Message::Ping(vec![1; 100].into())).await.unwrap();
+    assert!(matches!(socket.next().await, Some(Ok(Message::Pong(_)))));
+    send(&mut socket, &body("whole", 1, &json!({}))).await;
+    assert_eq!(read(&mut socket).await["id"], "whole");
+    // A client may be silent between two messages for longer than within one.
+    tokio::time::sleep(Duration::from_millis(180)).await;
+    send(&mut socket, &body("later", 1, &json!({}))).await;
+    assert_eq!(read(&mut socket).await["id"], "later");
+    socket.get_mut().write_all(&head_of_text(100)).await.unwrap();
+    let refused = read(&mut socket).await;
+    assert!(refused["error"].as_str().unwrap().contains("connections.body"), "{refused}");
+    assert!(matches!(socket.next().await, Some(Ok(Message::Close(Some(_))))));
 }

@@ -4,7 +4,7 @@ use sequor::api::ServerLimits;
 use sequor::config::units::Size;
 use sequor::server::Drained;
 use sequor_proto::infer_parameter::ParameterChoice;
-use sequor_proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use sequor_proto::{InferTensorContents, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -138,16 +138,15 @@ async fn a_stream_that_is_given_up_cancels_what_it_has_underway() {
     assert!(statistics.fail.count >= 45, "{statistics:?}");
 }
 
-#[tokio::test]
-async fn what_a_client_does_not_read_is_bounded_and_nobody_else_notices() {
+/// Sends 100 requests that are answered with 256 KiB each, and reads none of the answers for a while.
+async fn does_not_read(metadata: Option<&'static str>, large: ModelInferRequest) {
     let limits = ServerLimits { stream_unread: Size(1 << 20), ..ServerLimits::default() };
     let house = House::with(limits, &[]);
-    let (sender, mut replies) = open(&house, None).await;
-    let large = vec![1; 64 << 10];
+    let (sender, mut replies) = open(&house, metadata).await;
     // 25 MB of answers, a hundredth of which the sockets may take.
     let sends = tokio::spawn(async move {
         for n in 0..100 {
-            if sender.send(request("same", &n.to_string(), &large)).await.is_err() {
+            if sender.send(ModelInferRequest { id: n.to_string(), ..large.clone() }).await.is_err() {
                 return;
             }
         }
@@ -166,6 +165,20 @@ async fn what_a_client_does_not_read_is_bounded_and_nobody_else_notices() {
         assert_eq!(next(&mut replies).await.unwrap().id, n.to_string());
     }
     sends.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_client_does_not_read_is_bounded_and_nobody_else_notices() {
+    does_not_read(None, request("same", "", &vec![1; 64 << 10])).await;
+}
+
+#[tokio::test]
+async fn lists_that_a_client_does_not_read_are_bounded_as_well() {
+    let numbers = vec![i32::MAX; 64 << 10];
+    let mut typed = request("same", "", &numbers);
+    typed.raw_input_contents.clear();
+    typed.inputs[0].contents = Some(InferTensorContents { int_contents: numbers, ..Default::default() });
+    does_not_read(Some("x-typed-contents"), typed).await;
 }
 
 #[tokio::test]

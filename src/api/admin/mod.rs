@@ -3,12 +3,10 @@
 //!
 //! # Layout
 //!
-//! - `audit`: the record of who changed what.
 //! - `plugins`, `models`, `sequences`: what is asked, in no protocol's words · `refused`: why it was not done.
 //! - [`status`]: what is so now, as data; `rates`: how fast counters count · `page`: the same for people.
 //! - `routes`: the table of paths · `http`: their handlers · `openapi`: the document that describes them, with the schemas in `schemas.json`.
 
-mod audit;
 mod http;
 mod models;
 mod openapi;
@@ -31,6 +29,7 @@ pub use routes::routes;
 
 use super::Api;
 pub use super::Caller;
+use super::audit::Changes;
 use crate::config::server::Shown;
 use crate::scheduling::report::PluginControl;
 
@@ -65,7 +64,6 @@ struct AdminState {
     options: AdminSetup,
     began: Instant,
     drain: Arc<Notify>,
-    changes: audit::Changes,
     rates: rates::Rates,
     /// Key of the hashes of ids, so that a hash cannot be searched by trying all ids.
     ids: RandomState,
@@ -74,9 +72,8 @@ struct AdminState {
 impl Admin {
     /// `drain` is notified when an operator takes the server out of service.
     pub fn new(api: &Api, options: AdminSetup, drain: Arc<Notify>) -> Admin {
-        let (changes, rates) = (audit::Changes::default(), rates::Rates::default());
-        let (began, ids) = (Instant::now(), RandomState::new());
-        Admin(Arc::new(AdminState { api: api.clone(), options, began, drain, changes, rates, ids }))
+        let (began, ids, rates) = (Instant::now(), RandomState::new(), rates::Rates::default());
+        Admin(Arc::new(AdminState { api: api.clone(), options, began, drain, rates, ids }))
     }
 
     pub fn api(&self) -> &Api {
@@ -87,8 +84,8 @@ impl Admin {
         &self.0.options
     }
 
-    fn changes(&self) -> &audit::Changes {
-        &self.0.changes
+    fn changes(&self) -> &Changes {
+        self.api().changes()
     }
 
     /// Takes the server out of service, as a signal would.

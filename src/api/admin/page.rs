@@ -191,7 +191,7 @@ fn changes(out: &mut String, report: &StatusReport) {
     if report.changes.is_empty() {
         return;
     }
-    let cells = |change: &super::audit::Change| {
+    let cells = |change: &crate::api::audit::Change| {
         let refused = change.refused.as_ref().map(|why| format!("refused: {why}"));
         [&change.at, &change.by, change.what, &change.on, &refused.unwrap_or_default()].map(str::to_owned)
     };

@@ -12,7 +12,7 @@ use super::{Admin, Caller, refused};
 use crate::api::kserve::control::aside;
 use crate::api::{Code, Status, refusal};
 use crate::config::units::Span;
-use crate::model::{EndedSequence, LiveSequence, ResumableSequence, TransferError};
+use crate::model::{EndedSequence, LiveSequence, ModelHandle, ResumableSequence, TransferError};
 
 /// Rows of a list if the request sets no number.
 const ROWS: usize = 100;
@@ -237,11 +237,15 @@ impl Admin {
 
     /// The state of a live sequence, as a `.safetensors` file.
     pub(super) async fn export(&self, caller: &Caller, model: String, id: Id) -> Result<Vec<u8>, Status> {
-        let outcome = if self.options().peek {
-            let (served, of) = (self.api().find(&model, "").map_err(|failure| refused::failure(&failure))?, id.clone());
-            kept(move || served.export(&of)).await
-        } else {
-            Err(refused::denied("states of sequences are not shown: set [admin] peek = true"))
+        let outcome = match self.served(&model) {
+            _ if !self.options().peek => {
+                Err(refused::denied("states of sequences are not shown: set [admin] peek = true"))
+            }
+            Err(status) => Err(status),
+            Ok(served) => {
+                let of = id.clone();
+                kept(move || served.export(&of)).await
+            }
         };
         self.note_sequence(caller, "sequence export", &model, &id, "", outcome.as_ref().map(|_| ()));
         outcome
@@ -249,11 +253,15 @@ impl Admin {
 
     /// Keeps a state for a sequence that does not live here; its next step goes on from there.
     pub(super) async fn import(&self, caller: &Caller, model: String, id: Id, file: Vec<u8>) -> Result<(), Status> {
-        let outcome = if self.options().upload {
-            let (served, of) = (self.api().find(&model, "").map_err(|failure| refused::failure(&failure))?, id.clone());
-            kept(move || served.import(of, file)).await
-        } else {
-            Err(refused::denied("states are not taken over the wire: set [admin] upload = true"))
+        let outcome = match self.served(&model) {
+            _ if !self.options().upload => {
+                Err(refused::denied("states are not taken over the wire: set [admin] upload = true"))
+            }
+            Err(status) => Err(status),
+            Ok(served) => {
+                let of = id.clone();
+                kept(move || served.import(of, file)).await
+            }
         };
         self.note_sequence(caller, "sequence import", &model, &id, "", outcome.as_ref().copied());
         outcome
@@ -261,12 +269,20 @@ impl Admin {
 
     /// Gives a copy of a live sequence's state to another one, which does not live here.
     pub(super) async fn fork(&self, caller: &Caller, model: String, id: Id, to: Id) -> Result<(), Status> {
-        let served = self.api().find(&model, "").map_err(|failure| refused::failure(&failure))?;
-        let (of, copy) = (id.clone(), to.clone());
-        let outcome = kept(move || served.fork(&of, copy)).await;
+        let outcome = match self.served(&model) {
+            Err(status) => Err(status),
+            Ok(served) => {
+                let (of, copy) = (id.clone(), to.clone());
+                kept(move || served.fork(&of, copy)).await
+            }
+        };
         let copy = format!(" as {}", self.shown(&to));
         self.note_sequence(caller, "sequence fork", &model, &id, &copy, outcome.as_ref().copied());
         outcome
+    }
+
+    fn served(&self, model: &str) -> Result<ModelHandle, Status> {
+        self.api().find(model, "").map_err(|failure| refused::failure(&failure))
     }
 
     /// An id as audit lines show it.

@@ -6,8 +6,8 @@ use std::time::{Instant, SystemTime};
 use serde::Serialize;
 
 use super::Admin;
-use super::audit::Change;
 use super::rates::Since;
+use crate::api::audit::Change;
 use crate::api::{ServerPhase, Status};
 use crate::model::{Counted, VersionOverview};
 use crate::scheduling::report::{BindingState, Summary};

@@ -28,9 +28,10 @@ pub(super) struct BodyRequest {
 }
 
 impl BodyRequest {
-    /// Whether decoding takes longer than a connection's task may. Tensors that come as bytes are not copied.
+    /// Whether decoding takes longer than a connection's task may. Tensors that come as bytes are not copied; tensors in shared memory are.
     pub(super) fn is_long(&self) -> bool {
-        self.json_length.unwrap_or(self.body.len()) > INLINE_BYTES
+        let json = self.json_length.unwrap_or(self.body.len());
+        json > INLINE_BYTES || shared_bytes(self.json()) > INLINE_BYTES as u64
     }
 
     /// The JSON of the body, without the tensors that follow it.
@@ -70,10 +71,37 @@ impl BodyRequest {
     }
 }
 
+/// Bytes of shared memory that a JSON names, those of outputs included. A key that is written with escapes is not seen.
+fn shared_bytes(json: &[u8]) -> u64 {
+    let text = std::str::from_utf8(json).unwrap_or_default();
+    let size = |(at, key): (usize, &str)| {
+        let rest = text.get(at + key.len()..)?.trim_start().strip_prefix(':')?.trim_start();
+        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()
+    };
+    text.match_indices("\"shared_memory_byte_size\"").filter_map(size).fold(0, u64::saturating_add)
+}
+
 /// Where the JSON of a body ends; `None` where it is the whole body.
 pub(super) fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Status> {
     let Some(value) = headers.get(JSON_LENGTH) else { return Ok(None) };
     let length = value.to_str().ok().and_then(|text| text.parse().ok());
     let text = || format!("Inference-Header-Content-Length is no length: {value:?}");
     Ok(Some(length.ok_or_else(|| Status::new(Code::InvalidArgument, "bad_input", text()))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_long_that_has_much_json_or_names_much_shared_memory() {
+        let is_long = |json_length: Option<usize>, body: String| {
+            let named = ModelPath { model: "m".to_owned(), version: String::new() };
+            BodyRequest { named, sequence: None, json_length, body: body.into() }.is_long()
+        };
+        let input = |size: u64| format!(r#"{{"parameters":{{"shared_memory_byte_size" : {size}, "x": 1}}}}"#);
+        assert!(!is_long(None, input(1000)));
+        assert!(is_long(None, input(1 << 20)) && is_long(None, [input(200 << 10), input(100 << 10)].concat()));
+        assert!(is_long(None, " ".repeat(300 << 10)) && !is_long(Some(2), " ".repeat(300 << 10)));
+    }
 }

@@ -67,6 +67,30 @@ pub(crate) fn has_list(dtype: DataType) -> bool {
     !matches!(dtype, DataType::Fp16 | DataType::Bf16)
 }
 
+/// Bytes of memory that the lists take.
+pub(crate) fn size(list: &InferTensorContents) -> usize {
+    let InferTensorContents {
+        bool_contents,
+        int_contents,
+        int64_contents,
+        uint_contents,
+        uint64_contents,
+        fp32_contents,
+        fp64_contents,
+        bytes_contents,
+    } = list;
+    let texts: usize = bytes_contents.iter().map(Vec::len).sum();
+    size_of_val(bool_contents.as_slice())
+        + size_of_val(int_contents.as_slice())
+        + size_of_val(int64_contents.as_slice())
+        + size_of_val(uint_contents.as_slice())
+        + size_of_val(uint64_contents.as_slice())
+        + size_of_val(fp32_contents.as_slice())
+        + size_of_val(fp64_contents.as_slice())
+        + size_of_val(bytes_contents.as_slice())
+        + texts
+}
+
 /// A tensor as the list that fits its type.
 pub(crate) fn from_bytes(dtype: DataType, data: &[u8]) -> InferTensorContents {
     let mut list = InferTensorContents::default();

@@ -123,9 +123,12 @@ impl GrpcInferenceService for GrpcService {
         &self,
         request: Request<proto::RepositoryModelLoadRequest>,
     ) -> GrpcResult<proto::RepositoryModelLoadResponse> {
-        let request = request.into_inner();
-        control::check_repository(&request.repository_name)?;
-        control::load(self.kserve.api(), request.model_name, given(request.parameters)).await?;
+        let caller = Arc::clone(&RequestContext::of(request.extensions())?.caller);
+        let proto::RepositoryModelLoadRequest { repository_name, model_name: model, parameters } = request.into_inner();
+        control::check_repository(&repository_name)?;
+        let outcome = control::load(self.kserve.api(), model.clone(), given(parameters)).await;
+        self.kserve.api().note_model(&caller, "model load", &model, outcome.as_ref().copied());
+        outcome?;
         Ok(Response::new(proto::RepositoryModelLoadResponse {}))
     }
 
@@ -133,9 +136,13 @@ impl GrpcInferenceService for GrpcService {
         &self,
         request: Request<proto::RepositoryModelUnloadRequest>,
     ) -> GrpcResult<proto::RepositoryModelUnloadResponse> {
-        let request = request.into_inner();
-        control::check_repository(&request.repository_name)?;
-        control::unload(self.kserve.api(), request.model_name, given(request.parameters)).await?;
+        let caller = Arc::clone(&RequestContext::of(request.extensions())?.caller);
+        let proto::RepositoryModelUnloadRequest { repository_name, model_name: model, parameters } =
+            request.into_inner();
+        control::check_repository(&repository_name)?;
+        let outcome = control::unload(self.kserve.api(), model.clone(), given(parameters)).await;
+        self.kserve.api().note_model(&caller, "model unload", &model, outcome.as_ref().copied());
+        outcome?;
         Ok(Response::new(proto::RepositoryModelUnloadResponse {}))
     }
 

@@ -157,8 +157,7 @@ async fn read(
     let (packing, json_length) = (compress::packing(headers)?, json_length(headers)?);
     let limit = kserve.api().limits().request.to_usize();
     let body = collect(body, limit).await?;
-    let turn = context.order.turn().await;
-    let permit = kserve.api().queued_permit(context);
+    let (turn, permit) = kserve.api().turn(context, body.len()).await.map_err(|failure| refusal::status(&failure))?;
     let (body, permit) = match packing {
         None => (body, permit),
         Some(packing) => {

@@ -92,13 +92,9 @@ async fn infer(
     request: Request<Bytes>,
 ) -> Result<Response<ModelInferResponse>, Status> {
     let (metadata, _, message) = request.into_parts();
-    let (permit, turn) = match unpacked {
-        Some(Unpacked { permit, turn }) => (permit, turn),
-        None => (Ok(kserve.api().queued_permit(&context)), None),
-    };
-    let turn = match turn {
-        Some(turn) => turn,
-        None => context.order.turn().await,
+    let Unpacked { permit, turn } = match unpacked {
+        Some(unpacked) => unpacked,
+        None => Unpacked::in_turn(kserve.api(), &context, message.len()).await,
     };
     let scanned = ScannedMessage::new(&kserve, message, permit);
     let call_metadata = CallMetadata::of(&metadata);

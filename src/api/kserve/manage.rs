@@ -16,6 +16,7 @@ use super::settings::{self, LogSetting, TraceSettings};
 use super::shared_memory::{self, Region};
 use super::surface::Kserve;
 use super::{control, statistics};
+use crate::api::context::Asked;
 use crate::api::{Code, RequestContext, Status};
 
 pub(super) fn routes() -> Router<Kserve> {
@@ -96,14 +97,28 @@ async fn index(State(kserve): State<Kserve>, body: Bytes) -> Result<Json<Value>,
     Ok(Json(models.iter().map(row).collect()))
 }
 
-async fn load(State(kserve): State<Kserve>, Path(of): Path<ModelPath>, body: Bytes) -> Result<StatusCode, Status> {
-    control::load(kserve.api(), of.model, read::<RepositoryRequest>(&body)?.parameters()).await?;
-    Ok(StatusCode::OK)
+async fn load(
+    State(kserve): State<Kserve>,
+    Path(of): Path<ModelPath>,
+    Asked(caller): Asked,
+    body: Bytes,
+) -> Result<StatusCode, Status> {
+    let parameters = read::<RepositoryRequest>(&body)?.parameters();
+    let outcome = control::load(kserve.api(), of.model.clone(), parameters).await;
+    kserve.api().note_model(&caller, "model load", &of.model, outcome.as_ref().copied());
+    outcome.map(|()| StatusCode::OK)
 }
 
-async fn unload(State(kserve): State<Kserve>, Path(of): Path<ModelPath>, body: Bytes) -> Result<StatusCode, Status> {
-    control::unload(kserve.api(), of.model, read::<RepositoryRequest>(&body)?.parameters()).await?;
-    Ok(StatusCode::OK)
+async fn unload(
+    State(kserve): State<Kserve>,
+    Path(of): Path<ModelPath>,
+    Asked(caller): Asked,
+    body: Bytes,
+) -> Result<StatusCode, Status> {
+    let parameters = read::<RepositoryRequest>(&body)?.parameters();
+    let outcome = control::unload(kserve.api(), of.model.clone(), parameters).await;
+    kserve.api().note_model(&caller, "model unload", &of.model, outcome.as_ref().copied());
+    outcome.map(|()| StatusCode::OK)
 }
 
 async fn other_repository(Path(of): Path<Other>) -> Result<(), Status> {

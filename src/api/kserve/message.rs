@@ -72,7 +72,7 @@ pub(super) struct ReadMessage {
 impl ScannedMessage {
     /// Scans a message if that is short. `permit` is what counts its bytes if it was unpacked, or why it could not be.
     pub(super) fn new(kserve: &Kserve, message: Bytes, permit: Result<QueuedBytesPermit, Failure>) -> ScannedMessage {
-        if permit.is_err() || !scan::is_long(&message) {
+        if !scan::is_long(&message) {
             return ScannedMessage::scan(kserve, message, permit);
         }
         let [model, version, id] = [(); 3].map(|()| String::new());
@@ -93,7 +93,8 @@ impl ScannedMessage {
 
     /// Whether decoding takes longer than a connection's task may.
     pub(super) fn is_long(&self) -> bool {
-        self.permit.is_ok() && (!self.is_scanned || self.unpacked.saturating_add(self.shared) > INLINE_BYTES as u64)
+        let is_heavy = self.unpacked.saturating_add(self.shared) > INLINE_BYTES as u64;
+        !self.is_scanned || (is_heavy && self.permit.is_ok())
     }
 
     /// Decodes the message. An error is that of bytes that are no message.

@@ -18,22 +18,27 @@ use bytes::Bytes;
 use futures_util::SinkExt;
 use serde_json::json;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::answer;
 use super::body::BodyRequest;
 use super::path::{ModelPath, Path};
 use super::refusal::BAD_INPUT;
 use super::response_format::ResponseFormat;
 use super::stream::{GUESS, is_full};
 use super::surface::{CallAnswer, CallNames, Kserve};
+use super::{answer, refusal};
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
+use crate::api::message_meter::MessageMeter;
 use crate::api::{Code, RequestContext, ServerPhase, Status, Upgrades};
 use crate::telemetry::metrics::Surface;
 
 /// Bytes before the JSON of a binary message.
 const LENGTH: usize = 4;
+/// Bytes of a client's ping or pong before its payload: head and mask.
+const CONTROL_HEAD: u64 = 6;
+/// How long a client that is given up may take to read why.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 pub(super) async fn open(
     State(kserve): State<Kserve>,
@@ -51,7 +56,8 @@ pub(super) async fn open(
     let (waiting, decoding, largest) = (VecDeque::new(), None, None);
     // The connection's executor does not poll what an upgraded connection carries.
     let context = RequestContext { connection: None, ..context.for_messages() };
-    let talk = Talk { kserve, context, keepalive, named, sequence, waiting, decoding, largest };
+    let meter = upgrades.as_ref().map(|Extension(upgrades)| upgrades.meter.clone()).unwrap_or_default();
+    let talk = Talk { kserve, context, keepalive, meter, named, sequence, waiting, decoding, largest };
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     Ok(upgrade.on_upgrade(move |socket| async move {
         match upgrades {
@@ -67,6 +73,8 @@ struct Talk {
     context: RequestContext,
     /// How long the client may be silent before it is sent a ping, and again before it is given up; zero is for ever.
     keepalive: Duration,
+    /// Counts the message that the client is sending.
+    meter: MessageMeter,
     named: ModelPath,
     /// What the headers say of the sequence.
     sequence: Option<String>,
@@ -94,6 +102,7 @@ enum SocketEvent {
 
 impl Talk {
     async fn run(mut self, mut socket: WebSocket) {
+        self.meter.begin(self.kserve.api().queued_permit(&self.context));
         let mut phases = self.kserve.api().phases();
         let mut is_closing = false;
         let mut is_asked = false;
@@ -122,6 +131,9 @@ impl Talk {
                 silence.as_mut().reset(Instant::now() + self.keepalive);
             }
             is_asked &= !matches!(heard, SocketEvent::Message(_));
+            if let SocketEvent::Message(message) = &heard {
+                self.note_received(message);
+            }
             match heard {
                 // A client that does not read is waited for here, and its messages stay unread meanwhile.
                 SocketEvent::Answer(answer) => {
@@ -138,7 +150,8 @@ impl Talk {
                     }
                 }
                 SocketEvent::Message(Message::Pong(_)) => {}
-                SocketEvent::Message(Message::Close(_)) | SocketEvent::Gone => return,
+                SocketEvent::Message(Message::Close(_)) => return,
+                SocketEvent::Gone => return self.give_up(&mut socket).await,
                 SocketEvent::Silent if is_asked => return,
                 SocketEvent::Silent => {
                     is_asked = true;
@@ -153,6 +166,27 @@ impl Talk {
                 SocketEvent::Closing => is_closing = true,
             }
         }
+    }
+
+    /// Takes what was received whole from the meter. A ping may come between two parts of a message.
+    fn note_received(&self, message: &Message) {
+        match message {
+            Message::Text(_) | Message::Binary(_) => self.meter.finish(),
+            Message::Ping(payload) | Message::Pong(payload) => self.meter.remove(CONTROL_HEAD + payload.len() as u64),
+            Message::Close(_) => {}
+        }
+    }
+
+    /// Says why the server reads no more from the client, if it is the server that ended the conversation.
+    async fn give_up(&self, socket: &mut WebSocket) {
+        let Some(status) = self.meter.refused() else { return };
+        let reason = Utf8Bytes::from_static(status.reason);
+        let closes = async {
+            socket.send(error(&status, "")).await?;
+            socket.send(Message::Close(Some(CloseFrame { code: close_code::AGAIN, reason }))).await
+        };
+        // The client may not read either.
+        let _ = timeout(GOODBYE, closes).await;
     }
 
     fn is_full(&self) -> bool {
@@ -179,11 +213,12 @@ impl Talk {
         let (named, sequence) = (self.named.clone(), self.sequence.clone());
         let request = BodyRequest { named, sequence, json_length, body };
         let (kserve, is_long) = (self.kserve.clone(), request.is_long());
-        let permit = kserve.api().queued_permit(&self.context);
+        let permit = kserve.api().body_permit(&self.context, request.body.len());
         let decode = move || {
             let id = request_id(request.json());
             let model = kserve.find(&request.named.model, &request.named.version);
-            (id, model.and_then(|model| request.decode(&kserve, model, permit)))
+            let permit = permit.map_err(|failure| refusal::status(&failure));
+            (id, model.and_then(|model| request.decode(&kserve, model, permit?)))
         };
         if is_long {
             self.decoding = Some(spawn_blocking(decode));

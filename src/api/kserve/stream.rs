@@ -12,11 +12,11 @@ use sequor_proto::{ModelInferResponse, ModelStreamInferResponse};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_stream::Stream;
 
-use super::encode;
 use super::message::{CallMetadata, ReadMessage, ScannedMessage};
 use super::reply_queue::Sender;
 use super::response_format::ResponseFormat;
 use super::surface::{CallAnswer, Kserve};
+use super::{contents, encode};
 use crate::api::frames::{Unpacked, UnpackedQueue};
 use crate::api::{Code, RequestContext, ServerPhase, Status};
 
@@ -81,7 +81,7 @@ where
                 Err(status) => encode::failure(&answer.call, status),
             };
             self.waiting.pop_front();
-            let bytes = weight(&reply);
+            let bytes = reply_size(&reply);
             self.largest = self.largest.max(Some(bytes));
             self.replies.put(reply, bytes);
         }
@@ -127,7 +127,7 @@ where
     fn decode(&mut self, message: Bytes) {
         let permit = match self.unpacked.pop() {
             Some(Unpacked { permit, .. }) => permit,
-            None => Ok(self.kserve.api().queued_permit(&self.context)),
+            None => self.kserve.api().body_permit(&self.context, message.len()),
         };
         let scanned = ScannedMessage::new(&self.kserve, message, permit);
         if scanned.is_long() {
@@ -183,8 +183,12 @@ pub(super) fn is_full(unread: usize, waiting: usize, largest: usize, limit: usiz
 }
 
 /// Bytes that a reply holds.
-fn weight(reply: &ModelStreamInferResponse) -> usize {
-    let answer = |answer: &ModelInferResponse| answer.raw_output_contents.iter().map(bytes::Bytes::len).sum::<usize>();
+fn reply_size(reply: &ModelStreamInferResponse) -> usize {
+    let answer = |answer: &ModelInferResponse| {
+        let raw: usize = answer.raw_output_contents.iter().map(Bytes::len).sum();
+        let lists = answer.outputs.iter().filter_map(|output| output.contents.as_ref());
+        raw + lists.map(contents::size).sum::<usize>()
+    };
     FRAME + reply.error_message.len() + reply.infer_response.as_ref().map_or(0, answer)
 }
 

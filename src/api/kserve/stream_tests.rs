@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 
+use sequor_core::{DataType, Shape};
+
 use super::*;
 use crate::api::kserve::reply_queue::reply_queue;
+use crate::model::{InferAnswer, NamedTensor, Tensor};
 
 #[derive(Default)]
 struct Woken(AtomicU32);
@@ -30,6 +33,27 @@ fn one_answer_may_always_come_and_no_more_than_there_is_room_for() {
     assert!(!is_full(0, 1, 99, 100));
     assert!(is_full(1, 1, 99, 100));
     assert!(is_full(0, usize::MAX, 2, 100));
+}
+
+#[test]
+fn a_reply_counts_its_lists_as_well_as_its_bytes() {
+    let named = |dtype, data: Vec<u8>| NamedTensor {
+        name: "y".to_owned(),
+        tensor: Tensor { dtype, shape: Shape::of(&[1, 1]), data: data.into() },
+    };
+    let size = |typed: bool, output: NamedTensor| {
+        let form = ResponseFormat { typed, ..ResponseFormat::default() };
+        let (model, id, parameters) = ("m".to_owned(), String::new(), Vec::new());
+        let answer = InferAnswer { model, version: 1, id, outputs: vec![output], parameters };
+        let infer_response = Some(encode::answer(answer, &form).unwrap());
+        reply_size(&ModelStreamInferResponse { error_message: String::new(), infer_response }) - FRAME
+    };
+    let numbers = || named(DataType::Int32, vec![0; 4000]);
+    assert_eq!((size(false, numbers()), size(true, numbers())), (4000, 4000));
+    // A list of numbers of one byte has four for each.
+    assert_eq!(size(true, named(DataType::Uint8, vec![0; 1000])), 4000);
+    let texts = || named(DataType::Bytes, [&5u32.to_le_bytes()[..], b"hello"].concat());
+    assert!(size(false, texts()) == 9 && size(true, texts()) >= 5 + 24);
 }
 
 #[test]

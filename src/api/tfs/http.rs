@@ -22,7 +22,7 @@ use super::surface::{DecodedPredict, Tfs};
 use super::{SIGNATURE, json_answer, models, refusal};
 use crate::api::body::collect;
 use crate::api::compress::{self, Packing};
-use crate::api::context::SEQUENCE_HEADER;
+use crate::api::context::{Asked, SEQUENCE_HEADER};
 use crate::api::echo;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
 use crate::api::status::{HELP, REASON};
@@ -144,10 +144,13 @@ async fn all_json(tfs: &Tfs) -> Result<Value, RefusedResponse> {
 }
 
 /// Looks at the model repository once. The status says whether anything has changed.
-async fn reload(State(tfs): State<Tfs>) -> Result<Response, RefusedResponse> {
+async fn reload(State(tfs): State<Tfs>, Asked(caller): Asked) -> Result<Response, RefusedResponse> {
     let repository = tfs.api().repository().clone();
     let reloaded = off_task(true, move || repository.reload()).await.map_err(|failure| refusal::status(&failure))?;
     let changed = reloaded.map_err(|failure| refusal::status(&failure))?;
+    if changed {
+        tfs.api().changes().note(&caller, "model reload", "repository", Ok(()));
+    }
     let code = if changed { StatusCode::CREATED } else { StatusCode::OK };
     Ok((code, Json(all_json(&tfs).await?)).into_response())
 }
@@ -206,8 +209,7 @@ async fn read(
     let packing = compress::packing(headers)?;
     let limit = tfs.api().limits().request.to_usize();
     let body = collect(body, limit).await?;
-    let turn = context.order.turn().await;
-    let permit = tfs.api().queued_permit(context);
+    let (turn, permit) = tfs.api().turn(context, body.len()).await.map_err(|failure| refusal::status(&failure))?;
     let (body, mut permit) = match packing {
         None => (body, permit),
         Some(packing) => {

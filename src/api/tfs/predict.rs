@@ -84,13 +84,9 @@ async fn predict(
     request: Request<Bytes>,
 ) -> Result<Response<PredictResponse>, tonic::Status> {
     let (metadata, _, message) = request.into_parts();
-    let (permit, turn) = match unpacked {
-        Some(Unpacked { permit, turn }) => (permit, turn),
-        None => (Ok(tfs.api().queued_permit(&context)), None),
-    };
-    let turn = match turn {
-        Some(turn) => turn,
-        None => context.order.turn().await,
+    let Unpacked { permit, turn } = match unpacked {
+        Some(unpacked) => unpacked,
+        None => Unpacked::in_turn(tfs.api(), &context, message.len()).await,
     };
     let message = PredictMessage::new(&tfs, &metadata, message, permit);
     let (is_long, of) = (message.is_long(), tfs.clone());
@@ -100,7 +96,7 @@ async fn predict(
         Ok((decoded, id)) => (Ok(decoded), id),
         Err(status) => (Err(status), AnswerId::None),
     };
-    let answer = tfs.answer(&context, Surface::TfsGrpc, decoded, (&model, &version), Some(turn)).await?;
+    let answer = tfs.answer(&context, Surface::TfsGrpc, decoded, (&model, &version), turn).await?;
     Ok(echo::grpc(&metadata, encode(answer, id)))
 }
 
@@ -149,11 +145,11 @@ impl PredictMessage {
     /// Decodes the message. An error is that of bytes that are no message.
     fn decode(self, tfs: &Tfs) -> Result<ReadPredict, tonic::Status> {
         let PredictMessage { message, sequence, unpacked, permit } = self;
-        let unpacked = match unpacked {
-            Err(ScanEnd::Long) => scan(&message, &tfs.api().limits(), usize::MAX),
-            unpacked => unpacked,
-        };
         let permit = permit.and_then(|mut permit| {
+            let unpacked = match unpacked {
+                Err(ScanEnd::Long) => scan(&message, &tfs.api().limits(), usize::MAX),
+                unpacked => unpacked,
+            };
             match unpacked {
                 Ok(bytes) if bytes <= UNCOUNTED => {}
                 Ok(bytes) => permit.grow(bytes)?,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use sequor_core::{EndReason, Id};
 
 use crate::backend::Backend;
+use crate::config::server::file::ControlMode;
 use crate::error::{Failure, LoadError, NotServed};
 use crate::initializing::{Initializer, InitializerRegistry};
 use crate::model::catalog::{self, Catalog, IndexRow, ModelHandle, ModelStatus, VersionOverview};
@@ -147,6 +148,11 @@ impl Repository {
     /// Says who loads models. To be called once, before any request.
     pub fn govern(&self, control: RepositoryControl) {
         self.0.lifecycle.govern(control);
+    }
+
+    /// Who loads models.
+    pub fn control_mode(&self) -> ControlMode {
+        self.0.lifecycle.mode()
     }
 
     /// Loads every model in this directory. [`Repository::statuses`] says what failed.
@@ -323,6 +329,20 @@ impl Repository {
     /// The sequences of a model that the store keeps and that were not gone on from.
     pub fn resumable(&self, model: &str) -> Result<Vec<ResumableSequence>, Failure> {
         Ok(listing::resumable(&*self.model(model)?))
+    }
+
+    /// Loads no further model. A load that is under way goes on.
+    pub fn refuse_loads(&self) {
+        self.0.loader.refuse();
+    }
+
+    /// Writes the live sequences of models that keep them, and waits neither for loads nor for threads: the process ends next.
+    pub fn leave(&self) {
+        self.0.loader.refuse();
+        self.keep_live();
+        if let Some(store) = &self.0.resources.options.store {
+            store.close();
+        }
     }
 
     /// Writes the live sequences of models that keep them, ends everything at once and waits for the threads.

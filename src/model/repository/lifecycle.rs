@@ -41,6 +41,11 @@ impl ModelLifecycle {
         }
     }
 
+    /// Who loads models; until that is said, no client does.
+    pub(super) fn mode(&self) -> ControlMode {
+        self.control.get().map_or(ControlMode::None, |control| control.mode)
+    }
+
     /// Loads a model because a client asked for it, or what has changed of it.
     pub(super) fn load_by_request(&self, model: &str, config: Option<&str>) -> Result<(), Failure> {
         let control = self.explicit()?;
@@ -90,7 +95,7 @@ impl ModelLifecycle {
         if models.iter().any(|name| name == "*") {
             return control.directories.iter().try_for_each(|directory| self.loader.load_all(directory));
         }
-        for name in models {
+        for name in models.iter().take_while(|_| !self.loader.is_stopped()) {
             match control.locate(name) {
                 Some(directory) => self.loader.load(&directory),
                 None => self.miss(name, &control.directories),
@@ -157,7 +162,7 @@ impl ModelLifecycle {
 
     /// Looks at the repository once: loads what is new or changed, unloads what is gone.
     pub(super) fn poll(&self) {
-        let Some(control) = self.control.get() else { return };
+        let Some(control) = self.control.get().filter(|_| !self.loader.is_stopped()) else { return };
         let (mut present, mut complete) = (BTreeSet::new(), true);
         for directory in &control.directories {
             match model_directories(directory) {

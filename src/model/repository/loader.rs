@@ -101,7 +101,9 @@ impl ModelLoader {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let next = AtomicUsize::new(0);
         let work = || {
-            while let Some(directory) = directories.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while !self.is_stopped()
+                && let Some(directory) = directories.get(next.fetch_add(1, Ordering::Relaxed))
+            {
                 self.load(directory);
             }
         };
@@ -149,7 +151,7 @@ impl ModelLoader {
             Arc::clone(&entry.gate)
         });
         let _held = gate.lock();
-        if self.stopped.load(Ordering::Acquire) {
+        if self.is_stopped() {
             return Err(vec![LoadError::Runtime("the server is stopping".to_owned())]);
         }
         self.catalog.edit(name, |entry| entry.loading = true);
@@ -376,9 +378,18 @@ impl ModelLoader {
 
     // === the end ===
 
+    /// Loads nothing any more. A load that is under way goes on.
+    pub(super) fn refuse(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
     /// Loads nothing any more. Waits for loads that are under way.
     pub(super) fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
+        self.refuse();
         // A load that is under way either sees that, or is waited for.
         let gates = self.catalog.collect(|_, entry| Some(Arc::clone(&entry.gate)));
         gates.iter().for_each(|gate| drop(gate.lock()));

@@ -14,6 +14,13 @@ fn open() -> House {
     House::new(Wish { upload: true, ..Wish::default() })
 }
 
+/// What was last asked for, and of what.
+async fn last_change(house: &House) -> (String, String) {
+    let change = house.ask("GET /admin/status.json", b"").await.1["changes"][0].clone();
+    let text = |key: &str| change[key].as_str().unwrap_or_default().to_owned();
+    (text("what"), text("on"))
+}
+
 #[tokio::test]
 async fn a_plug_in_comes_works_and_goes() {
     let house = open();
@@ -55,6 +62,12 @@ async fn sequences_are_asked_for_by_number_or_text() {
         let (status, said) = house.ask(&request, b"").await;
         assert_eq!((status, &said["reason"]), (403, &json!("denied")), "{request}");
     }
+    // Also what was asked of a model that is not served is noted.
+    assert_eq!(house.ask(&format!("POST {SEVEN}/fork?as=8"), b"").await.0, 404);
+    assert_eq!(last_change(&house).await, ("sequence fork".to_owned(), "nope 7 as 8".to_owned()));
+    let house = open();
+    assert_eq!(house.ask(&format!("PUT {SEVEN}/state"), b"x").await.0, 404);
+    assert_eq!(last_change(&house).await, ("sequence import".to_owned(), "nope 7".to_owned()));
     let (status, said) = house.ask("GET /admin/models/nope/sequences?sort=size", b"").await;
     assert_eq!((status, &said["reason"]), (400, &json!("bad_input")));
     assert!(said["error"].as_str().unwrap().contains("size"), "{said}");

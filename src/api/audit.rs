@@ -6,8 +6,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::Caller;
-use crate::api::Status;
+use super::{Caller, Status};
 use crate::telemetry::log::AUDIT;
 
 /// Changes that are kept for the page.
@@ -28,11 +27,12 @@ pub struct Change {
     pub refused: Option<String>,
 }
 
+/// The last changes of a server.
 #[derive(Debug, Default)]
-pub(super) struct Changes(Mutex<VecDeque<Change>>);
+pub(crate) struct Changes(Mutex<VecDeque<Change>>);
 
 impl Changes {
-    pub(super) fn note(&self, caller: &Caller, what: &'static str, on: &str, outcome: Result<(), &Status>) {
+    pub(crate) fn note(&self, caller: &Caller, what: &'static str, on: &str, outcome: Result<(), &Status>) {
         let Caller { name, address } = caller;
         match outcome {
             Ok(()) => tracing::info!(target: AUDIT, by = %name, from = %address, what, on, "done"),
@@ -49,7 +49,7 @@ impl Changes {
     }
 
     /// The newest first.
-    pub(super) fn last(&self) -> Vec<Change> {
+    pub(crate) fn last(&self) -> Vec<Change> {
         self.0.lock().iter().cloned().collect()
     }
 }

@@ -1,0 +1,85 @@
+//! The stream of a connection. Once the connection is upgraded, the bytes of a message that is not whole count, and a message that stops is
+//! given up. Bodies of HTTP requests are counted in `request_body`.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use crate::api::message_meter::MessageMeter;
+use crate::api::{Code, Status};
+use crate::config::units::Span;
+
+/// A stream whose reads are added to a meter.
+#[derive(Debug)]
+pub(super) struct MeteredStream<S> {
+    stream: S,
+    meter: MessageMeter,
+    /// Maximum time between two reads of one message.
+    stall: Duration,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> MeteredStream<S> {
+    pub(super) fn new(stream: S, meter: MessageMeter, stall: Duration) -> MeteredStream<S> {
+        MeteredStream { stream, meter, stall, stalled: None }
+    }
+
+    /// Waits no longer than the client may rest within a message.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        if !self.meter.is_unfinished() {
+            self.stalled = None;
+            return Poll::Pending;
+        }
+        let stall = self.stall;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(stall)));
+        ready!(stalled.as_mut().poll(cx));
+        let text = format!("no byte of the message came within {} (connections.body)", Span(stall));
+        self.meter.refuse(Status::new(Code::Cancelled, "bad_input", text));
+        Poll::Ready(io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for MeteredStream<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.meter.counts() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let before = buf.filled().len();
+        let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, buf) else {
+            return self.poll_stalled(cx).map(Err);
+        };
+        self.stalled = None;
+        let fits = self.meter.add(buf.filled().len() - before);
+        Poll::Ready(read.and_then(|()| if fits { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for MeteredStream<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
