@@ -1,6 +1,5 @@
 //! The door with models of the stand-in backend.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
@@ -10,9 +9,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::api::ConnectionOrder;
-use crate::backend::mock::MockBackend;
 use crate::config::units::Size;
-use crate::model::{NamedTensor, RepositoryOptions, SequenceStep, Tensor};
+use crate::model::{NamedTensor, SequenceStep, Tensor};
 
 const SUM: &str = r#"
     backend: "onnxruntime" max_batch_size: 4
@@ -30,25 +28,9 @@ const SAME: &str = r#"
 "#;
 
 fn api(limits: ServerLimits) -> (Api, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, config: &str, program: &str| {
-        let model = folder.path().join(name);
-        fs_err::create_dir_all(model.join("1")).unwrap();
-        fs_err::write(model.join("config.pbtxt"), config).unwrap();
-        fs_err::write(model.join("1/model.onnx"), program).unwrap();
-    };
-    write("sum", SUM, "accumulate INT32");
-    write("same", SAME, "identity INT32 dims=-1");
-    let metrics = Metrics::new(false);
-    let repository =
-        Repository::new(Arc::new(MockBackend::new()), RepositoryOptions::default(), metrics.clone()).unwrap();
-    load(&repository, folder.path());
-    (Api::new(repository, metrics, limits), folder)
-}
-
-fn load(repository: &Repository, folder: &Path) {
-    repository.load_all(folder).unwrap();
-    assert!(repository.ready(), "{:?}", repository.statuses());
+    let models = [("sum", SUM, "accumulate INT32"), ("same", SAME, "identity INT32 dims=-1")];
+    let (repository, folder) = Repository::of_models(&models);
+    (Api::new(repository, Metrics::new(false), limits), folder)
 }
 
 fn context() -> RequestContext {

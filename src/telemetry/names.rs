@@ -237,7 +237,7 @@ impl Families {
             queued: gauge_alone(
                 r,
                 "sequor_requests_queued_bytes",
-                "Bytes of the inputs of those requests and of bodies that have not arrived in whole; limits.queued is the maximum",
+                "Bytes of the inputs of those requests and of bodies that arrive or wait for their turn; limits.queued is the maximum",
             ),
             connections: gauge_alone(r, "sequor_connections", "Open connections of all listeners"),
             connections_closed: connections_closed(r),

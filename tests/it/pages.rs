@@ -232,8 +232,10 @@ macro_rules! read_pages {
 read_pages! {
     the_readme_runs: "README.md",
     clients_runs: "docs/clients.md",
+    copying_a_state_runs: "docs/copy-a-state.md",
     exporting_runs: "docs/export-a-stateful-onnx.md",
     from_triton_runs: "docs/from-triton.md",
+    logs_runs: "docs/logs.md",
     operate_runs: "docs/operate.md",
     quickstart_runs: "docs/quickstart.md",
     restarts_runs: "docs/restarts.md",

@@ -377,7 +377,7 @@ mod tests {
         for prefix in ["/", "//"] {
             let said = fault(&format!("[shared_memory]\nallow = \"prefix\"\nprefix = \"{prefix}\""));
             assert!(
-                said.starts_with(&format!("sequor.toml:3:10: shared_memory.prefix \"{prefix}\" allows every")),
+                said.starts_with(&format!("sequor.toml:3:1: shared_memory.prefix \"{prefix}\" allows every")),
                 "{said}"
             );
         }

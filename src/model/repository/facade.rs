@@ -79,6 +79,22 @@ impl Repository {
         Repository::new(backend, RepositoryOptions::default(), Metrics::new(true)).unwrap()
     }
 
+    /// Of models that the stand-in loads: their names, configurations and programs. The folder is theirs.
+    #[cfg(test)]
+    pub fn of_models(models: &[(&str, &str, &str)]) -> (Repository, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, config, program) in models {
+            let model = folder.path().join(name);
+            std::fs::create_dir_all(model.join("1")).unwrap();
+            std::fs::write(model.join("config.pbtxt"), config).unwrap();
+            std::fs::write(model.join("1/model.onnx"), program).unwrap();
+        }
+        let repository = Repository::empty();
+        repository.load_all(folder.path()).unwrap();
+        assert!(repository.ready(), "{:?}", repository.statuses());
+        (repository, folder)
+    }
+
     /// Records what is loaded from now on, in this file and within so many bytes. A second call is refused.
     pub fn record(&self, path: &Path, most: u64) -> std::io::Result<()> {
         let (recorder, twice) = (&self.0.loader.recorder, || std::io::Error::other("a recording is under way"));
