@@ -1,5 +1,7 @@
 //! The function of the contract's `models`: a guest calls another model and is suspended until it answers.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use sequor_wasm::host::{HostState, cut};
@@ -8,27 +10,52 @@ use wasmtime::{Error, Result};
 use super::contract::sequor::plugin::models::{self, Failure, NamedTensor as GuestTensor};
 use super::contract::sequor::plugin::tensors::{ContentResult, FlatResult};
 use super::dtypes::code_of;
-use super::outgoing::{CallOutcome, InferFailure};
+use super::outgoing::{CallOutcome, InferFailure, code};
 use super::tensors::{HeldTensors, from_flat};
 use crate::tensor::NamedTensor;
 
-/// CPU time that a call of a guest gets for each model that it calls, and for each KiB of inputs and outputs.
+/// CPU time that a call of a guest gets for each model that answers it, and for each KiB of inputs and outputs.
 const PER_CALL: Duration = Duration::from_micros(50);
 const PER_KIB: Duration = Duration::from_micros(20);
+/// A guest gives up its thread once in so many calls, also if no answer keeps it waiting. Then the server notices that its request is cancelled.
+const CALLS_AT_ONCE: u32 = 64;
 
 /// Calls a model on behalf of a guest.
 pub(super) async fn call(state: &mut HostState, model: &str, inputs: Vec<NamedTensor>) -> Result<CallOutcome> {
     state.check_time()?;
-    let calls = state.world_data::<HeldTensors>()?.calls.clone();
-    let calls = calls.ok_or_else(|| Error::msg("configure must not call models"))?;
+    let held = state.world_data::<HeldTensors>()?;
+    if !held.is_configured() {
+        return Err(Error::msg("configure must not call models"));
+    }
+    let Some(calls) = held.calls.clone() else {
+        let text = format!("model '{model}': no server runs here that has it");
+        return Ok(Err(InferFailure::new(code::ABSENT, cut(text))));
+    };
+    if held.count_model_call()?.is_multiple_of(CALLS_AT_ONCE) {
+        give_way().await;
+    }
     let mut bytes = size(&inputs);
     let outcome = calls.call(model, inputs).await;
+    // Only answers extend the time: a failed call may take less than what it would add.
     if let Ok(outputs) = &outcome {
         bytes += size(outputs);
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        state.extend_time(PER_CALL + PER_KIB.saturating_mul(kib))?;
     }
-    let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-    state.extend_time(PER_CALL + PER_KIB.saturating_mul(kib))?;
     Ok(outcome.map_err(|failure| InferFailure { text: cut(failure.text), ..failure }))
+}
+
+/// Lets the other tasks of the lane go first.
+async fn give_way() {
+    let mut has_waited = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 fn size(tensors: &[NamedTensor]) -> usize {
@@ -59,7 +86,7 @@ impl models::Host for HostState {
                 let (dtype, shape) = (code_of(tensor.dtype), tensor.shape.0);
                 ContentResult::Flat(FlatResult { dtype, shape, bytes: tensor.data.to_vec() })
             } else {
-                ContentResult::Handle(held.give(tensor)?)
+                ContentResult::Handle(held.give_answer(tensor)?)
             };
             Ok(GuestTensor { name, content })
         });

@@ -116,9 +116,12 @@ impl OutgoingCalls {
 
     /// Calls a model and waits for its outputs.
     pub(super) async fn call(self, model: &str, inputs: Vec<NamedTensor>) -> CallOutcome {
-        self.check(model)?;
         let OutgoingCalls { rights, request } = &self;
         let late = || Err(InferFailure::new(code::DEADLINE, "the deadline of the request has passed"));
+        if poll_fn(|cx| Poll::Ready(request.origin.poll_deadline(cx).is_ready())).await {
+            return late();
+        }
+        self.check(model)?;
         let _waiting = WaitingCall::new(&rights.waiting);
         let mut call: Option<InferFuture> = None;
         let mut inputs = Some(inputs);

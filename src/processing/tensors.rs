@@ -1,6 +1,8 @@
 //! The tensors that one guest holds by handle, and the functions of the contract's `tensors` over them. Everything is bounded, and what breaks a rule traps.
 
 use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use sequor_core::Shape;
@@ -23,15 +25,28 @@ const MADE: u64 = 64 << 20;
 const RANK: usize = 64;
 /// A guest that still holds more than this after a call is replaced.
 const HELD: u64 = 64 << 20;
+/// Maximum bytes that a guest may hold during a call beyond those that were passed to it.
+const HELD_IN_CALL: u64 = 256 << 20;
+/// Maximum number of calls to other models during one call.
+const MODEL_CALLS: u32 = 65_536;
+/// Bytes that an entry counts for beside its content.
+const ENTRY: u64 = 64;
 
 /// What one guest holds by handle.
 #[derive(Debug)]
 pub struct HeldTensors {
     table: ResourceTable,
-    /// Bytes of all that it holds. Bytes that several tensors share count for each.
+    /// The bytes behind each tensor. A part of a tensor shares the entry of the whole, which it keeps in memory.
+    memory: BTreeMap<u32, Arc<u64>>,
+    /// Bytes of all that it holds. Bytes that several tensors share count once.
     held: u64,
-    /// Bytes of buffers made during this call.
+    /// Bytes that it held when this call began, and those that were passed to it since.
+    passed: u64,
+    /// Bytes that the guest made tensors of during this call.
     made: u64,
+    /// Calls to other models during this call.
+    model_calls: u32,
+    is_configured: bool,
     /// The calls to other models that it may make during this call.
     pub(super) calls: Option<OutgoingCalls>,
     /// A larger output of such a call is passed by handle.
@@ -42,12 +57,36 @@ impl HeldTensors {
     pub(crate) fn data() -> Box<dyn Any + Send> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES);
-        Box::new(HeldTensors { table, held: 0, made: 0, calls: None, by_value: 0 })
+        Box::new(HeldTensors {
+            table,
+            memory: BTreeMap::new(),
+            held: 0,
+            passed: 0,
+            made: 0,
+            model_calls: 0,
+            is_configured: false,
+            calls: None,
+            by_value: 0,
+        })
     }
 
-    /// A call begins.
+    /// A call begins. It is not the one that configures the guest.
     pub(super) fn begin_call(&mut self) {
-        self.made = 0;
+        (self.passed, self.made, self.model_calls, self.is_configured) = (self.held, 0, 0, true);
+    }
+
+    /// Whether a call has begun after the one that configured the guest.
+    pub(super) fn is_configured(&self) -> bool {
+        self.is_configured
+    }
+
+    /// Counts a call to another model. Returns how many there are. An error ends a call that makes too many.
+    pub(super) fn count_model_call(&mut self) -> Result<u32> {
+        self.model_calls += 1;
+        if self.model_calls > MODEL_CALLS {
+            return Err(Error::msg(format!("more than {MODEL_CALLS} calls to models in one call")));
+        }
+        Ok(self.model_calls)
     }
 
     /// Whether the guest keeps so much that it should be replaced. `files` are bytes that it may keep.
@@ -55,17 +94,72 @@ impl HeldTensors {
         self.held > HELD.saturating_add(files)
     }
 
-    /// Hands a tensor to the guest.
+    /// Passes a tensor to the guest with a call.
     pub(crate) fn give(&mut self, tensor: Tensor) -> Result<Resource<Tensor>> {
-        self.held = self.held.saturating_add(tensor.data.len() as u64);
-        Ok(self.table.push(tensor)?)
+        let before = self.held;
+        let given = self.hold_new(tensor)?;
+        self.passed = self.passed.saturating_add(self.held - before);
+        Ok(given)
+    }
+
+    /// Hands the guest an output of a model that it has called. An error ends a call that holds too much.
+    pub(super) fn give_answer(&mut self, tensor: Tensor) -> Result<Resource<Tensor>> {
+        let given = self.hold_new(tensor)?;
+        self.check_held()?;
+        Ok(given)
+    }
+
+    /// Hands the guest a tensor of bytes that it gave itself.
+    pub(super) fn give_made(&mut self, Tensor { dtype, shape, data }: Tensor) -> Result<Resource<Tensor>> {
+        self.count_made(data.len() as u64)?;
+        self.hold_new(Tensor { dtype, shape: checked_rank(shape.0)?, data })
+    }
+
+    fn hold_new(&mut self, tensor: Tensor) -> Result<Resource<Tensor>> {
+        let bytes = tensor.data.len() as u64;
+        let given = self.hold(tensor, Arc::new(bytes))?;
+        self.held = self.held.saturating_add(bytes);
+        Ok(given)
+    }
+
+    /// Hands the guest a tensor over the bytes of another one.
+    fn hold_part(&mut self, part: Tensor, whole: &Resource<Tensor>) -> Result<Resource<Tensor>> {
+        match self.memory.get(&whole.rep()).cloned() {
+            Some(memory) => self.hold(part, memory),
+            None => self.hold_new(part),
+        }
+    }
+
+    fn hold(&mut self, tensor: Tensor, memory: Arc<u64>) -> Result<Resource<Tensor>> {
+        let own = own_bytes(&tensor);
+        let given = self.table.push(tensor)?;
+        self.memory.insert(given.rep(), memory);
+        self.held = self.held.saturating_add(own);
+        Ok(given)
     }
 
     /// Takes a tensor back from the guest.
     pub(super) fn take(&mut self, tensor: Resource<Tensor>) -> Result<Tensor> {
+        let rep = tensor.rep();
         let tensor = self.table.delete(tensor)?;
-        self.held = self.held.saturating_sub(tensor.data.len() as u64);
+        let freed = self.memory.remove(&rep).and_then(Arc::into_inner).unwrap_or(0);
+        self.held = self.held.saturating_sub(freed.saturating_add(own_bytes(&tensor)));
         Ok(tensor)
+    }
+
+    fn check_held(&self) -> Result<()> {
+        if self.held > self.passed.saturating_add(HELD_IN_CALL) {
+            return Err(Error::msg(format!("it holds more than {} MiB of outputs in one call", HELD_IN_CALL >> 20)));
+        }
+        Ok(())
+    }
+
+    fn count_made(&mut self, bytes: u64) -> Result<()> {
+        self.made = self.made.saturating_add(bytes);
+        if self.made > MADE {
+            return Err(Error::msg(format!("more than {} MiB of buffers in one call", MADE >> 20)));
+        }
+        Ok(())
     }
 
     pub(super) fn get<T: Send + 'static>(&self, resource: &Resource<T>) -> Result<&T> {
@@ -73,20 +167,23 @@ impl HeldTensors {
     }
 
     /// Hands something small to the guest that is no tensor.
-    pub(super) fn insert<T: Send + 'static>(&mut self, entry: T) -> Result<Resource<T>> {
-        Ok(self.table.push(entry)?)
+    pub(super) fn insert<T: HeldEntry>(&mut self, entry: T) -> Result<Resource<T>> {
+        let bytes = ENTRY + entry.bytes();
+        let given = self.table.push(entry)?;
+        self.held = self.held.saturating_add(bytes);
+        self.check_held()?;
+        Ok(given)
     }
 
-    pub(super) fn remove<T: Send + 'static>(&mut self, resource: Resource<T>) -> Result<T> {
-        Ok(self.table.delete(resource)?)
+    pub(super) fn remove<T: HeldEntry>(&mut self, resource: Resource<T>) -> Result<T> {
+        let entry = self.table.delete(resource)?;
+        self.held = self.held.saturating_sub(ENTRY + entry.bytes());
+        Ok(entry)
     }
 
     fn make(&mut self, dtype: u32, shape: Vec<u64>, size: u64) -> Result<Resource<TensorBuffer>> {
         let dtype = dtype_of(dtype).ok_or_else(|| Error::msg(format!("{dtype} is no type of tensors")))?;
-        self.made = self.made.saturating_add(size);
-        if self.made > MADE {
-            return Err(Error::msg(format!("more than {} MiB of buffers in one call", MADE >> 20)));
-        }
+        self.count_made(size)?;
         let shape = checked_rank(shape)?;
         if let Some(element) = dtype.size()
             && shape.elements().and_then(|n| n.checked_mul(element as u64)) != Some(size)
@@ -97,6 +194,17 @@ impl HeldTensors {
         let bytes = vec![0; usize::try_from(size)?];
         Ok(self.table.push(TensorBuffer { dtype, shape, bytes })?)
     }
+}
+
+/// Something that a guest holds and that is no tensor.
+pub(super) trait HeldEntry: Send + 'static {
+    /// Bytes of its texts.
+    fn bytes(&self) -> u64;
+}
+
+/// Bytes of a handle to a tensor, which it shares with no other.
+fn own_bytes(tensor: &Tensor) -> u64 {
+    ENTRY + 8 * tensor.shape.0.len() as u64
 }
 
 /// A tensor of what a guest gave by value.
@@ -158,14 +266,14 @@ impl tensors::HostTensor for HostState {
         let range = range(at, len, whole.data.len())?;
         let part = Tensor { dtype: whole.dtype, shape: checked_rank(shape)?, data: whole.data.slice(range) };
         check_size(&part).map_err(|what| Error::msg(format!("a part {} {} {what}", part.dtype, part.shape)))?;
-        held.give(part)
+        held.hold_part(part, &this)
     }
 
     fn cast(&mut self, this: Resource<Tensor>, dtype: u32, shape: Vec<u64>) -> Result<Resource<Tensor>> {
         let held = held(self)?;
         let cast = from_parts(dtype, shape, held.table.get(&this)?.data.clone())?;
         check_size(&cast).map_err(|what| Error::msg(format!("a cast to {} {} {what}", cast.dtype, cast.shape)))?;
-        held.give(cast)
+        held.hold_part(cast, &this)
     }
 
     fn drop(&mut self, this: Resource<Tensor>) -> Result<()> {
@@ -210,7 +318,7 @@ impl tensors::HostBuffer for HostState {
         let held = held(self)?;
         let TensorBuffer { dtype, shape, bytes } = held.table.delete(this)?;
         held.held = held.held.saturating_sub(bytes.len() as u64);
-        held.give(Tensor { dtype, shape, data: Bytes::from(bytes) })
+        held.hold_new(Tensor { dtype, shape, data: Bytes::from(bytes) })
     }
 
     fn drop(&mut self, this: Resource<TensorBuffer>) -> Result<()> {

@@ -3,13 +3,13 @@
 
 use bytes::Bytes;
 use sequor_core::{DataType, Shape};
-use sequor_wasm::host::HostState;
+use sequor_wasm::host::{HostState, cut};
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
 use super::graphs::{GraphContext, GraphError, NamedGraph};
 use super::models;
-use super::outgoing::code;
+use super::outgoing::{InferFailure, code};
 use super::tensors::HeldTensors;
 use super::wasi_nn_contract::errors::{self, ErrorCode};
 use super::wasi_nn_contract::graph::{self, ExecutionTarget, GraphEncoding};
@@ -66,6 +66,10 @@ fn held(state: &mut HostState) -> Result<&mut HeldTensors> {
 }
 
 fn refuse<T>(state: &mut HostState, error: GraphError) -> Result<Result<T, Resource<GraphError>>> {
+    let error = match error {
+        GraphError::Call(failure) => GraphError::Call(InferFailure { text: cut(failure.text), ..failure }),
+        GraphError::Unsupported(text) => GraphError::Unsupported(cut(text)),
+    };
     Ok(Err(held(state)?.insert(error)?))
 }
 
@@ -74,7 +78,7 @@ impl tensor::Host for HostState {}
 impl tensor::HostTensor for HostState {
     fn new(&mut self, dimensions: Vec<u32>, ty: TensorType, data: Vec<u8>) -> Result<Resource<Tensor>> {
         let shape = Shape(dimensions.into_iter().map(u64::from).collect());
-        held(self)?.give(Tensor { dtype: dtype_of(ty), shape, data: Bytes::from(data) })
+        held(self)?.give_made(Tensor { dtype: dtype_of(ty), shape, data: Bytes::from(data) })
     }
 
     fn dimensions(&mut self, this: Resource<Tensor>) -> Result<Vec<u32>> {
@@ -112,7 +116,7 @@ impl graph::Host for HostState {
         // While a guest is configured, nothing is called, and `compute` checks once more.
         let checked = held.calls.as_ref().map_or(Ok(()), |calls| calls.check(&name));
         match checked {
-            Ok(()) => Ok(Ok(held.insert(NamedGraph { model: name })?)),
+            Ok(()) => Ok(Ok(held.insert(NamedGraph { model: cut(name) })?)),
             Err(failure) => refuse(self, GraphError::Call(failure)),
         }
     }
@@ -154,7 +158,7 @@ impl inference::HostGraphExecutionContext for HostState {
             return refuse(self, GraphError::Unsupported(text));
         }
         let held = self.world_data::<HeldTensors>()?;
-        let given = outputs.into_iter().map(|NamedTensor { name, tensor }| Ok((name, held.give(tensor)?)));
+        let given = outputs.into_iter().map(|NamedTensor { name, tensor }| Ok((name, held.give_answer(tensor)?)));
         Ok(Ok(given.collect::<Result<_>>()?))
     }
 

@@ -92,14 +92,33 @@ fn a_buffer_becomes_a_tensor() {
 
 #[test]
 fn a_guest_that_keeps_too_much_is_replaced() {
-    // It never gives its input back. Each call is given more than a quarter of what a guest may keep.
-    let pre = "(local $b i32) (i64.store (i32.const 512) (i64.const 20971520))
-        (local.set $b (call $buffer (i32.const 2) (i32.const 512) (i32.const 1) (i64.const 20971520)))
-        (call $run (local.get 11) (local.get 12) (i32.const 1))";
-    let chain = chain(&[ProcessorWat { extra: METHODS, pre, manifest: BY_HANDLE, ..ProcessorWat::default() }]);
-    for _ in 0..12 {
-        let prepared = chain.pre(&step(), &SequenceScratch::default(), vec![Some(tensor(b"a"))]);
-        assert!(prepared.is_ok(), "{prepared:?}");
+    // Each call makes more than a quarter of what a guest may keep. After four calls another guest is called, so none counts to five.
+    let calls = "(global $calls (mut i32) (i32.const 0))
+        (func $counts
+            (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+            (if (i32.gt_u (global.get $calls) (i32.const 4)) (then unreachable)))";
+    let extra = format!(
+        "{METHODS} (import \"sequor:plugin/tensors@0.1.0\" \"[resource-drop]tensor\" (func $drop (param i32))) {calls}"
+    );
+    let keeps_buffer = "(drop (call $buffer (i32.const 2) (i32.const 512) (i32.const 1) (i64.const 20971520)))";
+    // A part keeps the memory of the whole.
+    let keeps_part = "
+        (local.set $t (call $finish
+            (call $buffer (i32.const 2) (i32.const 512) (i32.const 1) (i64.const 20971520))))
+        (i64.store (i32.const 512) (i64.const 1))
+        (drop (call $part (local.get $t) (i64.const 0) (i64.const 1) (i32.const 512) (i32.const 1)))
+        (call $drop (local.get $t))";
+    for keeps in [keeps_buffer, keeps_part] {
+        let pre = format!(
+            "(local $t i32) (call $counts) (i64.store (i32.const 512) (i64.const 20971520)) {keeps}
+            (call $run (local.get 11) (local.get 12) (i32.const 1))"
+        );
+        let guest = ProcessorWat { extra: &extra, pre: &pre, manifest: BY_HANDLE, ..ProcessorWat::default() };
+        let chain = chain(&[guest]);
+        for _ in 0..12 {
+            let prepared = chain.pre(&step(), &SequenceScratch::default(), vec![Some(tensor(b"a"))]);
+            assert!(prepared.is_ok(), "{prepared:?}");
+        }
     }
 }
 

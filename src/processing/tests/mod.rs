@@ -1,5 +1,6 @@
 //! Chains of processors, driven with guests in the text format of WebAssembly.
 
+mod calls;
 mod chains;
 mod handles;
 mod registry;
