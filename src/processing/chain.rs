@@ -38,7 +38,7 @@ pub enum Plan {
 #[derive(Debug)]
 pub struct PreparedRequest {
     pub plan: Plan,
-    /// Bytes of the runs' inputs that the request did not bring itself.
+    /// Bytes that wait with it and that the request did not bring itself: inputs of runs, and answers that need none.
     pub bytes: u64,
     pub pending: PendingAnswer,
 }
@@ -169,31 +169,16 @@ impl Chain {
         scratch: &SequenceScratch,
         inputs: PortTensors,
     ) -> Result<PreparedRequest, ProcessorRefusal> {
-        let mut brought = KnownMemory::of(&inputs);
         let mut scratch = scratch.open(self.links.len());
-        let mut runs = Vec::new();
-        let root = prepare(&self.links, facts, &mut scratch, inputs, &mut runs).await?;
+        let mut gathered = GatheredRuns::new(&inputs);
+        let root = prepare(&self.links, facts, &mut scratch, inputs, &mut gathered).await?;
+        let GatheredRuns { runs, bytes, .. } = gathered;
         if !runs.is_empty() {
-            let bytes = brought.add(&runs);
-            self.check_runs(&runs, bytes)?;
             return Ok(PreparedRequest { plan: Plan::Run(runs), bytes, pending: PendingAnswer { root, scratch } });
         }
         let answer = finish(&self.links, facts, &mut scratch, root, &mut Vec::new().into_iter()).await?;
         let pending = PendingAnswer { root: Node::Reply(PortTensors::new()), scratch };
         Ok(PreparedRequest { plan: Plan::Reply(answer), bytes: 0, pending })
-    }
-
-    /// Runs of one request are alike, also where several processors made them.
-    fn check_runs(&self, runs: &[PortTensors], bytes: u64) -> Result<(), ProcessorRefusal> {
-        let (Some(first), Some(last)) = (runs.first(), self.links.last()) else { return Ok(()) };
-        let broken = |what: String| Err(last.failure(CallFault::Trap, what));
-        if runs.iter().any(|run| !have_like_shapes(first, run)) {
-            return broken("the runs of one request have different shapes".to_owned());
-        }
-        if bytes > RUN_BYTES as u64 {
-            return broken(format!("the runs of one request have {bytes} bytes; the maximum is {RUN_BYTES}"));
-        }
-        Ok(())
     }
 
     /// Finishes a request from the outputs of its runs. A refusal comes with the scratch that the preparation left.
@@ -212,39 +197,114 @@ impl Chain {
     }
 }
 
+/// The runs of a request, as far as its processors have answered them. Several processors multiply, so they are counted as they come.
+struct GatheredRuns {
+    runs: Vec<PortTensors>,
+    /// Answers that need no run.
+    answers: usize,
+    known: KnownMemory,
+    /// Of runs and answers.
+    bytes: u64,
+}
+
+impl GatheredRuns {
+    fn new(brought: &PortTensors) -> GatheredRuns {
+        GatheredRuns { runs: Vec::new(), answers: 0, known: KnownMemory::of(brought), bytes: 0 }
+    }
+
+    fn push(&mut self, run: PortTensors) {
+        self.bytes += self.known.add([&run]);
+        self.runs.push(run);
+    }
+
+    fn count_answer(&mut self, answer: &PortTensors) {
+        self.answers += 1;
+        self.bytes += self.known.add([answer]);
+    }
+
+    /// Whether these have the shapes of those before. The model runs all of them in the same kind of batch.
+    fn fit(&self, runs: &[PortTensors]) -> bool {
+        let (Some(first), Some(next)) = (self.runs.first(), runs.first()) else { return true };
+        have_like_shapes(first, next)
+    }
+
+    /// The error says what the request needs too much of.
+    fn check(&self) -> Result<(), String> {
+        if self.runs.len() + self.answers > RUNS {
+            return Err(format!("more than {RUNS} runs in all"));
+        }
+        check_bytes(self.bytes)
+    }
+}
+
+fn check_bytes(bytes: u64) -> Result<(), String> {
+    if bytes > RUN_BYTES as u64 { Err(format!("more than {RUN_BYTES} bytes between its processors")) } else { Ok(()) }
+}
+
 /// Prepares a request of these processors, and notes the runs that it needs.
 fn prepare<'a>(
     links: &'a [Arc<ChainLink>],
     facts: &'a CallFacts,
     scratch: &'a mut [Bytes],
     inputs: PortTensors,
-    runs: &'a mut Vec<PortTensors>,
+    gathered: &'a mut GatheredRuns,
 ) -> BoxFuture<'a, Result<Node, ProcessorRefusal>> {
     Box::pin(async move {
         let (Some((link, links)), Some((own, scratch))) = (links.split_first(), scratch.split_first_mut()) else {
-            runs.push(inputs);
+            gathered.push(inputs);
             return Ok(Node::Run);
         };
         let inner_facts = behind(facts, links);
-        match link.pre(facts, own, inputs).await? {
-            LinkPlan::Reply(outputs) => Ok(Node::Reply(outputs)),
+        let plan = match links {
+            [] => pre_of_last(link, facts, own, inputs, gathered).await?,
+            _ => link.pre(facts, own, inputs).await?,
+        };
+        match plan {
+            LinkPlan::Reply(outputs) => {
+                gathered.count_answer(&outputs);
+                Ok(Node::Reply(outputs))
+            }
             LinkPlan::Bypass(inputs) => {
-                let node = prepare(links, &inner_facts, scratch, inputs, runs).await?;
+                let node = prepare(links, &inner_facts, scratch, inputs, gathered).await?;
                 Ok(Node::Bypassed(Box::new(node)))
             }
             LinkPlan::Run(version, entries) => {
                 let mut nodes = Vec::with_capacity(entries.len());
                 for inputs in entries {
-                    nodes.push(prepare(links, &inner_facts, scratch, inputs, runs).await?);
-                    if runs.len() > RUNS {
-                        let what = format!("the processors together answered more than {RUNS} runs");
-                        return Err(link.failure(CallFault::Trap, what));
-                    }
+                    nodes.push(prepare(links, &inner_facts, scratch, inputs, gathered).await?);
+                    gathered.check().map_err(|what| link.too_large(&what))?;
                 }
                 Ok(Node::Inner(version, nodes))
             }
         }
     })
+}
+
+/// The plan of the processor directly in front of the model. Runs with other shapes than those before are a failure of this processor.
+async fn pre_of_last(
+    link: &ChainLink,
+    facts: &CallFacts,
+    scratch: &mut Bytes,
+    inputs: PortTensors,
+    gathered: &GatheredRuns,
+) -> Result<LinkPlan, ProcessorRefusal> {
+    const UNLIKE: &str = "the runs of one request have different shapes";
+    let before = (!gathered.runs.is_empty()).then(|| (inputs.clone(), scratch.clone()));
+    let plan = link.pre(facts, scratch, inputs).await?;
+    let plan = match (plan, before) {
+        (LinkPlan::Run(_, entries), Some((inputs, before))) if !gathered.fit(&entries) => {
+            *scratch = before;
+            link.failed(CallFault::Trap, UNLIKE.to_owned(), inputs)?
+        }
+        (plan, _) => plan,
+    };
+    match plan {
+        // The failure before it is counted already.
+        LinkPlan::Bypass(inputs) if !gathered.fit(std::slice::from_ref(&inputs)) => {
+            Err(link.refusal(RefusedBy::Failure { what: UNLIKE.to_owned() }))
+        }
+        plan => Ok(plan),
+    }
 }
 
 /// Answers a request of these processors from the outputs of its runs.
@@ -269,8 +329,15 @@ fn finish<'a>(
             }
             Node::Inner(version, nodes) => {
                 let mut each = Vec::with_capacity(nodes.len());
+                let (mut known, mut bytes) = (KnownMemory::default(), 0);
                 for node in nodes {
-                    each.push(finish(links, &inner_facts, scratch, node, runs).await?);
+                    let outputs = finish(links, &inner_facts, scratch, node, runs).await?;
+                    // The outputs of the model's own runs are counted where they run.
+                    if !links.is_empty() {
+                        bytes += known.add([&outputs]);
+                        check_bytes(bytes).map_err(|what| link.too_large(&what))?;
+                    }
+                    each.push(outputs);
                 }
                 link.post(&version, facts, own, &each).await
             }

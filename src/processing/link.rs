@@ -10,7 +10,7 @@ use sequor_wasm::call_error::CallFault;
 use sequor_wasm::journal::Journal;
 
 use super::calls::{self, CallFacts, GivenAction, GuestRefusal, LoadFacts, Passing};
-use super::fit::{check_passed, have_like_shapes, join_runs, placed, shown};
+use super::fit::{KnownMemory, check_passed, have_like_shapes, join_runs, placed, shown};
 use super::health::{PlaceGauges, PlaceHealth};
 use super::manifest::ProcessorManifest;
 use super::outgoing::OutgoingCalls;
@@ -58,6 +58,8 @@ enum PlanFault {
     Guest(String),
     /// An input of the request, which passes the guest by, does not fit what is behind.
     Request(String),
+    /// The request needs more runs, or more bytes of inputs, than one request may have.
+    TooLarge(String),
 }
 
 impl ChainLink {
@@ -151,6 +153,7 @@ impl ChainLink {
             }
             Err(PlanFault::Guest(what)) => self.failed(CallFault::Trap, format!("pre {what}"), inputs),
             Err(PlanFault::Request(what)) => Err(self.wrong_request(&what)),
+            Err(PlanFault::TooLarge(what)) => Err(self.too_large(&what)),
         }
     }
 
@@ -170,12 +173,17 @@ impl ChainLink {
         if self.site.options.is_model {
             return broken("answered runs, and a model without a graph has none".to_owned());
         }
-        if entries.is_empty() || entries.len() > RUNS {
-            return broken(format!("answered {} runs; a request has 1 to {RUNS}", entries.len()));
+        if entries.is_empty() {
+            return broken(format!("answered 0 runs; a request has 1 to {RUNS}"));
+        }
+        if entries.len() > RUNS {
+            return Err(PlanFault::TooLarge(format!("{} runs; the maximum is {RUNS}", entries.len())));
         }
         let inner = &self.site.inner.inputs;
         let passed = if inputs.is_empty() { vec![None; inner.len()] } else { version.pass(inputs) };
-        let (mut runs, mut bytes) = (Vec::<PortTensors>::with_capacity(entries.len()), 0usize);
+        // An input that passes by is the same memory in every run.
+        let (mut known, mut bytes) = (KnownMemory::of(inputs), 0);
+        let mut runs = Vec::<PortTensors>::with_capacity(entries.len());
         for (n, entry) in entries.into_iter().enumerate() {
             let given = placed(inner, entry);
             let mut run = given.map_err(|what| PlanFault::Guest(format!("answered run {n}: {what}")))?;
@@ -187,15 +195,15 @@ impl ChainLink {
                 if tensor.is_none() && !port.optional {
                     return broken(format!("answered run {n} without \"{}\"", port.name));
                 }
-                bytes += tensor.as_ref().map_or(0, |tensor| tensor.data.len());
             }
+            bytes += known.add([&run]);
             if runs.first().is_some_and(|first| !have_like_shapes(first, &run)) {
                 return broken(format!("answered run {n} with other shapes than run 0"));
             }
             runs.push(run);
         }
-        if bytes > RUN_BYTES {
-            return broken(format!("answered runs of {bytes} bytes; the maximum is {RUN_BYTES}"));
+        if bytes > RUN_BYTES as u64 {
+            return Err(PlanFault::TooLarge(format!("runs with {bytes} bytes of inputs; the maximum is {RUN_BYTES}")));
         }
         Ok(LinkPlan::Run(Arc::clone(version), runs))
     }
@@ -207,6 +215,12 @@ impl ChainLink {
 
     fn wrong_request(&self, what: &str) -> ProcessorRefusal {
         let text = format!("an input does not fit the model behind: {what}");
+        self.refusal(RefusedBy::Plugin { code: 1, text, retry: None })
+    }
+
+    /// The refusal of a request that needs too much. How much a request needs is up to the client, so it is no strike.
+    pub(super) fn too_large(&self, what: &str) -> ProcessorRefusal {
+        let text = format!("the request needs {what}. Send less in one request");
         self.refusal(RefusedBy::Plugin { code: 1, text, retry: None })
     }
 
@@ -298,12 +312,13 @@ impl ChainLink {
         }
     }
 
-    /// Outputs of several runs of inner, passed on as if the processor were not there.
+    /// Outputs of several runs of inner, passed on as if the processor were not there. If they cannot be joined, the model made them so: it is no
+    /// strike.
     pub(super) fn bypassed(&self, runs: &[PortTensors]) -> Result<PortTensors, ProcessorRefusal> {
         let mut all = PortTensors::new();
         for port in &self.outer.outputs {
             let at = place(&self.site.inner.outputs, &port.name);
-            all.push(join_runs(runs, at).map_err(|what| self.failure(CallFault::Trap, what))?);
+            all.push(join_runs(runs, at).map_err(|what| self.refusal(RefusedBy::Failure { what }))?);
         }
         Ok(all)
     }
@@ -358,7 +373,7 @@ impl ChainLink {
         self.health.called(took, version.memory().0);
     }
 
-    fn refusal(&self, why: RefusedBy) -> ProcessorRefusal {
+    pub(super) fn refusal(&self, why: RefusedBy) -> ProcessorRefusal {
         ProcessorRefusal::new(&self.name, why)
     }
 
@@ -367,7 +382,13 @@ impl ChainLink {
         ProcessorRefusal { ends, ..self.refusal(RefusedBy::Plugin { code, text, retry }) }
     }
 
-    fn failed(&self, fault: CallFault, what: String, inputs: PortTensors) -> Result<LinkPlan, ProcessorRefusal> {
+    /// A processor failed before the runs: refuses the request, or lets it go on without the processor.
+    pub(super) fn failed(
+        &self,
+        fault: CallFault,
+        what: String,
+        inputs: PortTensors,
+    ) -> Result<LinkPlan, ProcessorRefusal> {
         let failure = self.failure(fault, what);
         if self.site.options.on_failure == OnFailure::Fail { Err(failure) } else { self.bypass(inputs) }
     }

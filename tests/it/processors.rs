@@ -351,7 +351,7 @@ const HOSTILE: [(PuppetOrder, u16, &str, bool); 12] = [
     (PuppetOrder::WrongPort, 500, "answered for port 7 of 1", true),
     (PuppetOrder::WrongType, 500, "is INT32, not FP32", true),
     (PuppetOrder::PortTwice, 500, "answered twice for \"INPUT\"", true),
-    (PuppetOrder::TenThousandRuns, 500, "answered 10000 runs; a request has 1 to 4096", true),
+    (PuppetOrder::TenThousandRuns, 400, "the request needs 10000 runs; the maximum is 4096", true),
     (PuppetOrder::ScratchOfGigabyte, 500, "in pre", true),
     (PuppetOrder::ScratchBeyond, 500, "left 9 bytes of scratch; plugin.toml says 8", true),
     (PuppetOrder::TrapInPost, 500, "it gave up (unreachable), in post", false),

@@ -122,7 +122,6 @@ fn what_breaks_a_rule_fails_the_request() {
     assert!(loops.starts_with("time limit ") && loops.contains(" in pre (1 KiB)"), "{loops}");
     let runs = |k: u32| with(&format!("(call $run (local.get 11) (local.get 12) (i32.const {k}))"));
     assert_eq!(runs(0), "pre answered 0 runs; a request has 1 to 4096");
-    assert_eq!(runs(10_000), "pre answered 10000 runs; a request has 1 to 4096");
     assert_eq!(with("(call $run (i32.const 0) (i32.const 0) (i32.const 1))"), "pre answered run 0 without \"x\"");
     let port = "(i32.store (local.get 11) (i32.const 9)) (call $run (local.get 11) (local.get 12) (i32.const 1))";
     assert_eq!(with(port), "pre answered run 0: answered for port 9 of 1");
@@ -138,6 +137,118 @@ fn what_breaks_a_rule_fails_the_request() {
         (i32.store (i32.const 1052) (i32.const 9))
         (i32.const 1024)";
     assert_eq!(with(scratch), "pre left 9 bytes of scratch; plugin.toml says 8");
+}
+
+/// The sentence of a refusal as a request that is wrong.
+fn refused_as_wrong(answer: Result<crate::processing::PreparedRequest, crate::processing::ProcessorRefusal>) -> String {
+    match answer.unwrap_err().why {
+        RefusedBy::Plugin { code: 1, text, retry: None } => text,
+        why => panic!("{why:?}"),
+    }
+}
+
+fn run_each(k: u32) -> String {
+    format!("(call $run (local.get 11) (local.get 12) (i32.const {k}))")
+}
+
+#[test]
+fn a_request_that_needs_too_many_runs_is_refused_without_a_strike() {
+    for on_failure in [OnFailure::Fail, OnFailure::Bypass] {
+        let pre = run_each(10_000);
+        let chain = chain(&[ProcessorWat { pre: &pre, on_failure, strikes: 3, ..ProcessorWat::default() }]);
+        for _ in 0..3 {
+            let refused = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc"));
+            let text = "the request needs 10000 runs; the maximum is 4096. Send less in one request";
+            assert_eq!(refused_as_wrong(refused), text);
+        }
+        let link = &chain.links()[0];
+        assert_eq!((link.status().counts.strikes, link.health.parked()), (0, None));
+    }
+}
+
+#[test]
+fn several_processors_together_are_held_to_the_runs_of_one_request() {
+    let (outer, inner) = (run_each(100), run_each(50));
+    let reply = "(call $reply (local.get 11) (local.get 12))";
+    for last in [inner.as_str(), reply] {
+        let outer = if last == reply { run_each(4097 / 2) } else { outer.clone() };
+        let chain = chain(&[
+            ProcessorWat { pre: &run_each(3), ..ProcessorWat::default() },
+            ProcessorWat { pre: &outer, ..ProcessorWat::default() },
+            ProcessorWat { pre: last, ..ProcessorWat::default() },
+        ]);
+        let refused = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc"));
+        let text = "the request needs more than 4096 runs in all. Send less in one request";
+        assert_eq!(refused_as_wrong(refused), text);
+        assert!(chain.links().iter().all(|link| link.status().counts.strikes == 0));
+    }
+}
+
+#[test]
+fn an_input_that_passes_by_counts_once_for_all_runs() {
+    let mut model = model();
+    let passes = crate::processing::TensorPort { name: "z".to_owned(), ..model.inputs[0].clone() };
+    model.inputs.push(passes);
+    let chain = try_chain_before(
+        model,
+        &[ProcessorWat { pre: &run_each(4000), manifest: "reads = [\"x\"]\n", ..ProcessorWat::default() }],
+    )
+    .unwrap();
+    // In 4,000 runs it would be 400 MB.
+    let shared = tensor(&vec![7; 100_000]);
+    let request = vec![Some(tensor(b"abc")), Some(shared)];
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), request).unwrap();
+    assert!(prepared.bytes < 1 << 20, "{} bytes", prepared.bytes);
+    assert_eq!(runs(prepared.plan).len(), 4000);
+}
+
+/// Answers one run, or one reply, with a new tensor of 40 MB.
+const LARGE: &str = "
+    (import \"sequor:plugin/tensors@0.1.0\" \"[constructor]buffer\" (func $buffer (param i32 i32 i32 i64) (result i32)))
+    (import \"sequor:plugin/tensors@0.1.0\" \"[static]buffer.finish\" (func $finish (param i32) (result i32)))
+    (func $large (param $port i32) (result i32)
+        (i64.store (i32.const 512) (i64.const 40000000))
+        (i32.store (i32.const 600) (local.get $port))
+        (i32.store (i32.const 604) (i32.const 1))
+        (i32.store (i32.const 608)
+            (call $finish (call $buffer (i32.const 2) (i32.const 512) (i32.const 1) (i64.const 40000000))))
+        (i32.const 600))";
+
+#[test]
+fn several_processors_together_are_held_to_the_bytes_of_one_request() {
+    let ten = run_each(10);
+    let pre = "(call $run (call $large (i32.const 0)) (i32.const 1) (i32.const 1))";
+    let large = ProcessorWat { extra: LARGE, pre, ..ProcessorWat::default() };
+    for manifest in ["wants = [\"pre\"]\n", "scratch = \"8B\"\n"] {
+        let chain = chain(&[ProcessorWat { pre: &ten, ..ProcessorWat::default() }, ProcessorWat { manifest, ..large }]);
+        let refused = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc"));
+        let text = "the request needs more than 268435456 bytes between its processors. Send less in one request";
+        assert_eq!(refused_as_wrong(refused), text);
+        let calls: Vec<u64> = chain.links().iter().map(|link| link.status().counts.calls).collect();
+        assert_eq!(calls, [1, 7], "it stops where the bytes are too many");
+        assert!(chain.links().iter().all(|link| link.status().counts.strikes == 0));
+    }
+}
+
+#[test]
+fn outputs_that_gather_between_processors_are_bounded() {
+    let post = "
+        (i64.store (i32.const 1024) (i64.const 0))
+        (i32.store (i32.const 1032) (call $large (i32.const 0)))
+        (i32.store (i32.const 1036) (i32.const 1))
+        (i64.store (i32.const 1040) (i64.const 0))
+        (global.set $heap (i32.const 8192))
+        (i32.const 1024)";
+    let ten = run_each(10);
+    let chain = chain(&[
+        ProcessorWat { pre: &ten, ..ProcessorWat::default() },
+        ProcessorWat { extra: LARGE, post, ..ProcessorWat::default() },
+    ]);
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
+    let outputs = (0..10u8).map(|n| inputs(&[n])).collect();
+    let (refused, _) = chain.post(&step(), prepared.pending, outputs).unwrap_err();
+    assert!(matches!(refused.why, RefusedBy::Plugin { code: 1, .. }), "{refused:?}");
+    assert_eq!(chain.links()[1].status().counts.calls, 10 + 7);
 }
 
 #[test]
@@ -244,10 +355,31 @@ fn the_runs_of_one_request_are_alike_though_two_processors_made_them() {
             (i64.store (i32.load offset=12 (local.get 11)) (i64.const 2))
             (i32.store offset=24 (local.get 11) (i32.const 2))))
         (call $run (local.get 11) (local.get 12) (i32.const 1))";
-    assert_eq!(
-        failure(&[twice, ProcessorWat { extra, pre, ..ProcessorWat::default() }]),
-        "the runs of one request have different shapes"
-    );
+    let unlike = ProcessorWat { extra, pre, ..ProcessorWat::default() };
+    assert_eq!(failure(&[twice, unlike]), "the runs of one request have different shapes");
+    // The one in front of the model is bypassed for the entry that it answered with another shape. What passes it by has the first one's.
+    let chain = chain(&[twice, ProcessorWat { on_failure: OnFailure::Bypass, ..unlike }]);
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
+    assert_eq!(runs(prepared.plan), [inputs(b"abc"), inputs(b"abc")]);
+    let counts: Vec<_> = chain.links().iter().map(|link| link.status().counts).collect();
+    assert_eq!((counts[0].strikes, counts[1].strikes, counts[1].bypassed), (0, 1, 1));
+}
+
+#[test]
+fn a_failed_post_whose_runs_cannot_be_joined_is_one_strike() {
+    let twice = run_each(2);
+    let chain = chain(&[ProcessorWat {
+        pre: &twice,
+        post: "unreachable",
+        on_failure: OnFailure::Bypass,
+        ..ProcessorWat::default()
+    }]);
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
+    let scalar = crate::tensor::Tensor { shape: sequor_core::Shape::of(&[]), ..tensor(b"d") };
+    let outputs = vec![vec![Some(scalar.clone())], vec![Some(scalar)]];
+    let (refused, _) = chain.post(&step(), prepared.pending, outputs).unwrap_err();
+    assert_eq!(refused.why, RefusedBy::Failure { what: "has no dimension to join the runs on".to_owned() });
+    assert_eq!(chain.links()[0].status().counts.strikes, 1);
 }
 
 #[test]
