@@ -486,6 +486,45 @@ fn a_model_that_is_unloaded_meanwhile_is_a_failed_call() {
     calling.is_as_before();
 }
 
+/// The model `circle` calls the ensemble `around`, of which it is a step.
+fn circle_through_an_ensemble() -> Calling {
+    let calling = Calling::new(&["circler=model:around"]);
+    let calls = CALLS.replace("(i32.const 420) (i32.const 2)", "(i32.const 420) (i32.const 1)");
+    let extra = format!("{calls} (data (i32.const 770) \"around\")");
+    let pre = "(call $reply (call $one (call $call (i32.const 770) (i32.const 6) (i32.const 1) (i32.const 9))) (i32.const 1))";
+    fs_err::write(calling.folder.path().join("circler.wasm"), guest(&extra, pre)).unwrap();
+    calling.write("circle", PLUGIN_CONFIG, "[model]\nplugin = \"circler\"\n");
+    let ensemble = "platform: \"ensemble\"
+        input [ { name: \"INPUT\" data_type: TYPE_INT32 dims: [ 1 ] } ]
+        output [ { name: \"OUTPUT\" data_type: TYPE_INT32 dims: [ 1 ] } ]
+        ensemble_scheduling { step [ {
+            model_name: \"circle\" model_version: -1
+            input_map { key: \"INPUT\" value: \"INPUT\" } output_map { key: \"OUTPUT\" value: \"OUTPUT\" }
+        } ] }";
+    calling.write("around", ensemble, "");
+    fs_err::create_dir_all(calling.folder.path().join("models/around/1")).unwrap();
+    calling.load("circle").unwrap();
+    calling.load("around").unwrap();
+    calling
+}
+
+#[test]
+fn a_call_that_comes_back_through_an_ensemble_is_denied() {
+    let calling = circle_through_an_ensemble();
+    assert_eq!(calling.ask("circle", 5), -3);
+    let statistics = calling.repository.statistics("circle", "").unwrap().remove(0);
+    assert_eq!(statistics.counted.inference_count, 1, "the step of the ensemble does not wait for the model");
+    assert_eq!(calling.waiting(), 0.0);
+}
+
+#[test]
+fn grants_that_lead_back_through_an_ensemble_refuse_the_model() {
+    let calling = circle_through_an_ensemble();
+    calling.write("circle", PLUGIN_CONFIG, "[model]\nplugin = \"circler\"\ntime = \"30ms\"\n");
+    let refused = calling.load("circle").unwrap_err();
+    assert!(refused.contains("circle → around → circle"), "{refused}");
+}
+
 #[test]
 fn wasi_nn_calls_the_same_models() {
     let calling = Calling::new(&["nn=model:echo", "nn=model:refuser"]);

@@ -50,11 +50,17 @@ fn circle(catalog: &Catalog, first: &str, granted: &[String], path: &mut Vec<Str
     false
 }
 
-/// The models that the plug-ins of a served model may call.
+/// The models that a served model may call: those granted to its plug-ins, and the steps of an ensemble.
 fn called_by(catalog: &Catalog, model: &str) -> Vec<String> {
     let of = |entry: &CatalogEntry| entry.model.clone().filter(|_| entry.open);
     let Some(model) = catalog.look(model, of).flatten() else { return Vec::new() };
     let loads = model.loads();
-    let chains = loads.iter().filter(|load| !load.is_retired()).filter_map(|load| load.processors.as_ref());
-    chains.flat_map(|processors| processors.chain.may_call()).map(str::to_owned).collect()
+    let mut called = Vec::new();
+    for load in loads.iter().filter(|load| !load.is_retired()) {
+        let granted = load.processors.iter().flat_map(|processors| processors.chain.may_call());
+        called.extend(granted.map(str::to_owned));
+        let steps = load.ensemble.iter().flat_map(|ensemble| &ensemble.plan.steps);
+        called.extend(steps.map(|step| step.model.clone()));
+    }
+    called
 }

@@ -8,9 +8,10 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use sequor_core::Time;
 
+use crate::error::{Failure, ProcessorFailure};
 use crate::model::request::{InferRequest, Parameter};
 use crate::model::runtime::{Clock, Tick, Timer};
-use crate::processing::outgoing::CallOrigin;
+use crate::processing::outgoing::{CallOrigin, code};
 
 use super::owner::RequestOrigin;
 
@@ -37,6 +38,23 @@ struct RequestDeadline {
     me: Weak<InheritedContext>,
     is_armed: AtomicBool,
     waiting: Mutex<Option<Waker>>,
+}
+
+/// The failure of a request to a model that waits for it. A call of a plug-in can come back to its own model as a step of an ensemble.
+pub(super) fn circle(callers: &[String], model: &str, request: &InferRequest) -> Failure {
+    let path = callers.join(" → ");
+    Failure::Processor(Box::new(ProcessorFailure {
+        world: "processor",
+        model: model.to_owned(),
+        id: request.sequence.id.clone(),
+        plugin: model.to_owned(),
+        code: Some(code::DENIED),
+        text: format!("model '{model}' waits for this call itself: {path} → {model}"),
+        retry: None,
+        ended: false,
+        may_retry: false,
+        unavailable: false,
+    }))
 }
 
 impl InheritedContext {

@@ -24,7 +24,7 @@ use crate::sync::{AtomicU64, Mutex};
 use super::actions::{Actions, PolicyNotice};
 use super::admission::RequestAdmission;
 use super::batch::{FinishedBatch, Step};
-use super::calling::InheritedContext;
+use super::calling::{InheritedContext, circle};
 use super::carried::CarriedLoad;
 use super::carry_out::{ActionHost, carry_out};
 use super::flow::EnsembleMembers;
@@ -176,6 +176,9 @@ impl ModelScheduler {
         reply: ReplyTo,
         reservation: Option<Reservation>,
     ) -> Result<Req, Failure> {
+        if let Some(callers) = origin.callers.filter(|callers| callers.contains(&self.name)) {
+            return Err(circle(callers, &self.name, &request));
+        }
         let version = self.version_of(&request, version);
         let Some(mut load) = self.load_for(version) else {
             return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
