@@ -58,7 +58,37 @@ pub enum FirstAnswer {
     /// A copy of the state of the sequence with this id.
     CopyOf(String),
     /// The states that the steps of this name lead to.
-    Kept(String),
+    Kept(KeptName),
+}
+
+/// A name of kept states, with the version of the plug-in that answered it. Another version may have other steps for the name.
+#[derive(Debug, Clone)]
+pub struct KeptName {
+    name: String,
+    version: Arc<InitializerVersion>,
+}
+
+impl KeptName {
+    pub(super) fn new(name: String, version: Arc<InitializerVersion>) -> KeptName {
+        KeptName { name, version }
+    }
+
+    /// As the plug-in answered it. States of the empty name are not kept.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the states are kept under.
+    pub fn key(&self) -> String {
+        let version = self.version.sha256.get(..16).unwrap_or_default();
+        format!("{version}/{}", self.name)
+    }
+}
+
+impl PartialEq for KeptName {
+    fn eq(&self, other: &KeptName) -> bool {
+        self.key() == other.key()
+    }
 }
 
 /// The initializer of a load.
@@ -111,23 +141,22 @@ impl Initializer {
                 let what = format!("initialize answered a name of {} bytes; the maximum is {NAME}", name.len());
                 Err(self.failure(CallFault::Trap, what))
             }
-            InitializeAnswer::Kept(name) => Ok(FirstAnswer::Kept(name)),
+            InitializeAnswer::Kept(name) => Ok(FirstAnswer::Kept(KeptName::new(name, version))),
         }
     }
 
-    /// Asks for the steps of a name: the inputs of each.
+    /// Asks the version that answered a name for its steps: the inputs of each.
     pub fn steps(
         &self,
-        name: &str,
+        KeptName { name, version }: &KeptName,
         facts: &CallFacts,
         inputs: &PortTensors,
     ) -> Result<Vec<PortTensors>, ProcessorRefusal> {
-        let version = self.current.load_full();
         let (facts, shown) = (for_guest(facts), self.shown(&version.manifest, inputs));
         let passing = self.passing(&version.manifest, &shown);
         let began = Instant::now();
         let called = version.call(|guest| calls::steps(guest, name, &facts, &shown, passing));
-        self.called(Hook::Steps, began, &version);
+        self.called(Hook::Steps, began, version);
         let given = self.answered(called)?;
         self.checked_steps(given).map_err(|what| self.failure(CallFault::Trap, format!("steps {what}")))
     }

@@ -30,6 +30,9 @@ pub trait Waiting: Send {
     /// Called once with what was found, without a lock of this room. `at_once` says that the thread which asked calls it. If it does not, this is
     /// to return soon.
     fn resume(self: Box<Self>, found: KeptLookup, at_once: bool);
+
+    /// Whether it needs no answer any more. Called under a lock of this room: it must take no other.
+    fn is_over(&mut self) -> bool;
 }
 
 /// The kept states of one load.
@@ -50,7 +53,15 @@ struct KeptTable {
     /// Counts how often all of it was dropped. What was begun before is not kept after.
     generation: u64,
     /// Names whose steps are run, and the STARTs that wait for them.
-    under_way: HashMap<String, VecDeque<Box<dyn Waiting>>>,
+    under_way: HashMap<String, WaitingStarts>,
+}
+
+/// The STARTs that wait for the steps of a name.
+#[derive(Default)]
+struct WaitingStarts {
+    starts: VecDeque<Box<dyn Waiting>>,
+    /// With so many of them, those that are over are removed.
+    prune_at: usize,
 }
 
 struct KeptEntry {
@@ -84,10 +95,12 @@ impl KeptStates {
             Some(values) => KeptLookup::Kept(values),
             None => {
                 if let Some(waiting) = inner.under_way.get_mut(name) {
-                    waiting.push_back(start);
+                    let over = waiting.push(start);
+                    drop(inner);
+                    drop(over);
                     return;
                 }
-                inner.under_way.insert(name.to_owned(), VecDeque::new());
+                inner.under_way.insert(name.to_owned(), WaitingStarts::default());
                 KeptLookup::Missing(self.permit(name, inner.generation, true))
             }
         };
@@ -104,7 +117,7 @@ impl KeptStates {
             None => {
                 let is_first = !inner.under_way.contains_key(name);
                 if is_first {
-                    inner.under_way.insert(name.to_owned(), VecDeque::new());
+                    inner.under_way.insert(name.to_owned(), WaitingStarts::default());
                 }
                 KeptLookup::Missing(self.permit(name, inner.generation, is_first))
             }
@@ -151,22 +164,57 @@ impl KeptStates {
         self.metrics.add_bytes(-signed(bytes));
     }
 
-    /// Keeps states within the limits, in place of others that were used less lately.
-    fn insert(&self, name: &str, generation: u64, values: StateValues) {
+    /// Keeps the states that a permit's steps have led to, within the limits and in place of others that were used less lately. Returns the STARTs
+    /// that get them. `None` if all states were dropped since the steps began: then nothing is kept, and no START gets them.
+    fn insert(&self, permit: &mut KeepPermit, values: &StateValues) -> Option<WaitingStarts> {
+        let KeepPermit { name, generation, is_first, .. } = permit;
         let bytes = values.bytes() + name.len() as u64 + ENTRY;
-        if bytes > self.limit {
-            return;
+        if self.inner.lock().generation != *generation {
+            return None;
         }
-        while self.bytes() + bytes > self.limit && self.drop_one() {}
-        let Ok(ticket) = self.budget.take(bytes) else { return };
+        // Taken without the lock: the budget may reclaim states of this very table.
+        let ticket = if bytes > self.limit { None } else { self.budget.take(bytes).ok() };
         let mut inner = self.inner.lock();
-        if inner.generation != generation {
-            return;
+        if inner.generation != *generation {
+            return None;
         }
-        let before = inner.take(name);
-        inner.put(name, values, ticket, self.budget.next_use());
+        let before = inner.bytes;
+        let (mut replaced, mut evicted) = (None, Vec::new());
+        if let Some(ticket) = ticket {
+            replaced = inner.take(name);
+            evicted = inner.make_room(bytes, self.limit);
+            inner.put(name, values.clone(), ticket, self.budget.next_use());
+        }
+        let change = signed(inner.bytes) - signed(before);
+        let waiting = if std::mem::take(is_first) {
+            inner.under_way.remove(name)
+        } else {
+            inner.under_way.get_mut(name).map(std::mem::take)
+        };
         drop(inner);
-        self.metrics.add_bytes(signed(bytes) - before.map_or(0, |entry| signed(entry.ticket.bytes())));
+        self.metrics.add_bytes(change);
+        evicted.iter().for_each(|_| self.metrics.evicted());
+        drop((replaced, evicted));
+        Some(waiting.unwrap_or_default())
+    }
+}
+
+impl WaitingStarts {
+    /// Adds a START. Returns those that are over. A cancelled START still has its inputs, which no limit counts any more.
+    fn push(&mut self, start: Box<dyn Waiting>) -> Vec<Box<dyn Waiting>> {
+        let mut over = Vec::new();
+        if self.starts.len() >= self.prune_at {
+            for mut before in std::mem::take(&mut self.starts) {
+                if before.is_over() {
+                    over.push(before);
+                } else {
+                    self.starts.push_back(before);
+                }
+            }
+            self.prune_at = 2 * self.starts.len().max(1);
+        }
+        self.starts.push_back(start);
+        over
     }
 }
 
@@ -216,6 +264,17 @@ impl KeptTable {
         self.entries.insert(name.to_owned(), KeptEntry { values, used, ticket });
     }
 
+    /// Drops states until so many more bytes are within the limit.
+    fn make_room(&mut self, bytes: u64, limit: u64) -> Vec<KeptEntry> {
+        let mut dropped = Vec::new();
+        while self.bytes + bytes > limit
+            && let Some(entry) = self.drop_least_used()
+        {
+            dropped.push(entry);
+        }
+        dropped
+    }
+
     fn drop_least_used(&mut self) -> Option<KeptEntry> {
         let name = self.by_use.first_key_value().map(|(_, name)| name.clone())?;
         self.take(&name)
@@ -227,19 +286,12 @@ impl KeepPermit {
         &self.name
     }
 
-    /// Keeps the states that the steps have led to, and hands them to those who wait.
+    /// Keeps the states that the steps have led to, and hands them to the STARTs that wait. If all states were dropped since the steps began, the next
+    /// START that waits runs the steps itself.
     pub fn keep(mut self, values: &StateValues) {
         let kept = Arc::clone(&self.kept);
-        kept.insert(&self.name, self.generation, values.clone());
-        let waiting = {
-            let mut inner = kept.inner.lock();
-            if std::mem::take(&mut self.is_first) {
-                inner.under_way.remove(&self.name)
-            } else {
-                inner.under_way.get_mut(&self.name).map(std::mem::take)
-            }
-        };
-        for waiter in waiting.into_iter().flatten() {
+        let Some(waiting) = kept.insert(&mut self, values) else { return };
+        for waiter in waiting.starts {
             kept.metrics.hit();
             waiter.resume(KeptLookup::Kept(values.clone()), false);
         }
@@ -252,7 +304,7 @@ impl Drop for KeepPermit {
             return;
         }
         let mut inner = self.kept.inner.lock();
-        let next = inner.under_way.get_mut(&self.name).and_then(VecDeque::pop_front);
+        let next = inner.under_way.get_mut(&self.name).and_then(|waiting| waiting.starts.pop_front());
         if next.is_none() {
             inner.under_way.remove(&self.name);
         }

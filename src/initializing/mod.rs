@@ -26,7 +26,7 @@ mod wat;
 pub(crate) mod wat_fixture;
 pub mod world;
 
-pub use initializer::{FirstAnswer, Initializer, InitializerSource};
+pub use initializer::{FirstAnswer, Initializer, InitializerSource, KeptName};
 pub use initializer_place::InitializerRegistry;
 pub use kept::{KeepPermit, KeptLookup, KeptStates, Waiting};
 pub use ports::InitializerPorts;

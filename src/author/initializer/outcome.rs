@@ -47,8 +47,8 @@ fn words(first: &FirstAnswer) -> String {
     match first {
         FirstAnswer::Default => "default".to_owned(),
         FirstAnswer::States(states) => format!("{} states", states.iter().flatten().count()),
-        FirstAnswer::CopyOf(id) => format!("copy of {id}"),
-        FirstAnswer::Kept(name) => format!("kept {name}"),
+        FirstAnswer::CopyOf(id) => copy_of(id),
+        FirstAnswer::Kept(name) => kept(name.name()),
     }
 }
 
@@ -63,6 +63,14 @@ fn refused(expect: &StartExpect, refusal: &ProcessorRefusal) -> StartOutcome {
     StartOutcome { begins, steps: 0, initialize: Duration::ZERO, asking: Duration::ZERO, wrong }
 }
 
+fn copy_of(id: &str) -> String {
+    format!("copy of {id}")
+}
+
+fn kept(name: &str) -> String {
+    format!("kept {name}")
+}
+
 fn against(case: &InitializerCase, expect: &StartExpect, answer: &StartAnswer) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
     let is = words(&answer.first);
@@ -73,14 +81,9 @@ fn against(case: &InitializerCase, expect: &StartExpect, answer: &StartAnswer) -
     if expect.default && answer.first != FirstAnswer::Default {
         wants("default".to_owned());
     }
-    for (want, first) in [
-        (expect.copy_of.as_ref(), FirstAnswer::CopyOf(expect.copy_of.clone().unwrap_or_default())),
-        (expect.kept.as_ref(), FirstAnswer::Kept(expect.kept.clone().unwrap_or_default())),
-    ] {
-        if want.is_some() && answer.first != first {
-            wants(words(&first));
-        }
-    }
+    let copy_of = expect.copy_of.as_ref().map(|id| copy_of(id));
+    let kept = expect.kept.as_ref().map(|name| kept(name));
+    copy_of.into_iter().chain(kept).filter(|want| *want != is).for_each(&mut wants);
     if let Some(steps) = expect.steps.filter(|steps| *steps != answer.steps.len()) {
         wrong.push(format!("it has {} steps; {steps} are expected", answer.steps.len()));
     }

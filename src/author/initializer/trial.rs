@@ -14,7 +14,7 @@ use sequor_wasm::services::Services;
 
 use super::case::{CaseStart, InitializerCase};
 use crate::author::processor::trial::TrialClock;
-use crate::author::trial::Terms;
+use crate::author::trial::TrialOptions;
 use crate::author::{AuthorError, Machine};
 use crate::initializing::{
     FirstAnswer, Initializer, InitializerComponent, InitializerOptions, InitializerSource, KeptStates,
@@ -28,7 +28,7 @@ use crate::telemetry::{KeptMetrics, Metrics};
 #[derive(Debug)]
 pub struct InitializerTrial {
     pub component: Arc<InitializerComponent>,
-    terms: Terms,
+    terms: TrialOptions,
     file: PathBuf,
     /// How long it took to compile, or to find what was compiled before.
     pub loading: Duration,
@@ -56,7 +56,12 @@ pub struct StartAnswer {
 
 impl InitializerTrial {
     /// Holds a file against the contract.
-    pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: Terms) -> Result<InitializerTrial, AuthorError> {
+    pub fn new(
+        file: &Path,
+        bytes: &[u8],
+        machine: &Machine,
+        terms: TrialOptions,
+    ) -> Result<InitializerTrial, AuthorError> {
         let wrong = |what: String| AuthorError::Component { path: file.to_owned(), what };
         let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
         let cache = Cache::new(&machine.cache.join(COMPILED)).ok();

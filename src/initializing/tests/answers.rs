@@ -1,11 +1,16 @@
 //! What becomes of a guest's answers.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use sequor_core::{DataType, Dims, Shape};
+use sequor_wasm::grants::Grants;
 
 use crate::initializing::wat_fixture::InitializerWat;
-use crate::initializing::{FirstAnswer, Initializer, InitializerPorts};
-use crate::processing::{CallFacts, PortTensors, RefusedBy, TensorPort};
+use crate::initializing::{FirstAnswer, Initializer, InitializerComponent, InitializerPorts, KeptName};
+use crate::processing::place::Replacement;
+use crate::processing::wat_fixture::SERVING;
+use crate::processing::{CallFacts, PluginPlace as _, PortTensors, RefusedBy, TensorPort};
 use crate::tensor::Tensor;
 
 fn port(name: &str, dims: &[i64]) -> TensorPort {
@@ -53,7 +58,39 @@ fn an_answer_of_each_case_is_taken() {
     let state = "(call $state (i32.load (i32.load offset=20 (local.get $inputs))) (i32.const 1) (i32.const 0))";
     assert_eq!(answer(state), FirstAnswer::States(vec![Some(tensor(&[1], 42))]));
     assert_eq!(answer("(call $text (i32.const 2) (i32.const 1) (i32.const 2))"), FirstAnswer::CopyOf("78".to_owned()));
-    assert_eq!(answer("(call $text (i32.const 3) (i32.const 4) (i32.const 1))"), FirstAnswer::Kept("p".to_owned()));
+    assert_eq!(kept_name(answer("(call $text (i32.const 3) (i32.const 4) (i32.const 1))")).name(), "p");
+}
+
+fn kept_name(answer: FirstAnswer) -> KeptName {
+    match answer {
+        FirstAnswer::Kept(name) => name,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A name as if the version that serves had answered it.
+fn name(of: &Initializer, name: &str) -> KeptName {
+    KeptName::new(name.to_owned(), of.current.load_full())
+}
+
+#[test]
+fn the_version_that_answered_a_name_is_asked_for_its_steps() {
+    let initialize = "(call $text (i32.const 3) (i32.const 4) (i32.const 1))";
+    let first = InitializerWat { initialize, steps: "(call $steps (i32.const 1) (i32.const 1))", ..Default::default() };
+    let second = InitializerWat { steps: "(call $steps (i32.const 2) (i32.const 2))", ..first };
+    let of = initializer(first);
+    let before = kept_name(of.initialize(&start(), &inputs()).unwrap());
+    let other = InitializerComponent::new(&SERVING, "guest.wasm", &second.component(), Grants::default(), None);
+    match of.try_version(&Arc::new(other.unwrap())).unwrap() {
+        Replacement::InPlace(version) => of.take_over(version, false),
+        Replacement::NewLoad => panic!("it needs no new load"),
+    }
+    let after = kept_name(of.initialize(&start(), &inputs()).unwrap());
+    assert_eq!((before.name(), after.name()), ("p", "p"));
+    assert_ne!(before.key(), after.key(), "the states of one are not those of the other");
+    let steps = |name: &KeptName| of.steps(name, &start(), &inputs()).unwrap();
+    assert_eq!(steps(&before), vec![vec![Some(tensor(&[1, 1], 1))]]);
+    assert_eq!(steps(&after), vec![vec![Some(tensor(&[1, 1], 2))]; 2]);
 }
 
 #[test]
@@ -67,7 +104,7 @@ fn an_input_that_is_not_read_is_not_shown() {
 fn steps_are_those_of_their_name() {
     let steps = "(call $steps (i32.load8_u (local.get $name)) (i32.const 3))";
     let of = initializer(InitializerWat { steps, ..InitializerWat::default() });
-    let steps = of.steps("A", &start(), &inputs()).unwrap();
+    let steps = of.steps(&name(&of, "A"), &start(), &inputs()).unwrap();
     assert_eq!(steps, vec![vec![Some(tensor(&[1, 1], 65))]; 3]);
 }
 
@@ -104,7 +141,7 @@ fn what_breaks_a_rule_fails_the_start() {
 fn wrong_steps_fail_the_start() {
     let with = |steps: &str| {
         let of = initializer(InitializerWat { steps, ..InitializerWat::default() });
-        failure(of.steps("p", &start(), &inputs()).unwrap_err())
+        failure(of.steps(&name(&of, "p"), &start(), &inputs()).unwrap_err())
     };
     let many = |k: u32| with(&format!("(call $steps (i32.const 1) (i32.const {k}))"));
     assert_eq!(many(0), "steps answered 0 steps; there may be 1 to 4096");

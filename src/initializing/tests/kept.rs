@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -16,11 +17,19 @@ use crate::telemetry::KeptMetrics;
 /// What STARTs were given, in order: the number of the START, and what it found.
 type Given = Arc<Mutex<VecDeque<(u32, KeptLookup)>>>;
 
-struct Start(u32, Given);
+struct Start {
+    n: u32,
+    given: Given,
+    is_over: Arc<AtomicBool>,
+}
 
 impl Waiting for Start {
     fn resume(self: Box<Self>, found: KeptLookup, _: bool) {
-        self.1.lock().push_back((self.0, found));
+        self.given.lock().push_back((self.n, found));
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 }
 
@@ -43,7 +52,13 @@ impl Rig {
     }
 
     fn start(&self, n: u32, name: &str) {
-        self.kept.find(name, Box::new(Start(n, Arc::clone(&self.given))));
+        self.start_until(n, name, &Arc::default());
+    }
+
+    /// A START that is cancelled once the flag is set.
+    fn start_until(&self, n: u32, name: &str, is_over: &Arc<AtomicBool>) {
+        let (given, is_over) = (Arc::clone(&self.given), Arc::clone(is_over));
+        self.kept.find(name, Box::new(Start { n, given, is_over }));
     }
 
     fn next(&self) -> Option<(u32, KeptLookup)> {
@@ -189,6 +204,63 @@ fn steps_that_began_before_all_was_dropped_are_not_kept() {
     rig.permit(4).keep(&values(4, 4));
     rig.start(5, "a");
     assert_eq!(rig.copy(5), values(3, 4));
+}
+
+#[test]
+fn a_start_that_waits_while_all_is_dropped_gets_no_states_of_before() {
+    let rig = Rig::new(1 << 20, u64::MAX);
+    (1..=3).for_each(|n| rig.start(n, "p"));
+    let before = rig.permit(1);
+    rig.kept.clear();
+    rig.start(4, "p");
+    before.keep(&values(1, 4));
+    let own = rig.permit(2);
+    assert!(rig.next().is_none(), "one of them runs the steps");
+    own.keep(&values(2, 4));
+    assert_eq!([rig.copy(3), rig.copy(4)], [values(2, 4), values(2, 4)]);
+    rig.start(5, "p");
+    assert_eq!(rig.copy(5), values(2, 4));
+}
+
+#[test]
+fn states_that_are_not_kept_make_no_room() {
+    // The states of "a" count for 757 bytes, and those of "b" for 2,257, which the limit of all states refuses.
+    let rig = Rig::new(2600, 3000);
+    let live = rig.budget.take(2000).unwrap();
+    rig.start(1, "b");
+    let large = rig.permit(1);
+    rig.start(2, "a");
+    rig.permit(2).keep(&values(0, 500));
+    large.keep(&values(0, 2000));
+    rig.start(3, "a");
+    assert_eq!(rig.copy(3), values(0, 500));
+    // Neither do states that were dropped before they were there.
+    let rig = Rig::new(2600, u64::MAX);
+    rig.start(1, "b");
+    let large = rig.permit(1);
+    rig.kept.clear();
+    rig.start(2, "a");
+    rig.permit(2).keep(&values(0, 500));
+    large.keep(&values(0, 2000));
+    rig.start(3, "a");
+    assert_eq!(rig.copy(3), values(0, 500));
+    drop(live);
+}
+
+#[test]
+fn a_cancelled_start_does_not_wait_for_the_steps_of_another() {
+    let rig = Rig::new(1 << 20, u64::MAX);
+    rig.start(1, "p");
+    let permit = rig.permit(1);
+    let is_over = Arc::new(AtomicBool::new(true));
+    let live = Arc::new(AtomicBool::new(false));
+    for n in 2..100 {
+        rig.start_until(n, "p", if n < 6 { &live } else { &is_over });
+    }
+    let waiting = Arc::strong_count(&is_over) - 1;
+    assert!(waiting <= 5, "{waiting} cancelled STARTs");
+    permit.keep(&values(1, 4));
+    (2..6).for_each(|n| drop(rig.copy(n)));
 }
 
 /// What the model of the next test knows of one name.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use sequor_core::{Req, RequestMeta, Seq, StateAt};
 
 use crate::executor::ModelStep;
-use crate::initializing::{FirstAnswer, KeepPermit, KeptLookup, Waiting};
+use crate::initializing::{FirstAnswer, KeepPermit, KeptLookup, KeptName, Waiting};
 use crate::model::load::{
     FirstValues, LoadInitializer, LoadedModel, MailReply, ValuesRequest, run_with_plugins, submit_to_plugins,
 };
@@ -41,7 +41,7 @@ pub(super) struct Beginning {
 struct WaitingStart {
     model: Weak<dyn PrepareHost>,
     task: PrepareTask,
-    name: String,
+    name: KeptName,
 }
 
 impl Beginning {
@@ -87,7 +87,7 @@ impl Preparer {
                 self.prepare_inputs(task, Beginning::of(values, false));
             }
             Ok(FirstAnswer::CopyOf(id)) => self.begin_with_copy(task, of, &id),
-            Ok(FirstAnswer::Kept(name)) => self.begin_with_kept(task, of, &name),
+            Ok(FirstAnswer::Kept(name)) => self.begin_with_kept(task, of, name),
             Err(refusal) => self.refuse_start(task.req, refusal),
         }
     }
@@ -115,27 +115,27 @@ impl Preparer {
 
     // === kept states ===
 
-    fn begin_with_kept(&self, task: PrepareTask, of: &LoadInitializer, name: &str) {
-        if name.is_empty() {
-            self.begin_with_steps(task, of, "", None);
+    fn begin_with_kept(&self, task: PrepareTask, of: &LoadInitializer, name: KeptName) {
+        if name.name().is_empty() {
+            self.begin_with_steps(task, of, &name, None);
         } else if task.has_slot {
             // The START that runs the steps may need this very slot.
-            let found = of.initializer.kept.find_now(name);
-            self.begin_with(task, of, name, found);
+            let found = of.initializer.kept.find_now(&name.key());
+            self.begin_with(task, of, &name, found);
         } else {
-            let waiting = WaitingStart { model: Arc::downgrade(&self.0), task, name: name.to_owned() };
-            of.initializer.kept.find(name, Box::new(waiting));
+            let (key, model) = (name.key(), Arc::downgrade(&self.0));
+            of.initializer.kept.find(&key, Box::new(WaitingStart { model, task, name }));
         }
     }
 
-    fn begin_with(&self, task: PrepareTask, of: &LoadInitializer, name: &str, found: KeptLookup) {
+    fn begin_with(&self, task: PrepareTask, of: &LoadInitializer, name: &KeptName, found: KeptLookup) {
         match found {
             KeptLookup::Kept(values) => self.prepare_inputs(task, Beginning::of(values, true)),
             KeptLookup::Missing(permit) => self.begin_with_steps(task, of, name, Some(permit)),
         }
     }
 
-    fn begin_with_steps(&self, task: PrepareTask, of: &LoadInitializer, name: &str, permit: Option<KeepPermit>) {
+    fn begin_with_steps(&self, task: PrepareTask, of: &LoadInitializer, name: &KeptName, permit: Option<KeepPermit>) {
         // It may have been cancelled while it waited. Then the next one runs the steps.
         if !self.0.is_preparing(task.req) {
             return;
@@ -189,6 +189,10 @@ impl Waiting for WaitingStart {
             }
         };
         if at_once { go_on() } else { submit_to_plugins(&load, Box::new(go_on)) }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.task.is_over()
     }
 }
 

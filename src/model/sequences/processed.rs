@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{Either, select};
 use sequor_core::{Id, Req, RequestMeta};
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::config::model::settings::BackendKind;
 use crate::error::{Failure, Invalid, ProcessorFailure};
@@ -28,7 +29,7 @@ pub(in crate::model) struct Processed {
     pub(super) facts: CallFacts,
     /// On whose behalf its plug-ins call other models, if they may.
     pub(super) calling: Option<CallingRequest>,
-    /// Gone once the request is over: then a plug-in that waits for another model ends.
+    /// Gone once the request is over: then a plug-in that waits for another model ends, and a START that waits for the steps of another one.
     pub(super) alive: Option<oneshot::Sender<()>>,
     /// The runs that have not begun.
     pub(super) runs: VecDeque<ModelRun>,
@@ -150,9 +151,12 @@ impl Processed {
         (self.pending, self.held) = (pending, held);
     }
 
-    /// Notes that plug-ins work on the request. The channel that it returns closes once the request is over.
-    pub(super) fn watch(&mut self) -> Option<oneshot::Receiver<()>> {
-        self.calling.as_ref()?;
+    /// Notes that plug-ins work on the request. The channel that it returns closes once the request is over. There is none if no plug-in makes the
+    /// request wait: it neither calls other models nor waits for the `steps` of an initializer.
+    pub(super) fn watch(&mut self, steps: bool) -> Option<oneshot::Receiver<()>> {
+        if self.calling.is_none() && !steps {
+            return None;
+        }
         let (alive, gone) = oneshot::channel();
         self.alive = Some(alive);
         Some(gone)
@@ -216,6 +220,11 @@ impl Processed {
 }
 
 impl PrepareTask {
+    /// Whether its request is over. Takes no lock.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.gone.as_mut().is_some_and(|gone| gone.try_recv() == Err(TryRecvError::Closed))
+    }
+
     /// Asks the processors, if there are any. It takes as long as they take. `None` if the request is over before they answer.
     pub(super) async fn run(mut self) -> Option<(Req, PreparedJob)> {
         let gone = self.gone.take();

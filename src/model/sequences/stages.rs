@@ -86,7 +86,7 @@ impl Table {
         let has_slot = job.seq.is_some_and(|seq| self.core.has_slot(seq));
         let (seq, start, load) = (job.seq, job.facts.start, Arc::clone(&job.load));
         let processed = job.processed.as_mut()?;
-        let gone = processed.watch();
+        let gone = processed.watch(start && load.initializer.is_some());
         let (facts, meta, inputs) = (processed.facts.clone(), processed.meta, std::mem::take(&mut job.inputs));
         let kept_scratch = job.kept_scratch.clone();
         // A START begins with nothing, also where its sequence lives.
@@ -151,7 +151,7 @@ impl Table {
         let load = Arc::clone(&job.load);
         let processed = job.processed.as_mut()?;
         let (facts, pending) = (processed.facts.clone(), processed.pending.take()?);
-        let gone = processed.watch();
+        let gone = processed.watch(false);
         Some(PostTask { req, load, facts, pending, outputs: std::mem::take(&mut processed.outputs), gone })
     }
 
