@@ -65,9 +65,19 @@ struct PlaceRegistryState<P: PluginPlace> {
     metrics: Metrics,
     versions: VersionRegistry<Component<P::World>, Arc<PluginMetrics>>,
     places: Mutex<Vec<Weak<P>>>,
+    /// Places that stay parked while their models are loaded anew.
+    stays_parked: Mutex<Vec<ParkedPlace>>,
     /// Locked for one change. A thread that holds a model's gate must not take it.
     changing: Mutex<()>,
     models: OnceLock<Box<dyn PlaceModels>>,
+}
+
+/// A plug-in that is parked at a model, and why.
+#[derive(Clone)]
+struct ParkedPlace {
+    plugin: String,
+    model: String,
+    why: String,
 }
 
 impl<P: PluginPlace> Clone for PlaceRegistry<P> {
@@ -104,8 +114,16 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             is_name: crate::config::model::is_plugin_name,
         };
         let versions = VersionRegistry::new(make, folders);
-        let (places, changing, models) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        PlaceRegistry(Arc::new(PlaceRegistryState { rules, clock, metrics, versions, places, changing, models }))
+        PlaceRegistry(Arc::new(PlaceRegistryState {
+            rules,
+            clock,
+            metrics,
+            versions,
+            places: Mutex::default(),
+            stays_parked: Mutex::default(),
+            changing: Mutex::default(),
+            models: OnceLock::new(),
+        }))
     }
 
     /// Says how the models are reached. To be called once.
@@ -151,9 +169,16 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         P::metrics(&self.0.metrics, name)
     }
 
-    /// Notes the places of a load. A version that has changed while they were configured takes their place.
+    /// Notes the places of a load. A version that has changed while they were configured takes their place. A place that a changed file has loaded anew
+    /// is parked if it was before.
     pub fn attach(&self, places: &[Arc<P>]) -> Result<(), String> {
         self.0.places.lock().extend(places.iter().map(Arc::downgrade));
+        for place in places {
+            let is_here = |parked: &&ParkedPlace| parked.plugin == place.name() && parked.model == place.model();
+            if let Some(parked) = self.0.stays_parked.lock().iter().find(is_here) {
+                place.health().park(parked.why.clone());
+            }
+        }
         places.iter().try_for_each(|place| self.catch_up(place))
     }
 
@@ -247,12 +272,18 @@ impl<P: PluginPlace> PlaceRegistry<P> {
                 self.0.versions.write_file(name, new).map_err(PluginError::Denied)?;
             }
             self.0.versions.promote(name, new);
-            self.reload_all(&plan.reloads).map_err(|why| {
+            let parked = parked(&seen);
+            if requested_by == RequestedBy::Folder {
+                self.0.stays_parked.lock().clone_from(&parked);
+            }
+            let reloaded = self.reload_all(&plan.reloads).map_err(|why| {
+                *self.0.stays_parked.lock() = parked;
                 self.0.versions.restore(name, &old, previous);
                 self.go_back(name, &old, &plan.reloads);
                 PluginError::Invalid(format!("not replaced: {why}. {} goes on serving.", short(before)))
-            })?;
-            Ok(plan)
+            });
+            self.0.stays_parked.lock().clear();
+            reloaded.map(|()| plan)
         });
         self.metrics(name).replaced(put.is_ok());
         let plan = put.inspect_err(|why| change(what, name, by).refused(before, after, why))?;
@@ -297,10 +328,9 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             .map(|place| place.model().to_owned())
             .filter(|model| models.contains(model))
             .collect();
-        let back = self
-            .reload_all(&changed)
-            .and_then(|()| if self.0.rules.dir.is_some() { self.0.versions.write_file(name, old) } else { Ok(()) });
-        if let Err(why) = back {
+        // The file first: also if a model does not load, it must not stay in the folder for the next start of the server.
+        let written = if self.0.rules.dir.is_some() { self.0.versions.write_file(name, old) } else { Ok(()) };
+        for why in [written, self.reload_all(&changed)].into_iter().filter_map(Result::err) {
             tracing::error!(plugin = name, "the version before does not serve everywhere: {why}");
         }
     }
@@ -342,6 +372,15 @@ fn try_all<P: PluginPlace>(
         }
     }
     Ok(plan)
+}
+
+/// Those of these places that are parked and take new sequences.
+fn parked<P: PluginPlace>(places: &[Arc<P>]) -> Vec<ParkedPlace> {
+    let parked = |place: &Arc<P>| {
+        let why = place.health().parked().filter(|_| !place.is_retired())?;
+        Some(ParkedPlace { plugin: place.name().to_owned(), model: place.model().to_owned(), why })
+    };
+    places.iter().filter_map(parked).collect()
 }
 
 pub(super) fn change<'a>(what: &'a str, plugin: &'a str, by: &'a str) -> PluginChange<'a> {

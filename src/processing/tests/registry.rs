@@ -1,7 +1,8 @@
 //! Versions of processors: one in the place of another, everywhere or nowhere.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use sequor_wasm::grants::Grants;
@@ -10,11 +11,11 @@ use sequor_wasm::plugin_error::PluginError;
 use sequor_wasm::services::ServiceLog;
 
 use crate::processing::link::ChainLink;
-use crate::processing::registry::MakePlaced;
+use crate::processing::registry::{MakePlaced, RequestedBy};
 use crate::processing::wat_fixture::{COUNT, ProcessorWat, SERVING, StillClock, model, step, tensor};
 use crate::processing::{
-    Chain, LoadFacts, OnFailure, PlaceModels, PlaceRules, PluginOperations, PortTensors, ProcessorComponent,
-    ProcessorOptions, ProcessorRegistry, ProcessorSource, SequenceScratch,
+    Chain, LoadFacts, OnFailure, PlaceModels, PlaceRules, PluginOperations, PluginPlace as _, PortTensors,
+    ProcessorComponent, ProcessorOptions, ProcessorRegistry, ProcessorSource, SequenceScratch,
 };
 use crate::telemetry::Metrics;
 
@@ -37,20 +38,76 @@ impl PlaceModels for NotedModels {
     }
 }
 
+/// Loads models anew. A test can make loads fail.
+#[derive(Debug, Default)]
+struct LoadedModels {
+    registry: OnceLock<ProcessorRegistry>,
+    chains: Mutex<Vec<Chain>>,
+    /// Whether the next loads succeed; all others do.
+    succeed: Mutex<VecDeque<bool>>,
+}
+
+/// As the registry has them.
+#[derive(Debug)]
+struct LoadedModelsOf(Arc<LoadedModels>);
+
+impl PlaceModels for LoadedModelsOf {
+    fn pins(&self, _: &str) -> Vec<(PathBuf, String)> {
+        Vec::new()
+    }
+
+    fn reload(&self, model: &str) -> Result<(), String> {
+        if !self.0.succeed.lock().pop_front().unwrap_or(true) {
+            return Err("no graph".to_owned());
+        }
+        self.0.load(model);
+        Ok(())
+    }
+}
+
+impl LoadedModels {
+    fn new(rules: PlaceRules) -> Arc<LoadedModels> {
+        let models = Arc::new(LoadedModels::default());
+        let registry = ProcessorRegistry::new(rules, make(), Arc::new(StillClock), Metrics::new(false));
+        registry.reach_models(Box::new(LoadedModelsOf(Arc::clone(&models))));
+        models.registry.set(registry).unwrap();
+        models
+    }
+
+    fn registry(&self) -> &ProcessorRegistry {
+        self.registry.get().unwrap()
+    }
+
+    /// Loads a model in place of its last load.
+    fn load(&self, model: &str) {
+        let chain = load(self.registry(), model);
+        let mut chains = self.chains.lock();
+        chains.iter().filter(|chain| chain.links()[0].model() == model).for_each(Chain::retire);
+        chains.push(chain);
+    }
+
+    /// Why the last load is parked, if it is.
+    fn parked(&self) -> Option<String> {
+        self.chains.lock().last().unwrap().parked()
+    }
+}
+
 struct RegistryRig {
     registry: ProcessorRegistry,
     reloaded: Arc<Mutex<Vec<String>>>,
     pins: Arc<Mutex<Vec<(PathBuf, String)>>>,
 }
 
-fn rig(fails: bool) -> RegistryRig {
-    let make = |_: &str, bytes: &[u8]| {
+fn make() -> Box<MakePlaced<ChainLink>> {
+    Box::new(|_: &str, bytes: &[u8]| {
         let made = ProcessorComponent::new(&SERVING, "guest.wasm", bytes, Grants::default(), None);
         made.map(Arc::new).map_err(|e| PluginError::Invalid(e.to_string()))
-    };
-    let make: Box<MakePlaced<ChainLink>> = Box::new(make);
+    })
+}
+
+fn rig(fails: bool) -> RegistryRig {
     let rules = PlaceRules { strikes: 3, ..PlaceRules::default() };
-    let registry = ProcessorRegistry::new(rules, make, Arc::new(StillClock), Metrics::new(false));
+    let registry = ProcessorRegistry::new(rules, make(), Arc::new(StillClock), Metrics::new(false));
     let models = NotedModels { fails, ..NotedModels::default() };
     let (reloaded, pins) = (Arc::clone(&models.reloaded), Arc::clone(&models.pins));
     registry.reach_models(Box::new(models));
@@ -60,29 +117,34 @@ fn rig(fails: bool) -> RegistryRig {
 impl RegistryRig {
     /// The processors of a load of the model "m".
     fn chain(&self) -> Chain {
-        let source = ProcessorSource {
-            name: "guest".to_owned(),
-            component: self.registry.find("guest").unwrap(),
-            options: ProcessorOptions {
-                config: "{}".to_owned(),
-                limits: Limits { time: std::time::Duration::from_millis(20), memory: None },
-                on_failure: OnFailure::Fail,
-                files: Vec::new(),
-                strikes: 3,
-                calls: None,
-                is_model: false,
-                instances: None,
-            },
-            services: Arc::new(ServiceLog::default()),
-            metrics: self.registry.metrics("guest"),
-            journal: self.registry.journal("guest").unwrap(),
-            clock: Arc::clone(self.registry.clock()),
-        };
-        let facts = LoadFacts { name: "m".to_owned(), version: 1, ..LoadFacts::default() };
-        let chain = Chain::new(vec![source], &facts, model(), 2).unwrap();
-        self.registry.attach(chain.links()).unwrap();
-        chain
+        load(&self.registry, "m")
     }
+}
+
+/// The processors of a load of this model.
+fn load(registry: &ProcessorRegistry, name: &str) -> Chain {
+    let source = ProcessorSource {
+        name: "guest".to_owned(),
+        component: registry.find("guest").unwrap(),
+        options: ProcessorOptions {
+            config: "{}".to_owned(),
+            limits: Limits { time: std::time::Duration::from_millis(20), memory: None },
+            on_failure: OnFailure::Fail,
+            files: Vec::new(),
+            strikes: 3,
+            calls: None,
+            is_model: false,
+            instances: None,
+        },
+        services: Arc::new(ServiceLog::default()),
+        metrics: registry.metrics("guest"),
+        journal: registry.journal("guest").unwrap(),
+        clock: Arc::clone(registry.clock()),
+    };
+    let facts = LoadFacts { name: name.to_owned(), version: 1, ..LoadFacts::default() };
+    let chain = Chain::new(vec![source], &facts, model(), 2).unwrap();
+    registry.attach(chain.links()).unwrap();
+    chain
 }
 
 fn inputs(bytes: &[u8]) -> PortTensors {
@@ -179,4 +241,48 @@ fn operators_park_and_unpark_and_a_replacement_unparks() {
     rig.registry.park("guest", "local").unwrap();
     rig.registry.replace("guest", component(ProcessorWat { post: COUNT, ..ProcessorWat::default() }), "local").unwrap();
     assert_eq!(chain.parked(), None);
+}
+
+/// A version that needs a new load after one with another scratch.
+fn wider(scratch: &str) -> Vec<u8> {
+    component(ProcessorWat { manifest: &format!("scratch = \"{scratch}\"\n"), ..ProcessorWat::default() })
+}
+
+#[test]
+fn a_changed_file_that_needs_a_new_load_leaves_a_parked_plug_in_parked() {
+    let models = LoadedModels::new(PlaceRules { strikes: 3, ..PlaceRules::default() });
+    let registry = models.registry();
+    registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
+    models.load("m");
+    registry.park("guest", "local").unwrap();
+    registry.replace_for(RequestedBy::Folder, "guest", wider("16B"), "plugins.dir").unwrap();
+    assert_eq!(models.chains.lock().len(), 2);
+    assert_eq!(models.parked().as_deref(), Some("an operator has parked guest"));
+    // An operator's change unparks.
+    registry.replace("guest", wider("24B"), "local").unwrap();
+    assert_eq!(models.chains.lock().len(), 3);
+    assert_eq!(models.parked(), None);
+    // A change that fails unparks nothing, also at a model that was loaded anew before another one failed.
+    models.load("n");
+    registry.park("guest", "local").unwrap();
+    models.succeed.lock().extend([true, false]);
+    registry.replace("guest", wider("32B"), "local").unwrap_err();
+    assert_eq!(models.parked().as_deref(), Some("an operator has parked guest"));
+    // A load of a model by itself begins with a clean record.
+    models.load("m");
+    assert_eq!(models.parked(), None);
+}
+
+#[test]
+fn the_file_of_the_version_before_is_back_also_if_a_model_does_not_load_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let models = LoadedModels::new(PlaceRules { dir: Some(folder.path().to_owned()), ..PlaceRules::default() });
+    let (file, first) = (folder.path().join("guest.wasm"), component(ProcessorWat::default()));
+    fs_err::write(&file, &first).unwrap();
+    models.load("m");
+    models.load("n");
+    // "m" is loaded with the new version, "n" is not, and then "m" does not go back.
+    models.succeed.lock().extend([true, false, false]);
+    models.registry().replace("guest", wider("16B"), "local").unwrap_err();
+    assert!(fs_err::read(&file).unwrap() == first);
 }
