@@ -1,7 +1,7 @@
 //! Whether a plug-in serves at its place: its strikes, parking, and what operators see of it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -9,8 +9,8 @@ use sequor_core::Time;
 use sequor_wasm::journal::{Journal, Level};
 use sequor_wasm::strikes::{Strikes, WINDOW};
 
-use crate::telemetry::Meter;
 use crate::telemetry::kinds::Gauge;
+use crate::telemetry::{GaugePart, Meter};
 
 /// The time, as the server counts it.
 pub type ProcessorClock = Arc<dyn ProcessorTime>;
@@ -58,20 +58,13 @@ pub struct PlaceHealth {
 /// The gauges of a plug-in at a model. All loads of the model share them: each adds its part, and takes it back when it is gone.
 #[derive(Debug)]
 pub(crate) struct PlaceGauges {
-    memory: Gauge,
+    memory: GaugePart,
     parked: Gauge,
-    /// This load's part of the memory.
-    bytes: AtomicI64,
 }
 
 impl PlaceGauges {
     pub(crate) fn new(memory: Gauge, parked: Gauge) -> PlaceGauges {
-        PlaceGauges { memory, parked, bytes: AtomicI64::new(0) }
-    }
-
-    fn set_memory(&self, bytes: u64) {
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.memory.add(bytes.saturating_sub(self.bytes.swap(bytes, Ordering::AcqRel)));
+        PlaceGauges { memory: GaugePart::new(memory), parked }
     }
 }
 
@@ -162,7 +155,7 @@ impl PlaceHealth {
 
     /// Counts a call, after which its guest uses this memory.
     pub(crate) fn called(&self, took: Duration, memory: u64) {
-        self.gauges.set_memory(memory);
+        self.gauges.memory.set(memory);
         self.state.lock().meter.called(self.clock.now(), took);
     }
 
@@ -188,7 +181,6 @@ impl PlaceHealth {
 
 impl Drop for PlaceHealth {
     fn drop(&mut self) {
-        self.gauges.set_memory(0);
         self.set_parked(false);
     }
 }

@@ -104,12 +104,13 @@ impl GuestCell {
         }
     }
 
-    /// Reports all events since the last call without a question.
-    pub(super) fn catch_up_at_once(&mut self) -> Option<Result<(), CallError>> {
-        if let Err(error) = self.catch_up()? {
-            return Some(Err(error));
+    /// Reports all events since the last call without a question. Whether there were any.
+    pub(super) fn catch_up_at_once(&mut self) -> Option<Result<bool, CallError>> {
+        let caught_up = self.catch_up()?;
+        if caught_up.is_err() || self.events.is_empty() {
+            return Some(caught_up);
         }
-        if self.events.is_empty() { Some(Ok(())) } else { self.tell_rest() }
+        Some(self.tell_rest()?.map(|()| true))
     }
 
     fn tell_rest(&mut self) -> Option<Result<(), CallError>> {

@@ -2,10 +2,12 @@
 //! decides that round. No request fails because of a plug-in.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::sync::MutexGuard;
-use sequor_core::{Decision, Observed, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round};
+use sequor_core::{Decision, Observed, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, Time};
+use sequor_wasm::call_error::CallError;
 
 use super::active_guest::{ActiveGuest, GuestCell};
 use super::binding::{Decider, SchedulerBinding};
@@ -95,9 +97,14 @@ impl Decider {
     /// Hands on events, from this serial number on; `lost`: an event before them is missing for good.
     pub fn notify(&self, first: u64, news: Vec<Observed>, lost: bool) {
         let losses = self.binding.port.put(first, news, lost);
-        // Events go with questions; a guest that is asked none observes them now.
-        if let Some(guest) = self.current_guest(losses).filter(|guest| !guest.hooks().plan && !guest.hooks().admit) {
+        // Events go with questions. A guest that is asked none observes them by themselves: now if that is quick, else on the maintenance thread.
+        let Some(guest) = self.current_guest(losses).filter(|guest| !guest.hooks().plan && !guest.hooks().admit) else {
+            return;
+        };
+        if self.is_quick() && self.binding.has_share() {
             self.binding.report(guest);
+        } else {
+            self.binding.report_later();
         }
     }
 
@@ -141,45 +148,107 @@ impl SchedulerBinding {
         round: &mut Round,
     ) -> Result<PolicyAnswer, NoAnswer> {
         let (entered, own_time) = (self.clock.now(), OwnTime::begin());
-        let told = cell.catch_up().ok_or(NoAnswer::Absent)?.map_err(|error| NoAnswer::Failed(error.into()))?;
+        let told = match cell.catch_up().ok_or(NoAnswer::Absent)? {
+            Ok(told) => told,
+            Err(error) => {
+                drop(cell);
+                self.count_time(&own_time, entered);
+                return Err(NoAnswer::Failed(error.into()));
+            }
+        };
         let began = if told { self.timed(Hook::Observe, entered) } else { entered };
         let answer = cell.answer(round).ok_or(NoAnswer::Absent)?;
-        let now = self.clock.now();
         let memory = cell.memory();
         drop(cell);
-        let used = own_time.elapsed();
-        self.cpu_share.add(used);
-        self.inline_gate.note(used.min(now - entered), now);
-        guest.remember(memory);
+        let now = self.count_time(&own_time, entered);
         let hook = if matches!(round.asked, PolicyQuestion::Plan(_)) { Hook::Plan } else { Hook::Admit };
-        self.meter.lock().called(now, now - began);
-        self.metrics.called(hook, now - began);
-        if !guest.is_retired() {
-            self.shows_memory(memory);
-        }
-        if guest.is_full(memory) {
-            self.outgrown();
-        }
+        self.count_call(guest, hook, (began, now), memory);
         if guest.hooks().plan && matches!(hook, Hook::Plan) {
             self.recent.lock().keep(now, round);
         }
         answer.map_err(|error| NoAnswer::Failed(error.into()))
     }
 
+    /// Counts the time of a call that began then, for the share of a core and for connections' threads. Returns the time now.
+    fn count_time(&self, own_time: &OwnTime, entered: Time) -> Time {
+        let (now, used) = (self.clock.now(), own_time.elapsed());
+        self.cpu_share.add(used);
+        self.inline_gate.note(used.min(now - entered), now);
+        now
+    }
+
+    fn count_call(&self, guest: &ActiveGuest, hook: Hook, (began, ended): (Time, Time), memory: u64) {
+        guest.remember(memory);
+        self.meter.lock().called(ended, ended - began);
+        self.metrics.called(hook, ended - began);
+        if !guest.is_retired() {
+            self.shows_memory(memory);
+        }
+        if guest.is_full(memory) {
+            self.outgrown();
+        }
+    }
+
+    /// Whether the guest has taken no more of a core than it may.
+    fn has_share(&self) -> bool {
+        self.cpu_share.allows(|| self.clock.now())
+    }
+
     /// Whether the guest has taken more of a core than it may. Such a round is counted.
     fn is_passed_over(&self) -> bool {
-        let is_over = !self.cpu_share.allows(|| self.clock.now());
+        let is_over = !self.has_share();
         if is_over {
             self.metrics.passed_over();
         }
         is_over
     }
 
-    /// Reports the events since the last call. If the guest is being called, they wait for the next report.
+    /// Reports the events since the last call. If the guest is being called, the maintenance thread reports them.
     fn report(&self, guest: &Arc<ActiveGuest>) {
-        let Some(mut cell) = guest.try_enter() else { return };
-        let reported = cell.catch_up_at_once();
-        drop(cell);
+        match guest.try_enter() {
+            Some(mut cell) => {
+                let reported = self.observe(guest, &mut cell);
+                drop(cell);
+                self.judge_report(guest, reported);
+            }
+            None => self.report_later(),
+        }
+    }
+
+    /// Has the maintenance thread report the events.
+    fn report_later(&self) {
+        if !self.unreported.swap(true, Ordering::AcqRel) {
+            self.alarm.raise();
+        }
+    }
+
+    /// Reports events that were left to the maintenance thread. Returns when to try again, if the guest has no share of a core left until then.
+    pub(super) fn report_left(&self) -> Option<Time> {
+        if !self.unreported.load(Ordering::Acquire) {
+            return None;
+        }
+        if !self.has_share() {
+            return Some(self.cpu_share.window_end());
+        }
+        self.unreported.store(false, Ordering::Release);
+        let guest = self.active()?;
+        let reported = guest.at_leisure(|cell| self.observe(&guest, cell));
+        self.judge_report(&guest, reported);
+        None
+    }
+
+    /// Has the guest observe the events since the last call, if there are any.
+    fn observe(&self, guest: &ActiveGuest, cell: &mut GuestCell) -> Option<Result<bool, CallError>> {
+        let (entered, own_time) = (self.clock.now(), OwnTime::begin());
+        let reported = cell.catch_up_at_once()?;
+        if !matches!(reported, Ok(false)) {
+            let now = self.count_time(&own_time, entered);
+            self.count_call(guest, Hook::Observe, (entered, now), cell.memory());
+        }
+        Some(reported)
+    }
+
+    fn judge_report(&self, guest: &Arc<ActiveGuest>, reported: Option<Result<bool, CallError>>) {
         if let Some(Err(error)) = reported {
             self.strike(Some(guest), &error.into());
         }

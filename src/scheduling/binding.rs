@@ -21,8 +21,7 @@ use super::recent::Recent;
 use super::report::LastFault;
 use super::round_file::{RoundFile, Wrong};
 use super::scheduler_host::{Alarm, Clock};
-use crate::telemetry::kinds::Gauge;
-use crate::telemetry::{Hook, InlineGate, Meter, PluginMetrics};
+use crate::telemetry::{GaugePart, Hook, InlineGate, Meter, PluginMetrics};
 
 /// Questions that went wrong and wait to be written down, at most.
 const WRONG: usize = 4;
@@ -65,8 +64,8 @@ pub struct SchedulerBinding {
     pub(super) journal: Arc<Journal>,
     pub(super) texts: Arc<KeyInterner>,
     pub(super) metrics: Arc<PluginMetrics>,
-    /// Memory of the guest, as metrics show it.
-    pub(super) memory: Gauge,
+    /// Memory of the guest, as metrics show it. Other loads of the model have parts of their own.
+    pub(super) memory: GaugePart,
     /// The version that shall decide.
     pub(super) source: Mutex<Arc<dyn Source>>,
     /// Changed together with its guest, under the lock of the core's table: while it says that the plug-in serves, there is a guest.
@@ -82,6 +81,8 @@ pub struct SchedulerBinding {
     pub(super) making: Mutex<()>,
     /// The guest has grown so much that a new one shall take its place.
     pub(super) full: AtomicBool,
+    /// Events wait for the maintenance thread, which reports them to a guest that is asked nothing.
+    pub(super) unreported: AtomicBool,
     /// Questions that went wrong, to be written down.
     pub(super) wrong: Mutex<Vec<RoundFile>>,
     pub(super) rounds: Option<PathBuf>,
@@ -118,7 +119,7 @@ impl SchedulerBinding {
     }
 
     pub(super) fn shows_memory(&self, bytes: u64) {
-        self.memory.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.memory.set(bytes);
     }
 
     pub(super) fn outgrown(&self) {
@@ -129,11 +130,14 @@ impl SchedulerBinding {
 
     /// Keeps a question that went wrong, for the keeper to write down.
     pub(super) fn record(&self, round: &Round, said: Option<&PolicyAnswer>, strike: &Strike) {
-        let mut wrong = self.wrong.lock();
-        if self.rounds.is_none() || wrong.len() >= WRONG {
+        if self.rounds.is_none() {
             return;
         }
         let source = Arc::clone(&self.source.lock());
+        let mut wrong = self.wrong.lock();
+        if wrong.len() >= WRONG {
+            return;
+        }
         let what = Wrong { fault: strike.fault, what: &strike.what };
         let at = (&self.facts, self.options.config.as_str(), self.options.limits);
         wrong.push(RoundFile::new(round, said, what, (source.manifest(), source.sha256()), at));

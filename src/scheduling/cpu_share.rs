@@ -38,6 +38,11 @@ impl CpuShare {
         window.used <= WINDOW * percent / 100
     }
 
+    /// When the window ends that is measured now.
+    pub(super) fn window_end(&self) -> Time {
+        self.window.lock().began + WINDOW
+    }
+
     /// Counts a call that took this much CPU time.
     pub(super) fn add(&self, used: Duration) {
         if self.percent.is_some() {
@@ -59,6 +64,7 @@ mod tests {
         share.add(Duration::from_millis(200));
         assert!(share.allows(|| Time(5100 * MS)));
         share.add(Duration::from_millis(1));
+        assert_eq!(share.window_end(), Time(6000 * MS));
         assert_eq!([5101, 5999, 6000].map(|ms| share.allows(|| Time(ms * MS))), [false, false, true]);
         let unlimited = CpuShare::new(None);
         unlimited.add(Duration::from_secs(9));

@@ -28,7 +28,7 @@ pub(super) struct Inbox {
 struct InboxCursor {
     /// The serial number it goes on from.
     next: u64,
-    /// Whom it knows already, of a newcomer that is not through yet with what happened while it was told who lives.
+    /// The sequences that a new guest was shown. Present until the guest has read all events that happened meanwhile.
     roster: Option<Roster>,
 }
 
@@ -69,7 +69,7 @@ impl Drop for Reader {
 }
 
 impl InboxCursor {
-    /// Whether this, which comes next, is to be told.
+    /// Whether the guest is to observe this event, which is next.
     fn passes(&mut self, one: &Observed) -> bool {
         let serial = self.next;
         self.next += 1;
@@ -203,11 +203,11 @@ mod tests {
         inbox.goes_on_from(one, roster);
         inbox.put(5, [7, 9].map(|seq| news(seq, 1)).concat(), false);
         assert_eq!(read(&mut inbox, one), [1, 7, 9], "the run of 7 was in the roster, and 9 was not");
-        assert!(inbox.readers[&one].roster.is_none(), "once it is through, whom it knew is nothing to it");
+        assert!(inbox.readers[&one].roster.is_none(), "it has read all events of that time");
     }
 
     #[test]
-    fn nothing_is_kept_for_nobody() {
+    fn nothing_is_kept_without_a_reader() {
         let mut inbox = Inbox::default();
         inbox.put(0, news(0, 4), false);
         let (one, _) = inbox.enter();

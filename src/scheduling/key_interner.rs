@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::sync::Mutex;
 
-/// KeyInterner remembered, and bytes of them.
+/// Maximum number of texts that are remembered, and maximum bytes of them.
 const MOST: usize = 1 << 16;
 const MOST_BYTES: usize = 8 << 20;
 /// Bytes of a text that is remembered. A longer one has a key as any other, and is no name that a plug-in could want to show.

@@ -18,7 +18,7 @@ use super::port::SchedulerPort;
 use super::recent::Recent;
 use super::report::{Attached, BindingState};
 use super::scheduler_host::{Alarm, Clock};
-use crate::telemetry::{InlineGate, Meter, PluginMetrics};
+use crate::telemetry::{GaugePart, InlineGate, Meter, PluginMetrics};
 
 /// What all bindings of a server share.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ impl SchedulerBinding {
         port: Arc<SchedulerPort<Decider>>,
         options: BindingOptions,
     ) -> SchedulerBinding {
-        let memory = metrics.memory_at(&facts.name);
+        let memory = GaugePart::new(metrics.memory_at(&facts.name));
         SchedulerBinding {
             facts,
             port,
@@ -59,6 +59,7 @@ impl SchedulerBinding {
             last_fault: Mutex::new(None),
             making: Mutex::new(()),
             full: AtomicBool::new(false),
+            unreported: AtomicBool::new(false),
             wrong: Mutex::default(),
             rounds: shared.rounds.clone(),
             from_file: AtomicBool::new(options.from_file),

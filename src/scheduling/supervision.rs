@@ -62,6 +62,7 @@ impl SchedulerBinding {
 
     /// What one that serves needs from time to time.
     fn look_after(self: &Arc<Self>, now: Time) -> Option<Time> {
+        let reports = self.report_left();
         let recycles = self.full.load(Ordering::Acquire).then(|| self.health.lock().recycles_at(now));
         if recycles.is_some_and(|at| at <= now) {
             return self.recycle();
@@ -71,7 +72,7 @@ impl SchedulerBinding {
             self.save();
             saves = now + SAVES;
         }
-        recycles.into_iter().chain([saves]).min()
+        recycles.into_iter().chain(reports).chain([saves]).min()
     }
 
     /// Writes down the questions that went wrong.

@@ -114,7 +114,7 @@ fn nonsense_is_a_strike_that_the_instance_survives() {
 }
 
 #[test]
-fn a_taken_lane_is_nobodys_strike() {
+fn a_busy_guest_gets_no_strike() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=2);
     let active = rig.active().unwrap();
@@ -342,7 +342,7 @@ fn no_request_is_lost_to_a_plug_in() {
 }
 
 #[test]
-fn it_is_quick_where_nobody_is_asked_or_answers_are_known_to_be() {
+fn it_is_quick_without_a_guest_or_with_a_quick_one() {
     let mut rig = Rig::open(plans(), |_| {});
     assert!(!rig.decider().is_quick(), "nothing is known");
     rig.starts(1..=3);

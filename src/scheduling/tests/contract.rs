@@ -7,7 +7,7 @@ use crate::error::{RejectionReason, RejectionStatus};
 use crate::scheduling::AT_ONCE;
 use crate::scheduling::guest::Source;
 use crate::scheduling::stand_in::{Does, StandInVersion};
-use crate::scheduling::tests::rig::{Rig, plans};
+use crate::scheduling::tests::rig::{MS, Rig, plans};
 
 #[test]
 fn events_go_with_the_question_that_follows_them() {
@@ -56,9 +56,88 @@ fn a_guest_that_is_asked_nothing_observes_events_without_a_question() {
     rig.starts(1..=1100);
     rig.turn();
     rig.hand_over_events();
+    assert!(rig.rang(), "at first it is not known to be quick");
+    rig.keep();
     let script = rig.version.script.lock();
     assert!(script.observed > began && script.told.kind.len() >= 1000, "{} events", script.told.kind.len());
     assert_eq!(script.plans, 0);
+}
+
+/// A guest that observes and is asked nothing. Returns how often it has observed since the last look.
+fn observer(change: impl FnOnce(&mut crate::scheduling::BindingOptions)) -> (Rig, impl FnMut(&Rig) -> u64) {
+    let rig = Rig::open(sequor_core::Hooks { observe: true, keys: 1, ..sequor_core::Hooks::default() }, change);
+    rig.keep();
+    let mut before = rig.version.script.lock().observed;
+    let since = move |rig: &Rig| {
+        let now = rig.version.script.lock().observed;
+        now - std::mem::replace(&mut before, now)
+    };
+    (rig, since)
+}
+
+#[test]
+fn events_are_observed_on_the_maintenance_thread_unless_that_is_quick() {
+    let (mut rig, mut observed) = observer(|_| {});
+    rig.starts(1..=2);
+    rig.turn();
+    rig.hand_over_events();
+    assert_eq!((observed(&rig), rig.rang()), (0, true), "nothing is known of it");
+    rig.keep();
+    assert_eq!((observed(&rig), rig.binding.show().calls), (1, 1));
+    rig.starts(3..=4);
+    rig.turn();
+    rig.hand_over_events();
+    assert_eq!((observed(&rig), rig.binding.show().calls), (1, 2), "it is quick");
+    // A call that may take long is left to the maintenance thread.
+    let (mut rig, mut observed) = observer(|options| options.limits.time = Duration::from_millis(50));
+    for _ in 0..2 {
+        rig.starts(1..=2);
+        rig.turn();
+        rig.hand_over_events();
+        assert_eq!(observed(&rig), 0);
+        rig.keep();
+        assert_eq!(observed(&rig), 1);
+    }
+}
+
+#[test]
+fn a_guest_without_a_share_of_a_core_observes_later() {
+    let (mut rig, mut observed) = observer(|options| options.cpu_share = Some(50));
+    rig.binding.cpu_share.add(Duration::from_millis(501));
+    rig.starts(1..=2);
+    rig.turn();
+    rig.hand_over_events();
+    assert_eq!(rig.keep(), Some(sequor_core::Time(1000 * MS)));
+    assert_eq!(observed(&rig), 0);
+    rig.wait(1000);
+    rig.keep();
+    assert_eq!(observed(&rig), 1);
+}
+
+#[test]
+fn a_failed_observe_counts_as_time_of_the_guest() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.version.does(Does::TrapInObserve);
+    rig.starts(1..=2 * AT_ONCE as u64);
+    assert!(!rig.binding.inline_gate.is_open(sequor_core::Time(0)), "nothing is known of it");
+    rig.turn();
+    assert_eq!((rig.version.script.lock().observed, rig.binding.show().strikes), (1, 1));
+    assert!(rig.binding.inline_gate.is_open(sequor_core::Time(0)));
+}
+
+#[test]
+fn loads_of_a_model_add_up_in_the_gauge_of_memory() {
+    let rig = Rig::open(plans(), |_| {});
+    let gauge = rig.metrics.plugin("puppet").memory_at("encoder");
+    rig.binding.shows_memory(70);
+    // The same plug-in at another load of the model.
+    let other = rig.binding_of_another_load();
+    other.shows_memory(5);
+    assert_eq!(gauge.get(), 75);
+    rig.binding.close();
+    assert_eq!(gauge.get(), 5);
+    drop(other);
+    assert_eq!(gauge.get(), 0);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn no_request_waits_for_a_guest_on_trial() {
 
 /// While a guest is started, or a guest says what it would hand on.
 #[test]
-fn parking_waits_for_nobody() {
+fn parking_waits_for_no_call_and_no_start() {
     let rig = Rig::open(plans(), |_| {});
     let making = rig.binding.making.lock();
     let active = rig.active().unwrap();
@@ -85,7 +85,7 @@ fn parking_waits_for_nobody() {
 
 /// Made before an operator parked it, put in its place after that.
 #[test]
-fn whoever_is_parked_while_its_successor_is_made_stays_parked() {
+fn a_plug_in_parked_while_its_successor_is_made_stays_parked() {
     let mut rig = Rig::open(plans(), |_| {});
     let source: Arc<dyn Source> = StandInVersion::new("77b0", plans());
     let ready = rig.binding.ready_for(&source, crate::scheduling::startup::Parked::Decides).unwrap();

@@ -183,6 +183,20 @@ impl Rig {
         Rig { metrics, desk, clock, alarms, binding, version, next_req: 0, answers, notes }
     }
 
+    /// The same plug-in at another load of the model, where it decides nothing yet.
+    pub(super) fn binding_of_another_load(&self) -> SchedulerBinding {
+        let shared = BindingServices {
+            clock: self.clock.clone(),
+            alarm: self.alarms.clone(),
+            texts: Arc::<KeyInterner>::default(),
+            rounds: None,
+        };
+        let source: Arc<dyn Source> = self.version.clone();
+        let whom = (Arc::new(Journal::new("puppet")), self.metrics.plugin("puppet"), source);
+        let port = SchedulerPort::new(LoadId::new(1, std::num::NonZeroU32::MIN), self.desk.clone());
+        SchedulerBinding::new(&shared, whom, self.binding.facts.clone(), port, self.binding.options.clone())
+    }
+
     /// With a binding that decides.
     pub(super) fn open(hooks: Hooks, change: impl FnOnce(&mut BindingOptions)) -> Rig {
         let rig = Rig::new(hooks, change);

@@ -131,7 +131,7 @@ fn one_that_does_not_get_ready_changes_nothing() {
 
 /// A plug-in that is parked for an answer may be taken off before the answer is in.
 #[test]
-fn the_round_that_parks_it_is_counted_whoever_comes_first() {
+fn the_round_that_parks_it_is_counted_in_any_order() {
     for keeper_first in [true, false] {
         let mut rig = Rig::open(plans(), |options| options.strikes = 1);
         rig.starts(1..=1);
