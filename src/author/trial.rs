@@ -22,7 +22,7 @@ use sequor_wasm::services::Services;
 
 /// What it is tried with.
 #[derive(Debug, Clone, Default)]
-pub struct Terms {
+pub struct TrialOptions {
     /// JSON, a table.
     pub config: String,
     pub limits: Limits,
@@ -34,7 +34,7 @@ pub struct Terms {
 pub struct Trial {
     pub component: SchedulerComponent,
     facts: ModelFacts,
-    terms: Terms,
+    terms: TrialOptions,
     file: std::path::PathBuf,
     /// How long it took to compile, or to find what was compiled before.
     pub loading: Duration,
@@ -51,7 +51,7 @@ pub struct RunningGuest {
 
 impl Trial {
     /// Holds a file against the contract.
-    pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: Terms) -> Result<Trial, AuthorError> {
+    pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: TrialOptions) -> Result<Trial, AuthorError> {
         let wrong = |what: String| AuthorError::Component { path: file.to_owned(), what };
         let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
         let cache = Cache::new(&machine.cache.join(COMPILED)).ok();

@@ -17,7 +17,7 @@ use self::finding::{CheckReport, Finding, ServableVersion};
 use super::plugin::machine;
 use super::plugin::scheduler::check::tried;
 use super::{Failed, launch, serve};
-use crate::author::trial::Terms;
+use crate::author::trial::TrialOptions;
 use crate::backend::onnx::library::Library;
 use crate::config::fault::code;
 use crate::config::model::versions;
@@ -153,7 +153,7 @@ fn plugins(repository: &Repository, settings: &Settings, report: &mut CheckRepor
         let config = plugin.attached.first().map(|at| at.config.clone()).unwrap_or_default();
         let grants = table.of(&plugin.name);
         let limits = Limits { time: said.time.0, memory: said.memory.map(|size| size.0) };
-        let tried = tried(&said.dir.join(&file), Terms { config, limits, grants }, &machine());
+        let tried = tried(&said.dir.join(&file), TrialOptions { config, limits, grants }, &machine());
         report.push(Finding::plugin(file, tried.as_ref().map_err(Clone::clone)));
     }
     Ok(())

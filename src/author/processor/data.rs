@@ -107,10 +107,11 @@ fn element(value: &Value, dtype: DataType, to: &mut Vec<u8>) -> Option<()> {
         DataType::Int16 => integer!(i16),
         DataType::Int32 => integer!(i32),
         DataType::Int64 => integer!(i64),
+        DataType::Fp16 => to.extend(half::f16::from_f64(number()?).to_le_bytes()),
+        DataType::Bf16 => to.extend(half::bf16::from_f64(number()?).to_le_bytes()),
         DataType::Fp32 => to.extend((number()? as f32).to_le_bytes()),
         DataType::Fp64 => to.extend(number()?.to_le_bytes()),
         DataType::Bytes => push_text(to, value.as_str()?.as_bytes()),
-        _ => return None,
     }
     Some(())
 }

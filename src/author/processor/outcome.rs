@@ -248,7 +248,7 @@ pub(in crate::author) fn append(
     Ok(())
 }
 
-/// What packets must not change: the elements. BytesElements count as one, however they are cut.
+/// What packets must not change: the elements. Elements of type BYTES count as one text, however they are cut.
 fn content(tensor: &Tensor) -> Vec<u8> {
     if tensor.dtype == DataType::Bytes {
         BytesElements(&tensor.data).collect::<Vec<_>>().concat()
@@ -264,7 +264,7 @@ pub(in crate::author) fn difference(is: &Tensor, want: &Tensor, tolerance: f64) 
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         return (is != want).then(|| format!("it is \"{}\"; \"{}\" is expected", text(&is), text(&want)));
     }
-    if is.data.len() != want.data.len() {
+    if is.data.len() != want.data.len() || !has_shape(is, &want.shape) {
         return Some(format!("it is {}; {} is expected", is.shape, want.shape));
     }
     let size = is.dtype.size().unwrap_or(1);
@@ -274,11 +274,18 @@ pub(in crate::author) fn difference(is: &Tensor, want: &Tensor, tolerance: f64) 
     Some(format!("{} of {} elements differ, the first at {first}", 1 + wrong.count(), is.data.len() / size))
 }
 
+/// Whether a tensor has the shape that is expected. A list has none. A file may leave a dimension of 1 in front out.
+fn has_shape(is: &Tensor, want: &Shape) -> bool {
+    want.0.len() < 2 || is.shape == *want || is.shape.0.strip_prefix(&[1]) == Some(want.0.as_slice())
+}
+
 fn is_near(dtype: DataType, is: &[u8], want: &[u8], tolerance: f64) -> bool {
     if is == want {
         return true;
     }
     let number = |bytes: &[u8]| match dtype {
+        DataType::Fp16 => bytes.first_chunk::<2>().map(|b| half::f16::from_le_bytes(*b).to_f64()),
+        DataType::Bf16 => bytes.first_chunk::<2>().map(|b| half::bf16::from_le_bytes(*b).to_f64()),
         DataType::Fp32 => bytes.first_chunk::<4>().map(|b| f64::from(f32::from_le_bytes(*b))),
         DataType::Fp64 => bytes.first_chunk::<8>().map(|b| f64::from_le_bytes(*b)),
         _ => None,
@@ -311,5 +318,28 @@ mod tests {
         assert_eq!(said.as_deref(), Some("2 of 2 elements differ, the first at 0"));
         assert_eq!(difference(&fp32(&[1.0]), &fp32(&[1.25]), 0.5), None);
         assert!(difference(&fp32(&[1.0]), &fp32(&[1.0, 2.0]), 0.0).unwrap().contains("[2] is expected"));
+    }
+
+    #[test]
+    fn a_tolerance_holds_for_every_floating_type() {
+        fn tensor<const N: usize>(dtype: DataType, element: [u8; N]) -> Tensor {
+            Tensor { dtype, shape: Shape::of(&[1]), data: element.to_vec().into() }
+        }
+        let half = |value: f64| tensor(DataType::Fp16, half::f16::from_f64(value).to_le_bytes());
+        let brain = |value: f64| tensor(DataType::Bf16, half::bf16::from_f64(value).to_le_bytes());
+        let double = |value: f64| tensor(DataType::Fp64, value.to_le_bytes());
+        for make in [&half as &dyn Fn(f64) -> Tensor, &brain, &double] {
+            assert_eq!(difference(&make(1.0), &make(1.25), 0.25), None);
+            assert!(difference(&make(1.0), &make(1.25), 0.125).is_some());
+        }
+    }
+
+    #[test]
+    fn an_array_has_a_shape_and_a_list_has_none() {
+        let array = |shape: &[u64]| Tensor { shape: Shape::of(shape), ..fp32(&[1.0, 2.0, 3.0, 4.0]) };
+        assert_eq!(difference(&array(&[2, 2]), &array(&[4]), 0.0), None);
+        assert_eq!(difference(&array(&[1, 2, 2]), &array(&[2, 2]), 0.0), None);
+        let said = difference(&array(&[4, 1]), &array(&[2, 2]), 0.0);
+        assert_eq!(said.as_deref(), Some("it is [4,1]; [2,2] is expected"));
     }
 }

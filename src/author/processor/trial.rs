@@ -13,7 +13,7 @@ use sequor_wasm::journal::Journal;
 use sequor_wasm::services::Services;
 
 use super::case::ProcessorCase;
-use crate::author::trial::Terms;
+use crate::author::trial::TrialOptions;
 use crate::author::{AuthorError, Machine};
 use crate::processing::health::ProcessorTime;
 use crate::processing::{
@@ -26,7 +26,7 @@ use crate::telemetry::Metrics;
 #[derive(Debug)]
 pub struct ProcessorTrial {
     pub component: Arc<ProcessorComponent>,
-    terms: Terms,
+    terms: TrialOptions,
     file: PathBuf,
     /// How long it took to compile, or to find what was compiled before.
     pub loading: Duration,
@@ -61,7 +61,12 @@ pub struct TrialAnswer {
 
 impl ProcessorTrial {
     /// Holds a file against the contract.
-    pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: Terms) -> Result<ProcessorTrial, AuthorError> {
+    pub fn new(
+        file: &Path,
+        bytes: &[u8],
+        machine: &Machine,
+        terms: TrialOptions,
+    ) -> Result<ProcessorTrial, AuthorError> {
         let wrong = |what: String| AuthorError::Component { path: file.to_owned(), what };
         let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
         let cache = Cache::new(&machine.cache.join(COMPILED)).ok();

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use serde_json::Value;
 
 use super::{Failed, failed, remote};
-use crate::author::trial::Terms;
+use crate::author::trial::TrialOptions;
 use crate::author::{AuthorError, Project};
 use crate::config::units::{Size, Span};
 use sequor_wasm::grants::Grants;
@@ -37,17 +37,24 @@ pub(super) fn terms() -> Vec<Arg> {
         flag("time", "DURATION", "CPU time of a call [default: 2ms]").value_parser(value_parser!(Span)),
         flag("memory", "SIZE", "Memory, as 64MiB; a number alone is MiB [default: what its language needs]")
             .value_parser(memory),
-        flag("grant", "NAME", "clock, random or sequence-text").action(ArgAction::Append),
+        grant(),
     ]
 }
 
-pub(super) fn of_terms(matches: &ArgMatches) -> Result<Terms, Failed> {
+/// What the component may use beyond the contract.
+pub(super) fn grant() -> Arg {
+    let grant = Arg::new("grant").long("grant").value_name("NAME").action(ArgAction::Append);
+    grant.help("clock, random, sequence-text or model:MODEL; no model answers here")
+}
+
+pub(super) fn of_terms(matches: &ArgMatches) -> Result<TrialOptions, Failed> {
     let plain = Limits::default();
-    let time = matches.get_one::<Span>("time").map_or(plain.time, |span| span.0);
-    let memory = matches.get_one::<Size>("memory").map(|size| size.0).or(plain.memory);
+    // Not every command has each of them.
+    let time = matches.try_get_one::<Span>("time").ok().flatten().map_or(plain.time, |span| span.0);
+    let memory = matches.try_get_one::<Size>("memory").ok().flatten().map(|size| size.0).or(plain.memory);
     let grants: Vec<&str> = matches.get_many::<String>("grant").into_iter().flatten().map(String::as_str).collect();
     let grants = Grants::parse(grants).map_err(Failed::Configuration)?;
-    Ok(Terms { config: config(matches)?, limits: Limits { time, memory }, grants })
+    Ok(TrialOptions { config: config(matches)?, limits: Limits { time, memory }, grants })
 }
 
 /// `64MiB`, or `64`.
@@ -63,7 +70,7 @@ fn memory(text: &str) -> Result<Size, String> {
 
 /// `--set a=1 --set b.c=x` as JSON.
 pub(super) fn config(matches: &ArgMatches) -> Result<String, Failed> {
-    let entries: Vec<&(String, Value)> = matches.get_many("set").into_iter().flatten().collect();
+    let entries: Vec<&(String, Value)> = matches.try_get_many("set").ok().flatten().into_iter().flatten().collect();
     Ok(remote::plugin::config(&entries)?.to_string())
 }
 
@@ -99,6 +106,15 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, AuthorError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_without_limits_takes_grants() {
+        let command = clap::Command::new("test").arg(grant());
+        let matches = command.get_matches_from(["test", "--grant", "clock", "--grant", "model:decoder"]);
+        let options = of_terms(&matches).ok().unwrap();
+        assert!(options.grants.clock && options.grants.models);
+        assert_eq!((options.limits, options.config.as_str()), (Limits::default(), "{}"));
+    }
 
     #[test]
     fn memory_is_a_size_or_a_number_of_mebibytes() {

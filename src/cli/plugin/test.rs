@@ -13,6 +13,7 @@ pub(super) fn command() -> Command {
         .about("Run the cases of plug-ins, and hold them against what they expect")
         .arg(file::argument().help("Components or their folders; the cases lie in cases/ beside a component"))
         .arg(cases.help("These cases, in place of cases/*.toml"))
+        .arg(file::grant())
         .arg(remote::output())
 }
 

@@ -15,7 +15,7 @@ use crate::author::AuthorError;
 use crate::author::initializer::case::InitializerCase;
 use crate::author::initializer::outcome::{self, StartOutcome};
 use crate::author::initializer::trial::InitializerTrial;
-use crate::author::trial::Terms;
+use crate::author::trial::TrialOptions;
 use crate::author::world::AuthorWorld;
 use crate::author::worlds::InitializerProjects;
 use crate::initializing::InitializerPorts;
@@ -128,7 +128,7 @@ fn trial(given: GivenComponent<'_>, time: Duration) -> Result<InitializerTrial, 
     let mut terms = if is_set("set") || is_set("time") || is_set("memory") || is_set("grant") {
         file::of_terms(given.matches)?
     } else {
-        Terms::default()
+        TrialOptions::default()
     };
     if !is_set("time") {
         terms.limits.time = time;

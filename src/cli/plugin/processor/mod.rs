@@ -16,7 +16,7 @@ use crate::author::AuthorError;
 use crate::author::processor::case::ProcessorCase;
 use crate::author::processor::outcome::{self, CaseOutcome};
 use crate::author::processor::trial::{ProcessorTrial, TrialChain};
-use crate::author::trial::Terms;
+use crate::author::trial::TrialOptions;
 use crate::author::world::AuthorWorld;
 use crate::author::worlds::ProcessorProjects;
 use crate::processing::{TensorPort, TensorSignature};
@@ -141,7 +141,7 @@ fn trial(given: GivenComponent<'_>, time: Duration) -> Result<ProcessorTrial, Fa
     let mut terms = if is_set("set") || is_set("time") || is_set("memory") || is_set("grant") {
         file::of_terms(given.matches)?
     } else {
-        Terms::default()
+        TrialOptions::default()
     };
     if !is_set("time") {
         terms.limits.time = time;

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::author::trial::{Terms, Trial};
+use crate::author::trial::{Trial, TrialOptions};
 use crate::author::{AuthorError, Machine};
 use crate::cli::plugin::file;
 use crate::cli::plugin::world::{GivenComponent, Printed};
@@ -31,7 +31,7 @@ pub(super) fn scheduler(given: GivenComponent<'_>) -> Result<Printed, String> {
 }
 
 /// The component of this file, if a server would take it; else why not.
-pub(in crate::cli) fn tried(path: &Path, terms: Terms, machine: &Machine) -> Result<CheckedComponent, String> {
+pub(in crate::cli) fn tried(path: &Path, terms: TrialOptions, machine: &Machine) -> Result<CheckedComponent, String> {
     let text = |problem: AuthorError| problem.to_string();
     let bytes = file::bytes(path).map_err(text)?;
     let trial = Trial::new(path, &bytes, machine, terms).map_err(text)?;
