@@ -2,7 +2,10 @@
 
 from array import array
 
-from sequor_plugin.processor import Processor, Tensor, run_each
+from sequor_plugin.processor import WRONG_REQUEST, Processor, Tensor, refuse, run_each
+
+SAMPLES = 512 << 10
+"""Maximum number of samples of one request, as in Rust."""
 
 
 class Plugin(Processor):
@@ -18,6 +21,9 @@ class Plugin(Processor):
         # The samples from the next window's context on.
         kept = call.scratch or bytes(2 * self.context)
         if "AUDIO" in inputs:
+            samples = inputs["AUDIO"].shape[0]
+            if samples > SAMPLES:
+                raise refuse(WRONG_REQUEST, f"{samples} samples in one request; the maximum is {SAMPLES}")
             kept += inputs["AUDIO"].bytes
         size, step, context = 2 * self.window, 2 * (self.window - self.context), 2 * self.context
         if call.end:

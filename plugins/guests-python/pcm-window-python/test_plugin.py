@@ -1,7 +1,7 @@
 import unittest
 
 from plugin import Plugin
-from sequor_plugin.processor import Signature, Tensor
+from sequor_plugin.processor import Refusal, Signature, Tensor
 from sequor_plugin.processor_testing import Bench
 
 MODEL = Signature().add_input("input", "FP32", [-1, 576]).add_output("output", "FP32", [-1, 1])
@@ -31,6 +31,13 @@ class PcmWindow(unittest.TestCase):
         first, second = ([round(sample * 32768) for sample in run["input"].values] for run in windows.runs)
         self.assertEqual(first, [0] * 64 + list(range(512)))
         self.assertEqual(second, list(range(448, 1024)))
+
+    def test_a_request_with_too_many_samples_is_refused(self):
+        windows = bench()
+        windows.start(1, {})
+        with self.assertRaises(Refusal) as refused:
+            windows.step(1, {"AUDIO": Tensor("INT16", [524289], bytes(2 * 524289))})
+        self.assertEqual((refused.exception.code, refused.exception.text), (1, "524289 samples in one request; the maximum is 524288"))
 
 
 if __name__ == "__main__":

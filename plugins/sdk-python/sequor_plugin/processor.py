@@ -13,6 +13,8 @@
 `sequor plugin build` makes a component of the class `Plugin` of plugin.py. The same file runs under any Python: sequor_plugin.processor_testing drives it.
 """
 
+from itertools import islice
+
 from . import host
 from .tensors import Files, Port, Signature, Tensor, TokenTable
 
@@ -20,6 +22,9 @@ __all__ = ["Files", "Port", "Processor", "Refusal", "Signature", "Tensor", "Toke
 
 WRONG_REQUEST, NOT_NOW, FORBIDDEN, NOT_FOUND, QUOTA, WRONG_STATE = range(1, 7)
 """Codes of refusals, as the contract counts them. Another counts as the first."""
+
+RUNS = 4096
+"""Maximum number of runs of one request. A request that needs more is refused with WRONG_REQUEST."""
 
 
 class Processor:
@@ -93,7 +98,7 @@ def run(inputs):
 
 def run_each(runs, otherwise=None):
     """The model runs once for each of these inputs. If there are none, the request is answered with the outputs `otherwise`."""
-    runs = list(runs)
+    runs = list(islice(runs, RUNS + 1))
     return Run(runs) if runs else Reply(otherwise or {})
 
 

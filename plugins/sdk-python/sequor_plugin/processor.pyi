@@ -4,6 +4,7 @@ from typing import Any
 from . import Model
 from .tensors import Files as Files, Port as Port, Signature as Signature, Tensor as Tensor, TokenTable as TokenTable
 
+RUNS: int
 WRONG_REQUEST: int
 NOT_NOW: int
 FORBIDDEN: int

@@ -3,7 +3,7 @@
 import json
 
 from .glue import told
-from .processor import Call, Refusal, Run
+from .processor import RUNS, WRONG_REQUEST, Call, Refusal, Run, refuse
 
 
 class Glue:
@@ -23,6 +23,8 @@ class Glue:
             call = self._call(facts, scratch)
             action = self.plugin.pre(call, named(self.outer.inputs, inputs))
             if isinstance(action, Run):
+                if len(action.runs) > RUNS:
+                    raise refuse(WRONG_REQUEST, f"the request needs more than {RUNS} runs of the model. Send less in one request")
                 return True, [placed(self.inner.inputs, run, "the model has no input") for run in action.runs], self._kept(call, scratch)
             return False, placed(self.outer.outputs, action.outputs, "clients do not see an output"), self._kept(call, scratch)
         return logged(call)

@@ -62,8 +62,8 @@ class Bench:
         self.runs = []
         if is_run:
             self.runs = [dict(self._named(self.inner.inputs, run)) for run in tensors]
-            if not 1 <= len(self.runs) <= 4096:
-                raise ValueError(f"{len(self.runs)} runs; a request has 1 to 4096")
+            if not self.runs:
+                raise ValueError("0 runs; a request has 1 to 4096")
             for run in self.runs:
                 missing = [port.name for port in self.inner.inputs if not port.optional and port.name not in run]
                 if missing:

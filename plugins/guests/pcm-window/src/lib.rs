@@ -10,6 +10,8 @@ use resample::Resampler;
 
 /// The rate of the model.
 const RATE: u32 = 16_000;
+/// Maximum number of samples of one request. The windows of more do not fit into the memory that an instance has by default.
+const SAMPLES: u64 = 512 << 10;
 
 #[derive(Debug, Default)]
 pub struct PcmWindow {
@@ -54,6 +56,11 @@ impl Processor for PcmWindow {
     fn pre(&mut self, call: &Call<'_>, inputs: Tensors, scratch: &mut Vec<u8>) -> Result<Prepared, Refusal> {
         let mut kept = self.kept(scratch);
         if let Some(audio) = inputs.find("AUDIO") {
+            let samples: u64 = audio.shape().iter().product();
+            if samples > SAMPLES {
+                let text = format!("{samples} samples in one request; the maximum is {SAMPLES}");
+                return Err(refuse(code::WRONG_REQUEST, text));
+            }
             kept.raw.extend(if self.is_mulaw { mulaw::decode(&audio.bytes()) } else { audio.values::<i16>()? });
         }
         self.resampler.advance(&mut kept.raw, &mut kept.window, call.end);
@@ -160,6 +167,16 @@ mod tests {
         assert_eq!(input(&bench), [vec![0.0; 64], normal(&sound[..512])].concat());
         bench.end(1, Tensors::new()).unwrap();
         assert_eq!(input(&bench), [normal(&sound[448..1000]), vec![0.0; 24]].concat());
+    }
+
+    #[test]
+    fn more_samples_than_an_instance_has_memory_for_are_refused() {
+        let mut bench = bench(16_000, "pcm16");
+        let audio = |samples: u64| [("AUDIO", Tensor::new(&[samples], &vec![0i16; samples as usize]))];
+        assert_eq!(bench.start(1, audio(SAMPLES)).unwrap().get("output").unwrap().shape(), [1024, 1]);
+        let refused = bench.step(1, audio(SAMPLES + 1)).unwrap_err();
+        assert_eq!((refused.code, refused.text.as_str()), (1, "524289 samples in one request; the maximum is 524288"));
+        assert!(bench.step(1, audio(10)).is_ok());
     }
 
     #[test]

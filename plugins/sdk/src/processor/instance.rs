@@ -3,8 +3,8 @@
 use super::Processor;
 use super::call::{Call, CallFacts};
 use super::files::Files;
-use super::prepared::Prepared;
-use super::refusal::Refusal;
+use super::prepared::{Prepared, RUNS};
+use super::refusal::{Refusal, code, refuse};
 use super::scratch::Scratch;
 use super::signature::{Port, Signature};
 use super::tensor::Tensor;
@@ -58,6 +58,10 @@ impl<P: Processor> Instance<P> {
         let call = Call { facts, model: &self.model, outer: &self.outer };
         let inputs = named(&self.outer.inputs, inputs);
         let action = match self.plugin.pre(&call, inputs, &mut kept)? {
+            Prepared::Run(runs) if runs.len() > RUNS => {
+                let text = format!("the request needs more than {RUNS} runs of the model. Send less in one request");
+                return Err(refuse(code::WRONG_REQUEST, text));
+            }
             Prepared::Run(runs) => Action::Run(
                 runs.into_iter().map(|run| placed(&self.inner.inputs, run, "the model has no input")).collect(),
             ),

@@ -70,7 +70,7 @@ pub use dtype::{Dtype, Element, decode, encode};
 pub use files::Files;
 pub use instance::{Action, Instance, NewScratch, Value};
 pub use join::join;
-pub use prepared::Prepared;
+pub use prepared::{Prepared, RUNS};
 pub use refusal::{Refusal, code, refuse};
 pub use scratch::{Json, Scratch};
 pub use signature::{Port, Signature};
