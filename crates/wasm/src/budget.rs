@@ -131,7 +131,7 @@ impl Memory {
 }
 
 impl ResourceLimiter for Memory {
-    /// A refusal is an answer that the guest may cope with; if it cannot, its trap is put down to memory ([`super::call_fault`]).
+    /// A refusal is an answer that the guest may cope with; if it cannot, its trap is put down to memory ([`super::call_error`]).
     fn memory_growing(&mut self, current: usize, desired: usize, most: Option<usize>) -> wasmtime::Result<bool> {
         // Beyond its own maximum it fails in any case, and nothing is to be counted.
         if most.is_some_and(|most| desired > most) {

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_gone_is_forgotten() {
+    fn the_clock_of_a_dropped_instance_is_forgotten() {
         let clocks = CallClocks::default();
         let (stays, goes) = (clocks.add(), clocks.add());
         drop(goes);

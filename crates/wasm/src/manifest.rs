@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_are_found_and_their_ends_believed_by_nobody() {
+    fn sections_are_found_and_their_lengths_are_checked() {
         let mut file = b"\0asm\x0d\0\x01\0".to_vec();
         assert_eq!(section(&file), Ok(None));
         file.extend([1, 2, 0xaa, 0xbb]);

@@ -70,7 +70,7 @@ pub trait World: fmt::Debug + Sized + Send + Sync + 'static {
 }
 
 /// A world whose guests have a life beyond one call: they are configured once, and hand over what they know when they are replaced. How much
-/// memory they use is the host's to know (`guest::WasmGuest::memory`).
+/// memory they use is the host's to know (`guest::WasmGuest::memory_used`).
 pub trait Lifecycle: World {
     /// What a guest learns once, beside its settings.
     type Facts: ?Sized;
