@@ -142,6 +142,7 @@ pub(super) fn server_options(
         plugins_dir: repository.registry().and_then(|registry| registry.rules().dir.clone()),
         upload: settings.admin.upload,
         peek: settings.admin.peek,
+        capture: settings.admin.capture.0,
         node: settings.node.clone(),
         runtime: format!("onnxruntime {}", library.version),
         settings: shown(settings),

@@ -18,6 +18,7 @@ mod migrate;
 mod ovms;
 mod plugin;
 mod remote;
+mod replay;
 mod report;
 mod runtime;
 mod serve;
@@ -40,6 +41,7 @@ fn commands() -> Vec<(Command, CommandFn)> {
         (check::command(), check::run),
         (migrate::command(), migrate::run),
         (demo::command(), demo::run),
+        (replay::command(), replay::run),
         (simulate::command(), simulate::run),
         (bench::command(), bench::run),
         (plugin::command(), plugin::run),

@@ -29,6 +29,9 @@ mod sequences;
 mod call_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod capture_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod ensemble_bounds_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
@@ -36,6 +39,12 @@ mod ensemble_reload_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod ensemble_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod growth_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod import_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod initializer_tests;
@@ -67,8 +76,8 @@ pub use repository::{Repository, RepositoryControl, RepositoryOptions};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
 pub use sequences::{
-    EndedSequence, LiveSequence, Pending, RequestOrigin, ResumableSequence, SequenceOwner, TransferError,
-    VersionStatistics,
+    CaptureLimits, EndedSequence, LiveSequence, Pending, RequestOrigin, ResumableSequence, SequenceOwner,
+    TransferError, VersionStatistics,
 };
 
 pub use crate::tensor::rows::BytesElements;

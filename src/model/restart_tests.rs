@@ -32,7 +32,7 @@ pub(super) struct Machine {
     /// Maximum bytes of states: on disk, and in memory.
     limit: u64,
     memory: u64,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// Gives a server its plug-ins.
     pub(super) equip: fn(&Path, &Repository),
     disk: Arc<SlowDisk>,
@@ -44,6 +44,8 @@ struct SlowDisk {
     is_held: Mutex<bool>,
     changed: Condvar,
     commits: AtomicU64,
+    /// States that were to be written.
+    states: AtomicU64,
 }
 
 impl SlowDisk {
@@ -68,7 +70,13 @@ impl Tier for SlowTier {
         }
         drop(held);
         self.1.commits.fetch_add(1, Ordering::Relaxed);
+        let states = changes.iter().filter(|change| matches!(change, TierChange::Put { .. })).count();
+        self.1.states.fetch_add(states as u64, Ordering::Relaxed);
         self.0.put_batch(changes)
+    }
+
+    fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
+        self.0.head(key)
     }
 
     fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
@@ -120,6 +128,11 @@ impl Machine {
         fs_err::write(machine.model().join("sequor.toml"), format!("[durability]\nwhen = \"{when}\"\n")).unwrap();
         fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32").unwrap();
         machine
+    }
+
+    /// With so much memory for states.
+    pub(super) fn with_memory(self, memory: u64) -> Machine {
+        Machine { memory, ..self }
     }
 
     pub(super) fn model(&self) -> PathBuf {
@@ -613,4 +626,81 @@ fn while_the_disk_is_slow_what_waits_shares_a_commit() {
     waiting.into_iter().for_each(|pending| drop(answered(pending)));
     let commits = machine.disk.commits.load(Ordering::Relaxed) - before;
     assert!(commits <= 4, "{commits} commits of 8 steps");
+}
+
+#[test]
+fn with_step_a_sequence_that_leaves_memory_is_not_written_once_more() {
+    let machine = Machine { memory: 12, ..Machine::new("step", OLDEST) };
+    let server = machine.serve();
+    (1..=8).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
+    (1..=8).for_each(|id| assert_eq!(server.sum(id, 1, |s| s.step = Some(2)), 11));
+    // The store has done what came before this.
+    server.sum(1, 1, |s| s.step = Some(3));
+    assert_eq!(machine.disk.states.load(Ordering::Relaxed), 8 + 8 + 1);
+    let crashed = machine.serve_from(&machine.crashed());
+    (2..=4).for_each(|id| assert_eq!(crashed.sum(id, 5, |s| s.step = Some(2)), 11, "the answer of the first time"));
+    (2..=8).for_each(|id| assert_eq!(crashed.sum(id, 5, |s| s.step = Some(3)), 16));
+}
+
+#[test]
+fn no_further_sequence_leaves_memory_while_the_disk_has_too_much_to_write() {
+    let machine = Machine { memory: 12, ..Machine::new("drain", OLDEST) };
+    let server = machine.serve();
+    machine.disk.hold(true);
+    for id in 1..=4 {
+        machine.clock.advance(Duration::from_millis(1));
+        assert_eq!(server.sum(id, 10, start), 10);
+    }
+    assert_eq!(server.resumable().len(), 1);
+    let mut fifth = server.repository.submit(request(5, 10, |s| s.start = true)).unwrap();
+    // Each instance has done what it was asked for before these.
+    let live: Vec<Id> = server.repository.live_sequences("sum").unwrap().into_iter().map(|live| live.id).collect();
+    let here = live.into_iter().filter_map(|id| if let Id::Int(id) = id { Some(id) } else { None });
+    here.filter(|id| *id != 5).for_each(|id| assert_eq!(server.sum(id, 1, |_| {}), 11));
+    assert!((&mut fifth).now_or_never().is_none());
+    assert_eq!(server.resumable().len(), 1);
+    machine.disk.hold(false);
+    answered(fifth);
+    assert_eq!(server.resumable().len(), 2);
+}
+
+#[test]
+fn the_answer_of_an_earlier_step_is_not_given_for_a_later_one() {
+    let machine = Machine::new("drain", OLDEST);
+    let server = machine.serve();
+    server.sum(7, 1, |s| (s.start, s.step) = (true, Some(1)));
+    assert_eq!(server.sum(7, 1, |_| {}), 2, "this one is not counted");
+    assert_eq!(server.refusal(7, |s| s.step = Some(2)), Refusal::StepGone { want: 3 });
+    assert_eq!(server.sum(7, 1, |s| s.step = Some(3)), 3);
+}
+
+#[test]
+fn a_step_that_waits_for_the_disk_when_the_server_stops_is_not_answered_with_the_one_before() {
+    let machine = Machine::new("every\"\nevery = 3 # \"", OLDEST);
+    let server = machine.serve();
+    machine.disk.hold(true);
+    (1..=3).for_each(|n| assert_eq!(server.sum(7, 1, |s| (s.start, s.step) = (n == 1, Some(n))), n as i32));
+    let repository = server.repository.clone();
+    let _fourth = repository.submit(request(7, 1, |s| s.step = Some(4))).unwrap();
+    let live = || repository.live_sequences("sum").unwrap().pop();
+    while live().is_none_or(|live| live.stage != Stage::Sealing) {
+        std::thread::yield_now();
+    }
+    std::thread::scope(|scope| {
+        let stopping = scope.spawn(move || server.stop());
+        // Its state has been copied.
+        while live().is_some_and(|live| !live.ending) {
+            std::thread::yield_now();
+        }
+        machine.disk.hold(false);
+        stopping.join().unwrap();
+    });
+    let second = machine.serve();
+    // It may or may not have been applied; it is applied once.
+    match second.send(7, 1, |s| s.step = Some(4)) {
+        Ok(answer) => assert_eq!(answer.outputs[0].tensor.data[..], 4_i32.to_le_bytes()),
+        Err(Failure::Refused(refused)) => assert!(matches!(refused.refusal, Refusal::StepGone { want: 5 })),
+        Err(other) => panic!("{other:?}"),
+    }
+    assert_eq!(second.sum(7, 1, |s| s.step = Some(5)), 5);
 }

@@ -17,8 +17,8 @@ const ANSWER: &str = "sequor.answer.";
 const SCRATCH: &str = "sequor.scratch.";
 /// The key under which the names of processors are kept.
 const PROCESSORS: &str = "sequor.processors";
-/// The key under which the type of an output is kept.
-const TYPE_OF: &str = "sequor.type.";
+/// The key under which the type of an input or output is kept.
+pub(super) const TYPE_OF: &str = "sequor.type.";
 
 /// The file of a state with this answer in place of one that it may hold.
 pub fn with_answer(file: &[u8], answer: &[NamedTensor]) -> Result<Vec<u8>, SnapshotError> {
@@ -80,7 +80,8 @@ pub fn scratch_of(file: &[u8]) -> Result<(String, Vec<Bytes>), SnapshotError> {
     Ok((names, (0..).map_while(of).collect()))
 }
 
-fn notes(file: &[u8]) -> Result<HashMap<String, String>, SnapshotError> {
+/// The header of the file.
+pub(super) fn notes(file: &[u8]) -> Result<HashMap<String, String>, SnapshotError> {
     let (_, header) = SafeTensors::read_metadata(file)?;
     Ok(header.metadata().clone().unwrap_or_default())
 }

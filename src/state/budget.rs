@@ -122,6 +122,13 @@ impl Ticket {
         self.bytes += std::mem::take(&mut more.bytes);
     }
 
+    /// Takes everything above `bytes` out, as a ticket of its own.
+    pub fn split_above(&mut self, bytes: u64) -> Option<Ticket> {
+        let above = self.bytes.checked_sub(bytes).filter(|above| *above > 0)?;
+        self.bytes = bytes;
+        Some(Ticket { budget: self.budget.clone(), bytes: above })
+    }
+
     /// Gives back everything above `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
         let kept = self.bytes.min(bytes);
@@ -205,6 +212,10 @@ mod tests {
         let mut ticket = budget.take(4).unwrap();
         ticket.merge(budget.take(5).unwrap());
         assert_eq!((ticket.bytes(), budget.used()), (9, 9));
+        assert!(ticket.split_above(9).is_none());
+        let above = ticket.split_above(6).unwrap();
+        assert_eq!((ticket.bytes(), above.bytes(), budget.used()), (6, 3, 9));
+        drop(above);
         ticket.shrink_to(2);
         ticket.shrink_to(8);
         assert_eq!((ticket.bytes(), budget.used()), (2, 2));

@@ -13,7 +13,7 @@
 //! - `arena`: the rows of fixed states, in chunks of slots · `chunk_plan`: how large they are, when there are more or fewer · `chunk_cache`: freed
 //!   chunks, kept for a while.
 //! - `snapshot`: a sequence's states as a `.safetensors` file · `state_copy`: copies of them, taken with a commit · `values`: their values.
-//! - `answer`: the answer of the last step, in that file.
+//! - `answer`: the answer of the last step, in that file · `capture_file`: the inputs and outputs of the steps that followed it.
 //! - [`budget`]: bytes of state held against the server's limit.
 //! - [`tier`]: where states are kept outside memory, so that sequences outlive the process.
 
@@ -22,6 +22,7 @@ mod arena;
 mod bind_plan;
 mod bound;
 pub mod budget;
+mod capture_file;
 mod chunk_cache;
 mod chunk_plan;
 #[cfg(test)]
@@ -46,6 +47,7 @@ mod values;
 pub use answer::{answer_of, scratch_of, with_answer, with_scratch};
 pub use bind_plan::{BindPlan, SlotView, choose};
 pub use bound::{Bound, Fresh, StateOut};
+pub use capture_file::{Capture, CapturedStep, with_steps};
 pub use chunk_cache::ChunkCache;
 pub use chunk_plan::{ChunkPlan, ChunkSizes};
 pub use error::StateError;

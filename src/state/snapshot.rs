@@ -17,6 +17,8 @@ pub enum SnapshotError {
     State(#[from] StateError),
     #[error("the snapshot has no state \"{0}\"")]
     Missing(String),
+    #[error("not a capture of a sequence: it has no \"{0}\"")]
+    NoCapture(&'static str),
     #[error("its last step is not answered yet")]
     Unanswered,
     #[error("state \"{state}\" differs: the snapshot has {got}, the model wants {want}")]

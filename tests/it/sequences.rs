@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use crate::plugins::post;
-use crate::server::{Call, Ended, Server, models};
+use crate::restarts::chunk;
+use crate::server::{Call, Ended, Server, copy, models};
 
 fn command(server: &Server, arguments: &[&str]) -> Ended {
     Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(arguments).end()
@@ -29,7 +30,7 @@ fn step(http: SocketAddr, id: &Value, value: f64, start: bool) -> Result<f64, St
 fn server(flags: &[&str]) -> Server {
     let call = Call::serve("repository").arguments(flags);
     let model = call.folder.path().join("repository/accumulator_fp32");
-    crate::server::copy(&models().join("accumulator_fp32"), &model);
+    copy(&models().join("accumulator_fp32"), &model);
     std::fs::write(model.join("sequor.toml"), "schema = 1\n[sequence]\nidle = \"1h\"\n").unwrap();
     call.start()
 }
@@ -97,4 +98,57 @@ fn a_state_goes_out_and_in_where_that_is_allowed() {
     assert_eq!(command(&open, &fork).code, Some(5), "10 lives now");
     let refused = command(&closed, &["sequence", "import", "accumulator_fp32", "9", "--from", &state]);
     assert!(refused.stderr.contains("[admin] upload = true"), "{}", refused.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_captured_sequence_replays_bit_for_bit_with_its_own_model_alone() {
+    let call = Call::serve("repository").arguments(["--admin-capture", "8MiB"]);
+    let folder = call.folder.path().to_owned();
+    copy(&models().join("vad"), &folder.join("repository/vad"));
+    let server = call.start();
+    let mut client = server.client().await;
+    for n in 0..4 {
+        client.model_infer(chunk(7, n)).await.unwrap();
+    }
+    let at = server.admin.unwrap().to_string();
+    let file = folder.join("7.safetensors").display().to_string();
+    let capture = ["sequence", "capture", "vad", "7", "--steps", "12", "--to", &file].map(str::to_owned);
+    let capture = Call::sequor().environment("SEQUOR_SERVER", at).arguments(capture);
+    let capture = tokio::task::spawn_blocking(move || capture.end());
+    let mut n = 4;
+    while !capture.is_finished() {
+        client.model_infer(chunk(7, n)).await.unwrap();
+        n += 1;
+    }
+    let ended = capture.await.unwrap();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.ends_with("12 steps; the capture ended by: steps\n"), "{}", ended.stdout);
+
+    let replay = |model: &std::path::Path| {
+        Call::sequor().arguments(["replay".as_ref(), file.as_ref(), "--model".as_ref(), model.as_os_str()]).end()
+    };
+    let same = replay(&folder.join("repository/vad"));
+    assert_eq!((same.code, same.stderr.as_str()), (Some(0), ""), "{same:?}");
+    assert!(same.stdout.ends_with("12 of 12 steps are equal, bit for bit\n"), "{}", same.stdout);
+    let other = folder.join("other/vad");
+    copy(&models().join("vad"), &other);
+    std::fs::write(other.join("1/notes.txt"), "of another day").unwrap();
+    let refused = replay(&other);
+    assert!(refused.code == Some(3) && refused.stderr.contains("are not those of the capture"), "{refused:?}");
+
+    drop(client);
+    let log = server.stop().stderr;
+    assert!(log.contains("what=\"sequence capture\" on=\"vad 7 (at most 12 steps)\""), "{log}");
+}
+
+#[test]
+fn sequences_are_captured_only_where_that_is_allowed() {
+    let server = server(&[]);
+    step(server.http, &json!(7), 1.0, true).unwrap();
+    let file = server.process.folder().join("7.safetensors").display().to_string();
+    let capture = ["sequence", "capture", "accumulator_fp32", "7", "--to", &file];
+    let refused = command(&server, &capture);
+    assert!(refused.code == Some(5) && refused.stderr.contains("[admin] capture"), "{}", refused.stderr);
+    let log = server.stop().stderr;
+    assert!(log.contains("what=\"sequence capture\"") && log.contains("refused"), "{log}");
 }

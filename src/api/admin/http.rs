@@ -91,6 +91,17 @@ pub(super) struct ForkOptions {
     to: String,
 }
 
+/// How much of a sequence is captured.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CaptureOptions {
+    /// The id is a text, even if it reads as a number.
+    #[serde(default)]
+    text: bool,
+    steps: Option<usize>,
+    wait: Option<Span>,
+}
+
 pub(super) type OfModel = Path<(String, String)>;
 
 /// A query of this form.
@@ -153,6 +164,17 @@ pub(super) async fn fork(
     let ForkOptions { text, to } = query(told)?;
     let (id, to) = (sequences::id(&id, text), sequences::id(&to, text));
     admin.fork(&caller, model, id, to).await.map(|()| Json(json!({})))
+}
+
+pub(super) async fn capture(
+    State(admin): State<Admin>,
+    Asked(caller): Asked,
+    Path((model, id)): OfModel,
+    options: Result<Query<CaptureOptions>, QueryRejection>,
+) -> Result<Vec<u8>, Status> {
+    let CaptureOptions { text, steps, wait } = query(options)?;
+    let wanted = sequences::WantedCapture { steps, wait: wait.map(|Span(span)| span) };
+    admin.capture(&caller, model, sequences::id(&id, text), wanted).await
 }
 
 // === plug-ins ===

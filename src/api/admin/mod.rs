@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 pub use routes::routes;
 
@@ -47,6 +47,8 @@ pub struct AdminSetup {
     pub upload: bool,
     /// Whether texts that clients chose as ids, and states of sequences, are shown.
     pub peek: bool,
+    /// Maximum bytes of a captured sequence; 0 captures none.
+    pub capture: u64,
     pub node: String,
     /// What runs the models, with its version.
     pub runtime: String,
@@ -67,13 +69,16 @@ struct AdminState {
     rates: rates::Rates,
     /// Key of the hashes of ids, so that a hash cannot be searched by trying all ids.
     ids: RandomState,
+    /// Held while a sequence is captured: one at a time.
+    capturing: Arc<Semaphore>,
 }
 
 impl Admin {
     /// `drain` is notified when an operator takes the server out of service.
     pub fn new(api: &Api, options: AdminSetup, drain: Arc<Notify>) -> Admin {
         let (began, ids, rates) = (Instant::now(), RandomState::new(), rates::Rates::default());
-        Admin(Arc::new(AdminState { api: api.clone(), options, began, drain, rates, ids }))
+        let capturing = Arc::new(Semaphore::new(1));
+        Admin(Arc::new(AdminState { api: api.clone(), options, began, drain, rates, ids, capturing }))
     }
 
     pub fn api(&self) -> &Api {
@@ -82,6 +87,10 @@ impl Admin {
 
     fn options(&self) -> &AdminSetup {
         &self.0.options
+    }
+
+    fn capturing(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.capturing)
     }
 
     fn changes(&self) -> &Changes {

@@ -63,6 +63,7 @@ fn of_sequences() -> Vec<Operation> {
     const ONE: &str = "/admin/models/{name}/sequences/{id}";
     const STATE: &str = "/admin/models/{name}/sequences/{id}/state";
     const FORK: &str = "/admin/models/{name}/sequences/{id}/fork";
+    const CAPTURE: &str = "/admin/models/{name}/sequences/{id}/capture";
     let text = |of: Operation| of.query("text", &flag(), "The id is a text, even if it reads as a number");
     let sorts = json!({ "enum": ["age", "idle", "step", "queued", "bytes"], "default": "age" });
     let list = Operation::new(
@@ -92,7 +93,13 @@ fn of_sequences() -> Vec<Operation> {
     let fork =
         Operation::new(Post, FORK, ("forkSequence", "Gives a copy of the state to another sequence"), http::fork)
             .query("as", &string(), "The id of the copy, which does not live there");
-    [list].into_iter().chain([show, drop, export, import, fork].map(text)).collect()
+    let about = "The state, and the inputs and outputs of the steps that follow, as a safetensors file";
+    let steps = json!({ "type": "integer", "minimum": 1, "maximum": 10000, "default": 100 });
+    let capture = Operation::new(Post, CAPTURE, ("captureSequence", about), http::capture)
+        .query("steps", &steps, "Number of steps after which the capture ends, if no END comes before")
+        .query("wait", &span(), "How long to wait for them: 30s if not given, at most 100s")
+        .answers(BodySchema::Bytes);
+    [list].into_iter().chain([show, drop, export, import, fork, capture].map(text)).collect()
 }
 
 fn of_plugins() -> Vec<Operation> {

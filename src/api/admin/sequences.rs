@@ -12,10 +12,24 @@ use super::{Admin, Caller, refused};
 use crate::api::kserve::control::aside;
 use crate::api::{Code, Status, refusal};
 use crate::config::units::Span;
-use crate::model::{EndedSequence, LiveSequence, ModelHandle, ResumableSequence, TransferError};
+use crate::model::{CaptureLimits, EndedSequence, LiveSequence, ModelHandle, ResumableSequence, TransferError};
 
 /// Rows of a list if the request sets no number.
 const ROWS: usize = 100;
+
+/// Steps of a captured sequence if the request sets no number, and the maximum.
+const CAPTURED: usize = 100;
+const MOST_CAPTURED: usize = 10_000;
+/// How long a capture waits for the steps if the request does not say it, and at most.
+const CAPTURE_WAIT: Duration = Duration::from_secs(30);
+const LONGEST_CAPTURE: Duration = Duration::from_secs(100);
+
+/// How much of a sequence is captured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WantedCapture {
+    pub(super) steps: Option<usize>,
+    pub(super) wait: Option<Duration>,
+}
 
 /// Which sequences, in which order, and how many.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -201,7 +215,7 @@ impl Admin {
         })
     }
 
-    /// The live sequence of this id, or what became of it.
+    /// The sequence of this id that lives or is kept, or what became of it.
     pub(super) async fn sequence(&self, model: String, id: Id) -> Result<SequenceRow, Status> {
         let (repository, wanted) = (self.api().repository().clone(), id.clone());
         let of = model.clone();
@@ -209,14 +223,18 @@ impl Admin {
             // Of two, the older one ends and has a younger one beside it already.
             let live = repository.live_sequences(&of)?.into_iter().filter(|s| s.id == wanted);
             if let Some(live) = live.min_by_key(|s| (s.ending, s.age)) {
-                return Ok((Some(live), None));
+                return Ok((Some(live), None, None));
             }
-            Ok((None, repository.ended_sequences(&of)?.into_iter().find(|s| s.id == wanted)))
+            if let Some(kept) = repository.resumable(&of)?.into_iter().find(|s| s.id == wanted) {
+                return Ok((None, Some(kept), None));
+            }
+            Ok((None, None, repository.ended_sequences(&of)?.into_iter().find(|s| s.id == wanted)))
         });
         match found.await? {
-            (Some(live), _) => Ok(self.live(&live)),
-            (None, Some(ended)) => Ok(self.past(&ended)),
-            (None, None) => Err(absent(&model, &id)),
+            (Some(live), ..) => Ok(self.live(&live)),
+            (None, Some(kept), _) => Ok(self.kept(&kept)),
+            (None, None, Some(ended)) => Ok(self.past(&ended)),
+            (None, None, None) => Err(absent(&model, &id)),
         }
     }
 
@@ -281,6 +299,46 @@ impl Admin {
         outcome
     }
 
+    /// The state of a live sequence, with the inputs and outputs of the steps that follow.
+    pub(super) async fn capture(
+        &self,
+        caller: &Caller,
+        model: String,
+        id: Id,
+        wanted: WantedCapture,
+    ) -> Result<Vec<u8>, Status> {
+        let steps = wanted.steps.unwrap_or(CAPTURED).clamp(1, MOST_CAPTURED);
+        let wait = wanted.wait.unwrap_or(CAPTURE_WAIT).min(LONGEST_CAPTURE);
+        let limits = CaptureLimits { steps, bytes: self.options().capture, wait };
+        let allowed = match self.options().capture {
+            0 => Err(refused::denied(
+                "sequences are not captured: set [admin] capture to the maximum bytes of a capture, such as \"64MiB\"",
+            )),
+            _ => self.capturing().try_acquire_owned().map_err(|_| {
+                Status::new(Code::Conflict, "conflict", "another sequence is captured now; wait until that is done")
+            }),
+        };
+        let count = format!(" (at most {steps} steps)");
+        // Before it begins: an operator who does not wait for the file has captured the sequence all the same.
+        self.note_sequence(caller, "sequence capture", &model, &id, &count, allowed.as_ref().map(|_| ()));
+        let permit = allowed?;
+        let outcome = match self.served(&model) {
+            Err(refused) => Err(refused),
+            Ok(served) => {
+                let of = id.clone();
+                kept(move || {
+                    let _permit = permit;
+                    served.capture(&of, limits)
+                })
+                .await
+            }
+        };
+        if let Err(status) = &outcome {
+            self.note_sequence(caller, "sequence capture", &model, &id, &count, Err(status));
+        }
+        outcome
+    }
+
     fn served(&self, model: &str) -> Result<ModelHandle, Status> {
         self.api().find(model, "").map_err(|failure| refused::failure(&failure))
     }
@@ -322,7 +380,10 @@ async fn kept<T: Send + 'static>(
         let text = error.to_string();
         match error {
             TransferError::Unknown { .. } | TransferError::Gone { .. } => Status::new(Code::NotFound, "absent", text),
-            TransferError::Live { .. } | TransferError::NoState { .. } => Status::new(Code::Conflict, "conflict", text),
+            TransferError::Live { .. } | TransferError::NoState { .. } | TransferError::Busy { .. } => {
+                Status::new(Code::Conflict, "conflict", text)
+            }
+            TransferError::TooLarge { .. } => Status::new(Code::TooLarge, "bad_input", text),
             TransferError::Other { .. } | TransferError::Snapshot(_) => {
                 Status::new(Code::InvalidArgument, "invalid", text)
             }

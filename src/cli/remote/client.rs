@@ -104,6 +104,11 @@ impl Client {
         self.send(&Method::GET, path, RequestPayload::Nothing)
     }
 
+    /// The same for a request that waits on the server.
+    pub(crate) fn fetch_by_post(&self, path: &str) -> Result<Bytes, Failed> {
+        self.send(&Method::POST, path, RequestPayload::Nothing)
+    }
+
     /// Whether a server listens there.
     pub(crate) fn is_there(&self) -> bool {
         self.runtime.block_on(self.connect()).is_ok()

@@ -1,4 +1,4 @@
-//! `sequor sequence list | show | drop | export | import | fork`: the sequences of a running server.
+//! `sequor sequence list | show | drop | export | import | fork | capture`: the sequences of a running server.
 
 use std::path::PathBuf;
 
@@ -10,6 +10,7 @@ use super::client::{Client, RequestPayload, segment};
 use super::{args, print, text};
 use crate::cli::Failed;
 use crate::config::units::{Span, human};
+use crate::state::Capture;
 use crate::text::numbers::span;
 use crate::text::table;
 
@@ -54,7 +55,7 @@ pub(in crate::cli) fn command() -> Command {
         )
         .args(args());
     Command::new("sequence")
-        .about("The sequences of a running server: list, show, drop, export, import, fork")
+        .about("The sequences of a running server: list, show, drop, export, import, fork, capture")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(list)
@@ -75,6 +76,20 @@ pub(in crate::cli) fn command() -> Command {
             one("fork", "Give a copy of a live sequence's state to another one; its next step goes on from there")
                 .arg(option("as", "NEW", "The id of the copy, which does not live there").required(true)),
         )
+        .subcommand(
+            one("capture", "The state of a live sequence and its next steps as a file for sequor replay")
+                .arg(file("to", "The .safetensors file to write"))
+                .arg(
+                    option("steps", "N", "Number of steps after which the capture ends, if no END comes before")
+                        .value_parser(value_parser!(u32).range(1..=10_000))
+                        .default_value("100"),
+                )
+                .arg(
+                    option("wait", "DURATION", "How long to wait for the steps, at most 100s")
+                        .value_parser(value_parser!(Span))
+                        .default_value("30s"),
+                ),
+        )
 }
 
 pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
@@ -85,6 +100,7 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         Some(("export", matches)) => export(matches),
         Some(("import", matches)) => import(matches),
         Some(("fork", matches)) => fork(matches),
+        Some(("capture", matches)) => capture(matches),
         _ => Ok(()),
     }
 }
@@ -186,14 +202,17 @@ fn list(matches: &ArgMatches) -> Result<(), Failed> {
     print(matches, &Client::of(matches)?.get(&path)?, |all: Sequences| show(&all))
 }
 
+const KEPT_HEADS: [&str; 5] = ["ID", "STEP", "V", "BYTES", "LEFT"];
+
+fn kept_row(row: &ListedSequence) -> Option<[String; 5]> {
+    let kept = row.kept.as_ref()?;
+    let left = kept.left_seconds.map_or("-".to_owned(), span);
+    Some([id(row), row.step.to_string(), kept.version.to_string(), human(kept.bytes), left])
+}
+
 fn kept(all: &Sequences) -> String {
-    let row = |row: &ListedSequence| {
-        let kept = row.kept.as_ref()?;
-        let left = kept.left_seconds.map_or("-".to_owned(), span);
-        Some([id(row), row.step.to_string(), kept.version.to_string(), human(kept.bytes), left])
-    };
-    let rows: Vec<_> = all.sequences.iter().filter_map(row).collect();
-    table(&["ID", "STEP", "V", "BYTES", "LEFT"], &rows) + &format!("{} of {} to resume\n", rows.len(), all.all)
+    let rows: Vec<_> = all.sequences.iter().filter_map(kept_row).collect();
+    table(&KEPT_HEADS, &rows) + &format!("{} of {} to resume\n", rows.len(), all.all)
 }
 
 fn lives(all: &Sequences) -> String {
@@ -224,7 +243,7 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
                 let (step, ago) = (row.step, span(ended.ago_seconds));
                 format!("{} ended {ago} ago: {}; its last step was {step}\n", id(&row), ended.reason)
             }
-            (None, None) => String::new(),
+            (None, None) => kept_row(&row).map_or_else(String::new, |row| table(&KEPT_HEADS, &[row])),
         }
     })
 }
@@ -256,4 +275,21 @@ fn fork(matches: &ArgMatches) -> Result<(), Failed> {
     let path = path(matches, "/fork") + &format!("&as={}", segment(to));
     let answer = Client::of(matches)?.post(&path, RequestPayload::Nothing)?;
     print(matches, &answer, |_: Value| format!("{to} goes on from a copy of {}\n", text(matches, "id")))
+}
+
+fn capture(matches: &ArgMatches) -> Result<(), Failed> {
+    let file = matches.get_one::<PathBuf>("to").cloned().unwrap_or_default();
+    let mut path = path(matches, "/capture");
+    if let (Some(steps), Some(wait)) = (matches.get_one::<u32>("steps"), matches.get_one::<Span>("wait")) {
+        path += &format!("&steps={steps}&wait={wait}");
+    }
+    let captured = Client::of(matches)?.fetch_by_post(&path)?;
+    let failed = |e: &dyn std::fmt::Display| Failed::Failed(e.to_string());
+    let Capture { steps, ended, .. } = Capture::parse(&captured).map_err(|e| failed(&e))?;
+    fs_err::write(&file, &captured).map_err(|e| failed(&e))?;
+    let row = serde_json::json!({ "bytes": captured.len(), "steps": steps.len(), "ended": ended });
+    print(matches, &row, |_: Value| {
+        let (steps, size) = (steps.len(), human(captured.len() as u64));
+        format!("{} is {size}, {steps} steps; the capture ended by: {ended}\n", file.display())
+    })
 }

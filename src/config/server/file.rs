@@ -157,6 +157,8 @@ section! {
         pub upload: bool = false;
         /// Show operators the ids that are texts, and states of sequences
         pub peek: bool = false;
+        /// Maximum bytes of a captured sequence, with the states, inputs and outputs that its clients sent and got; 0B captures none
+        pub capture: Size = Size(0);
     }
 }
 

@@ -1,5 +1,6 @@
 //! A model as a request addresses it: found, and ready to take requests.
 
+use std::io;
 use std::sync::Arc;
 
 use sequor_core::{DataType, Id, Shape};
@@ -10,9 +11,11 @@ use crate::error::{Failure, Invalid, NotServed};
 use crate::model::load::{LoadedModel, Metadata};
 use crate::model::request::{InferRequest, intake};
 use crate::model::sequences::{
-    ModelScheduler, Pending, RequestOrigin, TransferError, VersionStatistics, state_transfer, usage,
+    CaptureLimits, ModelScheduler, Pending, RequestOrigin, TransferError, VersionStatistics, capture, state_transfer,
+    usage,
 };
 
+use super::digest::model_digest;
 use super::entry::CatalogEntry;
 
 /// One version (or the server's choice of it) of one model, found and ready.
@@ -123,10 +126,32 @@ impl ModelHandle {
         self.import(to, self.export(id)?)
     }
 
+    /// SHA-256 of the files of this version, as hexadecimal digits.
+    pub fn digest(&self) -> io::Result<String> {
+        digest_of(&self.load)
+    }
+
+    /// The state of a live sequence and the steps that follow, as a file. Waits for the steps, so it takes a thread of its own.
+    pub fn capture(&self, id: &Id, limits: CaptureLimits) -> Result<Vec<u8>, TransferError> {
+        let load = state_transfer::load_of(&self.model, id, self.version)?;
+        let digest = digest_of(&load).map_err(|error| TransferError::Other {
+            model: self.model.name.clone(),
+            what: "a capture",
+            why: error.to_string(),
+        })?;
+        capture::capture(&self.model, &load, id, &digest, limits)
+    }
+
     /// Keeps a state for a sequence that does not live here; its next step goes on from there.
     pub fn import(&self, id: Id, file: Vec<u8>) -> Result<(), TransferError> {
         state_transfer::import(&self.model, &self.load, id, file)
     }
+}
+
+fn digest_of(load: &LoadedModel) -> io::Result<String> {
+    let folder = load.settings.directory.join(load.version.to_string());
+    let digest = model_digest(&folder, &load.scratch_owners().unwrap_or_default())?;
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Parses a version as Triton does (`stol`): white space in front and anything behind the digits is ignored, so `1.0` and ` 1` are 1.

@@ -34,6 +34,11 @@ impl GrownStates {
         GrownStates { budget, chunk_cache, at_start, by_slot: BTreeMap::new() }
     }
 
+    /// Takes memory over that was reserved for the state that a slot is about to be given.
+    pub(super) fn prepay(&mut self, slot: u32, reserved: Ticket) {
+        self.by_slot.insert(slot, reserved);
+    }
+
     /// Reserves memory for slots whose growing states are about to have so many bytes: for all of them, or for none.
     pub(in crate::model) fn reserve(
         &self,

@@ -22,4 +22,4 @@ pub(in crate::model) use placement::Placement;
 pub(in crate::model) use run_error::RunError;
 pub(in crate::model) use slots::Slots;
 pub(in crate::model) use warm_up::warm_up;
-pub(in crate::model) use work::{RowOutcome, RowWork, RunSize, RunTimes, StateNow};
+pub(in crate::model) use work::{AdoptedState, RowOutcome, RowWork, RunSize, RunTimes, StateNow};

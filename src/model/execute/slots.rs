@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sequor_core::{Req, SlotOp};
 
 use crate::state::{SnapshotError, StateValues, Store};
@@ -11,6 +10,7 @@ use crate::telemetry::GpuMetrics;
 
 use super::growth::GrownStates;
 use super::run_error::RunError;
+use super::work::AdoptedState;
 
 #[derive(Debug)]
 pub(in crate::model) struct Slots {
@@ -24,7 +24,7 @@ pub(in crate::model) struct Slots {
 
 /// A state that a slot is given in place of its model's own.
 enum GivenState {
-    Snapshot(Bytes),
+    Snapshot(AdoptedState),
     Values(StateValues),
 }
 
@@ -38,67 +38,73 @@ impl Slots {
     pub(in crate::model) fn apply(
         &mut self,
         ops: &[SlotOp],
-        kept: impl Fn(Req) -> Option<Bytes>,
+        kept: impl FnMut(Req) -> Option<AdoptedState>,
         first: impl Fn(u32) -> Option<StateValues>,
-    ) -> Result<(), RunError> {
-        let done = self.each(ops, kept, first);
+    ) {
+        self.each(ops, kept, first);
         // Without room for a chunk, the STARTs that need it are refused one by one.
         let _ = self.store.adjust_chunks();
         if let (Some((gpu, told)), false) = (&mut self.gpu, ops.is_empty()) {
             let bytes = i64::try_from(self.store.allocated()).unwrap_or(i64::MAX);
             gpu.state_bytes.add(bytes - std::mem::replace(told, bytes));
         }
-        done
     }
 
+    /// Does every operation: the core counts on all of them. What fails concerns the sequence of that slot alone.
     fn each(
         &mut self,
         ops: &[SlotOp],
-        kept: impl Fn(Req) -> Option<Bytes>,
+        mut kept: impl FnMut(Req) -> Option<AdoptedState>,
         first: impl Fn(u32) -> Option<StateValues>,
-    ) -> Result<(), RunError> {
+    ) {
         for op in ops {
             match op {
-                SlotOp::Init(slot, _) => self.begin(slot.ix, first(slot.ix).map(GivenState::Values))?,
-                SlotOp::Adopt(slot, req) => self.begin(slot.ix, kept(*req).map(GivenState::Snapshot))?,
+                SlotOp::Init(slot, _) => self.begin(slot.ix, first(slot.ix).map(GivenState::Values)),
+                SlotOp::Adopt(slot, req) => self.begin(slot.ix, kept(*req).map(GivenState::Snapshot)),
                 // It had nothing to free.
                 SlotOp::Free(slot) if self.roomless.remove(&slot.ix).is_some() => {}
-                SlotOp::Free(slot) => {
-                    self.store.free(slot.ix)?;
-                    self.grown.reset(slot.ix);
-                }
+                SlotOp::Free(slot) => self.free(slot.ix),
             }
         }
-        Ok(())
     }
 
-    /// Gives a slot the first state of a sequence, or the one that is given. Where there is no room for it, that sequence alone is not served.
-    fn begin(&mut self, slot: u32, given: Option<GivenState>) -> Result<(), RunError> {
+    fn free(&mut self, slot: u32) {
+        if let Err(error) = self.store.free(slot) {
+            tracing::error!(slot, %error, "a slot is not freed as it should be; its next sequence begins anew in it");
+        }
+        self.grown.reset(slot);
+    }
+
+    /// Gives a slot the first state of a sequence, or the one that is given. If that fails, that sequence alone is not served.
+    fn begin(&mut self, slot: u32, given: Option<GivenState>) {
         self.grown.reset(slot);
         let begun = match given {
-            Some(given) => self.set(slot, &given),
+            Some(given) => self.set(slot, given),
             None => self.store.init(slot).map_err(RunError::from),
         };
         match begun {
-            Err(error) if error.no_room().is_some() || error.over_limit().is_some() => {
+            Err(error) => {
                 // What a slot held before is not another sequence's to read.
                 if self.store.is_live(slot) {
-                    self.store.free(slot)?;
+                    self.free(slot);
                 }
                 self.roomless.insert(slot, RunError::NoState(Arc::new(error)));
-                Ok(())
             }
-            begun => {
+            Ok(()) => {
                 self.roomless.remove(&slot);
-                begun
             }
         }
     }
 
-    fn set(&mut self, slot: u32, given: &GivenState) -> Result<(), RunError> {
+    fn set(&mut self, slot: u32, given: GivenState) -> Result<(), RunError> {
         match given {
-            GivenState::Snapshot(snapshot) => self.store.restore(slot, snapshot)?,
-            GivenState::Values(values) => self.store.write_values(slot, values)?,
+            GivenState::Snapshot(AdoptedState { snapshot, grown }) => {
+                if let Some(reserved) = grown {
+                    self.grown.prepay(slot, reserved);
+                }
+                self.store.restore(slot, &snapshot)?;
+            }
+            GivenState::Values(values) => self.store.write_values(slot, &values)?,
         }
         if self.store.grows() {
             let reserved = self.grown.reserve([(slot, self.store.growing_bytes(slot))])?;

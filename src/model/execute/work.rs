@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use sequor_core::Id;
 
 use crate::batch::BatchRow;
 use crate::state::StateCopy;
+use crate::state::budget::Ticket;
 use crate::telemetry::BatchTimes;
 use crate::tensor::Tensor;
 
@@ -26,6 +28,14 @@ impl RowWork {
     pub(in crate::model) fn row(&self) -> BatchRow<'_> {
         BatchRow { inputs: &self.inputs, rows: self.rows, start: self.start, end: self.end, id: &self.id }
     }
+}
+
+/// A state that a request brought for its sequence, as a file.
+#[derive(Debug)]
+pub(in crate::model) struct AdoptedState {
+    pub(in crate::model) snapshot: Bytes,
+    /// Memory beyond the size at START, where the state has grown.
+    pub(in crate::model) grown: Option<Ticket>,
 }
 
 /// What a row's run has left: its outputs in the order of the settings, what its state is like now, and a copy of the state if it is to be made

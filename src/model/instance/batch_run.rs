@@ -38,20 +38,19 @@ impl BatchRun {
         slots: &mut Slots,
         taken: TakenBatch,
     ) -> (BatchRun, Vec<Option<RowWork>>) {
-        let TakenBatch { batch, mut jobs, adopted } = taken;
+        let TakenBatch { batch, mut jobs, mut adopted } = taken;
         let begun = jobs.iter_mut().flatten().filter_map(|(_, job)| job.begins().then_some(())).count();
         let work = work(&batch, &mut jobs);
-        let kept = |req: Req| adopted.iter().find(|(r, _)| *r == req).map(|(_, state)| state.clone());
-        let requests = batch.real().count();
+        let kept = |req: Req| {
+            let at = adopted.iter().position(|(of, _)| *of == req)?;
+            Some(adopted.swap_remove(at).1)
+        };
         load.metrics.dequeued(u32::try_from(begun).unwrap_or(u32::MAX));
         let first = first_values(&batch, &jobs);
         let first = |slot: u32| first.iter().find(|(of, _)| *of == slot).map(|(_, values)| values.clone());
-        let (dispositions, runnable) = match slots.apply(&batch.ops, kept, first) {
-            Err(error) => ((0..requests).map(|_| RowDisposition::Fails(error.clone())).collect(), Vec::new()),
-            Ok(()) => {
-                (work.iter().flatten().map(|w| disposition(load, slots, w)).collect(), runnable(load, slots, work))
-            }
-        };
+        slots.apply(&batch.ops, kept, first);
+        let dispositions = work.iter().flatten().map(|w| disposition(load, slots, w)).collect();
+        let runnable = runnable(load, slots, work);
         (BatchRun { batch, jobs, dispositions }, runnable)
     }
 
@@ -62,7 +61,7 @@ impl BatchRun {
         let lost = || Err(RunError::Backend(BackendError("the row was lost".to_owned())));
         let mut rows = Vec::with_capacity(dispositions.len());
         let mut back = Vec::with_capacity(dispositions.len());
-        let mut sealing = Vec::new();
+        let (mut sealing, mut missing) = (Vec::new(), 0);
         for ((req, mut job), disposition) in jobs.into_iter().flatten().zip(dispositions) {
             let mut result = match disposition {
                 RowDisposition::Runs => ran.next().unwrap_or_else(lost),
@@ -72,6 +71,8 @@ impl BatchRun {
                 }
                 RowDisposition::Fails(error) => Err(error),
             };
+            let no_room = result.as_ref().err().and_then(RunError::over_limit);
+            missing += no_room.map_or(0, |no_room| no_room.wanted);
             let end = match &result {
                 Ok(RowOutcome { state, .. }) => RowEnd::Done { state_shape: state.shape, state_bytes: state.bytes },
                 Err(RunError::NoState(_)) => RowEnd::NoRoom,
@@ -88,7 +89,7 @@ impl BatchRun {
             rows.push(if has_to_end { RowEnd::NoRoom } else { end });
             back.push((req, job));
         }
-        FinishedBatch { batch, jobs: back, rows, sealing }
+        FinishedBatch { batch, jobs: back, rows, sealing, missing }
     }
 }
 

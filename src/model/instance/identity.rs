@@ -64,9 +64,7 @@ impl Identity {
 
     /// Does slot operations that stand before no run.
     pub(super) fn tidy(&self, slots: &mut Slots, ops: &[SlotOp]) -> Step {
-        if let Err(error) = slots.apply(ops, |_| None, |_| None) {
-            tracing::error!(model = self.model.name, %error, "a slot was not tidied");
-        }
+        slots.apply(ops, |_| None, |_| None);
         self.next()
     }
 
@@ -118,7 +116,7 @@ impl Identity {
                 Step::Run(TakenBatch { batch, jobs, .. }) => {
                     tracing::error!(model = self.model.name, "a batch of an ensemble was to run");
                     let jobs = jobs.into_iter().flatten().collect();
-                    self.complete(FinishedBatch { batch, jobs, rows: Vec::new(), sealing: Vec::new() })
+                    self.complete(FinishedBatch { batch, jobs, rows: Vec::new(), sealing: Vec::new(), missing: 0 })
                 }
             };
         }

@@ -66,6 +66,8 @@ pub(in crate::model) struct LeftState {
     pub(in crate::model) id: Id,
     pub(in crate::model) head: Arc<StateHead>,
     pub(in crate::model) file: Bytes,
+    /// Whether the store has the state already. Then `file` is empty.
+    pub(in crate::model) is_stored: bool,
 }
 
 /// The file of a state and the steps that it contains; `None` if the sequence has ended.

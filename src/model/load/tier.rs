@@ -145,6 +145,11 @@ impl SequenceStore {
         self.writer.tier().list(model)
     }
 
+    /// The facts about the kept state of a sequence. Does not wait for the disk.
+    pub(in crate::model) fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
+        self.writer.tier().head(key)
+    }
+
     pub fn usage(&self) -> TierUsage {
         self.writer.tier().usage()
     }

@@ -273,7 +273,7 @@ impl Repository {
         Ok(listing::ended(&*self.model(model)?))
     }
 
-    /// Ends a live sequence; what it has queued is refused. False if there is none of this id.
+    /// Ends a sequence that lives or is kept; what it has queued is refused. False if there is none of this id.
     pub fn drop_sequence(&self, model: &str, id: &Id) -> Result<bool, Failure> {
         Ok(listing::end(&self.model(model)?, id, EndReason::Admin))
     }

@@ -119,7 +119,8 @@ impl RequestAdmission {
             Ok(ticket) => job.ticket = ticket,
             // Idle sequences go to the store instead.
             Err(_) if spill::can_spill(table, now, &job.load) => {
-                job.wants = Some(Box::new(WantedRoom { bytes: job.load.state_bytes(), meta: submit.meta }));
+                let bytes = bytes_to_begin(table, &job.load, submit);
+                job.wants = Some(Box::new(WantedRoom { bytes, meta: submit.meta }));
                 submit.prepare = true;
             }
             Err(no_room) => return Err(no_room),
@@ -129,7 +130,7 @@ impl RequestAdmission {
 
     /// State memory for the sequence that this request starts. A live sequence begins anew in the memory that it has.
     fn ticket(&self, table: &Table, load: &LoadedModel, submit: &Submit) -> Result<Option<Ticket>, Failure> {
-        let bytes = load.state_bytes();
+        let bytes = bytes_to_begin(table, load, submit);
         let begins = submit.start || table.resumes(&submit.id, submit.version);
         if !begins || bytes == 0 || table.holds(&submit.id, submit.version, load.key) {
             return Ok(None);
@@ -164,6 +165,15 @@ impl RequestAdmission {
             limit,
         })
     }
+}
+
+/// State memory that a request needs to begin a sequence: what a START takes, and more for a kept state that has grown.
+fn bytes_to_begin(table: &Table, load: &LoadedModel, submit: &Submit) -> u64 {
+    let bytes = load.state_bytes();
+    if submit.start || !load.grows() {
+        return bytes;
+    }
+    table.kept.get(&submit.id).map_or(bytes, |kept| bytes.max(kept.head.bytes))
 }
 
 /// The level of a request with this priority, and what holds for that.

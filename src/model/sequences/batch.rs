@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sequor_core::{Batch, BatchId, Req, Round, RowEnd, Seq, SlotOp, Time};
 
+use crate::model::execute::AdoptedState;
 use crate::model::load::{BatchToSeal, StateTier};
 use crate::scheduling::Decider;
 
@@ -29,7 +29,7 @@ pub(in crate::model) struct TakenBatch {
     /// One for each row; `None` is padding.
     pub(in crate::model) jobs: Vec<Option<(Req, Box<Job>)>>,
     /// The states that slots are to be given, by the requests that brought them.
-    pub(in crate::model) adopted: Vec<(Req, Bytes)>,
+    pub(in crate::model) adopted: Vec<(Req, AdoptedState)>,
 }
 
 /// A batch whose run is over: its requests, and how each of its rows ended.
@@ -41,6 +41,8 @@ pub(in crate::model) struct FinishedBatch {
     pub(in crate::model) rows: Vec<RowEnd>,
     /// The rows whose states are to be made durable.
     pub(in crate::model) sealing: Vec<RowToSeal>,
+    /// Bytes of state that its rows were refused for, because states would have exceeded their limit.
+    pub(in crate::model) missing: u64,
 }
 
 /// A batch on its way to a tier.

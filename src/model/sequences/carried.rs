@@ -6,6 +6,7 @@ use std::time::Duration;
 use sequor_core::{LoadId, Time};
 
 use crate::model::load::LoadedModel;
+use crate::state::StateSpec;
 
 /// Where the state of a sequence goes that its load could not keep.
 #[derive(Debug, Clone)]
@@ -15,6 +16,25 @@ pub(in crate::model) struct Carried {
     pub(in crate::model) until: Time,
     /// How long it may be idle.
     pub(in crate::model) idle: Option<Duration>,
+}
+
+/// Where a state comes from that waits for the next step of a sequence.
+#[derive(Debug)]
+pub(in crate::model) struct ImportOrigin {
+    /// The step it is as of.
+    pub(in crate::model) step: u64,
+    /// Where it goes, if a replaced load left it.
+    pub(in crate::model) carried: Option<Carried>,
+    /// Where it may go, if it was given to the server.
+    pub(in crate::model) given: Option<GivenTo>,
+}
+
+/// The load that a given state was checked against, and how long it waits.
+#[derive(Debug)]
+pub(in crate::model) struct GivenTo {
+    pub(super) version: u64,
+    pub(super) states: Vec<StateSpec>,
+    pub(super) until: Time,
 }
 
 /// A load whose sequences are to move.

@@ -12,7 +12,7 @@ use sequor_core::{EndReason, Event, Id, LoadId, Seq, SequenceView, Time, Tombsto
 
 use crate::model::load::{Leaving, LoadedModel, MailReply};
 
-use super::carried::{Carried, CarriedLoad};
+use super::carried::{Carried, CarriedLoad, ImportOrigin};
 use super::driver::ModelScheduler;
 use super::imports::Import;
 use super::spill::{can_leave, post_leave};
@@ -94,13 +94,13 @@ fn fits(old: &LoadedModel, new: &LoadedModel) -> Result<(), String> {
 fn move_on(model: &Arc<ModelScheduler>, old: &LoadedModel, new: Option<&Arc<LoadedModel>>) {
     model.change(|table, now| {
         for (id, import) in table.imports.take_for(old) {
-            let Import { step, snapshot, ticket, carried } = import;
+            let Import { origin: ImportOrigin { step, carried, .. }, snapshot, ticket } = import;
             let Some(carried) = carried else { continue };
             let idle = carried.idle;
             match new {
                 Some(new) => {
-                    let carried = Some(Carried { load: Arc::clone(new), ..carried });
-                    table.imports.insert(id, Import { step, snapshot, ticket, carried });
+                    let carried = Carried { load: Arc::clone(new), ..carried };
+                    table.imports.insert(id, Import::carried(step, carried, snapshot, ticket));
                 }
                 None => {
                     let stone = Tombstone { why: EndReason::Drained, at: now, step, idle };
@@ -163,8 +163,8 @@ pub(super) fn leave(model: &Arc<ModelScheduler>, seq: Seq, step: u64, file: Vec<
             ticket.merge(model.budget().count(file.len() as u64));
         }
         table.apply(now, Event::End(seq, EndReason::Spilled));
-        let carried = Some(Carried { load: Arc::clone(&new), until: due, idle });
-        table.imports.insert(id, Import { step, snapshot: Bytes::from(file), ticket, carried });
+        let carried = Carried { load: Arc::clone(&new), until: due, idle };
+        table.imports.insert(id, Import::carried(step, carried, Bytes::from(file), ticket));
         until = due;
     });
     if until != Time::NEVER {

@@ -68,7 +68,7 @@ pub(super) fn carry_out<H: ActionHost>(
         ask_store(host, task);
     }
     for forgotten in actions.forgotten {
-        host.kept_store().forget(forgotten);
+        host.kept_store().forget(host.model_name(), forgotten);
     }
     for task in actions.prepare {
         prepare(host, task);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sequor_core::{
-    Event, Id, Instance, LoadId, PolicyAnswer, Refusal, Req, Round, Seq, SequenceView, StateAt, Submit, Time,
-    Tombstone, Usage,
+    EndReason, Event, Id, Instance, LoadId, PolicyAnswer, Refusal, Req, Round, Seq, SequenceView, StateAt, Submit,
+    Time, Tombstone, Usage,
 };
 use tokio::sync::oneshot;
 
@@ -25,13 +25,14 @@ use super::actions::{Actions, PolicyNotice};
 use super::admission::RequestAdmission;
 use super::batch::{FinishedBatch, Step};
 use super::calling::{InheritedContext, circle};
+use super::captures::Captures;
 use super::carried::CarriedLoad;
 use super::carry_out::{ActionHost, carry_out};
 use super::flow::EnsembleMembers;
 use super::imports::Import;
 use super::job::Job;
 use super::kept::KeptStore;
-use super::kept_stages::KeptStages;
+use super::kept_stages::{self, KeptStages};
 use super::loads::{LoadsNow, ModelLoads};
 use super::members::{EnsembleParts, MemberUses, Reservation};
 use super::owner::RequestOrigin;
@@ -57,6 +58,7 @@ pub(in crate::model) struct ModelScheduler {
     /// Where requests that are through are written down.
     recorder: Option<Recorder>,
     pub(super) store: KeptStore,
+    pub(super) captures: Captures,
     /// The members of its loads that are ensembles.
     pub(super) members: Mutex<Vec<(LoadId, Arc<EnsembleMembers>)>>,
     /// The ensembles that it is a member of.
@@ -79,6 +81,7 @@ impl ModelScheduler {
             own_path: Arc::new([name.clone()]),
             recorder,
             store: KeptStore::new(store.clone()),
+            captures: Captures::new(),
             table: Mutex::new(Table::new(zero)),
             loads: ModelLoads::default(),
             clock,
@@ -187,6 +190,7 @@ impl ModelScheduler {
             let route = self.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
             load = route.and_then(|key| self.loads.find(key)).unwrap_or(load);
         }
+        let captured = self.captures.note(&request, load.key);
         let accepted = match &reservation {
             None => intake::accept(&load.client, &mut request, origin.headers, &load.texts),
             Some(_) => intake::accept_reservation(&load.client, &request, origin.headers, &load.texts),
@@ -204,7 +208,7 @@ impl ModelScheduler {
         }
         let calling = load.calls_models().then(|| self.calling(&request, origin, now));
         let mut job = Job::new(load, request, accepted, now, reply);
-        job.connection = origin.connection.cloned();
+        (job.connection, job.captured) = (origin.connection.cloned(), captured);
         if let Some(processed) = &mut job.processed {
             processed.calling = calling;
         }
@@ -250,6 +254,7 @@ impl ModelScheduler {
             job.load = load;
         }
         self.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
+        table.imports.check(&job.load, &submit)?;
         table.look_up_kept(now, &mut job, &mut submit)?;
         job.load.metrics.queued();
         let req = table.submit(now, Box::new(job), submit);
@@ -301,8 +306,20 @@ impl ModelScheduler {
     }
 
     /// Keeps a state for the next step of a sequence. False if that lives here.
-    pub(super) fn adopt(&self, id: Id, import: Import) -> bool {
-        self.table.lock().import(id, import)
+    pub(super) fn adopt(self: &Arc<Self>, id: Id, import: Import) -> bool {
+        let until = import.until();
+        let is_kept = self.table.lock().import(id, import);
+        if is_kept {
+            self.arm(until);
+        }
+        is_kept
+    }
+
+    /// Ends a sequence that does not live here and whose state is kept. False if there is none of this id.
+    pub(super) fn drop_kept(self: &Arc<Self>, id: &Id, why: EndReason) -> bool {
+        let (load, mut was_kept) = (self.load_for(None).map(|load| load.key), false);
+        self.change(|table, now| was_kept = kept_stages::drop_kept(table, now, load, id, why));
+        was_kept
     }
 
     pub(in crate::model) fn budget(&self) -> &Budget {
@@ -325,6 +342,7 @@ impl ModelScheduler {
     pub(in crate::model) fn complete(self: &Arc<Self>, who: Instance, finished: FinishedBatch, now: Time) -> Step {
         self.locked(now, |table| {
             table.give_back(now, finished);
+            // Sequences that do not wait for the store may be in the next batch.
             sealing::work(table, now);
             table.next(now, who)
         })

@@ -2,25 +2,49 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{EndReason, Id, Submit, Time, Tombstone};
 
-use super::carried::Carried;
+use super::carried::{Carried, GivenTo, ImportOrigin};
 use super::job::Job;
+use crate::error::Failure;
 use crate::model::load::LoadedModel;
 use crate::state::budget::Ticket;
+
+/// How long a given state waits for the next step of its sequence.
+const WAITS: Duration = Duration::from_secs(600);
 
 /// A state and its memory.
 #[derive(Debug)]
 pub(super) struct Import {
-    /// The step it is as of.
-    pub(in crate::model) step: u64,
+    pub(super) origin: ImportOrigin,
     pub(in crate::model) snapshot: Bytes,
     /// `None` if the model has no states.
     pub(in crate::model) ticket: Option<Ticket>,
-    /// Where it goes, if a replaced load left it.
-    pub(in crate::model) carried: Option<Carried>,
+}
+
+impl Import {
+    /// A state that an operator gives to a sequence of this load.
+    pub(super) fn given(load: &LoadedModel, now: Time, step: u64, snapshot: Bytes, ticket: Ticket) -> Import {
+        let given = GivenTo { version: load.version, states: load.states.clone(), until: now + WAITS };
+        let origin = ImportOrigin { step, carried: None, given: Some(given) };
+        Import { origin, snapshot, ticket: Some(ticket) }
+    }
+
+    /// A state that a replaced load left.
+    pub(super) fn carried(step: u64, carried: Carried, snapshot: Bytes, ticket: Option<Ticket>) -> Import {
+        let origin = ImportOrigin { step, carried: Some(carried), given: None };
+        Import { origin, snapshot, ticket }
+    }
+
+    /// Until when it waits.
+    pub(super) fn until(&self) -> Time {
+        let ImportOrigin { carried, given, .. } = &self.origin;
+        let until = carried.as_ref().map(|carried| carried.until);
+        until.or(given.as_ref().map(|given| given.until)).unwrap_or(Time::NEVER)
+    }
 }
 
 /// All of them, by the ids of their sequences.
@@ -41,9 +65,7 @@ impl Imports {
     }
 
     pub(super) fn insert(&mut self, id: Id, import: Import) {
-        if let Some(carried) = &import.carried {
-            self.due = self.due.min(carried.until);
-        }
+        self.due = self.due.min(import.until());
         self.by_id.insert(id, import);
     }
 
@@ -52,45 +74,63 @@ impl Imports {
         if self.by_id.is_empty() || submit.start {
             return None;
         }
-        self.by_id.get(&submit.id)?.carried.as_ref().map(|carried| Arc::clone(&carried.load))
+        self.by_id.get(&submit.id)?.origin.carried.as_ref().map(|carried| Arc::clone(&carried.load))
     }
 
-    /// Gives a request the state that waits for it. A START begins without.
-    pub(super) fn give(&mut self, job: &mut Job, submit: &mut Submit) {
-        if self.by_id.is_empty() {
-            // As nearly always: nothing to look up.
-            return;
+    /// Refuses a step whose load has other states than the one that was given for it.
+    pub(super) fn check(&self, load: &LoadedModel, submit: &Submit) -> Result<(), Failure> {
+        if self.by_id.is_empty() || submit.start {
+            return Ok(());
         }
-        if submit.start {
-            self.by_id.remove(&submit.id);
+        let given = self.by_id.get(&submit.id).and_then(|import| import.origin.given.as_ref());
+        let Some(GivenTo { version, .. }) = given.filter(|given| given.states != load.states) else { return Ok(()) };
+        let why =
+            format!("it was given to version {version}, whose states differ from those of version {}", load.version);
+        Err(Failure::NotResumed { model: load.settings.name.clone(), id: submit.id.clone(), why })
+    }
+
+    /// Forgets the state that waits for a step of this id. Whether there was one.
+    pub(super) fn remove(&mut self, id: &Id) -> bool {
+        !self.by_id.is_empty() && self.by_id.remove(id).is_some()
+    }
+
+    /// All of them, with their ids.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&Id, &Import)> {
+        self.by_id.iter()
+    }
+
+    /// Gives a request the state that waits for it. A START begins without, once it is accepted.
+    pub(super) fn give(&mut self, job: &mut Job, submit: &mut Submit) {
+        // Nearly always there is nothing to look up.
+        if self.by_id.is_empty() || submit.start {
             return;
         }
         let names_another = |import: &Import| {
-            let version = import.carried.as_ref().map(|carried| carried.load.version);
+            let version = import.origin.carried.as_ref().map(|carried| carried.load.version);
             version.zip(submit.version).is_some_and(|(there, named)| there != named)
         };
         if self.by_id.get(&submit.id).is_none_or(names_another) {
             return;
         }
         let Some(import) = self.by_id.remove(&submit.id) else { return };
-        submit.adopt = Some(import.step);
-        submit.idle = import.carried.as_ref().map_or(submit.idle, |carried| carried.idle);
+        submit.adopt = Some(import.origin.step);
+        submit.idle = import.origin.carried.as_ref().map_or(submit.idle, |carried| carried.idle);
         (job.snapshot, job.ticket) = (Some(import.snapshot), import.ticket);
-        job.imported = Some((import.step, import.carried));
+        job.imported = Some(Box::new(import.origin));
     }
 
     /// Takes back what a request was given that was refused before its sequence began.
     pub(super) fn keep_on(&mut self, job: &mut Job) {
-        let Some((step, carried)) = job.imported.take() else { return };
+        let Some(origin) = job.imported.take() else { return };
         if let Some(snapshot) = job.snapshot.take() {
-            let import = Import { step, snapshot, ticket: job.ticket.take(), carried };
-            self.insert(job.id.clone(), import);
+            self.insert(job.id.clone(), Import { origin: *origin, snapshot, ticket: job.ticket.take() });
         }
     }
 
     /// Takes those that wait for this load.
     pub(super) fn take_for(&mut self, load: &LoadedModel) -> Vec<(Id, Import)> {
-        let goes_there = |import: &Import| import.carried.as_ref().is_some_and(|carried| carried.load.key == load.key);
+        let goes_there =
+            |import: &Import| import.origin.carried.as_ref().is_some_and(|carried| carried.load.key == load.key);
         let ids: Vec<Id> =
             self.by_id.iter().filter(|(_, import)| goes_there(import)).map(|(id, _)| id.clone()).collect();
         ids.into_iter().filter_map(|id| self.by_id.remove(&id).map(|import| (id, import))).collect()
@@ -99,7 +139,7 @@ impl Imports {
     /// Takes all that replaced loads left.
     pub(super) fn take_carried(&mut self) -> Vec<(Id, Import)> {
         let ids: Vec<Id> =
-            self.by_id.iter().filter(|(_, import)| import.carried.is_some()).map(|(id, _)| id.clone()).collect();
+            self.by_id.iter().filter(|(_, import)| import.origin.carried.is_some()).map(|(id, _)| id.clone()).collect();
         ids.into_iter().filter_map(|id| self.by_id.remove(&id).map(|import| (id, import))).collect()
     }
 
@@ -110,12 +150,16 @@ impl Imports {
             return (ended, if self.by_id.is_empty() { next } else { self.due });
         }
         self.by_id.retain(|id, import| {
-            let Some(Carried { until, idle, .. }) = &import.carried else { return true };
-            if *until > now {
-                next = next.min(*until);
+            let until = import.until();
+            if until > now {
+                next = next.min(until);
                 return true;
             }
-            ended.push((id.clone(), Tombstone { why: EndReason::Idle, at: *until, step: import.step, idle: *idle }));
+            // A given state that waited for too long was no sequence yet.
+            let ImportOrigin { step, carried, .. } = &import.origin;
+            ended.extend(carried.as_ref().map(|carried| {
+                (id.clone(), Tombstone { why: EndReason::Idle, at: until, step: *step, idle: carried.idle })
+            }));
             false
         });
         self.due = next;

@@ -19,7 +19,8 @@ use crate::state::budget::Ticket;
 use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{NamedTensor, Tensor};
 
-use super::carried::Carried;
+use super::captures::CapturedRequest;
+use super::carried::ImportOrigin;
 use super::flow::{FlowGuard, FlowRequest};
 use super::kept::StoreWork;
 use super::members::{Reservation, SequenceHolder};
@@ -58,7 +59,7 @@ pub(in crate::model) struct Job {
     /// The states that its sequence begins with, if they are not those of config.pbtxt. Known once it runs.
     pub(in crate::model) first: Option<FirstValues>,
     /// The step of the state that was given to the server for its sequence, and where that came from.
-    pub(super) imported: Option<(u64, Option<Carried>)>,
+    pub(super) imported: Option<Box<ImportOrigin>>,
     /// The state memory that it waits for.
     pub(super) wants: Option<Box<WantedRoom>>,
     /// What the server's store does for it before its turn.
@@ -83,6 +84,8 @@ pub(in crate::model) struct Job {
     pub(in crate::model) answer: Option<Result<Vec<Option<Tensor>>, Failure>>,
     /// What it keeps for the plug-ins that prepare it.
     pub(in crate::model) processed: Option<Box<Processed>>,
+    /// Its inputs, where its sequence is captured.
+    pub(super) captured: Option<Box<CapturedRequest>>,
     /// The answer is that of an earlier request of the same step.
     pub(super) replayed: bool,
     /// The connection that it came on, if its answer is awaited there.
@@ -140,6 +143,7 @@ impl Job {
             durable_step: None,
             failure: None,
             answer: None,
+            captured: None,
             replayed: false,
             connection: None,
             reply,
@@ -246,7 +250,7 @@ impl Job {
     }
 
     /// Counts, records and sends what the run has left.
-    pub(super) fn release(self, now: Time, recorder: Option<&Recorder>) {
+    pub(super) fn release(mut self, now: Time, recorder: Option<&Recorder>) {
         let total = now - self.arrived;
         let never_ran = self.processed.as_ref().is_some_and(|processed| !processed.has_run);
         if self.replayed || never_ran || self.load.ensemble.is_some() {
@@ -259,6 +263,9 @@ impl Job {
         if let Some(recorder) = recorder {
             let outcome = if matches!(self.answer, Some(Ok(_))) { "ok" } else { "failed" };
             self.record(recorder, self.taken - self.arrived, now - self.taken, outcome);
+        }
+        if let (Some(captured), Some(answer), false) = (self.captured.take(), &self.answer, self.replayed) {
+            captured.answered(answer.as_ref().ok().map(|tensors| named(&self.load, tensors)));
         }
         self.send();
     }

@@ -1,7 +1,7 @@
 //! Sequences that do not live here and whose states the server's store keeps, and what the store does for a request before its turn.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use sequor_core::{Id, Req, RequestMeta, Seq, Time};
@@ -21,7 +21,14 @@ pub(super) struct KeptSequence {
     /// When it expires. Idle time passes only while a server runs.
     pub(super) until: Time,
     /// Its file, until the store has it.
-    pub(super) unwritten: Option<Arc<Bytes>>,
+    pub(super) unwritten: Option<Arc<UnwrittenFile>>,
+}
+
+/// The file of a sequence that has left memory. Its bytes are counted until the store has it, or nothing needs it any more.
+#[derive(Debug)]
+pub(super) struct UnwrittenFile {
+    pub(super) file: Bytes,
+    counter: Arc<AtomicU64>,
 }
 
 /// What the store does for a request before its turn.
@@ -60,7 +67,6 @@ pub(super) struct ResumedState {
 /// A sequence that has ended and is to be forgotten by the store.
 #[derive(Debug)]
 pub(super) struct Forgotten {
-    pub(super) load: Arc<LoadedModel>,
     pub(super) id: Id,
     pub(super) incarnation: u64,
     pub(super) ended: Option<EndedState>,
@@ -105,9 +111,9 @@ impl KeptStore {
     }
 
     /// Forgets a sequence that has ended, soon.
-    pub(super) fn forget(&self, Forgotten { load, id, incarnation, ended }: Forgotten) {
+    pub(super) fn forget(&self, model: &str, Forgotten { id, incarnation, ended }: Forgotten) {
         if let Some(store) = &self.store {
-            store.forget(TierKey::new(&load.settings.name, &id), incarnation, ended);
+            store.forget(TierKey::new(model, &id), incarnation, ended);
         }
     }
 }
@@ -134,6 +140,19 @@ impl KeptSequence {
     }
 }
 
+impl UnwrittenFile {
+    pub(super) fn new(file: Bytes, counter: &Arc<AtomicU64>) -> UnwrittenFile {
+        counter.fetch_add(file.len() as u64, Ordering::AcqRel);
+        UnwrittenFile { file, counter: Arc::clone(counter) }
+    }
+}
+
+impl Drop for UnwrittenFile {
+    fn drop(&mut self) {
+        self.counter.fetch_sub(self.file.len() as u64, Ordering::AcqRel);
+    }
+}
+
 /// What a client reads if the store failed.
 fn store_failure(model: &str, id: &Id, resumes: bool, error: &TierError) -> Failure {
     let (model, id, why) = (model.to_owned(), id.clone(), error.to_string());
@@ -150,7 +169,7 @@ fn checked(task: &StoreTask, found: FoundState) -> Result<Option<ResumedState>, 
     // What the store could not take is still here, and the store has nothing of it.
     let found = match (found, unwritten) {
         (Ok(Some((head, file))), _) if head == *wanted => Ok(Some((head, Bytes::from(file)))),
-        (_, Some(file)) => Ok(Some((Arc::clone(wanted), Bytes::clone(file)))),
+        (_, Some(unwritten)) => Ok(Some((Arc::clone(wanted), Bytes::clone(&unwritten.file)))),
         (found, None) => found.map(|found| found.map(|(head, file)| (head, Bytes::from(file)))),
     };
     let found = found.map_err(|error| store_failure(model, id, task.work.resumes, &error))?;

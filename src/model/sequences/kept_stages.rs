@@ -1,8 +1,9 @@
 //! The stages of a request whose sequence the server's store keeps: what the table looks up, lends to the store and takes back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use sequor_core::{EndReason, Event, LoadId, Preparation, Refusal, Req, Seq, Submit, Time, Tombstone};
+use sequor_core::{EndReason, Event, Id, LoadId, Preparation, Refusal, Req, Seq, Submit, Time, Tombstone};
 
 use super::job::Job;
 use super::job_place::JobPlace;
@@ -15,6 +16,9 @@ use crate::state::tier::{AfterTake, EndedState, TierKey};
 /// What a request is refused with for which the store failed. The job says why.
 pub(super) const BY_STORE: u32 = 4;
 
+/// A look at all kept sequences comes no sooner after the one before than this for each of them, so that the table is not locked by looks alone.
+const LOOK: Duration = Duration::from_micros(10);
+
 /// The table of a model, as far as the server's store keeps its sequences.
 pub(super) trait KeptStages {
     /// Looks up whether this request is of a sequence that is kept. If it is, the store is asked before its turn. An error changes nothing.
@@ -26,7 +30,7 @@ pub(super) trait KeptStages {
     /// Takes what the store has done for a request. If the request is over, the kept state is not gone on from.
     fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<Option<ResumedState>, Failure>);
 
-    /// Forgets kept sequences that have expired. When the next one does.
+    /// Forgets kept sequences that have expired. When the next ones are forgotten: of many, each look forgets those of some time.
     fn expire_kept(&mut self, now: Time, load: &Arc<LoadedModel>) -> Time;
 
     /// Remembers the sequences that ended before this server started.
@@ -41,6 +45,7 @@ impl KeptStages for Table {
         let Some(kept) = self.kept.get(&submit.id) else { return Ok(()) };
         if kept.until <= now {
             self.expire_kept(now, &job.load);
+            expire_one(self, job.load.key, &submit.id);
             return Ok(());
         }
         let id = submit.id.clone();
@@ -84,12 +89,12 @@ impl KeptStages for Table {
     }
 
     fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<Option<ResumedState>, Failure>) {
-        let StoreTask { req, seq, load, key, work, then } = task;
+        let StoreTask { req, seq, key, work, then, .. } = task;
         let StoreWork { kept, resumes, meta } = *work;
         let repeats = resumes && self.core.step_of_request(req) == kept.head.step;
         let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else {
             if outcome.is_ok() && then != AfterTake::Forget {
-                self.forget(load, key.id, kept.head.incarnation);
+                self.forget(key.id, kept.head.incarnation);
             }
             return;
         };
@@ -130,22 +135,17 @@ impl KeptStages for Table {
         }
         let mut next = Time::NEVER;
         let mut expired = Vec::new();
-        self.kept.retain(|id, kept| {
-            let lives = kept.until > now;
-            if lives {
+        for (id, kept) in &self.kept {
+            if kept.until > now {
                 next = next.min(kept.until);
             } else {
-                expired.push((id.clone(), kept.clone()));
+                expired.push(id.clone());
             }
-            lives
-        });
-        for (id, KeptSequence { head, until, .. }) in expired {
-            let stone = Tombstone { why: EndReason::Idle, at: until, step: head.step, idle: head.idle };
-            self.core.remember(load.key, id.clone(), stone);
-            self.forget(Arc::clone(load), id, head.incarnation);
         }
-        self.kept_due = next;
-        next
+        expired.iter().for_each(|id| expire_one(self, load.key, id));
+        let looks = u32::try_from(self.kept.len()).unwrap_or(u32::MAX);
+        self.kept_due = next.max(now + LOOK * looks);
+        self.kept_due
     }
 
     fn remember_ended(&mut self, load: LoadId) {
@@ -155,4 +155,26 @@ impl KeptStages for Table {
             self.core.remember(load, id, stone);
         }
     }
+}
+
+/// Forgets a kept sequence that has expired.
+fn expire_one(table: &mut Table, load: LoadId, id: &Id) {
+    let Some(KeptSequence { head, until, .. }) = table.kept.remove(id) else { return };
+    let stone = Tombstone { why: EndReason::Idle, at: until, step: head.step, idle: head.idle };
+    table.core.remember(load, id.clone(), stone);
+    table.forget(id.clone(), head.incarnation);
+}
+
+/// Ends a sequence that does not live here and whose state is kept. False if there is none of this id.
+pub(super) fn drop_kept(table: &mut Table, now: Time, load: Option<LoadId>, id: &Id, why: EndReason) -> bool {
+    if table.imports.remove(id) {
+        return true;
+    }
+    let Some(kept) = table.kept.remove(id) else { return false };
+    if let Some(load) = load {
+        let stone = Tombstone { why, at: now, step: kept.head.step, idle: kept.head.idle };
+        table.core.remember(load, id.clone(), stone);
+    }
+    table.forget(id.clone(), kept.head.incarnation);
+    true
 }

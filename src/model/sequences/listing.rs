@@ -7,6 +7,7 @@ use sequor_core::{EndReason, Event, Id, SequenceView, Stage, Time, Tombstone};
 
 use crate::telemetry::ended_reason;
 
+use super::carried::ImportOrigin;
 use super::driver::ModelScheduler;
 use super::resume;
 
@@ -47,7 +48,7 @@ pub struct EndedSequence {
     pub ago: Duration,
 }
 
-/// A sequence that the server's store keeps, until its next step comes.
+/// A sequence that the server's store keeps, or whose state was given to the server, until its next step comes.
 #[derive(Debug, Clone)]
 pub struct ResumableSequence {
     pub id: Id,
@@ -60,7 +61,7 @@ pub struct ResumableSequence {
     pub left: Option<Duration>,
 }
 
-/// The sequences of a model that are kept and were not gone on from, by id.
+/// The sequences of a model whose states are kept for their next steps, by id.
 pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequence> {
     let mut all: Vec<ResumableSequence> = resume::resumable(model)
         .into_iter()
@@ -72,6 +73,17 @@ pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequen
             left,
         })
         .collect();
+    let now = model.now();
+    let table = model.table.lock();
+    all.extend(table.imports.all().map(|(id, import)| {
+        let ImportOrigin { step, carried, given } = &import.origin;
+        let version =
+            carried.as_ref().map(|carried| carried.load.version).or(given.as_ref().map(|given| given.version));
+        let (version, bytes) = (version.unwrap_or(0), import.snapshot.len() as u64);
+        let left = (import.until() != Time::NEVER).then(|| import.until().since(now));
+        ResumableSequence { id: id.clone(), version, step: *step, bytes, left }
+    }));
+    drop(table);
     all.sort_by_cached_key(|kept| kept.id.to_string());
     all
 }
@@ -121,9 +133,9 @@ pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
     ended.into_iter().map(one).collect()
 }
 
-/// Ends a live sequence; what it has queued is refused. False if there is none of this id.
+/// Ends a sequence that lives or is kept; what it has queued is refused. False if there is none of this id.
 pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: EndReason) -> bool {
-    let Some((seq, _)) = model.state_of(id, None) else { return false };
+    let Some((seq, _)) = model.state_of(id, None) else { return model.drop_kept(id, why) };
     model.apply(Event::End(seq, why));
     true
 }

@@ -95,6 +95,11 @@ impl Live {
         }
     }
 
+    /// Whether the store has its state of this step.
+    pub(super) fn is_written(&self, step: u64) -> bool {
+        self.written.as_ref().is_some_and(|of| of.has_state && !of.is_stale && of.durable == step)
+    }
+
     /// Whether it has state memory of its own.
     pub(super) fn has_memory(&self) -> bool {
         self.ticket.is_some()

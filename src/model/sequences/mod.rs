@@ -15,7 +15,8 @@
 //! - `sealing`: states on their way to the store. `written`: what it has of live sequences. `room`: requests that wait for state memory. `spill`: moves idle sequences to the store where a START needs their memory.
 //! - `kept`: sequences that the server's store keeps; `kept_stages`: their requests in the table. `resume`: goes on from them, and writes live ones when the server stops.
 //! - `imports`: states that wait for the next step of their sequence. `carry`: moves sequences of a replaced load. `carried`: where they go. `tick`: what the timer does.
-//! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted. `listing`: the
+//! - `state_transfer`: exports and imports the state of a sequence. `capture`: the steps of one that follow, too. `captures`: what requests
+//!   note for it. `usage`: how full a version is, and what was counted. `listing`: the
 //!   sequences as operators see them.
 //!
 //! Nothing here runs a graph. Under the lock there is no I/O, payload or log.
@@ -24,6 +25,8 @@ mod actions;
 mod admission;
 mod batch;
 mod calling;
+pub(in crate::model) mod capture;
+mod captures;
 mod carried;
 pub(in crate::model) mod carry;
 mod carry_out;
@@ -59,6 +62,7 @@ mod tick;
 pub(in crate::model) mod usage;
 mod written;
 
+pub use capture::CaptureLimits;
 pub use listing::{EndedSequence, LiveSequence, ResumableSequence};
 pub use owner::{RequestOrigin, SequenceOwner};
 pub use pending::Pending;

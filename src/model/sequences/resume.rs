@@ -8,10 +8,10 @@ use bytes::Bytes;
 use sequor_core::{Id, Seq, SequenceView, Stage, Time};
 
 use crate::model::load::{Leaving, LeftState, MailReply, SequenceStore};
-use crate::state::tier::{EndedState, StateHead, TierChange, TierKey};
+use crate::state::tier::{EndedState, FailedChanges, StateHead, TierChange, TierKey};
 use crate::state::{SnapshotError, with_answer, with_scratch};
 
-use super::carried::Carried;
+use super::carried::{Carried, ImportOrigin};
 use super::driver::ModelScheduler;
 use super::imports::Import;
 use super::kept::KeptSequence;
@@ -79,8 +79,8 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
         let ended: Vec<_> = ended.map(|(id, stone)| (id, table.ended_state(stone))).collect();
         // Those that left memory while the disk was full.
         let unwritten = |(id, kept): (&Id, &KeptSequence)| {
-            let file = Bytes::clone(kept.unwritten.as_ref()?);
-            Some(LeftState { id: id.clone(), head: Arc::clone(&kept.head), file })
+            let file = Bytes::clone(&kept.unwritten.as_ref()?.file);
+            Some(LeftState { id: id.clone(), head: Arc::clone(&kept.head), file, is_stored: false })
         };
         let unwritten: Vec<LeftState> = table.kept.iter().filter_map(unwritten).collect();
         let now = model.now();
@@ -91,7 +91,8 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
     let mut sum = KeptLive::default();
     let (Some(store), mut from) = (model.store.get().cloned(), Some(0)) else { return sum };
     remember(&model.name, &store, ended);
-    write(&model.name, &store, unwritten, &mut sum);
+    // The store writes one portion while the states of the next one are copied.
+    let mut writing = begin_write(&model.name, &store, unwritten);
     while let Some(place) = from {
         let (seen, rest) = model.seen(place, PORTION);
         let leaving: Vec<_> = seen.into_iter().filter_map(|view| ask_to_leave(model, &view)).collect();
@@ -103,37 +104,49 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
                 Some(Ok(state)) => left.push(state),
             }
         }
-        write(&model.name, &store, left, &mut sum);
+        let next = begin_write(&model.name, &store, left);
+        std::mem::replace(&mut writing, next).wait(&mut sum);
         from = rest;
     }
+    writing.wait(&mut sum);
     sum
 }
 
 /// The state of a sequence between two loads, if the second one keeps its sequences when the server stops.
 fn carried_state(id: Id, import: Import, now: Time) -> Option<LeftState> {
-    let Carried { load, until, idle } = import.carried?;
+    let ImportOrigin { step, carried, .. } = import.origin;
+    let Carried { load, until, idle } = carried?;
     let durable = load.durable.as_ref().filter(|durable| durable.at_stop() && until > now)?;
-    let of = ((load.version, durable.digest), (durable.store.next_incarnation(), import.step));
+    let of = ((load.version, durable.digest), (durable.store.next_incarnation(), step));
     let left = idle.map(|_| until - now);
     let head = Arc::new(StateHead::new(of.0, of.1, (idle, left), false, &import.snapshot));
-    Some(LeftState { id, head, file: import.snapshot })
+    Some(LeftState { id, head, file: import.snapshot, is_stored: false })
 }
 
-/// Has the store write what sequences have left, and waits for it.
-fn write(model: &str, store: &SequenceStore, states: Vec<LeftState>, sum: &mut KeptLive) {
-    if states.is_empty() {
-        return;
+/// A portion of states that the store writes.
+struct PortionWrite {
+    count: u64,
+    failed: Receiver<FailedChanges>,
+}
+
+impl PortionWrite {
+    fn wait(self, sum: &mut KeptLive) {
+        let failed = self.failed.recv().unwrap_or_default();
+        sum.kept += self.count - failed.len() as u64;
+        failed.iter().for_each(|(_, error)| sum.lose(error));
     }
-    let (tell, told) = sync_channel(1);
-    let (count, change) = (states.len() as u64, |LeftState { id, head, file }: LeftState| TierChange::Put {
+}
+
+/// Has the store write what sequences have left.
+fn begin_write(model: &str, store: &SequenceStore, states: Vec<LeftState>) -> PortionWrite {
+    let (sender, failed) = sync_channel(1);
+    let (count, change) = (states.len() as u64, |LeftState { id, head, file, .. }: LeftState| TierChange::Put {
         key: TierKey::new(model, &id),
         head,
         file,
     });
-    store.write(states.into_iter().map(change).collect(), move |failed| drop(tell.send(failed)));
-    let failed = told.recv().unwrap_or_default();
-    sum.kept += count - failed.len() as u64;
-    failed.iter().for_each(|(_, error)| sum.lose(error));
+    store.write(states.into_iter().map(change).collect(), move |failed| drop(sender.send(failed)));
+    PortionWrite { count, failed }
 }
 
 /// Has the store remember how sequences have ended.
@@ -181,15 +194,29 @@ pub(in crate::model) fn leave(
         carry::leave(model, seq, step, file);
         return None;
     }
-    let (view, load, answer, scratch, incarnation) = {
+    let (view, load, answer, scratch, (incarnation, is_written)) = {
         let table = model.table.lock();
         let live = table.live(seq)?;
         let view = table.core.view_of(seq).filter(|view| view.step == step)?;
-        let incarnation = live.written.as_ref().map(|of| of.incarnation);
-        (view, Arc::clone(&live.load), table.last_answer(seq), live.scratch.clone(), incarnation)
+        let written = (live.written.as_ref().map(|of| of.incarnation), live.is_written(step));
+        // The state may be of a step that is not answered yet. The answer of the one before is not its answer.
+        let is_answered = !matches!(view.stage, Stage::Sealing | Stage::Posting);
+        let answer = table.last_answer(seq).filter(|_| is_answered);
+        (view, Arc::clone(&live.load), answer, live.scratch.clone(), written)
     };
     let durable = load.durable.as_ref()?;
     let owners = load.scratch_owners();
+    if why == Leaving::Spill && is_written && owners.is_none() {
+        let head = durable.store.head(&TierKey::new(&model.name, &view.id));
+        let same = |head: &Arc<StateHead>| {
+            let is_it = incarnation == Some(head.incarnation) && head.step == step && !head.behind;
+            is_it && head.answered == answer.is_some()
+        };
+        if let Some(head) = head.filter(same) {
+            let left = LeftState { id: view.id.clone(), head, file: Bytes::new(), is_stored: true };
+            return leave_as(model, &view, why, left);
+        }
+    }
     if owners.is_some() && matches!(view.stage, Stage::Running | Stage::Sealing | Stage::Posting) {
         return Some(Err(SnapshotError::Unanswered));
     }
@@ -210,9 +237,14 @@ pub(in crate::model) fn leave(
     let incarnation = incarnation.unwrap_or_else(|| durable.store.next_incarnation());
     let of = ((load.version, durable.digest), (incarnation, step));
     let head = Arc::new(StateHead::new(of.0, of.1, (view.idle, left), answer.is_some(), &file));
-    let left = LeftState { id: view.id, head, file: Bytes::from(file) };
+    let left = LeftState { id: view.id.clone(), head, file: Bytes::from(file), is_stored: false };
+    leave_as(model, &view, why, left)
+}
+
+/// Ends a sequence of which this is kept, if it is as it was.
+fn leave_as(model: &Arc<ModelScheduler>, view: &SequenceView, why: Leaving, left: LeftState) -> LeaveOutcome {
     let mut has_left = false;
-    model.change(|table, now| has_left = spill::leave(table, now, seq, why, &left));
+    model.change(|table, now| has_left = spill::leave(model, table, now, view.seq, why, &left));
     if has_left && why == Leaving::Spill {
         model.store.set_kept(true);
         if view.due != Time::NEVER {

@@ -7,10 +7,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{EndReason, Event, Preparation, Refusal, Seq, SequenceView, Stage, Time};
+use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Seq, SequenceView, Stage, Time};
 
 use super::job_place::JobPlace;
-use super::kept::KeptSequence;
+use super::kept::{KeptSequence, UnwrittenFile};
 use super::kept_stages::BY_STORE;
 use super::room::RoomWait;
 use super::table::Table;
@@ -19,7 +19,7 @@ use crate::executor::ModelStep as _;
 use crate::model::load::{LeaveRequest, Leaving, LeftState, LoadedModel, MailReply, SequenceStore, header};
 use crate::state::SnapshotError;
 use crate::state::budget::{Budget, NoRoom, Ticket};
-use crate::state::tier::{TierChange, TierKey};
+use crate::state::tier::{StateHead, TierChange, TierKey};
 
 /// After a failed write no sequence is moved for this long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -36,16 +36,21 @@ pub(super) fn can_spill(table: &Table, now: Time, load: &LoadedModel) -> bool {
     is_on && (!table.spilling.leaving.is_empty() || idle.any(|seq| !table.is_held(seq)))
 }
 
-/// The sequences that are to leave, so that there is room for what waits.
-fn victims(table: &mut Table, free: u64) -> Vec<(Arc<LoadedModel>, SequenceView)> {
-    let Some(load) = table.spilling.waiting.front().map(|wait| Arc::clone(&wait.load)) else { return Vec::new() };
+/// The sequences of a load that are to leave, so that there is room for so many bytes.
+fn victims(
+    table: &mut Table,
+    load: &Arc<LoadedModel>,
+    wanted: u64,
+    NoRoom { used, limit, .. }: NoRoom,
+) -> Vec<(Arc<LoadedModel>, SequenceView)> {
     let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
-    let wanted = sum(&mut table.spilling.waiting.iter().map(|wait| wait.wanted.bytes));
     let coming = sum(&mut table.spilling.leaving.iter().map(|(_, bytes)| *bytes));
-    let mut missing = wanted.saturating_sub(free).saturating_sub(coming);
+    let may_leave = table.spilling.may_leave(limit).saturating_sub(coming);
+    let mut missing = wanted.saturating_sub(limit.saturating_sub(used)).saturating_sub(coming);
+    let mut leaving = 0;
     let mut victims = Vec::new();
     for seq in table.core.idle_sequences(load.key) {
-        if missing == 0 || victims.len() >= MOST {
+        if missing == 0 || victims.len() >= MOST || leaving >= may_leave {
             break;
         }
         // A sequence that came back would need its slot again while it holds those of other members. That breaks the one order of slots.
@@ -55,16 +60,27 @@ fn victims(table: &mut Table, free: u64) -> Vec<(Arc<LoadedModel>, SequenceView)
         let leaves = table.spilling.leaving.iter().any(|(of, _)| *of == seq);
         let Some(view) = table.core.view_of(seq).filter(|view| !leaves && can_leave(view)) else { continue };
         if table.core.state_of(seq).is_some() {
-            missing = missing.saturating_sub(load.state_bytes());
-            victims.push((Arc::clone(&load), view));
+            let bytes = view.state_bytes.max(load.state_bytes());
+            missing = missing.saturating_sub(bytes);
+            leaving += bytes;
+            victims.push((Arc::clone(load), view));
         }
     }
-    table.spilling.leaving.extend(victims.iter().map(|(_, view)| (view.seq, load.state_bytes())));
+    let bytes = |view: &SequenceView| view.state_bytes.max(load.state_bytes());
+    table.spilling.leaving.extend(victims.iter().map(|(_, view)| (view.seq, bytes(view))));
     victims
 }
 
-/// Ends a sequence whose state has been copied, if it is as it was then.
-pub(super) fn leave(table: &mut Table, now: Time, seq: Seq, why: Leaving, left: &LeftState) -> bool {
+/// Ends a sequence whose state has been copied, if it is as it was then. If it makes room, the store is handed its file before the table is unlocked:
+/// its next step is behind that in the store's queue.
+pub(super) fn leave<H: SpillHost>(
+    host: &Arc<H>,
+    table: &mut Table,
+    now: Time,
+    seq: Seq,
+    why: Leaving,
+    left: &LeftState,
+) -> bool {
     let as_it_was = table.core.view_of(seq).filter(|view| view.step == left.head.step);
     match (why, as_it_was) {
         (_, None) => return false,
@@ -72,20 +88,64 @@ pub(super) fn leave(table: &mut Table, now: Time, seq: Seq, why: Leaving, left: 
         (Leaving::Spill, Some(view)) if can_leave(&view) && view.due > now => {
             let until = view.due;
             table.apply(now, Event::End(seq, EndReason::Spilled));
-            let unwritten = Some(Arc::new(Bytes::clone(&left.file)));
+            let counter = Arc::clone(&table.spilling.unwritten);
+            let unwritten = (!left.is_stored).then(|| Arc::new(UnwrittenFile::new(Bytes::clone(&left.file), &counter)));
             table.keep_again(left.id.clone(), KeptSequence { head: Arc::clone(&left.head), until, unwritten });
+            if !left.is_stored {
+                write(host, table, left.id.clone(), Arc::clone(&left.head), Bytes::clone(&left.file));
+            }
         }
         (Leaving::Spill | Leaving::Carry, Some(_)) => return false,
     }
     true
 }
 
+/// Has the store write the file of a sequence that has left. The store is open: it is closed after the threads that call this have ended.
+fn write<H: SpillHost>(host: &Arc<H>, table: &mut Table, id: Id, head: Arc<StateHead>, file: Bytes) {
+    let Some(store) = host.sequence_store() else { return };
+    table.spilling.writing += 1;
+    let key = TierKey::new(host.model_name(), &id);
+    let (weak, change) = (Arc::downgrade(host), TierChange::Put { key, head: Arc::clone(&head), file });
+    store.write(vec![change], move |failed| {
+        let Some(host) = weak.upgrade() else { return };
+        if let Some((_, error)) = failed.first() {
+            let model = host.model_name();
+            tracing::error!(model, %error, "an idle sequence is not written and stays in memory");
+        }
+        let mut is_waited_for = false;
+        host.change_table(&mut |table, now| {
+            spilled(table, now, &id, &head, failed.is_empty());
+            is_waited_for = !table.spilling.waiting.is_empty();
+        });
+        if is_waited_for {
+            make_room(&host);
+        }
+    });
+}
+
 /// The store has the file of a sequence that left, or could not write it.
-fn spilled(table: &mut Table, now: Time, left: &LeftState, is_written: bool) {
+fn spilled(table: &mut Table, now: Time, id: &Id, head: &Arc<StateHead>, is_written: bool) {
+    table.spilling.writing = table.spilling.writing.saturating_sub(1);
     if !is_written {
         table.spilling.paused_until = now + PAUSE;
-    } else if let Some(kept) = table.kept.get_mut(&left.id).filter(|kept| Arc::ptr_eq(&kept.head, &left.head)) {
+        table.spilling.failed.push((id.clone(), Arc::clone(head)));
+    } else if let Some(kept) = table.kept.get_mut(id).filter(|kept| Arc::ptr_eq(&kept.head, head)) {
         kept.unwritten = None;
+    }
+}
+
+/// Has the store write the files again that it could not write. Those of sequences that have gone on or ended since are forgotten.
+fn write_again<H: SpillHost>(host: &Arc<H>, table: &mut Table, now: Time) {
+    if now < table.spilling.paused_until || table.stopping {
+        return;
+    }
+    let most = table.spilling.failed.len().min(MOST);
+    let failed: Vec<_> = table.spilling.failed.drain(..most).collect();
+    for (id, head) in failed {
+        let kept = table.kept.get(&id).filter(|kept| Arc::ptr_eq(&kept.head, &head));
+        if let Some(unwritten) = kept.and_then(|kept| kept.unwritten.clone()) {
+            write(host, table, id, head, Bytes::clone(&unwritten.file));
+        }
     }
 }
 
@@ -159,15 +219,19 @@ pub(super) fn post_leave(
 pub(super) fn make_room<H: SpillHost>(host: &Arc<H>) {
     let mut victims = Vec::new();
     host.change_table(&mut |table, now| {
+        write_again(host, table, now);
         while let Some(wait) = table.spilling.waiting.pop_front() {
             match host.state_budget().take(wait.wanted.bytes) {
                 Ok(ticket) => has_room(table, now, &wait, ticket),
                 Err(no_room) => {
+                    let load = Arc::clone(&wait.load);
                     table.spilling.waiting.push_front(wait);
+                    let waiting = table.spilling.waiting.iter().map(|wait| wait.wanted.bytes);
+                    let wanted = waiting.fold(0, u64::saturating_add);
                     if now >= table.spilling.paused_until {
-                        victims = self::victims(table, no_room.limit.saturating_sub(no_room.used));
+                        victims = self::victims(table, &load, wanted, no_room);
                     }
-                    if !table.spilling.leaving.is_empty() {
+                    if table.spilling.is_coming(no_room.limit) {
                         return;
                     }
                     while let Some(wait) = table.spilling.waiting.pop_front() {
@@ -175,6 +239,12 @@ pub(super) fn make_room<H: SpillHost>(host: &Arc<H>) {
                     }
                 }
             }
+        }
+        let Some((load, bytes)) = table.spilling.growth.take().filter(|_| now >= table.spilling.paused_until) else {
+            return;
+        };
+        if let Err(no_room) = host.state_budget().take(bytes).map(drop) {
+            victims.extend(self::victims(table, &load, bytes, no_room));
         }
     });
     for (load, view) in victims {
@@ -184,29 +254,13 @@ pub(super) fn make_room<H: SpillHost>(host: &Arc<H>) {
     }
 }
 
-/// Has the store write what a sequence has left, and gives its memory on.
+/// Gives the memory of a sequence that has left to what waits for it.
 fn has_left<H: SpillHost>(host: &Weak<H>, seq: Seq, left: Option<Result<LeftState, SnapshotError>>) {
     let Some(host) = host.upgrade() else { return };
     let (is_lost, is_failed) = (left.is_none(), matches!(left, Some(Err(_))));
-    match (left, host.sequence_store()) {
-        (Some(Ok(left)), Some(store)) => {
-            let key = TierKey::new(host.model_name(), &left.id);
-            let change = TierChange::Put { key, head: Arc::clone(&left.head), file: Bytes::clone(&left.file) };
-            let weak = Arc::downgrade(&host);
-            store.write(vec![change], move |failed| {
-                let Some(host) = weak.upgrade() else { return };
-                if let Some((_, error)) = failed.first() {
-                    let model = host.model_name();
-                    tracing::error!(model, %error, "an idle sequence is not written and stays in memory");
-                }
-                host.change_table(&mut |table, now| spilled(table, now, &left, failed.is_empty()));
-            });
-        }
-        (Some(Err(error)), _) => {
-            let model = host.model_name();
-            tracing::error!(model, %error, "the state of an idle sequence is not copied; it stays in memory");
-        }
-        _ => {}
+    if let Some(Err(error)) = left {
+        let model = host.model_name();
+        tracing::error!(model, %error, "the state of an idle sequence is not copied; it stays in memory");
     }
     host.change_table(&mut |table, now| {
         table.spilling.leaving.retain(|(of, _)| *of != seq);

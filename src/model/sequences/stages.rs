@@ -231,7 +231,7 @@ impl Table {
     pub(super) fn forget_refused(&mut self, job: &mut Job) {
         let by_processors = job.processed.as_ref().is_some_and(|processed| processed.refusal.is_some());
         if let (true, Some(_), Some((incarnation, _))) = (by_processors, job.snapshot.take(), job.resumed) {
-            self.forget(Arc::clone(&job.load), job.id.clone(), incarnation);
+            self.forget(job.id.clone(), incarnation);
         }
     }
 
@@ -241,9 +241,9 @@ impl Table {
     }
 
     /// Has the store forget the state of a sequence that has ended.
-    pub(super) fn forget(&mut self, load: Arc<LoadedModel>, id: Id, incarnation: u64) {
+    pub(super) fn forget(&mut self, id: Id, incarnation: u64) {
         let ended = self.core.end_of(&id).map(|stone| self.ended_state(stone));
-        self.actions.forgotten.push(Forgotten { load, id, incarnation, ended });
+        self.actions.forgotten.push(Forgotten { id, incarnation, ended });
     }
 
     /// How a sequence ended, as the store remembers it.

@@ -1,5 +1,6 @@
 //! A sequence's state, out as a file and in again.
 
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use bytes::Bytes;
@@ -27,6 +28,12 @@ pub enum TransferError {
     Gone { model: String, id: Id },
     #[error("{what} is not state of model '{model}': {why}")]
     Other { model: String, what: &'static str, why: String },
+    #[error("another sequence of model '{model}' is captured now")]
+    Busy { model: String },
+    #[error(
+        "the state of sequence {id} of model '{model}' has {bytes} bytes; a capture may have {limit} (admin.capture)"
+    )]
+    TooLarge { model: String, id: Id, bytes: u64, limit: u64 },
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
@@ -39,6 +46,24 @@ pub(in crate::model) fn export(
     id: &Id,
     version: Option<u64>,
 ) -> Result<Vec<u8>, TransferError> {
+    snapshot(model, id, version).map(|(_, file)| file)
+}
+
+/// The load on which a sequence lives.
+pub(in crate::model) fn load_of(
+    model: &ModelScheduler,
+    id: &Id,
+    version: Option<u64>,
+) -> Result<Arc<LoadedModel>, TransferError> {
+    let (name, id) = (model.name.clone(), id.clone());
+    let Some((_, at)) = model.state_of(&id, version) else { return Err(TransferError::Unknown { model: name, id }) };
+    let Some(at) = at else { return Err(TransferError::NoState { model: name, id }) };
+    let load = model.loads().iter().find(|l| l.key == at.instance.load).cloned();
+    load.ok_or(TransferError::Gone { model: name, id })
+}
+
+/// The state of a live sequence, and the steps that it contains.
+pub(super) fn snapshot(model: &ModelScheduler, id: &Id, version: Option<u64>) -> Result<(u64, Vec<u8>), TransferError> {
     let (name, id) = (model.name.clone(), id.clone());
     let Some((seq, at)) = model.state_of(&id, version) else { return Err(TransferError::Unknown { model: name, id }) };
     let Some(at) = at else { return Err(TransferError::NoState { model: name, id }) };
@@ -51,14 +76,14 @@ pub(in crate::model) fn export(
     let posted = mailbox.is_some_and(|mailbox| mailbox.post(SnapshotRequest { seq, header, reply }));
     load.wake(at.instance.n);
     match answer.recv() {
-        Ok(Some(snapshot)) if posted => Ok(snapshot?.1),
+        Ok(Some(snapshot)) if posted => Ok(snapshot?),
         _ => Err(TransferError::Gone { model: name, id }),
     }
 }
 
 /// Keeps a state for the next step of a sequence that does not live here.
 pub(in crate::model) fn import(
-    model: &ModelScheduler,
+    model: &Arc<ModelScheduler>,
     load: &LoadedModel,
     id: Id,
     file: Vec<u8>,
@@ -74,13 +99,14 @@ pub(in crate::model) fn import(
         None => 0,
         Some(step) => step.parse().map_err(|_| other(format!("its step is \"{step}\"")))?,
     };
-    let ticket = model.budget().take(load.state_bytes())?;
-    let import = Import { step, snapshot: Bytes::from(file), ticket: Some(ticket), carried: None };
+    let grown = if load.grows() { file.len() as u64 } else { 0 };
+    let ticket = model.budget().take(load.state_bytes().max(grown))?;
+    let import = Import::given(load, model.now(), step, Bytes::from(file), ticket);
     if model.adopt(id.clone(), import) { Ok(()) } else { Err(TransferError::Live { model: name, id }) }
 }
 
 /// A snapshot does not hold the scratch of processors yet.
-fn check_scratch(load: &LoadedModel) -> Result<(), TransferError> {
+pub(super) fn check_scratch(load: &LoadedModel) -> Result<(), TransferError> {
     if load.processors.as_ref().is_none_or(|processors| processors.chain.scratch_bytes() == 0) {
         return Ok(());
     }

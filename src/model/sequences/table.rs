@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use sequor_core::{
     Batch, Core, Effect, EndReason, Event, Id, Instance, LoadId, Next, Note, PolicyAnswer, RealRow, Refusal, Req,
     Round, Row, Seq, Slab, SlotOp, Submit, Time,
 };
 
+use crate::model::execute::AdoptedState;
 use crate::model::load::{LoadDurability, LoadedModel};
 use crate::processing::SequenceScratch;
 use crate::scheduling::{Decider, LoadPolicy};
@@ -133,7 +133,11 @@ impl Table {
 
     /// Takes back a batch that is over, with its requests.
     pub(in crate::model) fn give_back(&mut self, now: Time, finished: FinishedBatch) {
-        let FinishedBatch { batch, jobs, rows, sealing } = finished;
+        let FinishedBatch { batch, jobs, rows, sealing, missing } = finished;
+        if let Some((_, job)) = jobs.first().filter(|(_, job)| missing > 0 && job.load.durable.is_some()) {
+            self.spilling.growth = Some((Arc::clone(&job.load), missing));
+            self.actions.wants_room = true;
+        }
         for (req, mut job) in jobs {
             self.commit_scratch(&mut job);
             self.go_on(now, req, &job);
@@ -243,6 +247,9 @@ impl Table {
                     job.first = live.first.take();
                 }
                 job.due = self.is_due(real, &job);
+                if let Some(captured) = &mut job.captured {
+                    captured.number = self.core.step_of_request(real.req);
+                }
                 Some((real.req, job))
             }
         };
@@ -252,11 +259,17 @@ impl Table {
     }
 
     /// The states that slots of a batch are to be given.
-    fn adopted(&mut self, batch: &Batch) -> Vec<(Req, Bytes)> {
+    fn adopted(&mut self, batch: &Batch) -> Vec<(Req, AdoptedState)> {
         if !batch.ops.iter().any(|op| matches!(op, SlotOp::Adopt(..))) {
             return Vec::new();
         }
-        let of = |row: RealRow| self.live_mut(row.placement?.0)?.first_state.take();
+        let of = |row: RealRow| {
+            let live = self.live_mut(row.placement?.0)?;
+            let (req, snapshot) = live.first_state.take()?;
+            let at_start = live.load.state_bytes();
+            let grown = live.ticket.as_mut().and_then(|ticket| ticket.split_above(at_start));
+            Some((req, AdoptedState { snapshot, grown }))
+        };
         batch.real().filter_map(of).collect()
     }
 
@@ -334,10 +347,11 @@ impl Table {
     fn release(&mut self, req: Req) {
         let Some(mut job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
         self.commit_scratch(&mut job);
-        if let (true, Some(Ok(tensors))) = (job.counted, &job.answer)
+        if let Some(Ok(tensors)) = &job.answer
             && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
         {
-            live.kept = Some(tensors.clone());
+            // The answer before is not that of this step.
+            live.kept = job.counted.then(|| tensors.clone());
         }
         job.durable_step = self.durable_step(job.seq);
         if job.leaves_scratch() {
@@ -356,7 +370,10 @@ impl Table {
                 (job.replayed, job.durable_step) = (true, self.durable_step(Some(seq)));
                 self.actions.released.push(job);
             }
-            None => self.actions.refused.push((job, Refusal::StepGone { want: 0 }, false)),
+            None => {
+                let want = self.core.view_of(seq).map_or(0, |view| view.step + 1);
+                self.actions.refused.push((job, Refusal::StepGone { want }, false));
+            }
         }
     }
 
@@ -384,6 +401,9 @@ impl Table {
             Note::Started(seq, req) => {
                 let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
                 let live = Live::begin(req, job);
+                if !self.imports.is_empty() && job.facts.start {
+                    self.imports.remove(&job.id);
+                }
                 let load = Arc::clone(&live.load);
                 self.live.insert(seq, live);
                 Some((load, SequenceChange::Started))
@@ -395,7 +415,7 @@ impl Table {
                     let stays = self.stopping && why == EndReason::Drained;
                     let stays = stays || why == EndReason::Spilled || (live.is_forgotten && why == EndReason::End);
                     if let Some(WrittenSequence { id, incarnation, .. }) = live.written.filter(|_| !stays) {
-                        self.forget(Arc::clone(&live.load), id, incarnation);
+                        self.forget(id, incarnation);
                     }
                     self.part(live.members, live.holder, why);
                     (live.load, SequenceChange::Ended(why))

@@ -56,12 +56,16 @@ pub trait Tier: Send + Sync + fmt::Debug {
         Ok(found)
     }
 
+    /// The facts about the kept state of a sequence. Does not wait for the disk.
+    fn head(&self, key: &TierKey) -> Option<Arc<StateHead>>;
+
     /// The kept sequences of a model. Reads no state.
     fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)>;
 
     /// The sequences of a model that had ended when the tier was opened, the last end of each id, in the order of their ends. Each is listed once.
     fn take_ended(&self, model: &str) -> Vec<(Id, EndedState)>;
 
+    /// How much is kept now. Does not wait for the disk.
     fn usage(&self) -> TierUsage;
 
     /// A number that is larger than those of earlier servers and the epochs that they used, and at least `least`.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use super::record::{EndedState, StateHead, TierKey};
 type Slice = &'static [u8];
 
 const HEADS: TableDefinition<'_, Slice, Slice> = TableDefinition::new("heads");
-const STATES: TableDefinition<'_, Slice, Slice> = TableDefinition::new("states");
+const STATES: TableDefinition<'_, Slice, Slice> = TableDefinition::new("pieces");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 const EPOCH: &str = "epoch";
 /// The last ends of sequences: a ring of so many places.
@@ -34,7 +35,9 @@ pub struct DiskTier {
     open: Box<OpenDatabase>,
     /// `None`: to be opened again.
     database: Mutex<Option<Arc<Database>>>,
-    /// Held for a whole commit, so that memory and disk agree.
+    /// Held for a whole commit and for each read, so that heads and files agree.
+    commit: Mutex<()>,
+    /// Not held while the disk works: a caller that reads it may hold a lock of its own.
     kept: Mutex<KeptHeads>,
 }
 
@@ -51,12 +54,53 @@ struct KeptHeads {
     closed: bool,
 }
 
+/// A piece of a file fills a page of a power of two but for this, which the page takes for its own facts and the key.
+const PAGE_FACTS: u64 = 512;
+/// A piece up to this size is not cut further.
+const SMALL_PAGE: u64 = 4096;
+
+/// The pieces of a file of so many bytes, numbered. The store keeps a value in a page of a power of two bytes: a file a little larger than one would
+/// take twice its size, and be written so.
+fn pieces(bytes: u64) -> impl Iterator<Item = (u16, Range<usize>)> {
+    let size = |rest: u64| {
+        let wanted = rest.saturating_add(PAGE_FACTS);
+        let page = wanted.checked_next_power_of_two().unwrap_or(u64::MAX);
+        if page <= SMALL_PAGE || page - wanted <= page / 8 { rest } else { (page / 2 - PAGE_FACTS).min(rest) }
+    };
+    let mut from = 0;
+    (0u16..).map_while(move |n| {
+        let piece = (from < bytes).then(|| from..from + size(bytes - from))?;
+        from = piece.end;
+        Some((n, usize::try_from(piece.start).ok()?..usize::try_from(piece.end).ok()?))
+    })
+}
+
+/// The keys of the pieces of a file: the key of the sequence, and the number. The keys of two sequences that are equally long differ, so theirs do.
+struct PieceKey(Vec<u8>);
+
+impl PieceKey {
+    fn new(key: &TierKey) -> PieceKey {
+        let mut at = key.encode();
+        at.extend_from_slice(&[0; 2]);
+        PieceKey(at)
+    }
+
+    fn of(&mut self, n: u16) -> &[u8] {
+        if let Some(number) = self.0.last_chunk_mut::<2>() {
+            *number = n.to_be_bytes();
+        }
+        &self.0
+    }
+}
+
 /// The new state under a key; `None` removes it.
 type NewState<'a> = Option<(&'a Arc<StateHead>, &'a [u8])>;
 
 /// What the changes of a batch come to: the writes to make, and the heads after it.
 struct CommitPlan<'a> {
     writes: Vec<(&'a TierKey, NewState<'a>)>,
+    /// The place in the ring of the next end.
+    next_end: u32,
     ends: Vec<(&'a TierKey, &'a EndedState)>,
     /// Epochs up to this one are in use.
     epoch: u64,
@@ -74,7 +118,7 @@ impl DiskTier {
     /// Opens a store and reads its heads.
     pub(super) fn open(path: String, open: Box<OpenDatabase>, limit: u64) -> Result<DiskTier, TierError> {
         let kept = KeptHeads { limit, ..KeptHeads::default() };
-        let tier = DiskTier { path, open, database: Mutex::new(None), kept: Mutex::new(kept) };
+        let tier = DiskTier { path, open, database: Mutex::new(None), commit: Mutex::new(()), kept: Mutex::new(kept) };
         let (heads, ended) = tier.with(|database| {
             let write = database.begin_write()?;
             write.open_table(STATES)?;
@@ -103,6 +147,13 @@ impl DiskTier {
             }
         }
         Ok(tier)
+    }
+
+    /// The number of all pieces.
+    #[cfg(test)]
+    pub(super) fn pieces(&self) -> Result<u64, TierError> {
+        use redb::ReadableTableMetadata as _;
+        self.with(|database| Ok(database.begin_read()?.open_table(STATES)?.len()?))
     }
 
     /// Gives free space of the file back to the file system.
@@ -181,7 +232,8 @@ impl KeptHeads {
             used = sum;
             after.insert(key, new);
         }
-        CommitPlan { writes: after.into_iter().collect(), ends, epoch, used, too_large }
+        let next_end = self.next_end;
+        CommitPlan { writes: after.into_iter().collect(), next_end, ends, epoch, used, too_large }
     }
 }
 
@@ -214,43 +266,55 @@ fn compact_ends(table: &mut redb::Table<'_, u32, Slice>) -> Result<Vec<(TierKey,
 
 impl Tier for DiskTier {
     fn get(&self, key: &TierKey) -> FoundState {
+        let _commit = self.commit.lock();
         let Some(head) = self.kept.lock().heads.get(key).cloned() else { return Ok(None) };
-        let at = key.encode();
+        let mut at = PieceKey::new(key);
         let file = self.with(|database| {
             let table = database.begin_read()?.open_table(STATES)?;
-            Ok(table.get(at.as_slice())?.map(|file| file.value().to_vec()))
+            let mut file = Vec::with_capacity(usize::try_from(head.bytes).unwrap_or(0));
+            for (n, _) in pieces(head.bytes) {
+                // A missing piece makes the sum wrong.
+                table.get(at.of(n))?.iter().for_each(|piece| file.extend_from_slice(piece.value()));
+            }
+            Ok(file)
         })?;
-        match file {
-            Some(file) if head.fits(&file) => Ok(Some((head, file))),
-            _ => Err(TierError::Checksum { step: head.step }),
-        }
+        if head.fits(&file) { Ok(Some((head, file))) } else { Err(TierError::Checksum { step: head.step }) }
     }
 
     fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError> {
-        let mut kept = self.kept.lock();
-        if kept.closed {
-            return Err(TierError::Closed);
-        }
-        let CommitPlan { writes, ends, epoch, used, too_large } = kept.plan(changes);
+        let _commit = self.commit.lock();
+        let plan = {
+            let kept = self.kept.lock();
+            if kept.closed {
+                return Err(TierError::Closed);
+            }
+            let plan = kept.plan(changes);
+            let before = |key: &TierKey| kept.heads.get(key).map_or(0, |head| head.bytes);
+            let before: Vec<u64> = plan.writes.iter().map(|(key, _)| before(key)).collect();
+            (plan, before)
+        };
+        let (CommitPlan { writes, mut next_end, ends, epoch, used, too_large }, before) = plan;
         if writes.is_empty() && ends.is_empty() && epoch == 0 {
             return Ok(too_large);
         }
-        let mut next_end = kept.next_end;
         self.with(|database| {
             let write = database.begin_write()?;
             {
                 let (mut heads, mut states) = (write.open_table(HEADS)?, write.open_table(STATES)?);
-                for (key, new) in &writes {
-                    let key = key.encode();
+                for ((key, new), before) in writes.iter().zip(before) {
+                    let (at, mut piece_at) = (key.encode(), PieceKey::new(key));
                     match new {
-                        Some((head, file)) => {
-                            heads.insert(key.as_slice(), head.encode().as_slice())?;
-                            states.insert(key.as_slice(), *file)?;
-                        }
-                        None => {
-                            heads.remove(key.as_slice())?;
-                            states.remove(key.as_slice())?;
-                        }
+                        Some((head, _)) => heads.insert(at.as_slice(), head.encode().as_slice())?,
+                        None => heads.remove(at.as_slice())?,
+                    };
+                    let file = new.map_or(&[][..], |(_, file)| file);
+                    let mut count = 0;
+                    for (n, range) in pieces(file.len() as u64) {
+                        states.insert(piece_at.of(n), file.get(range).unwrap_or_default())?;
+                        count = n + 1;
+                    }
+                    for (n, _) in pieces(before).filter(|(n, _)| *n >= count) {
+                        states.remove(piece_at.of(n))?;
                     }
                 }
             }
@@ -267,6 +331,7 @@ impl Tier for DiskTier {
             write.commit()?;
             Ok(())
         })?;
+        let mut kept = self.kept.lock();
         (kept.used, kept.next_end) = (used, next_end);
         for (key, new) in writes {
             match new {
@@ -275,6 +340,10 @@ impl Tier for DiskTier {
             };
         }
         Ok(too_large)
+    }
+
+    fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
+        self.kept.lock().heads.get(key).cloned()
     }
 
     fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
@@ -295,6 +364,7 @@ impl Tier for DiskTier {
     }
 
     fn next_epoch(&self, least: u64) -> Result<u64, TierError> {
+        let _commit = self.commit.lock();
         self.with(|database| {
             let write = database.begin_write()?;
             let epoch = next_epoch(&mut write.open_table(NUMBERS)?, least)?;
@@ -304,6 +374,7 @@ impl Tier for DiskTier {
     }
 
     fn close(&self) {
+        let _commit = self.commit.lock();
         self.kept.lock().closed = true;
         drop(self.database.lock().take());
     }

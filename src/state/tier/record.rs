@@ -48,7 +48,7 @@ pub struct EndedState {
 }
 
 /// The layout of a head. A store with another one is not read.
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
 /// "For ever", as microseconds are written.
 const NEVER: u64 = u64::MAX;
 

@@ -13,9 +13,9 @@ use sequor_core::{EndReason, Id};
 use super::disk::DiskTier;
 use super::*;
 
-/// A file in memory that remembers what was done to it. It can fail.
+/// A file in memory that remembers what was done to it. It can fail, and a flush waits while the second lock is held.
 #[derive(Debug, Clone, Default)]
-struct File(Arc<Mutex<Disk>>);
+struct File(Arc<Mutex<Disk>>, Arc<Mutex<()>>);
 
 #[derive(Debug, Default)]
 struct Disk {
@@ -46,7 +46,7 @@ impl Op {
 
 impl File {
     fn holding(bytes: Vec<u8>) -> File {
-        File(Arc::new(Mutex::new(Disk { bytes, ..Disk::default() })))
+        File(Arc::new(Mutex::new(Disk { bytes, ..Disk::default() })), Arc::default())
     }
 
     fn op(&self, op: Op) -> io::Result<()> {
@@ -80,6 +80,7 @@ impl StorageBackend for File {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        drop(self.1.lock());
         self.op(Op::Flush)
     }
 
@@ -230,6 +231,45 @@ fn beyond_its_limit_new_states_are_refused_and_kept_ones_are_written_on() {
 }
 
 #[test]
+fn files_of_any_size_are_read_as_they_were_written_and_give_their_space_back() {
+    let file = File::default();
+    let store = tier(&file, u64::MAX).unwrap();
+    let mut random = Random(7);
+    let sizes = [0, 1, 511, 3584, 3585, 4096, 8192, 30_000, 32_768, 65_536, 65_536 + 300, 200_000, 3_600_000];
+    for round in 0..2 {
+        for (n, size) in sizes.into_iter().enumerate() {
+            let state: Vec<u8> = (0..size).map(|_| random.below(256) as u8).collect();
+            store.put_batch(&[put(1, round + 1, n as u64, &state)]).unwrap();
+            assert_eq!(kept(&store)[&1], (n as u64, state), "{size} bytes");
+        }
+        let small = [put(1, round + 1, 99, b"small")];
+        store.put_batch(&small).unwrap();
+    }
+    store.put_batch(&[TierChange::Remove { key: key(1), incarnation: 9 }]).unwrap();
+    assert!(kept(&store).is_empty());
+    assert_eq!(store.pieces().unwrap(), 0, "nothing of a file is left");
+}
+
+#[test]
+fn a_file_a_little_larger_than_a_page_is_not_written_twice_over() {
+    for (size, most) in
+        [(64 << 10, 72 << 10), ((64 << 10) + 300, 72 << 10), (100 << 10, 115 << 10), (3_617_000, 4_000_000)]
+    {
+        let file = File::default();
+        let store = tier(&file, u64::MAX).unwrap();
+        let written = || {
+            let disk = file.0.lock();
+            disk.log.iter().map(|op| if let Op::Write(_, data) = op { data.len() } else { 0 }).sum::<usize>()
+        };
+        let before = written();
+        store.put_batch(&[put(1, 1, 1, &vec![7; size])]).unwrap();
+        // Tables and their facts take some pages more.
+        let more = written() - before;
+        assert!(more < most + (64 << 10), "{more} bytes are written for {size}");
+    }
+}
+
+#[test]
 fn an_id_that_is_not_kept_costs_no_read() {
     let file = File::default();
     let store = tier(&file, u64::MAX).unwrap();
@@ -239,6 +279,27 @@ fn an_id_that_is_not_kept_costs_no_read() {
     assert!(store.put_batch(&[put(2, 1, 1, b"state")]).is_err());
     assert_eq!(store.get(&key(9)).unwrap(), None);
     assert!(store.get(&key(1)).is_err());
+}
+
+#[test]
+fn how_full_the_store_is_is_known_while_the_disk_works() {
+    let file = File::default();
+    let store = Arc::new(tier(&file, 100).unwrap());
+    store.put_batch(&[put(1, 1, 1, b"first")]).unwrap();
+    let (slow, begun) = (file.1.lock(), file.ops());
+    let writing = Arc::clone(&store);
+    let writing = std::thread::spawn(move || writing.put_batch(&[put(2, 1, 1, b"second")]));
+    while file.ops() == begun {
+        std::thread::yield_now();
+    }
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let asked = Arc::clone(&store);
+    std::thread::spawn(move || sender.send((asked.usage(), asked.head(&key(1)).is_some(), asked.list("sum").len())));
+    let known = receiver.recv_timeout(Duration::from_secs(20));
+    assert_eq!(known, Ok((TierUsage { states: 1, bytes: 5, limit: 100 }, true, 1)), "it does not wait for the disk");
+    drop(slow);
+    assert_eq!(writing.join().unwrap(), Ok(Vec::new()));
+    assert_eq!(store.usage().states, 2);
 }
 
 #[test]
@@ -324,7 +385,7 @@ fn keys_and_heads_are_read_as_they_were_written() {
         let read = StateHead::decode(&behind.encode()).unwrap();
         assert!(read == behind && read != head && read.behind && read.answered && read.fits(b"file"));
     }
-    assert_eq!(StateHead::decode(&[2; 100]), None, "another layout");
+    assert_eq!(StateHead::decode(&[9; 100]), None, "another layout");
 }
 
 // === a real file ===

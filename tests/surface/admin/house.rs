@@ -55,6 +55,7 @@ impl House {
             plugins_dir: wish.plugins_dir.map(Path::to_owned),
             upload: wish.upload,
             peek: false,
+            capture: 0,
             node: "here & <now>".to_owned(),
             runtime: "nothing 1.0".to_owned(),
             settings: Vec::new(),

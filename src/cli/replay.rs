@@ -1,0 +1,217 @@
+//! `sequor replay`: runs the steps of a captured sequence again, with the model on this machine, and compares the outputs bit for bit.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Command, value_parser};
+use sequor_core::{Dialect, Id};
+use serde::Serialize;
+
+use super::{Failed, launch, serve};
+use crate::config::server::GivenFlags;
+use crate::model::{Availability, InferRequest, ModelHandle, NamedTensor, Repository, SequenceStep};
+use crate::state::{Capture, CapturedStep};
+use crate::telemetry::Metrics;
+
+/// Differences that are printed.
+const SHOWN: usize = 10;
+/// The sequence that is run.
+const SEQUENCE: Id = Id::Int(1);
+
+pub(super) fn command() -> Command {
+    let capture = Arg::new("capture")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .required(true)
+        .help("A file that `sequor sequence capture` has written");
+    let model = Arg::new("model")
+        .long("model")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .required(true)
+        .help("Directory of the model, with the files that the server had");
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .help("A server's settings file: runtime, limits, plug-ins");
+    let output = Arg::new("output")
+        .long("output")
+        .value_name("FORM")
+        .default_value("table")
+        .value_parser(PossibleValuesParser::new(["table", "json"]))
+        .help("Output format");
+    Command::new("replay")
+        .about("Run a captured sequence again and compare its outputs bit for bit")
+        .after_help("Exit: 0 all outputs are equal, 1 an output differs, 3 the model is not the captured one.")
+        .args([capture, model, config, output])
+}
+
+/// How a replay came out.
+#[derive(Debug, Default, Serialize)]
+struct Replayed {
+    model: String,
+    version: String,
+    /// The step that the state contains.
+    step: String,
+    steps: usize,
+    equal: usize,
+    differences: Vec<Difference>,
+}
+
+/// An output that differs from the captured one.
+#[derive(Debug, PartialEq, Serialize)]
+struct Difference {
+    step: u64,
+    output: String,
+    /// The first byte that differs; `None` if types or shapes do.
+    byte: Option<usize>,
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    let path = |name: &str| matches.get_one::<PathBuf>(name).cloned().unwrap_or_default();
+    let (file, folder) = (path("capture"), path("model"));
+    let failed = |e: &dyn std::fmt::Display| Failed::Failed(format!("{}: {e}", file.display()));
+    let snapshot = fs_err::read(&file).map_err(|e| Failed::Failed(e.to_string()))?;
+    let capture = Capture::parse(&snapshot).map_err(|e| failed(&e))?;
+    let given = GivenFlags::of_file(matches.get_one::<String>("config").cloned());
+    let settings = serve::settings(&given)?;
+    let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
+    let repository = launch::trial(&library, &settings, &Metrics::new(false))?;
+    let replayed = replay(&repository, &folder, snapshot, &capture);
+    repository.stop();
+    let replayed = replayed?;
+    match matches.get_one::<String>("output").map(String::as_str) {
+        Some("json") => println!("{}", serde_json::to_string_pretty(&replayed).unwrap_or_default()),
+        _ => print!("{}", table(&replayed)),
+    }
+    match replayed.steps - replayed.equal {
+        0 => Ok(()),
+        differ => Err(Failed::Failed(format!("{differ} of {} steps differ", replayed.steps))),
+    }
+}
+
+fn replay(repository: &Repository, folder: &Path, snapshot: Vec<u8>, capture: &Capture) -> Result<Replayed, Failed> {
+    let (model, version) = (capture.note("sequor.model"), capture.note("sequor.version"));
+    let served = served(repository, folder, (model, version))?;
+    let digest = served.digest().map_err(|e| Failed::Configuration(e.to_string()))?;
+    if digest != capture.digest {
+        let at = folder.join(version);
+        let what = format!(
+            "the files in {} are not those of the capture: their SHA-256 is {digest}, that of the capture {}",
+            at.display(),
+            capture.digest
+        );
+        return Err(Failed::Configuration(what));
+    }
+    served.import(SEQUENCE, snapshot).map_err(|e| Failed::Failed(e.to_string()))?;
+    let sockets = launch::sockets()?;
+    let mut replayed = Replayed {
+        model: model.to_owned(),
+        version: version.to_owned(),
+        step: capture.note("sequor.step").to_owned(),
+        steps: capture.steps.len(),
+        ..Replayed::default()
+    };
+    for step in &capture.steps {
+        let answer = served.submit(request(step, model, version)).map_err(|e| failed_step(step, &e))?;
+        let answer = sockets.block_on(answer).map_err(|e| failed_step(step, &e))?;
+        let before = replayed.differences.len();
+        replayed.differences.extend(differences(step, &answer.outputs));
+        replayed.equal += usize::from(replayed.differences.len() == before);
+    }
+    Ok(replayed)
+}
+
+fn failed_step(step: &CapturedStep, error: &dyn std::fmt::Display) -> Failed {
+    Failed::Failed(format!("step {} is not answered: {error}", step.number))
+}
+
+/// The version of the model, loaded from this directory.
+fn served(repository: &Repository, folder: &Path, (model, version): (&str, &str)) -> Result<ModelHandle, Failed> {
+    let wrong = |what: String| Failed::Configuration(format!("{}: {what}", folder.display()));
+    let root = fs_err::canonicalize(folder).map_err(|e| Failed::Configuration(e.to_string()))?;
+    if root.file_name().is_none_or(|name| name.to_string_lossy() != model) {
+        return Err(wrong(format!("the capture is of model '{model}', and a model has the name of its directory")));
+    }
+    repository.load(&root);
+    for status in repository.statuses() {
+        if let Availability::Failed(faults) = status.availability {
+            let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            return Err(wrong(lines.join("\n")));
+        }
+    }
+    repository.find(model, version).map_err(|e| wrong(e.to_string()))
+}
+
+fn request(step: &CapturedStep, model: &str, version: &str) -> InferRequest {
+    InferRequest {
+        model: model.to_owned(),
+        version: version.to_owned(),
+        id: String::new(),
+        sequence: SequenceStep { id: SEQUENCE, start: step.start, end: step.end, step: None, idle: None },
+        priority: 0,
+        timeout: None,
+        inputs: step.inputs.clone(),
+        outputs: Vec::new(),
+        parameters: Vec::new(),
+        dialect: Dialect::TRITON,
+    }
+}
+
+/// The captured outputs that these are not equal to.
+fn differences(step: &CapturedStep, outputs: &[NamedTensor]) -> Vec<Difference> {
+    let difference = |captured: &NamedTensor| {
+        let difference = |byte| Some(Difference { step: step.number, output: captured.name.clone(), byte });
+        let Some(now) = outputs.iter().find(|output| output.name == captured.name) else { return difference(None) };
+        let (now, then) = (&now.tensor, &captured.tensor);
+        if (now.dtype, &now.shape, now.data.len()) != (then.dtype, &then.shape, then.data.len()) {
+            return difference(None);
+        }
+        let byte = now.data.iter().zip(&then.data).position(|(now, then)| now != then)?;
+        difference(Some(byte))
+    };
+    step.outputs.iter().filter_map(difference).collect()
+}
+
+fn table(replayed: &Replayed) -> String {
+    let Replayed { model, version, step, steps, equal, differences } = replayed;
+    let mut text = format!("{model} {version}: {steps} steps from step {step} on\n");
+    for Difference { step, output, byte } in differences.iter().take(SHOWN) {
+        text += &match byte {
+            Some(byte) => format!("step {step}: output \"{output}\" differs from byte {byte} on\n"),
+            None => format!("step {step}: output \"{output}\" has another type or shape\n"),
+        };
+    }
+    if differences.len() > SHOWN {
+        text += &format!("and {} more differences\n", differences.len() - SHOWN);
+    }
+    text + &format!("{equal} of {steps} steps are equal, bit for bit\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use sequor_core::{DataType, Shape};
+
+    use super::*;
+    use crate::model::Tensor;
+
+    fn output(name: &str, data: &'static [u8]) -> NamedTensor {
+        let tensor = Tensor { dtype: DataType::Uint8, shape: Shape::of(&[2]), data: Bytes::from_static(data) };
+        NamedTensor { name: name.to_owned(), tensor }
+    }
+
+    #[test]
+    fn every_captured_output_is_compared_to_its_last_byte() {
+        let outputs = vec![output("A", b"ab"), output("B", b"ab")];
+        let step = CapturedStep { number: 4, start: false, end: false, inputs: Vec::new(), outputs };
+        assert_eq!(differences(&step, &[output("B", b"ab"), output("A", b"ab")]), []);
+        let other = |output: &str, byte| Difference { step: 4, output: output.to_owned(), byte };
+        assert_eq!(
+            differences(&step, &[output("A", b"ac"), output("C", b"ab")]),
+            [other("A", Some(1)), other("B", None)]
+        );
+        let differs = Replayed { steps: 1, differences: vec![other("A", Some(1))], ..Replayed::default() };
+        assert!(table(&differs).ends_with("differs from byte 1 on\n0 of 1 steps are equal, bit for bit\n"));
+    }
+}

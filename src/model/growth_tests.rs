@@ -1,0 +1,51 @@
+//! States that grow from step to step, where a limit bounds all of them and a store takes idle sequences.
+
+use sequor_core::{Id, Shape};
+
+use super::restart_tests::{Machine, OLDEST, Server};
+use super::tests::request;
+use crate::error::Failure;
+
+fn growing(memory: u64) -> Machine {
+    let machine = Machine::new("drain", OLDEST).with_memory(memory);
+    let config = machine.model().join("config.pbtxt");
+    let fixed = fs_err::read_to_string(&config).unwrap();
+    fs_err::write(&config, fixed.replace("dims: [ 1 ]", "dims: [ -1 ]")).unwrap();
+    fs_err::write(machine.model().join("1/model.onnx"), "append INT32 dims=-1").unwrap();
+    machine
+}
+
+/// Lets the state of a sequence grow by so many elements. How many it has then.
+fn append(server: &Server, id: u64, elements: usize, start: bool) -> Result<usize, Failure> {
+    let mut request = request(id, 0, |s| s.start = start);
+    let tensor = &mut request.inputs[0].tensor;
+    (tensor.shape, tensor.data) = (Shape::of(&[1, elements as u64]), vec![0; 4 * elements].into());
+    let pending = server.repository.submit(request)?;
+    let answer = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending)?;
+    Ok(answer.outputs[0].tensor.data.len() / 4)
+}
+
+#[test]
+fn idle_sequences_leave_for_a_state_that_grows_and_come_back_with_room_for_all_of_theirs() {
+    let machine = growing(64 << 10);
+    let server = machine.serve();
+    assert_eq!(append(&server, 1, 1, true).unwrap(), 2, "the first state has one element");
+    assert_eq!(append(&server, 1, 8000, false).unwrap(), 8002);
+    append(&server, 2, 1, true).unwrap();
+    assert_eq!(append(&server, 2, 7000, false).unwrap(), 7002);
+    let refused = append(&server, 2, 4000, false).unwrap_err();
+    assert!(matches!(refused, Failure::StateMemory { limit: 65_536, .. }), "{refused:?}");
+    while server.resumable().is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.resumable(), [(Id::from(1), 2)]);
+    assert_eq!(append(&server, 2, 4000, false).unwrap(), 11_002, "the step that was refused has changed nothing");
+    for round in 1..=3 {
+        assert_eq!(append(&server, 1, 1, false).unwrap(), 8002 + round);
+        assert_eq!(append(&server, 2, 1, false).unwrap(), 11_002 + round);
+    }
+    let (used, limit) = server.repository.state_bytes();
+    assert!(used <= limit, "{used} of {limit}");
+    assert!(append(&server, 3, 20_000, true).is_err(), "what does not fit at all is refused");
+    assert_eq!(append(&server, 1, 1, false).unwrap(), 8006);
+}

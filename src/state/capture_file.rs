@@ -1,0 +1,177 @@
+//! The file of a captured sequence: a snapshot, and beside its states the inputs and outputs of the steps that followed.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use sequor_core::{DataType, Shape};
+
+use crate::tensor::{NamedTensor, Tensor};
+
+use super::answer::{TYPE_OF, notes};
+use super::snapshot::{SHAPE_OF, SnapshotError, parse, stored};
+
+/// Before the place of a step, which `in` or `out` and the name of a tensor follow.
+const STEP: &str = "sequor.step.";
+const INPUT: &str = "in";
+const OUTPUT: &str = "out";
+/// Keys of the header: SHA-256 of the model's files, why the capture ended, and the steps, each as its flags.
+const DIGEST: &str = "sequor.digest";
+const ENDED: &str = "sequor.capture.ended";
+const STEPS: &str = "sequor.capture.steps";
+/// Flags of a step.
+const START: char = 's';
+const END: char = 'e';
+
+/// A step of a captured sequence.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CapturedStep {
+    /// Its number in the sequence.
+    pub number: u64,
+    pub start: bool,
+    pub end: bool,
+    pub inputs: Vec<NamedTensor>,
+    pub outputs: Vec<NamedTensor>,
+}
+
+impl CapturedStep {
+    /// Bytes of its tensors.
+    pub fn bytes(&self) -> u64 {
+        self.inputs.iter().chain(&self.outputs).map(|of| of.tensor.data.len() as u64).sum()
+    }
+
+    /// As the header has it: the number, and the flags.
+    fn note(&self) -> String {
+        let flags = [(self.start, START), (self.end, END)];
+        let flags: String = flags.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag)).collect();
+        format!("{}{flags}", self.number)
+    }
+
+    fn parse(note: &str) -> Option<CapturedStep> {
+        let number = note.trim_end_matches([START, END]).parse().ok()?;
+        let (start, end) = (note.contains(START), note.contains(END));
+        Some(CapturedStep { number, start, end, inputs: Vec::new(), outputs: Vec::new() })
+    }
+}
+
+/// What a captured file says beside the states. The file itself is the snapshot that the steps go on from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Capture {
+    /// SHA-256 of the files of the model's version, as hexadecimal digits.
+    pub digest: String,
+    /// Why the capture ended.
+    pub ended: String,
+    pub steps: Vec<CapturedStep>,
+    header: HashMap<String, String>,
+}
+
+impl Capture {
+    /// Parses a file that [`with_steps`] has made.
+    pub fn parse(file: &[u8]) -> Result<Capture, SnapshotError> {
+        let header = notes(file)?;
+        let note = |key: &'static str| header.get(key).cloned().ok_or(SnapshotError::NoCapture(key));
+        let (digest, ended, all) = (note(DIGEST)?, note(ENDED)?, note(STEPS)?);
+        let steps = all.split_ascii_whitespace().map(CapturedStep::parse);
+        let mut steps = steps.collect::<Option<Vec<_>>>().ok_or(SnapshotError::NoCapture(STEPS))?;
+        for (name, view) in SafeTensors::deserialize(file)?.tensors() {
+            let Some((place, way, output)) = placed(&name) else { continue };
+            let Some(step) = steps.get_mut(place) else { continue };
+            let tensor = tensor(&header, &name, &view).ok_or(SnapshotError::NoCapture(STEP))?;
+            let of = if way == INPUT { &mut step.inputs } else { &mut step.outputs };
+            of.push(NamedTensor { name: output.to_owned(), tensor });
+        }
+        Ok(Capture { digest, ended, steps, header })
+    }
+
+    /// What the header has under a key.
+    pub fn note(&self, key: &str) -> &str {
+        self.header.get(key).map_or("", String::as_str)
+    }
+}
+
+/// The place of a step, `in` or `out`, and the name of the input or output.
+fn placed(name: &str) -> Option<(usize, &str, &str)> {
+    let (place, rest) = name.strip_prefix(STEP)?.split_once('.')?;
+    let (way, name) = rest.split_once('.')?;
+    Some((place.parse().ok()?, way, name))
+}
+
+fn tensor(header: &HashMap<String, String>, name: &str, view: &TensorView<'_>) -> Option<Tensor> {
+    let dtype = header.get(&format!("{TYPE_OF}{name}"))?;
+    let dtype = DataType::ALL.into_iter().find(|of| of.name() == dtype)?;
+    let shape = match header.get(&format!("{SHAPE_OF}{name}")) {
+        Some(text) => parse(text)?,
+        None => Shape(view.shape().iter().map(|d| *d as u64).collect()),
+    };
+    Some(Tensor { dtype, shape, data: Bytes::copy_from_slice(view.data()) })
+}
+
+/// The file of a state with the steps that followed.
+pub fn with_steps(file: &[u8], digest: &str, ended: &str, steps: &[CapturedStep]) -> Result<Vec<u8>, SnapshotError> {
+    let mut header = notes(file)?;
+    let all: Vec<String> = steps.iter().map(CapturedStep::note).collect();
+    for (key, value) in [(DIGEST, digest.to_owned()), (ENDED, ended.to_owned()), (STEPS, all.join(" "))] {
+        header.insert(key.to_owned(), value);
+    }
+    let held = SafeTensors::deserialize(file)?;
+    let mut views = held.tensors();
+    for (place, step) in steps.iter().enumerate() {
+        for (way, tensors) in [(INPUT, &step.inputs), (OUTPUT, &step.outputs)] {
+            for NamedTensor { name, tensor } in tensors {
+                let name = format!("{STEP}{place}.{way}.{name}");
+                header.insert(format!("{TYPE_OF}{name}"), tensor.dtype.name().to_owned());
+                let (dtype, dims) = match stored(tensor.dtype) {
+                    Some(dtype) => (dtype, tensor.shape.0.iter().filter_map(|d| usize::try_from(*d).ok()).collect()),
+                    None => {
+                        header.insert(format!("{SHAPE_OF}{name}"), tensor.shape.to_string());
+                        (Dtype::U8, vec![tensor.data.len()])
+                    }
+                };
+                views.push((name, TensorView::new(dtype, dims, &tensor.data)?));
+            }
+        }
+    }
+    Ok(serialize(views, Some(header))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str, dtype: DataType, shape: &[u64], data: &'static [u8]) -> NamedTensor {
+        let tensor = Tensor { dtype, shape: Shape::of(shape), data: Bytes::from_static(data) };
+        NamedTensor { name: name.to_owned(), tensor }
+    }
+
+    fn snapshot() -> Vec<u8> {
+        let state = TensorView::new(Dtype::I32, vec![1], &[7, 0, 0, 0]).unwrap();
+        let header: HashMap<String, String> = [("sequor.step".to_owned(), "3".to_owned())].into();
+        serialize([("STATE", state)], Some(header)).unwrap()
+    }
+
+    #[test]
+    fn steps_are_read_as_they_were_written_and_the_file_is_still_a_snapshot() {
+        let steps = [
+            CapturedStep {
+                number: 4,
+                start: false,
+                end: false,
+                inputs: vec![named("IN.PUT", DataType::Fp16, &[1, 1], &[0, 60])],
+                outputs: vec![named("OUT", DataType::Bytes, &[1, 2], &[1, 0, 0, 0, 97, 0, 0, 0, 0])],
+            },
+            CapturedStep { number: 5, start: true, end: true, inputs: Vec::new(), outputs: Vec::new() },
+        ];
+        let file = with_steps(&snapshot(), "ab", "end", &steps).unwrap();
+        let read = Capture::parse(&file).unwrap();
+        assert_eq!((read.digest.as_str(), read.ended.as_str(), &read.steps[..]), ("ab", "end", &steps[..]));
+        assert_eq!((read.note("sequor.step"), read.note("absent")), ("3", ""));
+        assert_eq!(steps[0].bytes(), 2 + 9);
+        assert_eq!(SafeTensors::deserialize(&file).unwrap().tensor("STATE").unwrap().data(), [7, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_snapshot_without_steps_is_no_capture() {
+        assert!(matches!(Capture::parse(&snapshot()), Err(SnapshotError::NoCapture(DIGEST))));
+        assert!(Capture::parse(b"no file").is_err());
+    }
+}
