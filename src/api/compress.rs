@@ -185,8 +185,8 @@ impl Packing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::kserve::refusal;
     use crate::api::queued::QueuedBytes;
+    use crate::api::triton;
     use crate::telemetry::kinds::Gauge;
 
     fn headers(name: axum::http::HeaderName, value: &str) -> HeaderMap {
@@ -197,7 +197,7 @@ mod tests {
         let shown = Gauge::default();
         let permit = QueuedBytes::new(room, shown.clone()).permit(&crate::api::peers::Peer::default());
         let inflated =
-            packing.inflate(packed, limit, permit).await.map_err(|error| error.status(limit, refusal::status).code);
+            packing.inflate(packed, limit, permit).await.map_err(|error| error.status(limit, triton::status).code);
         let counted = shown.get();
         let outcome = inflated.map(|(bytes, _permit)| (bytes, counted));
         assert_eq!(shown.get(), 0, "given back");

@@ -8,7 +8,8 @@
 //! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls · `peers`: what one client holds.
 //! - [`body_error`]: why a body was given up while it arrived · `message_meter`: counts the messages of upgraded connections.
 //! - [`order`]: the order of the requests of a connection · [`upgrades`]: connections that became something else.
-//! - [`code`], [`status`]: the outcome of a request that has no answer · `refusal`: what every surface says alike of it.
+//! - [`code`], [`status`]: the outcome of a request that has no answer · `refusal`: what every surface says alike of it · `triton`: the table
+//!   from failures to Triton's sentences · `control`: index, load and unload of models.
 //! - [`health`]: the health service of gRPC · `audit`: the record of who changed what.
 //! - [`admin`]: what operators ask for: plug-ins, models, status.
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
@@ -24,6 +25,7 @@ pub mod caller;
 pub mod code;
 pub(crate) mod compress;
 pub mod context;
+pub(crate) mod control;
 pub(crate) mod echo;
 pub(crate) mod frames;
 pub mod health;
@@ -37,6 +39,7 @@ pub(crate) mod queued;
 pub(crate) mod refusal;
 pub mod status;
 pub mod tfs;
+pub mod triton;
 pub mod upgrades;
 pub(crate) mod wire;
 

@@ -1,8 +1,7 @@
 //! What operators ask of models: the same as the repository's extension of KServe, noted as a change of the server.
 
 use super::{Admin, Caller};
-use crate::api::Status;
-use crate::api::kserve::control;
+use crate::api::{Status, control};
 use crate::model::VersionOverview;
 
 impl Admin {

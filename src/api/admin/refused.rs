@@ -1,6 +1,6 @@
 //! From why something was not done to codes and reasons.
 
-use crate::api::{Code, Status, kserve};
+use crate::api::{Code, Status, triton};
 use crate::error::Failure;
 use crate::scheduling::report::PluginError;
 
@@ -16,7 +16,7 @@ pub(super) fn status(error: PluginError) -> Status {
 
 /// The refusal of a model that an operator names, as clients read it.
 pub(super) fn failure(failure: &Failure) -> Status {
-    kserve::refusal::status(failure)
+    triton::status(failure)
 }
 
 pub(super) fn denied(text: impl Into<String>) -> Status {

@@ -9,7 +9,7 @@ use sequor_core::{Id, Stage};
 use serde::{Deserialize, Serialize};
 
 use super::{Admin, Caller, refused};
-use crate::api::kserve::control::aside;
+use crate::api::control::aside;
 use crate::api::{Code, Status, refusal};
 use crate::config::units::Span;
 use crate::model::{CaptureLimits, EndedSequence, LiveSequence, ModelHandle, ResumableSequence, TransferError};

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use sequor_core::DataType;
 use serde_json::{Value, json};
 
-use super::refusal::BAD_INPUT;
 use super::response_format::ResponseFormat;
+use crate::api::refusal::BAD_INPUT;
 use crate::api::{Code, Status, json_elements};
 use crate::model::{InferAnswer, Metadata, NamedTensor, Parameter, TensorMetadata};
 

@@ -14,7 +14,7 @@ use super::fault::DecodeError;
 use super::model_inputs::ModelInputs;
 use super::response_format::{self, ParameterValue, ResponseFormat};
 use super::shared_memory::{Regions, Window};
-use super::{LONGEST_ID, contents, refusal};
+use super::{LONGEST_ID, contents};
 use crate::api::Status;
 use crate::api::queued::QueuedBytesPermit;
 use crate::error::Invalid;
@@ -102,7 +102,7 @@ fn sequence_id(value: Option<ParameterChoice>) -> Result<Id, DecodeError> {
 }
 
 pub(crate) fn text_id(id: &str) -> Result<Id, DecodeError> {
-    if id.len() > LONGEST_ID { Err(refusal::id_too_long().into()) } else { Ok(Id::from(id)) }
+    if id.len() > LONGEST_ID { Err(Invalid::IdTooLong { limit: LONGEST_ID }.into()) } else { Ok(Id::from(id)) }
 }
 
 fn flag(key: &str, value: Option<&ParameterChoice>) -> Result<bool, DecodeError> {

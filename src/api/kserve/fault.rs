@@ -1,7 +1,6 @@
 //! Why a request cannot be decoded, before it is known which model and which request to name.
 
-use super::refusal;
-use crate::api::Status;
+use crate::api::{Status, triton};
 use crate::error::{ExceededLimit, Failure, Invalid};
 
 /// Why a request cannot be decoded.
@@ -23,9 +22,9 @@ impl DecodeError {
         match self {
             DecodeError::Invalid(what) => {
                 let (model, id, what) = (model.to_owned(), id.to_owned(), Box::new(what));
-                refusal::status(&Failure::Invalid { model, id, what })
+                triton::status(&Failure::Invalid { model, id, what })
             }
-            DecodeError::Limit(exceeded) => refusal::status(&exceeded.into()),
+            DecodeError::Limit(exceeded) => triton::status(&exceeded.into()),
             DecodeError::Status(status) => status,
         }
     }

@@ -15,8 +15,8 @@ use super::reply_queue::Replies;
 use super::settings::{self, LogSetting};
 use super::shared_memory::{self, Region};
 use super::surface::Kserve;
-use super::{EXTENSIONS, control, encode, statistics};
-use crate::api::{Code, RequestContext, Status};
+use super::{EXTENSIONS, encode, statistics};
+use crate::api::{Code, RequestContext, Status, control};
 
 type GrpcResult<T> = Result<Response<T>, tonic::Status>;
 

@@ -12,18 +12,18 @@ use serde_json::json;
 
 use super::body::{BodyRequest, JSON_LENGTH, json_length};
 use super::path::{ModelPath, Path};
-use super::refusal::NOT_SERVED;
 use super::response_format::ResponseFormat;
 use super::surface::{CallNames, Kserve};
-use super::{EXTENSIONS, answer, refusal, socket};
+use super::{EXTENSIONS, answer, socket};
 use crate::api::body::collect;
 use crate::api::compress::{self, Packing};
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::echo;
 use crate::api::intake::Decoded;
 use crate::api::order::{Turn, off_task};
+use crate::api::refusal::NOT_SERVED;
 use crate::api::status::is_grpc;
-use crate::api::{Code, RequestContext, Status};
+use crate::api::{Code, RequestContext, Status, triton};
 use crate::config::model::json::to_json;
 use crate::telemetry::metrics::Surface;
 
@@ -132,7 +132,7 @@ async fn infer(
     let packing = Packing::accepted(&parts.headers);
     let packed = match packing {
         None => None,
-        Some(packing) => packing.pack_answer(&bytes).await.map_err(|failure| refusal::status(&failure))?,
+        Some(packing) => packing.pack_answer(&bytes).await.map_err(|failure| triton::status(&failure))?,
     };
     let body = match packing.zip(packed) {
         None => bytes,
@@ -157,17 +157,17 @@ async fn read(
     let (packing, json_length) = (compress::packing(headers)?, json_length(headers)?);
     let limit = kserve.api().limits().request.to_usize();
     let body = collect(body, limit).await?;
-    let (turn, permit) = kserve.api().turn(context, body.len()).await.map_err(|failure| refusal::status(&failure))?;
+    let (turn, permit) = kserve.api().turn(context, body.len()).await.map_err(|failure| triton::status(&failure))?;
     let (body, permit) = match packing {
         None => (body, permit),
         Some(packing) => {
-            packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit, refusal::status))?
+            packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit, triton::status))?
         }
     };
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let request = BodyRequest { named, sequence, json_length, body };
     let (is_long, kserve) = (request.is_long(), kserve.clone());
     let decoded = off_task(is_long, move || request.decode(&kserve, model, permit)).await;
-    let (decoded, form) = decoded.map_err(|failure| refusal::status(&failure))??;
+    let (decoded, form) = decoded.map_err(|failure| triton::status(&failure))??;
     Ok((turn, decoded, form))
 }

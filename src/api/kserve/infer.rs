@@ -11,14 +11,14 @@ use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
 use tonic::server::{Grpc, StreamingService, UnaryService};
 use tonic::{Request, Response, Status, Streaming};
 
+use super::encode;
 use super::message::{CallMetadata, ReadMessage, ScannedMessage};
 use super::reply_queue::{self, Replies};
 use super::stream::Pump;
 use super::surface::Kserve;
-use super::{encode, refusal};
 use crate::api::frames::{self, CallKind, RawCodec, Unpacked, UnpackedQueue};
 use crate::api::order::off_task;
-use crate::api::{RequestContext, echo};
+use crate::api::{RequestContext, echo, triton};
 use sequor_proto::{ModelInferResponse, ModelStreamInferResponse};
 
 type CallFuture<T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send>>;
@@ -103,7 +103,7 @@ async fn infer(
         true => {
             let kserve = kserve.clone();
             let decoded = off_task(true, move || scanned.decode(&kserve, &call_metadata)).await;
-            decoded.map_err(|failure| refusal::status(&failure))??
+            decoded.map_err(|failure| triton::status(&failure))??
         }
     };
     let ReadMessage { call, request, form } = read;

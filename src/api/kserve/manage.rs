@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 use super::path::{ModelPath, Path};
 use super::settings::{self, LogSetting, TraceSettings};
 use super::shared_memory::{self, Region};
+use super::statistics;
 use super::surface::Kserve;
-use super::{control, statistics};
 use crate::api::context::Asked;
-use crate::api::{Code, RequestContext, Status};
+use crate::api::{Code, RequestContext, Status, control};
 
 pub(super) fn routes() -> Router<Kserve> {
     Router::new()

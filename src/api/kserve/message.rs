@@ -5,15 +5,15 @@ use bytes::Bytes;
 use prost::Message as _;
 use tonic::metadata::MetadataMap;
 
+use super::decode;
 use super::response_format::ResponseFormat;
 use super::scan::{self, Scanned, scan};
 use super::surface::{CallNames, Kserve};
-use super::{decode, refusal};
-use crate::api::Status;
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
 use crate::api::order::INLINE_BYTES;
 use crate::api::queued::QueuedBytesPermit;
+use crate::api::{Status, triton};
 use crate::error::Failure;
 use crate::telemetry::metrics::Surface;
 use sequor_proto::ModelInferRequest;
@@ -106,7 +106,7 @@ impl ScannedMessage {
         let refused = |call, status| ReadMessage { call, request: Err(status), form: ResponseFormat::default() };
         let mut permit = match permit {
             Ok(permit) => permit,
-            Err(failure) => return Ok(refused(call, refusal::status(&failure))),
+            Err(failure) => return Ok(refused(call, triton::status(&failure))),
         };
         // A model that is not there is not worth decoding for; of bytes that are no message, that is said first.
         let found = is_well_formed.then(|| kserve.find(&call.model, &call.version));
@@ -117,7 +117,7 @@ impl ScannedMessage {
         if unpacked > UNCOUNTED
             && let Err(exceeded) = permit.grow(unpacked)
         {
-            return Ok(refused(call, refusal::status(&exceeded.into())));
+            return Ok(refused(call, triton::status(&exceeded.into())));
         }
         let message = ModelInferRequest::decode(message).map_err(|error| tonic::Status::internal(error.to_string()))?;
         let read = || {

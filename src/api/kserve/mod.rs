@@ -9,14 +9,12 @@
 //!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name, `body` what comes with it.
 //! - `fault`: why a request could not be decoded · `model_inputs`: what decoding asks the model · `response_format`: how a client wants its
 //!   answer; `classes` and `shared_memory` are two of the ways.
-//! - `control`, `statistics`, `settings`: what operators ask for, over either.
-//! - [`refusal`]: the one table from what went wrong to codes, Triton's sentences and reasons.
+//! - `statistics`, `settings`: what operators ask for, over either · `refused_region`: the refusals of shared memory.
 
 pub mod answer;
 pub(crate) mod body;
 pub(crate) mod classes;
 pub mod contents;
-pub(crate) mod control;
 pub mod data;
 pub mod decode;
 pub mod encode;
@@ -30,8 +28,7 @@ mod manage;
 pub(crate) mod message;
 mod model_inputs;
 mod path;
-pub mod refusal;
-mod refused_region;
+pub(crate) mod refused_region;
 pub mod reply_queue;
 pub(crate) mod response_format;
 mod scan;

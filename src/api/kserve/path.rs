@@ -4,7 +4,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
-use super::refusal::BAD_INPUT;
+use crate::api::refusal::BAD_INPUT;
 use crate::api::{Code, Status};
 
 /// As axum's, but that its refusal is one of ours.

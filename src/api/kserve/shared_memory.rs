@@ -15,7 +15,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 use super::fault::DecodeError;
-use super::refusal::{self, RegionFault};
+use super::refused_region::{self, RegionFault};
 use crate::api::Status;
 use crate::api::queued::QueuedBytesPermit;
 use crate::config::server::settings::SharedMemory;
@@ -69,7 +69,7 @@ impl Regions {
         key: &str,
         (offset, size): (u64, u64),
     ) -> Result<(), Status> {
-        let fault = |fault: RegionFault<'_>| Err(refusal::region(name, &fault));
+        let fault = |fault: RegionFault<'_>| Err(refused_region::region(name, &fault));
         match &self.policy {
             SharedMemory::On => {}
             SharedMemory::Off => return fault(RegionFault::Off),
@@ -119,12 +119,12 @@ impl Regions {
             return Ok(regions.values().cloned().collect());
         }
         let region = regions.get(name).cloned();
-        region.map(|region| vec![region]).ok_or_else(|| refusal::region(name, &RegionFault::NotRegistered))
+        region.map(|region| vec![region]).ok_or_else(|| refused_region::region(name, &RegionFault::NotRegistered))
     }
 
     /// A part of a region, for a tensor.
     pub(crate) fn window(&self, name: &str, offset: u64, size: u64) -> Result<Window, Status> {
-        let fault = |fault: RegionFault<'_>| refusal::region(name, &fault);
+        let fault = |fault: RegionFault<'_>| refused_region::region(name, &fault);
         let region = self.regions.read().get(name).cloned().ok_or_else(|| fault(RegionFault::Unknown))?;
         if offset > region.size {
             return Err(fault(RegionFault::BadOffset));
@@ -149,7 +149,7 @@ impl Regions {
             total = total.saturating_add(window.size);
             if usize::try_from(total).map_or(true, |total| total > self.limit) {
                 let fault = RegionFault::TooLargeInAll { size: total, limit: self.limit };
-                return Err(refusal::region(&window.region.name, &fault).into());
+                return Err(refused_region::region(&window.region.name, &fault).into());
             }
         }
         if total > 0 {
@@ -178,11 +178,11 @@ fn bare(key: &str) -> &str {
 
 /// There are no regions of CUDA shared memory, so that only all of them can be told of.
 pub(crate) fn no_cuda_status(name: &str) -> Result<(), Status> {
-    if name.is_empty() { Ok(()) } else { Err(refusal::region(name, &RegionFault::NotRegisteredCuda)) }
+    if name.is_empty() { Ok(()) } else { Err(refused_region::region(name, &RegionFault::NotRegisteredCuda)) }
 }
 
 pub(crate) fn no_cuda(name: &str) -> Status {
-    refusal::region(name, &RegionFault::NoCuda)
+    refused_region::region(name, &RegionFault::NoCuda)
 }
 
 impl Window {
@@ -203,7 +203,7 @@ impl Window {
             return Ok(());
         }
         let fault = RegionFault::TooSmall { output, size: self.size, needed: bytes };
-        Err(refusal::region(&self.region.name, &fault))
+        Err(refused_region::region(&self.region.name, &fault))
     }
 
     pub(crate) fn write(&self, output: &str, data: &[u8]) -> Result<(), Status> {
@@ -221,7 +221,7 @@ impl Window {
     }
 
     fn broken(&self, error: &std::io::Error) -> Status {
-        refusal::region(&self.region.name, &RegionFault::Broken { why: &error.to_string() })
+        refused_region::region(&self.region.name, &RegionFault::Broken { why: &error.to_string() })
     }
 }
 

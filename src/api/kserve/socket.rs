@@ -20,17 +20,17 @@ use serde_json::json;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::answer;
 use super::body::BodyRequest;
 use super::path::{ModelPath, Path};
-use super::refusal::BAD_INPUT;
 use super::response_format::ResponseFormat;
 use super::stream::{GUESS, is_full};
 use super::surface::{CallAnswer, CallNames, Kserve};
-use super::{answer, refusal};
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
 use crate::api::message_meter::MessageMeter;
-use crate::api::{Code, RequestContext, ServerPhase, Status, Upgrades};
+use crate::api::refusal::BAD_INPUT;
+use crate::api::{Code, RequestContext, ServerPhase, Status, Upgrades, triton};
 use crate::telemetry::metrics::Surface;
 
 /// Bytes before the JSON of a binary message.
@@ -217,7 +217,7 @@ impl Talk {
         let decode = move || {
             let id = request_id(request.json());
             let model = kserve.find(&request.named.model, &request.named.version);
-            let permit = permit.map_err(|failure| refusal::status(&failure));
+            let permit = permit.map_err(|failure| triton::status(&failure));
             (id, model.and_then(|model| request.decode(&kserve, model, permit?)))
         };
         if is_long {

@@ -6,11 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::refusal;
 use super::settings::Traces;
 use super::shared_memory::Regions;
 use crate::api::intake::{Decoded, Underway};
-use crate::api::{Api, RequestContext, Status};
+use crate::api::{Api, RequestContext, Status, triton};
 use crate::config::server::settings::SharedMemory;
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle, VersionStatistics};
@@ -48,11 +47,11 @@ impl Kserve {
 
     /// Finds a model, or says in Triton's words why it cannot be addressed.
     pub(crate) fn find(&self, model: &str, version: &str) -> Result<ModelHandle, Status> {
-        self.0.api.find(model, version).map_err(|failure| refusal::status(&failure))
+        self.0.api.find(model, version).map_err(|failure| triton::status(&failure))
     }
 
     pub(crate) fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Status> {
-        self.0.api.statistics(model, version).map_err(|failure| refusal::status(&failure))
+        self.0.api.statistics(model, version).map_err(|failure| triton::status(&failure))
     }
 
     /// Admits a request now, in the order of the calls. If the request is refused, its answer is the refusal.
@@ -63,7 +62,7 @@ impl Kserve {
         decoded: Result<Decoded, Status>,
     ) -> CallAnswer {
         let begun = decoded.and_then(|decoded| {
-            self.0.api.begin(context, call.surface, decoded).map_err(|failure| refusal::status(&failure))
+            self.0.api.begin(context, call.surface, decoded).map_err(|failure| triton::status(&failure))
         });
         CallAnswer { api: self.0.api.clone(), call, begun: begun.map_err(Some) }
     }
@@ -94,7 +93,7 @@ impl CallAnswer {
     pub(crate) async fn by_deadline(self) -> Result<InferAnswer, Status> {
         let CallAnswer { api, call, begun } = self;
         let outcome = match begun {
-            Ok(underway) => underway.by_deadline().await.map_err(|failure| refusal::status(&failure)),
+            Ok(underway) => underway.by_deadline().await.map_err(|failure| triton::status(&failure)),
             Err(refused) => Err(refused.unwrap_or_else(polled_again)),
         };
         outcome.inspect_err(|status| count(&api, &call, status))
@@ -106,7 +105,7 @@ impl Future for CallAnswer {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = match &mut self.begun {
-            Ok(underway) => std::task::ready!(Pin::new(underway).poll(cx)).map_err(|failure| refusal::status(&failure)),
+            Ok(underway) => std::task::ready!(Pin::new(underway).poll(cx)).map_err(|failure| triton::status(&failure)),
             Err(refused) => Err(refused.take().unwrap_or_else(polled_again)),
         };
         Poll::Ready(outcome.inspect_err(|status| count(&self.api, &self.call, status)))
@@ -118,5 +117,5 @@ fn count(api: &Api, call: &CallNames, status: &Status) {
 }
 
 fn polled_again() -> Status {
-    refusal::status(&Failure::Internal("an answer was asked for twice".to_owned()))
+    triton::status(&Failure::Internal("an answer was asked for twice".to_owned()))
 }

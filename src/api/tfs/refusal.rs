@@ -7,9 +7,8 @@ use sequor_core::{DataType, Dims, EndReason, Id, Refusal, Shape};
 
 use super::special::SpecialInputFault;
 use crate::api::context::SEQUENCE_HEADER;
-use crate::api::kserve::refusal as triton;
 use crate::api::refusal::{BAD_INPUT, deadline, limit, member, processor, reason, retry};
-use crate::api::{Code, Status};
+use crate::api::{Code, Status, triton};
 use crate::error::{Failure, Invalid, NotServed, Refused};
 
 const MISSING: &str = "Sequence with provided ID does not exist";

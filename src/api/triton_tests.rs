@@ -7,6 +7,7 @@ use sequor_core::{Dims, Shape, Time};
 
 use super::*;
 use crate::api::Retry;
+use crate::api::kserve::refused_region::{RegionFault, region};
 use crate::error::ExceededLimit;
 use crate::error::{ProcessorFailure, RejectionReason, RejectionStatus};
 
@@ -268,7 +269,7 @@ fn region_cases() -> Vec<(&'static str, Status)> {
 #[test]
 fn every_failure_reads_as_written_down() {
     let table: BTreeMap<String, Case> =
-        toml::from_str(include_str!("../../../tests/cases/refusals.toml")).expect("the table");
+        toml::from_str(include_str!("../../tests/cases/refusals.toml")).expect("the table");
     let failures = all().into_iter().map(|(name, failure)| (name, status(&failure)));
     let said: BTreeMap<String, Case> = failures
         .chain(region_cases())

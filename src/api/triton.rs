@@ -1,19 +1,17 @@
-//! The one table from what went wrong to what a client reads: code, sentence, reason. Triton's sentence comes first, byte for byte, where
-//! Triton has one, for clients match on it; our why follows in brackets. `tests/cases/refusals.toml` holds every sentence.
+//! The table from failures to Triton's codes and sentences. KServe's surface and the paths for operators use it; other surfaces fall back to
+//! it. Triton's sentence comes first, byte for byte, where Triton has one, for clients match on it; our why follows in brackets.
+//! `tests/cases/refusals.toml` holds every sentence.
 
 use std::fmt::Display;
 
 use sequor_core::{DataType, EndReason, Id, Refusal, Tombstone};
 
-use super::LONGEST_ID;
-pub(crate) use super::refused_region::{RegionFault, region};
-pub(crate) use crate::api::refusal::{BAD_INPUT, NOT_SERVED, RETRY_AFTER};
-use crate::api::refusal::{deadline, limit, member, processor, reason, rejection, retry, span};
-use crate::api::{Code, Status};
+use super::refusal::{RETRY_AFTER, deadline, limit, member, processor, reason, rejection, retry, span};
+use super::{Code, Status};
 use crate::config::units::human;
 use crate::error::{ControlFailure, Failure, Invalid, NotServed, Refused};
 
-/// The one conversion from failures to what a client of this protocol reads.
+/// Converts a failure to what a client of Triton reads.
 pub fn status(failure: &Failure) -> Status {
     let (code, text) = match failure {
         Failure::Limit(exceeded) => return limit(exceeded),
@@ -404,11 +402,6 @@ fn past(why: EndReason) -> &'static str {
     }
 }
 
-/// What a text id is refused with.
-pub(crate) fn id_too_long() -> Invalid {
-    Invalid::IdTooLong { limit: LONGEST_ID }
-}
-
 /// `[a,b]`
 fn list(items: impl IntoIterator<Item = impl Display>) -> String {
     let items: Vec<String> = items.into_iter().map(|i| i.to_string()).collect();
@@ -416,5 +409,5 @@ fn list(items: impl IntoIterator<Item = impl Display>) -> String {
 }
 
 #[cfg(test)]
-#[path = "refusal_tests.rs"]
+#[path = "triton_tests.rs"]
 mod tests;

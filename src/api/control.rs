@@ -7,10 +7,8 @@ use base64::prelude::BASE64_STANDARD;
 use sequor_proto::model_repository_parameter::ParameterChoice;
 use sequor_proto::repository_index_response::ModelIndex;
 
-use crate::api::{Api, Code, Status};
+use super::{Api, Code, Status, triton};
 use crate::model::IndexRow;
-
-use super::refusal;
 
 /// A parameter of a load or an unload, of either protocol.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,7 +167,7 @@ pub(crate) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, crate::error::Failure> + Send + 'static,
 ) -> Result<T, Status> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.map_err(|failure| refusal::status(&failure)),
+        Ok(done) => done.map_err(|failure| triton::status(&failure)),
         Err(error) => {
             Err(Status::new(Code::Internal, "internal", format!("the server did not get to its end: {error}")))
         }
