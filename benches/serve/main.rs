@@ -5,7 +5,8 @@
 //! cargo bench --bench serve                       everything, 50,000 requests a figure
 //! cargo bench --bench serve -- --quick            5,000
 //! cargo bench --bench serve -- --only direct      figures whose name has this in it; `lives` for whole sequences, `predict`
-//!                                                 for TensorFlow Serving's calls and what brief sequences leave in memory
+//!                                                 for TensorFlow Serving's calls, what brief sequences leave in memory, and how long
+//!                                                 requests wait for a long step of another sequence
 //! cargo bench --bench serve -- --before FILE      another build of the server beside this one
 //! cargo bench --bench serve -- --turns 10         as many requests in more turns
 //! cargo bench --bench serve -- --pair FILE        only CPU time, this build over that one, and that one over itself
@@ -24,6 +25,7 @@ mod predict;
 mod share;
 mod speech;
 mod start;
+mod waits;
 
 use std::path::PathBuf;
 
@@ -89,6 +91,7 @@ fn main() {
     }
     if options.wants("predict") {
         predict::figures(&options);
+        waits::figures(&options);
     }
     lives::figures(&options);
     if options.wants("vad") {

@@ -175,6 +175,11 @@ async fn live(server: &Child, first: u64, last: u64) {
 }
 
 fn step(id: u64, control: u32) -> PredictRequest {
+    step_of("oldest", id, control, 1)
+}
+
+/// A step of a sequence of this model, with so many numbers.
+pub(crate) fn step_of(model: &str, id: u64, control: u32, numbers: i64) -> PredictRequest {
     let id = TensorProto {
         dtype: DataType::DtUint64.into(),
         tensor_shape: shape(&[1]),
@@ -187,8 +192,9 @@ fn step(id: u64, control: u32) -> PredictRequest {
         uint32_val: vec![control],
         ..TensorProto::default()
     };
-    let input = tensor(&[1, 1], 1f32.to_le_bytes().to_vec());
-    predict_request("oldest", input, &[("sequence_id", id), ("sequence_control_input", control)])
+    let data = (0..numbers).flat_map(|_| 1f32.to_le_bytes()).collect();
+    let input = tensor(&[1, numbers], data);
+    predict_request(model, input, &[("sequence_id", id), ("sequence_control_input", control)])
 }
 
 fn middle(mut values: Vec<f64>) -> f64 {

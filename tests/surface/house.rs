@@ -11,7 +11,7 @@ use sequor::backend::{Backend, LoadOptions};
 use sequor::config::model::draft;
 use sequor::config::server::Drain;
 use sequor::config::units::Span;
-use sequor::model::{Repository, RepositoryOptions};
+use sequor::model::{Clock, Repository, RepositoryOptions};
 use sequor::server::{Addresses, Drained, Listeners, RunningServer, ServerOptions, Stop, local, start};
 use sequor::telemetry::Metrics;
 use sequor_proto::infer_parameter::ParameterChoice;
@@ -87,7 +87,12 @@ impl House {
 
     /// Nothing is loaded yet.
     pub(crate) fn over(backend: Arc<dyn Backend>, limits: ServerLimits, folder: TempDir) -> House {
-        House::of(backend, ServerOptions { limits, ..ServerOptions::default() }, folder)
+        House::timed(backend, limits, Clock::default(), folder)
+    }
+
+    /// Nothing is loaded yet. Idle time goes by this clock.
+    pub(crate) fn timed(backend: Arc<dyn Backend>, limits: ServerLimits, clock: Clock, folder: TempDir) -> House {
+        House::of(backend, ServerOptions { limits, ..ServerOptions::default() }, clock, folder)
     }
 
     /// The models of [`House::new`], served with these options.
@@ -97,18 +102,19 @@ impl House {
         let sum = SUM.replace("{ oldest", "{ max_sequence_idle_microseconds: 600000000 oldest");
         write(folder.path(), "sum", &sum, 1, "accumulate INT32 poison=-13");
         write(folder.path(), "same", SAME, 1, "identity INT32 dims=-1");
-        let house = House::of(Arc::new(MockBackend::new()), options, folder);
+        let house = House::of(Arc::new(MockBackend::new()), options, Clock::default(), folder);
         house.repository.load_all(house.folder.path()).unwrap();
         house
     }
 
-    fn of(backend: Arc<dyn Backend>, options: ServerOptions, folder: TempDir) -> House {
+    fn of(backend: Arc<dyn Backend>, options: ServerOptions, clock: Clock, folder: TempDir) -> House {
         let of = options;
         let options = RepositoryOptions {
             config: draft::Options::default(),
             load: LoadOptions::default(),
             state_limit: u64::MAX,
             reply_pool: 1 << 20,
+            clock,
             ..RepositoryOptions::default()
         };
         let metrics = Metrics::new(true);

@@ -7,7 +7,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use sequor_proto::tensorflow::error::Code as WireCode;
 use sequor_proto::tensorflow::serving::ModelVersionStatus;
 use sequor_proto::tensorflow::serving::model_version_status::State as VersionState;
@@ -35,6 +35,7 @@ pub fn routes(tfs: &Tfs) -> Router {
         .route("/v1/config", get(config))
         .route("/v1/config/reload", post(reload))
         .route("/v1/models/{*path}", get(look).post(predict))
+        .route("/v1/{*path}", any(|| async { bad_path() }))
         .method_not_allowed_fallback(|| async {
             (StatusCode::NOT_ACCEPTABLE, Json(json!({ "error": "Unsupported method" }))).into_response()
         })
@@ -65,12 +66,15 @@ impl IntoResponse for RefusedResponse {
 }
 
 fn bad_path() -> RefusedResponse {
-    RefusedResponse(Status::new(Code::NotFound, crate::api::refusal::NOT_SERVED, "Invalid request URL"))
+    RefusedResponse(Status::new(Code::InvalidArgument, crate::api::refusal::NOT_SERVED, "Invalid request URL"))
 }
 
 /// The path of a model, with its version.
 fn named(path: &str) -> Result<PredictPath, RefusedResponse> {
     let named = PredictPath::parse(path).ok_or_else(bad_path)?;
+    if !named.version.is_empty() && named.version.parse::<i64>().is_err() {
+        return Err(RefusedResponse(refusal::bad_input("Could not parse model version in request")));
+    }
     match &named.label {
         Some(label) => Err(RefusedResponse(refusal::label(label))),
         None => Ok(named),

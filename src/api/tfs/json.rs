@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use sequor_core::DataType;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::json_items::{Form, entries};
 use super::ndarray::{NdArray, memory};
 use super::refusal;
 use super::request::{PredictRequestParts, check_names, invalid};
@@ -23,6 +23,20 @@ use crate::model::{ModelHandle, NamedTensor, SequenceStep, Tensor};
 pub(crate) enum BodyLayout {
     Row,
     Column,
+}
+
+impl BodyLayout {
+    /// What OVMS says of a tensor that it cannot parse.
+    const fn no_array(self) -> &'static str {
+        match self {
+            BodyLayout::Row => "Could not parse instance content. Not valid ndarray detected",
+            BodyLayout::Column => "Could not parse input content. Not valid ndarray detected",
+        }
+    }
+
+    fn unparsed(self, why: impl fmt::Display) -> Status {
+        refusal::bad_input(format!("{} ({why})", self.no_array()))
+    }
 }
 
 /// What a body is read with.
@@ -52,8 +66,6 @@ struct PredictBody<'b> {
     inputs: Option<&'b RawValue>,
 }
 
-const NO_ARRAY: &str = "Could not parse input content. Not valid ndarray detected";
-
 /// Reads a body. The memory of its tensors is counted before it is taken.
 pub(crate) fn parse(
     head: &PredictBodyHead<'_>,
@@ -65,12 +77,16 @@ pub(crate) fn parse(
         PredictBody { instances: None, inputs: Some(columns) } => (BodyLayout::Column, columns),
         _ => return Err(refusal::bad_input("Invalid JSON structure. Could not detect row or column format")),
     };
-    let mut tensors = BodyTensors { head, permit, arrays: BTreeMap::new(), id: None, control: None };
+    let mut tensors = BodyTensors { head, layout, permit, arrays: BTreeMap::new(), id: None, control: None };
     let rows = match layout {
         BodyLayout::Column => tensors.columns(text).map(|()| 0)?,
         BodyLayout::Row => tensors.rows(text)?,
     };
     let BodyTensors { arrays, id, control, .. } = tensors;
+    // As in OVMS, a body is parsed as a whole before anything is checked.
+    if layout == BodyLayout::Row && arrays.values().any(|(_, count)| *count != rows) {
+        return Err(refusal::bad_input("Invalid JSON structure. Request inputs have different batch sizes"));
+    }
     let is_stateful = head.model.is_stateful();
     let step = match is_stateful {
         true => step(id, control, head.sequence).map_err(|fault| refusal::special(&fault))?,
@@ -79,10 +95,7 @@ pub(crate) fn parse(
     let names: Vec<&str> = arrays.keys().map(String::as_str).collect();
     check_names(head.model, head.name, &names, &step)?;
     let mut inputs = Vec::with_capacity(arrays.len());
-    for (name, (array, count)) in arrays {
-        if layout == BodyLayout::Row && count != rows {
-            return Err(refusal::bad_input("Invalid JSON structure. Request inputs have different batch sizes"));
-        }
+    for (name, (array, _)) in arrays {
         let tensor = array.finish(rows);
         head.model.check_form(&name, tensor.dtype, &tensor.shape).map_err(|what| invalid(head.name, what))?;
         inputs.push(NamedTensor { name, tensor });
@@ -120,6 +133,7 @@ fn step(
 /// The tensors of a body that were read so far.
 struct BodyTensors<'a, 'p> {
     head: &'a PredictBodyHead<'a>,
+    layout: BodyLayout,
     permit: &'p mut QueuedBytesPermit,
     /// By input: what was read of it, and how many rows.
     arrays: BTreeMap<String, (NdArray, u64)>,
@@ -129,32 +143,48 @@ struct BodyTensors<'a, 'p> {
 
 impl BodyTensors<'_, '_> {
     fn columns(&mut self, text: &RawValue) -> Result<(), Status> {
-        if text.get().starts_with('{') {
-            return self.members(text, Some, 0);
+        match Form::of(text) {
+            Form::Array => {
+                let name = self.only_input()?;
+                self.input(name, text)
+            }
+            Form::Object | Form::Base64 => match self.members(text, true)? {
+                0 => Err(refusal::bad_input("Invalid JSON structure, missing inputs")),
+                _ => Ok(()),
+            },
+            Form::Value | Form::Word => {
+                Err(refusal::bad_input("Invalid JSON structure. One of inputs is not a JSON object."))
+            }
         }
-        let name = self.only_input()?;
-        self.input(name, text, 0)
     }
 
-    /// Reads the instances; how many there are.
+    /// Reads the instances; how many there are. The first one says whether all of them are objects of named tensors.
     fn rows(&mut self, text: &RawValue) -> Result<u64, Status> {
         if !text.get().starts_with('[') {
             return Err(refusal::bad_input("Invalid JSON structure. Nonamed instance is not an array."));
         }
-        let (mut count, mut is_named) = (0, None);
-        each(text, &mut |instance: &RawValue| {
-            let named = instance.get().starts_with('{');
-            if *is_named.get_or_insert(named) != named {
-                return Err(refusal::bad_input("Invalid JSON structure. One of instances is not an object."));
+        let (mut count, mut is_named, mut only) = (0, None, None);
+        entries(text, |error| BodyLayout::Row.unparsed(error), &mut |_, instance: &RawValue| {
+            let form = Form::of(instance);
+            if count == 0 && form == Form::Word {
+                return Err(refusal::bad_input("Could not detect neither named or nonamed format"));
             }
             count += 1;
-            if named {
-                // Only the first instance speaks for the sequence.
-                let first = count == 1;
-                return self.members(instance, |special| Some(special).filter(|_| first), 1);
+            if !*is_named.get_or_insert(form == Form::Object) {
+                if only.is_none() {
+                    only = Some(self.only_input()?);
+                }
+                return self.input(only.clone().unwrap_or_default(), instance);
             }
-            let name = self.only_input()?;
-            self.input(name, instance, 1)
+            if !matches!(form, Form::Object | Form::Base64) {
+                let text = "Invalid JSON structure. One of named instances is not a JSON object.";
+                return Err(refusal::bad_input(text));
+            }
+            // Only the first instance speaks for the sequence.
+            match self.members(instance, count == 1)? {
+                0 => Err(self.layout.unparsed("an instance without inputs")),
+                _ => Ok(()),
+            }
         })?;
         if count == 0 {
             return Err(refusal::bad_input("Invalid JSON structure. Missing instances in row format"));
@@ -162,29 +192,21 @@ impl BodyTensors<'_, '_> {
         Ok(count)
     }
 
-    /// Reads the members of an object. `special` says whether the special inputs may stand here.
-    fn members(
-        &mut self,
-        text: &RawValue,
-        special: impl Fn(&'static str) -> Option<&'static str>,
-        rows: usize,
-    ) -> Result<(), Status> {
-        let is_stateful = self.head.model.is_stateful();
-        entries(text, &mut |name: String, value: &RawValue| {
+    /// Reads the members of an object; how many there are. `is_first` says whether the special inputs may stand here.
+    fn members(&mut self, text: &RawValue, is_first: bool) -> Result<usize, Status> {
+        let (is_stateful, layout, mut count) = (self.head.model.is_stateful(), self.layout, 0);
+        entries(text, |error| layout.unparsed(error), &mut |name: String, value: &RawValue| {
+            count += 1;
             let input = [SEQUENCE_ID, CONTROL].into_iter().find(|special| is_stateful && *special == name);
             match input {
-                None => self.input(name, value, rows),
-                Some(input) if special(input).is_none() => Err(refusal::special(&SpecialInputFault::Size(input))),
-                Some(SEQUENCE_ID) => {
-                    self.id = Some(SpecialValues::parse(value, rows == 1)?);
-                    Ok(())
-                }
-                Some(_) => {
-                    self.control = Some(SpecialValues::parse(value, rows == 1)?);
-                    Ok(())
-                }
+                None => self.input(name, value)?,
+                Some(input) if !is_first => return Err(refusal::special(&SpecialInputFault::Rank(input))),
+                Some(SEQUENCE_ID) => self.id = Some(SpecialValues::parse(value, layout)?),
+                Some(_) => self.control = Some(SpecialValues::parse(value, layout)?),
             }
-        })
+            Ok(())
+        })?;
+        Ok(count)
     }
 
     /// The input of a tensor that has no name.
@@ -201,7 +223,9 @@ impl BodyTensors<'_, '_> {
     }
 
     /// Reads a tensor, or the next row of it.
-    fn input(&mut self, name: String, text: &RawValue, rows: usize) -> Result<(), Status> {
+    fn input(&mut self, name: String, text: &RawValue) -> Result<(), Status> {
+        let layout = self.layout;
+        let rows = usize::from(layout == BodyLayout::Row);
         // An input that the model does not have is refused by its name, once all names are known.
         let dtype = self.head.model.input_type(&name).unwrap_or(DataType::Fp64);
         self.permit.grow(memory(text, dtype)).map_err(|exceeded| limit(&exceeded))?;
@@ -212,10 +236,10 @@ impl BodyTensors<'_, '_> {
         }
         let (array, count) = self.arrays.entry(name).or_insert_with(|| (NdArray::new(dtype, rows), 0));
         if rows == 0 && *count > 0 {
-            return Err(refusal::bad_input(format!("{NO_ARRAY} (an input comes twice)")));
+            return Err(layout.unparsed("an input comes twice"));
         }
         *count += 1;
-        array.read(text).map_err(|error| refusal::bad_input(format!("{NO_ARRAY} ({error})")))
+        array.read(text).map_err(|error| layout.unparsed(error))
     }
 }
 
@@ -223,96 +247,38 @@ impl BodyTensors<'_, '_> {
 
 /// The values of a special input.
 #[derive(Debug)]
-struct SpecialValues<T>(Vec<T>);
+struct SpecialValues<T> {
+    values: Vec<T>,
+    layout: BodyLayout,
+}
 
 impl<T: Copy> SpecialValues<T> {
     /// A flat array of numbers that are not negative; in row format also a single number.
-    fn parse<'t>(text: &'t RawValue, is_row: bool) -> Result<SpecialValues<T>, Status>
+    fn parse<'t>(text: &'t RawValue, layout: BodyLayout) -> Result<SpecialValues<T>, Status>
     where
         T: serde::Deserialize<'t>,
     {
-        let no_array = || refusal::bad_input(NO_ARRAY);
-        if is_row && let Ok(value) = serde_json::from_str(text.get()) {
-            return Ok(SpecialValues(vec![value]));
+        let no_array = || refusal::bad_input(layout.no_array());
+        if layout == BodyLayout::Row
+            && let Ok(value) = serde_json::from_str(text.get())
+        {
+            return Ok(SpecialValues { values: vec![value], layout });
         }
         // More values than two are as wrong as two.
         if text.get().len() > 256 {
             return Err(no_array());
         }
         let values: Vec<T> = serde_json::from_str(text.get()).map_err(|_| no_array())?;
-        if values.is_empty() { Err(no_array()) } else { Ok(SpecialValues(values)) }
+        if values.is_empty() { Err(no_array()) } else { Ok(SpecialValues { values, layout }) }
     }
 
     fn single(&self, input: &'static str) -> Result<T, SpecialInputFault> {
-        match self.0.as_slice() {
-            [value] => Ok(*value),
-            _ => Err(SpecialInputFault::Size(input)),
+        match (self.values.as_slice(), self.layout) {
+            ([value], _) => Ok(*value),
+            (_, BodyLayout::Column) => Err(SpecialInputFault::Size(input)),
+            // OVMS puts a batch dimension in front.
+            (_, BodyLayout::Row) => Err(SpecialInputFault::Rank(input)),
         }
-    }
-}
-
-// === arrays and objects, item by item ===
-
-/// Does something with each item of an array, which is not held in memory as a whole.
-fn each(text: &RawValue, take: &mut dyn FnMut(&RawValue) -> Result<(), Status>) -> Result<(), Status> {
-    let mut status = None;
-    let mut deserializer = serde_json::Deserializer::from_str(text.get());
-    let items = JsonItems { take: &mut |_, item| take(item), status: &mut status };
-    let read = items.deserialize(&mut deserializer);
-    status.map_or_else(|| read.map_err(|error| refusal::bad_input(format!("{NO_ARRAY} ({error})"))), Err)
-}
-
-/// Does something with each member of an object.
-fn entries(text: &RawValue, take: &mut dyn FnMut(String, &RawValue) -> Result<(), Status>) -> Result<(), Status> {
-    let mut status = None;
-    let mut deserializer = serde_json::Deserializer::from_str(text.get());
-    let items = JsonItems { take, status: &mut status };
-    let read = items.deserialize(&mut deserializer);
-    status.map_or_else(|| read.map_err(|error| refusal::bad_input(format!("{NO_ARRAY} ({error})"))), Err)
-}
-
-struct JsonItems<'t> {
-    take: &'t mut dyn FnMut(String, &RawValue) -> Result<(), Status>,
-    /// Why an item was refused.
-    status: &'t mut Option<Status>,
-}
-
-impl JsonItems<'_> {
-    fn item<E: Error>(&mut self, name: String, item: &RawValue) -> Result<(), E> {
-        (self.take)(name, item).map_err(|status| {
-            *self.status = Some(status);
-            E::custom("refused")
-        })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for JsonItems<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for JsonItems<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array or an object")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
-        while let Some(item) = items.next_element::<&RawValue>()? {
-            self.item(String::new(), item)?;
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
-        while let Some((name, item)) = items.next_entry::<String, &RawValue>()? {
-            self.item(name, item)?;
-        }
-        Ok(())
     }
 }
 

@@ -15,15 +15,33 @@ pub(crate) fn write(answer: &InferAnswer, layout: BodyLayout, id: AnswerId) -> R
     let id = id.find(answer);
     let size: usize = answer.outputs.iter().map(|output| output.tensor.data.len() * 3).sum();
     let mut out = Vec::with_capacity(64 + size);
+    let outputs: Vec<WrittenOutput<'_>> = answer.outputs.iter().map(WrittenOutput::new).collect();
     match layout {
-        BodyLayout::Column => columns(&mut out, &answer.outputs, id)?,
-        BodyLayout::Row => predictions(&mut out, &answer.outputs, id)?,
+        BodyLayout::Column => columns(&mut out, &outputs, id)?,
+        BodyLayout::Row => predictions(&mut out, &outputs, id)?,
     }
     Ok(out.into())
 }
 
+/// An output, with its texts found once.
+struct WrittenOutput<'a> {
+    of: &'a NamedTensor,
+    dims: Vec<usize>,
+    /// Of type BYTES only.
+    texts: Vec<&'a [u8]>,
+}
+
+impl<'a> WrittenOutput<'a> {
+    fn new(of: &'a NamedTensor) -> WrittenOutput<'a> {
+        let Tensor { dtype, shape, data } = &of.tensor;
+        let dims = shape.0.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
+        let texts = if dtype.size().is_none() { BytesElements(data).collect() } else { Vec::new() };
+        WrittenOutput { of, dims, texts }
+    }
+}
+
 /// `{"outputs": …}`: all tensors by their names, or the only tensor.
-fn columns(out: &mut Vec<u8>, outputs: &[NamedTensor], id: Option<u64>) -> Result<(), Status> {
+fn columns(out: &mut Vec<u8>, outputs: &[WrittenOutput<'_>], id: Option<u64>) -> Result<(), Status> {
     out.extend_from_slice(b"{\"outputs\":");
     match (outputs, id) {
         ([only], None) => value(out, only, WrittenRows::All)?,
@@ -34,10 +52,12 @@ fn columns(out: &mut Vec<u8>, outputs: &[NamedTensor], id: Option<u64>) -> Resul
 }
 
 /// `{"predictions": […]}`: a row of each tensor, item after item.
-fn predictions(out: &mut Vec<u8>, outputs: &[NamedTensor], id: Option<u64>) -> Result<(), Status> {
-    let counts: Vec<Option<u64>> = outputs.iter().map(|output| rows(&output.tensor)).collect();
+fn predictions(out: &mut Vec<u8>, outputs: &[WrittenOutput<'_>], id: Option<u64>) -> Result<(), Status> {
+    let counts: Vec<Option<u64>> = outputs.iter().map(|output| rows(&output.of.tensor)).collect();
     let count = match counts.as_slice() {
         [Some(first), others @ ..] if others.iter().all(|count| *count == Some(*first)) => *first,
+        // An END that ran nothing is answered with the id of its sequence.
+        [] => 1,
         _ => {
             let text = "the outputs have no common batch size, so row format cannot hold them; send `inputs` instead";
             return Err(Status::new(Code::InvalidArgument, crate::api::refusal::BAD_INPUT, text));
@@ -65,13 +85,18 @@ enum WrittenRows {
 }
 
 /// An object of outputs, and the id of the sequence.
-fn named(out: &mut Vec<u8>, outputs: &[NamedTensor], rows: WrittenRows, id: Option<String>) -> Result<(), Status> {
+fn named(
+    out: &mut Vec<u8>,
+    outputs: &[WrittenOutput<'_>],
+    rows: WrittenRows,
+    id: Option<String>,
+) -> Result<(), Status> {
     out.push(b'{');
     for (n, output) in outputs.iter().enumerate() {
         if n > 0 {
             out.push(b',');
         }
-        key(out, &output.name);
+        key(out, &output.of.name);
         value(out, output, rows)?;
     }
     if let Some(id) = id {
@@ -91,9 +116,9 @@ fn key(out: &mut Vec<u8>, key: &str) {
     out.push(b':');
 }
 
-fn value(out: &mut Vec<u8>, NamedTensor { name, tensor }: &NamedTensor, rows: WrittenRows) -> Result<(), Status> {
-    let Tensor { dtype, shape, data } = tensor;
-    let whole: Vec<usize> = shape.0.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
+fn value(out: &mut Vec<u8>, output: &WrittenOutput<'_>, rows: WrittenRows) -> Result<(), Status> {
+    let WrittenOutput { of: NamedTensor { name, tensor }, dims: whole, texts: all } = output;
+    let Tensor { dtype, data, .. } = tensor;
     let unwritable = |why: String| {
         let text = format!("Could not parse output content (output '{name}': {why})");
         Status::new(Code::Internal, "internal", text)
@@ -111,7 +136,6 @@ fn value(out: &mut Vec<u8>, NamedTensor { name, tensor }: &NamedTensor, rows: Wr
             numbers(out, *dtype, size, dims, data).map_err(unwritable)
         }
         None => {
-            let all: Vec<&[u8]> = BytesElements(data).collect();
             let (dims, texts) = match rows {
                 WrittenRows::All => (whole.as_slice(), all.as_slice()),
                 WrittenRows::One(row) => {
@@ -226,6 +250,12 @@ mod tests {
         ];
         for (outputs, layout, id, want) in rows {
             assert_eq!(written(outputs, layout, id), Ok(want.to_owned()));
+        }
+        for (layout, want) in [
+            (BodyLayout::Row, r#"{"predictions":[{"sequence_id":10}]}"#),
+            (BodyLayout::Column, r#"{"outputs":{"sequence_id":[10]}}"#),
+        ] {
+            assert_eq!(written(Vec::new(), layout, AnswerId::Given(10)), Ok(want.to_owned()));
         }
         let other = named_tensor("other", &[3], &[1.0, 2.0, 3.0]);
         assert!(written(vec![z(), other], BodyLayout::Row, AnswerId::None).is_err());

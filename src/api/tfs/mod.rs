@@ -1,12 +1,12 @@
 //! TensorFlow Serving's protocol as OpenVINO Model Server (OVMS) serves it, with its stateful sequences.
 //!
-//! # BodyLayout
+//! # Layout
 //!
 //! - [`surface`]: the surface as a whole; every request goes through it to the neutral door.
 //! - [`predict`]: the gRPC call `Predict`. `scan` bounds a message before it is decoded; `tensors` converts its tensors, both ways.
 //! - [`grpc`]: the other calls of `PredictionService` and `ModelService`.
-//! - [`http`]: the same over HTTP; `path` says what a URL names, `json` decodes bodies, whose tensors `ndarray` parses, `json_answer`
-//!   writes answers.
+//! - [`http`]: the same over HTTP; `path` says what a URL names, `json` decodes bodies, whose values `json_items` goes through
+//!   and whose tensors `ndarray` parses; `json_answer` writes answers.
 //! - `special`: the inputs `sequence_id` and `sequence_control_input`, and the id in each answer.
 //! - `request`: what both protocols make of a decoded body.
 //! - `models`: status and metadata of models.
@@ -16,6 +16,7 @@ pub mod grpc;
 pub mod http;
 pub(crate) mod json;
 pub(crate) mod json_answer;
+mod json_items;
 mod models;
 mod ndarray;
 mod path;

@@ -111,7 +111,7 @@ fn sentence(model: &str, what: &Invalid) -> String {
         }
         Invalid::DuplicateInput { input } => format!("Invalid number of inputs (input '{input}' comes twice)"),
         Invalid::UnknownOutput { output } => {
-            format!("output_filter names no output of model '{model}': '{output}'")
+            format!("Missing output with specific name (model '{model}' has no output '{output}')")
         }
         Invalid::DataType { input, got, want } => {
             mismatch("precision", precision_name(*want), precision_name(*got), input)
@@ -123,7 +123,10 @@ fn sentence(model: &str, what: &Invalid) -> String {
         }
         Invalid::Shape { input, want, got, .. } => mismatch("shape", dims(want), dims_of(got), input),
         Invalid::NegativeDim { input, got } => {
-            format!("Invalid input shape - Actual: {}; input name: {input} (dimensions below 0)", bracketed(got))
+            let got = bracketed(got);
+            format!(
+                "Invalid input shape - Negative or zero dimension size is not acceptable: {got}; input name: {input}"
+            )
         }
         Invalid::NoBatchDim { input } => {
             format!(
@@ -137,9 +140,7 @@ fn sentence(model: &str, what: &Invalid) -> String {
         Invalid::SequenceBatch => {
             format!("Invalid input batch size - Expected: 1 (model '{model}' takes one row of a sequence at a time)")
         }
-        Invalid::ByteSize { input, want, got } => format!(
-            "Invalid content size of tensor proto - Expected: {want} bytes; Actual: {got} bytes; input name: {input}"
-        ),
+        Invalid::ByteSize { input, want, got } => bytes(input, *want, *got),
         Invalid::StringCount { input, want, got } => values(input, *want, *got),
         Invalid::StringLength { input } | Invalid::StringData { input, .. } => {
             format!("Invalid content size of tensor proto - input name: {input} (a text ends too early)")
@@ -159,9 +160,16 @@ fn mismatch(what: &str, want: impl Display, got: impl Display, input: &str) -> S
     format!("Invalid input {what} - Expected: {want}; Actual: {got}; input name: {input}")
 }
 
-/// An input of a type that no model has.
+/// An input of a type that no model has. OVMS calls each of these types INVALID.
 pub(super) fn precision(input: &str, want: Option<DataType>, got: &str) -> Status {
-    bad_input(mismatch("precision", want.map_or("none", precision_name), got, input))
+    let text = mismatch("precision", want.map_or("none", precision_name), "INVALID", input);
+    bad_input(format!("{text} ({got})"))
+}
+
+/// An input that the model does not have, in the place of one that it needs.
+pub(super) fn unknown_input(model: &str, input: &str, missing: Option<&str>) -> Status {
+    let required = missing.map(|missing| format!(" - Required input: {missing}")).unwrap_or_default();
+    bad_input(format!("Missing input with specific name{required} (model '{model}' has no input '{input}')"))
 }
 
 /// A list of another length than its shape says.
@@ -170,10 +178,16 @@ pub(super) fn value_count(input: &str, want: Option<u64>, got: u64) -> Status {
 }
 
 fn values(input: &str, want: u64, got: u64) -> String {
-    format!(
-        "Invalid number of values in tensor proto container - Expected: {want} values; Actual: {got} values; \
-         input name: {input}"
-    )
+    format!("Invalid number of values in tensor proto container - Expected: {want}; Actual: {got}; input name: {input}")
+}
+
+/// Content of another size than its shape says.
+pub(super) fn content_size(input: &str, want: Option<u64>, got: u64) -> Status {
+    bad_input(bytes(input, want.unwrap_or(u64::MAX), got))
+}
+
+fn bytes(input: &str, want: u64, got: u64) -> String {
+    format!("Invalid content size of tensor proto - Expected: {want} bytes; Actual: {got} bytes; input name: {input}")
 }
 
 /// OVMS's name of a type.

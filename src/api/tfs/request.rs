@@ -1,6 +1,6 @@
 //! What both protocols make of a decoded body: the host's request.
 
-use sequor_core::{Dialect, Shape};
+use sequor_core::{DataType, Dialect, Shape};
 
 use super::refusal;
 use crate::api::Status;
@@ -47,13 +47,27 @@ pub(super) fn check_names(model: &ModelHandle, name: &str, inputs: &[&str], step
     if inputs.is_empty() && step.end {
         return Ok(());
     }
-    model.check_inputs(inputs).map_err(|what| invalid(name, what))
+    model.check_inputs(inputs).map_err(|what| match what {
+        Invalid::UnknownInput { input } => {
+            let missing = model.required_inputs().filter(|required| !inputs.contains(required)).min();
+            refusal::unknown_input(name, &input, missing)
+        }
+        what => invalid(name, what),
+    })
 }
 
 /// Checks the elements of a list against the shape of its tensor.
-pub(super) fn check_count(input: &str, shape: &Shape, got: u64) -> Result<(), Status> {
-    match shape.elements() {
-        Some(want) if want == got => Ok(()),
-        want => Err(refusal::value_count(input, want, got)),
+pub(super) fn check_count(input: &str, dtype: DataType, shape: &Shape, got: u64) -> Result<(), Status> {
+    match (shape.elements(), dtype) {
+        (Some(want), _) if want == got => Ok(()),
+        (want, DataType::Uint16 | DataType::Fp16 | DataType::Bf16 | DataType::Bytes) => {
+            Err(refusal::value_count(input, want, got))
+        }
+        // OVMS expects the other types in `tensor_content`.
+        (want, dtype) if got == 0 => {
+            let size = dtype.size().unwrap_or(0) as u64;
+            Err(refusal::content_size(input, want.and_then(|want| want.checked_mul(size)), 0))
+        }
+        (want, _) => Err(refusal::value_count(input, want, got)),
     }
 }

@@ -50,13 +50,13 @@ pub(super) fn input(
 ) -> Result<NamedTensor, Status> {
     let dims = tensor.tensor_shape.iter().flat_map(|shape| &shape.dim).map(|dim| dim.size);
     let dims: Vec<i64> = dims.collect();
+    if dims.iter().any(|dim| *dim < 0) {
+        return Err(invalid(model_name, Invalid::NegativeDim { input: name, got: dims }));
+    }
     let Some(dtype) = from_wire(tensor.dtype) else {
         let got = tensorflow::DataType::try_from(tensor.dtype).map_or("unknown", |dtype| dtype.as_str_name());
         return Err(refusal::precision(&name, model.input_type(&name), got));
     };
-    if dims.iter().any(|dim| *dim < 0) {
-        return Err(invalid(model_name, Invalid::NegativeDim { input: name, got: dims }));
-    }
     let shape = Shape(dims.into_iter().map(i64::cast_unsigned).collect());
     model.check_form(&name, dtype, &shape).map_err(|what| invalid(model_name, what))?;
     let data = match tensor.tensor_content.is_empty() {
@@ -75,7 +75,7 @@ fn list(name: &str, dtype: DataType, shape: &Shape, tensor: &TensorProto) -> Res
     let TensorProto { int_val, half_val, bool_val, .. } = tensor;
     let narrow = || refusal::bad_input(format!("int_val of input '{name}' has values that are no {dtype}"));
     let bits = || refusal::bad_input(format!("half_val of input '{name}' has values of more than 16 bits"));
-    let check = |count: usize| check_count(name, shape, count as u64);
+    let check = |count: usize| check_count(name, dtype, shape, count as u64);
     match dtype {
         DataType::Bool => check(bool_val.len()).map(|()| bool_val.iter().map(|flag| u8::from(*flag)).collect()),
         DataType::Int8 => lay(int_val, check, |n| i8::try_from(n).map(i8::to_le_bytes).map_err(|_| narrow())),
@@ -171,8 +171,11 @@ mod tests {
             assert_eq!(read(dtype, 1, &tensor), Ok(want), "{dtype}");
             // A shorter list does not repeat its last value.
             let refused = read(dtype, 2, &tensor).unwrap_err();
-            let text = "Invalid number of values in tensor proto container - Expected: 2 values; Actual: 1 values; input name: x";
+            let text = "Invalid number of values in tensor proto container - Expected: 2; Actual: 1; input name: x";
             assert_eq!(refused, text, "{dtype}");
+            let none = read(dtype, 2, &TensorProto::default()).unwrap_err();
+            let is_content = none.starts_with("Invalid content size of tensor proto - Expected: ");
+            assert_eq!(is_content, !matches!(dtype, DataType::Uint16 | DataType::Fp16 | DataType::Bytes), "{none}");
         }
         assert!(read(DataType::Int8, 1, &TensorProto { int_val: vec![128], ..none() }).is_err());
         assert!(read(DataType::Fp16, 1, &TensorProto { half_val: vec![-1], ..none() }).is_err());

@@ -55,6 +55,11 @@ impl ModelHandle {
         self.load.client.inputs.iter().find(|input| input.name == name).map(|input| input.dtype)
     }
 
+    /// The names of the inputs that every request must bring.
+    pub fn required_inputs(&self) -> impl Iterator<Item = &str> {
+        self.load.client.inputs.iter().filter(|input| !input.optional).map(|input| input.name.as_str())
+    }
+
     /// The version that answers.
     pub fn version(&self) -> u64 {
         self.load.version

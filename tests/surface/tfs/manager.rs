@@ -1,6 +1,6 @@
-//! Random requests to many sequences, half of them wrong, held against a model of OVMS's manager of sequences.
+//! Random requests to 500 sequences, about half of them wrong, held against a model of OVMS's manager of sequences.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng as _;
@@ -13,6 +13,7 @@ use super::calls::{END, START, answer, client, limit, step};
 use crate::house::{House, SUM};
 
 const POISON: i32 = -13;
+const REQUESTS: u32 = 6000;
 
 /// What OVMS says its manager does, with its faults mended: a START that fails leaves nothing, and an END that fails ends.
 struct Manager {
@@ -67,23 +68,25 @@ async fn ask(
 async fn random_requests_have_the_outcomes_of_a_model_of_the_manager() {
     let config = SUM.replace(
         "{ oldest { max_candidate_sequences: 4",
-        "{ max_sequence_idle_microseconds: 600000000 oldest { max_candidate_sequences: 256",
+        "{ max_sequence_idle_microseconds: 600000000 oldest { max_candidate_sequences: 500",
     );
     let house = House::with(ServerLimits::default(), &[("made", &config, "accumulate INT32 poison=-13")]);
-    limit(&house, "max_live = 60");
+    limit(&house, "max_live = 120");
     let mut client = client(&house).await;
     let mut chance = Chance(Pcg64Mcg::new(42));
-    let mut manager = Manager { live: BTreeMap::new(), most: 60 };
+    let mut manager = Manager { live: BTreeMap::new(), most: 120 };
     let mut outcomes = BTreeMap::<String, u32>::new();
-    for n in 0..4000 {
-        let control = [START, START, 0, 0, 0, END, 3][chance.below(7) as usize];
+    let mut asked = BTreeSet::new();
+    for n in 0..REQUESTS {
+        let control = [START, START, 0, 0, 0, 0, END, 3][chance.below(8) as usize];
         let known: Vec<u64> = manager.live.keys().copied().collect();
         let id = match chance.below(8) {
             0 => 0,
             1..5 if !known.is_empty() => known[chance.below(known.len() as u64) as usize],
             _ => 1 + chance.below(500),
         };
-        let value = if chance.below(12) == 0 { POISON } else { chance.below(1000) as i32 };
+        asked.insert(id);
+        let value = if chance.below(24) == 0 { POISON } else { chance.below(1000) as i32 };
         let got = ask(&mut client, id, control, value).await;
         let made = got.ok().map(|(_, id)| id);
         let want = manager.apply(id, control, value, made);
@@ -94,6 +97,9 @@ async fn random_requests_have_the_outcomes_of_a_model_of_the_manager() {
         let outcome = want.map_or_else(|code| format!("{code:?}"), |_| "Ok".to_owned());
         *outcomes.entry(outcome).or_default() += 1;
     }
+    let right = outcomes["Ok"];
+    assert!((REQUESTS * 7 / 20..REQUESTS * 13 / 20).contains(&right), "{right} of {REQUESTS} are right: {outcomes:?}");
+    assert!(asked.range(1..=500).count() > 480, "{} sequences", asked.len());
     for outcome in ["Ok", "InvalidArgument", "NotFound", "AlreadyExists", "Unavailable", "Internal"] {
         assert!(outcomes.get(outcome).is_some_and(|count| *count > 20), "{outcome}: {outcomes:?}");
     }

@@ -1,6 +1,9 @@
 //! TensorFlow Serving's protocol, as OVMS's clients speak it: sequences, their error table, metadata and status, over gRPC and HTTP.
 
 pub(crate) mod calls;
+mod contract;
+mod gate;
 mod manager;
 mod rest;
 mod sequences;
+mod table;

@@ -51,7 +51,7 @@ async fn a_sequence_in_row_format() {
     assert_eq!(next, (200, json!({ "predictions": [{ "OUTPUT": [42], "sequence_id": 10 }] })));
     // Only the first instance may name the sequence, and a sequence takes one row at a time.
     let two = json!({ "instances": [{ "INPUT": [1], "sequence_id": [10] }, { "INPUT": [1], "sequence_id": [10] }] });
-    let text = "Invalid input shape - Required shape for sequence_id is: (1)";
+    let text = "Invalid number of shape dimensions - Required shape for sequence_id is: (1)";
     assert_eq!(predict(&house, "made", &two).await, (400, error(text)));
     let two = json!({ "instances": [{ "INPUT": [1], "sequence_id": [10] }, { "INPUT": [1] }] });
     let refused = predict(&house, "made", &two).await;
@@ -133,6 +133,7 @@ async fn bodies_that_cannot_be_read() {
     let house = server();
     let layout = "Invalid JSON structure. Could not detect row or column format";
     let parse = "Could not parse input content. Not valid ndarray detected";
+    let instance = "Could not parse instance content. Not valid ndarray detected";
     let rows = [
         ("{\"inputs\": [[1]", 412, "The file is not valid json"),
         ("[1]", 400, "Request body should be JSON object"),
@@ -140,7 +141,15 @@ async fn bodies_that_cannot_be_read() {
         (r#"{"inputs": [[1]], "instances": [[1]]}"#, 400, layout),
         (r#"{"instances": 7}"#, 400, "Invalid JSON structure. Nonamed instance is not an array."),
         (r#"{"instances": []}"#, 400, "Invalid JSON structure. Missing instances in row format"),
-        (r#"{"instances": [{"INPUT": [1]}, [1]]}"#, 400, "Invalid JSON structure. One of instances is not an object."),
+        (
+            r#"{"instances": [{"INPUT": [1]}, [1]]}"#,
+            400,
+            "Invalid JSON structure. One of named instances is not a JSON object.",
+        ),
+        (r#"{"instances": [{"INPUT": [1]}, {}]}"#, 400, instance),
+        (r#"{"instances": [[1], {"INPUT": [1]}]}"#, 400, instance),
+        (r#"{"instances": [[1], [1, 2]]}"#, 400, instance),
+        (r#"{"instances": [{"b64": "AA=="}]}"#, 400, instance),
         (r#"{"inputs": [[1], [1, 2]]}"#, 400, parse),
         (r#"{"inputs": [["a"]]}"#, 400, parse),
         (r#"{"inputs": [[1.5]]}"#, 400, parse),
@@ -158,7 +167,7 @@ async fn bodies_that_cannot_be_read() {
         assert_eq!(answer.json().as_object().unwrap().len(), 1, "OVMS has nothing but the text");
         assert!(answer.head.contains("sequor-reason: bad_input\r\n"), "{}", answer.head);
     }
-    let differ = r#"{"instances": [{"INPUT": [1]}, {}]}"#;
+    let differ = r#"{"instances": [{"INPUT": [1]}, {"OTHER": [1]}]}"#;
     let answer = house.http("POST /v1/models/same:predict", &[], differ.as_bytes()).await;
     assert_eq!(
         (answer.status, answer.json()),
@@ -204,7 +213,9 @@ async fn status_metadata_and_paths() {
         ("GET /v1/models/same:predict", 406, "Unsupported method"),
         ("POST /v1/models/same", 406, "Unsupported method"),
         ("PUT /v1/models/same", 406, "Unsupported method"),
-        ("GET /v1/models/same/other", 404, "Invalid request URL"),
+        ("GET /v1/models/same/other", 400, "Invalid request URL"),
+        ("GET /v1/models", 400, "Invalid request URL"),
+        ("GET /v1/models/same/versions/99999999999999999999", 400, "Could not parse model version in request"),
     ];
     for (path, status, text) in rows {
         let answer = house.http(path, &[], b"").await;

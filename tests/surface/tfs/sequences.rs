@@ -1,6 +1,10 @@
 //! Sequences over gRPC: their life, every error of OVMS's table, and the order of the checks.
 
+use std::sync::Arc;
+
 use sequor::api::ServerLimits;
+use sequor::backend::mock::MockBackend;
+use sequor::model::Clock;
 use sequor_proto::tensorflow::serving::model_version_status::State;
 use sequor_proto::tensorflow::serving::{
     ClassificationRequest, GetModelMetadataRequest, GetModelStatusRequest, MultiInferenceRequest, PredictRequest,
@@ -9,7 +13,8 @@ use sequor_proto::tensorflow::serving::{
 use sequor_proto::tensorflow::{DataType, TensorProto};
 use tonic::{Code, Response};
 
-use crate::house::{House, SUM};
+use super::gate::Gate;
+use crate::house::{House, SUM, write};
 
 use super::calls::{
     END, START, answer, channel, client, control, id, limit, models, number, request, server, shape, spec, spec_of,
@@ -173,19 +178,49 @@ async fn a_start_that_fails_leaves_nothing_and_an_end_that_fails_ends() {
 }
 
 /// OVMS holds up every sequence of a model while a request waits for a busy one.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_waits_for_its_sequence_holds_up_no_other_sequence() {
-    let config = SUM.replace("count: 1", "count: 2");
-    let server = House::with(ServerLimits::default(), &[("made", &config, "accumulate INT32 cost=500000")]);
+    let (gate, folder) = (Arc::<Gate>::default(), tempfile::tempdir().unwrap());
+    let of_runs = Arc::clone(&gate);
+    // Two numbers make a step that takes long.
+    let backend = MockBackend::with_hook(Arc::new(move |shape| {
+        if shape.0.last() == Some(&2) {
+            of_runs.pass();
+        }
+    }));
+    let config = SUM.replace("count: 1", "count: 2").replace("dims: [ 1 ]", "dims: [ -1 ]");
+    // Steps that take this long never run on a connection's thread, which the gate would hold.
+    write(folder.path(), "made", &config, 1, "append INT32 dims=-1 cost=2000");
+    let server = House::timed(Arc::new(backend), ServerLimits::default(), Clock::manual(), folder);
+    server.repository.load_all(server.folder.path()).unwrap();
     let client = client(&server).await;
-    let predict = |id, control| {
+    let predict = |id, control, numbers: i64| {
+        let mut request = step(id, control, 0);
+        let input = TensorProto {
+            tensor_shape: shape(&[1, numbers]),
+            tensor_content: vec![0; 4 * usize::try_from(numbers).unwrap()].into(),
+            ..number(0)
+        };
+        request.inputs.insert("INPUT".to_owned(), input);
         let mut client = client.clone();
-        async move { client.predict(step(id, control, 1)).await.map(|_| std::time::Instant::now()).unwrap() }
+        async move { client.predict(request).await.map(|_| ()).map_err(|status| status.code()) }
     };
-    futures_util::future::join(predict(7, START), predict(8, START)).await;
-    // Each sequence is on an instance of its own; the second step of the first one waits for the first step.
-    let (first, second, other) = futures_util::future::join3(predict(7, 0), predict(7, 0), predict(8, 0)).await;
-    assert!(other < first.max(second), "the other sequence waited for two steps");
+    // Each sequence is on an instance of its own.
+    assert_eq!((predict(7, START, 1).await, predict(8, START, 1).await), (Ok(()), Ok(())));
+    gate.close();
+    let long = tokio::spawn(predict(7, 0, 2));
+    let of_runs = Arc::clone(&gate);
+    server.until(move |_| of_runs.held() == 1).await;
+    let behind = tokio::spawn(predict(7, 0, 1));
+    // While the long step runs and a request waits for it, the other sequence goes on to its end, and a refused one is refused.
+    for _ in 0..20 {
+        assert_eq!(predict(8, 0, 1).await, Ok(()));
+    }
+    assert_eq!(predict(9, 0, 1).await, Err(Code::NotFound));
+    assert_eq!(predict(8, END, 1).await, Ok(()));
+    assert!(gate.held() == 1 && !long.is_finished() && !behind.is_finished(), "the long step has not ended");
+    gate.open();
+    assert_eq!((long.await.unwrap(), behind.await.unwrap()), (Ok(()), Ok(())));
 }
 
 #[tokio::test]
@@ -247,7 +282,7 @@ async fn inputs_that_do_not_fit_are_refused_in_ovms_words() {
         (request("same", &[]), "Invalid number of inputs - Expected: 1; Actual: 0 (missing: INPUT)"),
         (
             request("same", &[("OTHER", number(1))]),
-            "Missing input with specific name (model 'same' has no input 'OTHER')",
+            "Missing input with specific name - Required input: INPUT (model 'same' has no input 'OTHER')",
         ),
         (
             with(TensorProto { dtype: DataType::DtFloat.into(), ..number(1) }),
@@ -255,7 +290,11 @@ async fn inputs_that_do_not_fit_are_refused_in_ovms_words() {
         ),
         (
             with(TensorProto { dtype: DataType::DtComplex64.into(), ..number(1) }),
-            "Invalid input precision - Expected: I32; Actual: DT_COMPLEX64; input name: INPUT",
+            "Invalid input precision - Expected: I32; Actual: INVALID; input name: INPUT (DT_COMPLEX64)",
+        ),
+        (
+            with(TensorProto { dtype: DataType::DtFloat.into(), tensor_shape: shape(&[1, -1]), ..number(1) }),
+            "Invalid input shape - Negative or zero dimension size is not acceptable: (1,-1); input name: INPUT",
         ),
         (
             with(TensorProto { tensor_shape: shape(&[1]), ..number(1) }),
@@ -267,8 +306,9 @@ async fn inputs_that_do_not_fit_are_refused_in_ovms_words() {
         ),
         (
             with(ints(1)),
-            "Invalid number of values in tensor proto container - Expected: 2 values; Actual: 1 values; input name: INPUT",
+            "Invalid number of values in tensor proto container - Expected: 2; Actual: 1; input name: INPUT",
         ),
+        (with(ints(0)), "Invalid content size of tensor proto - Expected: 8 bytes; Actual: 0 bytes; input name: INPUT"),
     ];
     for (request, text) in rows {
         let refused = client.predict(request).await.unwrap_err();
