@@ -76,6 +76,7 @@ fn over(
 ) -> Result<Repository, Failed> {
     let failed = |e: &dyn std::fmt::Display| Failed::Failed(format!("{}: {e}", library.path.display()));
     let backend = OnnxBackend::new(&library.path).map_err(|e| failed(&e))?;
+    backend.set_log_level(settings.runtime.log_level);
     let options = RepositoryOptions {
         config: draft::Options {
             auto_complete: settings.model.auto_complete,

@@ -95,6 +95,8 @@ impl FailureReason {
 pub struct BatchTimes {
     /// Requests in it.
     pub requests: u32,
+    /// Requests that start a sequence.
+    pub starts: u32,
     /// Rows of those requests.
     pub rows: u32,
     /// Rows that were run, padding included.

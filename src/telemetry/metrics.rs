@@ -260,6 +260,7 @@ mod tests {
             state_in: us(1),
             run: us(20),
             state_out: us(2),
+            ..BatchTimes::default()
         });
         model.succeeded(us(5), us(40));
         model.failed(FailureReason::Backend, us(9));

@@ -1,4 +1,4 @@
-//! Log lines about the runs of one model: one for every batch, and totals every few seconds.
+//! Log lines about the runs of one model: for every batch, also how many sequences were reset, and totals every few seconds.
 
 use std::time::{Duration, Instant};
 
@@ -77,12 +77,23 @@ impl RunLog {
 
     fn log_batch(&self, times: &BatchTimes) {
         let (model, version) = (self.model.as_str(), self.version);
-        let BatchTimes { requests, executed, run, .. } = times;
+        let BatchTimes { requests, starts, executed, run, .. } = times;
         let us = u64::try_from(run.as_micros()).unwrap_or(u64::MAX);
+        // Ids of clients do not belong into a log, so the line counts the sequences.
         match self.settings.batches {
             LineLevel::Off => {}
-            LineLevel::Debug => tracing::debug!(model, version, requests, rows = executed, us, "batch ran"),
-            LineLevel::Info => tracing::info!(model, version, requests, rows = executed, us, "batch ran"),
+            LineLevel::Debug => {
+                if *starts > 0 {
+                    tracing::debug!(model, version, sequences = starts, "sequences reset by START");
+                }
+                tracing::debug!(model, version, requests, rows = executed, us, "batch ran");
+            }
+            LineLevel::Info => {
+                if *starts > 0 {
+                    tracing::info!(model, version, sequences = starts, "sequences reset by START");
+                }
+                tracing::info!(model, version, requests, rows = executed, us, "batch ran");
+            }
         }
     }
 
@@ -112,11 +123,70 @@ impl RunLog {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
     use super::*;
 
     fn times(requests: u32) -> BatchTimes {
         let ms = Duration::from_millis;
-        BatchTimes { requests, rows: requests, executed: 8, state_in: ms(1), run: ms(20), state_out: ms(3) }
+        let (state_in, run, state_out) = (ms(1), ms(20), ms(3));
+        BatchTimes { requests, starts: 0, rows: requests, executed: 8, state_in, run, state_out }
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(text)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The lines of two batches, of which the second is reported after the time of the totals: level, text, and the fields behind it.
+    fn lines(settings: RunLogSettings) -> Vec<String> {
+        let (written, start) = (Lines::default(), Instant::now());
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_ansi(false)
+            .without_time()
+            .with_target(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let log = RunLog::new("m", 1, settings, start).expect("lines are asked for");
+            log.ran(&BatchTimes { starts: 2, ..times(3) }, start);
+            log.ran(&times(1), start + Duration::from_secs(5));
+        });
+        let text = String::from_utf8(std::mem::take(&mut *written.0.lock())).expect("UTF-8");
+        text.lines().map(|line| line.trim().replace("model=\"m\" version=1 ", "")).collect()
+    }
+
+    #[test]
+    fn each_line_has_its_level_and_its_fields() {
+        let every = Some(Duration::from_secs(5));
+        let (off, debug, info) = (LineLevel::Off, LineLevel::Debug, LineLevel::Info);
+        let totals = RunLogSettings { every, sizes: info, times: debug, batches: off };
+        let times = "times of runs runs=2 requests=4 pre_ms=2.0 run_ms=40.0 post_ms=6.0 total_ms=48.0";
+        assert_eq!(lines(totals), ["INFO batch sizes average=2.0 largest=3".to_owned(), format!("DEBUG {times}")]);
+        let batches = RunLogSettings { batches: debug, ..RunLogSettings::default() };
+        assert_eq!(
+            lines(batches),
+            [
+                "DEBUG sequences reset by START sequences=2",
+                "DEBUG batch ran requests=3 rows=8 us=20000",
+                "DEBUG batch ran requests=1 rows=8 us=20000",
+            ]
+        );
+        let all = RunLogSettings { every, sizes: info, times: info, batches: info };
+        let all = lines(all);
+        assert_eq!(all.len(), 5, "{all:?}");
+        assert!(all.iter().all(|line| line.starts_with("INFO ")), "{all:?}");
     }
 
     fn log(every: Option<u64>, batches: LineLevel, now: Instant) -> Option<RunLog> {

@@ -240,6 +240,21 @@ fn states_kept_as_halves_are_near_at_every_step() {
     }
 }
 
+/// The backend sets the memory of its first chunk aside when it loads a model.
+#[test]
+fn memory_that_is_set_aside_at_load_must_fit_into_the_limit() {
+    // 9 of 10 candidates, 20 bytes each.
+    let server = spec(OLDEST, &[PAIRS]).limit(180).serve();
+    gives(&server.seq(1), true, 0.0, 1.0);
+    let sentence =
+        "MEMORY ALLOCATION ERROR:: Please try to reduce the number of instances and/or the max_candidate_sequences. (";
+    let refused = spec(OLDEST, &[PAIRS]).limit(179).refused();
+    assert!(refused.contains(sentence) && refused.contains("1 x 9 slots"), "{refused}");
+    // As halves they fit.
+    let server = spec(OLDEST, &[PAIRS, ("store_states_as_fp16", "1")]).limit(179).serve();
+    gives(&server.seq(1), true, 0.0, 1.0);
+}
+
 #[test]
 fn a_configuration_that_the_backend_refuses_is_refused_in_its_words() {
     let sizes = |first: &'static str, next: &'static str, grow: &'static str| {

@@ -79,7 +79,7 @@ fn meaning(fate: &Fate) -> (&'static str, String) {
                 FlagConversion::Verbosity => " = \"debug\" from 1 on".to_owned(),
                 FlagConversion::Quiet(level) => format!(" = \"{level}\" if it is false"),
                 FlagConversion::DefaultBatch => {
-                    " for the setting `default-max-batch-size`; no effect for any other".to_owned()
+                    " for the setting `default-max-batch-size`; `runtime.log_level` for `stateful,ort-logging-level=N`; no effect for any other".to_owned()
                 }
             };
             ("served", format!("`{key}`{how}"))

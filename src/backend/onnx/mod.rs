@@ -38,6 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ort::environment::Environment;
+use ort::logging::LogLevel;
 use ort::session::builder::SessionBuilder;
 use sequor_core::Time;
 
@@ -45,6 +46,7 @@ use self::context::OnnxContext;
 use self::session::Session;
 use self::status::describe;
 use super::{Backend, BackendError, Context, Graph, LoadOptions, Signature, select};
+use crate::config::server::file::RuntimeLogLevel;
 use crate::device::Device;
 
 /// ONNX Runtime, loaded.
@@ -58,6 +60,17 @@ impl OnnxBackend {
     /// Loads the library (one a process; the same path again is fine). [`library::find`] says which.
     pub fn new(library: &Path) -> Result<OnnxBackend, BackendError> {
         Ok(OnnxBackend { environment: environment::environment(library)?, library: library.to_owned() })
+    }
+
+    /// Sets the lowest level of the library's messages that reach the log, for the whole process.
+    pub fn set_log_level(&self, level: RuntimeLogLevel) {
+        self.environment.set_log_level(match level {
+            RuntimeLogLevel::Verbose => LogLevel::Verbose,
+            RuntimeLogLevel::Info => LogLevel::Info,
+            RuntimeLogLevel::Warning => LogLevel::Warning,
+            RuntimeLogLevel::Error => LogLevel::Error,
+            RuntimeLogLevel::Fatal => LogLevel::Fatal,
+        });
     }
 
     fn open(&self, file: &Path, options: &LoadOptions) -> Result<OnnxGraph, BackendError> {

@@ -1,14 +1,17 @@
 //! A model's configuration before its graph is known ([`Draft`]), and after ([`ModelSettings`]): read, name, complete, normalise, validate, settle.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sequor_core::Dims;
 use sequor_proto::ModelConfig;
 use sequor_proto::model_config::SchedulingChoice;
+use sequor_proto::model_sequence_batching::State;
 
 use super::locate::Places;
 use super::report::{ConfigSources, Report};
-use super::sequor_toml::SequorToml;
+use super::sequor_toml::{SequorToml, bare};
 use super::settings::{BackendKind, ModelSettings, Scheduling, SessionTuning, VersionPolicy};
 use super::signature::Signature;
 use super::{
@@ -59,6 +62,23 @@ pub enum ConfigSource {
     Text(String),
     /// The `config` parameter of a load request.
     Json(String),
+}
+
+/// A state whose batch lies on an axis that config.pbtxt cannot say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MovedState {
+    /// Its `input_name`.
+    pub name: String,
+    pub axis: usize,
+    /// Whether `sequor.toml` has a table for it, with other keys.
+    pub has_table: bool,
+}
+
+impl MovedState {
+    /// The lines of `sequor.toml` that say it.
+    pub fn toml(&self) -> String {
+        format!("[state.{}]\nbatch_axis = {}\n", bare(&self.name), self.axis)
+    }
 }
 
 /// A configuration that is sound as far as can be told without the graph.
@@ -160,7 +180,7 @@ impl Draft {
         let mut notes = refuse::check(&mut report, &config);
         notes.extend(moved.map(|group| cpu_only::note(&report, group)));
         if is_stateful {
-            notes.extend(stateful::check(&mut report));
+            notes.extend(stateful::check(&mut report, &config));
         }
         let tuning = if is_plugin { SessionTuning::default() } else { tuning::read(&mut report) };
         metric_tags::check(&mut report);
@@ -214,6 +234,31 @@ impl Draft {
     /// The graph's file in a version directory.
     pub fn file(&self, version: u64) -> PathBuf {
         self.directory.join(version.to_string()).join(&self.file_name)
+    }
+
+    /// Whether the configuration names states.
+    pub fn has_states(&self) -> bool {
+        match &self.config.scheduling_choice {
+            Some(SchedulingChoice::SequenceBatching(sequence)) => !sequence.state.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// The states whose batch lies on another axis than the configuration says, by the whole shapes of the graph's inputs. A state whose axis
+    /// `sequor.toml` names is none of them.
+    pub fn moved_states(&self, inputs: &BTreeMap<String, Dims>) -> Vec<MovedState> {
+        let mut config = self.config.clone();
+        normalise::normalise(&mut config);
+        let Draft { toml, directory, path, places, .. } = self;
+        let report = Report::new(&config, ConfigSources { toml, directory, path, places }, self.options.limits, true);
+        let states = report.sequence().map(|sequence| sequence.state.as_slice()).unwrap_or_default();
+        let moved = |state: &State| {
+            let keys = toml.keys.state.get(&state.input_name);
+            let axis = fit::moved_axis(&report, inputs.get(&state.input_name)?, state)?;
+            let moved = MovedState { name: state.input_name.clone(), axis, has_table: keys.is_some() };
+            Some(moved).filter(|_| keys.is_none_or(|keys| keys.batch_axis.is_none()))
+        };
+        states.iter().filter_map(moved).collect()
     }
 
     /// Completes, validates and settles the configuration against the graph, or says everything that is wrong.

@@ -232,21 +232,30 @@ fn check_state(report: &mut Report<'_>, graph: &Signature, field: &str, state: &
     }
 }
 
+/// Whether a state's tensor is its dims with the batch put in at this axis, or without a batch.
+fn state_fits(tensor: &Dims, said: &Dims, axis: Option<usize>, gives: bool) -> bool {
+    let fits_dim = |model: Dim, said: Dim| model == said || model == Dim::Any || (gives && said == Dim::Any);
+    let is_open = axis.is_none_or(|axis| tensor.0.get(axis) == Some(&Dim::Any));
+    is_open && agree(tensor, said, axis, fits_dim)
+}
+
+/// The axis of a state's batch by its input tensor, if the configuration says another one.
+pub(super) fn moved_axis(report: &Report<'_>, tensor: &Dims, state: &State) -> Option<usize> {
+    let said = Dims::from_wire(&state.dims);
+    let fits_at = |axis: usize| state_fits(tensor, &said, Some(axis), false);
+    let axis = report.batches().then(|| report.batch_axis(&state.input_name))?;
+    if fits_at(axis) { None } else { (0..tensor.rank()).find(|other| fits_at(*other)) }
+}
+
 /// A state's tensor is its dims with the batch put in at one axis. What the model leaves open fits anything, and so does for its output what the
 /// configuration leaves open: each run is checked.
 fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, port: &Port, state: &State) {
     let said = Dims::from_wire(&state.dims);
     let name = &state.input_name;
-    let fits_dim = |model: Dim, said: Dim| model == said || model == Dim::Any || (verb == "gives" && said == Dim::Any);
-    let fits_at = |axis: usize| {
-        let open = port.dims.0.get(axis) == Some(&Dim::Any);
-        open && agree(&port.dims, &said, Some(axis), fits_dim)
-    };
+    let gives = verb == "gives";
+    let fits_at = |axis: usize| state_fits(&port.dims, &said, Some(axis), gives);
     let axis = report.batches().then(|| report.batch_axis(name));
-    let fits = match axis {
-        Some(axis) => fits_at(axis),
-        None => agree(&port.dims, &said, None, fits_dim),
-    };
+    let fits = state_fits(&port.dims, &said, axis, gives);
     if fits {
         return;
     }

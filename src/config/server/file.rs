@@ -270,6 +270,19 @@ section! {
         pub threads_per_instance: u16 = 1, positive;
         /// Let those threads wait busily between operators
         pub spinning: bool = false;
+        /// Lowest level of ONNX Runtime's own messages that reach the log, under the target onnxruntime: info at level debug, verbose at level trace
+        pub log_level: RuntimeLogLevel = RuntimeLogLevel::Error;
+    }
+}
+
+choice! {
+    /// Levels of ONNX Runtime's messages.
+    pub enum RuntimeLogLevel {
+        Verbose = "verbose",
+        Info = "info",
+        Warning = "warning",
+        Error = "error",
+        Fatal = "fatal",
     }
 }
 

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 
 use super::file::keys;
 use super::key::{Key, ValueKind};
-use super::triton::{FLAGS, Fate, Flag, FlagConversion, own_value};
+use super::triton::{FLAGS, Fate, Flag, FlagConversion, ort_log_level, own_value};
 use crate::config::fault::code;
 
 /// The id (and name) of the flag that says which file to read.
@@ -111,9 +111,11 @@ impl GivenFlags {
         for value in values {
             match how.translate(&value) {
                 Ok(Some(value)) => ours.push(value),
-                Ok(None) if how == FlagConversion::DefaultBatch => {
-                    self.notices.push(format!("{name} {value} has no effect"));
-                }
+                Ok(None) if how == FlagConversion::DefaultBatch => match ort_log_level(&value) {
+                    Some((key, Ok(level))) => self.values.push((key, name.clone(), vec![level.to_owned()])),
+                    Some((_, Err(what))) => self.wrong.push((name.clone(), code::VALUE, what)),
+                    None => self.notices.push(format!("{name} {value} has no effect")),
+                },
                 Ok(None) => {}
                 Err(what) => self.wrong.push((name.clone(), code::VALUE, what)),
             }
@@ -195,6 +197,7 @@ mod tests {
             "--grpc-keepalive-time=7200000",
             "--backend-config=onnxruntime,default-max-batch-size=8",
             "--backend-config=tensorflow,version=2",
+            "--backend-config=stateful,ort-logging-level=2",
             "--cuda-memory-pool-byte-size=0:1024",
             "--cuda-memory-pool-byte-size=1:1024",
             "--trace-count",
@@ -208,6 +211,7 @@ mod tests {
             ("model.repository", "/mnt/models"),
             ("model.auto_complete", "false"),
             ("model.auto_complete", "true"),
+            ("runtime.log_level", "warning"),
             ("model.default_max_batch_size", "8"),
             ("http.enabled", "false"),
             ("grpc.keepalive", "7200000ms"),
@@ -229,9 +233,17 @@ mod tests {
 
     #[test]
     fn what_would_change_who_may_ask_is_refused() {
-        let given = given(&["--grpc-use-ssl=true", "--log-verbose=loud", "--grpc-use-ssl-mutual=false"]);
+        let given = given(&[
+            "--grpc-use-ssl=true",
+            "--log-verbose=loud",
+            "--grpc-use-ssl-mutual=false",
+            "--backend-config=stateful,ort-logging-level=5",
+        ]);
         let wrong: Vec<(&str, &str)> = given.wrong.iter().map(|(f, code, _)| (f.as_str(), *code)).collect();
-        assert_eq!(wrong, [("--log-verbose", code::VALUE), ("--grpc-use-ssl", code::NOT_SERVED)]);
+        assert_eq!(
+            wrong,
+            [("--backend-config", code::VALUE), ("--log-verbose", code::VALUE), ("--grpc-use-ssl", code::NOT_SERVED)]
+        );
     }
 
     #[test]

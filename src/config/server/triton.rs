@@ -38,7 +38,7 @@ pub enum FlagConversion {
     Verbosity,
     /// True changes nothing, false lets no more than this level through.
     Quiet(&'static str),
-    /// The setting `default-max-batch-size` of a backend; any other has no effect.
+    /// The setting `default-max-batch-size` of a backend. [`ort_log_level`] reads another one; any other has no effect.
     DefaultBatch,
 }
 
@@ -204,6 +204,20 @@ impl Flag {
             _ => false,
         }
     }
+}
+
+/// The key of ONNX Runtime's log level and its value, if this is the setting of it that the stateful backend takes: a number from 0 to 4.
+pub fn ort_log_level(value: &str) -> Option<(&'static str, Result<&'static str, String>)> {
+    let number = value.strip_prefix("stateful,ort-logging-level=")?;
+    let level = match number {
+        "0" => Ok("verbose"),
+        "1" => Ok("info"),
+        "2" => Ok("warning"),
+        "3" => Ok("error"),
+        "4" => Ok("fatal"),
+        other => Err(format!("ort-logging-level is a number from 0 (verbose) to 4 (fatal), not \"{other}\"")),
+    };
+    Some(("runtime.log_level", level))
 }
 
 /// A value of one of our own flags, where another server has other words for it.

@@ -10,6 +10,7 @@ use crate::backend::{Context, Fetch, Graph};
 use crate::batch::outputs::OutputSplit;
 use crate::batch::{BatchError, Staging, Wiring};
 use crate::config::model::settings::{ModelSettings, Output};
+use crate::config::units::human;
 use crate::device::{Device, DeviceError, Fence, Unfinished};
 use crate::model::load::LoadedModel;
 use crate::state::{Bound, Fresh, Store};
@@ -67,6 +68,19 @@ pub(in crate::model) struct Submitted {
     held: RunMemory,
 }
 
+/// Whether the first chunks of all instances fit into `limits.state`. They are there from the load on, with or without sequences.
+fn check_first_chunks(load: &LoadedModel, slots: u32, limit: u64) -> Result<(), RunError> {
+    let instances = u64::from(load.settings.instances.max(1));
+    let wanted = load.state_bytes().saturating_mul(u64::from(slots)).saturating_mul(instances);
+    if wanted <= limit {
+        return Ok(());
+    }
+    let [wanted, limit] = [wanted, limit].map(human);
+    let why =
+        format!("{instances} x {slots} slots need {wanted} of state when the model loads, limits.state is {limit}");
+    Err(RunError::FirstChunk(why))
+}
+
 impl Executor {
     pub(in crate::model) fn new(
         load: Arc<LoadedModel>,
@@ -77,7 +91,8 @@ impl Executor {
         let Placement { graph, device, pool, budget, chunk_cache, gpu } = placement;
         let mut store = Store::new(&device, load.states.clone(), slots, sided, chunk_cache.clone())?;
         if let Some(plan) = load.chunk_plan() {
-            store.plan_chunks(plan)?;
+            check_first_chunks(&load, plan.sizes.first, budget.limit())?;
+            store.plan_chunks(plan).map_err(|error| RunError::FirstChunk(error.to_string()))?;
         }
         let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
         let contexts = vec![(load.wiring.clone(), context)];

@@ -26,6 +26,11 @@ pub(in crate::model) enum RunError {
     Limit(#[from] NoRoom),
     #[error("the state that was kept is not taken: {0}")]
     Snapshot(#[from] Arc<SnapshotError>),
+    /// A model of the stateful backend sets memory aside when it is loaded, and there is too little.
+    #[error(
+        "MEMORY ALLOCATION ERROR:: Please try to reduce the number of instances and/or the max_candidate_sequences. ({0})"
+    )]
+    FirstChunk(String),
 }
 
 impl RunError {

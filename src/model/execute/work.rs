@@ -73,6 +73,7 @@ pub(in crate::model) struct RunTimes {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model) struct RunSize {
     requests: u64,
+    starts: u64,
     rows: u64,
     /// Padding included.
     pub(in crate::model) executed: u64,
@@ -81,14 +82,15 @@ pub(in crate::model) struct RunSize {
 impl RunSize {
     pub(in crate::model) fn of(batch: &[Option<RowWork>]) -> RunSize {
         let requests = batch.iter().flatten().count() as u64;
+        let starts = batch.iter().flatten().filter(|w| w.start).count() as u64;
         let rows = batch.iter().flatten().map(|w| w.rows).sum();
-        RunSize { requests, rows, executed: rows + batch.len() as u64 - requests }
+        RunSize { requests, starts, rows, executed: rows + batch.len() as u64 - requests }
     }
 
     pub(in crate::model) fn times(&self, times: &RunTimes) -> BatchTimes {
         let as_u32 = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let RunTimes { state_in, run, state_out } = *times;
-        let (requests, rows, executed) = (as_u32(self.requests), as_u32(self.rows), as_u32(self.executed));
-        BatchTimes { requests, rows, executed, state_in, run, state_out }
+        let [requests, starts, rows, executed] = [self.requests, self.starts, self.rows, self.executed].map(as_u32);
+        BatchTimes { requests, starts, rows, executed, state_in, run, state_out }
     }
 }

@@ -6,15 +6,18 @@ mod numbers;
 mod strings;
 mod tuning;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use sequor_core::{DataType, Shape};
 
 use super::context::OnnxContext;
 use super::library::{LOCAL, Library, System, find};
 use super::{OnnxBackend, OnnxGraph, install, library};
 use crate::backend::{BackendError, Context, Feed, Fetch, LoadOptions, Produced};
+use crate::config::server::file::RuntimeLogLevel;
 use crate::device::{MemorySpan, MemorySpanMut};
 
 fn library() -> &'static Library {
@@ -105,4 +108,38 @@ fn the_library_that_was_found_loads_and_only_that_one() {
     backend();
     let error = OnnxBackend::new(Path::new("/elsewhere/libonnxruntime.so")).unwrap_err();
     assert!(error.0.contains("is loaded already"), "{error}");
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(text)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_log_level_of_the_runtime_is_the_one_that_was_set() {
+    let (written, backend) = (Lines::default(), backend());
+    let writer = written.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let lines = |level| {
+            backend.set_log_level(level);
+            backend.open(&model("sum_fp32"), &LoadOptions::default()).unwrap();
+            let text = String::from_utf8(std::mem::take(&mut *written.0.lock())).unwrap();
+            text.lines().filter(|line| line.contains(" onnxruntime")).count()
+        };
+        assert!(lines(RuntimeLogLevel::Verbose) > 0);
+        assert_eq!(lines(RuntimeLogLevel::Error), 0);
+    });
 }

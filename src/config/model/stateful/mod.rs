@@ -18,7 +18,7 @@ mod translate;
 mod tests;
 
 use sequor_proto::model_sequence_batching::{StrategyChoice, StrategyOldest};
-use sequor_proto::{ModelConfig, model_config::SchedulingChoice};
+use sequor_proto::{ModelConfig, model_config::SchedulingChoice, model_instance_group::Kind};
 
 use super::fields::FieldStatus;
 use super::report::Report;
@@ -62,8 +62,9 @@ pub(super) fn fill_defaults(config: &mut ModelConfig) {
     }
 }
 
-/// Checks what needs no graph. Returns a note for each value that has no effect. `report` is of the normalised configuration.
-pub(super) fn check(report: &mut Report<'_>) -> Vec<Fault> {
+/// Checks what needs no graph. Returns a note for each value that has no effect. `report` is of the normalised configuration, `written` is that
+/// without defaults.
+pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig) -> Vec<Fault> {
     match report.sequence() {
         None => {
             let what = "backend \"stateful\" needs sequence_batching, with a control input for the start of a sequence";
@@ -75,7 +76,9 @@ pub(super) fn check(report: &mut Report<'_>) -> Vec<Fault> {
         }
         Some(_) => {}
     }
-    parameters::check(report)
+    let groups = &written.instance_group;
+    let may_use_gpus = groups.is_empty() || groups.iter().any(|group| group.kind() != Kind::Cpu);
+    parameters::check(report, may_use_gpus)
 }
 
 /// What becomes of a parameter of a model of this backend, if it is one of the stateful backend's.

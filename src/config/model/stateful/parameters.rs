@@ -11,7 +11,8 @@ use crate::config::fault::{Fault, code};
 use crate::config::model::fields::FieldStatus::{self, NoEffect, Served};
 use crate::config::model::report::Report;
 
-const TENSORRT: FieldStatus = NoEffect("instances on GPUs run on ONNX Runtime's CUDA provider, never on TensorRT");
+const TENSORRT: FieldStatus =
+    Served("only TensorRT uses it, which does not run here; a note names it if instances may run on a GPU");
 const NEXT: &str = "subsequent_buffer_size";
 const GROW: &str = "buffer_alloc_threshold";
 const SHRINK: &str = "buffer_dealloc_threshold";
@@ -45,11 +46,19 @@ pub const STATEFUL_PARAMETERS: &[(&str, FieldStatus)] = &[
         Served("INFO or VERBOSE; without the key VERBOSE, where the backend logs every batch at INFO"),
     ),
     ("detailed_metrics_logging_level", Served("INFO or VERBOSE")),
-    ("ort_ep", NoEffect("instances on GPUs run on ONNX Runtime's CUDA provider, and those on the CPU ignore it")),
+    (
+        "ort_ep",
+        Served(
+            "`cuda`: what instances on GPUs run on; `trt`: they run on CUDA all the same, and a note says so; instances on the CPU ignore it",
+        ),
+    ),
     ("compute_precision", TENSORRT),
     ("enable_trt_caching", TENSORRT),
     ("trt_cache_dir", TENSORRT),
-    ("enable_cuda_graph", NoEffect("runs on GPUs do not use CUDA graphs")),
+    (
+        "enable_cuda_graph",
+        Served("0; a note names any other value if instances may run on a GPU: runs do not use CUDA graphs"),
+    ),
     ("error_inject_rate", NoEffect("only debug builds of the backend make errors")),
 ];
 
@@ -73,10 +82,13 @@ pub(super) struct StatefulParameters {
     pub(super) log: RunLogSettings,
 }
 
-/// Reports every fault. Returns a note for each value that is not what its key takes.
-pub(super) fn check(report: &mut Report<'_>) -> Vec<Fault> {
+/// Reports every fault. Returns a note for each value that is not what its key takes, or that has no effect.
+pub(super) fn check(report: &mut Report<'_>, may_use_gpus: bool) -> Vec<Fault> {
     let mut reader = ParameterReader { report, notes: Vec::new(), is_silent: false };
     reader.read();
+    if may_use_gpus {
+        reader.accelerators();
+    }
     reader.notes
 }
 
@@ -227,6 +239,33 @@ impl<'c> ParameterReader<'_, 'c> {
                 format!("Deallocation threshold should be larger than allocation threshold ({shrink}, {grow})"),
             );
         }
+    }
+
+    // === accelerators ===
+
+    /// Notes what TensorRT would do. On the CPU the backend has no use for these keys either.
+    fn accelerators(&mut self) {
+        let is_cuda = self.text("ort_ep") == Some("cuda");
+        if self.text("ort_ep").is_some_and(|provider| provider != "cuda") {
+            self.unused("ort_ep", "instances on GPUs run on ONNX Runtime's CUDA provider, never on TensorRT");
+        }
+        if !is_cuda && self.text("compute_precision") == Some("fp16") {
+            self.unused("compute_precision", "without TensorRT a model computes in the types of its graph");
+        }
+        if !is_cuda && self.text("enable_trt_caching").is_some_and(|value| value != "0") {
+            for key in ["enable_trt_caching", "trt_cache_dir"] {
+                if self.text(key).is_some() {
+                    self.unused(key, "TensorRT makes no engines here that could be cached");
+                }
+            }
+        }
+        if self.text("enable_cuda_graph").is_some_and(|value| value != "0") {
+            self.unused("enable_cuda_graph", "runs on GPUs do not use CUDA graphs");
+        }
+    }
+
+    fn unused(&mut self, key: &str, why: &str) {
+        self.note(key, format!("parameter {key} has no effect: {why}"));
     }
 
     // === log lines ===

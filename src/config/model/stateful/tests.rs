@@ -143,16 +143,33 @@ fn log_levels_are_those_of_the_backend() {
 }
 
 #[test]
-fn parameters_of_tensorrt_are_named_as_without_effect() {
-    let text = parameter("ort_ep", "trt")
-        + &parameter("compute_precision", "fp16")
-        + &parameter("enable_trt_caching", "1")
-        + &parameter("trt_cache_dir", "/tmp/cache");
-    let settings = settled("oldest { }", &text, "").unwrap();
-    let named =
-        |key: &str| settings.notes.iter().any(|note| note.what.starts_with(&format!("parameter {key} has no effect")));
-    assert!(["ort_ep", "compute_precision", "enable_trt_caching", "trt_cache_dir"].into_iter().all(named));
-    assert_eq!(settings.notes.len(), 4);
+fn parameters_of_tensorrt_are_named_where_the_backend_would_use_them() {
+    let named = |kind: &str, parameters: &[(&str, &str)]| {
+        let parameters: String = parameters.iter().map(|(key, value)| parameter(key, value)).collect();
+        let text = format!("instance_group {{ kind: {kind} }}\n{parameters}");
+        let notes = settled("oldest { }", &text, "").unwrap().notes;
+        let key = |text: &str| text.split(' ').nth(1).unwrap().to_owned();
+        assert!(notes.iter().all(|note| note.what.contains(" has no effect: ")), "{notes:?}");
+        notes.iter().map(|note| key(&note.what)).collect::<Vec<_>>()
+    };
+    let tensorrt = [
+        ("ort_ep", "trt"),
+        ("compute_precision", "fp16"),
+        ("enable_trt_caching", "1"),
+        ("trt_cache_dir", "/tmp/cache"),
+    ];
+    let keys = tensorrt.map(|(key, _)| key);
+    assert_eq!(named("KIND_AUTO", &tensorrt), keys);
+    // The backend ignores them on the CPU, and without TensorRT.
+    assert_eq!(named("KIND_CPU", &tensorrt), [""; 0]);
+    let mut cuda = tensorrt;
+    cuda[0].1 = "cuda";
+    assert_eq!(named("KIND_AUTO", &cuda), [""; 0]);
+    let plain =
+        [("ort_ep", "trt"), ("compute_precision", "fp32"), ("enable_trt_caching", "0"), ("trt_cache_dir", "/x")];
+    assert_eq!(named("KIND_AUTO", &plain), ["ort_ep"]);
+    assert_eq!(named("KIND_AUTO", &[("enable_cuda_graph", "1")]), ["enable_cuda_graph"]);
+    assert_eq!(named("KIND_AUTO", &[("enable_cuda_graph", "0")]), [""; 0]);
 }
 
 #[test]
