@@ -9,6 +9,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
 use super::Failed;
+use super::migrate_write::{self, MissingKeys};
 use crate::config::Fault;
 use crate::config::fault::code;
 use crate::config::model::{Options, read, versions};
@@ -22,7 +23,8 @@ pub(super) fn command() -> Command {
         .required(true)
         .help("Triton model repository, the directory of one model, or a config.json of OVMS");
     let write = Arg::new("write").long("write").value_name("DIR").value_parser(value_parser!(PathBuf)).help(
-        "Write the models of a config.json into this new directory, as a Triton repository with a sequor.toml for each",
+        "Write what has to change. Of a config.json: its models as a Triton repository with a sequor.toml for each, into this new directory. \
+         Of a Triton repository: MODEL/sequor.toml in this directory, for each model that needs one; it may be the repository itself",
     );
     let output = Arg::new("output")
         .long("output")
@@ -40,17 +42,18 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let Some(directory) = matches.get_one::<PathBuf>("repository") else { return Ok(()) };
     let failed = |e: std::io::Error| Failed::Configuration(format!("{}: {e}", directory.display()));
     let directory = fs_err::canonicalize(directory).map_err(failed)?;
-    let models = match directory.is_file() {
-        true => ovms_models(&directory, matches.get_one::<PathBuf>("write").map(PathBuf::as_path))?,
-        false if matches.contains_id("write") => {
-            let what = "--write is for a config.json of OVMS; a Triton repository is served as it is";
-            return Err(Failed::Configuration(what.to_owned()));
+    let write = matches.get_one::<PathBuf>("write").map(PathBuf::as_path);
+    let (models, written) = match directory.is_file() {
+        true => (ovms_models(&directory, write)?, None),
+        false => {
+            let models = models(&directory).map_err(failed)?;
+            let written = write.map(|folder| write_missing(folder, &models)).transpose()?;
+            (models, written)
         }
-        false => models(&directory).map_err(failed)?,
     };
     match matches.get_one::<String>("output").map(String::as_str) {
-        Some("json") => println!("{:#}", as_json(&models)),
-        _ => print!("{}", as_table(&models)),
+        Some("json") => println!("{:#}", as_json(&models, written.as_deref())),
+        _ => print!("{}", as_table(&models, written.as_deref())),
     }
     match models.iter().filter(|model| model.verdict() == MigrationVerdict::Cannot).count() {
         0 => Ok(()),
@@ -81,6 +84,7 @@ fn ovms_models(file: &Path, write: Option<&Path>) -> Result<Vec<MigratedModel>, 
             name: model.name.clone(),
             changes: notes.map(|note| line(code::NOTE_NO_EFFECT, note.to_owned())).collect(),
             reasons: reason.into_iter().map(|what| line(code::NOT_SERVED, what)).collect(),
+            missing: None,
         }
     };
     let verdicts: Vec<MigratedModel> = models.iter().map(migrated).collect();
@@ -95,14 +99,28 @@ fn ovms_models(file: &Path, write: Option<&Path>) -> Result<Vec<MigratedModel>, 
     Ok(verdicts)
 }
 
+/// Writes the files that the models of a Triton repository lack; their paths.
+fn write_missing(folder: &Path, models: &[MigratedModel]) -> Result<Vec<PathBuf>, Failed> {
+    let missing = models.iter().filter_map(|model| Some((model.name.as_str(), model.missing.as_ref()?)));
+    let (mut written, mut failed) = (Vec::new(), Vec::new());
+    for (model, missing) in missing {
+        match migrate_write::write(folder, model, missing) {
+            Ok(path) => written.push(path),
+            Err(what) => failed.push(what),
+        }
+    }
+    if failed.is_empty() { Ok(written) } else { Err(Failed::Configuration(failed.join("\nsequor: "))) }
+}
+
 /// What becomes of one model.
 #[derive(Debug)]
 struct MigratedModel {
     name: String,
-    /// Fields that have no effect here.
+    /// Fields that have no effect here, and keys that its `sequor.toml` lacks.
     changes: Vec<MigrationLine>,
     /// Why it cannot be served.
     reasons: Vec<MigrationLine>,
+    missing: Option<MissingKeys>,
 }
 
 /// One fact about a model's files.
@@ -166,10 +184,28 @@ fn is_model(path: &Path) -> bool {
 fn migrated(folder: &Path, base: &Path) -> MigratedModel {
     let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let lines = |faults: &[Fault]| faults.iter().map(|fault| MigrationLine::of(fault, base)).collect();
-    match read(folder, &Options::default()) {
-        Ok(draft) => MigratedModel { name, changes: lines(draft.notes()), reasons: Vec::new() },
-        Err(faults) => MigratedModel { name, changes: Vec::new(), reasons: lines(&faults) },
+    let draft = match read(folder, &Options::default()) {
+        Ok(draft) => draft,
+        Err(faults) => return MigratedModel { name, changes: Vec::new(), reasons: lines(&faults), missing: None },
+    };
+    let missing = migrate_write::missing(&draft);
+    let mut changes: Vec<MigrationLine> = lines(draft.notes());
+    for state in missing.iter().flat_map(|missing| &missing.states) {
+        changes.push(MigrationLine {
+            file: format!("{name}/sequor.toml"),
+            line: 0,
+            column: 0,
+            code: code::STATE_AXIS,
+            text: format!(
+                "state \"{}\" has its batch on axis {}, which config.pbtxt cannot say: add {}",
+                state.name,
+                state.axis,
+                state.toml().trim().replace('\n', " ")
+            ),
+            instead: None,
+        });
     }
+    MigratedModel { name, changes, reasons: Vec::new(), missing }
 }
 
 impl MigrationLine {
@@ -219,7 +255,7 @@ fn count(models: &[MigratedModel], verdict: MigrationVerdict) -> usize {
     models.iter().filter(|model| model.verdict() == verdict).count()
 }
 
-fn as_table(models: &[MigratedModel]) -> String {
+fn as_table(models: &[MigratedModel], written: Option<&[PathBuf]>) -> String {
     let width = models.iter().map(|model| model.name.chars().count()).max().unwrap_or(0);
     let mut out = String::new();
     for model in models {
@@ -237,13 +273,18 @@ fn as_table(models: &[MigratedModel]) -> String {
             .map(|verdict| count(models, verdict));
     let _ = writeln!(
         out,
-        "{unchanged} unchanged, {changes} with fields that have no effect, {cannot} cannot be served\n\
+        "{unchanged} unchanged, {changes} with changes, {cannot} cannot be served\n\
          `sequor check` loads and runs the models that can be served."
     );
+    match written {
+        None => {}
+        Some([]) => out.push_str("Nothing to write: no model needs a file that it does not have.\n"),
+        Some(paths) => paths.iter().for_each(|path| out.push_str(&format!("written: {}\n", path.display()))),
+    }
     out
 }
 
-fn as_json(models: &[MigratedModel]) -> Value {
+fn as_json(models: &[MigratedModel], written: Option<&[PathBuf]>) -> Value {
     let lines = |lines: &[MigrationLine]| lines.iter().map(MigrationLine::json).collect::<Vec<_>>();
     let model = |model: &MigratedModel| {
         json!({
@@ -253,125 +294,18 @@ fn as_json(models: &[MigratedModel]) -> Value {
             "reasons": lines(&model.reasons),
         })
     };
-    json!({
+    let mut value = json!({
         "unchanged": count(models, MigrationVerdict::Unchanged),
         "changes": count(models, MigrationVerdict::Changes),
         "cannot": count(models, MigrationVerdict::Cannot),
         "models": models.iter().map(model).collect::<Vec<_>>(),
-    })
+    });
+    if let (Some(paths), Some(object)) = (written, value.as_object_mut()) {
+        object.insert("written".to_owned(), json!(paths));
+    }
+    value
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn repository(configs: &[(&str, &str)]) -> tempfile::TempDir {
-        let directory = tempfile::tempdir().unwrap();
-        for (name, config) in configs {
-            let model = directory.path().join(name);
-            fs_err::create_dir_all(model.join("1")).unwrap();
-            fs_err::write(model.join("1/model.onnx"), "").unwrap();
-            fs_err::write(model.join("config.pbtxt"), config).unwrap();
-        }
-        directory
-    }
-
-    #[test]
-    fn every_model_has_its_verdict_and_what_to_do() {
-        let directory = repository(&[
-            ("asr", "platform: 'ensemble'\nensemble_scheduling { }"),
-            ("encoder", "backend: 'onnxruntime'"),
-            ("scorer", "name: 'scorer'\nbackend: 'python'"),
-            ("vad", "backend: 'onnxruntime'\noptimization { cuda { graphs: true } }"),
-        ]);
-        fs_err::create_dir(directory.path().join("notes")).unwrap();
-        let models = models(directory.path()).unwrap();
-        let verdicts: Vec<_> = models.iter().map(|model| (model.name.as_str(), model.verdict())).collect();
-        assert_eq!(
-            verdicts,
-            [
-                ("asr", MigrationVerdict::Cannot),
-                ("encoder", MigrationVerdict::Unchanged),
-                ("scorer", MigrationVerdict::Cannot),
-                ("vad", MigrationVerdict::Changes)
-            ]
-        );
-        insta::assert_snapshot!(as_table(&models));
-        let json = as_json(&models);
-        assert_eq!((json["unchanged"].as_u64(), json["cannot"].as_u64()), (Some(1), Some(2)));
-        assert_eq!(json["models"][3]["changes"][0]["line"], 2);
-        assert!(json["models"][2]["reasons"][0]["instead"].as_str().unwrap().contains("processor plug-in"));
-    }
-
-    #[test]
-    fn the_directory_of_one_model_is_one_model() {
-        let directory = repository(&[("one", "backend: 'onnxruntime'")]);
-        assert_eq!(models(&directory.path().join("one")).unwrap().len(), 1);
-    }
-
-    #[test]
-    fn models_of_the_stateful_backend_are_served_as_they_are() {
-        let own = include_str!("../../models/accumulate/config.pbtxt");
-        let tensorrt = "parameters { key: 'ort_ep' value { string_value: 'trt' } }\nparameters { key: 'trt_cache_dir' value { string_value: '/tmp' } }";
-        let wrong = own.replace("\"512\"", "\"8\"");
-        let directory = repository(&[
-            ("accumulate", own),
-            ("on_tensorrt", &(own.replace("\"accumulate\"", "\"on_tensorrt\"") + tensorrt)),
-            ("wrong", &wrong.replace("\"accumulate\"", "\"wrong\"")),
-        ]);
-        let models = models(directory.path()).unwrap();
-        let verdicts: Vec<_> = models.iter().map(MigratedModel::verdict).collect();
-        assert_eq!(verdicts, [MigrationVerdict::Unchanged, MigrationVerdict::Changes, MigrationVerdict::Cannot]);
-        assert_eq!(models[1].changes.len(), 2, "{models:?}");
-        let reasons: Vec<&str> = models[2].reasons.iter().map(|line| line.text.as_str()).collect();
-        assert!(
-            reasons[0].starts_with("Initial buffer size must be larger than or equal to the max batch size"),
-            "{reasons:?}"
-        );
-    }
-
-    #[test]
-    fn models_of_ovms_have_their_verdicts_and_become_a_repository() {
-        let folder = tempfile::tempdir().unwrap();
-        let graph = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/recurrent.onnx");
-        for (name, file) in [("speech", "net.onnx"), ("plain", "net.onnx"), ("old", "net.xml")] {
-            let version = folder.path().join(name).join("1");
-            fs_err::create_dir_all(&version).unwrap();
-            fs_err::copy(graph, version.join(file)).unwrap();
-        }
-        let model = |name: &str, more: serde_json::Value| {
-            let mut config = json!({ "name": name, "base_path": folder.path().join(name) });
-            config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            json!({ "config": config })
-        };
-        let models = [
-            model("speech", json!({ "stateful": true, "low_latency_transformation": true, "target_device": "CPU" })),
-            model("plain", json!({})),
-            model("old", json!({ "stateful": true })),
-        ];
-        let file = folder.path().join("config.json");
-        fs_err::write(&file, json!({ "model_config_list": models }).to_string()).unwrap();
-        let out = folder.path().join("out");
-        let models = ovms_models(&file, Some(&out)).unwrap();
-        let verdicts: Vec<_> = models.iter().map(MigratedModel::verdict).collect();
-        assert_eq!(verdicts, [MigrationVerdict::Changes, MigrationVerdict::Unchanged, MigrationVerdict::Cannot]);
-        assert_eq!(models[0].changes[0].text, "target_device has no effect");
-        assert!(models[2].reasons[0].text.starts_with("OpenVINO IR"), "{models:?}");
-        let read = |path: &str| fs_err::read_to_string(out.join(path)).unwrap();
-        assert!(read("speech/config.pbtxt").contains("state [ { input_name: \"encoder_LSTM_h_in\""));
-        assert!(read("speech/sequor.toml").contains("rules = \"ovms\"\nmax_live = 500\nidle_scan = \"5m\""));
-        assert!(!out.join("speech/1/net.onnx").is_symlink() && out.join("plain/1/net.onnx").is_file());
-        assert!(!out.join("old").exists());
-        assert_eq!(
-            models_in_repository(&out),
-            [("plain", MigrationVerdict::Unchanged), ("speech", MigrationVerdict::Unchanged)]
-        );
-        let again = ovms_models(&file, Some(&out)).unwrap_err();
-        assert!(format!("{again:?}").contains("is not empty"), "{again:?}");
-    }
-
-    fn models_in_repository(folder: &Path) -> Vec<(&'static str, MigrationVerdict)> {
-        let name = |name: &str| ["plain", "speech"].into_iter().find(|known| *known == name).unwrap();
-        models(folder).unwrap().iter().map(|model| (name(&model.name), model.verdict())).collect()
-    }
-}
+#[path = "migrate_tests.rs"]
+mod tests;

@@ -15,6 +15,7 @@ mod heaps;
 mod host;
 mod launch;
 mod migrate;
+mod migrate_write;
 mod ovms;
 mod plugin;
 mod remote;
