@@ -13,13 +13,18 @@ use super::{ChunkCache, ChunkPlan, ChunkSizes, InitialValue, StateSpec, Store};
 const ROW: u64 = 16;
 
 fn store(plan: ChunkPlan, slots: u32) -> Store {
+    store_as(plan, slots, DataType::Fp32)
+}
+
+/// States of FP32, kept as this type.
+fn store_as(plan: ChunkPlan, slots: u32, storage: DataType) -> Store {
     let spec = StateSpec {
         input: "s".to_owned(),
         output: "s_OUT".to_owned(),
         dtype: DataType::Fp32,
         dims: Dims::from_wire(&[4]),
         batch_axis: Some(0),
-        storage: DataType::Fp32,
+        storage,
         initial: InitialValue { shape: Shape::of(&[4]), data: None },
         same_buffer: false,
     };
@@ -124,6 +129,22 @@ fn memory_grows_to_the_capacity_and_shrinks_again_chunk_by_chunk() {
     }
     assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 6, 5, 4, 3, 2, 1], "one chunk at a time");
     assert_eq!(store.allocated(), 512 * ROW, "the first chunk stays");
+}
+
+#[test]
+fn states_kept_as_halves_take_half_the_memory_in_every_chunk() {
+    let grown = |storage| {
+        let mut store = store_as(example(), 1112, storage);
+        let bytes = |slot| {
+            store.init(slot).unwrap();
+            store.adjust_chunks().unwrap();
+            store.allocated()
+        };
+        (0..1112).map(bytes).collect::<Vec<_>>()
+    };
+    let (whole, halves) = (grown(DataType::Fp32), grown(DataType::Fp16));
+    assert_eq!((whole[0], whole[1111]), (512 * ROW, 1112 * ROW));
+    assert!(whole.iter().zip(&halves).all(|(whole, half)| *whole == 2 * half), "{halves:?}");
 }
 
 #[test]

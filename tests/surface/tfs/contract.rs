@@ -44,7 +44,7 @@ pub(super) enum Want {
     Nothing,
 }
 
-/// A row of the table of errors. A text that ends with an ellipsis goes on with the runtime's own words.
+/// A row of the table of errors: OVMS's sentence. What Sequor adds stands behind it in brackets.
 #[derive(Clone, Copy)]
 pub(super) struct Refused {
     pub(super) code: Code,
@@ -63,8 +63,6 @@ const fn invalid(text: &'static str) -> Refused {
 // === 15: the table of errors ===
 
 const MISSING: Refused = error(Code::NotFound, 404, "Sequence with provided ID does not exist");
-/// A sequence that the cleaner took says so behind OVMS's sentence.
-const SWEPT: Refused = error(Code::NotFound, 404, "Sequence with provided ID does not exist (sequence …");
 const EXISTS: Refused = error(Code::AlreadyExists, 409, "Sequence with provided ID already exists");
 const TERMINATED: Refused =
     error(Code::FailedPrecondition, 412, "Sequence last request is being processed and it's not available anymore");
@@ -81,7 +79,7 @@ const CONTROL_RANK: Refused =
     invalid("Invalid number of shape dimensions - Required shape for sequence_control_input is: (1)");
 const ID_SIZE: Refused = invalid("Invalid input shape - Required shape for sequence_id is: (1)");
 const CONTROL_SIZE: Refused = invalid("Invalid input shape - Required shape for sequence_control_input is: (1)");
-const INTERNAL: Refused = error(Code::Internal, 500, "Internal inference error (…");
+const INTERNAL: Refused = error(Code::Internal, 500, "Internal inference error");
 const WIDE: Refused = invalid("Invalid input shape - Expected: (-1,1); Actual: (1,2); input name: INPUT");
 
 const fn no(refused: Refused) -> Want {
@@ -159,7 +157,7 @@ fn special_inputs() -> Vec<Row> {
     ]
 }
 
-/// What is checked first, of two things that are wrong.
+/// The order of the checks. Each request has two faults.
 fn order() -> Vec<Row> {
     let both = |section, id, flag, want| form(section, Some(id), Some(flag), want);
     let wrong = TensorProto { dtype: DataType::DtFloat.into(), ..number(1) };
@@ -316,7 +314,7 @@ fn cleaner() -> Vec<Row> {
             [
                 (Act::Step(1, START, 1), Want::Sum(1)),
                 (Act::Scans(2), Want::Nothing),
-                (Act::Step(1, NONE, 1), no(SWEPT)),
+                (Act::Step(1, NONE, 1), no(MISSING)),
                 (Act::Step(1, START, 5), Want::Sum(5)),
             ],
         ),
@@ -340,7 +338,7 @@ fn cleaner() -> Vec<Row> {
                 (Act::Wide(1, NONE), no(WIDE)),
                 (Act::Step(1, START, 1), no(EXISTS)),
                 (Act::Scans(1), Want::Nothing),
-                (Act::Step(1, NONE, 1), no(SWEPT)),
+                (Act::Step(1, NONE, 1), no(MISSING)),
             ],
         ),
         story(
