@@ -101,7 +101,7 @@ fn load_parameters(parameters: ControlParameters, upload_limit: Option<u64>) -> 
                 return Err(Status::unimplemented(text));
             }
             (file, value) if file.starts_with("file:") => {
-                taken.files.push((file_path(file)?, file_bytes(file, value)?))
+                taken.files.push((file_path(file)?, file_bytes(file, value)?));
             }
             _ => return Err(malformed(format!("unrecognized load parameter '{key}'"))),
         }
