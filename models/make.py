@@ -118,6 +118,30 @@ def gru(features=8, hidden=16):
     return model("gru", nodes, inputs, outputs, constants)
 
 
+def lstm(frames=8, features=32, hidden=64):
+    """INPUT [batch, frames, features] -> OUTPUT [batch, hidden], the last output of an LSTM that begins with zeros. For benches: a row costs much
+    less in a batch than alone."""
+    f32 = TensorProto.FLOAT
+
+    def weights(name, seed, *dims):
+        scale = 1.0 / math.sqrt(hidden)
+        return constant(name, f32, dims, [scale * x for x in uniform(seed, math.prod(dims))])
+
+    nodes = [
+        node("Transpose", ["INPUT"], ["x"], perm=[1, 0, 2]),
+        node("LSTM", ["x", "W", "R", "B"], ["", "y"], hidden_size=hidden),
+        node("Squeeze", ["y", "axis_0"], ["OUTPUT"]),
+    ]
+    constants = [
+        weights("W", 5, 1, 4 * hidden, features),
+        weights("R", 6, 1, 4 * hidden, hidden),
+        weights("B", 7, 1, 8 * hidden),
+        constant("axis_0", TensorProto.INT64, [1], [0]),
+    ]
+    inputs, outputs = [tensor("INPUT", f32, "batch", frames, features)], [tensor("OUTPUT", f32, "batch", hidden)]
+    return model("lstm", nodes, inputs, outputs, constants)
+
+
 def steps(seed, count, scale, per_one):
     """`count` multiples of 1 / per_one, up to `scale`. Sums of products of such numbers are exact in FP32, in any order."""
     return [round(scale * per_one * x) / per_one for x in uniform(seed, count)]
@@ -326,6 +350,7 @@ FILES = {
     "accumulator_int32/1/model.onnx": accumulator_int32,
     "gru/1/model.onnx": gru,
     "vad/samples/noise.wav": noise,
+    "../benches/models/lstm.onnx": lstm,
     "../examples/transducer/repository/encoder/1/model.onnx": transducer_encoder,
     "../examples/transducer/repository/asr/tokens.txt": tokens,
     "../examples/transducer/repository/scorer/tokens.txt": tokens,

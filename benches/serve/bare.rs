@@ -10,6 +10,7 @@ use sequor::backend::{Backend, Context, Feed, Fetch, LoadOptions};
 use sequor::device::{MemorySpan, Pool, Pooled};
 use sequor_core::{DataType, Shape};
 
+use crate::batching::LSTM;
 use crate::models;
 
 /// Batch size and microseconds a row, at each size.
@@ -34,6 +35,23 @@ pub(crate) fn vad() {
             ];
             context.run(&feeds, &mut fetches).expect("a run");
             std::mem::swap(&mut kept, &mut next);
+        });
+        println!("{batch} {}", micros / batch as f64);
+    }
+}
+
+/// Batch size and microseconds a row, at each size.
+pub(crate) fn lstm() {
+    let mut context = context(&models::root("benches/models/lstm.onnx"), &["INPUT"], &["OUTPUT"]);
+    let [frames, features, hidden] = LSTM;
+    for batch in [1u64, 8, 64] {
+        let shapes = [&[batch, frames, features][..], &[batch, hidden]].map(Shape::of);
+        let input = memory(&vec![0; (4 * batch * frames * features) as usize]);
+        let mut output = memory(&vec![0; (4 * batch * hidden) as usize]);
+        let micros = best(|| {
+            let feeds = [Feed { dtype: DataType::Fp32, shape: &shapes[0], data: MemorySpan::host(input.as_ref()) }];
+            let mut fetches = [Fetch::Into { shape: &shapes[1], data: output.write().expect("memory") }];
+            context.run(&feeds, &mut fetches).expect("a run");
         });
         println!("{batch} {}", micros / batch as f64);
     }

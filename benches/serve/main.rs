@@ -6,7 +6,8 @@
 //! cargo bench --bench serve -- --quick            5,000
 //! cargo bench --bench serve -- --only direct      figures whose name has this in it; `lives` for whole sequences, `predict`
 //!                                                 for TensorFlow Serving's calls, what brief sequences leave in memory, and how long
-//!                                                 requests wait for a long step of another sequence
+//!                                                 requests wait for a long step of another sequence; `batching` for
+//!                                                 dynamic and ragged batches and ensembles
 //! cargo bench --bench serve -- --before FILE      another build of the server beside this one
 //! cargo bench --bench serve -- --turns 10         as many requests in more turns
 //! cargo bench --bench serve -- --pair FILE        only CPU time, this build over that one, and that one over itself
@@ -16,6 +17,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod bare;
+mod batching;
 mod cost;
 mod echo;
 mod lives;
@@ -62,6 +64,7 @@ fn main() {
         Ok("echo") => return echo::serve(false),
         Ok("hop") => return echo::serve(true),
         Ok("vad") => return bare::vad(),
+        Ok("lstm") => return bare::lstm(),
         Ok("wide") => return bare::wide(),
         Ok("cached") => return bare::cached(),
         _ => {}
@@ -88,6 +91,9 @@ fn main() {
     cost::figures(&options);
     if options.wants("cached") {
         share::figures(&options);
+    }
+    if options.wants("batching") {
+        batching::figures(&options);
     }
     if options.wants("predict") {
         predict::figures(&options);

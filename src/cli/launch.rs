@@ -90,6 +90,8 @@ fn over(
             ..LoadOptions::default()
         },
         state_limit: settings.limits.state.map_or(u64::MAX, |size| size.0),
+        rates: settings.rates.clone(),
+        cache: settings.cache.size.map_or(0, |size| size.0),
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,
         hold: hold(&super::variable),

@@ -56,6 +56,9 @@ mod interleavings;
 mod processor_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod rate_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod reload_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use sequor_core::{EndReason, Refusal};
 
+use super::cached::CacheLookups;
 use super::kinds::{Counter, Gauge, Histogram, Micros, Seconds, nanos};
 
 /// Where a request's time goes. `total` is from arrival to answer.
@@ -137,6 +138,10 @@ pub struct Statistics {
     pub compute_input: Timed,
     pub compute_infer: Timed,
     pub compute_output: Timed,
+    /// Requests answered from the response cache, and the time of their lookups.
+    pub cache_hit: Timed,
+    /// Requests that were looked up in vain, with the time to keep their answers.
+    pub cache_miss: Timed,
     /// By executed rows, padding included.
     pub batches: BTreeMap<u32, BatchCost>,
 }
@@ -155,6 +160,7 @@ pub struct ModelMetrics {
     pub(super) output_time: Micros,
     pub(super) pending: Gauge,
     pub(super) load_seconds: [Seconds; 2],
+    pub(super) cache: CacheLookups,
     pub(super) phases: [Histogram; RequestPhase::ALL.len()],
     pub(super) batch_size: Histogram,
     pub(super) steps: [Counter; StepPath::ALL.len()],
@@ -226,6 +232,22 @@ impl ModelMetrics {
         self.request_time.add(total);
         self.phase_nanos(RequestPhase::Queue, queue, 1);
         self.phase_nanos(RequestPhase::Total, total, 1);
+    }
+
+    /// A request was answered from the response cache, after this time. It counts as answered, and no run counts for it.
+    pub fn cache_hit(&self, took: Duration) {
+        self.cache.hit(took);
+        self.succeeded(Duration::ZERO, took);
+    }
+
+    /// A request was looked up in vain.
+    pub fn cache_missed(&self, took: Duration) {
+        self.cache.missed(took);
+    }
+
+    /// The answer to such a request was kept.
+    pub fn cache_kept(&self, took: Duration) {
+        self.cache.miss_time.add(nanos(took));
     }
 
     /// A request that had been queued was answered with an error.
@@ -314,6 +336,7 @@ impl ModelMetrics {
         let success = self.success.get();
         let failed = self.failure.iter().map(Counter::get).sum();
         let run = self.phases.get(RequestPhase::Run as usize).map_or(0, Histogram::count);
+        let CacheLookups { hits, misses, hit_time, miss_time, .. } = &self.cache;
         Statistics {
             last_inference: u64::try_from(self.last_inference.get()).unwrap_or(0),
             inference_count: self.inferences.get(),
@@ -324,6 +347,8 @@ impl ModelMetrics {
             compute_input: Timed { count: run, nanos: self.input_time.nanos() },
             compute_infer: Timed { count: run, nanos: self.infer_time.nanos() },
             compute_output: Timed { count: run, nanos: self.output_time.nanos() },
+            cache_hit: Timed { count: hits.get(), nanos: hit_time.nanos() },
+            cache_miss: Timed { count: misses.get(), nanos: miss_time.nanos() },
             batches: self.batches.lock().clone(),
         }
     }

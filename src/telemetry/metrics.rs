@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
+use super::cached::CacheUsage;
 use super::connection_closed::ConnectionClosed;
 use super::gpu::GpuMetrics;
 use super::handles::ModelMetrics;
@@ -108,6 +109,11 @@ impl Metrics {
     /// What to count the kept states of one model version with. The same version gives the same counters again.
     pub fn kept(&self, name: &str, version: u64) -> KeptMetrics {
         self.0.families.kept(name, version)
+    }
+
+    /// What to show the response cache's size with.
+    pub fn cache(&self) -> CacheUsage {
+        self.0.families.cache.clone()
     }
 
     fn plugin_with(&self, name: &str, world: &'static str, hooks: &[Hook]) -> Arc<PluginMetrics> {

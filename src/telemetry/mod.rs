@@ -4,13 +4,14 @@
 //!
 //! - `names`: the one file that names metrics · [`metrics`]: all of a server's · [`gpu`]: metrics of a GPU.
 //! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: counters of plug-ins ([`Meter`]: of one at its place) ·
-//!   [`KeptMetrics`]: of states that initializers keep.
+//!   [`KeptMetrics`]: of states that initializers keep · [`CacheUsage`]: of the response cache.
 //! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: what one client may hold no more of.
 //! - [`kinds`]: counters, gauges and histograms as we expose them · [`GaugePart`]: one holder's part of a gauge.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: how long it took, less what other threads took.
 //! - [`RunLog`]: lines about the runs of one model.
 //! - [`log`]: where log lines go, and how they look.
 
+mod cached;
 mod connection_closed;
 mod gauge_part;
 pub mod gpu;
@@ -27,6 +28,7 @@ mod peer_limit;
 pub mod plugins;
 mod run_log;
 
+pub use cached::CacheUsage;
 pub use connection_closed::ConnectionClosed;
 pub use gauge_part::GaugePart;
 pub use gpu::{GpuMetrics, GpuReading};

@@ -13,6 +13,7 @@ use prometheus_client::metrics::family::{Family as Labelled, MetricConstructor};
 use prometheus_client::registry::Registry;
 use sequor_core::EndReason;
 
+use super::cached::{CacheLookups, CacheUsage};
 use super::connection_closed::ConnectionClosed;
 use super::handles::{FailureReason, ModelMetrics, RequestPhase, StepPath, ended_reason};
 use super::kept::KeptMetrics;
@@ -44,6 +45,8 @@ pub(super) struct Families {
     load_seconds: Family<Seconds>,
     pub(super) plugins: PluginFamilies,
     kept: KeptFamilies,
+    cache_lookups: Family<Counter>,
+    pub(super) cache: CacheUsage,
     pub(super) in_flight: Gauge,
     pub(super) queued: Gauge,
     pub(super) connections: Gauge,
@@ -101,6 +104,10 @@ pub(super) struct Triton {
     output: Family<Micros>,
     pending: Family<Gauge>,
     load_seconds: Family<Seconds>,
+    cache_hits: Family<Counter>,
+    cache_misses: Family<Counter>,
+    cache_hit_time: Family<Micros>,
+    cache_miss_time: Family<Micros>,
 }
 
 pub(super) fn label(key: &'static str, value: &str) -> (Cow<'static, str>, String) {
@@ -128,6 +135,14 @@ fn connections_closed(registry: &mut Registry) -> [Counter; 5] {
     let help = "Connections that the server closed: the setting under [connections] whose limit they met";
     let all = family(registry, "sequor_connections_closed_total", help, Counter::default as fn() -> Counter);
     ConnectionClosed::ALL.map(|reason| all.get_or_create_owned(&vec![label("reason", reason.name())]))
+}
+
+fn cache_usage(r: &mut Registry) -> CacheUsage {
+    let evictions = Counter::default();
+    r.register("sequor_cache_evicted_total", "Kept answers that made room for others", evictions.clone());
+    let bytes =
+        gauge_alone(r, "sequor_cache_bytes", "Bytes of answers in the response cache; cache.size is the maximum");
+    CacheUsage { bytes, evictions }
 }
 
 impl PeerFamilies {
@@ -189,6 +204,20 @@ impl Triton {
             output: family(r, "nv_inference_compute_output_duration_us", "Time of taking outputs", Micros::default),
             pending: family(r, "nv_inference_pending_request_count", "Requests waiting to be run", Gauge::default),
             load_seconds: family(r, "nv_model_load_duration_secs", "Time the last load took", Seconds::default),
+            cache_hits: family(r, "nv_cache_num_hits_per_model", "Requests answered from the response cache", counter),
+            cache_misses: family(r, "nv_cache_num_misses_per_model", "Requests looked up there in vain", counter),
+            cache_hit_time: family(
+                r,
+                "nv_cache_hit_duration_per_model",
+                "Time of lookups that found an answer, in microseconds",
+                Micros::default,
+            ),
+            cache_miss_time: family(
+                r,
+                "nv_cache_miss_duration_per_model",
+                "Time of lookups in vain and of keeping the answers, in microseconds",
+                Micros::default,
+            ),
         }
     }
 }
@@ -233,6 +262,13 @@ impl Families {
             load_seconds: family(r, "sequor_model_load_seconds", "How long the last load took", Seconds::default),
             plugins: PluginFamilies::register(r),
             kept: KeptFamilies::register(r),
+            cache_lookups: family(
+                r,
+                "sequor_cache_lookups_total",
+                "Requests looked up in the response cache, by result: `hit` or `miss`",
+                counter,
+            ),
+            cache: cache_usage(r),
             in_flight: gauge_alone(r, "sequor_requests_in_flight", "Inference requests received and not answered yet"),
             queued: gauge_alone(
                 r,
@@ -280,6 +316,13 @@ impl Families {
             fail_nanos: Counter::default(),
             last_inference: Gauge::default(),
             batches: Mutex::default(),
+            cache: CacheLookups {
+                hits: t.cache_hits.get_or_create_owned(&labels),
+                misses: t.cache_misses.get_or_create_owned(&labels),
+                hit_time: t.cache_hit_time.get_or_create_owned(&labels),
+                miss_time: t.cache_miss_time.get_or_create_owned(&labels),
+                results: ["hit", "miss"].map(|r| self.cache_lookups.get_or_create_owned(&with("result", r))),
+            },
         }
     }
 }

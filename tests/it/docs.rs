@@ -78,6 +78,7 @@ fn meaning(fate: &Fate) -> (&'static str, String) {
                 FlagConversion::Off => " = false".to_owned(),
                 FlagConversion::Verbosity => " = \"debug\" from 1 on".to_owned(),
                 FlagConversion::Quiet(level) => format!(" = \"{level}\" if it is false"),
+                FlagConversion::LocalCache => ", the bytes of `local,size=BYTES`".to_owned(),
                 FlagConversion::DefaultBatch => {
                     " for the setting `default-max-batch-size`; `runtime.log_level` for `stateful,ort-logging-level=N`; no effect for any other".to_owned()
                 }

@@ -76,9 +76,9 @@ fn http_can_be_left_out() {
 #[test]
 fn what_would_be_a_silent_change_is_refused_with_what_to_do() {
     let flags =
-        ["--grpc-use-ssl=true", "--grpc-restricted-protocol=health,k=v", "--cache-config=local,size=1", "--node=x"];
+        ["--grpc-use-ssl=true", "--grpc-restricted-protocol=health,k=v", "--cache-config=redis,host=r", "--node=x"];
     let ended = Call::serve(models()).arguments(flags).end();
-    let said = "sequor: --cache-config: not served: answers of models that remember are not cached; leave the flag out\n\
+    let said = "sequor: --cache-config: \"redis,host=r\" is not served: the one cache is `local`, in the server's memory; write local,size=BYTES\n\
         sequor: --grpc-restricted-protocol: not served: nothing is restricted yet; let a proxy in front decide who may call what\n\
         sequor: --grpc-use-ssl: not served: TLS is set for gRPC and HTTP together: --tls-cert, --tls-key, --tls-client-ca\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), said));

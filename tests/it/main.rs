@@ -6,6 +6,7 @@
 mod admin;
 mod authors;
 mod bad_input;
+mod cache;
 mod check;
 mod cli;
 mod clients;
@@ -17,6 +18,7 @@ mod examples;
 mod failures;
 mod features;
 mod flags;
+mod generate;
 mod gpu;
 mod held;
 mod hostile;

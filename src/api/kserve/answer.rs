@@ -95,13 +95,13 @@ fn write_output(out: &mut Vec<u8>, output: NamedTensor, form: &ResponseFormat) -
 }
 
 /// A `Vec` takes everything that is written to it.
-fn member(out: &mut Vec<u8>, key: &str, value: &Value) {
+pub(super) fn member(out: &mut Vec<u8>, key: &str, value: &Value) {
     let _ = serde_json::to_writer(&mut *out, key);
     out.push(b':');
     let _ = serde_json::to_writer(out, value);
 }
 
-fn parameter(value: Parameter) -> Value {
+pub(super) fn parameter(value: Parameter) -> Value {
     match value {
         Parameter::Bool(b) => b.into(),
         Parameter::Int(n) => n.into(),

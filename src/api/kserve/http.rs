@@ -10,13 +10,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::json;
 
-use super::body::{BodyRequest, JSON_LENGTH, json_length};
+use super::body::{BodyRequest, JSON_LENGTH, Received, json_length, receive};
 use super::path::{ModelPath, Path};
 use super::response_format::ResponseFormat;
 use super::surface::{CallNames, Kserve};
 use super::{EXTENSIONS, answer, socket};
-use crate::api::body::collect;
-use crate::api::compress::{self, Packing};
+use crate::api::compress::Packing;
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::echo;
 use crate::api::intake::Decoded;
@@ -47,6 +46,7 @@ pub fn routes(kserve: &Kserve) -> Router {
         .route("/healthz", get(|| async { StatusCode::OK }))
         .route("/readyz", get(readyz))
         .merge(super::manage::routes())
+        .merge(super::generate::routes())
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
         .layer(from_fn(echo::http))
         .with_state(kserve.clone())
@@ -154,16 +154,9 @@ async fn read(
     body: Body,
 ) -> Result<(Turn, Decoded, ResponseFormat), Status> {
     let model = kserve.find(&named.model, &named.version)?;
-    let (packing, json_length) = (compress::packing(headers)?, json_length(headers)?);
-    let limit = kserve.api().limits().request.to_usize();
-    let body = collect(body, limit).await?;
-    let (turn, permit) = kserve.api().turn(context, body.len()).await.map_err(|failure| triton::status(&failure))?;
-    let (body, permit) = match packing {
-        None => (body, permit),
-        Some(packing) => {
-            packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit, triton::status))?
-        }
-    };
+    Kserve::check_coupled(&model, "HTTP end point doesn't support models with decoupled transaction policy")?;
+    let json_length = json_length(headers)?;
+    let Received { turn, body, permit } = receive(kserve, context, headers, body).await?;
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let request = BodyRequest { named, sequence, json_length, body };
     let (is_long, kserve) = (request.is_long(), kserve.clone());

@@ -84,6 +84,9 @@ impl UnaryService<Bytes> for InferCall {
     }
 }
 
+/// What Triton answers to single calls of models with `decoupled`.
+const DECOUPLED: &str = "ModelInfer RPC doesn't support models with decoupled transaction policy";
+
 /// Answers one call.
 async fn infer(
     kserve: Kserve,
@@ -107,6 +110,7 @@ async fn infer(
         }
     };
     let ReadMessage { call, request, form } = read;
+    let request = request.and_then(|decoded| Kserve::check_coupled(&decoded.model, DECOUPLED).map(|()| decoded));
     let answer = kserve.begin(&context, call, request);
     drop(turn);
     let answer = answer.by_deadline().await?;

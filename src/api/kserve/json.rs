@@ -98,7 +98,7 @@ fn read(
 
 // === parameters ===
 
-fn read_parameters(parameters: Object) -> Result<Parameters, DecodeError> {
+pub(super) fn read_parameters(parameters: Object) -> Result<Parameters, DecodeError> {
     let mut read = Parameters::default();
     for (key, value) in parameters {
         match key.as_str() {

@@ -282,6 +282,17 @@ impl<'de> Visitor<'de> for ParametersSeed<'_, '_> {
     }
 }
 
+/// Parses an object of parameters by itself.
+pub(super) fn parameters(raw: &RawValue, limits: &ServerLimits) -> Result<Object, serde_json::Error> {
+    let mut counts = Counts { limits, parameters: 0 };
+    ParametersSeed(&mut counts).deserialize(&mut serde_json::Deserializer::from_str(raw.get()))
+}
+
+/// Parses the value of the parameter of this name.
+pub(super) fn scalar(name: &str, raw: &RawValue) -> Result<Value, serde_json::Error> {
+    ScalarSeed(name).deserialize(&mut serde_json::Deserializer::from_str(raw.get()))
+}
+
 /// The value of the parameter of this name.
 struct ScalarSeed<'k>(&'k str);
 

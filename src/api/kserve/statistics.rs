@@ -24,9 +24,8 @@ fn version(of: VersionStatistics) -> ModelStatistics {
         compute_input: timed(counted.compute_input),
         compute_infer: timed(counted.compute_infer),
         compute_output: timed(counted.compute_output),
-        // No answer is kept for another request.
-        cache_hit: timed(Timed::default()),
-        cache_miss: timed(Timed::default()),
+        cache_hit: timed(counted.cache_hit),
+        cache_miss: timed(counted.cache_miss),
     };
     let batch = |(rows, cost): (&u32, &crate::telemetry::BatchCost)| InferBatchStatistics {
         batch_size: u64::from(*rows),

@@ -50,6 +50,19 @@ impl Kserve {
         self.0.api.find(model, version).map_err(|failure| triton::status(&failure))
     }
 
+    /// Refuses a model with `decoupled`, for calls that have one answer. `refusal` is Triton's sentence.
+    pub(crate) fn check_coupled(model: &ModelHandle, refusal: &str) -> Result<(), Status> {
+        match model.is_decoupled() {
+            false => Ok(()),
+            true => {
+                let text = format!(
+                    "{refusal} [send the request on a stream or to generate, or remove model_transaction_policy]"
+                );
+                Err(Status::unimplemented(text))
+            }
+        }
+    }
+
     pub(crate) fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Status> {
         self.0.api.statistics(model, version).map_err(|failure| triton::status(&failure))
     }

@@ -221,6 +221,16 @@ impl Draft {
         &self.notes
     }
 
+    /// A note about a field that has no effect in this server.
+    pub fn note(&self, field: &str, what: String) -> Fault {
+        Fault { at: self.places.get(field).at(&self.path), code: code::NOTE_NO_EFFECT, what }
+    }
+
+    /// Where the configuration names its instances.
+    pub fn instances_at(&self) -> At {
+        self.places.get("instance_group[0]").at(&self.path)
+    }
+
     /// Where a sample of `model_warmup` is written.
     pub fn warmup_at(&self, sample: usize) -> At {
         self.places.get(&format!("model_warmup[{sample}]")).at(&self.path)

@@ -12,7 +12,7 @@
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
 //! - [`stateful`]: configurations of Triton's stateful backend, in these terms.
 //! - `graphless`: a model without a graph, in place of `complete` and `fit`.
-//! - [`place`]: which instances run on which GPU. `cpu_only`: none does.
+//! - [`place`]: which instances run on which GPU. `cpu_only`: none does · `rates`: what each of them needs for a run.
 //! - [`settings`]: its result.
 
 mod complete;
@@ -33,6 +33,7 @@ mod names;
 mod normalise;
 mod padding;
 pub mod place;
+mod rates;
 mod refuse;
 mod report;
 mod scan;

@@ -13,6 +13,7 @@ use sequor_proto as proto;
 use crate::config::fault::Fault;
 use crate::error::At;
 
+pub use super::rates::{InstanceRate, ResourceNeed};
 pub use super::stateful::settings::{LineLevel, RunLogSettings, StateChunks, StatefulSettings};
 pub use super::tensors::{
     BatchInput, BatchInputKind, Constant, Crop, Input, Output, Padding, RaggedInput, WarmupData, WarmupInput,
@@ -58,6 +59,8 @@ pub struct ModelSettings {
     pub instances: u16,
     /// Where each of them runs.
     pub processors: Vec<Processor>,
+    /// What each of them needs for a run, if one of them needs anything; otherwise empty.
+    pub rates: Vec<Option<InstanceRate>>,
     /// The normalised configuration, as the config endpoints show it.
     pub proto: Arc<proto::ModelConfig>,
     /// What every instance runs before the model is ready.

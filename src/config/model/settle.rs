@@ -27,7 +27,7 @@ use super::settings::{
     ReloadSettings, Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
 };
 use super::signature::Signature;
-use super::{constant, dtype, features, fit, names, padding, warmup};
+use super::{constant, dtype, features, fit, names, padding, rates, warmup};
 
 /// Live sequences of an ensemble. The slots of its members are the maximum that counts.
 const ENSEMBLE_SLOTS: u32 = 1 << 30;
@@ -61,6 +61,7 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         stateful: None,
         instances: u16::try_from(processors.len()).unwrap_or(u16::MAX),
         processors,
+        rates: rates::rates(config),
         proto: Arc::new(config.clone()),
         warmup: warmup::samples(config, report.directory),
         notes: Vec::new(),

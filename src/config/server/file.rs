@@ -12,7 +12,7 @@ pub fn keys() -> impl Iterator<Item = &'static Key> {
     SECTIONS.iter().copied().flatten()
 }
 
-const SECTIONS: [&[Key]; 17] = [
+const SECTIONS: [&[Key]; 18] = [
     ServerFile::KEYS,
     ModelSection::KEYS,
     Http::KEYS,
@@ -21,6 +21,7 @@ const SECTIONS: [&[Key]; 17] = [
     AdminSection::KEYS,
     TlsSection::KEYS,
     ServerLimits::KEYS,
+    CacheSection::KEYS,
     Connections::KEYS,
     SharedMemorySection::KEYS,
     Drain::KEYS,
@@ -51,6 +52,10 @@ section! {
         pub record: PathBuf = PathBuf::new();
         /// Maximum bytes of the recording; the oldest requests give way
         pub record_max: Size = Size(1 << 30);
+        /// Whether runs wait for the resources that `instance_group.rate_limiter` of a model names
+        pub rate_limit: RateLimit = RateLimit::Off;
+        /// How many of a resource there are, as NAME:COUNT or NAME:COUNT:DEVICE; of others, as many as one instance needs at most
+        pub rate_limit_resource: Vec<String> = Vec::new();
     }
     with {
         pub schema: u32 = 1;
@@ -61,6 +66,7 @@ section! {
         pub admin: AdminSection = AdminSection::default();
         pub tls: TlsSection = TlsSection::default();
         pub limits: ServerLimits = ServerLimits::default();
+        pub cache: CacheSection = CacheSection::default();
         pub connections: Connections = Connections::default();
         pub shared_memory: SharedMemorySection = SharedMemorySection::default();
         pub drain: Drain = Drain::default();
@@ -70,6 +76,14 @@ section! {
         pub(super) auth: Option<Auth> = None;
         pub state: StateSection = StateSection::default();
         pub(super) otlp: Option<Otlp> = None;
+    }
+}
+
+choice! {
+    pub enum RateLimit {
+        Off = "off",
+        /// Instances take turns by their priorities.
+        ExecutionCount = "execution_count",
     }
 }
 
@@ -204,6 +218,15 @@ section! {
         pub in_flight_per_peer: Option<u64> = None, positive;
         /// Maximum bytes of inputs of one client's requests in flight; no maximum if not given
         pub queued_per_peer: Option<Size> = None;
+    }
+}
+
+section! {
+    /// Answers that are kept for requests with the same inputs.
+    #[derive(Copy, Eq)]
+    pub struct CacheSection, "cache." {
+        /// Maximum bytes of kept answers of models with response_cache, all models together; none are kept if not given
+        pub size: Option<Size> = None;
     }
 }
 

@@ -8,12 +8,14 @@
 //! - [`flags`]: the keys as flags of `sequor serve`.
 //! - [`triton`]: the flags of `tritonserver`, and what becomes of them.
 //! - [`layers`]: the layers put over each other, and which of them set what.
+//! - [`rates`]: how many of each resource there are for runs.
 //! - [`settings`]: what they say together · [`shown`]: the same for operators to read.
 
 pub mod file;
 pub mod flags;
 pub mod key;
 pub mod layers;
+pub mod rates;
 pub mod settings;
 pub mod shown;
 pub mod triton;

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 
 use super::file::{
-    AdminSection, AllowSharedMemory, Connections, Drain, GRANT_MODEL, GRANTS, Grpc, Http, LogSection, MetricsSection,
-    ModelSection, PluginsSection, Runtime, ServerFile, ServerLimits, StateSection, TlsSection, keys,
+    AdminSection, AllowSharedMemory, CacheSection, Connections, Drain, GRANT_MODEL, GRANTS, Grpc, Http, LogSection,
+    MetricsSection, ModelSection, PluginsSection, RateLimit, Runtime, ServerFile, ServerLimits, StateSection,
+    TlsSection, keys,
 };
 use super::flags::GivenFlags;
 use super::layers::{Layers, Origin};
+use super::rates::ResourceLimit;
 use super::shown::{Shown, shown};
 use crate::config::fault::{Fault, code, did_you_mean, in_order};
 use crate::config::units::Size;
@@ -33,6 +35,8 @@ pub struct Settings {
     pub strict_readiness: bool,
     /// The file to record requests in, and how large the recording may be.
     pub record: Option<(PathBuf, u64)>,
+    /// How many of each resource there are for runs; `None` if runs wait for none.
+    pub rates: Option<Vec<ResourceLimit>>,
     pub model: ModelSection,
     pub http: Http,
     pub grpc: Grpc,
@@ -42,6 +46,7 @@ pub struct Settings {
     pub tls: Option<TlsSection>,
     /// `limits.state` is filled in from the memory of the machine, where that is known.
     pub limits: ServerLimits,
+    pub cache: CacheSection,
     pub connections: Connections,
     pub shared_memory: SharedMemory,
     pub drain: Drain,
@@ -141,6 +146,9 @@ fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
         };
         faults.push(Fault { at: layers.origin("plugins.grants").at(), code: code::VALUE, what });
     }
+    let wrong = said.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).err());
+    let at = || layers.origin("rate_limit_resource").at();
+    faults.extend(wrong.map(|what| Fault { at: at(), code: code::VALUE, what }));
     faults.extend(against_rules(said, layers));
     faults
 }
@@ -228,9 +236,15 @@ fn shared_memory(said: &ServerFile) -> SharedMemory {
     }
 }
 
+/// The resources that runs wait for. Those that cannot be read were refused before.
+fn rates(said: &ServerFile) -> Option<Vec<ResourceLimit>> {
+    let limits = || said.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).ok()).collect();
+    (said.rate_limit == RateLimit::ExecutionCount).then(limits)
+}
+
 fn settle(said: ServerFile, origins: BTreeMap<&'static str, Origin>, host: &HostInfo) -> Settings {
     let shown = shown(&said, &origins);
-    let shared_memory = shared_memory(&said);
+    let (shared_memory, rates) = (shared_memory(&said), rates(&said));
     let limits = said.limits;
     Settings {
         node: said.node.unwrap_or_else(|| host.name.clone()),
@@ -238,6 +252,7 @@ fn settle(said: ServerFile, origins: BTreeMap<&'static str, Origin>, host: &Host
         cpu_only: said.cpu_only,
         strict_readiness: said.strict_readiness,
         record: (!said.record.as_os_str().is_empty()).then_some((said.record, said.record_max.0)),
+        rates,
         model: said.model,
         http: said.http,
         grpc: said.grpc,
@@ -245,6 +260,7 @@ fn settle(said: ServerFile, origins: BTreeMap<&'static str, Origin>, host: &Host
         admin: said.admin,
         tls: Some(said.tls).filter(|tls| !tls.cert.as_os_str().is_empty()),
         limits: ServerLimits { state: limits.state.or_else(|| host.memory.map(|bytes| Size(bytes / 4 * 3))), ..limits },
+        cache: said.cache,
         connections: said.connections,
         shared_memory,
         drain: said.drain,

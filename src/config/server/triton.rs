@@ -38,6 +38,8 @@ pub enum FlagConversion {
     Verbosity,
     /// True changes nothing, false lets no more than this level through.
     Quiet(&'static str),
+    /// `local,size=BYTES`.
+    LocalCache,
     /// The setting `default-max-batch-size` of a backend. [`ort_log_level`] reads another one; any other has no effect.
     DefaultBatch,
 }
@@ -73,8 +75,6 @@ const NO_SHARING: &str = "a port belongs to one server; put a proxy in front of 
 const NO_HEADERS: &str = "headers are not handed on; send request parameters";
 const NO_GPU: &str = "instances take the memory that they need of a GPU; instance_group of a model says which GPUs";
 const NO_CLOUD: &str = "only KServe v2 is served";
-const NO_CACHE: &str = "answers are not cached";
-const NO_CACHE_HERE: &str = "answers of models that remember are not cached; leave the flag out";
 const NO_BACKENDS: &str = "the one backend, ONNX Runtime, is built in; --runtime-onnxruntime names its library";
 const NO_THREADS: &str = "the number of threads is not a setting";
 const NO_TENSORFLOW: &str = "TensorFlow is not served";
@@ -165,11 +165,11 @@ pub const FLAGS: &[Flag] = &[
     nothing("trace-count", NO_TRACE),
     nothing("trace-log-frequency", NO_TRACE),
     // === cache, rates, devices, backends ===
-    refused("cache-config", NO_CACHE_HERE),
-    refused_unless("response-cache-byte-size", &["0"], NO_CACHE_HERE),
-    nothing("cache-directory", NO_CACHE),
-    refused_unless("rate-limit", &["off"], "an instance runs as soon as it is free"),
-    nothing("rate-limit-resource", "an instance runs as soon as it is free"),
+    sets("cache-config", "cache.size", FlagConversion::LocalCache),
+    sets("response-cache-byte-size", "cache.size", FlagConversion::Unit("B")),
+    nothing("cache-directory", "the one cache, `local`, is built in"),
+    flag("rate-limit", Own),
+    flag("rate-limit-resource", Own),
     nothing("pinned-memory-pool-byte-size", NO_GPU),
     nothing("cuda-memory-pool-byte-size", NO_GPU),
     nothing("cuda-virtual-address-size", "a growing state is as large as it is; --limits-state bounds all of them"),
@@ -228,6 +228,14 @@ pub fn own_value(flag: &str, value: String) -> String {
     }
 }
 
+/// The bytes of `local,size=BYTES`.
+fn local_cache(value: &str) -> Result<u64, String> {
+    let bytes = value.strip_prefix("local,").and_then(|setting| setting.strip_prefix("size="));
+    bytes.and_then(|bytes| bytes.parse().ok()).ok_or_else(|| {
+        format!("\"{value}\" is not served: the one cache is `local`, in the server's memory; write local,size=BYTES")
+    })
+}
+
 impl FlagConversion {
     /// The key's value in our words; `None` if there is nothing to set.
     pub fn translate(self, value: &str) -> Result<Option<String>, String> {
@@ -243,6 +251,7 @@ impl FlagConversion {
                 Ok(n) => (n > 0).then(|| "debug".to_owned()),
                 Err(_) => truth().map_err(|_| format!("\"{value}\" is not a number"))?.then(|| "debug".to_owned()),
             },
+            FlagConversion::LocalCache => Some(format!("{}B", local_cache(value)?)),
             FlagConversion::DefaultBatch => value.rsplit_once("default-max-batch-size=").map(|(_, n)| n.to_owned()),
         })
     }
@@ -289,6 +298,8 @@ mod tests {
         assert_eq!(said(FlagConversion::Quiet("warn"), "false"), some("warn"));
         assert_eq!(said(FlagConversion::DefaultBatch, "onnxruntime,default-max-batch-size=8"), some("8"));
         assert_eq!(said(FlagConversion::DefaultBatch, "tensorflow,version=2"), Ok(None));
+        assert_eq!(said(FlagConversion::LocalCache, "local,size=1048576"), some("1048576B"));
+        assert!(said(FlagConversion::LocalCache, "redis,host=r").is_err());
         assert!(said(FlagConversion::Not, "maybe").is_err() && said(FlagConversion::Verbosity, "loud").is_err());
     }
 }

@@ -79,6 +79,11 @@ impl ModelHandle {
         self.load.client.inputs.iter().enumerate().filter_map(padding).collect()
     }
 
+    /// Whether its configuration says that it may answer a request more than once. It never does.
+    pub fn is_decoupled(&self) -> bool {
+        self.load.client.proto.model_transaction_policy.is_some_and(|policy| policy.decoupled)
+    }
+
     /// Checks the type and the shape of an input before its data is read.
     pub fn check_form(&self, input: &str, dtype: DataType, shape: &Shape) -> Result<(), Invalid> {
         intake::check_form(&self.load.client, input, dtype, shape)

@@ -10,6 +10,7 @@ use sequor_wasm::urgency;
 
 use crate::model::execute::Slots;
 use crate::model::load::{Leaving, LeftState, LoadedModel, Mailbox, Postman};
+use crate::model::runtime::RunPermit;
 use crate::model::sequences::{FinishedBatch, ModelScheduler, Step, TakenBatch, resume};
 use crate::scheduling::{Decider, RoundAnswer};
 use crate::state::{SnapshotError, StateValues};
@@ -121,6 +122,16 @@ impl Identity {
             };
         }
         self.end();
+    }
+
+    /// Waits until a batch may run, where instances wait for resources. `last`: what the run before it has held. Its requests have waited until now.
+    pub(super) fn admit(&self, taken: &mut TakenBatch, last: Option<RunPermit>) -> Option<RunPermit> {
+        let permit = self.load.rates.as_ref()?.acquire(self.instance.n, last)?;
+        let now = self.model.now();
+        for (_, job) in taken.jobs.iter_mut().flatten() {
+            job.taken = now;
+        }
+        Some(permit)
     }
 
     /// What an instance's thread does last.

@@ -7,6 +7,7 @@ use crate::batch::Staging;
 use crate::executor::ModelStep;
 use crate::model::execute::{RunTimes, Submitted};
 use crate::model::load::LoadedModel;
+use crate::model::runtime::RunPermit;
 use crate::model::sequences::FinishedBatch;
 use crate::sync::{self, Mutex};
 
@@ -21,6 +22,8 @@ pub(super) struct InFlight {
     pub(in crate::model) times: RunTimes,
     /// Its inputs, which stay untouched until it is done.
     pub(in crate::model) staging: Staging,
+    /// The resources that it holds while it runs.
+    pub(in crate::model) permit: Option<RunPermit>,
 }
 
 /// Those of one instance.
@@ -125,13 +128,14 @@ pub(super) fn complete_all(identity: &Identity, in_flight: &InFlightQueue) {
 impl InFlight {
     /// Waits for it. What became of its rows, and the memory that it does not need any more.
     fn wait(self, load: &LoadedModel) -> (FinishedBatch, Staging) {
-        let InFlight { run, submitted, mut times, staging } = self;
+        let InFlight { run, submitted, mut times, staging, permit } = self;
         let (size, requests) = (submitted.size, submitted.requests());
         let ran = match submitted.wait(Instant::now(), &mut times) {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             // The device is lost, and with it every state there: none of its rows could go on, alone or not.
             Err(error) => (0..requests).map(|_| Err(error.clone())).collect(),
         };
+        drop(permit);
         load.ran(&size.times(&times));
         (run.end(load, ran), staging)
     }

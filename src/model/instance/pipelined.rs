@@ -60,8 +60,9 @@ impl Pipeline {
     }
 
     /// Asks for a batch and leaves it to the thread that waits. A batch that fails at once is run again row by row, and given back here.
-    fn begin(&mut self, identity: &Identity, completion: &Thread, taken: TakenBatch) -> Step {
+    fn begin(&mut self, identity: &Identity, completion: &Thread, mut taken: TakenBatch) -> Step {
         let load = &identity.load;
+        let permit = identity.admit(&mut taken, None);
         let (run, work) = BatchRun::begin(load, &mut self.executor.slots, taken);
         if work.iter().flatten().next().is_none() {
             return identity.complete(run.end(load, Vec::new()));
@@ -77,7 +78,7 @@ impl Pipeline {
         let mut times = RunTimes::default();
         match self.executor.submit(&mut staging, &work, &mut times) {
             Ok(submitted) => {
-                self.in_flight.begin(InFlight { run, submitted, times, staging });
+                self.in_flight.begin(InFlight { run, submitted, times, staging, permit });
                 completion.unpark();
                 identity.next()
             }

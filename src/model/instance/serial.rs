@@ -57,12 +57,18 @@ impl SerialInstance {
         loop {
             let mut running = self.running.lock();
             let mut step = running.step.take().unwrap_or_else(|| identity.next());
+            let mut permit = None;
             let rest = loop {
                 if let Some(mailbox) = mailbox {
                     identity.serve(mailbox, &mut running.executor.slots);
                 }
+                // What a run has held is given back with the next one's turn, or before anything else.
+                permit = permit.filter(|_| matches!(step, Step::Run(_)));
                 step = match step {
-                    Step::Run(taken) => self.run_batch(&mut running, taken, StepPath::HandedOver),
+                    Step::Run(mut taken) => {
+                        permit = identity.admit(&mut taken, permit.take());
+                        self.run_batch(&mut running, taken, StepPath::HandedOver)
+                    }
                     Step::Tidy(ops) => identity.tidy(&mut running.executor.slots, &ops),
                     Step::Ask(round, decider) => identity.ask(round, decider.as_ref()),
                     Step::Sleep(until) => break Some(until),
@@ -117,6 +123,10 @@ impl SerialInstance {
 
 impl InlineStep for SerialInstance {
     fn try_step(&self) -> bool {
+        // A connection's thread waits for no resource.
+        if self.identity.load.rates.is_some() {
+            return false;
+        }
         let Some(mut running) = self.running.try_lock() else { return false };
         let now = self.identity.model.now();
         // A run may have closed the gate since this thread was to wake the instance.

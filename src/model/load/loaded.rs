@@ -19,6 +19,7 @@ use crate::config::model::settings::{
 };
 use crate::error::{At, Failure, LoadError, LoadWarning, Refused};
 use crate::executor::ModelStep;
+use crate::model::runtime::LoadRates;
 use crate::processing::LoadFacts;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{Decider, SchedulerPort};
@@ -33,6 +34,7 @@ use super::load_key::LoadKey;
 use super::mailbox::Mailbox;
 use super::metadata::{Metadata, TensorMetadata};
 use super::processors::Processors;
+use super::response_cache::LoadCache;
 use super::tier::{LoadDurability, StateTier};
 
 #[derive(Debug)]
@@ -76,6 +78,10 @@ pub(in crate::model) struct LoadedModel {
     pub(in crate::model) processors: Option<Processors>,
     /// What makes the first states of its sequences, if config.pbtxt does not.
     pub(in crate::model) initializer: Option<LoadInitializer>,
+    /// What its instances wait for before a run, if they do.
+    pub(in crate::model) rates: Option<LoadRates>,
+    /// Its answers, if they are kept.
+    pub(in crate::model) cache: Option<LoadCache>,
     /// Lines about its runs, if its configuration asks for some.
     run_log: Option<RunLog>,
     /// Its steps, if it is an ensemble. It has no graph then.
@@ -154,6 +160,8 @@ impl LoadedModel {
                 .stateful
                 .as_ref()
                 .and_then(|s| RunLog::new(&settings.name, version, s.log, Instant::now())),
+            rates: None,
+            cache: None,
             ensemble,
             retired: AtomicBool::new(false),
             running: AtomicUsize::new(instances),

@@ -6,6 +6,7 @@
 //! - `processors`: the processors in front of the graph, and the settings that clients then see. `initializer`: what makes first states.
 //!   `plugin_threads`: the threads of both.
 //! - `ensemble`: the plan of a load that is an ensemble.
+//! - `response_cache`: answers of models without sequences, kept for the same inputs.
 //! - `tier`: makes states durable between a run and its answers, as a trait.
 //!
 //! This room runs nothing and holds no request.
@@ -20,6 +21,7 @@ mod metadata;
 mod plugin_threads;
 mod processors;
 pub(in crate::model) mod record;
+mod response_cache;
 mod tier;
 
 pub use metadata::{Metadata, TensorMetadata};
@@ -36,4 +38,5 @@ pub(in crate::model) use mailbox::{
 pub(in crate::model) use plugin_threads::{run_with_plugins, submit_to_plugins};
 pub(in crate::model) use processors::Processors;
 pub(in crate::model) use record::RequestFacts;
+pub(in crate::model) use response_cache::{CacheLookup, CacheMiss, LoadCache, ResponseCache};
 pub(in crate::model) use tier::{LoadDurability, MODEL, STEP, UNRUN, first_file, header};

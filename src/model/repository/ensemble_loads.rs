@@ -34,7 +34,8 @@ impl ModelLoader {
     ) -> Result<Prepared, Faults> {
         let members = BoundMembers::find(&self.catalog, draft, None).map_err(|fault| vec![fault])?;
         let ensemble = members.plan(draft)?;
-        let settings = draft.settle_ensemble(members.sequences());
+        let mut settings = draft.settle_ensemble(members.sequences());
+        self.resources.cache_of(draft, &mut settings);
         let Resources { options, metrics, .. } = &*self.resources;
         let metrics = metrics.tagged_model(&settings.name, version, &metric_tags(&settings));
         let shown = (options.hold, LoadLimits::default().candidates, Arc::default(), 1);

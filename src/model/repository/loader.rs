@@ -22,8 +22,8 @@ use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_digest, mo
 use crate::model::decide::Deciders;
 use crate::model::execute::{Placement, warm_up};
 use crate::model::instance::{Identity, Runner};
-use crate::model::load::{Handle, LoadDurability, LoadedModel, Processors, StateTier};
-use crate::model::runtime::{StartGate, Timer};
+use crate::model::load::{Handle, LoadCache, LoadDurability, LoadedModel, Processors, StateTier};
+use crate::model::runtime::{LoadRates, StartGate, Timer};
 use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, carry, resume};
 use crate::recording::Recorder;
 use crate::sync::{self, JoinHandle};
@@ -245,14 +245,16 @@ impl ModelLoader {
             }
         };
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
-        let settings = draft.settle(first.graph.signature()).map_err(faults)?;
+        let mut settings = draft.settle(first.graph.signature()).map_err(faults)?;
+        let cache = self.resources.cache_of(draft, &mut settings);
+        let rates = self.resources.rates_of(draft, &mut settings).map_err(|fault| vec![fault])?;
         for placement in &placements {
             warm_up(placement, &settings).map_err(|failed| {
                 let (at, what) = (draft.warmup_at(failed.sample), failed.what);
                 vec![LoadError::Config { at, code: code::RUN, what }]
             })?;
         }
-        self.prepare_load(model, version, settings, placements, auto.clone()).map_err(|e| vec![e])
+        self.prepare_load(model, version, settings, placements, (auto.clone(), cache, rates)).map_err(|e| vec![e])
     }
 
     /// The server's options with those of the model.
@@ -272,7 +274,7 @@ impl ModelLoader {
         version: u64,
         settings: ModelSettings,
         placements: Vec<Placement>,
-        auto: Auto,
+        (auto, cache, rates): (Auto, Option<LoadCache>, Option<LoadRates>),
     ) -> Result<Prepared, LoadError> {
         let Resources { options, metrics, .. } = &*self.resources;
         let metrics = metrics.tagged_model(&settings.name, version, &metric_tags(&settings));
@@ -287,7 +289,9 @@ impl ModelLoader {
         let tier = options.tier.clone().or(sealing);
         let initializer = initializer_of(&self.resources, model, &settings, version, &shown.2, processors.as_ref())?;
         let (key, plugins) = (model.reserve_load(), (auto, processors, initializer, None));
-        let load = Arc::new(LoadedModel::new(key, version, settings, metrics, shown, (tier, durable), plugins)?);
+        let mut load = LoadedModel::new(key, version, settings, metrics, shown, (tier, durable), plugins)?;
+        (load.cache, load.rates) = (cache, rates);
+        let load = Arc::new(load);
         let runners = placements.into_iter().map(|placement| Runner::new(&load, placement)).collect::<Result<_, _>>();
         let runners = runners.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
         Ok(Prepared { load, runners, members: Vec::new() })

@@ -2,6 +2,7 @@
 //!
 //! - `facade`: [`Repository`], what the rest of the server asks. `options`: how models are loaded. `resources`: what all models share.
 //! - `loader`: loads a model and starts its threads. `placer`: finds devices and graphs for its instances.
+//! - `caches`: which loads keep their answers. `rates`: which loads wait for resources before a run.
 //! - `ensembles`: finds the members of an ensemble, and holds its plan against them. `ensemble_loads`: loads members first, and holds their new loads against
 //!   the ensembles in service.
 //! - `lifecycle`: loads and unloads by request, at the start, and by polling. `control`: where models lie.
@@ -12,6 +13,7 @@
 //! - `initializers`: configures the initializer that a model names.
 //! - `placed_component`: the component of a plug-in that a model names. `placed_models`: the models, as the registries reach them.
 
+mod caches;
 mod call_rights;
 mod control;
 mod ensemble_loads;
@@ -28,6 +30,7 @@ mod placer;
 mod plugins;
 mod processor_host;
 mod processors;
+mod rates;
 mod resources;
 mod uploads;
 

@@ -6,6 +6,7 @@ use sequor_core::Hold;
 
 use crate::backend::LoadOptions;
 use crate::config::model;
+use crate::config::server::rates::ResourceLimit;
 use crate::device::Accelerators;
 use crate::device::cuda::CudaDriver;
 use crate::model::load::{SequenceStore, StateTier};
@@ -19,6 +20,10 @@ pub struct RepositoryOptions {
     pub load: LoadOptions,
     /// Bytes of state over all models.
     pub state_limit: u64,
+    /// How many of each resource there are for runs; `None`: runs wait for none.
+    pub rates: Option<Vec<ResourceLimit>>,
+    /// Bytes of the response cache; 0 is none.
+    pub cache: u64,
     /// Bytes of answers' memory kept for use again.
     pub reply_pool: usize,
     /// Whether a model that is not ready makes the whole repository so.
@@ -47,6 +52,8 @@ impl Default for RepositoryOptions {
             config: model::draft::Options::default(),
             load: LoadOptions::default(),
             state_limit: u64::MAX,
+            rates: None,
+            cache: 0,
             reply_pool: 0,
             strict_readiness: true,
             hold: None,

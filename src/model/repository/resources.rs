@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use crate::backend::Backend;
 use crate::device::Pool;
 use crate::initializing::InitializerRegistry;
-use crate::model::runtime::{Clock, Upkeep};
+use crate::model::load::ResponseCache;
+use crate::model::runtime::{Clock, RateLimiter, Upkeep};
 use crate::state::ChunkCache;
 use crate::state::budget::Budget;
 use crate::telemetry::Metrics;
@@ -24,6 +25,10 @@ pub(in crate::model) struct Resources {
     pub(in crate::model) chunk_cache: ChunkCache,
     /// Memory for answers.
     pub(in crate::model) pool: Pool,
+    /// What runs wait for, if the server rates them.
+    pub(in crate::model) rates: Option<RateLimiter>,
+    /// Answers of models without sequences, if any are kept.
+    pub(in crate::model) cache: Option<Arc<ResponseCache>>,
     /// Where processors come from, if the server has any.
     pub(in crate::model) processors: OnceLock<ProcessorHost>,
     /// The initializers, if the server has any.
@@ -36,7 +41,11 @@ impl Resources {
             (options.clock.clone(), Budget::new(options.state_limit), Pool::new(options.reply_pool));
         let reads = clock.clone();
         let chunk_cache = ChunkCache::new(budget.clone(), move || reads.now());
+        let cache = ResponseCache::new(options.cache, metrics.cache());
+        let rates = options.rates.clone().map(RateLimiter::new);
         Resources {
+            rates,
+            cache,
             backend,
             options,
             metrics,

@@ -1,14 +1,18 @@
-//! What the other rooms of `model/` run on: the clock, the timer's thread, and the gate at which new threads wait.
+//! What the other rooms of `model/` run on: the clock, the timer's thread, the gate at which new threads wait, and the resources that runs wait for
+//! (`rate_ledger`: who is next; `rate_limiter`: the threads that wait).
 //!
 //! This room knows of no model: the timer sees a [`Tick`], and the upkeep sees unused memory.
 
 mod clock;
+mod rate_ledger;
+mod rate_limiter;
 mod start_gate;
 mod timer;
 mod upkeep;
 
 pub use clock::Clock;
 
+pub(in crate::model) use rate_limiter::{LoadRates, RateLimiter, RunPermit};
 pub(in crate::model) use start_gate::StartGate;
 pub(in crate::model) use timer::{Tick, Timer};
 pub(in crate::model) use upkeep::Upkeep;

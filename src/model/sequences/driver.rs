@@ -11,8 +11,8 @@ use sequor_core::{
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
-use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
-use crate::model::request::{InferRequest, intake};
+use crate::model::load::{CacheMiss, LoadKey, LoadedModel, SequenceStore, record};
+use crate::model::request::{Accepted, InferRequest, intake};
 use crate::model::runtime::{Clock, Timer};
 use crate::processing::outgoing::CallingRequest;
 use crate::recording::Recorder;
@@ -24,8 +24,9 @@ use crate::sync::{AtomicU64, Mutex};
 use super::actions::{Actions, PolicyNotice};
 use super::admission::RequestAdmission;
 use super::batch::{FinishedBatch, Step};
+use super::cached::{self, Looked};
 use super::calling::{InheritedContext, circle};
-use super::captures::Captures;
+use super::captures::{CapturedRequest, Captures};
 use super::carried::CarriedLoad;
 use super::carry_out::{ActionHost, carry_out};
 use super::flow::EnsembleMembers;
@@ -65,6 +66,16 @@ pub(in crate::model) struct ModelScheduler {
     pub(super) uses: Mutex<MemberUses>,
     /// Replaced loads whose sequences are to move to their successors.
     pub(super) carrying: Mutex<Vec<CarriedLoad>>,
+}
+
+/// A request that was checked, and the load that it is for.
+struct AcceptedRequest {
+    load: Arc<LoadedModel>,
+    /// As the client named it, or that of its kept state.
+    version: Option<u64>,
+    accepted: Accepted,
+    /// Its inputs, where its sequence is captured.
+    captured: Option<Box<CapturedRequest>>,
 }
 
 impl ModelScheduler {
@@ -158,16 +169,24 @@ impl ModelScheduler {
     // === a request ===
 
     /// Checks a request and puts it in its queue. A short step may be left to the connection that the request came on. Returns where its answer
-    /// comes, and the request's key until then.
+    /// comes, and the request's key until then; no key if the response cache has answered it.
     pub(in crate::model) fn submit(
         self: &Arc<Self>,
-        request: InferRequest,
+        mut request: InferRequest,
         version: Option<u64>,
         origin: RequestOrigin<'_>,
-    ) -> Result<(oneshot::Receiver<Reply>, Req), Failure> {
+    ) -> Result<(oneshot::Receiver<Reply>, Option<Req>), Failure> {
         let (reply, receiver) = oneshot::channel();
-        let req = self.submit_for(request, version, origin, ReplyTo::Surface(reply), None)?;
-        Ok((receiver, req))
+        let (reply, accepted) = (ReplyTo::Surface(reply), self.accept(&mut request, version, origin, None)?);
+        let miss = match cached::look_up(&accepted.load, &request, &accepted.accepted) {
+            Looked::Runs(miss) => miss,
+            Looked::Answered(answer) => {
+                reply.send(Ok(answer));
+                return Ok((receiver, None));
+            }
+        };
+        let req = self.submit_accepted(request, accepted, origin, reply, (None, miss))?;
+        Ok((receiver, Some(req)))
     }
 
     /// The same for any receiver of the answer. With a reservation it is a START whose inputs come later, once it has its slot.
@@ -179,10 +198,22 @@ impl ModelScheduler {
         reply: ReplyTo,
         reservation: Option<Reservation>,
     ) -> Result<Req, Failure> {
+        let accepted = self.accept(&mut request, version, origin, reservation.as_ref())?;
+        self.submit_accepted(request, accepted, origin, reply, (reservation, None))
+    }
+
+    /// Finds the load that a request is for, and checks the request.
+    fn accept(
+        &self,
+        request: &mut InferRequest,
+        version: Option<u64>,
+        origin: RequestOrigin<'_>,
+        reservation: Option<&Reservation>,
+    ) -> Result<AcceptedRequest, Failure> {
         if let Some(callers) = origin.callers.filter(|callers| callers.contains(&self.name)) {
-            return Err(circle(callers, &self.name, &request));
+            return Err(circle(callers, &self.name, request));
         }
-        let version = self.version_of(&request, version);
+        let version = self.version_of(request, version);
         let Some(mut load) = self.load_for(version) else {
             return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
         };
@@ -190,16 +221,27 @@ impl ModelScheduler {
             let route = self.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
             load = route.and_then(|key| self.loads.find(key)).unwrap_or(load);
         }
-        let captured = self.captures.note(&request, load.key);
-        let accepted = match &reservation {
-            None => intake::accept(&load.client, &mut request, origin.headers, &load.texts),
-            Some(_) => intake::accept_reservation(&load.client, &request, origin.headers, &load.texts),
+        let captured = self.captures.note(request, load.key);
+        let accepted = match reservation {
+            None => intake::accept(&load.client, request, origin.headers, &load.texts),
+            Some(_) => intake::accept_reservation(&load.client, request, origin.headers, &load.texts),
         };
         let accepted = accepted.map_err(|what| Failure::Invalid {
             model: self.name.clone(),
             id: request.id.clone(),
             what: Box::new(what),
         })?;
+        Ok(AcceptedRequest { load, version, accepted, captured })
+    }
+
+    fn submit_accepted(
+        self: &Arc<Self>,
+        request: InferRequest,
+        AcceptedRequest { load, version, accepted, captured }: AcceptedRequest,
+        origin: RequestOrigin<'_>,
+        reply: ReplyTo,
+        (reservation, miss): (Option<Reservation>, Option<CacheMiss>),
+    ) -> Result<Req, Failure> {
         let now = self.now();
         let mut submit = self.admission.event((&load, version), &request, (accepted.meta, origin.patience), now);
         if reservation.is_some() {
@@ -209,6 +251,7 @@ impl ModelScheduler {
         let calling = load.calls_models().then(|| self.calling(&request, origin, now));
         let mut job = Job::new(load, request, accepted, now, reply);
         (job.connection, job.captured) = (origin.connection.cloned(), captured);
+        job.cache_miss = miss;
         if let Some(processed) = &mut job.processed {
             processed.calling = calling;
         }

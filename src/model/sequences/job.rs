@@ -10,7 +10,7 @@ use crate::config::model::settings::Output;
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
 use crate::model::execute::RowWork;
-use crate::model::load::{FirstValues, LoadDurability, LoadedModel, RequestFacts};
+use crate::model::load::{CacheMiss, FirstValues, LoadDurability, LoadedModel, RequestFacts};
 use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
 use crate::processing::SequenceScratch;
 use crate::recording::Recorder;
@@ -19,6 +19,7 @@ use crate::state::budget::Ticket;
 use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{NamedTensor, Tensor};
 
+use super::cached;
 use super::captures::CapturedRequest;
 use super::carried::ImportOrigin;
 use super::flow::{FlowGuard, FlowRequest};
@@ -84,6 +85,8 @@ pub(in crate::model) struct Job {
     pub(in crate::model) answer: Option<Result<Vec<Option<Tensor>>, Failure>>,
     /// What it keeps for the plug-ins that prepare it.
     pub(in crate::model) processed: Option<Box<Processed>>,
+    /// The response cache was asked in vain: its answer is to be kept.
+    pub(super) cache_miss: Option<CacheMiss>,
     /// Its inputs, where its sequence is captured.
     pub(super) captured: Option<Box<CapturedRequest>>,
     /// The answer is that of an earlier request of the same step.
@@ -143,6 +146,7 @@ impl Job {
             durable_step: None,
             failure: None,
             answer: None,
+            cache_miss: None,
             captured: None,
             replayed: false,
             connection: None,
@@ -260,6 +264,9 @@ impl Job {
             Some(Ok(_)) => self.load.metrics.succeeded(self.taken - self.arrived, total),
             _ => self.load.metrics.failed(FailureReason::Backend, total),
         }
+        if let Some(miss) = &self.cache_miss {
+            cached::keep(&self.load, miss, self.answer.as_ref());
+        }
         if let Some(recorder) = recorder {
             let outcome = if matches!(self.answer, Some(Ok(_))) { "ok" } else { "failed" };
             self.record(recorder, self.taken - self.arrived, now - self.taken, outcome);
@@ -291,12 +298,7 @@ impl Job {
         let parameters = replayed.into_iter().chain(made_id).chain(durable).collect();
         let answer = answer.map(|tensors| {
             let mut tensors = tensors;
-            let mut outputs = Vec::with_capacity(self.outputs.len());
-            for n in &self.outputs {
-                let tensor = tensors.get_mut(*n).and_then(Option::take);
-                let name = self.load.client.outputs.get(*n).map(|o| o.name.clone());
-                outputs.extend(name.zip(tensor).map(|(name, tensor)| NamedTensor { name, tensor }));
-            }
+            let outputs = cached::wanted(&self.load, &self.outputs, &mut tensors);
             let (model, version) = (self.load.settings.name.clone(), self.load.version);
             InferAnswer { model, version, id: self.mark, outputs, parameters }
         });

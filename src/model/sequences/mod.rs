@@ -5,6 +5,7 @@
 //! - `loads`: the loads of the name. `admission`: what a request needs before it is put into the table.
 //! - `job`: a request between its submission and its answer. `job_place`: where it is. `pending`: how its surface holds it.
 //! - `owner`: where a request comes from, and how many sequences of its client live.
+//! - `cached`: answers from the response cache.
 //! - `calling`: what calls to other models inherit of a request.
 //! - `inline`: leaves a step to a connection's thread.
 //! - `first_states`: what sequences begin with, where an initializer says so.
@@ -24,6 +25,7 @@
 mod actions;
 mod admission;
 mod batch;
+mod cached;
 mod calling;
 pub(in crate::model) mod capture;
 mod captures;

@@ -22,8 +22,13 @@ pub struct Pending {
 }
 
 impl Pending {
-    pub(in crate::model) fn new(answer: oneshot::Receiver<Reply>, model: Arc<ModelScheduler>, req: Req) -> Pending {
-        Pending { answer, request: Some((model, req)) }
+    /// `req` is `None` for a request that was answered at once.
+    pub(in crate::model) fn new(
+        answer: oneshot::Receiver<Reply>,
+        model: Arc<ModelScheduler>,
+        req: Option<Req>,
+    ) -> Pending {
+        Pending { answer, request: req.map(|req| (model, req)) }
     }
 }
 

@@ -7,7 +7,6 @@ const SERVED: super::FieldStatus = Served("");
 const TENSORRT: &str = "only TensorRT models use it; remove the field";
 const CUDA: super::FieldStatus = NoEffect("only the TensorRT backend uses optimization.cuda");
 const SHAPE_TENSOR: &str = "with `max_batch_size` 0, an ordinary tensor; refused with batching, as in Triton";
-const WITHOUT_RATES: &str = "instances are not rated; instance_group.count is the maximum of runs at once";
 
 const fn message(name: &'static str, fields: &'static [(&'static str, super::FieldStatus)]) -> ConfigMessage {
     ConfigMessage { name, fields }
@@ -101,7 +100,12 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("gpus", SERVED),
             ("kind", Served("KIND_MODEL is refused")),
             ("profile", Refused(TENSORRT)),
-            ("rate_limiter", Refused(WITHOUT_RATES)),
+            (
+                "rate_limiter",
+                Served(
+                    "takes effect with `--rate-limit=execution_count`: see [Rate limiter](../operate.md#rate-limiter)",
+                ),
+            ),
             ("passive", SERVED),
             ("secondary_devices", Refused("there is no support for NVDLA cores")),
             (
@@ -111,10 +115,10 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
         ],
     ),
     message("ModelInstanceGroup.SecondaryDevice", &[("kind", SERVED), ("device_id", SERVED)]),
-    message("ModelRateLimiter", &[("resources", Refused(WITHOUT_RATES)), ("priority", Refused(WITHOUT_RATES))]),
+    message("ModelRateLimiter", &[("resources", SERVED), ("priority", Served("0 is 1; 2 gets half the turns of 1"))]),
     message(
         "ModelRateLimiter.Resource",
-        &[("name", Refused(WITHOUT_RATES)), ("global", Refused(WITHOUT_RATES)), ("count", Refused(WITHOUT_RATES))],
+        &[("name", SERVED), ("global", SERVED), ("count", Served("0 asks for nothing"))],
     ),
     message(
         "ModelOptimizationPolicy",
@@ -292,14 +296,27 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
     message("ModelOperations", &[("op_library_filename", Refused("libraries of custom operators are not loaded"))]),
     message(
         "ModelTransactionPolicy",
-        &[("decoupled", Refused("an ONNX model gives exactly one answer to a request; remove the field"))],
+        &[(
+            "decoupled",
+            Served(
+                "as in Triton, single infer calls are refused; streams, `generate` and `generate_stream` give the one answer of an ONNX model",
+            ),
+        )],
     ),
     message(
         "ModelRepositoryAgents",
         &[("agents", Refused("no agent changes a repository; do that before the server starts"))],
     ),
     message("ModelRepositoryAgents.Agent", &[("name", SERVED), ("parameters", SERVED)]),
-    message("ModelResponseCache", &[("enable", Refused("answers are not cached; remove the field"))]),
+    message(
+        "ModelResponseCache",
+        &[(
+            "enable",
+            Served(
+                "takes effect where the server has a cache (`cache.size`): see [Response cache](../operate.md#response-cache)",
+            ),
+        )],
+    ),
     message(
         "ModelMetrics",
         &[(

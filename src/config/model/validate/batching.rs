@@ -62,10 +62,24 @@ fn priorities(report: &mut Report<'_>, dynamic: &ModelDynamicBatching) {
     }
 }
 
+pub(super) fn decoupled(report: &mut Report<'_>) {
+    let is_decoupled = report.config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
+    if is_decoupled && report.config.response_cache.is_some_and(|cache| cache.enable) {
+        let model = report.model();
+        let what = format!(
+            "Response Cache does not currently support model {model} with 'decoupled' transaction policy. Please disable the response cache."
+        );
+        report.fault("response_cache", code::BATCHING, what);
+    }
+}
+
 pub(super) fn sequence(report: &mut Report<'_>) {
     let Some(sequence) = report.sequence() else { return };
     if report.config.response_cache.is_some_and(|c| c.enable) {
-        let what = format!("response_cache cannot be used with sequence_batching for {}", report.model());
+        let model = report.model();
+        let what = format!(
+            "response_cache cannot be used with sequence_batching for {model} [an answer depends on the steps before it]"
+        );
         report.fault("response_cache", code::SEQUENCE, what);
     }
     match &sequence.strategy_choice {

@@ -26,6 +26,7 @@ pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&std::path::Path
     batching::versions(report);
     batching::dynamic(report);
     batching::sequence(report);
+    batching::decoupled(report);
     controls::check(report);
     states::check(report, file_size);
     states::own_keys(report);

@@ -1,0 +1,111 @@
+//! `generate` and `generate_stream`: inference with one flat JSON object each way. A model answers each request once, so a stream has one event.
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+
+use super::answer;
+use super::body::{Received, receive};
+use super::generate_json::{self, GenerateHead};
+use super::path::{ModelPath, Path};
+use super::response_format::ResponseFormat;
+use super::surface::{CallNames, Kserve};
+use crate::api::context::SEQUENCE_HEADER;
+use crate::api::intake::Decoded;
+use crate::api::order::{INLINE_BYTES, Turn, off_task};
+use crate::api::{RequestContext, Status, triton};
+use crate::telemetry::metrics::Surface;
+
+pub(super) fn routes() -> Router<Kserve> {
+    Router::new()
+        .route("/v2/models/{model}/generate", post(generate))
+        .route("/v2/models/{model}/versions/{version}/generate", post(generate))
+        .route("/v2/models/{model}/generate_stream", post(generate_stream))
+        .route("/v2/models/{model}/versions/{version}/generate_stream", post(generate_stream))
+}
+
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream; charset=utf-8";
+
+async fn generate(
+    State(kserve): State<Kserve>,
+    Path(named): Path<ModelPath>,
+    context: RequestContext,
+    request: Request,
+) -> Result<Response, Status> {
+    let mut body = Vec::new();
+    answered(&kserve, &context, named, request, &mut body).await?;
+    Ok(response(JSON, body))
+}
+
+/// The answer as the only event. A request that is refused has its status, as everywhere else.
+async fn generate_stream(
+    State(kserve): State<Kserve>,
+    Path(named): Path<ModelPath>,
+    context: RequestContext,
+    request: Request,
+) -> Result<Response, Status> {
+    let mut body = b"data: ".to_vec();
+    answered(&kserve, &context, named, request, &mut body).await?;
+    body.extend_from_slice(b"\n\n");
+    Ok(response(EVENTS, body))
+}
+
+fn response(content: &'static str, body: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, content)], body).into_response()
+}
+
+/// Runs a request, and writes its answer behind what `out` has.
+async fn answered(
+    kserve: &Kserve,
+    context: &RequestContext,
+    named: ModelPath,
+    request: Request,
+    out: &mut Vec<u8>,
+) -> Result<(), Status> {
+    let ModelPath { model, version } = named.clone();
+    let call = CallNames { surface: Surface::KserveHttp, model, version, id: String::new() };
+    let (turn, decoded) = match read(kserve, context, named, request).await {
+        Ok((turn, decoded)) => (Some(turn), Ok(decoded)),
+        Err(status) => (None, Err(status)),
+    };
+    let answer = kserve.begin(context, call, decoded);
+    drop(turn);
+    generate_json::write(out, answer.by_deadline().await?)
+}
+
+/// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.
+async fn read(
+    kserve: &Kserve,
+    context: &RequestContext,
+    named: ModelPath,
+    request: Request,
+) -> Result<(Turn, Decoded), Status> {
+    let model = kserve.find(&named.model, &named.version)?;
+    let metadata = model.metadata();
+    answer::check(&metadata, &[], &ResponseFormat::default())?;
+    let (parts, body) = request.into_parts();
+    let Received { turn, body, mut permit } = receive(kserve, context, &parts.headers, body).await?;
+    let (sequence, limits, is_long) = (sequence(&parts.headers), kserve.api().limits(), body.len() > INLINE_BYTES);
+    let decode = move || {
+        let head = GenerateHead {
+            model: &named.model,
+            version: &named.version,
+            sequence: sequence.as_deref(),
+            metadata: &metadata,
+            batching: model.config().max_batch_size > 0,
+            limits: &limits,
+        };
+        let request = generate_json::request(head, &body, &mut permit)?;
+        Ok::<_, Status>(Decoded { model, request, permit })
+    };
+    let decoded = off_task(is_long, decode).await;
+    Ok((turn, decoded.map_err(|failure| triton::status(&failure))??))
+}
+
+/// The sequence id of the header that proxies hash.
+fn sequence(headers: &HeaderMap) -> Option<String> {
+    headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}

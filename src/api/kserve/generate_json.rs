@@ -1,0 +1,329 @@
+//! The JSON of `generate`: from an object to a request, and from an answer to an object.
+//!
+//! A key that names an input becomes that tensor: a scalar, a flat list, or lists nested as the tensor is. `id` is the request's own, the
+//! members of `parameters` and all other keys are parameters. An answer has a key for each output; a single element is no list.
+
+use std::fmt;
+
+use bytes::Bytes;
+use sequor_core::{Dialect, Dim, Shape};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::answer::{member, parameter};
+use super::data;
+use super::decode::{Parameters, stand_in};
+use super::fault::DecodeError;
+use super::json::read_parameters;
+use super::json_body::{self, Object};
+use crate::api::queued::QueuedBytesPermit;
+use crate::api::{Code, ServerLimits, Status, json_elements};
+use crate::model::{InferAnswer, InferRequest, Metadata, NamedTensor, Tensor, TensorMetadata};
+
+/// Maximum depth of nested lists.
+const DEEPEST: usize = 64;
+
+/// What the path, the headers and the model say of a body.
+#[derive(Clone, Copy)]
+pub(super) struct GenerateHead<'a> {
+    pub(super) model: &'a str,
+    pub(super) version: &'a str,
+    pub(super) sequence: Option<&'a str>,
+    pub(super) metadata: &'a Metadata,
+    pub(super) batching: bool,
+    pub(super) limits: &'a ServerLimits,
+}
+
+// === from an object to a request ===
+
+/// Reads a body.
+pub(super) fn request(
+    head: GenerateHead<'_>,
+    body: &Bytes,
+    permit: &mut QueuedBytesPermit,
+) -> Result<InferRequest, Status> {
+    let parsed = parse(head, body).map_err(|error| {
+        DecodeError::malformed(format!("failed to parse the request JSON buffer: {error}")).status(head.model, "")
+    });
+    let (id, members, parameters) = parsed?;
+    let id = id.unwrap_or_default();
+    read(head, id.clone(), members, parameters, permit).map_err(|fault| fault.status(head.model, &id))
+}
+
+type Members<'b> = Vec<(String, &'b RawValue)>;
+
+/// The request's id, its tensors and its parameters.
+fn parse<'b>(
+    head: GenerateHead<'_>,
+    body: &'b [u8],
+) -> Result<(Option<String>, Members<'b>, Object), serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let members = MembersSeed(head.limits).deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    let is_input = |name: &str| head.metadata.inputs.iter().any(|input| input.name == name);
+    let (mut id, mut tensors, mut parameters) = (None, Vec::new(), Object::new());
+    for (key, raw) in members {
+        match key.as_str() {
+            name if is_input(name) => tensors.push((key, raw)),
+            "id" => id = Some(serde_json::from_str::<String>(raw.get())?),
+            "parameters" => parameters.extend(json_body::parameters(raw, head.limits)?),
+            _ => {
+                let value = json_body::scalar(&key, raw)?;
+                parameters.insert(key, value);
+            }
+        }
+    }
+    if parameters.len() > head.limits.parameters {
+        let limit = head.limits.parameters;
+        return Err(Error::custom(format!("the request has more than {limit} parameters (limits.parameters)")));
+    }
+    Ok((id, tensors, parameters))
+}
+
+/// The members of an object, no more than a request may have.
+struct MembersSeed<'l>(&'l ServerLimits);
+
+impl<'de> DeserializeSeed<'de> for MembersSeed<'_> {
+    type Value = Members<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Members<'de>, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for MembersSeed<'_> {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let most = self.0.inputs.saturating_add(self.0.parameters);
+        let mut members = Members::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if members.len() >= most {
+                return Err(A::Error::custom(format!(
+                    "the request has more than {most} members (limits.inputs and limits.parameters)"
+                )));
+            }
+            if members.iter().any(|(of, _)| *of == key) {
+                return Err(A::Error::custom(format!("duplicate field `{key}`")));
+            }
+            members.push((key, map.next_value()?));
+        }
+        Ok(members)
+    }
+}
+
+fn read(
+    head: GenerateHead<'_>,
+    id: String,
+    members: Members<'_>,
+    parameters: Object,
+    permit: &mut QueuedBytesPermit,
+) -> Result<InferRequest, DecodeError> {
+    let Parameters { mut sequence, priority, timeout, custom, .. } = read_parameters(parameters)?;
+    stand_in(&mut sequence.id, head.sequence)?;
+    let mut inputs = Vec::with_capacity(members.len());
+    for (name, raw) in members {
+        if let Some(input) = head.metadata.inputs.iter().find(|input| input.name == name) {
+            inputs.push(tensor(input, raw, head.batching, permit)?);
+        }
+    }
+    Ok(InferRequest {
+        model: head.model.to_owned(),
+        version: head.version.to_owned(),
+        id,
+        sequence,
+        priority,
+        timeout,
+        inputs,
+        outputs: Vec::new(),
+        parameters: custom,
+        dialect: Dialect::TRITON,
+    })
+}
+
+fn tensor(
+    input: &TensorMetadata,
+    raw: &RawValue,
+    batching: bool,
+    permit: &mut QueuedBytesPermit,
+) -> Result<NamedTensor, DecodeError> {
+    let TensorMetadata { name, dtype, .. } = input;
+    let wrong = |why: &dyn fmt::Display| DecodeError::malformed(format!("Unable to parse '{name}': {why}"));
+    let nesting = Nesting::of(raw).map_err(|error| wrong(&error))?;
+    let shape = shape(input, &nesting, batching).ok_or_else(|| {
+        let dims = input.dims.to_wire();
+        wrong(&format!("{} elements do not say which shape of {dims:?} they have; nest the lists", nesting.count))
+    })?;
+    permit.grow(data::memory(raw, *dtype, &shape))?;
+    let list = if nesting.dims.is_empty() { Some(in_a_list(raw).map_err(|error| wrong(&error))?) } else { None };
+    let data = data::read(list.as_deref().unwrap_or(raw), *dtype, &shape, name)?;
+    Ok(NamedTensor { name: name.clone(), tensor: Tensor { dtype: *dtype, shape, data } })
+}
+
+fn in_a_list(raw: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
+    RawValue::from_string(format!("[{}]", raw.get()))
+}
+
+/// The shape of a value: as its lists are nested, or as the input's dimensions allow for so many elements. A model that batches gets one row, unless
+/// the lists are nested one deeper.
+fn shape(input: &TensorMetadata, nesting: &Nesting, batching: bool) -> Option<Shape> {
+    let row: Vec<Dim> = input.dims.0.iter().skip(usize::from(batching)).copied().collect();
+    let fits = |dims: &[Dim]| {
+        dims.len() == nesting.dims.len()
+            && dims.iter().zip(&nesting.dims).all(|(dim, n)| dim.fixed().is_none_or(|d| d == *n))
+    };
+    if batching && fits(&input.dims.0) {
+        return Some(Shape::of(&nesting.dims));
+    }
+    let dims = if fits(&row) {
+        nesting.dims.clone()
+    } else {
+        let known = row.iter().filter_map(|dim| dim.fixed()).try_fold(1u64, u64::checked_mul)?;
+        let open = row.iter().filter(|dim| dim.fixed().is_none()).count();
+        let rest = nesting.count.checked_div(known)?;
+        if (open > 1 && rest != 1) || known.checked_mul(rest)? != nesting.count || (open == 0 && rest != 1) {
+            return None;
+        }
+        row.iter().map(|dim| dim.fixed().unwrap_or(rest)).collect()
+    };
+    let shape = Shape(dims);
+    Some(if batching { shape.with(0, 1) } else { shape })
+}
+
+/// How the lists of a value are nested: the length of the first list of each depth, and the number of elements.
+#[derive(Debug, Default)]
+struct Nesting {
+    dims: Vec<u64>,
+    count: u64,
+}
+
+impl Nesting {
+    fn of(raw: &RawValue) -> Result<Nesting, serde_json::Error> {
+        let mut nesting = Nesting::default();
+        let mut deserializer = serde_json::Deserializer::from_str(raw.get());
+        NestedValue { nesting: &mut nesting, depth: 0 }.deserialize(&mut deserializer)?;
+        Ok(nesting)
+    }
+}
+
+/// A value at this depth.
+struct NestedValue<'n> {
+    nesting: &'n mut Nesting,
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for NestedValue<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl NestedValue<'_> {
+    fn element<E>(self) -> Result<(), E> {
+        self.nesting.count += 1;
+        Ok(())
+    }
+}
+
+impl<'de> Visitor<'de> for NestedValue<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, a boolean, a string or a list of them")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let NestedValue { nesting, depth } = self;
+        if depth >= DEEPEST {
+            return Err(A::Error::custom("the lists are nested too deep"));
+        }
+        let is_first = nesting.dims.len() == depth;
+        if is_first {
+            nesting.dims.push(0);
+        }
+        let mut length = 0;
+        while items.next_element_seed(NestedValue { nesting: &mut *nesting, depth: depth + 1 })?.is_some() {
+            length += 1;
+        }
+        if let Some(dim) = nesting.dims.get_mut(depth).filter(|_| is_first) {
+            *dim = length;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Err(A::Error::custom("an object is no tensor"))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        self.element()
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        self.element()
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        self.element()
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        self.element()
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        self.element()
+    }
+}
+
+// === from an answer to an object ===
+
+/// Writes an answer.
+pub(super) fn write(out: &mut Vec<u8>, answer: InferAnswer) -> Result<(), Status> {
+    out.push(b'{');
+    if !answer.id.is_empty() {
+        member(out, "id", &answer.id.into());
+        out.push(b',');
+    }
+    member(out, "model_name", &answer.model.into());
+    out.push(b',');
+    member(out, "model_version", &answer.version.to_string().into());
+    for (key, value) in answer.parameters {
+        out.push(b',');
+        member(out, &key, &parameter(value));
+    }
+    for NamedTensor { name, tensor } in answer.outputs {
+        out.push(b',');
+        key(out, &name);
+        let begin = out.len();
+        json_elements::write(out, tensor.dtype, &tensor.data).map_err(|why| {
+            let text = format!("output '{name}' cannot be sent as JSON: {why}. Use infer with the binary data format");
+            Status::new(Code::InvalidArgument, "bad_input", text)
+        })?;
+        // A single element stands by itself.
+        if tensor.shape.elements() == Some(1) {
+            out.remove(begin);
+            out.pop();
+        }
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn key(out: &mut Vec<u8>, name: &str) {
+    // A `Vec` takes everything that is written to it.
+    let _ = serde_json::to_writer(&mut *out, &Value::from(name));
+    out.push(b':');
+}
+
+#[cfg(test)]
+#[path = "generate_json_tests.rs"]
+mod tests;

@@ -1,0 +1,39 @@
+//! Which loads keep their answers in the response cache. If a configuration asks for that in vain, a note of the load says why.
+
+use crate::config::model::Draft;
+use crate::config::model::settings::{BackendKind, ModelSettings, Scheduling};
+use crate::model::load::LoadCache;
+
+use super::resources::Resources;
+
+const FIELD: &str = "response_cache";
+
+impl Resources {
+    /// The cache of a load, if its configuration asks for one and one has effect.
+    pub(super) fn cache_of(&self, draft: &Draft, settings: &mut ModelSettings) -> Option<LoadCache> {
+        if !settings.proto.response_cache.is_some_and(|cache| cache.enable) {
+            return None;
+        }
+        let cache = match (in_vain(settings), &self.cache) {
+            (None, Some(cache)) => Ok(cache.for_load()),
+            (None, None) => Err("the server has no cache; set cache.size, or --cache-config=local,size=BYTES"),
+            (Some(why), _) => Err(why),
+        };
+        cache.map_err(|why| settings.notes.push(draft.note(FIELD, format!("{FIELD} has no effect: {why}")))).ok()
+    }
+}
+
+/// Why the answers of such a model cannot be kept.
+fn in_vain(settings: &ModelSettings) -> Option<&'static str> {
+    let plugins = !settings.processor_plugins.is_empty() || settings.backend == BackendKind::Plugin;
+    match &settings.scheduling {
+        _ if settings.backend == BackendKind::Ensemble => Some("the steps of an ensemble always run"),
+        _ if settings.scheduler.is_some() => Some("a scheduler plug-in decides about every request"),
+        _ if plugins => Some("an answer that a plug-in makes may depend on more than the inputs"),
+        Scheduling::Dynamic { in_order: true, .. } => {
+            Some("with preserve_ordering, an answer from the cache would overtake others")
+        }
+        Scheduling::Dynamic { .. } | Scheduling::Each => None,
+        Scheduling::Sequence(_) => Some("an answer depends on the steps before it"),
+    }
+}

@@ -1,0 +1,94 @@
+//! Lets the threads of instances wait for the resources that a run needs. All models of a repository share one limiter.
+
+use std::sync::Arc;
+
+use crate::config::model::settings::InstanceRate;
+use crate::config::server::rates::ResourceLimit;
+use crate::sync::{self, Condvar, Mutex};
+
+use super::rate_ledger::{InstanceKey, RateLedger};
+
+/// Cheap to clone; all clones are one limiter.
+#[derive(Debug, Clone)]
+pub(in crate::model) struct RateLimiter(Arc<LimiterState>);
+
+#[derive(Debug)]
+struct LimiterState {
+    ledger: Mutex<RateLedger>,
+    granted: Condvar,
+}
+
+/// The instances of one load. They are forgotten with it.
+#[derive(Debug)]
+pub(in crate::model) struct LoadRates {
+    limiter: RateLimiter,
+    instances: Vec<Option<InstanceKey>>,
+}
+
+/// The resources of a run. Dropping it gives them back.
+#[derive(Debug)]
+pub(in crate::model) struct RunPermit {
+    limiter: RateLimiter,
+    instance: InstanceKey,
+    is_returned: bool,
+}
+
+impl RateLimiter {
+    pub(in crate::model) fn new(limits: Vec<ResourceLimit>) -> RateLimiter {
+        RateLimiter(Arc::new(LimiterState { ledger: Mutex::new(RateLedger::new(limits)), granted: Condvar::new() }))
+    }
+
+    /// Adds the instances of a load, or says why they could never run. `None` for a load that needs nothing.
+    pub(in crate::model) fn add(&self, rates: &[Option<InstanceRate>]) -> Result<Option<LoadRates>, String> {
+        if rates.is_empty() {
+            return Ok(None);
+        }
+        let instances = self.0.ledger.lock().add(rates)?;
+        Ok(Some(LoadRates { limiter: self.clone(), instances }))
+    }
+
+    fn release(&self, instance: InstanceKey) {
+        if self.0.ledger.lock().release(instance) {
+            self.0.granted.notify_all();
+        }
+    }
+}
+
+impl LoadRates {
+    /// Waits until this instance may run. It gives back what its last run needed in the same section, so that it competes for its next turn with those
+    /// that wait.
+    pub(in crate::model) fn acquire(&self, instance: u16, last: Option<RunPermit>) -> Option<RunPermit> {
+        let instance = self.instances.get(usize::from(instance)).copied().flatten()?;
+        let LimiterState { ledger, granted } = &*self.limiter.0;
+        let mut ledger = ledger.lock();
+        match last {
+            Some(mut last) => {
+                last.is_returned = true;
+                if ledger.release_and_wait(instance) {
+                    granted.notify_all();
+                }
+            }
+            None => ledger.wait(instance),
+        }
+        while !ledger.take_grant(instance) {
+            ledger = sync::wait(granted, ledger);
+        }
+        drop(ledger);
+        Some(RunPermit { limiter: self.limiter.clone(), instance, is_returned: false })
+    }
+}
+
+impl Drop for LoadRates {
+    fn drop(&mut self) {
+        let mut ledger = self.limiter.0.ledger.lock();
+        self.instances.iter().flatten().for_each(|instance| ledger.remove(*instance));
+    }
+}
+
+impl Drop for RunPermit {
+    fn drop(&mut self) {
+        if !self.is_returned {
+            self.limiter.release(self.instance);
+        }
+    }
+}
