@@ -237,7 +237,7 @@ fn instead(fault: &Fault) -> Option<&'static str> {
     let backend = fault.what.strip_prefix("backend \"")?.split('"').next()?;
     Some(match backend {
         "python" => {
-            "if it prepares inputs or finishes outputs, write a processor plug-in (docs/plugins/processor.md); if it runs a network, export that to ONNX"
+            "if it prepares inputs, finishes outputs or calls other models, a plug-in takes its place: [model] plugin in sequor.toml (docs/plugins/models.md; fbank and transducer-greedy for streaming speech: docs/ensembles.md). If it runs a network, export that to ONNX"
         }
         "pytorch" => {
             "export the model with torch.onnx.export, its states as inputs and outputs (docs/export-a-stateful-onnx.md)"

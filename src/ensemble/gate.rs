@@ -110,6 +110,7 @@ impl<T> EnsembleGates<T> {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
@@ -153,5 +154,31 @@ mod tests {
         leave(&gates, 0, &seen);
         assert!(seen.borrow().iter().copied().eq(1..100_000));
         assert!(gates.enter(EnsembleGate::Whole, 0), "all have left");
+    }
+
+    /// A request that gets in counts itself and leaves, which lets the next one in.
+    #[test]
+    fn threads_lose_no_request_and_never_exceed_the_maximum() {
+        const THREADS: u32 = 8;
+        const EACH: u32 = 2000;
+        fn run(gates: &EnsembleGates<()>, inside: &AtomicU32, done: &AtomicU32) {
+            assert!(inside.fetch_add(1, Ordering::SeqCst) < 3);
+            inside.fetch_sub(1, Ordering::SeqCst);
+            done.fetch_add(1, Ordering::SeqCst);
+            gates.leave(EnsembleGate::Whole, |()| run(gates, inside, done));
+        }
+        let (gates, inside, done) = (EnsembleGates::new(1, Some(3)), AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        if gates.enter(EnsembleGate::Whole, ()) {
+                            run(&gates, &inside, &done);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(done.load(Ordering::SeqCst), THREADS * EACH);
     }
 }
