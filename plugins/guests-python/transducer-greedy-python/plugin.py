@@ -1,5 +1,5 @@
 """Frames of a transducer's encoder become tokens and text: greedy search, which calls the models `decoder` and `joiner`. An answer has the new tokens. The same
-as the guest transducer-greedy in Rust."""
+as the guest transducer-greedy in Rust, but for lengths and whole transcripts."""
 
 from sequor_plugin import models
 from sequor_plugin.processor import Processor, Tensor, TokenTable, reply, run
