@@ -1,5 +1,6 @@
-//! A plug-in that calls another model: CPU time of the whole process for each request, beside the same request without a plug-in. Both in this process,
-//! with 64 requests under way all the time. The request without a plug-in is measured twice: how much its figures differ is noise.
+//! Plug-ins that call another model: CPU time of the whole process for each request, beside the same request without a plug-in. All in this process,
+//! with 64 requests under way all the time. The request without a plug-in is measured twice: how much its figures differ is noise. One plug-in calls
+//! once, another [`CALLS`] times: the difference is what a call costs, without the request that makes it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,18 +24,21 @@ use crate::wat_guest::{ALIKE, WatGuest};
 const UNDER_WAY: usize = 64;
 const REQUESTS: usize = 40_000;
 const TURNS: usize = 7;
+/// Calls of the plug-in that calls several times.
+const CALLS: usize = 9;
 
 /// Calls `echo` with its input as it is, and replies with the output. The list of a call has the name "INPUT" at 700 and a value's content behind it.
 const CALL: &str = r#"
     (import "sequor:plugin/models@0.1.0" "infer" (func $infer (param i32 i32 i32 i32 i32)))
     (data (i32.const 700) "INPUT")
     (data (i32.const 710) "echo")"#;
-const PRE: &str = "
+const ONE_CALL: &str = "
     (i32.store (i32.const 400) (i32.const 700))
     (i32.store (i32.const 404) (i32.const 5))
     (memory.copy (i32.const 408) (i32.add (local.get 11) (i32.const 4)) (i32.const 24))
     (call $infer (i32.const 710) (i32.const 4) (i32.const 400) (i32.const 1) (i32.const 480))
-    (if (i32.load8_u (i32.const 480)) (then unreachable))
+    (if (i32.load8_u (i32.const 480)) (then unreachable))";
+const REPLY: &str = "
     (i32.store (i32.const 600) (i32.const 0))
     (memory.copy (i32.const 604) (i32.add (i32.load (i32.const 488)) (i32.const 8)) (i32.const 24))
     (call $reply (i32.const 600) (i32.const 1))";
@@ -51,17 +55,21 @@ fn serve(folder: &TempDir) -> BenchResult<Repository> {
         let made = ProcessorComponent::new(&engine, &format!("{name}.wasm"), bytes, grants, None);
         made.map(Arc::new).map_err(|e| PluginError::Invalid(e.to_string()))
     };
-    let grants = GrantTable::parse(["caller=model:echo"])?;
+    let grants = GrantTable::parse(["caller=model:echo", "caller-of-many=model:echo"])?;
     let dir = Some(folder.path().to_owned());
     let rules = PlaceRules { dir, strikes: 3, grants, instances: UNDER_WAY, ..PlaceRules::default() };
     repository.run_processors(rules, Box::new(make))?;
-    let guest =
-        WatGuest { extra: CALL, configure: ALIKE, pre: PRE, post: "unreachable", manifest: "wants = [\"pre\"]\n" };
-    std::fs::write(folder.path().join("caller.wasm"), guest.component())?;
+    for (name, calls) in [("caller", 1), ("caller-of-many", CALLS)] {
+        let pre = ONE_CALL.repeat(calls) + REPLY;
+        let manifest = "wants = [\"pre\"]\n";
+        let guest = WatGuest { extra: CALL, configure: ALIKE, pre: &pre, post: "unreachable", manifest };
+        std::fs::write(folder.path().join(format!("{name}.wasm")), guest.component())?;
+    }
     let batching = "max_batch_size: 64 dynamic_batching { } instance_group [ { kind: KIND_CPU count: 1 } ]";
     for (name, config, toml) in [
         ("echo", format!("backend: \"onnxruntime\" {batching} {TENSORS}"), ""),
         ("scorer", format!("max_batch_size: 64 {TENSORS}"), "[model]\nplugin = \"caller\"\n"),
+        ("scorer_of_many", format!("max_batch_size: 64 {TENSORS}"), "[model]\nplugin = \"caller-of-many\"\n"),
     ] {
         let model = folder.path().join(name);
         std::fs::create_dir_all(model.join("1"))?;
@@ -123,21 +131,26 @@ fn cost(repository: &Repository, model: &str) -> BenchResult<f64> {
 pub(crate) fn figures() -> BenchResult<()> {
     let folder = TempDir::new()?;
     let repository = serve(&folder)?;
-    let (mut direct, mut again, mut called) = (Vec::new(), Vec::new(), Vec::new());
+    let [mut direct, mut again, mut called, mut often] = [const { Vec::new() }; 4];
     for _ in 0..TURNS {
         direct.push(cost(&repository, "echo")?);
         called.push(cost(&repository, "scorer")?);
+        often.push(cost(&repository, "scorer_of_many")?);
         again.push(cost(&repository, "echo")?);
     }
     let middle = |mut of: Vec<f64>| {
         of.sort_by(f64::total_cmp);
         of[of.len() / 2]
     };
-    let (direct, again, called) = (middle(direct), middle(again), middle(called));
+    let [direct, again, called, often] = [direct, again, called, often].map(middle);
+    let without = f64::midpoint(direct, again);
+    let a_call = (often - called) / (CALLS - 1) as f64;
     println!("a request of one number, {UNDER_WAY} under way, CPU of the process:");
-    println!("  to the model:                {direct:>7.2} us");
-    println!("  to the model, again:         {again:>7.2} us (A/A {:+.2})", again - direct);
-    println!("  to a plug-in that calls it:  {called:>7.2} us ({:+.2}; aim 5)", called - (direct + again) / 2.0);
+    println!("  to the model:                        {direct:>7.2} us");
+    println!("  to the model, again:                 {again:>7.2} us (A/A {:+.2})", again - direct);
+    println!("  to a plug-in that calls it once:     {called:>7.2} us ({:+.2})", called - without);
+    println!("  to a plug-in that calls it {CALLS} times:  {often:>7.2} us");
+    println!("  a call of it by a plug-in:           {a_call:>7.2} us ({:+.2}; aim 5)", a_call - without);
     repository.stop();
     Ok(())
 }

@@ -28,6 +28,11 @@ impl Resampler {
         }
     }
 
+    /// Whether both rates are the same.
+    fn is_identity(&self) -> bool {
+        self.reach == 0 && self.stride == 1
+    }
+
     /// What lies before the first sample.
     pub fn silence(&self) -> Vec<i16> {
         vec![0; self.reach]
@@ -38,6 +43,10 @@ impl Resampler {
     pub fn advance(&self, raw: &mut Vec<i16>, out: &mut Vec<f32>, is_last: bool) {
         if is_last {
             raw.resize(raw.len() + self.reach, 0);
+        }
+        if self.is_identity() {
+            out.extend(raw.drain(..).map(|sample| f32::from(sample) / 32768.0));
+            return;
         }
         let taps = 2 * self.reach + 1;
         let mut at = 0;
