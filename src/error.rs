@@ -24,7 +24,7 @@ pub enum Failure {
     #[error("{wanted} bytes of state wanted, and {place} has no room for them")]
     DeviceMemory { model: String, id: Id, place: String, wanted: u64 },
     /// The sequence is kept, and its state cannot be gone on from.
-    #[error("the kept state of sequence {id} cannot be resumed: {why}")]
+    #[error("the stored state of sequence {id} cannot be resumed: {why}")]
     NotResumed { model: String, id: Id, why: String },
     /// The store of sequences failed. The sequence is as before.
     #[error("the store of sequences failed: {why}")]

@@ -36,11 +36,11 @@ pub fn status(failure: &Failure) -> Status {
             (Code::Unavailable, text)
         }
         Failure::NotResumed { model, id, why } => {
-            (Code::InvalidArgument, start_needed(model, id, &format!("its kept state cannot be resumed: {why}")))
+            (Code::InvalidArgument, start_needed(model, id, &format!("its stored state cannot be resumed: {why}")))
         }
         Failure::Store { model, id, why } => {
             let text = format!(
-                "the kept state of sequence {id} of model '{model}' is out of reach: {why}; retry after {}",
+                "the stored state of sequence {id} of model '{model}' is out of reach: {why}; retry after {}",
                 span(RETRY_AFTER)
             );
             (Code::Unavailable, text)

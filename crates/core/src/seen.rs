@@ -71,7 +71,7 @@ impl Core {
         })
     }
 
-    /// Remembers the end of a sequence that did not live here: its kept state has expired.
+    /// Remembers the end of a sequence that did not live here: its stored state has expired.
     pub fn remember(&mut self, load: LoadId, id: Id, stone: Tombstone) {
         let Some(limit) = self.load(load).map(|l| l.spec.limits.tombstones) else { return };
         self.tombstones.insert(id, self.born, stone, limit);

@@ -29,7 +29,7 @@ pub(crate) fn status(failure: &Failure) -> Status {
         Failure::Run(text) => (Code::Internal, format!("Internal inference error ({text})")),
         Failure::Internal(text) => (Code::Internal, format!("Internal server error ({text})")),
         Failure::NotResumed { why, .. } => {
-            (Code::NotFound, format!("{MISSING} (its kept state cannot be resumed: {why})"))
+            (Code::NotFound, format!("{MISSING} (its stored state cannot be resumed: {why})"))
         }
         // OVMS has no words for these.
         Failure::StateMemory { .. }

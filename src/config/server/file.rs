@@ -363,7 +363,7 @@ section! {
     pub struct StateSection, "state." {
         /// Directory of the store of sequences, readable by the server's user only; models with durability need it
         pub dir: PathBuf = PathBuf::new();
-        /// Maximum bytes of kept states, all models together; the file may take several times as much
+        /// Maximum bytes of stored states, all models together; the file may take several times as much
         pub disk_limit: Size = Size(16 << 30), positive;
         url: Option<String> = None;
         lease: Option<Span> = None;

@@ -22,7 +22,7 @@ use crate::tensor::NamedTensor;
 pub(in crate::model) const MODEL: &str = "sequor.model";
 pub(in crate::model) const VERSION: &str = "sequor.version";
 pub(in crate::model) const STEP: &str = "sequor.step";
-/// Key of a kept state that no step of its sequence has run with: the next one is the first run.
+/// Key of a stored state that no step of its sequence has run with: the next one is the first run.
 pub(in crate::model) const UNRUN: &str = "sequor.unrun";
 
 /// A sequence's state as of one step.
@@ -154,7 +154,7 @@ impl SequenceStore {
         self.writer.tier().usage()
     }
 
-    /// Reads a kept state. `done` runs on the store's thread.
+    /// Reads a stored state. `done` runs on the store's thread.
     pub(in crate::model) fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(FoundState) + Send + 'static) {
         self.writer.take(key, then, done);
     }
@@ -176,7 +176,7 @@ impl SequenceStore {
         let changes = [TierChange::Remove { key, incarnation }].into_iter().chain(end).collect();
         self.write(changes, move |failed| {
             if let Some((_, error)) = failed.first() {
-                tracing::error!(model, %error, "the kept state of an ended sequence is not removed; a restart may resume it");
+                tracing::error!(model, %error, "the stored state of an ended sequence is not removed; a restart may resume it");
             }
         });
     }

@@ -314,7 +314,7 @@ impl ModelLoader {
             return Err(LoadError::File { path, what: what.to_owned() });
         };
         let folder = settings.directory.join(version.to_string());
-        // The scratch in a kept state is that of these processors.
+        // The scratch in a stored state is that of these processors.
         let owners = processors.map(Processors::names).unwrap_or_default();
         let digest =
             model_digest(&folder, &owners).map_err(|e| LoadError::File { path: folder, what: e.to_string() })?;

@@ -427,7 +427,7 @@ impl ModelScheduler {
 
     // === sequences that the store keeps ===
 
-    /// The version that a request is for: that of its kept state, if it names none.
+    /// The version that a request is for: that of its stored state, if it names none.
     fn version_of(&self, request: &InferRequest, version: Option<u64>) -> Option<u64> {
         if version.is_some() || request.sequence.start || !self.store.has_kept() {
             return version;
@@ -436,7 +436,7 @@ impl ModelScheduler {
         of.filter(|of| self.loads().iter().any(|load| load.version == *of))
     }
 
-    /// Forgets kept sequences whose idle time has passed.
+    /// Forgets stored sequences whose idle time has passed.
     fn expire_due(self: &Arc<Self>) {
         if !self.store.has_kept() {
             return;

@@ -14,7 +14,7 @@ use crate::state::{answer_of, check_snapshot, scratch_of};
 use crate::sync::AtomicBool;
 use crate::tensor::Tensor;
 
-/// A sequence whose next step goes on from a kept state.
+/// A sequence whose next step goes on from a stored state.
 #[derive(Debug, Clone)]
 pub(super) struct KeptSequence {
     pub(super) head: Arc<StateHead>,
@@ -35,7 +35,7 @@ pub(super) struct UnwrittenFile {
 #[derive(Debug, Clone)]
 pub(in crate::model) struct StoreWork {
     pub(super) kept: KeptSequence,
-    /// Whether the request goes on from the kept state. If not, it is a START, and the kept state is to be forgotten.
+    /// Whether the request goes on from the stored state. If not, it is a START, and the stored state is to be forgotten.
     pub(super) resumes: bool,
     /// As the request was accepted.
     pub(super) meta: RequestMeta,
@@ -53,7 +53,7 @@ pub(super) struct StoreTask {
     pub(super) then: AfterTake,
 }
 
-/// A kept state that fits, and the answer of its last step by the outputs that clients see.
+/// A stored state that fits, and the answer of its last step by the outputs that clients see.
 #[derive(Debug)]
 pub(super) struct ResumedState {
     pub(super) snapshot: Bytes,

@@ -16,7 +16,7 @@ use crate::state::tier::{AfterTake, EndedState, TierKey};
 /// What a request is refused with for which the store failed. The job says why.
 pub(super) const BY_STORE: u32 = 4;
 
-/// A look at all kept sequences comes no sooner after the one before than this for each of them, so that the table is not locked by looks alone.
+/// A look at all stored sequences comes no sooner after the one before than this for each of them, so that the table is not locked by looks alone.
 const LOOK: Duration = Duration::from_micros(10);
 
 /// The table of a model, as far as the server's store keeps its sequences.
@@ -27,10 +27,10 @@ pub(super) trait KeptStages {
     /// Lends a request to the store, if that has something to do for it.
     fn lend_to_store(&mut self, req: Req, seq: Option<Seq>) -> bool;
 
-    /// Takes what the store has done for a request. If the request is over, the kept state is not gone on from.
+    /// Takes what the store has done for a request. If the request is over, the stored state is not gone on from.
     fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<Option<ResumedState>, Failure>);
 
-    /// Forgets kept sequences that have expired. When the next ones are forgotten: of many, each look forgets those of some time.
+    /// Forgets stored sequences that have expired. When the next ones are forgotten: of many, each look forgets those of some time.
     fn expire_kept(&mut self, now: Time, load: &Arc<LoadedModel>) -> Time;
 
     /// Remembers the sequences that ended before this server started.
@@ -157,7 +157,7 @@ impl KeptStages for Table {
     }
 }
 
-/// Forgets a kept sequence that has expired.
+/// Forgets a stored sequence that has expired.
 fn expire_one(table: &mut Table, load: LoadId, id: &Id) {
     let Some(KeptSequence { head, until, .. }) = table.kept.remove(id) else { return };
     let stone = Tombstone { why: EndReason::Idle, at: until, step: head.step, idle: head.idle };

@@ -215,7 +215,7 @@ impl Table {
 
     // === sequences that the store keeps ===
 
-    /// Whether the next step of this id begins a sequence here with a kept state.
+    /// Whether the next step of this id begins a sequence here with a stored state.
     pub(super) fn resumes(&self, id: &Id, version: Option<u64>) -> bool {
         !self.kept.is_empty() && self.kept.contains_key(id) && self.core.find(id, version).is_none()
     }
@@ -227,7 +227,7 @@ impl Table {
         }
     }
 
-    /// Has the store forget a kept sequence whose first step here was refused by processors: for its client it has ended.
+    /// Has the store forget a stored sequence whose first step here was refused by processors: for its client it has ended.
     pub(super) fn forget_refused(&mut self, job: &mut Job) {
         let by_processors = job.processed.as_ref().is_some_and(|processed| processed.refusal.is_some());
         if let (true, Some(_), Some((incarnation, _))) = (by_processors, job.snapshot.take(), job.resumed) {

@@ -22,7 +22,7 @@ pub enum TierChange {
     UseEpochs { until: u64 },
 }
 
-/// A kept state with what is known of it, if there is one.
+/// A stored state with what is known of it, if there is one.
 pub type FoundState = Result<Option<(Arc<StateHead>, Vec<u8>)>, TierError>;
 
 /// How much a tier keeps.
@@ -36,7 +36,7 @@ pub struct TierUsage {
 
 /// Keeps states by model and sequence id. What it has confirmed survives the end of the process, and of the machine's power.
 pub trait Tier: Send + Sync + fmt::Debug {
-    /// The kept state of a sequence, and what is known of it. The bytes are those that were put, or it is an error.
+    /// The stored state of a sequence, and what is known of it. The bytes are those that were put, or it is an error.
     fn get(&self, key: &TierKey) -> FoundState;
 
     /// Makes these changes, in order. When it returns, all are durable but those that exceed the limit. Returns the places of these.
@@ -47,7 +47,7 @@ pub trait Tier: Send + Sync + fmt::Debug {
         self.put_batch(&[TierChange::Remove { key: key.clone(), incarnation }]).map(drop)
     }
 
-    /// Takes the kept state of a sequence out of the tier. After that nothing else goes on from it.
+    /// Takes the stored state of a sequence out of the tier. After that nothing else goes on from it.
     fn claim(&self, key: &TierKey) -> FoundState {
         let found = self.get(key)?;
         if let Some((head, _)) = &found {
@@ -56,10 +56,10 @@ pub trait Tier: Send + Sync + fmt::Debug {
         Ok(found)
     }
 
-    /// The facts about the kept state of a sequence. Does not wait for the disk.
+    /// The facts about the stored state of a sequence. Does not wait for the disk.
     fn head(&self, key: &TierKey) -> Option<Arc<StateHead>>;
 
-    /// The kept sequences of a model. Reads no state.
+    /// The stored sequences of a model. Reads no state.
     fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)>;
 
     /// The sequences of a model that had ended when the tier was opened, the last end of each id, in the order of their ends. Each is listed once.

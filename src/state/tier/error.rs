@@ -10,7 +10,7 @@ pub enum TierError {
     Io { path: String, what: String },
     #[error("{needed} bytes more do not fit: {used} of {limit} bytes are kept (state.disk_limit)")]
     Full { needed: u64, used: u64, limit: u64 },
-    #[error("the kept state of step {step} differs from what was written")]
+    #[error("the stored state of step {step} differs from what was written")]
     Checksum { step: u64 },
     #[error("the store is closed")]
     Closed,

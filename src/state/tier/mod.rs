@@ -2,7 +2,7 @@
 //!
 //! A tier knows bytes and heads. It reads no state: the parent room makes and checks the file of a state.
 //!
-//! - `contract`: what every tier does, as a trait. `record`: what a tier knows of a kept state. `error`: why it does not keep or find one.
+//! - `contract`: what every tier does, as a trait. `record`: what a tier knows of a stored state. `error`: why it does not keep or find one.
 //! - `disk`: a store on disk. `folder`: its directory and file, readable by the server's user only.
 //! - `writer`: gathers what all models write at one time into one commit.
 

@@ -1,4 +1,4 @@
-//! What a tier knows of a kept state without reading it, and how keys and heads are written down.
+//! What a tier knows of a stored state without reading it, and how keys and heads are written down.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct TierKey {
     pub id: Id,
 }
 
-/// The facts about a kept state.
+/// The facts about a stored state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateHead {
     pub version: u64,

@@ -99,7 +99,7 @@ impl GroupWriter {
         self.send(WriterTask::Write { make: Box::new(make), done: Box::new(done) });
     }
 
-    /// Reads a kept state. `done` is called once what comes after that is durable.
+    /// Reads a stored state. `done` is called once what comes after that is durable.
     pub fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(FoundState) + Send + 'static) {
         self.send(WriterTask::Take { key, then, done: Box::new(done) });
     }
