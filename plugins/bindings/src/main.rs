@@ -33,7 +33,12 @@ fn main() -> ExitCode {
     let check = std::env::args().any(|argument| argument == "--check");
     let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let wit = plugins.join("../wit/0.1.0");
-    let made = WORLDS.into_iter().flat_map(|world| rust(&wit, world)).chain(c(&wit)).chain(copies(&wit));
+    let made = WORLDS
+        .into_iter()
+        .flat_map(|world| rust(&wit, world))
+        .chain(c(&wit))
+        .chain(copies(&wit))
+        .chain(wasi_nn(&plugins));
     let mut stale = 0;
     for (to, content) in made {
         let to = plugins.join(to);
@@ -74,6 +79,14 @@ fn c(wit: &Path) -> Vec<Made> {
     let options = wit_bindgen_c::Opts { no_object_file: true, ..Default::default() };
     let files = generate(wit, SCHEDULER, options.build());
     files.into_iter().map(|(name, content)| (Path::new("sdk-c").join(name), content)).collect()
+}
+
+/// The imports of wasi-nn, for a guest that is written against it.
+fn wasi_nn(plugins: &Path) -> Vec<Made> {
+    let options = wit_bindgen_rust::Opts { format: true, generate_all: true, ..Default::default() };
+    let wit = plugins.join("../wit/wasi-nn/0.2.0-rc-2024-10-28");
+    let files = generate(&wit, "ml", Box::new(options.build()));
+    files.into_iter().map(|(_, content)| (PathBuf::from("guests/nn-model/src/wasi_nn.rs"), content)).collect()
 }
 
 /// Each SDK carries the contract it is made for.
