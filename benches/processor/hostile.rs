@@ -1,4 +1,4 @@
-//! A model beside one whose processor does what no processor should: p99 and p99.9 of the model beside, for each thing that the processor does. All
+//! A model beside one whose processor does what no processor should, and then beside one whose initializer does: p99 and p99.9 of the model beside, for each thing that the plug-in does. All
 //! orders come at the same pace. The rows `harmless` are the same requests without an order, and each p99 is shown as a multiple of theirs. The rows
 //! `alone` are the same server with nothing else under way. How much two rows of a name differ is noise.
 
@@ -13,6 +13,7 @@ use sequor::bench::Child;
 use serde_json::{Value, json};
 
 use crate::BenchResult;
+use crate::initializer_orders::{CONFIG, HostileStart, STEPS, guest};
 use crate::puppet::{PuppetOrder, PuppetProcessor};
 
 const BESIDE: &str = "accumulator_int32";
@@ -22,6 +23,8 @@ const SENDERS: u64 = 4;
 const PAUSE: Duration = Duration::from_millis(8);
 /// What the processor passes on.
 const HARMLESS: i32 = 1;
+/// What the initializer answers with `default`.
+const DEFAULT: i32 = 50;
 const ORDERS: [PuppetOrder; 10] = [
     PuppetOrder::Trap,
     PuppetOrder::Loop,
@@ -47,28 +50,47 @@ pub(crate) fn figures() -> BenchResult<()> {
         std::fs::write(model.join("config.pbtxt"), config)?;
     }
     PuppetProcessor::default().install(&plugins, &repository.join(HOSTILE), "");
+    let processors = ORDERS.map(|order| (format!("{order:?}"), order.value()));
+    table("processor", &serve(&repository, &plugins)?, HARMLESS, &processors)?;
+
+    // The same model with an initializer in place of the processor.
+    let model = repository.join(HOSTILE);
+    std::fs::write(model.join("config.pbtxt"), CONFIG)?;
+    std::fs::write(model.join("sequor.toml"), "[plugins.initializer]\nuse = \"guest\"\n")?;
+    let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/sum_int32.onnx");
+    std::fs::copy(graph, model.join("1/model.onnx"))?;
+    std::fs::write(plugins.join("guest.wasm"), guest(STEPS))?;
+    let initializers = HostileStart::ALL.map(|start| (format!("{start:?}"), start as i32));
+    table("initializer", &serve(&repository, &plugins)?, DEFAULT, &initializers)
+}
+
+fn serve(repository: &Path, plugins: &Path) -> BenchResult<Child> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sequor"));
-    command.arg("serve").arg("--model-repository").arg(&repository).arg("--plugins-dir").arg(&plugins);
+    command.arg("serve").arg("--model-repository").arg(repository).arg("--plugins-dir").arg(plugins);
     for listener in ["http", "grpc", "metrics", "admin"] {
         command.arg(format!("--{listener}-port=0"));
     }
     command.args(["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--log-level=off"]);
     // Or it would be parked, and do nothing more.
     command.arg("--plugins-strikes=4000000000");
-    let server = Child::start(command)?;
-    println!("a model beside a hostile processor, 4 streams, us:");
+    Ok(Child::start(command)?)
+}
+
+/// A row for each order, between those of harmless orders and of none.
+fn table(world: &str, server: &Child, harmless: i32, orders: &[(String, i32)]) -> BenchResult<()> {
+    println!("a model beside a hostile {world}, 4 streams, us:");
     println!("{:<20} {:>8} {:>8} {:>8} {:>10} {:>14}", "", "p50", "p99", "p99.9", "orders", "p99 / harmless");
-    row("alone", &beside(&server)?, 0, None);
-    let (report, sent) = beside_orders(&server, HARMLESS)?;
-    let harmless = p99(&report);
-    row("harmless", &report, sent, Some(harmless));
-    for order in ORDERS {
-        let (report, sent) = beside_orders(&server, order.value())?;
-        row(&format!("{order:?}"), &report, sent, Some(harmless));
+    row("alone", &beside(server)?, 0, None);
+    let (report, sent) = beside_orders(server, harmless)?;
+    let of_harmless = p99(&report);
+    row("harmless", &report, sent, Some(of_harmless));
+    for (name, value) in orders {
+        let (report, sent) = beside_orders(server, *value)?;
+        row(name, &report, sent, Some(of_harmless));
     }
-    let (report, sent) = beside_orders(&server, HARMLESS)?;
-    row("harmless, again", &report, sent, Some(harmless));
-    row("alone, again", &beside(&server)?, 0, None);
+    let (report, sent) = beside_orders(server, harmless)?;
+    row("harmless, again", &report, sent, Some(of_harmless));
+    row("alone, again", &beside(server)?, 0, None);
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 //! What a processor costs: a request that passes `pre` and `post` beside wasmtime's empty call, a MiB both ways beside wasmtime's bare echo, and a
 //! server whose model has a processor that passes everything on beside the same server without one, twice. Packets of PCM through `pcm-window` beside
-//! the same in native code, and the voice activity model behind it beside clients that cut windows. Then a model beside a hostile processor, and swaps
-//! under load, and a plug-in that calls another model.
+//! the same in native code, and the voice activity model behind it beside clients that cut windows. Then a model beside a hostile processor or initializer, and swaps
+//! under load, a plug-in that calls another model, and a transducer beside the same loop in Python.
 //!
 //! ```text
 //! cargo bench --bench processor                       everything
-//! cargo bench --bench processor -- --only calls       calls, served, pcm, vad, hostile, swap or models
+//! cargo bench --bench processor -- --only calls       calls, served, pcm, vad, hostile, swap, models or transducer
 //! cargo bench --bench processor -- --only swap --seconds 60
 //! ```
 
@@ -19,6 +19,10 @@
 
 mod calls;
 mod hostile;
+#[path = "../../tests/it/initializer_orders.rs"]
+mod initializer_orders;
+#[path = "../../src/initializing/wat.rs"]
+mod initializer_wat;
 mod models;
 mod pcm;
 #[path = "../../tests/it/puppet.rs"]
@@ -26,6 +30,7 @@ mod pcm;
 mod puppet;
 mod served;
 mod swap;
+mod transducer;
 mod vad;
 #[path = "../../src/processing/wat_guest.rs"]
 mod wat_guest;
@@ -62,6 +67,9 @@ fn main() -> BenchResult<()> {
     }
     if wants("models") {
         models::figures()?;
+    }
+    if wants("transducer") {
+        transducer::figures()?;
     }
     if wants("swap") {
         swap::figures(seconds)?;

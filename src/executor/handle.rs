@@ -1,7 +1,8 @@
-//! The handle of a connection: requests spawn tasks by it, and leave model steps to the connection's thread.
+//! The handle of a connection, or of a group of threads: requests spawn tasks by it, and leave model steps to the connection's thread.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::queue::{DeferredStep, HostQueue, ModelStep};
 
@@ -24,14 +25,20 @@ impl ExecutorHandle {
         drop(task);
     }
 
+    /// Whether long steps may be left to it too.
+    pub fn gathers(&self) -> bool {
+        self.0.gathers
+    }
+
     /// Leaves a model step to the connection's thread, which runs it once all requests that have come in are in their queues. False if the
-    /// thread cannot: the connection is not being polled, or has a step already.
+    /// thread cannot: the connection is not being polled, or has as many steps as it takes.
     pub fn defer(&self, load: &Arc<impl ModelStep + 'static>, instance: u16) -> bool {
         let mut queue = self.0.queue.lock();
-        let can = queue.polling && queue.deferred.is_none();
+        let is_refused = queue.refuses_until.is_some_and(|until| Instant::now() < until);
+        let can = queue.polling && !is_refused && queue.deferred.len() < self.0.steps;
         if can {
             let load = Arc::clone(load) as Arc<dyn ModelStep>;
-            queue.deferred = Some(DeferredStep { load, instance });
+            queue.deferred.push(DeferredStep { load, instance });
         }
         can
     }

@@ -2,6 +2,7 @@
 //!
 //! - `tasks`: [`ConnectionExecutor`], which the connection's task owns and drives.
 //! - `handle`: [`ExecutorHandle`], by which requests spawn tasks and leave model steps to the connection.
+//! - `steps`: [`ThreadSteps`], the model steps that are left to a group of threads.
 //! - `answers`: [`AnswerBatch`], which wakes the connections of a batch's answers together.
 //! - `queue`: what all of these share, under one lock.
 //!
@@ -13,9 +14,11 @@ mod handle;
 #[cfg(feature = "shuttle")]
 mod interleavings;
 mod queue;
+mod steps;
 mod tasks;
 
 pub use answers::AnswerBatch;
 pub use handle::ExecutorHandle;
 pub use queue::{ConnectionTask, ModelStep};
+pub use steps::ThreadSteps;
 pub use tasks::{AfterTurn, ConnectionExecutor};

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Instant;
 
 use tokio::runtime::Handle;
 
@@ -44,6 +45,10 @@ pub(super) struct HostQueue {
     pub(super) queue: Mutex<TaskQueue>,
     /// Where the host is a task.
     pub(super) runtime: Option<Handle>,
+    /// Maximum number of steps that are left to the host at a time.
+    pub(super) steps: usize,
+    /// Whether long steps are left to the host too, so that calls gather. It wakes their instances later.
+    pub(super) gathers: bool,
 }
 
 #[derive(Default)]
@@ -58,7 +63,9 @@ pub(super) struct TaskQueue {
     pub(super) resting: Option<Waker>,
     /// Whether the host polls its tasks just now, and will look here before it rests.
     pub(super) polling: bool,
-    pub(super) deferred: Option<DeferredStep>,
+    pub(super) deferred: Vec<DeferredStep>,
+    /// Until then no step is left to the host.
+    pub(super) refuses_until: Option<Instant>,
     /// Batches of answers that are being sent. Until they are, the host is not woken.
     pub(super) holds: u32,
 }

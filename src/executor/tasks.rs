@@ -86,7 +86,12 @@ impl Default for ConnectionExecutor {
     fn default() -> ConnectionExecutor {
         // The host is in the queue at first.
         let queue = TaskQueue { woken: vec![HOST], ..TaskQueue::default() };
-        let shared = Arc::new(HostQueue { queue: Mutex::new(queue), runtime: Handle::try_current().ok() });
+        let shared = Arc::new(HostQueue {
+            queue: Mutex::new(queue),
+            runtime: Handle::try_current().ok(),
+            steps: 1,
+            gathers: false,
+        });
         let host = task_waker(HOST, &shared);
         ConnectionExecutor { running: BTreeMap::new(), begun: HOST, shared, host, turn: Vec::new() }
     }
@@ -145,7 +150,7 @@ impl ConnectionExecutor {
         if queue.has_tasks() && !is_planted(PlantedFault::RestsWithoutLooking) {
             return AfterTurn::Turn;
         }
-        if let Some(step) = queue.deferred.take() {
+        if let Some(step) = queue.deferred.pop() {
             drop(queue);
             if !is_planted(PlantedFault::ForgetsStep) {
                 step.run();
@@ -163,7 +168,7 @@ impl ConnectionExecutor {
     pub fn pause(&mut self) {
         let mut queue = self.shared.queue.lock();
         queue.polling = false;
-        let step = queue.deferred.take();
+        let step = queue.deferred.pop();
         drop(queue);
         step.into_iter().for_each(DeferredStep::wake);
     }

@@ -197,6 +197,11 @@ impl Initializer {
         Passing { by_value: manifest.by_value, limit, kib }
     }
 
+    /// Ends the guests that nothing has used since the last time.
+    pub(crate) fn release_unused(&self) {
+        self.current.load().release_unused();
+    }
+
     fn called(&self, hook: Hook, began: Instant, version: &InitializerVersion) {
         let took = began.elapsed();
         self.site.metrics.called(hook, took);
@@ -207,6 +212,7 @@ impl Initializer {
         match called {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(refused)) => Err(refused.by(WORLD, &self.name)),
+            Err(CallError { fault: CallFault::Full, what }) => Err(self.refused_by(RefusedBy::Unavailable { what })),
             Err(error) => Err(self.failure(error.fault, error.what)),
         }
     }
@@ -215,7 +221,7 @@ impl Initializer {
         let kind = match fault {
             CallFault::Trap => "trap",
             CallFault::Time => "time",
-            CallFault::Memory => "memory",
+            CallFault::Memory | CallFault::Full => "memory",
         };
         self.site.metrics.struck(kind);
         self.health.struck(&self.journal, &self.site.facts.name, (kind, &what), false, SystemTime::now());

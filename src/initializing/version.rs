@@ -18,7 +18,7 @@ use crate::processing::LoadFacts;
 use crate::processing::files::ProcessorFile;
 use crate::processing::ports::place;
 use crate::processing::tensors::HeldTensors;
-use crate::processing::version::check_features;
+use crate::processing::version::{CountedInstance, check_features};
 use crate::telemetry::{Hook, PluginMetrics};
 
 /// How a model uses an initializer.
@@ -64,6 +64,8 @@ struct WarmInitializer {
     at_start: u64,
     /// Bytes of the files that it may keep.
     files: u64,
+    #[allow(dead_code, reason = "only its drop matters")]
+    counted: CountedInstance,
 }
 
 impl InitializerVersion {
@@ -102,6 +104,10 @@ impl InitializerVersion {
         })
     }
 
+    pub(super) fn release_unused(&self) {
+        self.guests.release_unused();
+    }
+
     /// Bytes of memory that the guest called last uses, and may use.
     pub(super) fn memory(&self) -> (u64, u64) {
         (self.memory.load(Ordering::Relaxed), self.memory_maximum.load(Ordering::Relaxed))
@@ -113,17 +119,18 @@ impl WarmInitializer {
         let InitializerSite { facts, ports, options, services, metrics, .. } = site;
         let began = Instant::now();
         let mut guest = component.guest(Arc::clone(services), options.limits)?;
+        let counted = CountedInstance::new(metrics.instances_at(&facts.name));
         let configured = calls::configure(&mut guest, &options.config, facts, ports, &options.files)?;
         metrics.called(Hook::Configure, began.elapsed());
         configured.map_err(|what| CallError { fault: CallFault::Trap, what })?;
         let files = options.files.iter().map(ProcessorFile::size).sum();
         let at_start = guest.memory_used();
-        Ok(WarmInitializer { guest, at_start, files })
+        Ok(WarmInitializer { guest, at_start, files, counted })
     }
 
     /// Whether another guest should take its place.
     fn is_spent(&mut self) -> bool {
-        let WarmInitializer { guest, at_start, files } = self;
+        let WarmInitializer { guest, at_start, files, .. } = self;
         let holds_too_much = guest.world_data::<HeldTensors>().is_ok_and(|held| held.is_too_much(*files));
         holds_too_much || is_full(*at_start, guest.memory_maximum(), guest.memory_used())
     }

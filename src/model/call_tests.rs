@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use sequor_core::{DataType, Dialect, Id, Shape};
+use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::{GrantTable, Grants};
 use sequor_wasm::plugin_error::PluginError;
 use tempfile::TempDir;
@@ -14,96 +15,11 @@ use super::*;
 use crate::backend::mock::MockBackend;
 use crate::config::server::file::ControlMode;
 use crate::error::Failure;
+use crate::processing::calling_wat::{CALLS, PRE, REFUSES};
 use crate::processing::wat_fixture::{SERVING, component_with_wasi_nn};
 use crate::processing::wat_guest::{ALIKE, WatGuest};
 use crate::processing::{PlaceRules, ProcessorComponent};
 use crate::telemetry::Metrics;
-
-/// `$call(name, len, elements, v)`: the first element that the model answers, or less the code of the failure.
-const CALLS: &str = r#"
-    (import "sequor:plugin/models@0.1.0" "infer" (func $infer (param i32 i32 i32 i32 i32)))
-    (func $call (param $name i32) (param $len i32) (param $n i32) (param $v i32) (result i32)
-        (local $heap_before i32)
-        (local.set $heap_before (global.get $heap))
-        (i32.store (i32.const 400) (i32.const 700))
-        (i32.store (i32.const 404) (i32.const 5))
-        (i32.store8 (i32.const 408) (i32.const 0))
-        (i32.store (i32.const 412) (i32.const 8))
-        (i32.store (i32.const 416) (i32.const 440))
-        (i32.store (i32.const 420) (i32.const 2))
-        (i32.store (i32.const 424) (i32.const 464))
-        (i32.store (i32.const 428) (i32.mul (i32.const 4) (local.get $n)))
-        (i64.store (i32.const 440) (i64.const 1))
-        (i64.store (i32.const 448) (i64.extend_i32_u (local.get $n)))
-        (i32.store (i32.const 464) (local.get $v))
-        (i32.store (i32.const 468) (local.get $v))
-        (call $infer (local.get $name) (local.get $len) (i32.const 400) (i32.const 1) (i32.const 480))
-        (if (i32.load8_u (i32.const 480)) (then
-            (return (i32.sub (i32.const 0) (i32.load (i32.const 488))))))
-        (local.set $v (i32.load (i32.load offset=24 (i32.load (i32.const 488)))))
-        (global.set $heap (local.get $heap_before))
-        (local.get $v))
-    ;; One value for port 0 at 600: INT32 [1].
-    (func $one (param $v i32) (result i32)
-        (i32.store (i32.const 600) (i32.const 0))
-        (i32.store (i32.const 604) (i32.const 0))
-        (i32.store (i32.const 608) (i32.const 8))
-        (i32.store (i32.const 612) (i32.const 640))
-        (i32.store (i32.const 616) (i32.const 1))
-        (i32.store (i32.const 620) (i32.const 660))
-        (i32.store (i32.const 624) (i32.const 4))
-        (i64.store (i32.const 640) (i64.const 1))
-        (i32.store (i32.const 660) (local.get $v))
-        (i32.const 600))
-    (data (i32.const 700) "INPUT")
-    (data (i32.const 710) "echo")
-    (data (i32.const 720) "slow")
-    (data (i32.const 730) "absent")
-    (data (i32.const 740) "refuser")
-    (data (i32.const 750) "scorer")
-    (data (i32.const 760) "denied")"#;
-
-/// It calls what its input says: 1 a model that no grant names, 2 one that takes long, 3 one that refuses, 4 itself, 5 ten thousand calls, 6 one that is
-/// not there, 7 calls without end. Everything else goes to `echo`. The answer is that of the model.
-const PRE: &str = r#"
-    (local $v i32) (local $i i32)
-    (local.set $v (i32.load (i32.load offset=20 (local.get 11))))
-    (if (i32.eq (local.get $v) (i32.const 1)) (then
-        (return (call $reply (call $one (call $call (i32.const 760) (i32.const 6) (i32.const 1) (i32.const 1))) (i32.const 1)))))
-    (if (i32.eq (local.get $v) (i32.const 2)) (then
-        (return (call $reply (call $one (call $call (i32.const 720) (i32.const 4) (i32.const 2) (i32.const 2))) (i32.const 1)))))
-    (if (i32.eq (local.get $v) (i32.const 3)) (then
-        (return (call $reply (call $one (call $call (i32.const 740) (i32.const 7) (i32.const 1) (i32.const 3))) (i32.const 1)))))
-    (if (i32.eq (local.get $v) (i32.const 4)) (then
-        (return (call $reply (call $one (call $call (i32.const 750) (i32.const 6) (i32.const 1) (i32.const 9))) (i32.const 1)))))
-    (if (i32.eq (local.get $v) (i32.const 5)) (then
-        (block $out (loop $more
-            (br_if $out (i32.ge_u (local.get $i) (i32.const 10000)))
-            (if (i32.ne (local.get $i) (call $call (i32.const 710) (i32.const 4) (i32.const 1) (local.get $i)))
-                (then unreachable))
-            (local.set $i (i32.add (local.get $i) (i32.const 1)))
-            (br $more)))
-        (return (call $reply (call $one (local.get $i)) (i32.const 1)))))
-    (if (i32.eq (local.get $v) (i32.const 7)) (then
-        (loop $ever
-            (local.set $i (i32.const 3000000))
-            (loop $burn
-                (local.set $i (i32.sub (local.get $i) (i32.const 1)))
-                (br_if $burn (local.get $i)))
-            (drop (call $call (i32.const 710) (i32.const 4) (i32.const 1) (local.get $v)))
-            (br $ever))))
-    (if (i32.eq (local.get $v) (i32.const 6)) (then
-        (return (call $reply (call $one (call $call (i32.const 730) (i32.const 6) (i32.const 1) (i32.const 6))) (i32.const 1)))))
-    (call $reply (call $one (call $call (i32.const 710) (i32.const 4) (i32.const 1) (local.get $v))) (i32.const 1))"#;
-
-/// Refuses with code 5.
-const REFUSES: &str = "
-    (i32.store8 (i32.const 1024) (i32.const 1))
-    (i32.store (i32.const 1032) (i32.const 5))
-    (i32.store (i32.const 1040) (i32.const 0))
-    (i32.store8 (i32.const 1048) (i32.const 0))
-    (i32.store8 (i32.const 1064) (i32.const 0))
-    (i32.const 1024)";
 
 /// Replies with the count of steps, which the scratch keeps.
 const COUNTS: &str = "
@@ -185,10 +101,16 @@ const PLUGIN_CONFIG: &str = r#"backend: "python"
     parameters { key: "EXECUTION_ENV_PATH" value: { string_value: "/x" } }
     "#;
 
-fn component(_: &str, bytes: &[u8]) -> Result<Arc<ProcessorComponent>, PluginError> {
-    let grants = Grants { models: true, ..Grants::default() };
-    let made = ProcessorComponent::new(&SERVING, "guest.wasm", bytes, grants, None);
-    made.map(Arc::new).map_err(|e| PluginError::Invalid(e.to_string()))
+/// Makes components of this engine.
+fn components(
+    engine: &Arc<Engine>,
+) -> impl Fn(&str, &[u8]) -> Result<Arc<ProcessorComponent>, PluginError> + Send + Sync + use<> {
+    let engine = Arc::clone(engine);
+    move |_, bytes| {
+        let grants = Grants { models: true, ..Grants::default() };
+        let made = ProcessorComponent::new(&engine, "guest.wasm", bytes, grants, None);
+        made.map(Arc::new).map_err(|e| PluginError::Invalid(e.to_string()))
+    }
 }
 
 fn guest(extra: &str, pre: &str) -> Vec<u8> {
@@ -228,6 +150,10 @@ struct Calling {
 impl Calling {
     /// The models `echo` and `slow`, and plug-ins with these grants.
     fn new(grants: &[&str]) -> Calling {
+        Calling::of_engine(grants, &SERVING)
+    }
+
+    fn of_engine(grants: &[&str], engine: &Arc<Engine>) -> Calling {
         let (gate, clock, metrics) = (Arc::<Gate>::default(), Clock::manual(), Metrics::new(true));
         let of_runs = Arc::clone(&gate);
         let backend = MockBackend::with_hook(Arc::new(move |shape| {
@@ -241,7 +167,7 @@ impl Calling {
         let grants = GrantTable::parse(grants.iter().copied()).unwrap();
         let dir = Some(calling.folder.path().to_owned());
         let rules = PlaceRules { dir, strikes: 3, grants, instances: 64, ..PlaceRules::default() };
-        calling.repository.run_processors(rules, Box::new(component)).unwrap();
+        calling.repository.run_processors(rules, Box::new(components(engine))).unwrap();
         for (name, guest) in
             [("caller", guest(CALLS, PRE)), ("refuser", guest("", REFUSES)), ("counter", guest(ONE, COUNTS))]
         {
@@ -268,8 +194,12 @@ impl Calling {
 
     /// The model `scorer`, whose plug-in calls others.
     fn scorer() -> Calling {
+        Calling::scorer_of(&SERVING)
+    }
+
+    fn scorer_of(engine: &Arc<Engine>) -> Calling {
         let grants = ["caller=model:echo", "caller=model:slow", "caller=model:refuser", "caller=model:absent"];
-        let calling = Calling::new(&grants);
+        let calling = Calling::of_engine(&grants, engine);
         calling.write("refuser", &PLUGIN_CONFIG.replace("[ 1 ]", "[ 1, 1 ]"), "[model]\nplugin = \"refuser\"\n");
         calling.write("scorer", PLUGIN_CONFIG, "[model]\nplugin = \"caller\"\ntime = \"60s\"\n");
         calling.load("refuser").unwrap();
@@ -301,8 +231,13 @@ impl Calling {
 
     /// Calls that wait.
     fn waiting(&self) -> f64 {
+        self.count("sequor_plugin_model_calls{")
+    }
+
+    /// The sum of all series that begin so.
+    fn count(&self, series: &str) -> f64 {
         let text = self.metrics.encode();
-        let lines = text.lines().filter(|line| line.starts_with("sequor_plugin_model_calls{"));
+        let lines = text.lines().filter(|line| line.starts_with(series));
         lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
     }
 
@@ -422,6 +357,66 @@ fn more_calls_than_instances_wait_in_their_order() {
     calling.gate.open();
     assert!(waiting.into_iter().all(|pending| first(&wait(pending).unwrap()) == 2));
     calling.is_as_before();
+}
+
+#[test]
+fn where_the_engine_has_no_room_requests_wait_for_an_instance_of_their_plug_in() {
+    // One warm instance of `refuser`, and three more.
+    let engine = Arc::new(Engine::with_room_for(Mode::Serving, 4).unwrap());
+    let calling = Calling::scorer_of(&engine);
+    let waiting: Vec<Pending> = (0..20).map(|_| calling.begin("scorer", 2, |_| {}).unwrap()).collect();
+    calling.wait_for(3.0);
+    assert_eq!((calling.waiting(), calling.count("sequor_plugin_instances{")), (3.0, 4.0));
+    assert_eq!(calling.ask("echo", 1), 1, "other models go on");
+    calling.gate.open();
+    assert!(waiting.into_iter().all(|pending| first(&wait(pending).unwrap()) == 2));
+    assert_eq!(calling.count("sequor_plugin_traps_total{"), 0.0, "no strike");
+    calling.is_as_before();
+}
+
+#[test]
+fn without_room_for_its_only_instance_a_plug_in_refuses_for_now() {
+    let engine = Arc::new(Engine::with_room_for(Mode::Serving, 3).unwrap());
+    let calling = Calling::scorer_of(&engine);
+    calling.write("hasty", PLUGIN_CONFIG, "[model]\nplugin = \"caller\"\ntime = \"20ms\"\n");
+    calling.load("hasty").unwrap();
+    // Its instance ends, and one of `scorer` takes the place.
+    assert!(wait(calling.begin("hasty", 7, |_| {}).unwrap()).is_err());
+    let suspended = [2, 2].map(|value| calling.begin("scorer", value, |_| {}).unwrap());
+    calling.wait_for(2.0);
+    let strikes = calling.count("sequor_plugin_traps_total{");
+    match wait(calling.begin("hasty", 8, |_| {}).unwrap()) {
+        Err(Failure::Processor(failed)) => {
+            assert!(failed.unavailable && failed.may_retry, "{failed:?}");
+            assert!(failed.text.contains("no room for another instance"), "{failed:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(calling.count("sequor_plugin_traps_total{"), strikes, "no strike");
+    calling.gate.open();
+    assert!(suspended.into_iter().all(|pending| first(&wait(pending).unwrap()) == 2));
+    // Unused instances make room.
+    calling.repository.upkeep_after(Duration::from_secs(61));
+    calling.repository.upkeep_after(Duration::from_secs(122));
+    assert_eq!(calling.count("sequor_plugin_instances{"), 2.0);
+    assert_eq!(calling.ask("hasty", 8), 8);
+}
+
+#[test]
+fn instances_are_gone_with_their_model() {
+    let calling = Calling::scorer();
+    let waiting: Vec<Pending> = (0..9).map(|_| calling.begin("scorer", 2, |_| {}).unwrap()).collect();
+    calling.wait_for(9.0);
+    assert_eq!(calling.count("sequor_plugin_instances{"), 10.0);
+    drop(waiting);
+    calling.is_as_before();
+    calling.gate.open();
+    for model in ["scorer", "refuser"] {
+        calling.repository.unload_by_request(model).unwrap();
+    }
+    while calling.count("sequor_plugin_instances{") > 0.0 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The threads of processors under a scheduler that tries interleavings: requests that are lent to the pool and cancelled meanwhile, and a pool
-//! that is retired with tasks in its queue.
+//! The threads of processors under a scheduler that tries interleavings: requests that are lent to the pool and cancelled meanwhile, steps that their tasks
+//! leave to the threads, and a pool that is retired with tasks in its queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,6 +8,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner};
 
 use super::pool::ProcessorPool;
+use crate::executor::{ModelStep, ThreadSteps};
 use crate::sync::Mutex;
 use crate::sync::planted::{self, PlantedFault};
 
@@ -75,17 +76,42 @@ impl LaneRequests {
     }
 }
 
+/// Counts the steps that were left to the threads, and those that they ran.
+#[derive(Debug, Default)]
+struct CountedSteps {
+    left: AtomicU32,
+    ran: AtomicU32,
+}
+
+impl ModelStep for CountedSteps {
+    fn try_step(&self, _: u16) -> bool {
+        self.ran.fetch_add(1, Ordering::SeqCst);
+        shuttle::thread::yield_now();
+        true
+    }
+
+    fn wake(&self, _: u16) {}
+}
+
 /// Each lane has a thread that lends its requests, and cancels the last one. The first lane waits for its tasks. Then the pool is retired, with what is
 /// queued of the other lane.
 fn lent_cancelled_retired() {
-    let pool = Arc::new(ProcessorPool::new(THREADS).unwrap());
+    let (steps, counted) = (ThreadSteps::new(), Arc::<CountedSteps>::default());
+    let pool = Arc::new(ProcessorPool::new(THREADS, steps.clone()).unwrap());
     let lanes: Vec<Arc<LaneRequests>> = (0..LANES).map(|_| Arc::default()).collect();
     let lend = |(number, lane): (u64, &Arc<LaneRequests>)| {
         let (pool, lane) = (Arc::clone(&pool), Arc::clone(lane));
+        let (threads, counted) = (steps.handle(), Arc::clone(&counted));
         shuttle::thread::spawn(move || {
             for n in 0..REQUESTS {
-                let of = Arc::clone(&lane);
-                pool.submit(number, Box::new(move || of.prepare(n)));
+                let (of, threads, counted) = (Arc::clone(&lane), threads.clone(), Arc::clone(&counted));
+                let task = move || {
+                    of.prepare(n);
+                    if n == 0 && threads.defer(&counted, 0) {
+                        counted.left.fetch_add(1, Ordering::SeqCst);
+                    }
+                };
+                pool.submit(number, Box::new(task));
             }
             lane.cancel(REQUESTS - 1);
             while number == 0 && lane.begun.load(Ordering::SeqCst) < REQUESTS as u32 {
@@ -97,6 +123,8 @@ fn lent_cancelled_retired() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     // The last owner: it waits for what is queued.
     drop(pool);
+    assert!(!steps.any());
+    assert_eq!(counted.left.load(Ordering::SeqCst), counted.ran.load(Ordering::SeqCst));
     for lane in &lanes {
         let count = |of: &AtomicU32| of.load(Ordering::SeqCst) as usize;
         assert_eq!((count(&lane.begun), count(&lane.running), count(&lane.wrong)), (REQUESTS, 0, 0));
@@ -125,6 +153,7 @@ fn planted_faults_of_the_pool_are_found() {
         PlantedFault::ForgetsTurn,
         PlantedFault::TakesEveryThread,
         PlantedFault::LeavesTasks,
+        PlantedFault::ForgetsStep,
     ];
     for fault in faults {
         let run = || try_all(RandomScheduler::new(2000));

@@ -110,10 +110,7 @@ impl ChainLink {
         inputs: PortTensors,
     ) -> Result<LinkPlan, ProcessorRefusal> {
         if let Some(what) = self.health.parked() {
-            return match self.site.options.on_failure {
-                OnFailure::Bypass => self.bypass(inputs),
-                OnFailure::Fail => Err(self.refusal(RefusedBy::Unavailable { what })),
-            };
+            return self.unavailable(what, inputs);
         }
         let version = self.current.load_full();
         if !version.manifest.pre {
@@ -125,18 +122,17 @@ impl ChainLink {
         let shown: Vec<(u32, &Tensor)> = shown(&version.manifest, &self.outer.inputs, &inputs);
         let bytes = shown.iter().map(|(_, tensor)| tensor.data.len()).sum::<usize>() + scratch.len();
         let passing = self.passing(&version.manifest, bytes);
-        let began = Instant::now();
         let called = match version.guest().await {
             Ok(mut called) => {
-                let how = (passing, self.outgoing(facts));
+                let (how, began) = ((passing, self.outgoing(facts)), Instant::now());
                 let answer = calls::pre(called.guest(), facts, scratch, &shown, how).await;
                 called.give_back(answer.is_err());
+                self.called(Hook::Pre, began, &version);
                 answer
             }
             Err(error) => Err(error),
         };
         drop(shown);
-        self.called(Hook::Pre, began, &version);
         let (action, new_scratch) = match called {
             Ok(Ok(answer)) => answer,
             Ok(Err(refused)) => return Err(self.refused(refused)),
@@ -261,17 +257,16 @@ impl ChainLink {
             runs.iter().map(|run| shown(manifest, &self.site.inner.outputs, run)).collect();
         let bytes = shown.iter().flatten().map(|(_, tensor)| tensor.data.len()).sum::<usize>() + scratch.len();
         let passing = self.passing(manifest, bytes);
-        let began = Instant::now();
         let called = match version.guest().await {
             Ok(mut called) => {
-                let how = (passing, self.outgoing(facts));
+                let (how, began) = ((passing, self.outgoing(facts)), Instant::now());
                 let answer = calls::post(called.guest(), facts, scratch, &shown, how).await;
                 called.give_back(answer.is_err());
+                self.called(Hook::Post, began, version);
                 answer
             }
             Err(error) => Err(error),
         };
-        self.called(Hook::Post, began, version);
         drop(shown);
         let (fault, what) = match called {
             Ok(Ok((outputs, new_scratch))) => match self.finished(manifest, facts, runs, outputs) {
@@ -367,6 +362,11 @@ impl ChainLink {
         self.site.options.calls.as_ref().map_or(&[], |rights| &rights.models)
     }
 
+    /// Ends the guests that nothing has used since the last time.
+    pub(crate) fn release_unused(&self) {
+        self.current.load().release_unused();
+    }
+
     fn called(&self, hook: Hook, began: Instant, version: &LinkVersion) {
         let took = began.elapsed();
         self.site.metrics.called(hook, took);
@@ -389,16 +389,30 @@ impl ChainLink {
         what: String,
         inputs: PortTensors,
     ) -> Result<LinkPlan, ProcessorRefusal> {
+        if fault == CallFault::Full {
+            return self.unavailable(what, inputs);
+        }
         let failure = self.failure(fault, what);
         if self.site.options.on_failure == OnFailure::Fail { Err(failure) } else { self.bypass(inputs) }
     }
 
-    /// Counts a strike, and says what failed.
+    /// The request, while the processor cannot be called. No strike.
+    fn unavailable(&self, what: String, inputs: PortTensors) -> Result<LinkPlan, ProcessorRefusal> {
+        match self.site.options.on_failure {
+            OnFailure::Bypass => self.bypass(inputs),
+            OnFailure::Fail => Err(self.refusal(RefusedBy::Unavailable { what })),
+        }
+    }
+
+    /// Counts a strike, and says what failed. Without room for an instance there is no strike.
     pub(super) fn failure(&self, fault: CallFault, what: String) -> ProcessorRefusal {
+        if fault == CallFault::Full {
+            return self.refusal(RefusedBy::Unavailable { what });
+        }
         let word = match fault {
             CallFault::Trap => "trap",
             CallFault::Time => "time",
-            CallFault::Memory => "memory",
+            CallFault::Memory | CallFault::Full => "memory",
         };
         self.site.metrics.struck(word);
         let bypasses = self.site.options.on_failure == OnFailure::Bypass;

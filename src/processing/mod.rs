@@ -3,7 +3,8 @@
 //!
 //! # Layout
 //!
-//! - [`chain`]: the processors of one load, in order · [`link`]: one of them (`link_place`: where its versions serve) · `version`: its guests, in one version · `fit`: whether tensors and
+//! - [`chain`]: the processors of one load, in order · [`link`]: one of them (`link_place`: where its versions serve) · `version`: one version of it (`guests`: its guests, and the
+//!   requests that wait for one) · `fit`: whether tensors and
 //!   signatures fit · [`health`]: strikes and parking · [`source`]: a processor as a model names it · `calls`: one call into a guest.
 //! - [`registry`]: the plug-ins of one world that models name, and their versions · [`operators`]: what operators ask of it · [`place`]: where a version
 //!   serves · [`status`]: what operators see.
@@ -16,6 +17,8 @@
 //! - [`refusal`]: why a processor refused a request.
 
 mod buffer;
+#[cfg(test)]
+pub(crate) mod calling_wat;
 pub(crate) mod calls;
 pub mod chain;
 pub(crate) mod contract;
@@ -23,6 +26,7 @@ pub mod dtypes;
 pub mod files;
 pub(crate) mod fit;
 mod graphs;
+mod guests;
 pub mod health;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]

@@ -2,15 +2,21 @@
 //!
 //! Tasks of one lane begin in the order in which they were submitted. Lanes take turns, and one lane has at most all threads but one, so that a slow
 //! processor does not stop those of other models. A task that waits holds no thread (`suspended`).
+//!
+//! Guests that call other models leave short steps of those models to these threads ([`ThreadSteps`]). A thread runs them once no task may begin, so the
+//! calls of many guests are in one batch, and no other thread is woken for it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use std::{fmt, io};
 
+use crate::executor::ThreadSteps;
 use crate::sync::planted::{PlantedFault, is_planted};
-use crate::sync::{self, AtomicU64, Condvar, JoinHandle, Mutex};
+use crate::sync::{self, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard};
+use crate::telemetry::OwnTime;
 
 use super::suspended::{LaneQueue, SuspendedTask};
 
@@ -18,6 +24,12 @@ pub use super::suspended::Task;
 
 /// Maximum bytes of prepared inputs that wait for their runs, all models together. Inputs that a request brought itself count elsewhere.
 pub const PREPARED: u64 = 1 << 30;
+
+/// How long a step may wait for further calls while tasks begin.
+const GATHER: Duration = Duration::from_micros(300);
+/// A step that waited longer waited for a task that takes long. For this time the threads take no steps then.
+const SLOW: Duration = Duration::from_millis(2);
+const REFUSAL: Duration = Duration::from_secs(1);
 
 /// The threads. Dropping it lets them finish what is queued, and waits for them.
 pub struct ProcessorPool {
@@ -51,6 +63,8 @@ struct Shared {
     queued: Condvar,
     /// Maximum number of threads that one lane has at a time.
     per_lane: usize,
+    /// Steps of models that guests have called.
+    steps: ThreadSteps,
 }
 
 #[derive(Default)]
@@ -58,6 +72,8 @@ struct PoolState {
     lanes: BTreeMap<u64, Lane>,
     /// Lanes with a task that may begin, each once, in the order of their turns.
     turns: VecDeque<u64>,
+    /// Threads that run steps of models. They look for tasks before they rest.
+    in_steps: usize,
     stopping: bool,
 }
 
@@ -69,12 +85,12 @@ struct Lane {
 }
 
 impl ProcessorPool {
-    /// `threads` is at least 1.
-    pub fn new(threads: usize) -> io::Result<ProcessorPool> {
+    /// `threads` is at least 1. They run `steps`.
+    pub fn new(threads: usize, steps: ThreadSteps) -> io::Result<ProcessorPool> {
         let threads = threads.max(1);
         let per_lane = threads.saturating_sub(1).max(1);
-        let shared =
-            Arc::new(Shared { state: Mutex::default(), prepared: AtomicU64::new(0), queued: Condvar::new(), per_lane });
+        let (state, prepared, queued) = (Mutex::default(), AtomicU64::new(0), Condvar::new());
+        let shared = Arc::new(Shared { state, prepared, queued, per_lane, steps });
         let mut pool = ProcessorPool { shared: Arc::clone(&shared), threads: Vec::with_capacity(threads) };
         for n in 0..threads {
             let shared = Arc::clone(&shared);
@@ -152,8 +168,10 @@ impl LaneQueue for Shared {
         let mut state = self.state.lock();
         state.lanes.entry(lane).or_default().tasks.push_back(task);
         state.give_turn(lane, self.per_lane);
+        // A lane without a turn gets it from a thread that is awake. A thread that begins a task notifies another one if there are more turns.
+        let notifies = state.turns.len() > state.in_steps;
         drop(state);
-        if !is_planted(PlantedFault::SubmitsSilently) {
+        if notifies && !is_planted(PlantedFault::SubmitsSilently) {
             self.queued.notify_one();
         }
     }
@@ -162,8 +180,12 @@ impl LaneQueue for Shared {
 impl Shared {
     /// Does tasks until the pool is dropped and nothing is queued.
     fn work(&self) {
+        let mut watch = StepWatch::default();
         let mut state = self.state.lock();
         loop {
+            if watch.is_due(&self.steps) {
+                state = self.run_steps(&mut watch, state);
+            }
             if state.stopping && is_planted(PlantedFault::LeavesTasks) {
                 return;
             }
@@ -181,10 +203,55 @@ impl Shared {
                 state.end(lane, self.per_lane);
                 continue;
             }
+            if self.steps.any() {
+                state = self.run_steps(&mut watch, state);
+                continue;
+            }
             if state.stopping {
                 return;
             }
             state = sync::wait(&self.queued, state);
+        }
+    }
+}
+
+impl Shared {
+    /// Runs the steps that wait. What they queue meanwhile is for this thread, so no other one is notified of it.
+    fn run_steps<'a>(
+        &'a self,
+        watch: &mut StepWatch,
+        mut state: MutexGuard<'a, PoolState>,
+    ) -> MutexGuard<'a, PoolState> {
+        state.in_steps += 1;
+        drop(state);
+        watch.end(&self.steps);
+        if catch_unwind(AssertUnwindSafe(|| self.steps.run())).is_err() {
+            tracing::error!("a step of a model has panicked");
+        }
+        let mut state = self.state.lock();
+        state.in_steps = state.in_steps.saturating_sub(1);
+        state
+    }
+}
+
+/// How long a thread has known of steps that wait.
+#[derive(Debug, Default)]
+struct StepWatch(Option<OwnTime>);
+
+impl StepWatch {
+    /// Whether the steps have waited long enough.
+    fn is_due(&mut self, steps: &ThreadSteps) -> bool {
+        if !steps.any() {
+            self.0 = None;
+            return false;
+        }
+        self.0.get_or_insert_with(OwnTime::begin).elapsed() >= GATHER
+    }
+
+    /// The steps run now. If they have waited for a long task, the instances' own threads run those of the next time.
+    fn end(&mut self, steps: &ThreadSteps) {
+        if self.0.take().is_some_and(|waited| waited.elapsed() > SLOW) {
+            steps.refuse_for(REFUSAL);
         }
     }
 }
@@ -216,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_lane_keeps_its_order_and_leaves_a_thread_to_others() {
-        let pool = ProcessorPool::new(2).unwrap();
+        let pool = ProcessorPool::new(2, ThreadSteps::new()).unwrap();
         let (hold, held) = sync_channel::<()>(1);
         let (said, heard) = sync_channel(128);
         // One lane, of which the first task waits: the second does not begin on the other thread.
@@ -240,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_task_that_panics_costs_no_thread_and_no_turn() {
-        let pool = ProcessorPool::new(1).unwrap();
+        let pool = ProcessorPool::new(1, ThreadSteps::new()).unwrap();
         let (said, heard) = sync_channel(1);
         pool.submit(1, Box::new(|| panic!("as the test wants")));
         pool.submit(1, Box::new(move || said.send(()).unwrap()));
@@ -249,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_task_that_waits_holds_no_thread_and_goes_on_once_it_is_woken() {
-        let pool = Arc::new(ProcessorPool::new(1).unwrap());
+        let pool = Arc::new(ProcessorPool::new(1, ThreadSteps::new()).unwrap());
         let (said, heard) = sync_channel(128);
         let mut wakes = Vec::new();
         for n in 0..100 {
@@ -273,7 +340,7 @@ mod tests {
 
     #[test]
     fn prepared_inputs_are_bounded() {
-        let pool = ProcessorPool::new(1).unwrap();
+        let pool = ProcessorPool::new(1, ThreadSteps::new()).unwrap();
         let most = pool.hold(PREPARED).unwrap();
         assert!(pool.hold(0).is_some() && pool.hold(1).is_none() && pool.hold(u64::MAX).is_none());
         drop(most);
@@ -283,7 +350,7 @@ mod tests {
     #[test]
     fn what_is_queued_is_done_before_the_threads_end() {
         let (said, heard) = sync_channel(128);
-        let pool = ProcessorPool::new(1).unwrap();
+        let pool = ProcessorPool::new(1, ThreadSteps::new()).unwrap();
         for n in 0..100 {
             let said = said.clone();
             pool.submit(n % 3, Box::new(move || said.send(n).unwrap()));

@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use sequor_wasm::call_error::{CallError, CallFault};
-use sequor_wasm::instances::{GuestLease, GuestPool};
 use sequor_wasm::limits::is_full;
 use sequor_wasm::services::Services;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::calls::{self, LoadFacts};
 use super::files::ProcessorFile;
 use super::fit::{check_outputs, passed};
+use super::guests::{GuestQueue, GuestTurn};
 use super::manifest::ProcessorManifest;
 use super::ports::{PortTensors, TensorPort, TensorSignature};
 use super::source::{OnFailure, ProcessorOptions};
 use super::tensors::HeldTensors;
 use super::world::{ProcessorComponent, ProcessorGuest};
 use crate::config::fault::did_you_mean;
+use crate::telemetry::kinds::Gauge;
 use crate::telemetry::{Hook, PluginMetrics};
 
 /// A place in a chain: what every version there is configured with.
@@ -38,9 +38,7 @@ pub(super) struct LinkSite {
 pub struct LinkVersion {
     pub(super) sha256: String,
     pub(super) manifest: ProcessorManifest,
-    guests: GuestPool<WarmGuest>,
-    /// Guests that are not called. Calls wait here in their order.
-    places: Semaphore,
+    guests: GuestQueue<WarmGuest>,
     /// For each input of inner: the input of the processor that goes to it unless `pre` gives another.
     passed: Vec<Option<usize>>,
     /// Bytes of memory that the guest called last uses, and may use.
@@ -51,22 +49,20 @@ pub struct LinkVersion {
 /// A guest, for one call. Dropped without [`CalledGuest::give_back`], it ends the guest.
 #[derive(Debug)]
 pub(super) struct CalledGuest<'a> {
-    lease: GuestLease<'a, WarmGuest>,
+    turn: GuestTurn<'a, WarmGuest>,
     version: &'a LinkVersion,
-    #[allow(dead_code, reason = "only its drop matters")]
-    place: Option<SemaphorePermit<'a>>,
 }
 
 impl CalledGuest<'_> {
     pub(super) fn guest(&mut self) -> &mut ProcessorGuest {
-        &mut self.lease.guest().guest
+        &mut self.turn.guest().guest
     }
 
     /// Gives the guest back after a call. A guest whose call failed is of no use any more.
     pub(super) fn give_back(mut self, failed: bool) {
         self.version.memory.store(self.guest().memory_used(), Ordering::Relaxed);
         if !failed {
-            self.lease.give_back();
+            self.turn.give_back();
         }
     }
 }
@@ -79,6 +75,25 @@ struct WarmGuest {
     at_start: u64,
     /// Bytes of the files that it may keep.
     files: u64,
+    #[allow(dead_code, reason = "only its drop matters")]
+    counted: CountedInstance,
+}
+
+/// Counts an instance until it is dropped.
+#[derive(Debug)]
+pub(crate) struct CountedInstance(Gauge);
+
+impl CountedInstance {
+    pub(crate) fn new(instances: Gauge) -> CountedInstance {
+        instances.add(1);
+        CountedInstance(instances)
+    }
+}
+
+impl Drop for CountedInstance {
+    fn drop(&mut self) {
+        self.0.add(-1);
+    }
 }
 
 impl LinkVersion {
@@ -106,10 +121,12 @@ impl LinkVersion {
             let what = "configure answered another signature than before".to_owned();
             Err(CallError { fault: CallFault::Trap, what })
         };
-        let guests = GuestPool::new(site.guests, start).recycling(WarmGuest::is_spent);
+        let guests = GuestQueue::new(site.guests, start, WarmGuest::is_spent);
         // The first request finds a guest.
-        let at_start = guests.call(|warm| Ok((warm.guest.memory_used(), warm.guest.memory_maximum())));
-        let (used, maximum) = at_start.map_err(|e| e.what)?;
+        let mut first = guests.first().map_err(|e| e.what)?;
+        let warm = &first.guest().guest;
+        let (used, maximum) = (warm.memory_used(), warm.memory_maximum());
+        first.give_back();
         let passed = passed(&manifest, &outer, &site.inner)?;
         check_outputs(&manifest, &outer, &site.inner)?;
         if site.options.on_failure == OnFailure::Bypass && !outer.is_like(&site.inner) {
@@ -117,15 +134,16 @@ impl LinkVersion {
             return Err(what.to_owned());
         }
         let (memory, memory_maximum) = (AtomicU64::new(used), AtomicU64::new(maximum));
-        let places = Semaphore::new(site.guests);
-        Ok((LinkVersion { sha256, manifest, guests, places, passed, memory, memory_maximum }, outer))
+        Ok((LinkVersion { sha256, manifest, guests, passed, memory, memory_maximum }, outer))
     }
 
     /// A free guest for one call. Waits for its turn if all guests are called.
     pub(super) async fn guest(&self) -> Result<CalledGuest<'_>, CallError> {
-        // It is never closed.
-        let place = self.places.acquire().await.ok();
-        Ok(CalledGuest { lease: self.guests.lease()?, version: self, place })
+        Ok(CalledGuest { turn: self.guests.turn().await?, version: self })
+    }
+
+    pub(super) fn release_unused(&self) {
+        self.guests.release_unused();
     }
 
     /// The inputs of inner that come from the request as they are.
@@ -181,17 +199,18 @@ impl WarmGuest {
         let LinkSite { facts, inner, options, services, metrics, .. } = site;
         let began = Instant::now();
         let mut guest = component.guest(Arc::clone(services), options.limits)?;
+        let counted = CountedInstance::new(metrics.instances_at(&facts.name));
         let configured = calls::configure(&mut guest, &options.config, facts, inner, &options.files)?;
         metrics.called(Hook::Configure, began.elapsed());
         let outer = configured.map_err(|what| CallError { fault: CallFault::Trap, what })?;
         let files = options.files.iter().map(ProcessorFile::size).sum();
         let at_start = guest.memory_used();
-        Ok((WarmGuest { guest, at_start, files }, outer))
+        Ok((WarmGuest { guest, at_start, files, counted }, outer))
     }
 
     /// Whether another guest should take its place.
     fn is_spent(&mut self) -> bool {
-        let WarmGuest { guest, at_start, files } = self;
+        let WarmGuest { guest, at_start, files, .. } = self;
         let holds_too_much = guest.world_data::<HeldTensors>().is_ok_and(|held| held.is_too_much(*files));
         holds_too_much || is_full(*at_start, guest.memory_maximum(), guest.memory_used())
     }

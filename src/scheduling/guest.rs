@@ -103,7 +103,7 @@ pub fn fault_of(fault: CallFault) -> PolicyFault {
     match fault {
         CallFault::Trap => PolicyFault::Trap,
         CallFault::Time => PolicyFault::Time,
-        CallFault::Memory => PolicyFault::Memory,
+        CallFault::Memory | CallFault::Full => PolicyFault::Memory,
     }
 }
 

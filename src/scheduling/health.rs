@@ -97,6 +97,13 @@ impl Health {
         }
     }
 
+    /// No strike, but a new guest cannot be started before this time.
+    pub fn postpone(&mut self, until: Time) {
+        if matches!(self.at, HealthState::Recovering(_)) {
+            self.at = HealthState::Recovering(until);
+        }
+    }
+
     /// When a new instance is due, if one is.
     pub fn due(&self) -> Option<Time> {
         match self.at {

@@ -79,6 +79,8 @@ pub(crate) enum Does {
     Starve,
     TrapInObserve,
     TrapInConfigure,
+    /// The engine has no room for it.
+    NoRoom,
     /// Takes a free slot for each.
     Admit,
     AdmitTrap,
@@ -131,6 +133,9 @@ impl Source for StandInVersion {
 
     fn start(&self, _: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, CallError> {
         let mut script = self.script.lock();
+        if script.does == Does::NoRoom {
+            return struck(CallFault::Full);
+        }
         script.starts += 1;
         script.told.clear();
         script.restored = None;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sequor_core::Time;
+use sequor_wasm::call_error::CallFault;
 use sequor_wasm::journal::Level;
 
 use super::binding::{Saved, SchedulerBinding};
@@ -16,6 +17,8 @@ use crate::telemetry::Hook;
 
 /// A guest is asked so often what it would hand on.
 const SAVES: Duration = Duration::from_secs(10);
+/// From one try to start a guest to the next, while the engine has no room for it.
+const WITHOUT_ROOM: Duration = Duration::from_secs(1);
 
 impl SchedulerBinding {
     /// What the guest that serves would hand on; what one handed on before, if it cannot say.
@@ -128,6 +131,10 @@ impl SchedulerBinding {
 
     fn did_not_come_back(&self, unfit: Unfit) {
         let strike = match unfit {
+            Unfit::Failed { error, .. } if error.fault == CallFault::Full => {
+                self.health.lock().postpone(self.clock.now() + WITHOUT_ROOM);
+                return self.journal.write(Level::Warn, &format!("{}; the next try comes in a second", error.what));
+            }
             Unfit::Failed { error, hook } => {
                 Strike { fault: fault_of(error.fault), what: format!("{hook}: {}", error.what) }
             }

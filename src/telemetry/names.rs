@@ -65,6 +65,7 @@ pub(super) struct PluginFamilies {
     memory: Family<Gauge>,
     parked: Family<Gauge>,
     waiting: Family<Gauge>,
+    instances: Family<Gauge>,
     counters: Labelled<OwnLabels, Amount, fn() -> Amount>,
 }
 
@@ -387,6 +388,12 @@ impl PluginFamilies {
                 "Calls to other models that instances of a plug-in wait for, at a model",
                 gauge,
             ),
+            instances: family(
+                r,
+                "sequor_plugin_instances",
+                "Instances of a processor or an initializer at a model, those that are warm included",
+                gauge,
+            ),
             counters: {
                 let counters = Labelled::new_with_constructor(Amount::default as fn() -> Amount);
                 let help = "Counters that plug-ins keep themselves";
@@ -401,8 +408,8 @@ impl PluginFamilies {
         let with =
             move |labels: &Labels, key: &'static str, value: &str| [labels.clone(), vec![label(key, value)]].concat();
         let (strikes, memory, counters) = (self.strikes.clone(), self.memory.clone(), self.counters.clone());
-        let (parked, waiting, d) = (self.parked.clone(), self.waiting.clone(), labels.clone());
-        let (a, b, c, e) = (labels.clone(), labels.clone(), labels.clone(), labels.clone());
+        let (parked, waiting, instances) = (self.parked.clone(), self.waiting.clone(), self.instances.clone());
+        let [a, b, c, d, e, f] = std::array::from_fn(|_| labels.clone());
         PluginMetrics {
             calls: hooks
                 .iter()
@@ -418,6 +425,7 @@ impl PluginFamilies {
                 memory: Box::new(move |model| memory.get_or_create_owned(&with(&b, "model", model))),
                 parked: Box::new(move |model| parked.get_or_create_owned(&with(&d, "model", model))),
                 waiting: Box::new(move |model| waiting.get_or_create_owned(&with(&e, "model", model))),
+                instances: Box::new(move |model| instances.get_or_create_owned(&with(&f, "model", model))),
                 counter: Box::new(move |(name, labels)| {
                     let ours = with(&c, "name", name).into_iter().map(|(key, value)| (key.into_owned(), value));
                     counters.get_or_create_owned(&ours.chain(labels.iter().cloned()).collect())

@@ -69,6 +69,7 @@ pub(super) struct Make {
     pub(super) memory: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
     pub(super) parked: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
     pub(super) waiting: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
+    pub(super) instances: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
     pub(super) counter: Box<dyn Fn(&OwnCounter) -> Amount + Send + Sync>,
 }
 
@@ -128,6 +129,11 @@ impl PluginMetrics {
     /// Calls to other models that its instances at this model wait for.
     pub fn waiting_at(&self, model: &str) -> Gauge {
         (self.make.waiting)(model)
+    }
+
+    /// Its instances at this model, called and warm.
+    pub fn instances_at(&self, model: &str) -> Gauge {
+        (self.make.instances)(model)
     }
 
     /// Adds to a counter of the plug-in's own. The caller limits their number and checks the names.

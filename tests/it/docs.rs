@@ -186,15 +186,19 @@ const WHAT_VALUES_MEAN: &str = "\n\
     answered with a candidate that is not there. `repeat`: it named a candidate twice. `too_many`: it answered with more than a batch holds, or more\n  \
     often than it was asked. `shapes`: it put unlike shapes into one batch.\n\
     * `result` of `sequor_plugin_reload_total`: `ok` if the new version took over, `refused` if the old one goes on.\n\
-    * `path` of `sequor_steps_total`: `inline` if the thread of the connection ran the batch, `handed_over` if the instance's own thread did.\n";
+    * `path` of `sequor_steps_total`: `inline` if the thread of the connection, or one of plug-ins, ran the batch, `handed_over` if the instance's own thread did.\n";
 
 #[test]
 fn the_page_of_metrics_is_what_a_scrape_reads() {
     let metrics = Metrics::new(true);
     metrics.model("m", 1);
     let plugin = metrics.plugin("p");
-    metrics.processor("p");
-    metrics.initializer("i");
+    for placed in [metrics.processor("p"), metrics.initializer("i")] {
+        placed.memory_at("m");
+        placed.parked_at("m");
+        placed.instances_at("m");
+    }
+    metrics.processor("p").waiting_at("m");
     for fault in STRIKES {
         plugin.struck(word(fault));
     }

@@ -5,46 +5,12 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::initializer_wat::InitializerWat;
-use crate::operator::{attached, logs, replace};
+use crate::initializer_orders::{CONFIG, HostileStart, STEPS, guest};
+use crate::operator::{ask, attached, logs, replace};
 use crate::server::{Call, Server, root};
 use crate::states::infer;
-use crate::steps::metric;
-
-/// The input of the START says what it answers: from 1000 on it is the first state; 1 traps, 2 never comes back, 3 is refused, 4 has wrong
-/// dimensions, 6 takes a gibibyte; 5 is a copy of sequence 7; 10 is what `p` leads to, 11 has 10,000 steps, 14 steps that are not kept. All else begins
-/// with zeros.
-const INITIALIZE: &str = "
-    (local $v i32)
-    (local.set $v (i32.load (i32.load offset=20 (local.get $inputs))))
-    (if (i32.eq (local.get $v) (i32.const 1)) (then unreachable))
-    (if (i32.eq (local.get $v) (i32.const 2)) (then (loop $ever (br $ever))))
-    (if (i32.eq (local.get $v) (i32.const 3)) (then (return (call $refuse (i32.const 4)))))
-    (if (i32.eq (local.get $v) (i32.const 4)) (then (return (call $state (i32.const 1) (i32.const 2) (i32.const 0)))))
-    (if (i32.eq (local.get $v) (i32.const 5)) (then (return (call $text (i32.const 2) (i32.const 0) (i32.const 1)))))
-    (if (i32.eq (local.get $v) (i32.const 6)) (then
-        (drop (memory.grow (i32.const 16384)))
-        (i32.store (i32.const 1073741824) (i32.const 1))))
-    (if (i32.eq (local.get $v) (i32.const 14)) (then (return (call $text (i32.const 3) (i32.const 0) (i32.const 0)))))
-    (if (i32.and (i32.ge_u (local.get $v) (i32.const 10)) (i32.lt_u (local.get $v) (i32.const 12))) (then
-        (return (call $text (i32.const 3) (i32.sub (local.get $v) (i32.const 6)) (i32.const 1)))))
-    (if (i32.ge_u (local.get $v) (i32.const 1000)) (then
-        (return (call $state (local.get $v) (i32.const 1) (i32.const 0)))))
-    (call $text (i32.const 0) (i32.const 0) (i32.const 0))";
-
-/// Three steps of 100, of `k` 10,000.
-const STEPS: &str = "
-    (if (local.get $name_len) (then
-        (if (i32.eq (i32.load8_u (local.get $name)) (i32.const 107)) (then
-            (return (call $steps (i32.const 1) (i32.const 10000)))))))
-    (call $steps (i32.const 100) (i32.const 3))";
-
-const CONFIG: &str = r#"backend: "onnxruntime" max_batch_size: 8
-    input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
-    output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ -1 ] } ]
-    instance_group [ { kind: KIND_CPU count: 1 } ]
-    sequence_batching { max_sequence_idle_microseconds: 60000000 oldest { max_candidate_sequences: 16 } state [ {
-        input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }"#;
+use crate::steady::{Part, during};
+use crate::steps::{accumulators, metric};
 
 const TOML: &str = r#"[[feature]]
 name = "tenant"
@@ -57,7 +23,7 @@ time = "50ms"
 copy_if_same = ["tenant"]
 "#;
 
-/// A running sum with the guest, and one without beside it.
+/// A running sum with the guest, and some without beside it.
 fn serve() -> Server {
     serve_with("1000")
 }
@@ -69,16 +35,11 @@ fn serve_with(strikes: &str) -> Server {
     let (repository, plugins) = (call.folder.path().join("repository"), call.folder.path().join("plugins"));
     write_model(&repository.join("sum"));
     write_model(&repository.join("beside"));
+    accumulators(&repository, 64, 600_000_000);
     fs::write(repository.join("sum/sequor.toml"), TOML).unwrap();
     fs::create_dir_all(&plugins).unwrap();
     fs::write(plugins.join("guest.wasm"), guest(STEPS)).unwrap();
     call.start()
-}
-
-/// The guest with these steps.
-fn guest(steps: &str) -> Vec<u8> {
-    let manifest = "reads = [\"INPUT\"]\n";
-    InitializerWat { initialize: INITIALIZE, steps, manifest, ..InitializerWat::default() }.component()
 }
 
 /// One step of 5 for each name.
@@ -90,14 +51,17 @@ fn write_model(model: &Path) {
     fs::copy(root().join("tests/models/sum_int32.onnx"), model.join("1/model.onnx")).unwrap();
 }
 
-/// One step: the running sum, or the refusal.
-fn step(server: &Server, model: &str, id: u64, start: bool, tenant: &str, value: i32) -> Result<i64, (u16, Value)> {
-    let body = json!({
+fn body(id: u64, start: bool, tenant: &str, value: i32) -> Value {
+    json!({
         "parameters": { "sequence_id": id, "sequence_start": start, "tenant": tenant },
         "inputs": [{ "name": "INPUT", "datatype": "INT32", "shape": [1, 1], "data": [value] }],
         "outputs": [{ "name": "OUTPUT" }],
-    });
-    infer(server, model, &body).map(|outputs| outputs[0].1[0].as_i64().unwrap())
+    })
+}
+
+/// One step: the running sum, or the refusal.
+fn step(server: &Server, model: &str, id: u64, start: bool, tenant: &str, value: i32) -> Result<i64, (u16, Value)> {
+    infer(server, model, &body(id, start, tenant, value)).map(|outputs| outputs[0].1[0].as_i64().unwrap())
 }
 
 fn start(server: &Server, id: u64, value: i32) -> i64 {
@@ -151,10 +115,11 @@ fn whatever_an_initializer_does_it_costs_its_own_start_alone() {
     step(&server, "beside", 1, true, "", 5).unwrap();
     let state_bytes = || metric(&server, "sequor_state_bytes", &["model=\"sum\""]);
     let before = state_bytes();
-    for (round, value) in [1, 2, 3, 4, 5, 6, 11].into_iter().cycle().take(21).enumerate() {
+    let hostile = HostileStart::ALL.map(|start| start as i32);
+    for (round, value) in [&hostile[..], &[3, 5]].concat().into_iter().cycle().take(21).enumerate() {
         let id = 100 + u64::try_from(round).unwrap();
         let (status, said) = step(&server, "sum", id, true, "a", value).unwrap_err();
-        assert_eq!(status, if value == 3 || value == 5 { 404 } else { 500 }, "{value}: {said}");
+        assert_eq!(status, if hostile.contains(&value) { 500 } else { 404 }, "{value}: {said}");
         assert!(step(&server, "sum", id, false, "a", 1).is_err(), "{value}");
         let sum = 51 + i64::try_from(round).unwrap();
         assert_eq!(next(&server, 1, 1), sum, "{value}");
@@ -163,6 +128,44 @@ fn whatever_an_initializer_does_it_costs_its_own_start_alone() {
     assert_eq!((state_bytes(), metric(&server, "sequor_sequences_live", &["model=\"sum\""])), (before, 1.0));
     let strikes = |reason: &str| metric(&server, "sequor_plugin_traps_total", &["plugin=\"guest\"", reason]);
     assert_eq!((strikes("reason=\"time\""), strikes("reason=\"memory\"")), (3.0, 3.0));
+    assert_eq!(server.stop().code, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_starts_under_load_change_no_answer_elsewhere() {
+    let server = serve();
+    let http = server.http;
+    assert_eq!(start(&server, 1, 50), 50);
+    let parts = [Part::of("oldest", 16), Part::of("direct", 4)];
+    let (_, alone) = during(&server, &parts, async |progress| progress.everybody(20).await).await;
+    for (n, hostile) in HostileStart::ALL.into_iter().enumerate() {
+        let (_, seen) = during(&server, &parts, async |progress| {
+            progress.everybody(5).await;
+            let send = |sender: u64| {
+                tokio::task::spawn_blocking(move || {
+                    for round in 0..5 {
+                        let body = body(1000 * (n as u64 + 1) + 10 * sender + round, true, "a", hostile as i32);
+                        let body = body.to_string();
+                        let path = "/v2/models/sum/infer";
+                        let (status, said) = ask(http, "POST", path, "application/json", body.as_bytes());
+                        assert_eq!(status, 500, "{hostile:?}: {said}");
+                    }
+                })
+            };
+            for sender in (0..4).map(send).collect::<Vec<_>>() {
+                sender.await.unwrap();
+            }
+            progress.everybody(5).await;
+        })
+        .await;
+        for (part, seen) in parts.iter().zip(&seen) {
+            assert!(seen.wrong.is_empty() && seen.sums() > 0, "{hostile:?}: {}: {:#?}", part.model, seen.wrong);
+        }
+        assert_eq!(next(&server, 1, 1), 51 + n as i64, "{hostile:?}");
+        let (with, without) = (seen[1].ms(0.99), alone[1].ms(0.99));
+        println!("hostile initializer: {hostile:?}: beside it p99 {with:.1} ms, {without:.1} ms without");
+    }
+    assert_eq!(metric(&server, "sequor_sequences_live", &["model=\"sum\""]), 1.0);
     assert_eq!(server.stop().code, Some(0));
 }
 

@@ -7,6 +7,9 @@ mod admin;
 mod authors;
 mod bad_input;
 mod cache;
+#[path = "../../src/processing/calling_wat.rs"]
+mod calling_wat;
+mod calls;
 mod check;
 mod cli;
 mod clients;
@@ -23,6 +26,7 @@ mod gpu;
 mod held;
 mod hostile;
 mod initializer_guests;
+mod initializer_orders;
 #[path = "../../src/initializing/wat.rs"]
 mod initializer_wat;
 mod initializers;

@@ -263,6 +263,12 @@ def optional():
     save(model, HERE / "optional.onnx")
 
 
+def echo_int32():
+    """OUTPUT is INPUT."""
+    rows = ["batch", "width"]
+    write("echo_int32", [helper.make_node("Identity", ["INPUT"], ["OUTPUT"])], [tensor("INPUT", T.INT32, rows)], [tensor("OUTPUT", T.INT32, rows)])
+
+
 if __name__ == "__main__":
     accumulate("accumulate_fp32", T.FLOAT, np.float32(0))
     accumulate("accumulate_int32", T.INT32, np.int32(0))
@@ -279,3 +285,4 @@ if __name__ == "__main__":
     ragged()
     padded()
     optional()
+    echo_int32()

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write as _};
 
-use wasmtime::{Trap, WasmBacktrace};
+use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 
 use super::host::HostState;
 use sequor_files::units::human;
@@ -16,6 +16,8 @@ pub enum CallFault {
     Time,
     /// It wanted more memory than it may have.
     Memory,
+    /// The engine has no room for its instance now. That is no fault of the plug-in.
+    Full,
 }
 
 /// A call that gave no answer. The guest is of no use any more.
@@ -58,6 +60,10 @@ pub(super) fn fault_of(error: &wasmtime::Error, state: &HostState, limit: &str, 
     let place = error.downcast_ref::<WasmBacktrace>().and_then(place);
     let at = place.map_or_else(String::new, |place| format!(" ({place})"));
     let trap = error.downcast_ref::<Trap>().copied();
+    if let Some(full) = error.downcast_ref::<PoolConcurrencyLimitError>() {
+        let what = format!("the server has no room for another instance of a plug-in now: {full}");
+        return CallError { fault: CallFault::Full, what };
+    }
     match (trap, state.memory.refused) {
         (Some(Trap::Interrupt | Trap::OutOfFuel), _) => {
             let of = asked.of.map_or_else(String::new, |(n, what)| format!(" ({n} {what})"));

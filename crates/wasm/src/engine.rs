@@ -18,6 +18,9 @@ pub enum Mode {
     Simulation,
 }
 
+/// Maximum number of instances of components, of all plug-ins together.
+pub const INSTANCES: u32 = 1024;
+
 #[derive(Debug)]
 pub struct Engine {
     inner: wasmtime::Engine,
@@ -34,8 +37,13 @@ pub struct NoEngine(String);
 
 impl Engine {
     pub fn new(mode: Mode) -> Result<Engine, NoEngine> {
+        Engine::with_room_for(mode, INSTANCES)
+    }
+
+    /// An engine with room for this many instances of components.
+    pub fn with_room_for(mode: Mode, instances: u32) -> Result<Engine, NoEngine> {
         // The pool reserves address space, which a limit on it (ulimit -v) may forbid; then each instance maps its own.
-        let inner = wasmtime::Engine::new(config(mode).allocation_strategy(pool()))
+        let inner = wasmtime::Engine::new(config(mode).allocation_strategy(pool(instances)))
             .or_else(|_| wasmtime::Engine::new(&config(mode)))
             .map_err(|e| NoEngine(format!("{e:#}")))?;
         let clocks = Arc::new(CallClocks::default());
@@ -96,9 +104,9 @@ fn config(mode: Mode) -> Config {
 }
 
 /// Places for instances, made beforehand. A component of a language with a run time of its own is many core instances: componentize-py makes 38.
-fn pool() -> InstanceAllocationStrategy {
+fn pool(instances: u32) -> InstanceAllocationStrategy {
     let mut pool = PoolingAllocationConfig::default();
-    pool.total_component_instances(1024)
+    pool.total_component_instances(instances)
         .total_core_instances(8192)
         .total_memories(1280)
         .total_tables(4096)

@@ -7,7 +7,7 @@ use std::fmt;
 
 use sequor_sync::{self as sync, Condvar, Mutex};
 
-use super::call_error::CallError;
+use super::call_error::{CallError, CallFault};
 
 /// One guest. Its owner sees to it that one call is made at a time, for instance with a lock.
 #[derive(Debug, Default)]
@@ -43,7 +43,10 @@ pub struct GuestPool<G> {
 }
 
 struct GuestPoolState<G> {
+    /// The guest that was used last is the last one.
     free: Vec<G>,
+    /// So many of them, the first ones, have not been used since the last look.
+    unused: usize,
     /// Guests that are free or called.
     live: usize,
 }
@@ -51,7 +54,7 @@ struct GuestPoolState<G> {
 impl<G> GuestPool<G> {
     /// Without guests yet; `size` is at least 1.
     pub fn new(size: usize, start: impl Fn() -> Result<G, CallError> + Send + Sync + 'static) -> GuestPool<G> {
-        let state = Mutex::new(GuestPoolState { free: Vec::new(), live: 0 });
+        let state = Mutex::new(GuestPoolState { free: Vec::new(), unused: 0, live: 0 });
         let is_spent = Box::new(|_: &mut G| false);
         GuestPool { start: Box::new(start), is_spent, size: size.max(1), state, freed: Condvar::new() }
     }
@@ -74,12 +77,51 @@ impl<G> GuestPool<G> {
 
     /// A free guest, for one call. Waits for one if all are called.
     pub fn lease(&self) -> Result<GuestLease<'_, G>, CallError> {
-        let mut place = PoolPlace { pool: self, guest: self.free() };
-        let guest = match place.guest.take() {
-            Some(guest) => guest,
-            None => (self.start)()?,
-        };
-        Ok(GuestLease { guest, place })
+        let mut free = self.free();
+        loop {
+            let mut place = PoolPlace { pool: self, guest: free };
+            let guest = match place.guest.take() {
+                Some(guest) => guest,
+                None => match (self.start)() {
+                    Err(error) if error.fault == CallFault::Full => {
+                        drop(place);
+                        free = self.free_after_full().ok_or(error)?;
+                        continue;
+                    }
+                    started => started?,
+                },
+            };
+            return Ok(GuestLease { guest, place });
+        }
+    }
+
+    /// A free guest, after the engine had no room for another one. `None` inside: the caller may try to start one again. `None` outside: no guest of this
+    /// pool is called, so none will be free.
+    fn free_after_full(&self) -> Option<Option<G>> {
+        let mut state = self.state.lock();
+        if let Some(guest) = state.pop_free() {
+            return Some(Some(guest));
+        }
+        if state.live == 0 {
+            return None;
+        }
+        let mut state = sync::wait(&self.freed, state);
+        let guest = state.pop_free();
+        if guest.is_none() {
+            state.live += 1;
+        }
+        Some(guest)
+    }
+
+    /// Ends the guests that nothing has used since the last time. One stays.
+    pub fn release_unused(&self) {
+        let mut state = self.state.lock();
+        let count = state.unused.min(state.live.saturating_sub(1)).min(state.free.len());
+        let ended: Vec<G> = state.free.drain(..count).collect();
+        state.live -= count;
+        state.unused = state.free.len();
+        drop(state);
+        drop(ended);
     }
 
     /// Guests that are free or called.
@@ -91,7 +133,7 @@ impl<G> GuestPool<G> {
     fn free(&self) -> Option<G> {
         let mut state = self.state.lock();
         loop {
-            if let Some(guest) = state.free.pop() {
+            if let Some(guest) = state.pop_free() {
                 return Some(guest);
             }
             if state.live < self.size {
@@ -100,6 +142,14 @@ impl<G> GuestPool<G> {
             }
             state = sync::wait(&self.freed, state);
         }
+    }
+}
+
+impl<G> GuestPoolState<G> {
+    fn pop_free(&mut self) -> Option<G> {
+        let guest = self.free.pop();
+        self.unused = self.unused.min(self.free.len());
+        guest
     }
 }
 
@@ -274,6 +324,50 @@ mod tests {
     fn a_spent_guest_makes_place_for_another() {
         let pool = pool(1).recycling(|n| *n == 0);
         assert_eq!([pool.call(|n| Ok(*n)), pool.call(|n| Ok(*n)), pool.call(|n| Ok(*n))], [Ok(0), Ok(1), Ok(1)]);
+    }
+
+    #[test]
+    fn without_room_for_another_guest_a_call_waits_for_one_of_the_pool() {
+        let room = Arc::new(AtomicU32::new(1));
+        let of_start = Arc::clone(&room);
+        let pool = Arc::new(GuestPool::new(8, move || {
+            let has_room = of_start.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |room| room.checked_sub(1));
+            has_room.map_err(|_| CallError { fault: CallFault::Full, what: "no room".to_owned() })
+        }));
+        let meet = Arc::new(Barrier::new(2));
+        let first = {
+            let (pool, meet) = (Arc::clone(&pool), Arc::clone(&meet));
+            std::thread::spawn(move || {
+                pool.call(|n| {
+                    meet.wait();
+                    Ok(*n)
+                })
+            })
+        };
+        meet.wait();
+        assert_eq!(pool.call(|n| Ok(*n)), Ok(1), "the one guest answers both");
+        assert_eq!((first.join().unwrap(), pool.live()), (Ok(1), 1));
+        assert_eq!(pool.call(|_| trap::<()>()), trap());
+        let refused = pool.call(|n| Ok(*n)).unwrap_err();
+        assert_eq!((refused.fault, pool.live()), (CallFault::Full, 0), "nothing to wait for");
+        room.store(1, Ordering::SeqCst);
+        assert_eq!(pool.call(|n| Ok(*n)), Ok(1));
+    }
+
+    #[test]
+    fn guests_that_are_not_used_from_one_look_to_the_next_end_but_for_one() {
+        let pool = pool(8);
+        let use_at_once = |count: usize| {
+            let leases: Vec<_> = (0..count).map(|_| pool.lease().unwrap()).collect();
+            leases.into_iter().for_each(GuestLease::give_back);
+            pool.live()
+        };
+        let look = || {
+            pool.release_unused();
+            pool.live()
+        };
+        assert_eq!((use_at_once(5), look()), (5, 5), "they were used since the last look");
+        assert_eq!((use_at_once(2), look(), look(), look()), (5, 2, 1, 1));
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl SequenceStore {
         self.writer.tier().list(model)
     }
 
-    /// The facts about the kept state of a sequence. Does not wait for the disk.
+    /// The facts about the stored state of a sequence. Does not wait for the disk.
     pub(in crate::model) fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
         self.writer.tier().head(key)
     }

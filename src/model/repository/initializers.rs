@@ -8,6 +8,7 @@ use crate::config::model::settings::{InitializerPlugin, ModelSettings};
 use crate::error::LoadError;
 use crate::initializing::{Initializer, InitializerOptions, InitializerRegistry, InitializerSource, KeptStates};
 use crate::model::load::{LoadInitializer, Processors, load_facts};
+use crate::model::runtime::KeepsUnused;
 use crate::model::sequences::ModelScheduler;
 use crate::processing::files;
 use crate::scheduling::PluginServices;
@@ -48,10 +49,18 @@ pub(super) fn initializer_of(
     let initializer = Arc::new(initializer.map_err(fault)?);
     // From here on a replacement reaches it.
     registry.attach(std::slice::from_ref(&initializer)).map_err(fault)?;
+    let owner: Arc<dyn KeepsUnused> = Arc::<Initializer>::clone(&initializer);
+    resources.owners.add(Arc::downgrade(&owner));
     let (_, keys) = settings.feature_names();
     let column = |name: &String| keys.iter().position(|key| key == name);
     let copy_if_same = named.copy_if_same.iter().filter_map(column).collect();
     Ok(Some(LoadInitializer { initializer, pool, copy_if_same }))
+}
+
+impl KeepsUnused for Initializer {
+    fn release_unused(&self) {
+        Initializer::release_unused(self);
+    }
 }
 
 fn initializer_source(

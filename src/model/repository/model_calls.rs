@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use sequor_core::{Dialect, Refusal, Time};
 
 use crate::error::{Failure, Invalid, ProcessorFailure, RejectionStatus};
+use crate::executor::ExecutorHandle;
 use crate::model::catalog::Catalog;
 use crate::model::request::{InferRequest, SequenceStep};
 use crate::model::runtime::Clock;
@@ -18,11 +19,13 @@ use crate::tensor::NamedTensor;
 pub(super) struct ModelCalls {
     catalog: Weak<Catalog>,
     clock: Clock,
+    /// Of the threads of plug-ins, on which all calls are made.
+    threads: ExecutorHandle,
 }
 
 impl ModelCalls {
-    pub(super) fn new(catalog: &Arc<Catalog>, clock: &Clock) -> ModelCalls {
-        ModelCalls { catalog: Arc::downgrade(catalog), clock: clock.clone() }
+    pub(super) fn new(catalog: &Arc<Catalog>, clock: &Clock, threads: ExecutorHandle) -> ModelCalls {
+        ModelCalls { catalog: Arc::downgrade(catalog), clock: clock.clone(), threads }
     }
 
     fn submit(&self, of: &CallingRequest, model: &str, inputs: Vec<NamedTensor>) -> Result<Pending, InferFailure> {
@@ -46,6 +49,7 @@ impl ModelCalls {
         };
         let origin = RequestOrigin {
             callers: Some(&of.path),
+            connection: Some(&self.threads),
             patience: left(inherited.and_then(|of| of.patience)),
             headers: inherited.map_or(&[], |of| &of.headers),
             ..RequestOrigin::default()
@@ -101,7 +105,7 @@ fn in_words(model: &str, failure: Failure) -> InferFailure {
             InferFailure { retry, ..of(code, &format!("{plugin}: {text}")) }
         }
         Failure::NotResumed { .. } | Failure::Store { .. } => {
-            of(code::UNAVAILABLE, "its kept state cannot be read now")
+            of(code::UNAVAILABLE, "its stored state cannot be read now")
         }
         Failure::Member { why, .. } => in_words(model, *why),
         Failure::Control(_) => of(code::FAILED, "not served"),

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use crate::executor::ThreadSteps;
 use crate::model::catalog::Catalog;
 use crate::model::runtime::Clock;
 use crate::processing::outgoing::ModelCaller;
@@ -24,6 +25,8 @@ pub(in crate::model) struct ProcessorHost {
     catalog: Weak<Catalog>,
     /// Threads that all processors share.
     threads: usize,
+    /// Steps of models that processors have called.
+    steps: ThreadSteps,
     pool: Mutex<Option<Arc<ProcessorPool>>>,
 }
 
@@ -31,9 +34,10 @@ impl ProcessorHost {
     pub(super) fn new(registry: ProcessorRegistry, catalog: &Arc<Catalog>, clock: &Clock) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         // With a single thread, one slow processor would stop those of all models.
-        let caller = Arc::new(ModelCalls::new(catalog, clock));
+        let steps = ThreadSteps::new();
+        let caller = Arc::new(ModelCalls::new(catalog, clock, steps.handle()));
         let (catalog, threads) = (Arc::downgrade(catalog), cores.clamp(2, THREADS));
-        ProcessorHost { registry, caller, catalog, threads, pool: Mutex::default() }
+        ProcessorHost { registry, caller, catalog, threads, steps, pool: Mutex::default() }
     }
 
     /// The threads. The first model with processors starts them.
@@ -42,7 +46,8 @@ impl ProcessorHost {
         if let Some(pool) = &*pool {
             return Ok(Arc::clone(pool));
         }
-        let started = ProcessorPool::new(self.threads).map_err(|e| format!("no threads for processors: {e}"))?;
+        let started = ProcessorPool::new(self.threads, self.steps.clone())
+            .map_err(|e| format!("no threads for processors: {e}"))?;
         Ok(Arc::clone(pool.insert(Arc::new(started))))
     }
 

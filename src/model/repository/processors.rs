@@ -10,7 +10,9 @@ use crate::config::fault::code;
 use crate::config::model::settings::{ModelSettings, ProcessorPlugin};
 use crate::error::LoadError;
 use crate::model::load::{Processors, load_facts};
+use crate::model::runtime::KeepsUnused;
 use crate::model::sequences::ModelScheduler;
+use crate::processing::link::ChainLink;
 use crate::processing::{Chain, OnFailure, ProcessorOptions, ProcessorSource, files};
 use crate::scheduling::PluginServices;
 use crate::scheduling::key_interner::KeyInterner;
@@ -52,7 +54,17 @@ impl Resources {
         let chain = chain.map_err(|(n, what)| fault(named.get(n).unwrap_or(first), what))?;
         // From here on a replacement reaches them.
         host.registry.attach(chain.links()).map_err(|what| fault(first, what))?;
+        for link in chain.links() {
+            let link: Arc<dyn KeepsUnused> = Arc::<ChainLink>::clone(link);
+            self.owners.add(Arc::downgrade(&link));
+        }
         Ok(Some(Processors { chain, pool }))
+    }
+}
+
+impl KeepsUnused for ChainLink {
+    fn release_unused(&self) {
+        ChainLink::release_unused(self);
     }
 }
 

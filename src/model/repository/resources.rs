@@ -6,7 +6,7 @@ use crate::backend::Backend;
 use crate::device::Pool;
 use crate::initializing::InitializerRegistry;
 use crate::model::load::ResponseCache;
-use crate::model::runtime::{Clock, RateLimiter, Upkeep};
+use crate::model::runtime::{Clock, RateLimiter, UnusedOwners, Upkeep};
 use crate::state::ChunkCache;
 use crate::state::budget::Budget;
 use crate::telemetry::Metrics;
@@ -33,6 +33,8 @@ pub(in crate::model) struct Resources {
     pub(in crate::model) processors: OnceLock<ProcessorHost>,
     /// The initializers, if the server has any.
     pub(in crate::model) initializers: OnceLock<InitializerRegistry>,
+    /// Plug-ins whose instances stay for later requests.
+    pub(in crate::model) owners: UnusedOwners,
 }
 
 impl Resources {
@@ -55,11 +57,12 @@ impl Resources {
             pool,
             processors: OnceLock::new(),
             initializers: OnceLock::new(),
+            owners: UnusedOwners::default(),
         }
     }
 
     /// Releases memory that was kept long enough.
     pub(in crate::model) fn upkeep(&self) -> Upkeep {
-        Upkeep::new(self.chunk_cache.clone(), Arc::clone(&self.backend))
+        Upkeep::new(self.chunk_cache.clone(), Arc::clone(&self.backend), self.owners.clone())
     }
 }

@@ -15,4 +15,4 @@ pub use clock::Clock;
 pub(in crate::model) use rate_limiter::{LoadRates, RateLimiter, RunPermit};
 pub(in crate::model) use start_gate::StartGate;
 pub(in crate::model) use timer::{Tick, Timer};
-pub(in crate::model) use upkeep::Upkeep;
+pub(in crate::model) use upkeep::{KeepsUnused, UnusedOwners, Upkeep};

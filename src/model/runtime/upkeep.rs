@@ -1,8 +1,10 @@
 //! What the server does once a second, on the timer's thread: it releases memory that was kept long enough.
 
-use std::sync::Arc;
+use std::fmt::Debug;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sequor_core::Time;
 
 use crate::backend::Backend;
@@ -10,18 +12,45 @@ use crate::device::trim_heaps;
 use crate::state::ChunkCache;
 
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How long an owner may have something that it does not use.
+const UNUSED: Duration = Duration::from_secs(60);
+
+/// An owner of instances that stay for later use.
+pub(in crate::model) trait KeepsUnused: Debug + Send + Sync {
+    /// Ends what nothing has used since the last time.
+    fn release_unused(&self);
+}
+
+/// The owners that live. Clones belong together.
+#[derive(Debug, Clone, Default)]
+pub(in crate::model) struct UnusedOwners(Arc<Mutex<Vec<Weak<dyn KeepsUnused>>>>);
+
+impl UnusedOwners {
+    pub(in crate::model) fn add(&self, owner: Weak<dyn KeepsUnused>) {
+        let mut owners = self.0.lock();
+        owners.retain(|owner| owner.strong_count() > 0);
+        owners.push(owner);
+    }
+
+    fn release(&self) {
+        let owners: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        owners.iter().for_each(|owner| owner.release_unused());
+    }
+}
 
 #[derive(Debug)]
 #[cfg_attr(feature = "shuttle", allow(dead_code, reason = "there is no timer thread"))]
 pub(in crate::model) struct Upkeep {
     chunk_cache: ChunkCache,
     backend: Arc<dyn Backend>,
+    owners: UnusedOwners,
     next: Time,
+    next_unused: Time,
 }
 
 impl Upkeep {
-    pub(in crate::model) fn new(chunk_cache: ChunkCache, backend: Arc<dyn Backend>) -> Upkeep {
-        Upkeep { chunk_cache, backend, next: Time(0) }
+    pub(in crate::model) fn new(chunk_cache: ChunkCache, backend: Arc<dyn Backend>, owners: UnusedOwners) -> Upkeep {
+        Upkeep { chunk_cache, backend, owners, next: Time(0), next_unused: Time(0) }
     }
 
     /// Does what is due, if a second has passed since the last time.
@@ -31,6 +60,10 @@ impl Upkeep {
             return;
         }
         self.next = now + INTERVAL;
+        if now >= self.next_unused {
+            self.next_unused = now + UNUSED;
+            self.owners.release();
+        }
         let states = self.chunk_cache.release_due(now);
         let tensors = self.backend.release_memory(now);
         if states || tensors {

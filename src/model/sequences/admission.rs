@@ -167,7 +167,7 @@ impl RequestAdmission {
     }
 }
 
-/// State memory that a request needs to begin a sequence: what a START takes, and more for a kept state that has grown.
+/// State memory that a request needs to begin a sequence: what a START takes, and more for a stored state that has grown.
 fn bytes_to_begin(table: &Table, load: &LoadedModel, submit: &Submit) -> u64 {
     let bytes = load.state_bytes();
     if submit.start || !load.grows() {

@@ -71,7 +71,7 @@ pub(in crate::model) struct ModelScheduler {
 /// A request that was checked, and the load that it is for.
 struct AcceptedRequest {
     load: Arc<LoadedModel>,
-    /// As the client named it, or that of its kept state.
+    /// As the client named it, or that of its stored state.
     version: Option<u64>,
     accepted: Accepted,
     /// Its inputs, where its sequence is captured.
@@ -450,7 +450,7 @@ impl ModelScheduler {
         }
     }
 
-    /// Does what has come due in the core, and forgets kept sequences that have expired.
+    /// Does what has come due in the core, and forgets stored sequences that have expired.
     pub(super) fn apply_due(self: &Arc<Self>) {
         self.armed.store(Time::NEVER.0, Ordering::Release);
         self.apply(Event::Tick);

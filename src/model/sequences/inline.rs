@@ -5,7 +5,8 @@
 //! - its recent steps took less than 100 µs, and none took more than 1 ms lately ([`crate::telemetry::InlineGate`]);
 //! - a scheduler plug-in, if there is one, has answered as quickly and is not busy.
 //!
-//! Every other step is left to the instance's thread.
+//! Every other step is left to the instance's thread. The threads of plug-ins take every step at first, so that the calls of many guests gather. Once they run
+//! out of tasks, they run it by the same rules, or wake the instance.
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ pub(super) fn wake(
     now: Time,
 ) {
     let is_short = || load.inline_gate.is_open(now) && decider.is_none_or(Decider::is_quick);
-    if !connection.is_some_and(|connection| is_short() && connection.defer(load, instance)) {
+    let is_left = |to: &ExecutorHandle| (to.gathers() || is_short()) && to.defer(load, instance);
+    if !connection.is_some_and(is_left) {
         load.wake(instance);
     }
 }

@@ -352,13 +352,14 @@ mod tests {
     use sequor_core::{DataType, Shape};
 
     use super::*;
+    use crate::executor::ThreadSteps;
     use crate::processing::ProcessorPool;
     use crate::processing::wat_fixture::{ProcessorWat, chain};
     use crate::tensor::Tensor;
 
     #[test]
     fn the_outputs_of_all_runs_are_bounded() {
-        let pool = Arc::new(ProcessorPool::new(1).unwrap());
+        let pool = Arc::new(ProcessorPool::new(1, ThreadSteps::new()).unwrap());
         let processors = Processors { chain: chain(&[ProcessorWat::default()]), pool };
         let mut processed = Processed::new(RequestMeta::default());
         let data = Bytes::from(vec![0; RUN_BYTES / 2]);

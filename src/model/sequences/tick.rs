@@ -1,4 +1,4 @@
-//! What the timer does for a model: what its core has due, kept sequences that expire, and sequences that move to another load.
+//! What the timer does for a model: what its core has due, stored sequences that expire, and sequences that move to another load.
 
 use std::sync::Arc;
 

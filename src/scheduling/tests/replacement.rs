@@ -49,6 +49,26 @@ fn one_that_traps_while_it_comes_back_is_struck_again_until_it_is_parked() {
 }
 
 #[test]
+fn without_room_for_a_new_instance_it_is_tried_again_and_is_no_strike() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=1);
+    rig.drain();
+    rig.version.does(Does::Trap);
+    rig.submit(1, false, false);
+    rig.turn();
+    rig.version.does(Does::NoRoom);
+    for _ in 0..5 {
+        rig.wait(1500);
+        rig.keep();
+        assert_eq!((rig.binding.state(), rig.binding.show().strikes), (BindingState::Recovering, 1));
+    }
+    rig.version.does(Does::First);
+    rig.wait(1500);
+    rig.keep();
+    assert_eq!((rig.binding.state(), rig.binding.show().strikes), (BindingState::Active, 1));
+}
+
+#[test]
 fn one_that_has_grown_is_replaced_by_a_new_one_beside_it() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=1);

@@ -1,0 +1,409 @@
+//! The guests of one version. A free guest takes the next request, and requests wait in their order while there is none.
+//!
+//! A guest is started when a request finds none that is free, up to a maximum. If the engine has no room for it, the request waits for another guest of
+//! this version. Guests stay for later requests; those that are not used for a while end, but for one.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use sequor_wasm::call_error::{CallError, CallFault};
+use tokio::sync::oneshot;
+
+use crate::sync::Mutex;
+
+type StartGuest<G> = dyn Fn() -> Result<G, CallError> + Send + Sync;
+
+/// Guests that are alike, and the requests that wait for one.
+pub(super) struct GuestQueue<G> {
+    start: Box<StartGuest<G>>,
+    is_spent: fn(&mut G) -> bool,
+    size: usize,
+    state: Mutex<QueueState<G>>,
+}
+
+struct QueueState<G> {
+    /// The guest that was used last is the last one.
+    free: Vec<G>,
+    /// So many of them, the first ones, have not been used since the last look.
+    unused: usize,
+    /// Guests that are free, called or about to start.
+    live: usize,
+    waiting: VecDeque<oneshot::Sender<Handed<G>>>,
+}
+
+/// What a request gets in its turn.
+enum Handed<G> {
+    Guest(G),
+    /// It may start a guest.
+    Start,
+}
+
+/// A request that waits. What it was handed when it is dropped goes to the next one.
+struct WaitingRequest<'a, G> {
+    queue: &'a GuestQueue<G>,
+    handed: oneshot::Receiver<Handed<G>>,
+}
+
+/// A guest for one call. Dropped without [`GuestTurn::give_back`], it ends the guest, so that another one takes its place.
+pub(super) struct GuestTurn<'a, G> {
+    guest: G,
+    place: TurnPlace<'a, G>,
+}
+
+/// The place of a guest that is called or about to start. Dropped, it gives the guest back, or the place if there is none.
+struct TurnPlace<'a, G> {
+    queue: &'a GuestQueue<G>,
+    back: Option<G>,
+    /// Whether the place stays with the caller.
+    is_kept: bool,
+}
+
+impl<G> GuestQueue<G> {
+    /// Without guests yet. `size` is at least 1. A guest of which `is_spent` says so is not used again.
+    pub(super) fn new(
+        size: usize,
+        start: impl Fn() -> Result<G, CallError> + Send + Sync + 'static,
+        is_spent: fn(&mut G) -> bool,
+    ) -> GuestQueue<G> {
+        let state = Mutex::new(QueueState { free: Vec::new(), unused: 0, live: 0, waiting: VecDeque::new() });
+        GuestQueue { start: Box::new(start), is_spent, size: size.max(1), state }
+    }
+
+    /// A guest for one call. Waits for its turn if all guests are called.
+    pub(super) async fn turn(&self) -> Result<GuestTurn<'_, G>, CallError> {
+        let mut next = self.take();
+        loop {
+            let handed = match next {
+                Ok(handed) => handed,
+                Err(request) => request.handed().await?,
+            };
+            match handed {
+                Handed::Guest(guest) => return Ok(GuestTurn { guest, place: TurnPlace::new(self) }),
+                Handed::Start => match self.started() {
+                    Ok(turn) => return Ok(turn),
+                    Err(error) if error.fault == CallFault::Full => next = self.take_another().ok_or(error)?,
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// A guest before there are requests.
+    pub(super) fn first(&self) -> Result<GuestTurn<'_, G>, CallError> {
+        self.state.lock().live += 1;
+        let started = self.started();
+        if started.as_ref().is_err_and(|error| error.fault == CallFault::Full) {
+            self.state.lock().live -= 1;
+        }
+        started
+    }
+
+    /// A free guest, or the right to start one. The error is a request that waits behind the others.
+    fn take(&self) -> Result<Handed<G>, WaitingRequest<'_, G>> {
+        let mut state = self.state.lock();
+        if state.waiting.is_empty() {
+            if let Some(guest) = state.pop_free() {
+                return Ok(Handed::Guest(guest));
+            }
+            if state.live < self.size {
+                state.live += 1;
+                return Ok(Handed::Start);
+            }
+        }
+        let (sender, handed) = oneshot::channel();
+        state.waiting.push_back(sender);
+        Err(WaitingRequest { queue: self, handed })
+    }
+
+    /// Starts a guest. Without room in the engine the caller still has the right to start one.
+    fn started(&self) -> Result<GuestTurn<'_, G>, CallError> {
+        let mut place = TurnPlace::new(self);
+        match (self.start)() {
+            Ok(guest) => Ok(GuestTurn { guest, place }),
+            Err(error) => {
+                place.is_kept = error.fault == CallFault::Full;
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives up the right to start a guest for a guest that is free, or waits for one in front of the others. `None` if there is no guest.
+    fn take_another(&self) -> Option<Result<Handed<G>, WaitingRequest<'_, G>>> {
+        let mut state = self.state.lock();
+        state.live -= 1;
+        if let Some(guest) = state.pop_free() {
+            return Some(Ok(Handed::Guest(guest)));
+        }
+        if state.live == 0 {
+            // No guest will wake those that wait.
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            drop(waiting);
+            return None;
+        }
+        let (sender, handed) = oneshot::channel();
+        state.waiting.push_front(sender);
+        Some(Err(WaitingRequest { queue: self, handed }))
+    }
+
+    /// Hands a free guest to the next request. If more requests wait than guests are called, the one behind it may start another one.
+    fn put(&self, mut guest: G) {
+        loop {
+            let mut state = self.state.lock();
+            let Some(next) = state.waiting.pop_front() else {
+                state.free.push(guest);
+                return;
+            };
+            drop(state);
+            match next.send(Handed::Guest(guest)) {
+                Ok(()) => return self.offer_start(),
+                Err(Handed::Guest(back)) => guest = back,
+                Err(Handed::Start) => return,
+            }
+        }
+    }
+
+    /// Ends the guests that nothing has used since the last time. One stays.
+    pub(super) fn release_unused(&self) {
+        let mut state = self.state.lock();
+        let count = state.unused.min(state.live.saturating_sub(1)).min(state.free.len());
+        let ended: Vec<G> = state.free.drain(..count).collect();
+        state.live -= count;
+        state.unused = state.free.len();
+        drop(state);
+        drop(ended);
+    }
+
+    /// The place of a guest is free.
+    fn leave(&self) {
+        self.state.lock().live -= 1;
+        self.offer_start();
+    }
+
+    /// Lets the next request start a guest, if there may be another one.
+    fn offer_start(&self) {
+        loop {
+            let mut state = self.state.lock();
+            if state.live >= self.size {
+                return;
+            }
+            let Some(next) = state.waiting.pop_front() else { return };
+            state.live += 1;
+            drop(state);
+            if next.send(Handed::Start).is_ok() {
+                return;
+            }
+            self.state.lock().live -= 1;
+        }
+    }
+}
+
+impl<G> QueueState<G> {
+    fn pop_free(&mut self) -> Option<G> {
+        let guest = self.free.pop();
+        self.unused = self.unused.min(self.free.len());
+        guest
+    }
+}
+
+impl<G> WaitingRequest<'_, G> {
+    async fn handed(mut self) -> Result<Handed<G>, CallError> {
+        // Not handed anything: there is no guest to wait for.
+        (&mut self.handed).await.map_err(|_| {
+            let what = "the server has no room for an instance of the plug-in now".to_owned();
+            CallError { fault: CallFault::Full, what }
+        })
+    }
+}
+
+impl<G> Drop for WaitingRequest<'_, G> {
+    fn drop(&mut self) {
+        self.handed.close();
+        match self.handed.try_recv() {
+            Ok(Handed::Guest(guest)) => self.queue.put(guest),
+            Ok(Handed::Start) => self.queue.leave(),
+            Err(_) => {}
+        }
+    }
+}
+
+impl<G> GuestTurn<'_, G> {
+    pub(super) fn guest(&mut self) -> &mut G {
+        &mut self.guest
+    }
+
+    /// Gives the guest back after a call that did not fail.
+    pub(super) fn give_back(self) {
+        let GuestTurn { mut guest, mut place } = self;
+        if !(place.queue.is_spent)(&mut guest) {
+            place.back = Some(guest);
+        }
+    }
+}
+
+impl<'a, G> TurnPlace<'a, G> {
+    fn new(queue: &'a GuestQueue<G>) -> TurnPlace<'a, G> {
+        TurnPlace { queue, back: None, is_kept: false }
+    }
+}
+
+impl<G> Drop for TurnPlace<'_, G> {
+    fn drop(&mut self) {
+        match self.back.take() {
+            Some(guest) => self.queue.put(guest),
+            None if self.is_kept => {}
+            None => self.queue.leave(),
+        }
+    }
+}
+
+impl<G> fmt::Debug for GuestQueue<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        f.debug_struct("GuestQueue").field("live", &state.live).field("waiting", &state.waiting.len()).finish()
+    }
+}
+
+impl<G> fmt::Debug for GuestTurn<'_, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuestTurn").field("queue", self.place.queue).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests {
+    use std::future::Future;
+    use std::pin::{Pin, pin};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Guests that are numbered in the order in which they start, while there is room for them. Guest 99 is spent.
+    fn numbered(size: usize, first: u32, room: u32) -> (GuestQueue<u32>, Arc<AtomicU32>) {
+        let (room, next) = (Arc::new(AtomicU32::new(room)), AtomicU32::new(first));
+        let of_start = Arc::clone(&room);
+        let start = move || {
+            let has_room = of_start.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |room| room.checked_sub(1));
+            let full = |_| CallError { fault: CallFault::Full, what: "no room".to_owned() };
+            has_room.map(|_| next.fetch_add(1, Ordering::SeqCst)).map_err(full)
+        };
+        (GuestQueue::new(size, start, |n| *n == 99), room)
+    }
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        }
+    }
+
+    fn number(turn: Option<Result<GuestTurn<'_, u32>, CallError>>) -> (u32, GuestTurn<'_, u32>) {
+        let mut turn = turn.expect("a turn").expect("a guest");
+        (*turn.guest(), turn)
+    }
+
+    #[test]
+    fn requests_wait_in_their_order_for_a_guest() {
+        let (queue, _) = numbered(2, 0, 9);
+        let (_, first) = number(poll(pin!(queue.turn())));
+        let (_, second) = number(poll(pin!(queue.turn())));
+        let (mut third, mut fourth) = (pin!(queue.turn()), pin!(queue.turn()));
+        assert!(poll(third.as_mut()).is_none() && poll(fourth.as_mut()).is_none());
+        second.give_back();
+        assert!(poll(fourth.as_mut()).is_none(), "the third is in front of it");
+        let (n, third) = number(poll(third.as_mut()));
+        assert_eq!(n, 1);
+        drop(third);
+        let (n, fourth) = number(poll(fourth.as_mut()));
+        assert_eq!(n, 2, "another guest takes the place of one that was dropped");
+        fourth.give_back();
+        first.give_back();
+    }
+
+    #[test]
+    fn what_a_request_that_is_gone_was_handed_goes_to_the_next_one() {
+        let (queue, _) = numbered(1, 0, 9);
+        let (_, first) = number(poll(pin!(queue.turn())));
+        let mut gone = Box::pin(queue.turn());
+        let mut last = pin!(queue.turn());
+        assert!(poll(gone.as_mut()).is_none() && poll(last.as_mut()).is_none());
+        first.give_back();
+        drop(gone);
+        let (n, last) = number(poll(last.as_mut()));
+        assert_eq!(n, 0);
+        let mut gone = Box::pin(queue.turn());
+        assert!(poll(gone.as_mut()).is_none());
+        drop(last);
+        drop(gone);
+        let (n, _turn) = number(poll(pin!(queue.turn())));
+        assert_eq!(n, 1, "the right to start a guest is not lost");
+    }
+
+    #[test]
+    fn without_room_in_the_engine_a_request_waits_for_a_guest_of_its_version() {
+        let (queue, room) = numbered(8, 0, 1);
+        let (_, first) = number(poll(pin!(queue.turn())));
+        let (mut second, mut third) = (pin!(queue.turn()), pin!(queue.turn()));
+        assert!(poll(second.as_mut()).is_none() && poll(third.as_mut()).is_none());
+        // The second gets the guest, and the third may try to start one.
+        room.store(1, Ordering::SeqCst);
+        first.give_back();
+        let [(a, second), (b, third)] = [poll(second.as_mut()), poll(third.as_mut())].map(number);
+        assert_eq!([a, b], [0, 1]);
+        second.give_back();
+        third.give_back();
+    }
+
+    #[test]
+    fn without_room_and_without_a_guest_requests_are_refused() {
+        let (queue, room) = numbered(8, 0, 1);
+        let (_, first) = number(poll(pin!(queue.turn())));
+        let mut second = pin!(queue.turn());
+        assert!(poll(second.as_mut()).is_none());
+        // It traps, and nothing takes its place.
+        drop(first);
+        let refused = poll(second.as_mut()).expect("an answer").expect_err("no guest");
+        assert_eq!(refused.fault, CallFault::Full);
+        let refused = poll(pin!(queue.turn())).expect("an answer").expect_err("no guest");
+        assert_eq!(refused.fault, CallFault::Full);
+        room.store(1, Ordering::SeqCst);
+        let (n, turn) = number(poll(pin!(queue.turn())));
+        assert_eq!(n, 1);
+        turn.give_back();
+    }
+
+    #[test]
+    fn guests_that_are_not_used_from_one_look_to_the_next_end_but_for_one() {
+        let (queue, _) = numbered(8, 0, 9);
+        let use_at_once = |count: usize| {
+            let turns: Vec<_> = (0..count).map(|_| number(poll(pin!(queue.turn()))).1).collect();
+            turns.into_iter().for_each(GuestTurn::give_back);
+            queue.state.lock().live
+        };
+        let look = || {
+            queue.release_unused();
+            queue.state.lock().live
+        };
+        assert_eq!((use_at_once(5), look()), (5, 5), "they were used since the last look");
+        assert_eq!((use_at_once(2), look()), (5, 2));
+        assert_eq!((look(), look()), (1, 1));
+        assert_eq!(use_at_once(3), 3);
+        let (_, called) = number(poll(pin!(queue.turn())));
+        assert_eq!((look(), look()), (3, 1), "that one is called");
+        called.give_back();
+    }
+
+    #[test]
+    fn a_spent_guest_makes_place_for_another() {
+        let (queue, _) = numbered(1, 99, 9);
+        let (n, turn) = number(poll(pin!(queue.turn())));
+        turn.give_back();
+        assert_eq!(n, 99);
+        let (n, turn) = number(poll(pin!(queue.turn())));
+        turn.give_back();
+        assert_eq!(n, 100);
+    }
+}
