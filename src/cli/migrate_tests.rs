@@ -37,7 +37,7 @@ fn every_model_has_its_verdict_and_what_to_do() {
     let json = as_json(&models, None);
     assert_eq!((json["unchanged"].as_u64(), json["cannot"].as_u64()), (Some(1), Some(2)));
     assert_eq!(json["models"][3]["changes"][0]["line"], 2);
-    assert!(json["models"][2]["reasons"][0]["instead"].as_str().unwrap().contains("processor plug-in"));
+    assert!(json["models"][2]["reasons"][0]["instead"].as_str().unwrap().contains("a plug-in takes its place"));
 }
 
 #[test]

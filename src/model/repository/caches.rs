@@ -8,19 +8,17 @@ use super::resources::Resources;
 
 const FIELD: &str = "response_cache";
 
-impl Resources {
-    /// The cache of a load, if its configuration asks for one and one has effect.
-    pub(super) fn cache_of(&self, draft: &Draft, settings: &mut ModelSettings) -> Option<LoadCache> {
-        if !settings.proto.response_cache.is_some_and(|cache| cache.enable) {
-            return None;
-        }
-        let cache = match (in_vain(settings), &self.cache) {
-            (None, Some(cache)) => Ok(cache.for_load()),
-            (None, None) => Err("the server has no cache; set cache.size, or --cache-config=local,size=BYTES"),
-            (Some(why), _) => Err(why),
-        };
-        cache.map_err(|why| settings.notes.push(draft.note(FIELD, format!("{FIELD} has no effect: {why}")))).ok()
+/// The cache of a load, if its configuration asks for one and one has effect.
+pub(super) fn cache_of(resources: &Resources, draft: &Draft, settings: &mut ModelSettings) -> Option<LoadCache> {
+    if !settings.proto.response_cache.is_some_and(|cache| cache.enable) {
+        return None;
     }
+    let cache = match (in_vain(settings), &resources.cache) {
+        (None, Some(cache)) => Ok(cache.for_load()),
+        (None, None) => Err("the server has no cache; set cache.size, or --cache-config=local,size=BYTES"),
+        (Some(why), _) => Err(why),
+    };
+    cache.map_err(|why| settings.notes.push(draft.note(FIELD, format!("{FIELD} has no effect: {why}")))).ok()
 }
 
 /// Why the answers of such a model cannot be kept.

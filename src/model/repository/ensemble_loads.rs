@@ -13,6 +13,7 @@ use crate::model::instance::Runner;
 use crate::model::load::LoadedModel;
 use crate::model::sequences::ModelScheduler;
 
+use super::caches::cache_of;
 use super::ensembles::{BoundMembers, ComingLoads, circle, directory_of, is_outdated};
 use super::loader::{Faults, ModelLoader, PendingLoad, Prepared, metric_tags};
 use super::resources::Resources;
@@ -35,7 +36,7 @@ impl ModelLoader {
         let members = BoundMembers::find(&self.catalog, draft, None).map_err(|fault| vec![fault])?;
         let ensemble = members.plan(draft)?;
         let mut settings = draft.settle_ensemble(members.sequences());
-        self.resources.cache_of(draft, &mut settings);
+        cache_of(&self.resources, draft, &mut settings);
         let Resources { options, metrics, .. } = &*self.resources;
         let metrics = metrics.tagged_model(&settings.name, version, &metric_tags(&settings));
         let shown = (options.hold, LoadLimits::default().candidates, Arc::default(), 1);

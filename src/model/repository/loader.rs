@@ -28,9 +28,11 @@ use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, carry, resu
 use crate::recording::Recorder;
 use crate::sync::{self, JoinHandle};
 
+use super::caches::cache_of;
 use super::initializers::initializer_of;
 use super::options::{RepositoryOptions, first_id_now};
 use super::placer::Placer;
+use super::rates::rates_of;
 use super::resources::Resources;
 
 pub(super) type Faults = Vec<LoadError>;
@@ -246,8 +248,8 @@ impl ModelLoader {
         };
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let mut settings = draft.settle(first.graph.signature()).map_err(faults)?;
-        let cache = self.resources.cache_of(draft, &mut settings);
-        let rates = self.resources.rates_of(draft, &mut settings).map_err(|fault| vec![fault])?;
+        let cache = cache_of(&self.resources, draft, &mut settings);
+        let rates = rates_of(&self.resources, draft, &mut settings).map_err(|fault| vec![fault])?;
         for placement in &placements {
             warm_up(placement, &settings).map_err(|failed| {
                 let (at, what) = (draft.warmup_at(failed.sample), failed.what);
