@@ -158,3 +158,19 @@ fn without_a_sequence_of_that_id_only_start_is_taken() {
     }
     assert_eq!(server.runs().len(), 0);
 }
+
+#[test]
+fn a_request_without_an_id_of_an_iterative_model_is_a_sequence_of_its_own() {
+    for strategy in both() {
+        let config = sum("TYPE_INT32", &format!("iterative_sequence: true {strategy}"), "");
+        let server = model("sum").config(&config).onnx("sum_int32").serve();
+        let named = server.seq(1);
+        named.start().input(&[5]).gives(&[5]);
+        let unnamed = Seq { id: Id::None, ..server.seq(1) };
+        for ask in [unnamed.step(), unnamed.start(), unnamed.only()] {
+            ask.input(&[7]).gives(&[7]);
+        }
+        named.step().input(&[6]).gives(&[11]);
+        assert_eq!(server.repository.live(), 1, "{strategy}");
+    }
+}

@@ -346,6 +346,8 @@ pub struct SequenceSettings {
     pub strategy: SequenceStrategy,
     /// Whose rules its sequences follow, if the model says so; else each surface's own.
     pub dialect: Option<Dialect>,
+    /// Whether a request without an id is a sequence of its own, from START to END.
+    pub iterative: bool,
     /// `None` is never.
     pub idle: Option<Duration>,
     pub idle_soft: Option<Duration>,

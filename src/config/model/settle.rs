@@ -288,6 +288,7 @@ fn sequence(report: &Report<'_>, sequence: &ModelSequenceBatching) -> SequenceSe
             Rules::Triton => Dialect::TRITON,
             Rules::Ovms => Dialect::OVMS,
         }),
+        iterative: sequence.iterative_sequence,
         idle: own.idle.map_or(Some(idle), |idle| idle.0),
         idle_soft: own.idle_soft.map(|s| s.0),
         idle_longest: own.idle_longest.map(|s| s.0),

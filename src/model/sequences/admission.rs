@@ -33,6 +33,17 @@ pub(super) struct RequestAdmission {
 /// Ids that the server makes in an epoch, as a power of two.
 pub(in crate::model) const ID_BITS: u32 = 14;
 
+/// Makes a request without an id a whole sequence, if its model is iterative: no ONNX model asks for a further iteration, so the first one is the last.
+pub(super) fn make_whole(load: &LoadedModel, request: &mut InferRequest) {
+    if is_iterative(load) && request.sequence.id == Id::None {
+        (request.sequence.start, request.sequence.end) = (true, true);
+    }
+}
+
+fn is_iterative(load: &LoadedModel) -> bool {
+    matches!(&load.settings.scheduling, Scheduling::Sequence(sequence) if sequence.iterative)
+}
+
 impl RequestAdmission {
     pub(super) fn new(
         model: &str,
@@ -70,7 +81,10 @@ impl RequestAdmission {
         let timeout = request.timeout.map(|t| now + t);
         let wait = sequence.and_then(|s| s.backlog_timeout).map(|t| now + t).filter(|_| request.sequence.start);
         let step = &request.sequence;
-        let dialect = sequence.and_then(|s| s.dialect).unwrap_or(request.dialect);
+        let mut dialect = sequence.and_then(|s| s.dialect).unwrap_or(request.dialect);
+        if is_iterative(load) {
+            dialect.no_id = NoId::Assign;
+        }
         let makes_id = sequence.is_some() && step.id == Id::None && step.start && dialect.no_id == NoId::Assign;
         Submit {
             req: Req::new(0, std::num::NonZeroU32::MIN),

@@ -22,7 +22,7 @@ use crate::state::budget::Budget;
 use crate::sync::{AtomicU64, Mutex};
 
 use super::actions::{Actions, PolicyNotice};
-use super::admission::RequestAdmission;
+use super::admission::{RequestAdmission, make_whole};
 use super::batch::{FinishedBatch, Step};
 use super::cached::{self, Looked};
 use super::calling::{InheritedContext, circle};
@@ -221,6 +221,7 @@ impl ModelScheduler {
             let route = self.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
             load = route.and_then(|key| self.loads.find(key)).unwrap_or(load);
         }
+        make_whole(&load, request);
         let captured = self.captures.note(request, load.key);
         let accepted = match reservation {
             None => intake::accept(&load.client, request, origin.headers, &load.texts),

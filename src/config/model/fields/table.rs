@@ -202,7 +202,7 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("direct", SERVED),
             ("oldest", SERVED),
             ("state", SERVED),
-            ("iterative_sequence", Refused("an ONNX model never asks for another iteration; remove the field")),
+            ("iterative_sequence", Served("a request without an id is a sequence of its own; an ONNX model never asks for another iteration")),
         ],
     ),
     message("ModelSequenceBatching.ControlInput", &[("name", SERVED), ("control", SERVED)]),
