@@ -11,28 +11,40 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use model::Checked;
 use model::outcome::Outcome;
 use model::world::World;
-use model::{Broken, Checked};
 
 const CALLS: u64 = 10_000;
 const SEEDS: u64 = 1_300;
+/// Histories with crashes, and the crashes of each.
+const MORTAL_SEEDS: u64 = 2_000;
+const CRASHES: u64 = 8;
 
-fn run(seed: u64) -> Result<Outcome, Broken> {
+/// Plays the history of a seed, and keeps its last events if that is wanted.
+type Play = fn(seed: u64, log: Option<Vec<String>>) -> (World, Checked);
+
+fn play(seed: u64, log: Option<Vec<String>>) -> (World, Checked) {
     let mut world = World::new(seed);
-    world.run(CALLS)?;
-    Ok(world.counts)
+    world.log = log;
+    let held = world.run(CALLS);
+    (world, held)
+}
+
+fn play_with_crashes(seed: u64, log: Option<Vec<String>>) -> (World, Checked) {
+    let mut world = World::mortal(seed);
+    world.log = log;
+    let held = world.run_with_crashes(CRASHES);
+    (world, held)
 }
 
 /// Runs a seed once more and tells its last events.
-fn story(seed: u64) -> String {
-    let mut world = World::new(seed);
-    world.log = Some(Vec::new());
-    let told = world.run(CALLS);
+fn story(play: Play, seed: u64) -> String {
+    let (world, held) = play(seed, Some(Vec::new()));
     let log = world.log.unwrap_or_default();
     let lines = std::env::var("SEQUOR_LINES").ok().and_then(|n| n.parse().ok()).unwrap_or(60);
     let last: Vec<String> = log.iter().skip(log.len().saturating_sub(lines)).cloned().collect();
-    let end = told.map_or_else(|b| format!("{}: {}", b.property, b.what), |()| "holds".to_owned());
+    let end = held.map_or_else(|b| format!("{}: {}", b.property, b.what), |()| "holds".to_owned());
     format!("{}\n=> seed {seed}: {end}", last.join("\n"))
 }
 
@@ -40,16 +52,17 @@ fn one_seed() -> Option<u64> {
     std::env::var("SEQUOR_SEED").ok()?.parse().ok()
 }
 
-#[test]
-fn the_core_keeps_its_promises() {
+/// Plays so many seeds on all threads. Returns `None` if `SEQUOR_SEED` asks for one seed and that seed holds.
+#[allow(clippy::expect_used, clippy::panic, reason = "a test may panic")]
+fn play_all(play: Play, seeds: u64) -> Option<Outcome> {
     if let Some(seed) = one_seed() {
-        let text = story(seed);
+        let text = story(play, seed);
         println!("{text}");
         assert!(text.ends_with("holds"), "seed {seed} fails");
-        return;
+        return None;
     }
     let began = Instant::now();
-    let seeds = std::env::var("SEQUOR_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
+    let seeds = std::env::var("SEQUOR_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(seeds);
     let next = AtomicU64::new(1);
     let total = std::thread::scope(|scope| {
         let work = || {
@@ -59,9 +72,9 @@ fn the_core_keeps_its_promises() {
                 if seed > seeds {
                     return Ok(mine);
                 }
-                match run(seed) {
-                    Ok(outcome) => mine.add(&outcome),
-                    Err(_) => {
+                match play(seed, None) {
+                    (world, Ok(())) => mine.add(&world.counts),
+                    (_, Err(_)) => {
                         next.store(seeds, Ordering::Relaxed);
                         return Err(seed);
                     }
@@ -75,13 +88,19 @@ fn the_core_keeps_its_promises() {
             match thread.join().expect("no panic") {
                 Ok(outcome) => total.add(&outcome),
                 Err(seed) => {
-                    panic!("{}\nrerun with SEQUOR_SEED={seed}", story(seed));
+                    panic!("{}\nrerun with SEQUOR_SEED={seed}", story(play, seed));
                 }
             }
         }
         total
     });
     println!("{}\n{:.1?}", total.table(), began.elapsed());
+    Some(total)
+}
+
+#[test]
+fn the_core_keeps_its_promises() {
+    let Some(total) = play_all(play, SEEDS) else { return };
     let (rare, foreign) = total.arrows(100);
     assert!(foreign.is_empty(), "arrows that are not in the table: {foreign:?}");
     assert!(total.rare(100).is_empty(), "met too seldom: {:?}", total.rare(100));
@@ -103,4 +122,12 @@ fn the_same_events_give_the_same_effects() -> Checked {
         }
     }
     Ok(())
+}
+
+/// The process crashes at random points, and the next one resumes what the store has.
+#[test]
+fn over_crashes_no_answered_step_is_lost_and_none_is_applied_twice() {
+    let Some(total) = play_all(play_with_crashes, MORTAL_SEEDS) else { return };
+    let rare = total.rare_over_crashes(100);
+    assert!(rare.is_empty(), "met too seldom: {rare:?}");
 }

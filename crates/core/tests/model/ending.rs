@@ -85,7 +85,7 @@ impl World {
             "{armed} ticks, and {due:?} is due"
         );
         hold!(self.core.sequences().next().is_none(), "nothing is lost at the end", "a sequence is left");
-        self.counts.transitions = self.core.transitions().clone();
+        self.counts.transitions.add(self.core.transitions());
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl World {
             nothing = false;
         }
         while let Some(batch) = self.seals.pop() {
-            self.apply(Event::Sealed(batch, Vec::new()))?;
+            self.seal_ends(batch, Vec::new())?;
             nothing = false;
         }
         while !self.questions.is_empty() {

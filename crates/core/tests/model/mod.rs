@@ -10,7 +10,8 @@
 //! - [`world`], [`steps`], [`threads`], [`ending`]: the driver: virtual time, sockets that cancel, stages that answer late, instance threads
 //!   that sleep until woken.
 //! - [`news`]: what policies are told, held against what happened.
-//! - [`store`]: the state store, obeying slot operations as an instance thread would.
+//! - [`store`]: the state store, obeying slot operations as an instance thread would · [`crash`]: the store on disk, and what is there after a
+//!   crash.
 //! - [`witness`]: what must hold independently of the model: order, owners, answers, batches.
 //! - [`outcome`]: what was counted, and the table of arrows.
 #![allow(
@@ -21,6 +22,7 @@
 )]
 #![allow(clippy::indexing_slicing, clippy::expect_used, reason = "a test may panic")]
 
+pub mod crash;
 pub mod ending;
 pub mod news;
 pub mod outcome;

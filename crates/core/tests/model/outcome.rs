@@ -82,8 +82,32 @@ impl Outcome {
             "first state",
             "next run",
         ];
+        self.rare_of(&all, least)
+    }
+
+    /// What may happen around a crash and was met less than `least` times.
+    pub fn rare_over_crashes(&self, least: u64) -> Vec<&'static str> {
+        let all = [
+            "crash",
+            "a write survives",
+            "a write is cut off",
+            "an answered step is kept",
+            "an answered END stays",
+            "resumed after a crash",
+            "resumed after it left memory",
+            "answered again by the store",
+            "a batch sealed in part",
+        ];
+        let mut rare = self.rare_of(&all, least);
+        rare.extend(EndReason::ALL.iter().zip(self.ended).find_map(|(why, n)| {
+            (*why == EndReason::Unsealed && n < least).then_some("ended because its state could not be made durable")
+        }));
+        rare
+    }
+
+    fn rare_of(&self, all: &[&'static str], least: u64) -> Vec<&'static str> {
         let met = |name: &str| self.prepared.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
-        all.into_iter().filter(|name| met(name) < least).collect()
+        all.iter().copied().filter(|name| met(name) < least).collect()
     }
 
     pub fn table(&self) -> String {

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use sequor_core::*;
 
+use super::crash::Disk;
 use super::news::News;
 use super::outcome::count;
 use super::refer::{At, N, Shown};
@@ -43,9 +44,13 @@ impl World {
             submit.meta.rows = if self.rng.percent(30) { self.rng.range(1, 6) as u32 } else { 1 };
         }
         submit.meta.keys = news::keys(submit.req);
+        self.looks_up(&mut submit);
         self.witness.sends(&submit);
         self.counts.requests += 1;
-        self.apply(Event::Submit(submit))
+        let req = submit.req;
+        self.apply(Event::Submit(submit))?;
+        self.looked_up(req);
+        Ok(())
     }
 
     fn count_steps(&mut self, submit: &mut Submit) {
@@ -110,7 +115,7 @@ impl World {
                 if !failed.is_empty() && failed.len() < all.len() {
                     count(&mut self.counts.prepared, "a batch sealed in part", 1);
                 }
-                self.apply(Event::Sealed(batch, failed))
+                self.seal_ends(batch, failed)
             }
             2 if !pondering.is_empty() => {
                 let hand = *self.rng.pick(&pondering);
@@ -134,6 +139,12 @@ impl World {
         meta.rows = sent.rows;
         meta.keys = news::keys(req);
         let fails = self.rng.percent(self.taste.fails);
+        if let Some(prepared) = self.finds(req, fails) {
+            if let Some(sent) = self.witness.get_mut(req).filter(|_| prepared == Preparation::Reply) {
+                sent.steps = 0;
+            }
+            return self.apply(Event::Prepared(req, prepared));
+        }
         let adopts = self.refer.req(req).and_then(|r| r.seq).filter(|_| !sent.start).map(|n| self.refer.seq(n).clone());
         let adopts = adopts.filter(|s| s.adopted && !s.announced && s.key == seq);
         let refuse = |refusal| Preparation::Refuse { refusal, ends: false };
@@ -177,7 +188,8 @@ impl World {
     /// What a preparation that went well says.
     fn verdict(&mut self, meta: RequestMeta) -> Preparation {
         match self.rng.below(10) {
-            0 | 1 => Preparation::Reply,
+            // The steps of a history with crashes are those that states contain.
+            0 | 1 if self.disk.is_none() => Preparation::Reply,
             2 | 3 => Preparation::RunSteps(meta, NonZeroU32::new(self.rng.range(1, 4) as u32).expect("above 0")),
             _ => Preparation::Run(meta),
         }
@@ -341,6 +353,9 @@ impl World {
             && self.taste.stateless == 100
         {
             spec.strategy = first.strategy.clone();
+        }
+        if self.disk.is_some() {
+            Disk::tame(&mut spec);
         }
         self.hands.extend((0..spec.instances).map(|n| Hand::new(Instance { load: key, n })));
         self.specs.push(spec.clone());

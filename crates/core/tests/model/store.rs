@@ -114,6 +114,11 @@ impl Store {
         }
     }
 
+    /// All committed steps of a sequence.
+    pub fn hash_of(&self, seq: Seq) -> Option<u64> {
+        self.truth.get(&seq).map(|value| value.hash)
+    }
+
     /// Takes the snapshot of some slot's state and drops the state.
     pub fn spill(&mut self, who: Instance, slot: u32) {
         let Some(cell) = self.cells.get_mut(&(who, slot)).filter(|c| !c.flies) else { return };

@@ -117,6 +117,7 @@ impl World {
         let who = batch.instance;
         let rows: Vec<RealRow> = batch.real().collect();
         self.operate(who, &batch.ops, &rows)?;
+        rows.iter().try_for_each(|row| self.not_twice(row))?;
         for row in rows.iter().filter(|row| row.start) {
             let is_made = |slot: Slot| batch.ops.iter().any(|op| matches!(op, SlotOp::Init(of, _) if *of == slot));
             let made = row.placement.is_none_or(|(_, slot)| is_made(slot));

@@ -21,6 +21,8 @@ pub struct Sent {
     pub key: Req,
     pub serial: u64,
     pub start: bool,
+    /// Its number, if its client counts.
+    pub step: Option<u64>,
     pub id: Id,
     pub rows: u32,
     pub shape: u64,
@@ -84,6 +86,7 @@ impl Witness {
             key: submit.req,
             serial: self.serial,
             start: submit.start,
+            step: submit.step,
             id: submit.id.clone(),
             rows: submit.meta.rows,
             shape: submit.meta.shape,

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash};
 
 use sequor_core::*;
 
+use super::crash::Disk;
 use super::news::News;
 use super::outcome::{Outcome, count, kind};
 use super::refer::{N, Out, Refer};
@@ -33,6 +34,8 @@ pub struct World {
     pub now: Time,
     pub witness: Witness,
     pub store: Store,
+    /// What survives a crash, in a history that has some.
+    pub disk: Option<Disk>,
     pub hands: Vec<Hand>,
     pub specs: Vec<LoadSpec>,
     /// The keys of the loads that are there; used again once one has gone.
@@ -72,6 +75,7 @@ impl World {
             now: Time(1000),
             witness: Witness::default(),
             store: Store::default(),
+            disk: None,
             hands: Vec::new(),
             specs: Vec::new(),
             keys: Slab::new(),
@@ -247,12 +251,16 @@ impl World {
 
     fn act(&mut self, effect: &Effect, out: &[Effect]) -> Checked {
         self.overhear(effect);
+        self.disk_hears(effect, begins_anew(effect, out))?;
         match effect {
             Effect::Refuse { refusal, .. } => count(&mut self.counts.refused, kind(refusal), 1),
             Effect::Replay(..) => count(&mut self.counts.refused, "(Replay)", 1),
             Effect::Prepare(req, seq) => self.prepares.push((*req, *seq)),
             Effect::Post(req, _) => self.posts.push(*req),
-            Effect::Seal(batch) => self.seals.push(*batch),
+            Effect::Seal(batch) => {
+                self.seals.push(*batch);
+                self.seal_begins(*batch);
+            }
             Effect::Wake(who) => {
                 let Some(hand) = self.hands.iter_mut().find(|h| h.who == *who) else { return Ok(()) };
                 hold!(

@@ -47,8 +47,12 @@ impl Refer {
             return self.enqueue(now, load, submit);
         }
         let id = named(submit)?;
-        if !submit.start && (!self.loads[load].spec.stages.activate || ending.is_some()) {
-            return Err(Refusal::Unknown(self.stone(now, load, &id)));
+        if !submit.start {
+            let may_know = self.loads[load].spec.stages.activate || submit.adopt.is_some();
+            if !may_know || ending.is_some() {
+                return Err(Refusal::Unknown(self.stone(now, load, &id)));
+            }
+            step_of_kept(submit)?;
         }
         self.may_start(now, load, ending, submit)?;
         if let Some(old) = live {
@@ -189,7 +193,9 @@ impl Refer {
         self.seq_born += 1;
         self.keys.push(None);
         let n = self.seq_born;
-        let first = submit.step.unwrap_or(1);
+        let adopts = submit.adopt.filter(|_| !submit.start);
+        let first = submit.step.or(adopts.map(|step| step + 1)).unwrap_or(1);
+        let announced = submit.start || (adopts.is_some() && !submit.prepare);
         self.seqs.push(RSeq {
             n,
             key: None,
@@ -210,7 +216,7 @@ impl Refer {
             adopted: !submit.start,
             held: reserves(submit),
             level: submit.queue.level,
-            announced: submit.start,
+            announced,
             next_step: first,
             first,
             step: first.saturating_sub(1),
@@ -222,7 +228,7 @@ impl Refer {
             state_bytes: 0,
         });
         self.queue(now, n, submit);
-        if submit.start {
+        if announced {
             self.out.push(Out::Started(n, submit.req));
         }
         if reserves(submit) || self.req(submit.req).is_some_and(|r| r.plan.is_some()) {
@@ -234,7 +240,7 @@ impl Refer {
 
     fn idle_of(&self, load: usize, submit: &Submit) -> Option<u64> {
         let spec = &self.loads[load].spec;
-        match (spec.expiry, submit.start, submit.idle, spec.idle_longest) {
+        match (spec.expiry, submit.start || submit.adopt.is_some(), submit.idle, spec.idle_longest) {
             (Expiry::TwoScans { .. }, ..) => None,
             (_, true, Some(asked), Some(longest)) => Some(ns(asked).min(ns(longest))),
             (Expiry::Idle(default), ..) => Some(ns(default)),
@@ -259,8 +265,9 @@ impl Refer {
         }
         s.backlog_until = s.backlog_until.min(submit.backlog_until.map_or(NEVER, |t| t.0));
         s.queue.push(submit.req);
-        let prepared =
-            !reserves(submit) && !stages.pre && !(first && (submit.prepare || stages.activate || stages.initialize));
+        let made = submit.adopt.is_some() && !submit.start;
+        let asked = first && (submit.prepare || (!made && (stages.activate || stages.initialize)));
+        let prepared = !reserves(submit) && !stages.pre && !asked;
         self.keep(now, load, Some(n), step, prepared, submit);
     }
 
@@ -317,6 +324,16 @@ impl Refer {
             passed: 0,
         });
     }
+}
+
+/// A counted step goes on from the state that it adopts, or repeats its last step where the driver has the answer.
+fn step_of_kept(submit: &Submit) -> Result<(), Refusal> {
+    let (Some(kept), Some(step)) = (submit.adopt, submit.step) else { return Ok(()) };
+    let want = kept + 1;
+    if step > want {
+        return Err(Refusal::StepGap { want });
+    }
+    if step == want || (step == kept && submit.prepare) { Ok(()) } else { Err(Refusal::StepGone { want }) }
 }
 
 /// Whether a START takes its slot before it is prepared.
