@@ -118,7 +118,7 @@ def gru(features=8, hidden=16):
     return model("gru", nodes, inputs, outputs, constants)
 
 
-def lstm(frames=8, features=32, hidden=64):
+def lstm(frames=24, features=32, hidden=64):
     """INPUT [batch, frames, features] -> OUTPUT [batch, hidden], the last output of an LSTM that begins with zeros. For benches: a row costs much
     less in a batch than alone."""
     f32 = TensorProto.FLOAT

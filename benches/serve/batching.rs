@@ -18,7 +18,7 @@ use sequor_core::{DataType, Dims, Id, Shape};
 use crate::{Options, models, role, sequor};
 
 /// Frames and features of a request to the LSTM, as `models/make.py` makes it.
-pub(crate) const LSTM: [u64; 3] = [8, 32, 64];
+pub(crate) const LSTM: [u64; 3] = [24, 32, 64];
 /// Requests in one ragged batch, and their bytes.
 const RAGGED: usize = 64;
 const BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=64 << 10;

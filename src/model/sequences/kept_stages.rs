@@ -80,7 +80,7 @@ impl KeptStages for Table {
             job.resumed = Some((work.kept.head.incarnation, work.kept.head.step));
         }
         let then = match durable.map(LoadDurability::interval) {
-            None => AfterTake::Forget,
+            None => AfterTake::Forget { incarnation: work.kept.head.incarnation },
             Some(None) => AfterTake::Keep,
             Some(Some(_)) => AfterTake::Outdate,
         };
@@ -93,7 +93,7 @@ impl KeptStages for Table {
         let StoreWork { kept, resumes, meta } = *work;
         let repeats = resumes && self.core.step_of_request(req) == kept.head.step;
         let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else {
-            if outcome.is_ok() && then != AfterTake::Forget {
+            if outcome.is_ok() && !matches!(then, AfterTake::Forget { .. }) {
                 self.forget(key.id, kept.head.incarnation);
             }
             return;

@@ -475,7 +475,7 @@ fn what_waits_goes_into_one_commit_and_each_learns_its_own_outcome() {
     assert!(failed[&1].is_empty() && failed[&3].is_empty());
     assert_eq!(kept(&*store).keys().copied().collect::<Vec<_>>(), [1, 3, 11, 12, 13]);
     let (tell, told) = std::sync::mpsc::sync_channel(8);
-    writer.take(key(1), AfterTake::Forget, move |found| tell.send(found).unwrap());
+    writer.take(key(1), AfterTake::Forget { incarnation: 1 }, move |found| tell.send(found).unwrap());
     assert_eq!(told.recv().unwrap().unwrap().unwrap().1, [1; 6]);
     let (tell, told) = std::sync::mpsc::sync_channel(8);
     for _ in 0..2 {
@@ -497,11 +497,18 @@ fn what_waits_goes_into_one_commit_and_each_learns_its_own_outcome() {
     writer.write(|_| vec![Ok(put(4, 1, 1, b""))], |_| {});
     for _ in 0..2 {
         let tell = tell.clone();
-        writer.take(key(4), AfterTake::Forget, move |found| tell.send(found).unwrap());
+        writer.take(key(4), AfterTake::Forget { incarnation: 1 }, move |found| tell.send(found).unwrap());
     }
     drop(held);
     let is_there = || told.recv().unwrap().unwrap().is_some();
     assert_eq!((is_there(), is_there()), (true, false));
+    // A state of a sequence that began later stays.
+    writer.write(|_| vec![Ok(put(5, 2, 1, b""))], |_| {});
+    for _ in 0..2 {
+        let tell = tell.clone();
+        writer.take(key(5), AfterTake::Forget { incarnation: 1 }, move |found| tell.send(found).unwrap());
+    }
+    assert_eq!((is_there(), is_there()), (true, true));
     writer.close();
     let (tell, told) = std::sync::mpsc::sync_channel(8);
     writer.take(key(3), AfterTake::Keep, move |found| tell.send(found).unwrap());

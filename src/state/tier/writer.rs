@@ -34,7 +34,10 @@ pub enum AfterTake {
     Keep,
     /// Note that later steps may be answered from now on.
     Outdate,
-    Forget,
+    /// Remove it, unless it is of a sequence that began later than this one: that one may live, on another version.
+    Forget {
+        incarnation: u64,
+    },
 }
 
 /// Called once the commit is over.
@@ -186,7 +189,7 @@ fn gather(tier: &dyn Tier, task: WriterTask, changes: &mut Vec<TierChange>, wait
         WriterTask::Take { key, then, done } => {
             let found = find(tier, changes, &key);
             match (&found, then) {
-                (Ok(Some((head, _))), AfterTake::Forget) => {
+                (Ok(Some((head, _))), AfterTake::Forget { incarnation }) if head.incarnation <= incarnation => {
                     changes.push(TierChange::Remove { key, incarnation: head.incarnation });
                 }
                 (Ok(Some((head, file))), AfterTake::Outdate) if !head.behind => {

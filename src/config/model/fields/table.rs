@@ -202,7 +202,12 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("direct", SERVED),
             ("oldest", SERVED),
             ("state", SERVED),
-            ("iterative_sequence", Served("a request without an id is a sequence of its own; an ONNX model never asks for another iteration")),
+            (
+                "iterative_sequence",
+                Served(
+                    "a request without an id is a sequence of its own; an ONNX model never asks for another iteration",
+                ),
+            ),
         ],
     ),
     message("ModelSequenceBatching.ControlInput", &[("name", SERVED), ("control", SERVED)]),
