@@ -58,7 +58,7 @@ struct Answered {
 /// The store, and what the driver and the clients know of it.
 #[derive(Debug, Default)]
 pub struct Disk {
-    /// What is durable.
+    /// The durable states.
     kept: HashMap<Id, Kept>,
     /// Batches that the store is writing.
     writes: HashMap<BatchId, Vec<Write>>,
