@@ -146,11 +146,11 @@ fn looped() -> BenchResult<Value> {
     let python = std::env::var_os("SEQUOR_PYTHON").map_or_else(default, PathBuf::from);
     let mut command = Command::new(python);
     command.arg(root.join("benches/processor/transducer.py")).args([SEQUENCES.to_string(), WINDOWS.to_string()]);
-    let said = command.output()?;
-    if !said.status.success() {
-        return Err(String::from_utf8_lossy(&said.stderr).into_owned().into());
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }
-    Ok(serde_json::from_slice(&said.stdout)?)
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// The server's page of metrics.

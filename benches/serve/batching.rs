@@ -118,13 +118,13 @@ async fn recipe(server: &Child, model: &str) -> Recipe {
 
 /// Microseconds a row of the LSTM in ONNX Runtime alone.
 fn alone() {
-    let said = role("lstm").output().expect("the bare loop");
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let output = role("lstm").output().expect("the bare loop");
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
     let of = |line: &str| {
         let (batch, us) = line.split_once(' ')?;
         Some(format!("{:.1} in {batch}", us.parse::<f64>().ok()?))
     };
-    println!("LSTM in ONNX Runtime alone, us a row: {}", said.lines().filter_map(of).collect::<Vec<_>>().join(", "));
+    println!("LSTM in ONNX Runtime alone, us a row: {}", output.lines().filter_map(of).collect::<Vec<_>>().join(", "));
 }
 
 /// The LSTM with and without dynamic batching; three identities and the ensemble that runs them one after the other.

@@ -384,7 +384,8 @@ fn ended_because(refused: &Refused, why: EndReason) -> String {
     }
 }
 
-fn past(why: EndReason) -> &'static str {
+/// What became of a sequence, after "sequence 7".
+pub(super) fn past(why: EndReason) -> &'static str {
     match why {
         EndReason::End => "ended",
         EndReason::Idle => "expired",

@@ -260,22 +260,10 @@ fn refused(refused: &Refused) -> Option<(Code, String)> {
 
 /// Why a sequence is no more, unless its client ended it.
 fn ended(id: &Id, why: EndReason) -> String {
-    let past = match why {
-        EndReason::End => return String::new(),
-        EndReason::Idle => "expired",
-        EndReason::Restarted => "was started anew",
-        EndReason::Cancelled => "was ended by a cancelled request",
-        EndReason::Evicted => "was evicted to make room",
-        EndReason::Drained => "was retired with its version of the model",
-        EndReason::Fenced => "was taken over by another node",
-        EndReason::Unsealed => "was dropped, for its state could not be stored",
-        EndReason::Spilled => "was moved to the store",
-        EndReason::Admin => "was dropped by an administrator",
-        EndReason::Rejected => "was ended by its scheduler, which rejected a step",
-        EndReason::Failed => "failed to start",
-        EndReason::Member => "was ended when a member of the ensemble failed",
-    };
-    format!(" (sequence {id} {past})")
+    match why {
+        EndReason::End => String::new(),
+        _ => format!(" (sequence {id} {})", triton::past(why)),
+    }
 }
 
 /// The HTTP status of a code, where OVMS has another one than KServe.
