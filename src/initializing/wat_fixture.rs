@@ -24,7 +24,7 @@ impl InitializerWat<'_> {
         let component: Arc<InitializerComponent> = Arc::new(component.unwrap());
         let options = InitializerOptions {
             config: "{}".to_owned(),
-            limits: Limits { time: std::time::Duration::from_millis(200), memory: None },
+            limits: Limits { time: std::time::Duration::from_secs(1), memory: None },
             files: Vec::new(),
             strikes: 1000,
         };

@@ -81,7 +81,7 @@ fn fixture(toml: &str, state_limit: u64, strikes: u32) -> Fixture {
 
 const FEATURE: &str =
     "[[feature]]\nname = \"tenant\"\nfrom = \"parameter\"\nkey = \"tenant\"\ntype = \"key\"\n[plugins.initializer]\n";
-pub(super) const TOML: &str = "[plugins.initializer]\nuse = \"guest\"\ntime = \"50ms\"\n";
+pub(super) const TOML: &str = "[plugins.initializer]\nuse = \"guest\"\ntime = \"500ms\"\n";
 
 fn loaded(toml: &str) -> Fixture {
     let fixture = fixture(toml, u64::MAX, 1000);
@@ -90,7 +90,7 @@ fn loaded(toml: &str) -> Fixture {
 }
 
 fn copies() -> Fixture {
-    loaded(&format!("{FEATURE}use = \"guest\"\ntime = \"50ms\"\ncopy_if_same = [\"tenant\"]\n"))
+    loaded(&format!("{FEATURE}use = \"guest\"\ntime = \"500ms\"\ncopy_if_same = [\"tenant\"]\n"))
 }
 
 fn failed(answer: Result<InferAnswer, Failure>) -> ProcessorFailure {

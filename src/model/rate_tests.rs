@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::backend::mock::{MockBackend, RunHook};
 use crate::config::server::rates::ResourceLimit;
+use crate::model::runtime::RateLimiter;
 use crate::telemetry::Metrics;
 
 /// The models `a` and `b`, whose rows have one and two elements. Each needs one R for a run, with its own priority.
@@ -60,6 +61,11 @@ impl RatedModels {
             dialect: Dialect::TRITON,
         };
         self.repository.submit(request).unwrap()
+    }
+
+    /// Instances that wait for R.
+    fn waiting(&self) -> usize {
+        self.repository.0.resources.rates.as_ref().map_or(0, RateLimiter::waiting)
     }
 
     /// So many requests to each model, all answered.
@@ -115,6 +121,10 @@ fn a_model_of_priority_2_gets_half_the_turns() {
     };
     let pair = RatedModels::new(Some(&[]), [1, 2], Arc::new(hook));
     let pending: Vec<Pending> = (0..40).flat_map(|_| [pair.send("a", 1), pair.send("b", 2)]).collect();
+    // One run is before the gate and the other model's instance waits: from here on each asks for its next turn as it gives one back.
+    while pair.waiting() < 1 {
+        std::thread::yield_now();
+    }
     *gate.0.lock() = true;
     gate.1.notify_all();
     answered(pending);

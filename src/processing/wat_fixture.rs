@@ -1,6 +1,7 @@
 //! For tests: chains of processor guests in the text format of WebAssembly (`wat_guest`).
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{DataType, Dims, Shape, Time};
@@ -38,6 +39,8 @@ pub(crate) struct ProcessorWat<'a> {
     pub(crate) on_failure: OnFailure,
     /// Strikes that park it.
     pub(crate) strikes: u32,
+    /// CPU time of a call: far more than it needs, however slow the machine is.
+    pub(crate) time: Duration,
 }
 
 impl Default for ProcessorWat<'_> {
@@ -50,6 +53,7 @@ impl Default for ProcessorWat<'_> {
             manifest: "scratch = \"8B\"\n",
             on_failure: OnFailure::Fail,
             strikes: 1000,
+            time: Duration::from_secs(20),
         }
     }
 }
@@ -100,7 +104,7 @@ impl ProcessorWat<'_> {
             component,
             options: ProcessorOptions {
                 config: "{}".to_owned(),
-                limits: Limits { time: std::time::Duration::from_millis(20), memory: None },
+                limits: Limits { time: self.time, memory: None },
                 on_failure: self.on_failure,
                 files: Vec::new(),
                 strikes: self.strikes,

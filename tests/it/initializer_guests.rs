@@ -24,7 +24,7 @@ fn feature(name: &str) -> String {
 }
 
 fn initializer(name: &str, more: &str) -> String {
-    format!("[plugins.initializer]\nuse = \"{name}\"\ntime = \"100ms\"\n{more}\n")
+    format!("[plugins.initializer]\nuse = \"{name}\"\ntime = \"2s\"\n{more}\n")
 }
 
 /// The state of a tenant: sixteenths from this number on.

@@ -142,10 +142,16 @@ async fn a_scheduler_sees_the_deadline_of_a_stream() {
     let deadlines = Deadlines::default();
     let (house, _) = house_with(&deadlines);
     let mut client = house.client().await;
-    let mut stream = Request::new(tokio_stream::iter([request("zoned", "", &[1]), request("zoned", "", &[1])]));
+    // One after the other: a request that waits while another runs may be shown twice.
+    let (send, requests) = tokio::sync::mpsc::channel(1);
+    let mut stream = Request::new(tokio_stream::wrappers::ReceiverStream::new(requests));
     stream.set_timeout(Duration::from_secs(30));
+    send.send(request("zoned", "", &[1])).await.unwrap();
     let mut replies = client.model_stream_infer(stream).await.unwrap().into_inner();
-    for _ in 0..2 {
+    for n in 0..2 {
+        if n > 0 {
+            send.send(request("zoned", "", &[1])).await.unwrap();
+        }
         assert_eq!(replies.message().await.unwrap().unwrap().error_message, "");
     }
     let seen = std::mem::take(&mut *deadlines.lock());

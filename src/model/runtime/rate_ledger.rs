@@ -95,6 +95,11 @@ impl RateLedger {
         self.grant();
     }
 
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Gives back what a run needed. Returns whether other instances may run now.
     pub(super) fn release(&mut self, key: InstanceKey) -> bool {
         self.free(key);

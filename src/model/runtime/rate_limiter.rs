@@ -47,6 +47,12 @@ impl RateLimiter {
         Ok(Some(LoadRates { limiter: self.clone(), instances }))
     }
 
+    /// Instances that wait for a resource.
+    #[cfg(test)]
+    pub(in crate::model) fn waiting(&self) -> usize {
+        self.0.ledger.lock().waiting()
+    }
+
     fn release(&self, instance: InstanceKey) {
         if self.0.ledger.lock().release(instance) {
             self.0.granted.notify_all();

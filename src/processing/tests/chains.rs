@@ -1,5 +1,7 @@
 //! What a chain does with a request, and what a failure leaves.
 
+use std::time::Duration;
+
 use crate::processing::{OnFailure, Plan, PluginPlace as _, PortTensors, RefusedBy, SequenceScratch};
 
 use crate::processing::wat_fixture::{
@@ -118,7 +120,8 @@ fn an_end_without_inputs_runs_nothing() {
 fn what_breaks_a_rule_fails_the_request() {
     let with = |pre: &str| failure(&[ProcessorWat { pre, ..ProcessorWat::default() }]);
     assert_eq!(with("unreachable"), "it gave up (unreachable), in pre");
-    let loops = with("(loop $ever (br $ever)) (i32.const 0)");
+    let ever = "(loop $ever (br $ever)) (i32.const 0)";
+    let loops = failure(&[ProcessorWat { pre: ever, time: Duration::from_millis(20), ..ProcessorWat::default() }]);
     assert!(loops.starts_with("time limit ") && loops.contains(" in pre (1 KiB)"), "{loops}");
     let runs = |k: u32| with(&format!("(call $run (local.get 11) (local.get 12) (i32.const {k}))"));
     assert_eq!(runs(0), "pre answered 0 runs; a request has 1 to 4096");

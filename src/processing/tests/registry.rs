@@ -128,7 +128,7 @@ fn load(registry: &ProcessorRegistry, name: &str) -> Chain {
         component: registry.find("guest").unwrap(),
         options: ProcessorOptions {
             config: "{}".to_owned(),
-            limits: Limits { time: std::time::Duration::from_millis(20), memory: None },
+            limits: Limits { time: std::time::Duration::from_secs(20), memory: None },
             on_failure: OnFailure::Fail,
             files: Vec::new(),
             strikes: 3,

@@ -11,6 +11,7 @@ use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::{Limits, room};
 
+use super::wasm::ROOMY;
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
 use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
@@ -53,7 +54,7 @@ fn facts(component: &SchedulerComponent) -> ModelFacts {
 
 /// With more time than anybody takes who gets on: what is tested is not how fast this machine is, and this half of a question is not optimised.
 fn start(component: &SchedulerComponent) -> (SchedulerGuest, Arc<ServiceLog>) {
-    start_within(component, Limits { time: Duration::from_secs(1), ..Limits::default() })
+    start_within(component, ROOMY)
 }
 
 fn start_within(component: &SchedulerComponent, limits: Limits) -> (SchedulerGuest, Arc<ServiceLog>) {
@@ -253,7 +254,7 @@ fn a_python_that_gathers_memory_is_replaced_and_no_round_is_lost() {
     };
     let config = "{\"do\": \"gather\", \"amount\": 131072}".to_owned();
     let mut rig = Rig::around(Arc::new(component("hostile-python")), StandInVersion::new("0", plans()), |options| {
-        (options.limits, options.config) = (Limits { memory: Some(28 << 20), ..Limits::default() }, config);
+        (options.limits, options.config) = (Limits { memory: Some(28 << 20), ..ROOMY }, config);
     });
     rig.binding.open().unwrap();
     for n in 0..300 {

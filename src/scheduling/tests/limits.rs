@@ -8,7 +8,7 @@ use sequor_wasm::call_error::CallFault;
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
 
-use super::wasm::{component, plan, start, struck};
+use super::wasm::{ROOMY, component, plan, start, struck};
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
 use crate::scheduling::guest::{Guest as _, ModelFacts};
@@ -102,12 +102,13 @@ fn what_a_component_says_for_debuggers_costs_nothing() {
     let bytes = SchedulerWat { extra: &for_debuggers(), plan: "(unreachable)", ..SchedulerWat::default() }.component();
     assert!(bytes.windows(13).any(|name| name == b".debug_abbrev"));
     let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
-    let mut guest = component.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
+    let mut guest = component.guest(Arc::new(ServiceLog::default()), ROOMY).unwrap();
     let began = Instant::now();
     let told = plan(&mut guest, 3).0.unwrap_err();
     let took = began.elapsed();
     assert_eq!(told.what, "it gave up (unreachable) (in plan), in plan");
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    // Read for each unit, the table would take minutes.
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]

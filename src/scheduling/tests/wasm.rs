@@ -16,6 +16,9 @@ use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
 use crate::scheduling::wat_fixture::SERVING;
 use crate::scheduling::wat_fixture::{LOG, SchedulerWat, ServiceLog};
 
+/// For guests that are not to run into their limit of CPU time, however slow the machine is.
+pub(super) const ROOMY: Limits = Limits { time: Duration::from_secs(20), memory: None };
+
 static SIMULATION: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Simulation).unwrap()));
 
 pub(super) fn component(guest: &SchedulerWat<'_>) -> SchedulerComponent {
@@ -23,7 +26,7 @@ pub(super) fn component(guest: &SchedulerWat<'_>) -> SchedulerComponent {
 }
 
 pub(super) fn start(guest: &SchedulerWat<'_>) -> SchedulerGuest {
-    component(guest).guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap()
+    component(guest).guest(Arc::new(ServiceLog::default()), ROOMY).unwrap()
 }
 
 pub(super) fn see(len: u32) -> Columns {
@@ -148,7 +151,7 @@ fn what_a_guest_says_reaches_the_house() {
         ..SchedulerWat::default()
     };
     let heard = Arc::new(ServiceLog::default());
-    let mut guest = component(&guest).start(heard.clone(), Limits::default()).unwrap();
+    let mut guest = component(&guest).start(heard.clone(), ROOMY).unwrap();
     guest.observe(&Events { kind: vec![1], sequence: vec![5], amount: vec![0], keys: vec![] }).unwrap();
     assert_eq!(*heard.lines.lock(), [(2, "hello".to_owned())]);
     assert_eq!(guest.memory(), 8 << 16);
@@ -159,11 +162,12 @@ fn what_a_guest_says_reaches_the_house() {
 #[test]
 fn an_endless_guest_is_out_of_time() {
     let endless = SchedulerWat { plan: "(loop $l (br $l)) (i32.const 512)", ..SchedulerWat::default() };
-    let told = struck(&endless);
+    let mut guest = component(&endless).guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
+    let told = plan(&mut guest, 3).0.unwrap_err();
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
     // So is one that never ends its start.
     let start = SchedulerWat { extra: "(func $s (loop $l (br $l))) (start $s)", ..SchedulerWat::default() };
-    let limits = Limits { time: Duration::from_micros(10), ..Limits::default() };
+    let limits = Limits { time: Duration::from_micros(10), ..ROOMY };
     let told = component(&start).guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 1ms in its start (in s)"));
 }
@@ -201,7 +205,7 @@ fn a_greedy_guest_is_told_no_and_may_cope() {
     );
     let copes = "(drop (memory.grow (i32.const 16384))) (i32.const 512)";
     assert_eq!(plan(&mut start(&SchedulerWat { plan: copes, ..SchedulerWat::default() }), 3).0, Ok(Decision::Default));
-    let limits = Limits { memory: Some(1 << 16), ..Limits::default() };
+    let limits = Limits { memory: Some(1 << 16), ..ROOMY };
     let told = component(&SchedulerWat::default()).guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
     assert_eq!(
         (told.fault, told.what.as_str()),
@@ -212,11 +216,11 @@ fn a_greedy_guest_is_told_no_and_may_cope() {
 #[test]
 fn after_a_trap_an_instance_is_dead_and_the_next_is_not() {
     let guest = component(&SchedulerWat { plan: "(unreachable)", ..SchedulerWat::default() });
-    let mut first = guest.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
+    let mut first = guest.guest(Arc::new(ServiceLog::default()), ROOMY).unwrap();
     assert!(plan(&mut first, 1).0.is_err());
     let told = first.observe(&Events::default()).unwrap_err();
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Trap, "it had fallen before, in observe"));
-    let mut next = guest.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
+    let mut next = guest.guest(Arc::new(ServiceLog::default()), ROOMY).unwrap();
     assert_eq!(next.observe(&Events::default()), Ok(()));
 }
 
@@ -368,7 +372,7 @@ fn what_is_granted_is_given_and_no_more() {
     let wit = "import wasi:clocks/monotonic-clock@0.2.9;";
     let given = take(wit, NOW, plan_now, clock).unwrap();
     assert!(given.imports().contains(&"wasi:clocks/monotonic-clock@0.2.9".to_owned()));
-    let mut guest = given.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
+    let mut guest = given.guest(Arc::new(ServiceLog::default()), ROOMY).unwrap();
     assert_eq!(plan(&mut guest, 1).0, Ok(Decision::Default));
     let waits = "(import \"wasi:clocks/monotonic-clock@0.2.9\" \"subscribe\" (func $subscribe))";
     assert_eq!(
@@ -397,6 +401,6 @@ fn ids_of_sequences_are_given_to_whom_they_are_granted() {
     );
     let grants = Grants { sequence_text: true, ..Grants::default() };
     let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, grants, None).unwrap();
-    let mut guest = component.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
+    let mut guest = component.guest(Arc::new(ServiceLog::default()), ROOMY).unwrap();
     assert_eq!(plan(&mut guest, 1).0, Ok(Decision::Default));
 }
