@@ -8,7 +8,7 @@ use sequor_wasm::call_error::CallFault;
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
 
-use super::wasm::{ROOMY, component, plan, start, struck};
+use super::wasm::{ROOMY, component, plan, start, struck_by_default};
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
 use crate::scheduling::guest::{Guest as _, ModelFacts};
@@ -61,7 +61,7 @@ fn a_guest_hands_over_so_much_at_once_and_no_more() {
 #[test]
 fn a_guest_that_has_the_host_work_is_out_of_time() {
     let logs = log(2 << 20).repeat(400);
-    let told = struck(&SchedulerWat {
+    let told = struck_by_default(&SchedulerWat {
         extra: LOG,
         plan: &format!("{ROOM} {logs} (i32.const 512)"),
         ..SchedulerWat::default()

@@ -43,6 +43,12 @@ pub(super) fn struck(guest: &SchedulerWat<'_>) -> CallError {
     plan(&mut start(guest), 3).0.unwrap_err()
 }
 
+/// The same with the limits of a server.
+pub(super) fn struck_by_default(guest: &SchedulerWat<'_>) -> CallError {
+    let mut guest = component(guest).guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
+    plan(&mut guest, 3).0.unwrap_err()
+}
+
 // === what they answer ===
 
 #[test]
@@ -162,8 +168,7 @@ fn what_a_guest_says_reaches_the_house() {
 #[test]
 fn an_endless_guest_is_out_of_time() {
     let endless = SchedulerWat { plan: "(loop $l (br $l)) (i32.const 512)", ..SchedulerWat::default() };
-    let mut guest = component(&endless).guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
-    let told = plan(&mut guest, 3).0.unwrap_err();
+    let told = struck_by_default(&endless);
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
     // So is one that never ends its start.
     let start = SchedulerWat { extra: "(func $s (loop $l (br $l))) (start $s)", ..SchedulerWat::default() };
