@@ -6,6 +6,7 @@ use std::time::Duration;
 use sequor_core::Time;
 
 use super::report::BindingState;
+use crate::telemetry::GaugePart;
 
 /// Strikes count together within this time.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
@@ -25,6 +26,8 @@ pub struct Health {
     most: usize,
     /// When a new instance was made because one had grown.
     recycled: VecDeque<Time>,
+    /// 1 while it is parked.
+    parked: GaugePart,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +58,18 @@ impl Health {
             strikes: VecDeque::new(),
             most,
             recycled: VecDeque::new(),
+            parked: GaugePart::default(),
         }
+    }
+
+    /// The same, and this part of a gauge shows whether it is parked.
+    pub fn shown_by(self, parked: GaugePart) -> Health {
+        Health { parked, ..self }
+    }
+
+    fn turn(&mut self, at: HealthState) {
+        self.at = at;
+        self.parked.set(u64::from(at == HealthState::Parked));
     }
 
     pub fn state(&self) -> BindingState {
@@ -78,7 +92,7 @@ impl Health {
         self.strikes.retain(|at| now - *at < WINDOW);
         self.strikes.push_back(now);
         if self.at == HealthState::Parked || self.strikes.len() >= self.most {
-            self.at = HealthState::Parked;
+            self.turn(HealthState::Parked);
             return Verdict::Parks;
         }
         if !lost {
@@ -86,21 +100,21 @@ impl Health {
         }
         let doubled = u32::try_from(self.strikes.len().saturating_sub(1)).unwrap_or(u32::MAX).min(16);
         let due = now + FIRST * 2u32.pow(doubled);
-        self.at = HealthState::Recovering(due);
+        self.turn(HealthState::Recovering(due));
         Verdict::Recovers(due)
     }
 
     /// No strike, but a new guest is needed.
     pub fn renew(&mut self, now: Time) {
         if self.at == HealthState::Serving {
-            self.at = HealthState::Recovering(now);
+            self.turn(HealthState::Recovering(now));
         }
     }
 
     /// No strike, but a new guest cannot be started before this time.
     pub fn postpone(&mut self, until: Time) {
         if matches!(self.at, HealthState::Recovering(_)) {
-            self.at = HealthState::Recovering(until);
+            self.turn(HealthState::Recovering(until));
         }
     }
 
@@ -116,13 +130,13 @@ impl Health {
     pub fn serves(&mut self) -> bool {
         let wanted = self.at != HealthState::Parked;
         if wanted {
-            self.at = HealthState::Serving;
+            self.turn(HealthState::Serving);
         }
         wanted
     }
 
     pub fn park(&mut self) {
-        self.at = HealthState::Parked;
+        self.turn(HealthState::Parked);
     }
 
     /// What was is forgiven.
@@ -137,7 +151,7 @@ impl Health {
         self.strikes.clear();
         self.recycled.clear();
         if unparks && self.at == HealthState::Parked {
-            self.at = HealthState::Recovering(now);
+            self.turn(HealthState::Recovering(now));
         }
     }
 

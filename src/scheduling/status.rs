@@ -40,6 +40,7 @@ impl SchedulerBinding {
         options: BindingOptions,
     ) -> SchedulerBinding {
         let memory = GaugePart::new(metrics.memory_at(&facts.name));
+        let parked = GaugePart::new(metrics.parked_at(&facts.name));
         SchedulerBinding {
             facts,
             port,
@@ -50,7 +51,7 @@ impl SchedulerBinding {
             memory,
             metrics,
             source: Mutex::new(source),
-            health: Mutex::new(Health::new(options.shadow, options.strikes)),
+            health: Mutex::new(Health::new(options.shadow, options.strikes).shown_by(parked)),
             meter: Mutex::new(Meter::default()),
             cpu_share: CpuShare::new(options.cpu_share),
             inline_gate: InlineGate::default(),

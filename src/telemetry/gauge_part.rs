@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::kinds::Gauge;
 
 /// A part of a gauge. Dropping it takes the part back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct GaugePart {
     gauge: Gauge,
     part: AtomicI64,

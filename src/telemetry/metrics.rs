@@ -236,7 +236,14 @@ mod tests {
         plugin.count("served", &[], 0.5);
         plugin.count("shed", &[("tenant".to_owned(), "gold".to_owned())], 1.0);
         plugin.memory_at("vad").set(7);
-        metrics.processor("pcm-window").parked_at("vad").set(1);
+        plugin.parked_at("vad").set(0);
+        let processor = metrics.processor("pcm-window");
+        processor.struck("trap");
+        processor.count("windows", &[], 1.0);
+        processor.parked_at("vad").set(1);
+        let initializer = metrics.initializer("tenant-state");
+        initializer.struck("time");
+        initializer.count("unknown", &[], 1.0);
         metrics.request_succeeded("vad", Surface::KserveGrpc);
         metrics.request_failed("", Surface::KserveHttp, "NOT_FOUND", "not_served");
         let some = Some(0.5);

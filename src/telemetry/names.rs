@@ -381,7 +381,7 @@ impl PluginFamilies {
             ),
             reloads: family(r, "sequor_plugin_reload_total", "Replacements, accepted or refused", counter),
             memory: family(r, "sequor_plugin_memory_bytes", "Memory of the instance at a model", gauge),
-            parked: family(r, "sequor_plugin_parked", "Loads of a model at which a processor is parked", gauge),
+            parked: family(r, "sequor_plugin_parked", "Loads of a model at which a plug-in is parked", gauge),
             waiting: family(
                 r,
                 "sequor_plugin_model_calls",

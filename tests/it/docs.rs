@@ -197,6 +197,8 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
         placed.memory_at("m");
         placed.parked_at("m");
         placed.instances_at("m");
+        placed.struck("trap");
+        placed.count("served", &[], 1.0);
     }
     metrics.processor("p").waiting_at("m");
     for fault in STRIKES {
@@ -204,6 +206,7 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
     }
     plugin.count("served", &[], 1.0);
     plugin.memory_at("m");
+    plugin.parked_at("m");
     metrics.kept("m", 1);
     for surface in [Surface::KserveGrpc, Surface::KserveHttp, Surface::TfsGrpc, Surface::TfsHttp] {
         metrics.request_failed("m", surface, "INVALID_ARGUMENT", "expired");

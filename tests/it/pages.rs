@@ -6,7 +6,7 @@
 //! - ```` ```python run ````: Python runs it.
 //! - ```` ```toml file=PATH ````, in any language: the block is written to that file.
 //!
-//! A page runs in a folder of its own, with copies of `models/` and `examples/`. Every other `sh` block must say `not run here`.
+//! A page runs in a folder of its own, with copies of `models/` and `examples/`. Every other `sh` block must say `not run by the tests`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -258,9 +258,11 @@ fn every_block_of_commands_runs_or_says_that_it_does_not() {
         }
         for block in blocks.iter().filter(|b| b.is_shell()) {
             let runs = block.is("sh", "run") || block.is("sh", "serve");
-            if !runs && !block.before.contains("not run here") && !block.text.contains("not run here") {
-                faults
-                    .push(format!("{page}:{}: neither `run` nor `serve`, and no `not run here` before it", block.line));
+            if !runs && !block.before.contains("not run by the tests") && !block.text.contains("not run by the tests") {
+                faults.push(format!(
+                    "{page}:{}: neither `run` nor `serve`, and no `not run by the tests` before it",
+                    block.line
+                ));
             }
         }
     }

@@ -71,6 +71,8 @@ fn three_strikes_within_a_minute_park_it_and_the_core_asks_no_more() {
         rig.keep();
     }
     assert_eq!(rig.binding.state(), BindingState::Parked);
+    let parked = rig.metrics.plugin("puppet").parked_at("encoder");
+    assert_eq!(parked.get(), 1);
     let calls = rig.version.script.lock().plans;
     rig.starts(7..=8);
     assert_eq!((rig.drain(), rig.version.script.lock().plans, rig.all_answered()), (vec![2], calls, true));
@@ -82,6 +84,7 @@ fn three_strikes_within_a_minute_park_it_and_the_core_asks_no_more() {
          \"oldest\". sequor plugin show puppet; then unpark or rollback."
     );
     rig.binding.unpark().unwrap();
+    assert_eq!(parked.get(), 0);
     rig.starts(9..=9);
     rig.drain();
     assert_eq!((rig.binding.state(), rig.version.script.lock().plans), (BindingState::Active, calls + 1));
