@@ -146,8 +146,13 @@ impl Api {
         permit.resize(request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum())?;
         let owner = peer.owner();
         let patience = deadline.map(|deadline| deadline.at.saturating_duration_since(Instant::now()));
-        let origin =
-            RequestOrigin { owner: owner.as_ref(), connection: connection.as_ref(), patience, headers, callers: None };
+        let origin = RequestOrigin {
+            owner: owner.as_ref(),
+            connection: connection.as_ref(),
+            patience,
+            headers,
+            ..RequestOrigin::default()
+        };
         let pending = Some(model.submit_from(origin, request)?);
         let (metrics, deadline) = (self.0.metrics.clone(), *deadline);
         Ok(Underway { metrics, surface, deadline, pending, permit, peer_request, flight })

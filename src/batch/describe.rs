@@ -1,5 +1,7 @@
 //! Batch inputs: tensors that describe the requests of a batch. Element counts, their running sums, and the shapes of items.
 
+use std::borrow::Borrow;
+
 use sequor_core::{DataType, Shape};
 
 use crate::config::model::settings::{BatchInputKind, Padding};
@@ -7,11 +9,11 @@ use crate::config::model::settings::{BatchInputKind, Padding};
 /// The values of a batch input and their shape. `sources` has the source input's whole shape for each request, padding included.
 pub fn describe(
     kind: BatchInputKind,
-    sources: &[Shape],
+    sources: &[impl Borrow<Shape>],
     batching: bool,
     padding: Option<&Padding>,
 ) -> (Shape, Vec<u64>) {
-    let counts = || sources.iter().map(|shape| shape.elements().unwrap_or(0));
+    let counts = || sources.iter().map(|shape| shape.borrow().elements().unwrap_or(0));
     let sums = || {
         counts().scan(0u64, |sum, n| {
             *sum = sum.saturating_add(n);
@@ -29,7 +31,7 @@ pub fn describe(
         }
         BatchInputKind::ItemShape => {
             let values = items(sources, batching);
-            let rank = sources.first().map_or(0, |shape| shape.0.len().saturating_sub(usize::from(batching)));
+            let rank = sources.first().map_or(0, |shape| shape.borrow().rank().saturating_sub(usize::from(batching)));
             let rows = values.len().checked_div(rank).unwrap_or(0);
             (Shape(vec![rows as u64, rank as u64]), values)
         }
@@ -46,19 +48,19 @@ pub fn describe(
 }
 
 /// The length of every item along the padded dimension.
-fn lengths(sources: &[Shape], padding: Option<&Padding>) -> Vec<u64> {
+fn lengths(sources: &[impl Borrow<Shape>], padding: Option<&Padding>) -> Vec<u64> {
     let axis = padding.map_or(1, |padding| padding.axis + 1);
     let of = |shape: &Shape| {
         let rows = shape.0.first().and_then(|rows| usize::try_from(*rows).ok()).unwrap_or(0);
         std::iter::repeat_n(shape.0.get(axis).copied().unwrap_or(0), rows)
     };
-    sources.iter().flat_map(of).collect()
+    sources.iter().map(Borrow::borrow).flat_map(of).collect()
 }
 
 /// The shape of every item: that of its request without the batch dimension.
-fn items(sources: &[Shape], batching: bool) -> Vec<u64> {
+fn items(sources: &[impl Borrow<Shape>], batching: bool) -> Vec<u64> {
     let mut values = Vec::new();
-    for shape in sources {
+    for shape in sources.iter().map(Borrow::borrow) {
         match shape.0.split_first() {
             Some((rows, item)) if batching => (0..*rows).for_each(|_| values.extend_from_slice(item)),
             _ => values.extend_from_slice(&shape.0),

@@ -1,15 +1,18 @@
 //! Lays out rows of different lengths as one tensor: each is padded to the longest, or to the next bucket.
 
+use std::borrow::Borrow;
+
 use sequor_core::Shape;
 
 use crate::config::model::settings::Padding;
 
 /// The whole shape of the padded tensor. `sources` has the whole shape of each request's tensor.
-pub fn shape(sources: &[Shape], padding: &Padding) -> Option<Shape> {
+pub fn shape(sources: &[impl Borrow<Shape>], padding: &Padding) -> Option<Shape> {
+    let shapes = || sources.iter().map(Borrow::borrow);
     let length = |shape: &Shape| shape.0.get(padding.axis + 1).copied();
-    let longest = sources.iter().filter_map(length).max()?;
-    let rows = sources.iter().filter_map(|shape| shape.0.first()).sum();
-    let mut shape = sources.first()?.clone();
+    let longest = shapes().filter_map(length).max()?;
+    let rows = shapes().filter_map(|shape| shape.0.first()).sum();
+    let mut shape = shapes().next()?.clone();
     *shape.0.first_mut()? = rows;
     *shape.0.get_mut(padding.axis + 1)? = padding.padded(longest);
     Some(shape)

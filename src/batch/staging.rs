@@ -2,6 +2,7 @@
 //!
 //! For an accelerator, the inputs are laid out in host memory that it can read, and then sent.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -197,7 +198,7 @@ impl Staged {
         }
         self.shape.0.clear();
         if ragged {
-            let elements = source_shapes(batch, n, batching).iter().filter_map(Shape::elements).sum();
+            let elements = source_shapes(batch, n, batching).iter().filter_map(|shape| shape.elements()).sum();
             self.shape.0.push(elements);
             return self.check(n);
         }
@@ -246,7 +247,7 @@ impl Staged {
         self.buffer.ensure(self.len)?;
         let target = self.buffer.host().and_then(|b| b.get_mut(..self.len)).unwrap_or_default();
         let data = batch.iter().map(|row| row.as_ref().and_then(|row| Some(input(row, n)?.data.as_ref())));
-        padded::write(target, data.zip(&sources), &self.shape, padding);
+        padded::write(target, data.zip(sources.iter().map(Cow::as_ref)), &self.shape, padding);
         if sources.is_empty() { Ok(()) } else { self.check(n) }
     }
 
@@ -302,12 +303,12 @@ fn input<'a>(row: &BatchRow<'a>, n: usize) -> Option<&'a Tensor> {
 }
 
 /// The whole shape of an input in each request of a batch. A padding row is like one row of the first request.
-pub fn source_shapes(batch: &[Option<BatchRow<'_>>], n: usize, batching: bool) -> Vec<Shape> {
+pub fn source_shapes<'a>(batch: &[Option<BatchRow<'a>>], n: usize, batching: bool) -> Vec<Cow<'a, Shape>> {
     let template = batch.iter().flatten().find_map(|row| input(row, n));
-    let padding = template.map(|t| if batching { t.shape.without(0).with(0, 1) } else { t.shape.clone() });
-    let shape = |row: &Option<BatchRow<'_>>| match row {
-        Some(row) => input(row, n).map(|tensor| tensor.shape.clone()),
-        None => padding.clone(),
+    let padding = |of: &Tensor| if batching { of.shape.without(0).with(0, 1) } else { of.shape.clone() };
+    let shape = |row: &Option<BatchRow<'a>>| match row {
+        Some(row) => input(row, n).map(|tensor| Cow::Borrowed(&tensor.shape)),
+        None => template.map(|of| Cow::Owned(padding(of))),
     };
     batch.iter().filter_map(shape).collect()
 }

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use tokio::runtime::Handle;
 
-use super::handle::ExecutorHandle;
+use super::queue::ExecutorHandle;
 use crate::sync::planted::{PlantedFault, is_planted};
 
 /// The connections whose answers are being sent. Until it is dropped, they are not woken.

@@ -1,14 +1,10 @@
-//! The handle of a connection, or of a group of threads: requests spawn tasks by it, and leave model steps to the connection's thread.
+//! What requests do with the handle of their connection, or of a group of threads: spawn tasks, and leave model steps to its thread.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::queue::{DeferredStep, HostQueue, ModelStep};
-
-/// Clones belong to the same connection.
-#[derive(Clone)]
-pub struct ExecutorHandle(pub(super) Arc<HostQueue>);
+use super::queue::{DeferredStep, ExecutorHandle, ModelStep};
 
 impl ExecutorHandle {
     /// Runs the task within the connection, which drops it when it ends. After its end the task is dropped at once. Call this from a task of

@@ -18,7 +18,6 @@ mod steps;
 mod tasks;
 
 pub use answers::AnswerBatch;
-pub use handle::ExecutorHandle;
-pub use queue::{ConnectionTask, ModelStep};
+pub use queue::{ConnectionTask, ExecutorHandle, ModelStep};
 pub use steps::ThreadSteps;
 pub use tasks::{AfterTurn, ConnectionExecutor};

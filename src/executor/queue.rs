@@ -15,8 +15,9 @@ pub type ConnectionTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A load whose instances have steps that a connection's thread may run.
 pub trait ModelStep: Debug + Send + Sync {
-    /// Runs one step of the instance on this thread, if its own thread rests. Returns whether nothing is left for that thread.
-    fn try_step(&self, instance: u16) -> bool;
+    /// Runs one step of the instance on this thread, if its own thread rests. Returns whether nothing is left for that thread. Steps of other models
+    /// that follow from its answers may be left to `thread`, which is this one.
+    fn try_step(&self, instance: u16, thread: &ExecutorHandle) -> bool;
 
     /// Wakes the instance's own thread.
     fn wake(&self, instance: u16);
@@ -30,8 +31,8 @@ pub(super) struct DeferredStep {
 }
 
 impl DeferredStep {
-    pub(super) fn run(self) {
-        if !self.load.try_step(self.instance) {
+    pub(super) fn run(self, thread: &ExecutorHandle) {
+        if !self.load.try_step(self.instance, thread) {
             self.wake();
         }
     }
@@ -40,6 +41,11 @@ impl DeferredStep {
         self.load.wake(self.instance);
     }
 }
+
+/// The handle of a connection, or of a group of threads: requests spawn tasks by it, and leave model steps to the connection's thread. Clones belong
+/// to the same connection.
+#[derive(Clone)]
+pub struct ExecutorHandle(pub(super) Arc<HostQueue>);
 
 pub(super) struct HostQueue {
     pub(super) queue: Mutex<TaskQueue>,

@@ -6,8 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::handle::ExecutorHandle;
-use super::queue::{DeferredStep, HostQueue, TaskQueue};
+use super::queue::{ExecutorHandle, HostQueue, TaskQueue};
 use crate::sync::Mutex;
 use crate::sync::planted::{PlantedFault, is_planted};
 
@@ -38,7 +37,8 @@ impl ThreadSteps {
     pub fn run(&self) {
         let steps = std::mem::take(&mut self.0.queue.lock().deferred);
         if !is_planted(PlantedFault::ForgetsStep) {
-            steps.into_iter().for_each(DeferredStep::run);
+            let thread = self.handle();
+            steps.into_iter().for_each(|step| step.run(&thread));
         }
     }
 
@@ -76,7 +76,7 @@ mod tests {
     }
 
     impl ModelStep for Counted {
-        fn try_step(&self, instance: u16) -> bool {
+        fn try_step(&self, instance: u16, _: &ExecutorHandle) -> bool {
             self.ran.fetch_add(1, Ordering::Relaxed);
             instance == 0
         }

@@ -13,8 +13,7 @@ use std::task::{Context, Wake, Waker};
 
 use tokio::runtime::Handle;
 
-use super::handle::ExecutorHandle;
-use super::queue::{ConnectionTask, DeferredStep, HostQueue, TaskQueue};
+use super::queue::{ConnectionTask, DeferredStep, ExecutorHandle, HostQueue, TaskQueue};
 use crate::sync::planted::{PlantedFault, is_planted};
 use crate::sync::{AtomicBool, Mutex};
 
@@ -153,7 +152,7 @@ impl ConnectionExecutor {
         if let Some(step) = queue.deferred.pop() {
             drop(queue);
             if !is_planted(PlantedFault::ForgetsStep) {
-                step.run();
+                step.run(&self.handle());
             }
             return AfterTurn::Turn;
         }

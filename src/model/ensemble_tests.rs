@@ -52,6 +52,7 @@ pub(super) const LONG: &str = "max_sequence_idle_microseconds: 600000000";
 pub(super) struct House {
     pub(super) repository: Repository,
     pub(super) folder: TempDir,
+    pub(super) metrics: Metrics,
     clock: Clock,
 }
 
@@ -71,8 +72,9 @@ impl House {
         let folder = tempfile::tempdir().unwrap();
         let options = RepositoryOptions { clock: clock.clone(), reply_pool: 1 << 20, ..RepositoryOptions::default() };
         let backend = hook.map_or_else(MockBackend::new, MockBackend::with_hook);
-        let repository = Repository::new(Arc::new(backend), options, Metrics::new(true)).unwrap();
-        let house = House { repository, folder, clock };
+        let metrics = Metrics::new(true);
+        let repository = Repository::new(Arc::new(backend), options, metrics.clone()).unwrap();
+        let house = House { repository, folder, metrics, clock };
         for (name, graph, config) in models {
             house.put(name, graph, config);
         }
@@ -82,9 +84,9 @@ impl House {
 
     /// A house without models yet.
     pub(super) fn empty(options: RepositoryOptions) -> House {
-        let clock = options.clock.clone();
-        let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
-        House { repository, folder: tempfile::tempdir().unwrap(), clock }
+        let (clock, metrics) = (options.clock.clone(), Metrics::new(true));
+        let repository = Repository::new(Arc::new(MockBackend::new()), options, metrics.clone()).unwrap();
+        House { repository, folder: tempfile::tempdir().unwrap(), metrics, clock }
     }
 
     pub(super) fn put(&self, name: &str, graph: &str, config: &str) {

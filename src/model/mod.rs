@@ -35,6 +35,9 @@ mod capture_tests;
 mod ensemble_bounds_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod ensemble_inline_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod ensemble_reload_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]

@@ -8,7 +8,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner};
 
 use super::pool::ProcessorPool;
-use crate::executor::{ModelStep, ThreadSteps};
+use crate::executor::{ExecutorHandle, ModelStep, ThreadSteps};
 use crate::sync::Mutex;
 use crate::sync::planted::{self, PlantedFault};
 
@@ -84,7 +84,7 @@ struct CountedSteps {
 }
 
 impl ModelStep for CountedSteps {
-    fn try_step(&self, _: u16) -> bool {
+    fn try_step(&self, _: u16, _: &ExecutorHandle) -> bool {
         self.ran.fetch_add(1, Ordering::SeqCst);
         shuttle::thread::yield_now();
         true

@@ -1,5 +1,7 @@
 //! The shapes that clients get: parts of flat outputs, outputs without padding, reshaped outputs.
 
+use std::borrow::Cow;
+
 use sequor_core::{Dim, Shape};
 
 use crate::batch::crop::{crop, longest};
@@ -43,7 +45,7 @@ pub(super) fn flat_parts(
     let dims = output.reshape.as_ref().unwrap_or(&output.dims);
     let dims = if batching { dims.with(0, Dim::Any) } else { dims.clone() };
     let rows: Vec<_> = batch.iter().map(|row| row.as_ref().map(RowWork::row)).collect();
-    let part = |source: Shape| {
+    let part = |source: Cow<'_, Shape>| {
         let dim = |(k, dim): (usize, &Dim)| dim.fixed().or_else(|| source.0.get(k).copied()).unwrap_or(1);
         Shape(dims.0.iter().enumerate().map(dim).collect())
     };

@@ -8,6 +8,7 @@ use sequor_core::{
 };
 use sequor_wasm::urgency;
 
+use crate::executor::ExecutorHandle;
 use crate::model::execute::Slots;
 use crate::model::load::{Leaving, LeftState, LoadedModel, Mailbox, Postman};
 use crate::model::runtime::RunPermit;
@@ -50,12 +51,12 @@ impl Identity {
 
     /// Gives a batch back and takes the next step.
     pub(super) fn complete(&self, batch: FinishedBatch) -> Step {
-        self.complete_at(batch, self.model.now())
+        self.complete_at(batch, self.model.now(), None)
     }
 
-    /// The same for a thread that has just read the clock.
-    pub(super) fn complete_at(&self, batch: FinishedBatch, now: Time) -> Step {
-        self.model.complete(self.instance, batch, now)
+    /// The same for a thread that has just read the clock. Steps of other models that follow from the answers may be left to `thread`.
+    pub(super) fn complete_at(&self, batch: FinishedBatch, now: Time, thread: Option<&ExecutorHandle>) -> Step {
+        self.model.complete(self.instance, batch, now, thread)
     }
 
     /// Sleeps until then, or until it is woken.

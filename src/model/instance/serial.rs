@@ -6,6 +6,7 @@ use super::batch_run::{BatchRun, one_by_one};
 use super::identity::Identity;
 
 use crate::batch::Staging;
+use crate::executor::ExecutorHandle;
 use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes};
 use crate::model::load::InlineStep;
 use crate::model::sequences::{Step, TakenBatch};
@@ -67,7 +68,7 @@ impl SerialInstance {
                 step = match step {
                     Step::Run(mut taken) => {
                         permit = identity.admit(&mut taken, permit.take());
-                        self.run_batch(&mut running, taken, StepPath::HandedOver)
+                        self.run_batch(&mut running, taken, None)
                     }
                     Step::Tidy(ops) => identity.tidy(&mut running.executor.slots, &ops),
                     Step::Ask(round, decider) => identity.ask(round, decider.as_ref()),
@@ -82,8 +83,8 @@ impl SerialInstance {
         identity.end();
     }
 
-    /// Both halves of a run, one after the other.
-    fn run_batch(&self, running: &mut RunningInstance, taken: TakenBatch, path: StepPath) -> Step {
+    /// Both halves of a run, one after the other. `thread`: this one, if it is not the instance's own.
+    fn run_batch(&self, running: &mut RunningInstance, taken: TakenBatch, thread: Option<&ExecutorHandle>) -> Step {
         let own_time = OwnTime::begin();
         let RunningInstance { executor, staging, is_warm, .. } = running;
         let load = &self.identity.load;
@@ -92,12 +93,12 @@ impl SerialInstance {
         let ran = self.attempt(executor, staging, work);
         let now = self.identity.model.now();
         if runs_a_graph {
-            load.metrics.stepped(path);
+            load.metrics.stepped(if thread.is_some() { StepPath::Inline } else { StepPath::HandedOver });
             if std::mem::replace(is_warm, true) {
                 load.inline_gate.note(own_time.elapsed(), now);
             }
         }
-        self.identity.complete_at(run.end(load, ran), now)
+        self.identity.complete_at(run.end(load, ran), now, thread)
     }
 
     /// Runs a batch; if that fails, its rows one by one. One result for each real row.
@@ -122,7 +123,7 @@ impl SerialInstance {
 }
 
 impl InlineStep for SerialInstance {
-    fn try_step(&self) -> bool {
+    fn try_step(&self, thread: &ExecutorHandle) -> bool {
         // A connection's thread waits for no resource.
         if self.identity.load.rates.is_some() {
             return false;
@@ -144,7 +145,7 @@ impl InlineStep for SerialInstance {
                         Err(round) => break Step::Ask(round, decider),
                     }
                 }
-                Step::Run(taken) => break self.run_batch(&mut running, taken, StepPath::Inline),
+                Step::Run(taken) => break self.run_batch(&mut running, taken, Some(thread)),
                 rest => break rest,
             };
         };

@@ -3,12 +3,13 @@
 use std::fmt::Debug;
 use std::sync::Weak;
 
+use crate::executor::ExecutorHandle;
 use crate::sync::Thread;
 
 /// An instance whose next step any thread may do while its own is at rest.
 pub(in crate::model) trait InlineStep: Debug + Send + Sync {
-    /// Does one step. Whether nothing is left for the instance's own thread.
-    fn try_step(&self) -> bool;
+    /// Does one step. Whether nothing is left for the instance's own thread. Steps of other models that follow may be left to `thread`.
+    fn try_step(&self, thread: &ExecutorHandle) -> bool;
 }
 
 #[derive(Debug)]

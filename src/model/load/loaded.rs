@@ -18,7 +18,7 @@ use crate::config::model::settings::{
     BackendKind, InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateChunks, StateSettings,
 };
 use crate::error::{At, Failure, LoadError, LoadWarning, Refused};
-use crate::executor::ModelStep;
+use crate::executor::{ExecutorHandle, ModelStep};
 use crate::model::runtime::LoadRates;
 use crate::processing::LoadFacts;
 use crate::scheduling::key_interner::KeyInterner;
@@ -342,9 +342,9 @@ impl LoadedModel {
 }
 
 impl ModelStep for LoadedModel {
-    fn try_step(&self, instance: u16) -> bool {
+    fn try_step(&self, instance: u16, thread: &ExecutorHandle) -> bool {
         let inline = self.handle(instance).and_then(|handle| handle.inline.as_ref()?.upgrade());
-        inline.is_some_and(|instance| instance.try_step())
+        inline.is_some_and(|instance| instance.try_step(thread))
     }
 
     fn wake(&self, instance: u16) {

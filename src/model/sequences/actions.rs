@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sequor_core::{EndReason, Instance, LoadId, Observed, Refusal, Req, Seq, Time};
 
-use crate::executor::AnswerBatch;
+use crate::executor::{AnswerBatch, ExecutorHandle};
 use crate::model::load::LoadedModel;
 use crate::recording::Recorder;
 use crate::scheduling::Decider;
@@ -69,18 +69,19 @@ pub(super) struct Actions {
 }
 
 impl Actions {
-    /// Sends the answers and refusals, and counts what became of sequences. The answers of a batch wake their connections together.
-    pub(super) fn send_answers(&mut self, now: Time, recorder: Option<&Recorder>) {
+    /// Sends the answers and refusals, and counts what became of sequences. The answers of a batch wake their connections together. Steps of other
+    /// models that follow may be left to `thread`.
+    pub(super) fn send_answers(&mut self, now: Time, recorder: Option<&Recorder>, thread: Option<&ExecutorHandle>) {
         let mut batch = AnswerBatch::default();
         if self.released.len() > 1 {
             self.released.iter_mut().filter_map(|job| job.connection.take()).for_each(|held| batch.hold(held));
         }
         for job in self.released.drain(..) {
-            job.release(now, recorder);
+            job.release(now, recorder, thread);
         }
         drop(batch);
         for (job, refusal, ended) in self.refused.drain(..) {
-            job.refuse(refusal, ended, now, recorder);
+            job.refuse(refusal, ended, now, recorder, thread);
         }
         for (load, change) in self.sequences.drain(..) {
             match change {

@@ -39,17 +39,22 @@ pub(super) trait ActionHost: SpillHost + PrepareHost {
     /// Tells the timer of a deadline.
     fn arm_timer(self: &Arc<Self>, due: Time);
 
-    /// Starts the flow of a request of an ensemble.
-    fn start_flow(self: &Arc<Self>, req: Req, load: LoadId);
+    /// Starts the flow of a request of an ensemble. Its first steps may be left to `thread`.
+    fn start_flow(self: &Arc<Self>, req: Req, load: LoadId, thread: Option<&ExecutorHandle>);
 }
 
-/// Carries out actions, in the order in which they depend on each other. `connection`: a request of it was just submitted.
-pub(super) fn carry_out<H: ActionHost>(
-    host: &Arc<H>,
-    connection: Option<&ExecutorHandle>,
-    mut actions: Actions,
-    now: Time,
-) {
+/// The steps of models that may be left to the thread that carries out actions.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ActingThread<'a> {
+    /// Takes the steps of this model: a request of it was just submitted there.
+    pub(super) wakes: Option<&'a ExecutorHandle>,
+    /// Takes the steps of other models that follow, where an ensemble goes on with an answer.
+    pub(super) answers: Option<&'a ExecutorHandle>,
+}
+
+/// Carries out actions, in the order in which they depend on each other.
+pub(super) fn carry_out<H: ActionHost>(host: &Arc<H>, thread: ActingThread<'_>, mut actions: Actions, now: Time) {
+    let ActingThread { wakes, answers } = thread;
     // Before any answer leaves: a client that reads it finds the sequence ended in all members.
     for (members, why) in actions.departed.drain(..) {
         members.end(why);
@@ -57,10 +62,10 @@ pub(super) fn carry_out<H: ActionHost>(
     }
     for (instance, decider) in actions.wake.drain(..) {
         if let Some(load) = host.loads_now().iter().find(|l| l.key == instance.load) {
-            inline::wake(load, instance.n, connection, decider.as_ref(), now);
+            inline::wake(load, instance.n, wakes, decider.as_ref(), now);
         }
     }
-    actions.send_answers(now, host.recorder());
+    actions.send_answers(now, host.recorder(), answers);
     if actions.wants_room {
         spill::make_room(host);
     }
@@ -89,10 +94,10 @@ pub(super) fn carry_out<H: ActionHost>(
         holder.end(why);
     }
     for (reservation, req, seq) in actions.granted {
-        reservation.grant(req, seq);
+        reservation.grant(req, seq, answers);
     }
     for (req, load) in actions.flows {
-        host.start_flow(req, load);
+        host.start_flow(req, load, answers);
     }
 }
 

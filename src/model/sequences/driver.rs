@@ -11,6 +11,7 @@ use sequor_core::{
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
+use crate::executor::ExecutorHandle;
 use crate::model::load::{CacheMiss, LoadKey, LoadedModel, SequenceStore, record};
 use crate::model::request::{Accepted, InferRequest, intake};
 use crate::model::runtime::{Clock, Timer};
@@ -28,7 +29,7 @@ use super::cached::{self, Looked};
 use super::calling::{InheritedContext, circle};
 use super::captures::{CapturedRequest, Captures};
 use super::carried::CarriedLoad;
-use super::carry_out::{ActionHost, carry_out};
+use super::carry_out::{ActingThread, ActionHost, carry_out};
 use super::flow::EnsembleMembers;
 use super::imports::Import;
 use super::job::Job;
@@ -181,7 +182,7 @@ impl ModelScheduler {
         let miss = match cached::look_up(&accepted.load, &request, &accepted.accepted) {
             Looked::Runs(miss) => miss,
             Looked::Answered(answer) => {
-                reply.send(Ok(answer));
+                reply.send(Ok(answer), None);
                 return Ok((receiver, None));
             }
         };
@@ -251,14 +252,14 @@ impl ModelScheduler {
         }
         let calling = load.calls_models().then(|| self.calling(&request, origin, now));
         let mut job = Job::new(load, request, accepted, now, reply);
-        (job.connection, job.captured) = (origin.connection.cloned(), captured);
+        (job.connection, job.captured) = (origin.awaiting.or(origin.connection).cloned(), captured);
         job.cache_miss = miss;
         if let Some(processed) = &mut job.processed {
             processed.calling = calling;
         }
         if let Some(of) = &mut job.flow_request {
             (of.headers, of.until) = (origin.headers.to_vec(), origin.patience.map(|t| now + t));
-            of.callers = Some(self.path(origin));
+            (of.callers, of.connection) = (Some(self.path(origin)), origin.connection.cloned());
         }
         if submit.fresh_id != 0 {
             (job.id, job.made_id) = (Id::Int(submit.fresh_id), true);
@@ -306,7 +307,7 @@ impl ModelScheduler {
         drop(table);
         // A sequence that starts may leave less room for freed memory.
         self.chunk_cache.trim();
-        carry_out(self, connection, actions, now);
+        carry_out(self, ActingThread { wakes: connection, answers: connection }, actions, now);
         Ok(req)
     }
 
@@ -382,14 +383,22 @@ impl ModelScheduler {
         self.locked(now, |table| table.answer(now, who, round, said))
     }
 
-    /// Gives a batch's requests back and takes the next step, in one lock section.
-    pub(in crate::model) fn complete(self: &Arc<Self>, who: Instance, finished: FinishedBatch, now: Time) -> Step {
-        self.locked(now, |table| {
+    /// Gives a batch's requests back and takes the next step, in one lock section. Steps of other models that follow from the answers may be left
+    /// to `thread`.
+    pub(in crate::model) fn complete(
+        self: &Arc<Self>,
+        who: Instance,
+        finished: FinishedBatch,
+        now: Time,
+        thread: Option<&ExecutorHandle>,
+    ) -> Step {
+        let give_back = |table: &mut Table| {
             table.give_back(now, finished);
             // Sequences that do not wait for the store may be in the next batch.
             sealing::work(table, now);
             table.next(now, who)
-        })
+        };
+        self.locked_on(ActingThread { answers: thread, ..ActingThread::default() }, now, give_back)
     }
 
     /// Gives a batch's requests back. Whose it is is woken, if it has anything to do.
@@ -407,16 +416,20 @@ impl ModelScheduler {
     // === after the lock ===
 
     pub(super) fn act(self: &Arc<Self>, actions: Actions, now: Time) {
-        carry_out(self, None, actions, now);
+        carry_out(self, ActingThread::default(), actions, now);
     }
 
     /// Does something with the table under its lock, and then what follows from it.
     fn locked<T>(self: &Arc<Self>, now: Time, what: impl FnOnce(&mut Table) -> T) -> T {
+        self.locked_on(ActingThread::default(), now, what)
+    }
+
+    fn locked_on<T>(self: &Arc<Self>, thread: ActingThread<'_>, now: Time, what: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.table.lock();
         let outcome = what(&mut table);
         let actions = Self::settle(&mut table, now);
         drop(table);
-        self.act(actions, now);
+        carry_out(self, thread, actions, now);
         outcome
     }
 
@@ -510,7 +523,7 @@ impl ActionHost for ModelScheduler {
         self.arm(due);
     }
 
-    fn start_flow(self: &Arc<Self>, req: Req, load: LoadId) {
-        self.begin_flow(req, load);
+    fn start_flow(self: &Arc<Self>, req: Req, load: LoadId, thread: Option<&ExecutorHandle>) {
+        self.begin_flow(req, load, thread);
     }
 }

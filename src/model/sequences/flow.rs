@@ -5,7 +5,8 @@
 //! sent to its member as soon as its inputs are there. If a step fails, the request fails; if a member with sequences may have run its step by then,
 //! the sequence ends in all members.
 //!
-//! The threads of the members carry a flow on: an answer calls it after the member's lock was released.
+//! The thread that runs a member's step carries the flow on: an answer calls it after the member's lock was released. If that thread is a connection's,
+//! it also takes the short steps that follow, so that no other thread is woken for them. `thread` is such a thread.
 
 use std::sync::{Arc, Weak};
 
@@ -13,6 +14,7 @@ use sequor_core::{EndReason, Req, Seq, Time};
 
 use crate::ensemble::{EnsembleGate, EnsembleGates, EnsemblePlan, FlowProgress, MemberStep};
 use crate::error::Failure;
+use crate::executor::ExecutorHandle;
 use crate::model::load::{LoadEnsemble, LoadedModel};
 use crate::model::request::{InferRequest, SequenceStep};
 use crate::sync::Mutex;
@@ -38,6 +40,14 @@ pub(super) struct FlowRequest {
     pub(super) until: Option<Time>,
     /// The models that wait for it, the ensemble among them.
     pub(super) callers: Option<Arc<[String]>>,
+    /// The connection that it came on.
+    pub(super) connection: Option<ExecutorHandle>,
+}
+
+impl FlowRequest {
+    pub(super) fn new(request: InferRequest) -> FlowRequest {
+        FlowRequest { request, headers: Vec::new(), until: None, callers: None, connection: None }
+    }
 }
 
 /// A request of an ensemble on its way.
@@ -54,6 +64,8 @@ pub(super) struct EnsembleFlow {
     pub(super) headers: Vec<(String, String)>,
     pub(super) until: Option<Time>,
     pub(super) callers: Option<Arc<[String]>>,
+    /// The connection that it came on. The answers of a batch of a member wake connections together.
+    pub(super) connection: Option<ExecutorHandle>,
     /// What its sequence holds in the members.
     pub(super) held: Option<Arc<MemberSequences>>,
     /// What a sequence of the same id held before this one, if that has not been given back yet.
@@ -97,7 +109,7 @@ impl Drop for FlowGuard {
     fn drop(&mut self) {
         // If it was answered, it is over already.
         if let Some(stopped) = self.0.stop() {
-            self.0.cancel(stopped);
+            self.0.cancel(stopped, None);
         }
     }
 }
@@ -106,56 +118,60 @@ impl EnsembleFlow {
     // === its way ===
 
     /// Sends what can be sent. Called once.
-    pub(super) fn begin(self: &Arc<Self>) {
+    pub(super) fn begin(self: &Arc<Self>, thread: Option<&ExecutorHandle>) {
         if let Some(previous) = &self.previous {
             previous.end(EndReason::Restarted);
         }
         let takes_slots = self.request.sequence.start && self.held.is_some();
-        if takes_slots && !self.state.lock().is_over { self.reserve(0) } else { self.pass(EnsembleGate::Whole) }
+        if takes_slots && !self.state.lock().is_over {
+            self.reserve(0, thread);
+        } else {
+            self.pass(EnsembleGate::Whole, thread);
+        }
     }
 
     /// Takes the slot of a START in the member at this place of the order, or goes on if it has them all.
-    fn reserve(self: &Arc<Self>, place: usize) {
-        let Some((step, member)) = self.stateful(place) else { return self.pass(EnsembleGate::Whole) };
+    fn reserve(self: &Arc<Self>, place: usize, thread: Option<&ExecutorHandle>) {
+        let Some((step, member)) = self.stateful(place) else { return self.pass(EnsembleGate::Whole, thread) };
         let Some(seq) = self.seq else { return };
         let holder = SequenceHolder { ensemble: self.ensemble.clone(), seq };
         let flow: Arc<EnsembleFlow> = Arc::clone(self);
         let reservation = Reservation { flow, place, holder };
         let (request, to) = (self.step_request(step, Vec::new()), self.reply_to(step));
-        match Arc::clone(member).reserve(request, self.call(step), reservation, to) {
+        match Arc::clone(member).reserve(request, self.call(step, thread), reservation, to) {
             Ok(req) => {
                 self.note(step, member, req);
                 if let Some(held) = &self.held {
                     held.add_start(member, req);
                 }
             }
-            Err(failure) => self.fail(step, failure),
+            Err(failure) => self.fail(step, failure, thread),
         }
     }
 
     /// Goes through a gate, or waits in front of it.
-    fn pass(self: &Arc<Self>, gate: EnsembleGate) {
+    fn pass(self: &Arc<Self>, gate: EnsembleGate, thread: Option<&ExecutorHandle>) {
         if self.members.gates.enter(gate, Arc::clone(self)) {
-            self.go_through(gate);
+            self.go_through(gate, thread);
         }
     }
 
     /// It has passed this gate. If it has ended meanwhile, it leaves again.
-    fn go_through(self: &Arc<Self>, gate: EnsembleGate) {
+    fn go_through(self: &Arc<Self>, gate: EnsembleGate, thread: Option<&ExecutorHandle>) {
         let is_over = {
             let mut state = self.state.lock();
             state.inside.push(gate);
             state.is_over
         };
         match gate {
-            _ if is_over => self.leave(gate),
-            EnsembleGate::Whole => self.go_on(),
-            EnsembleGate::Step(step) => self.send(step),
+            _ if is_over => self.leave(gate, thread),
+            EnsembleGate::Whole => self.go_on(thread),
+            EnsembleGate::Step(step) => self.send(step, thread),
         }
     }
 
     /// Sends every step whose inputs are there.
-    fn go_on(self: &Arc<Self>) {
+    fn go_on(self: &Arc<Self>, thread: Option<&ExecutorHandle>) {
         let (ready, is_done) = {
             let mut state = self.state.lock();
             if state.is_over {
@@ -164,13 +180,13 @@ impl EnsembleFlow {
             (state.walk.start_ready(), state.walk.is_done())
         };
         if is_done {
-            return self.finish();
+            return self.finish(thread);
         }
-        ready.into_iter().for_each(|step| self.pass(EnsembleGate::Step(step)));
+        ready.into_iter().for_each(|step| self.pass(EnsembleGate::Step(step), thread));
     }
 
     /// Sends a step to its member. It has passed its gate.
-    fn send(self: &Arc<Self>, step: usize) {
+    fn send(self: &Arc<Self>, step: usize, thread: Option<&ExecutorHandle>) {
         let Some(member) = self.members.models.get(step) else { return };
         let (inputs, reserved) = {
             let mut state = self.state.lock();
@@ -184,16 +200,16 @@ impl EnsembleFlow {
         };
         let request = self.step_request(step, inputs);
         let sent = match reserved {
-            Some(req) => Arc::clone(member).provide(req, request, self.call(step)),
+            Some(req) => Arc::clone(member).provide(req, request, self.call(step, thread)),
             None => {
-                let to = self.reply_to(step);
-                Arc::clone(member).submit_step(request, self.call(step), to).map(|req| self.note(step, member, req))
+                let (call, to) = (self.call(step, thread), self.reply_to(step));
+                Arc::clone(member).submit_step(request, call, to).map(|req| self.note(step, member, req))
             }
         };
         if let Err(failure) = sent {
             // The member has not taken it.
             self.state.lock().advanced.retain(|of| *of != step);
-            self.fail(step, failure);
+            self.fail(step, failure, thread);
         }
     }
 
@@ -213,7 +229,7 @@ impl EnsembleFlow {
 
     // === its end ===
 
-    fn finish(&self) {
+    fn finish(&self, thread: Option<&ExecutorHandle>) {
         let outputs = {
             let mut state = self.state.lock();
             if std::mem::replace(&mut state.is_over, true) {
@@ -224,10 +240,10 @@ impl EnsembleFlow {
         if let Some(ensemble) = self.ensemble.upgrade() {
             ensemble.flow_done(self.req, outputs);
         }
-        self.leave(EnsembleGate::Whole);
+        self.leave(EnsembleGate::Whole, thread);
     }
 
-    fn fail(&self, step: usize, failure: Failure) {
+    fn fail(&self, step: usize, failure: Failure, thread: Option<&ExecutorHandle>) {
         let Some(stopped) = self.stop() else { return };
         let has_advanced = stopped.has_advanced;
         let (start, id) = (self.request.sequence.start, &self.request.sequence.id);
@@ -248,7 +264,7 @@ impl EnsembleFlow {
             ensemble.flow_failed(self.req, ends, failure);
         }
         // A member whose START is cancelled ends its sequence. By now that of the ensemble has ended with the reason above.
-        self.cancel(stopped);
+        self.cancel(stopped, thread);
     }
 
     /// Ends the flow. `None` if it was over already.
@@ -264,24 +280,24 @@ impl EnsembleFlow {
     }
 
     /// Cancels what was under way.
-    fn cancel(&self, StoppedFlow { sent, inside, .. }: StoppedFlow) {
+    fn cancel(&self, StoppedFlow { sent, inside, .. }: StoppedFlow, thread: Option<&ExecutorHandle>) {
         for (step, req) in sent {
             if let Some(member) = self.members.models.get(step) {
                 Arc::clone(member).cancel_step(req);
             }
         }
-        inside.into_iter().for_each(|gate| self.leave(gate));
+        inside.into_iter().for_each(|gate| self.leave(gate, thread));
     }
 
     /// Gives its place behind a gate to the next request.
-    fn leave(&self, gate: EnsembleGate) {
+    fn leave(&self, gate: EnsembleGate, thread: Option<&ExecutorHandle>) {
         let was_inside = {
             let mut state = self.state.lock();
             let at = state.inside.iter().position(|of| *of == gate);
             at.map(|at| state.inside.swap_remove(at)).is_some()
         };
         if was_inside {
-            self.members.gates.leave(gate, |next: Arc<EnsembleFlow>| next.go_through(gate));
+            self.members.gates.leave(gate, |next: Arc<EnsembleFlow>| next.go_through(gate, thread));
         }
     }
 
@@ -299,9 +315,15 @@ impl EnsembleFlow {
         self.planned(step).is_some_and(|planned| planned.is_stateful)
     }
 
-    fn call(&self, step: usize) -> MemberCall<'_> {
-        let version = self.planned(step).and_then(|planned| planned.version);
-        MemberCall { version, headers: &self.headers, until: self.until, callers: self.callers.as_ref() }
+    fn call<'a>(&'a self, step: usize, thread: Option<&'a ExecutorHandle>) -> MemberCall<'a> {
+        MemberCall {
+            version: self.planned(step).and_then(|planned| planned.version),
+            headers: &self.headers,
+            until: self.until,
+            callers: self.callers.as_ref(),
+            connection: self.connection.as_ref(),
+            thread,
+        }
     }
 
     /// The step and the member at this place of the order in which slots are taken.
@@ -317,38 +339,49 @@ impl EnsembleFlow {
 
     /// The client's request as it goes to a member: its mark, sequence, priority, timeout and parameters, with the inputs of the step.
     fn step_request(&self, step: usize, inputs: Vec<NamedTensor>) -> InferRequest {
-        let Some(planned) = self.planned(step) else { return self.request.clone() };
+        let of = &self.request;
+        let Some(planned) = self.planned(step) else { return of.clone() };
         let sequence = match planned.is_stateful {
-            true => SequenceStep { step: None, idle: None, ..self.request.sequence.clone() },
+            true => SequenceStep { step: None, idle: None, ..of.sequence.clone() },
             false => SequenceStep::default(),
         };
-        let (model, outputs) = (planned.model.clone(), planned.outputs.iter().map(|(port, _)| port.clone()).collect());
-        InferRequest { model, sequence, inputs, outputs, ..self.request.clone() }
+        InferRequest {
+            model: planned.model.clone(),
+            version: of.version.clone(),
+            id: of.id.clone(),
+            sequence,
+            priority: of.priority,
+            timeout: of.timeout,
+            inputs,
+            outputs: planned.outputs.iter().map(|(port, _)| port.clone()).collect(),
+            parameters: of.parameters.clone(),
+            dialect: of.dialect,
+        }
     }
 }
 
 impl SlotGrant for EnsembleFlow {
-    fn granted(self: Arc<Self>, place: usize, req: Req, seq: Seq) {
+    fn granted(self: Arc<Self>, place: usize, req: Req, seq: Seq, thread: Option<&ExecutorHandle>) {
         let Some((step, member)) = self.stateful(place) else { return };
         if let Some(held) = &self.held {
             held.add(member, seq);
         }
         self.note(step, member, req);
         if !self.state.lock().is_over {
-            self.reserve(place + 1);
+            self.reserve(place + 1, thread);
         }
     }
 }
 
 impl StepReply for EnsembleFlow {
-    fn answered(self: Arc<Self>, step: usize, reply: Reply) {
+    fn answered(self: Arc<Self>, step: usize, reply: Reply, thread: Option<&ExecutorHandle>) {
         match reply {
             Ok(answer) => {
                 self.state.lock().walk.finish(step, answer.outputs);
-                self.leave(EnsembleGate::Step(step));
-                self.go_on();
+                self.leave(EnsembleGate::Step(step), thread);
+                self.go_on(thread);
             }
-            Err(failure) => self.fail(step, failure),
+            Err(failure) => self.fail(step, failure, thread),
         }
     }
 }

@@ -47,7 +47,7 @@ impl FlowTable for Table {
     ) -> Option<Arc<EnsembleFlow>> {
         let job = self.jobs.get_mut(req).and_then(JobPlace::job_mut)?;
         let (load, seq) = (Arc::clone(&job.load), job.seq);
-        let FlowRequest { mut request, headers, until, callers } = *job.flow_request.take()?;
+        let FlowRequest { mut request, headers, until, callers, connection } = *job.flow_request.take()?;
         // The server may have made the id.
         request.sequence.id = job.id.clone();
         if let Scheduling::Sequence(sequence) = &load.settings.scheduling {
@@ -67,6 +67,7 @@ impl FlowTable for Table {
             headers,
             until,
             callers,
+            connection,
             held,
             previous,
             state,

@@ -115,7 +115,7 @@ impl Job {
     ) -> Job {
         let is_prepared = load.processors.is_some() || (load.initializer.is_some() && request.sequence.start);
         let processed = is_prepared.then(|| Box::new(Processed::new(accepted.meta)));
-        let as_it_came = || FlowRequest { request: request.clone(), headers: Vec::new(), until: None, callers: None };
+        let as_it_came = || FlowRequest::new(request.clone());
         let flow_request = load.ensemble.is_some().then(|| Box::new(as_it_came()));
         Job {
             load,
@@ -254,7 +254,7 @@ impl Job {
     }
 
     /// Counts, records and sends what the run has left.
-    pub(super) fn release(mut self, now: Time, recorder: Option<&Recorder>) {
+    pub(super) fn release(mut self, now: Time, recorder: Option<&Recorder>, thread: Option<&ExecutorHandle>) {
         let total = now - self.arrived;
         let never_ran = self.processed.as_ref().is_some_and(|processed| !processed.has_run);
         if self.replayed || never_ran || self.load.ensemble.is_some() {
@@ -274,7 +274,7 @@ impl Job {
         if let (Some(captured), Some(answer), false) = (self.captured.take(), &self.answer, self.replayed) {
             captured.answered(answer.as_ref().ok().map(|tensors| named(&self.load, tensors)));
         }
-        self.send();
+        self.send(thread);
     }
 
     /// Its outputs, for a client that repeats the step.
@@ -283,7 +283,7 @@ impl Job {
         Some(named(&self.load, tensors))
     }
 
-    fn send(self) {
+    fn send(self, thread: Option<&ExecutorHandle>) {
         let answer = match self.answer {
             Some(Ok(tensors)) => Ok(tensors),
             Some(Err(failure)) => Err(failure),
@@ -302,7 +302,7 @@ impl Job {
             let (model, version) = (self.load.settings.name.clone(), self.load.version);
             InferAnswer { model, version, id: self.mark, outputs, parameters }
         });
-        self.reply.send(answer);
+        self.reply.send(answer, thread);
     }
 
     fn record(&self, recorder: &Recorder, queue: Duration, run: Duration, outcome: &'static str) {
@@ -310,7 +310,14 @@ impl Job {
     }
 
     /// Counts, records and answers a request that did not run. `ended` says whether its sequence ended with it.
-    pub(in crate::model) fn refuse(mut self, refusal: Refusal, ended: bool, now: Time, recorder: Option<&Recorder>) {
+    pub(in crate::model) fn refuse(
+        mut self,
+        refusal: Refusal,
+        ended: bool,
+        now: Time,
+        recorder: Option<&Recorder>,
+        thread: Option<&ExecutorHandle>,
+    ) {
         if self.begins() {
             self.load.metrics.dequeued(1);
         }
@@ -323,10 +330,10 @@ impl Job {
         let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
         let failure = self.failure.take().or(by_processor);
         if let (Refusal::Failed(_) | Refusal::Ended(EndReason::Member), Some(failure)) = (&refusal, failure) {
-            return self.reply.send(Err(failure));
+            return self.reply.send(Err(failure), thread);
         }
         let refused = self.load.refused(refusal, self.id.clone(), self.facts.start || !ended, now);
-        self.reply.send(Err(refused));
+        self.reply.send(Err(refused), thread);
     }
 }
 

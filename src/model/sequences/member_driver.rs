@@ -6,6 +6,7 @@ use sequor_core::{EndReason, Event, LoadId, Req, Seq, Time};
 
 use crate::ensemble::EnsembleGates;
 use crate::error::Failure;
+use crate::executor::ExecutorHandle;
 use crate::model::load::RequestFacts;
 use crate::model::request::{InferRequest, intake};
 use crate::tensor::Tensor;
@@ -42,12 +43,12 @@ impl EnsembleParts for ModelScheduler {
         }
     }
 
-    fn begin_flow(self: &Arc<Self>, req: Req, load: LoadId) {
+    fn begin_flow(self: &Arc<Self>, req: Req, load: LoadId, thread: Option<&ExecutorHandle>) {
         let host: Weak<dyn FlowHost> = Arc::downgrade(self) as Weak<dyn FlowHost>;
         let members = self.members.lock().iter().find(|(of, _)| *of == load).map(|(_, members)| Arc::clone(members));
         let flow = members.and_then(|members| self.table.lock().make_flow(host, members, req));
         if let Some(flow) = flow {
-            flow.begin();
+            flow.begin(thread);
         }
     }
 }
@@ -130,5 +131,6 @@ impl FlowHost for ModelScheduler {
 /// What a member learns of the client's call. The ensemble counts the sequence for the client.
 fn origin(call: MemberCall<'_>, now: Time) -> RequestOrigin<'_> {
     let patience = call.until.map(|until| until - now);
-    RequestOrigin { patience, headers: call.headers, callers: call.callers, ..RequestOrigin::default() }
+    let MemberCall { headers, callers, connection: awaiting, thread: connection, .. } = call;
+    RequestOrigin { patience, headers, callers, connection, awaiting, owner: None }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use sequor_core::{EndReason, Id, LoadId, Req, Seq, Time};
 
 use crate::error::Failure;
+use crate::executor::ExecutorHandle;
 use crate::model::request::InferRequest;
 use crate::sync::Mutex;
 use crate::tensor::Tensor;
@@ -27,6 +28,10 @@ pub(in crate::model) struct MemberCall<'a> {
     pub(super) until: Option<Time>,
     /// The models that wait for it.
     pub(super) callers: Option<&'a Arc<[String]>>,
+    /// The connection of the client's request.
+    pub(super) connection: Option<&'a ExecutorHandle>,
+    /// The thread that sends it, if a step of the member may be left to that.
+    pub(super) thread: Option<&'a ExecutorHandle>,
 }
 
 /// A model as an ensemble reaches it. None of this is called under a lock, but for [`Member::end_quietly`].
@@ -82,13 +87,13 @@ pub(in crate::model) trait EnsembleParts {
     /// Takes a load out of service for which no other stands in, once no ensemble needs it.
     fn retire_after_ensembles(self: &Arc<Self>, load: LoadId, until: Time);
 
-    /// Starts the flow of a request whose turn has come.
-    fn begin_flow(self: &Arc<Self>, req: Req, load: LoadId);
+    /// Starts the flow of a request whose turn has come. Its first steps may be left to `thread`.
+    fn begin_flow(self: &Arc<Self>, req: Req, load: LoadId, thread: Option<&ExecutorHandle>);
 }
 
-/// Takes the report that a START has its slot.
+/// Takes the report that a START has its slot. Steps that follow may be left to `thread`.
 pub(in crate::model) trait SlotGrant: Debug + Send + Sync {
-    fn granted(self: Arc<Self>, place: usize, req: Req, seq: Seq);
+    fn granted(self: Arc<Self>, place: usize, req: Req, seq: Seq, thread: Option<&ExecutorHandle>);
 }
 
 /// A START of an ensemble that takes a slot before its inputs are there.
@@ -101,8 +106,8 @@ pub(in crate::model) struct Reservation {
 }
 
 impl Reservation {
-    pub(super) fn grant(self, req: Req, seq: Seq) {
-        self.flow.granted(self.place, req, seq);
+    pub(super) fn grant(self, req: Req, seq: Seq, thread: Option<&ExecutorHandle>) {
+        self.flow.granted(self.place, req, seq, thread);
     }
 }
 

@@ -14,6 +14,8 @@ pub struct RequestOrigin<'a> {
     pub owner: Option<&'a Arc<dyn SequenceOwner>>,
     /// The connection, if it polls the request: it may run a short step of the model itself.
     pub connection: Option<&'a ExecutorHandle>,
+    /// The connection that awaits the answer, if that is another one.
+    pub awaiting: Option<&'a ExecutorHandle>,
     /// How long the client waits for the answer (gRPC's deadline). Schedulers see it, and the model refuses nothing for it.
     pub patience: Option<Duration>,
     /// The headers (or gRPC metadata) that features of models come from, by name in lower case.

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::error::Failure;
+use crate::executor::ExecutorHandle;
 use crate::model::request::InferAnswer;
 
 /// What a request is answered with.
 pub(in crate::model) type Reply = Result<InferAnswer, Failure>;
 
-/// Takes the answers to the steps of a request of an ensemble. Called without any lock of a model.
+/// Takes the answers to the steps of a request of an ensemble. Called without any lock of a model. Steps that follow may be left to `thread`.
 pub(in crate::model) trait StepReply: Debug + Send + Sync {
-    fn answered(self: Arc<Self>, step: usize, reply: Reply);
+    fn answered(self: Arc<Self>, step: usize, reply: Reply, thread: Option<&ExecutorHandle>);
 }
 
 #[derive(Debug)]
@@ -23,11 +24,11 @@ pub(in crate::model) enum ReplyTo {
 }
 
 impl ReplyTo {
-    pub(super) fn send(self, reply: Reply) {
+    pub(super) fn send(self, reply: Reply, thread: Option<&ExecutorHandle>) {
         match self {
             // The client may have gone, which is no fault.
             ReplyTo::Surface(sender) => drop(sender.send(reply)),
-            ReplyTo::Step(flow, step) => flow.answered(step, reply),
+            ReplyTo::Step(flow, step) => flow.answered(step, reply, thread),
         }
     }
 }
