@@ -424,7 +424,13 @@ impl ModelScheduler {
         self.locked_on(ActingThread::default(), now, what)
     }
 
-    fn locked_on<T>(self: &Arc<Self>, thread: ActingThread<'_>, now: Time, what: impl FnOnce(&mut Table) -> T) -> T {
+    /// The same on a thread that may take steps of models that follow.
+    pub(super) fn locked_on<T>(
+        self: &Arc<Self>,
+        thread: ActingThread<'_>,
+        now: Time,
+        what: impl FnOnce(&mut Table) -> T,
+    ) -> T {
         let mut table = self.table.lock();
         let outcome = what(&mut table);
         let actions = Self::settle(&mut table, now);

@@ -238,7 +238,7 @@ impl EnsembleFlow {
             state.walk.outputs()
         };
         if let Some(ensemble) = self.ensemble.upgrade() {
-            ensemble.flow_done(self.req, outputs);
+            ensemble.flow_done(self.req, outputs, thread);
         }
         self.leave(EnsembleGate::Whole, thread);
     }

@@ -11,12 +11,14 @@ use crate::model::load::RequestFacts;
 use crate::model::request::{InferRequest, intake};
 use crate::tensor::Tensor;
 
+use super::carry_out::ActingThread;
 use super::driver::ModelScheduler;
 use super::flow::EnsembleMembers;
 use super::flow_stages::FlowTable;
 use super::members::{EnsembleParts, FlowHost, Followup, Member, MemberCall, Reservation};
 use super::owner::RequestOrigin;
 use super::reply_to::ReplyTo;
+use super::table::Table;
 
 impl EnsembleParts for ModelScheduler {
     fn bind_members(&self, load: LoadId, models: Vec<Arc<dyn Member>>, max_in_flight: Option<u32>) {
@@ -70,13 +72,15 @@ impl Member for ModelScheduler {
             Failure::Invalid { model: self.name.clone(), id: request.id.clone(), what: Box::new(what) }
         })?;
         let facts = RequestFacts::of(&request, &accepted.meta);
-        self.change(|table, now| {
+        let now = self.now();
+        let provide = |table: &mut Table| {
             table.provide(now, req, accepted.meta, |job| {
                 // It waits as a request of this model from now on.
                 job.arrived = now;
                 job.accept(accepted, facts);
             });
-        });
+        };
+        self.locked_on(ActingThread { wakes: call.thread, answers: call.thread }, now, provide);
         Ok(())
     }
 
@@ -119,8 +123,10 @@ impl FlowHost for ModelScheduler {
         self.apply(Event::End(seq, why));
     }
 
-    fn flow_done(self: Arc<Self>, req: Req, outputs: Vec<Option<Tensor>>) {
-        self.change(|table, now| table.flow_done(now, req, outputs));
+    fn flow_done(self: Arc<Self>, req: Req, outputs: Vec<Option<Tensor>>, thread: Option<&ExecutorHandle>) {
+        let now = self.now();
+        let thread = ActingThread { answers: thread, ..ActingThread::default() };
+        self.locked_on(thread, now, |table| table.flow_done(now, req, outputs));
     }
 
     fn flow_failed(self: Arc<Self>, req: Req, ends: Option<Seq>, failure: Failure) {

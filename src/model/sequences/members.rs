@@ -69,8 +69,8 @@ pub(in crate::model) trait FlowHost: Debug + Send + Sync {
     /// A sequence of a member has ended by itself: so does that of the ensemble, and with it those of all members.
     fn end_for_member(self: Arc<Self>, seq: Seq, why: EndReason);
 
-    /// Every step of a request is done.
-    fn flow_done(self: Arc<Self>, req: Req, outputs: Vec<Option<Tensor>>);
+    /// Every step of a request is done. If another ensemble waits for it, its next steps may be left to `thread`.
+    fn flow_done(self: Arc<Self>, req: Req, outputs: Vec<Option<Tensor>>, thread: Option<&ExecutorHandle>);
 
     /// A step failed. `ends`: the sequence that ends with it.
     fn flow_failed(self: Arc<Self>, req: Req, ends: Option<Seq>, failure: Failure);
