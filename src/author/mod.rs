@@ -12,7 +12,7 @@
 //! - [`template`]: a new plug-in's folder.
 //! - [`world`]: what folders and builds must know of a world · [`worlds`]: the table of all.
 //! - [`component`]: a component from a module, with its plugin.toml inside · `encoder`: the tools for it.
-//! - [`trial`]: a scheduler tried out · [`processor`] and [`initializer`]: plug-ins of those worlds tried out, and their cases.
+//! - [`trial`]: how a component is tried out · [`scheduler`], [`processor`] and [`initializer`]: plug-ins of those worlds tried out, and their cases.
 //! - [`doctor`]: what this machine has.
 //! - [`mod@build`]: all of it in order.
 
@@ -34,6 +34,7 @@ pub mod processor;
 pub mod project;
 pub mod python;
 pub mod rust;
+pub mod scheduler;
 pub mod sdk;
 pub mod stamp;
 pub mod template;

@@ -1,26 +1,18 @@
-//! A component tried out on this machine, with made-up candidates: would a server take it, what does it answer, and how long does it take?
+//! What trials of components have in common, whichever world they are of: their options, and how a file is held against the contract.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sequor_core::policy::columns;
-use sequor_core::{Columns, Decision, Hooks, Picks};
-
-use super::{AuthorError, Machine};
-use crate::scheduling::SchedulerComponent;
-use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
 use sequor_wasm::cache::{COMPILED, Cache};
-use sequor_wasm::call_error::CallError;
 use sequor_wasm::component_error::ComponentError;
-use sequor_wasm::counter::CounterName;
 use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
-use sequor_wasm::services::Services;
 
-/// What it is tried with.
+use super::{AuthorError, Machine};
+
+/// The configuration, the limits and the rights of a component on trial.
 #[derive(Debug, Clone, Default)]
 pub struct TrialOptions {
     /// JSON, a table.
@@ -29,249 +21,30 @@ pub struct TrialOptions {
     pub grants: Grants,
 }
 
-/// A component that a server would take.
-#[derive(Debug)]
-pub struct Trial {
-    pub component: SchedulerComponent,
-    facts: ModelFacts,
-    terms: TrialOptions,
-    file: std::path::PathBuf,
-    /// How long it took to compile, or to find what was compiled before.
-    pub loading: Duration,
-}
-
-/// It runs, and is asked.
-#[derive(Debug)]
-pub struct RunningGuest {
-    guest: Box<dyn Guest>,
-    facts: ModelFacts,
-    hooks: Hooks,
-    pub starting: Duration,
-}
-
-impl Trial {
-    /// Holds a file against the contract.
-    pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: TrialOptions) -> Result<Trial, AuthorError> {
-        let wrong = |what: String| AuthorError::Component { path: file.to_owned(), what };
-        let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
-        let cache = Cache::new(&machine.cache.join(COMPILED)).ok();
-        let began = Instant::now();
-        let component = SchedulerComponent::new(&engine, &file.to_string_lossy(), bytes, terms.grants, cache.as_ref());
-        // Its sentence names the file.
-        let component = component.map_err(|refused| {
-            let build = if matches!(refused, ComponentError::Foreign(_)) {
-                "; sequor plugin build makes a component"
-            } else {
-                ""
-            };
-            AuthorError::Missing(format!("{refused}{build}"))
-        })?;
-        let loading = began.elapsed();
-        // A feature's type is for the model to say: it is there as both.
-        let features: Vec<String> = component.manifest().features.iter().take(4).cloned().collect();
-        let facts = ModelFacts {
-            name: "model".to_owned(),
-            version: 1,
-            strategy: "oldest",
-            max_batch: 32,
-            instances: 1,
-            slots: 1024,
-            numbers: features.clone(),
-            keys: features,
-        };
-        Ok(Trial { component, facts, terms, file: file.to_owned(), loading })
-    }
-
-    /// Starts and configures it.
-    pub fn start(&self) -> Result<RunningGuest, AuthorError> {
-        let wrong = |hook: &str, what: &str| AuthorError::Component {
-            path: self.file.clone(),
-            what: format!("{hook}: {what}"),
-        };
-        let began = Instant::now();
-        let mut guest =
-            self.component.start(Arc::new(Aside), self.terms.limits).map_err(|e| wrong("start", &e.what))?;
-        let configured = guest.configure(&self.terms.config, &self.facts).map_err(|e| wrong("configure", &e.what))?;
-        configured.map_err(|what| wrong("configure", &what))?;
-        let count = u8::try_from(self.facts.keys.len()).unwrap_or(4);
-        let hooks = Hooks { numbers: count, keys: count, ..self.component.manifest().hooks };
-        Ok(RunningGuest { guest, facts: self.facts.clone(), hooks, starting: began.elapsed() })
+impl TrialOptions {
+    /// The configuration that these options set. Those of a case hold where they set none.
+    pub(super) fn config_or(&self, of_case: &str) -> String {
+        let is_set = self.config.trim().len() > "{}".len();
+        if is_set { self.config.clone() } else { of_case.to_owned() }
     }
 }
 
-impl RunningGuest {
-    /// Candidates it is shown at most, as its plugin.toml says.
-    pub fn window(&self) -> u32 {
-        if self.hooks.window == 0 { u32::MAX } else { self.hooks.window }
-    }
-
-    /// Asks it to plan for so many candidates, as far as it wants to see them; what is wrong with the answer is an error.
-    pub fn plan(&mut self, candidates: u32, round: u64) -> Result<Duration, String> {
-        let candidates = candidates.min(self.window());
-        let see = made_up(candidates, self.hooks, self.facts.max_batch, round);
-        let mut picks = Picks::default();
-        let began = Instant::now();
-        let decision = self.guest.plan(0, &see, &Events::default(), &mut picks).map_err(said_of("plan", candidates))?;
-        let took = began.elapsed();
-        // Its columns may hide what tells candidates apart; the server knows it all the same.
-        let all = Hooks { columns: columns::ALL, ..self.hooks };
-        let known = made_up(candidates, all, self.facts.max_batch, round);
-        wrong_with(&known, decision, &picks).map_or(Ok(took), |what| Err(format!("plan {what}")))
-    }
-
-    /// Every hook that it wants once, as they are called around a plan.
-    pub fn exercise(&mut self) -> Result<(), String> {
-        let (keys, hooks) = (self.facts.keys.len(), self.hooks);
-        if hooks.observe {
-            let events = Events {
-                kind: vec![1, 2, 6, 3, 4, 5, 99],
-                sequence: vec![7, 7, 0, 7, 7, 7, 7],
-                amount: vec![0, 50, 800, 1, 1, 1, 0],
-                keys: vec![1; 7 * keys],
-            };
-            self.guest.observe(&events).map_err(said_of("observe", 7))?;
-        }
-        if hooks.admit {
-            let (see, victims) = (made_up(3, hooks, 32, 1), made_up(2, hooks, 32, 2));
-            let said = self.guest.admit(&see, &[1], &victims, &Events::default()).map_err(said_of("admit", 3))?;
-            if said.len() > 3 {
-                return Err(format!("admit answered {} times for 3 sequences", said.len()));
-            }
-        }
-        let saved = self.guest.save().map_err(said_of("save", 0))?;
-        self.guest
-            .restore(&saved)
-            .map_err(said_of("restore", 0))?
-            .map_err(|what| format!("restore: \"{what}\", of what it has just saved itself"))
-    }
-
-    pub fn hooks(&self) -> Hooks {
-        self.hooks
-    }
-
-    pub fn memory(&self) -> u64 {
-        self.guest.memory()
-    }
-}
-
-fn said_of(hook: &'static str, candidates: u32) -> impl Fn(CallError) -> String {
-    move |struck| format!("{hook} of {candidates}: {struck}")
-}
-
-/// Candidates of a busy server: sequences of five tenants, steps apart by microseconds, two shapes, every third with a deadline.
-fn made_up(count: u32, hooks: Hooks, max_batch: u32, round: u64) -> Columns {
-    let now = 1_000_000_000 + round * 1_000_000;
-    let wants = |column: u32| hooks.columns & column != 0;
-    let all = || (0..u64::from(count)).map(move |i| (i, i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)));
-    let column = |bit: u32, of: fn(u64, u64, u64) -> u64| -> Vec<u64> {
-        if wants(bit) { all().map(|(i, chance)| of(i, chance, now)).collect() } else { Vec::new() }
-    };
-    let small = |bit: u32, of: fn(u64, u64, u64) -> u64| -> Vec<u32> {
-        column(bit, of).into_iter().map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect()
-    };
-    let features =
-        |names: u8| all().flat_map(move |(_, chance)| (0..u64::from(names)).map(move |f| chance % 5 + f + 1));
-    Columns {
-        now,
-        max_batch,
-        free_instances: 1,
-        run_time: 900_000,
-        live: count,
-        len: count,
-        seq: column(columns::SEQ, |i, _, _| i + 1),
-        step: column(columns::STEP, |_, chance, _| chance % 100 + 1),
-        slot: small(columns::SLOT, |i, _, _| i),
-        arrival: column(columns::ARRIVAL, |i, _, now| now - 5_000_000 + i * 1000),
-        ready: column(columns::READY, |i, _, now| now - 4_000_000 + i * 1000),
-        deadline: column(
-            columns::DEADLINE,
-            |i, chance, now| {
-                if i % 3 == 0 { now + chance % 50_000_000 } else { u64::MAX }
-            },
-        ),
-        priority: small(columns::PRIORITY, |_, chance, _| chance % 3),
-        shape: column(columns::SHAPE, |_, chance, _| u64::from(chance % 8 == 0)),
-        flags: if wants(columns::FLAGS) { vec![0; count as usize] } else { Vec::new() },
-        rows: small(columns::ROWS, |_, _, _| 1),
-        bytes: column(columns::BYTES, |_, chance, _| chance % 10_000),
-        state_bytes: column(columns::STATE_BYTES, |_, _, _| 4096),
-        numbers: if wants(columns::NUMBERS) { features(hooks.numbers).map(|n| n as f64).collect() } else { Vec::new() },
-        keys: if wants(columns::KEYS) { features(hooks.keys).collect() } else { Vec::new() },
-        ..Columns::default()
-    }
-}
-
-/// What a server would have against an answer.
-fn wrong_with(known: &Columns, decision: Decision, picks: &Picks) -> Option<String> {
-    let mut seen = BTreeSet::new();
-    for i in picks.indices() {
-        if i >= known.len {
-            return Some(format!("answered index {i} of {} candidates", known.len));
-        }
-        if !seen.insert(i) {
-            return Some(format!("answered candidate {i} twice"));
-        }
-    }
-    if decision != Decision::Fire {
-        return None;
-    }
-    if picks.fire.len() > known.max_batch as usize {
-        return Some(format!("fired {} rows; max-batch is {}", picks.fire.len(), known.max_batch));
-    }
-    let shapes: BTreeSet<u64> = picks.fire.iter().filter_map(|i| known.shape.get(*i as usize)).copied().collect();
-    (shapes.len() > 1).then(|| "fired candidates whose shape-key differs as one batch".to_owned())
-}
-
-/// Host functions for a component on trial: its log goes nowhere, and every key has a text.
-#[derive(Debug)]
-struct Aside;
-
-impl Services for Aside {
-    fn log(&self, _: u32, _: &str) {}
-
-    fn metric_add(&self, _: &CounterName, _: f64) {}
-
-    fn key_text(&self, key: u64) -> Option<String> {
-        Some(format!("text {key}"))
-    }
-
-    fn sequence_text(&self, sequence: u64) -> Option<String> {
-        Some(sequence.to_string())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use sequor_core::Rejection;
-
-    use super::*;
-
-    fn all() -> Hooks {
-        Hooks { plan: true, columns: columns::ALL, numbers: 1, keys: 2, ..Hooks::default() }
-    }
-
-    #[test]
-    fn columns_are_as_long_as_they_should_be_or_empty() {
-        let see = made_up(10, all(), 4, 0);
-        assert_eq!((see.seq.len(), see.flags.len(), see.numbers.len(), see.keys.len()), (10, 10, 10, 20));
-        let none = made_up(10, Hooks::default(), 4, 0);
-        assert_eq!((none.len, none.seq.len(), none.keys.len()), (10, 0, 0));
-    }
-
-    #[test]
-    fn answers_are_held_against_the_rules() {
-        let known = made_up(10, all(), 2, 0);
-        let wrong = |fire: &[u32], reject: &[u32]| {
-            let reject = reject.iter().map(|i| Rejection { candidate: *i, code: 0, ends: true }).collect();
-            let picks = Picks { fire: fire.to_vec(), reject };
-            wrong_with(&known, Decision::Fire, &picks).unwrap_or_default()
-        };
-        let alike: Vec<u32> = (0..10).filter(|i| known.shape[*i as usize] == 0).collect();
-        let unlike = (0..10).find(|i| known.shape[*i as usize] == 1).unwrap();
-        assert_eq!(wrong(&alike[..2], &alike[2..3]), "");
-        assert_eq!(wrong(&[10], &[]), "answered index 10 of 10 candidates");
-        assert_eq!(wrong(&alike[..1], &alike[..1]), format!("answered candidate {} twice", alike[0]));
-        assert_eq!(wrong(&alike[..3], &[]), "fired 3 rows; max-batch is 2");
-        assert!(wrong(&[alike[0], unlike], &[]).contains("shape-key"));
-    }
+/// Makes a component of a file as a server would, with `new`, which gets the engine, the file's name and the cache of compiled code. Returns it with
+/// the time that this took.
+pub(super) fn compile<C>(
+    file: &Path,
+    machine: &Machine,
+    new: impl FnOnce(&Arc<Engine>, &str, Option<&Cache>) -> Result<C, ComponentError>,
+) -> Result<(C, Duration), AuthorError> {
+    let no_engine = |e: String| AuthorError::Component { path: file.to_owned(), what: e };
+    let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| no_engine(e.to_string()))?);
+    let cache = Cache::new(&machine.cache.join(COMPILED)).ok();
+    let began = Instant::now();
+    // The sentence of the error names the file.
+    let component = new(&engine, &file.to_string_lossy(), cache.as_ref()).map_err(|refused| {
+        let is_foreign = matches!(refused, ComponentError::Foreign(_));
+        let build = if is_foreign { "; sequor plugin build makes a component" } else { "" };
+        AuthorError::Missing(format!("{refused}{build}"))
+    })?;
+    Ok((component, began.elapsed()))
 }

@@ -5,16 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sequor_wasm::cache::{COMPILED, Cache};
-use sequor_wasm::component_error::ComponentError;
 use sequor_wasm::counter::CounterName;
-use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::journal::Journal;
 use sequor_wasm::services::Services;
 
 use super::case::{CaseStart, InitializerCase};
 use crate::author::processor::trial::TrialClock;
-use crate::author::trial::TrialOptions;
+use crate::author::trial::{TrialOptions, compile};
 use crate::author::{AuthorError, Machine};
 use crate::initializing::{
     FirstAnswer, Initializer, InitializerComponent, InitializerOptions, InitializerSource, KeptStates,
@@ -28,7 +25,7 @@ use crate::telemetry::{KeptMetrics, Metrics};
 #[derive(Debug)]
 pub struct InitializerTrial {
     pub component: Arc<InitializerComponent>,
-    terms: TrialOptions,
+    options: TrialOptions,
     file: PathBuf,
     /// How long it took to compile, or to find what was compiled before.
     pub loading: Duration,
@@ -60,20 +57,12 @@ impl InitializerTrial {
         file: &Path,
         bytes: &[u8],
         machine: &Machine,
-        terms: TrialOptions,
+        options: TrialOptions,
     ) -> Result<InitializerTrial, AuthorError> {
-        let wrong = |what: String| AuthorError::Component { path: file.to_owned(), what };
-        let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
-        let cache = Cache::new(&machine.cache.join(COMPILED)).ok();
-        let (began, name) = (Instant::now(), file.to_string_lossy());
-        let component = InitializerComponent::new(&engine, &name, bytes, terms.grants, cache.as_ref());
-        // Its sentence names the file.
-        let component = component.map_err(|refused| {
-            let is_foreign = matches!(refused, ComponentError::Foreign(_));
-            let build = if is_foreign { "; sequor plugin build makes a component" } else { "" };
-            AuthorError::Missing(format!("{refused}{build}"))
+        let (component, loading) = compile(file, machine, |engine, name, cache| {
+            InitializerComponent::new(engine, name, bytes, options.grants, cache)
         })?;
-        Ok(InitializerTrial { component: Arc::new(component), terms, file: file.to_owned(), loading: began.elapsed() })
+        Ok(InitializerTrial { component: Arc::new(component), options, file: file.to_owned(), loading })
     }
 
     /// Configures it for the model of a case.
@@ -92,9 +81,8 @@ impl InitializerTrial {
             numbers: numbers.clone(),
             keys: keys.clone(),
         };
-        let is_set = self.terms.config.trim().len() > 2;
-        let config = if is_set { self.terms.config.clone() } else { case.config.clone() };
-        let options = InitializerOptions { config, limits: self.terms.limits, files, strikes: u32::MAX };
+        let config = self.options.config_or(&case.config);
+        let options = InitializerOptions { config, limits: self.options.limits, files, strikes: u32::MAX };
         let name = self.component.declared().name.clone();
         let source = InitializerSource {
             component: Arc::clone(&self.component),

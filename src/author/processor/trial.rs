@@ -5,15 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sequor_core::Time;
-use sequor_wasm::cache::{COMPILED, Cache};
-use sequor_wasm::component_error::ComponentError;
 use sequor_wasm::counter::CounterName;
-use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::journal::Journal;
 use sequor_wasm::services::Services;
 
 use super::case::ProcessorCase;
-use crate::author::trial::TrialOptions;
+use crate::author::trial::{TrialOptions, compile};
 use crate::author::{AuthorError, Machine};
 use crate::processing::health::ProcessorTime;
 use crate::processing::{
@@ -26,7 +23,7 @@ use crate::telemetry::Metrics;
 #[derive(Debug)]
 pub struct ProcessorTrial {
     pub component: Arc<ProcessorComponent>,
-    terms: TrialOptions,
+    options: TrialOptions,
     file: PathBuf,
     /// How long it took to compile, or to find what was compiled before.
     pub loading: Duration,
@@ -65,20 +62,12 @@ impl ProcessorTrial {
         file: &Path,
         bytes: &[u8],
         machine: &Machine,
-        terms: TrialOptions,
+        options: TrialOptions,
     ) -> Result<ProcessorTrial, AuthorError> {
-        let wrong = |what: String| AuthorError::Component { path: file.to_owned(), what };
-        let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
-        let cache = Cache::new(&machine.cache.join(COMPILED)).ok();
-        let began = Instant::now();
-        let component = ProcessorComponent::new(&engine, &file.to_string_lossy(), bytes, terms.grants, cache.as_ref());
-        // Its sentence names the file.
-        let component = component.map_err(|refused| {
-            let is_foreign = matches!(refused, ComponentError::Foreign(_));
-            let build = if is_foreign { "; sequor plugin build makes a component" } else { "" };
-            AuthorError::Missing(format!("{refused}{build}"))
+        let (component, loading) = compile(file, machine, |engine, name, cache| {
+            ProcessorComponent::new(engine, name, bytes, options.grants, cache)
         })?;
-        Ok(ProcessorTrial { component: Arc::new(component), terms, file: file.to_owned(), loading: began.elapsed() })
+        Ok(ProcessorTrial { component: Arc::new(component), options, file: file.to_owned(), loading })
     }
 
     /// Configures it in front of the model of a case.
@@ -99,11 +88,10 @@ impl ProcessorTrial {
             numbers: features.clone(),
             keys: features,
         };
-        let is_set = self.terms.config.trim().len() > 2;
-        let config = if is_set { self.terms.config.clone() } else { case.config.clone() };
+        let config = self.options.config_or(&case.config);
         let options = ProcessorOptions {
             config,
-            limits: self.terms.limits,
+            limits: self.options.limits,
             on_failure: OnFailure::Fail,
             files,
             strikes: u32::MAX,

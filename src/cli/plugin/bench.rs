@@ -13,7 +13,7 @@ pub(super) fn command() -> Command {
         .about("Measure how long components take to load and to answer")
         .arg(file::argument())
         .arg(span.help("How long each size is measured [default: 300ms]"))
-        .args(file::terms())
+        .args(file::trial_arguments())
         .arg(file::case())
         .arg(remote::output())
 }

@@ -11,7 +11,12 @@ use crate::author::Machine;
 
 pub(super) fn command() -> Command {
     let about = "Hold components against the contract, and try them on made-up candidates or cases; exit 3 if one would be refused";
-    Command::new("check").about(about).arg(file::argument()).args(file::terms()).arg(file::case()).arg(remote::output())
+    Command::new("check")
+        .about(about)
+        .arg(file::argument())
+        .args(file::trial_arguments())
+        .arg(file::case())
+        .arg(remote::output())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {

@@ -1,4 +1,4 @@
-//! What several verbs take: components by their files or folders, and what they are tried with.
+//! Arguments that several verbs take: components by their files or folders, and the options of a trial.
 
 use std::path::{Path, PathBuf};
 
@@ -27,8 +27,8 @@ pub(super) fn case() -> Arg {
     case.help("The case that describes the model of a processor or a state initializer [default: the first of cases/]")
 }
 
-/// The configuration and the limits.
-pub(super) fn terms() -> Vec<Arg> {
+/// The arguments that [`trial_options`] reads.
+pub(super) fn trial_arguments() -> Vec<Arg> {
     let flag = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };
@@ -47,7 +47,8 @@ pub(super) fn grant() -> Arg {
     grant.help("clock, random, sequence-text or model:MODEL; no model answers here")
 }
 
-pub(super) fn of_terms(matches: &ArgMatches) -> Result<TrialOptions, Failed> {
+/// The configuration, the limits and the rights that the arguments give.
+pub(super) fn trial_options(matches: &ArgMatches) -> Result<TrialOptions, Failed> {
     let plain = Limits::default();
     // Not every command has each of them.
     let time = matches.try_get_one::<Span>("time").ok().flatten().map_or(plain.time, |span| span.0);
@@ -111,7 +112,7 @@ mod tests {
     fn a_command_without_limits_takes_grants() {
         let command = clap::Command::new("test").arg(grant());
         let matches = command.get_matches_from(["test", "--grant", "clock", "--grant", "model:decoder"]);
-        let options = of_terms(&matches).ok().unwrap();
+        let options = trial_options(&matches).ok().unwrap();
         assert!(options.grants.clock && options.grants.models);
         assert_eq!((options.limits, options.config.as_str()), (Limits::default(), "{}"));
     }

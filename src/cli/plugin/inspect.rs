@@ -9,7 +9,7 @@ pub(super) fn command() -> Command {
     Command::new("inspect")
         .about(about)
         .arg(file::argument())
-        .args(file::terms())
+        .args(file::trial_arguments())
         .arg(file::case())
         .arg(remote::output())
 }

@@ -12,6 +12,7 @@ mod initializer;
 mod inspect;
 mod machine;
 mod new;
+mod placed;
 mod placed_dev;
 mod processor;
 pub(super) mod scheduler;

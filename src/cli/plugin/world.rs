@@ -54,6 +54,10 @@ pub(super) struct Tested {
     pub(super) printed: Printed,
 }
 
+pub(super) fn millis(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e6
+}
+
 /// The cases beside a component.
 pub(super) fn cases(component: &Path) -> Result<Vec<PathBuf>, Failed> {
     let folder = component.parent().unwrap_or(Path::new("")).join("cases");

@@ -1,31 +1,25 @@
 //! Authors' commands for state initializers. The first of `cases/` beside the component, or `--case`, describes the model.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
 use serde_json::json;
 
+use super::placed::{self, CALL_TIME, CASE_TIME, ports_json};
 use super::placed_dev::{self, PlacedWords};
-use super::processor::{millis, ports_json};
-use super::world::{self, GivenComponent, Printed, Tested, WorldCommands};
-use super::{Failed, failed, file};
+use super::world::{GivenComponent, Printed, Tested, WorldCommands, millis};
+use super::{Failed, failed};
 use crate::author::AuthorError;
 use crate::author::initializer::case::InitializerCase;
 use crate::author::initializer::outcome::{self, StartOutcome};
 use crate::author::initializer::trial::InitializerTrial;
-use crate::author::trial::TrialOptions;
 use crate::author::world::AuthorWorld;
 use crate::author::worlds::InitializerProjects;
 use crate::initializing::InitializerPorts;
 use crate::processing::TensorPort;
 use sequor_wasm::manifest;
-
-/// CPU time of a call without tensors, as a model has it that names none.
-const TIME: Duration = Duration::from_millis(10);
-/// The same for a case, which is not about time.
-const PATIENT: Duration = Duration::from_secs(1);
 
 pub(super) struct InitializerCommands;
 
@@ -35,7 +29,7 @@ impl WorldCommands for InitializerCommands {
     }
 
     fn check(&self, given: GivenComponent<'_>) -> Result<Printed, String> {
-        let trial = trial(given, TIME).map_err(|e| e.to_string())?;
+        let trial = trial(given, CALL_TIME).map_err(|e| e.to_string())?;
         let declared = trial.component.declared();
         let json = json!({
             "name": declared.name, "version": declared.version, "world": declared.world,
@@ -59,14 +53,14 @@ impl WorldCommands for InitializerCommands {
 
     fn test(&self, given: GivenComponent<'_>, path: &Path) -> Result<Tested, Failed> {
         let case = InitializerCase::read(path).map_err(failed)?;
-        let running = trial(given, PATIENT)?.start(&case).map_err(failed)?;
+        let running = trial(given, CASE_TIME)?.start(&case).map_err(failed)?;
         let outcomes = outcome::run(&case, &running);
         let outcomes = outcomes.map_err(|what| Failed::Configuration(format!("{}: {what}", path.display())))?;
         Ok(tested(given.path, path, &outcomes))
     }
 
     fn bench(&self, given: GivenComponent<'_>, span: Duration) -> Result<Printed, Failed> {
-        let trial = trial(given, TIME)?;
+        let trial = trial(given, CALL_TIME)?;
         let missing = "no case describes its model: cases/NAME.toml beside the component, or --case";
         let needed = || Failed::Configuration(format!("{}: {missing}", given.path.display()));
         let case = case(given)?.ok_or_else(needed)?;
@@ -99,7 +93,7 @@ impl WorldCommands for InitializerCommands {
     }
 
     fn inspect(&self, given: GivenComponent<'_>) -> Result<Printed, Failed> {
-        let trial = trial(given, TIME)?;
+        let trial = trial(given, CALL_TIME)?;
         let case = case(given)?;
         let seen = case.as_ref().map_or_else(|| "unknown: no case describes it".to_owned(), |case| ports(&case.ports));
         let (sha256, imports) = (trial.component.sha256(), trial.component.imports());
@@ -124,25 +118,14 @@ impl WorldCommands for InitializerCommands {
 
 /// The component, held against the contract. `time` is for commands that were given none.
 fn trial(given: GivenComponent<'_>, time: Duration) -> Result<InitializerTrial, Failed> {
-    let is_set = |name: &str| given.matches.try_contains_id(name).unwrap_or(false);
-    let mut terms = if is_set("set") || is_set("time") || is_set("memory") || is_set("grant") {
-        file::of_terms(given.matches)?
-    } else {
-        TrialOptions::default()
-    };
-    if !is_set("time") {
-        terms.limits.time = time;
-    }
+    let options = placed::trial_options(given, time)?;
     let refused = |problem: AuthorError| Failed::Configuration(problem.to_string());
-    InitializerTrial::new(given.path, given.bytes, given.machine, terms).map_err(refused)
+    InitializerTrial::new(given.path, given.bytes, given.machine, options).map_err(refused)
 }
 
 /// The case that describes the model: the one that was given, or the first beside the component.
 fn case(given: GivenComponent<'_>) -> Result<Option<InitializerCase>, Failed> {
-    let named =
-        given.matches.try_get_many::<PathBuf>("case").ok().flatten().and_then(|mut cases| cases.next().cloned());
-    let first = || world::cases(given.path).ok().and_then(|cases| cases.into_iter().next());
-    named.or_else(first).map(|path| InitializerCase::read(&path).map_err(failed)).transpose()
+    placed::case_path(given).map(|path| InitializerCase::read(&path).map_err(failed)).transpose()
 }
 
 fn tested(component: &Path, path: &Path, outcomes: &[StartOutcome]) -> Tested {

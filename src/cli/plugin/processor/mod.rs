@@ -1,31 +1,25 @@
 //! Authors' commands for processors. A stand-in answers in place of the model: the first of `cases/` beside the component, or `--case`, says what that
 //! takes and gives.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
 use serde_json::{Value, json};
 
+use super::placed::{self, CALL_TIME, CASE_TIME, ports_json};
 use super::placed_dev::{self, PlacedWords};
-use super::world::{self, GivenComponent, Printed, Tested, WorldCommands};
-use super::{Failed, failed, file};
+use super::world::{GivenComponent, Printed, Tested, WorldCommands, millis};
+use super::{Failed, failed};
 use crate::author::AuthorError;
-use crate::author::processor::case::ProcessorCase;
+use crate::author::processor::case::{PacketSize, ProcessorCase};
 use crate::author::processor::outcome::{self, CaseOutcome};
 use crate::author::processor::trial::{ProcessorTrial, TrialChain};
-use crate::author::trial::TrialOptions;
 use crate::author::world::AuthorWorld;
 use crate::author::worlds::ProcessorProjects;
 use crate::processing::{TensorPort, TensorSignature};
 use sequor_wasm::manifest;
-
-/// CPU time of a call without tensors, as a model has it that names none.
-const TIME: Duration = Duration::from_millis(10);
-/// The same for a case, which is not about time.
-const PATIENT: Duration = Duration::from_secs(1);
 
 pub(super) struct ProcessorCommands;
 
@@ -36,7 +30,7 @@ impl WorldCommands for ProcessorCommands {
 
     fn check(&self, given: GivenComponent<'_>) -> Result<Printed, String> {
         let text = |problem: AuthorError| problem.to_string();
-        let trial = trial(given, TIME).map_err(|e| e.to_string())?;
+        let trial = trial(given, CALL_TIME).map_err(|e| e.to_string())?;
         let declared = trial.component.declared();
         let mut json = json!({
             "name": declared.name, "version": declared.version, "world": declared.world,
@@ -63,7 +57,7 @@ impl WorldCommands for ProcessorCommands {
 
     fn test(&self, given: GivenComponent<'_>, path: &Path) -> Result<Tested, Failed> {
         let case = ProcessorCase::read(path).map_err(failed)?;
-        let running = trial(given, PATIENT)?.start(&case).map_err(failed)?;
+        let running = trial(given, CASE_TIME)?.start(&case).map_err(failed)?;
         let in_case = |what: String| Failed::Configuration(format!("{}: {what}", path.display()));
         let mut outcomes = Vec::new();
         for (packet, id) in case.packets.iter().zip(1..) {
@@ -79,7 +73,7 @@ impl WorldCommands for ProcessorCommands {
     }
 
     fn bench(&self, given: GivenComponent<'_>, span: Duration) -> Result<Printed, Failed> {
-        let trial = trial(given, TIME)?;
+        let trial = trial(given, CALL_TIME)?;
         let case = needed(given)?;
         let running = trial.start(&case).map_err(failed)?;
         let (file, load, start) = (given.path.display(), millis(trial.loading), millis(running.starting));
@@ -107,7 +101,7 @@ impl WorldCommands for ProcessorCommands {
     }
 
     fn inspect(&self, given: GivenComponent<'_>) -> Result<Printed, Failed> {
-        let trial = trial(given, TIME)?;
+        let trial = trial(given, CALL_TIME)?;
         let signature = match case(given)? {
             Some(case) => trial.start(&case).map(|running| running.signature()).map_err(|problem| problem.to_string()),
             None => Err("no case names its model".to_owned()),
@@ -137,25 +131,14 @@ impl WorldCommands for ProcessorCommands {
 
 /// The component, held against the contract. `time` is for commands that were given none.
 fn trial(given: GivenComponent<'_>, time: Duration) -> Result<ProcessorTrial, Failed> {
-    let is_set = |name: &str| given.matches.try_contains_id(name).unwrap_or(false);
-    let mut terms = if is_set("set") || is_set("time") || is_set("memory") || is_set("grant") {
-        file::of_terms(given.matches)?
-    } else {
-        TrialOptions::default()
-    };
-    if !is_set("time") {
-        terms.limits.time = time;
-    }
+    let options = placed::trial_options(given, time)?;
     let refused = |problem: AuthorError| Failed::Configuration(problem.to_string());
-    ProcessorTrial::new(given.path, given.bytes, given.machine, terms).map_err(refused)
+    ProcessorTrial::new(given.path, given.bytes, given.machine, options).map_err(refused)
 }
 
 /// The case that names the model: the one that was given, or the first beside the component.
 fn case(given: GivenComponent<'_>) -> Result<Option<ProcessorCase>, Failed> {
-    let named =
-        given.matches.try_get_many::<PathBuf>("case").ok().flatten().and_then(|mut cases| cases.next().cloned());
-    let first = || world::cases(given.path).ok().and_then(|cases| cases.into_iter().next());
-    named.or_else(first).map(|path| ProcessorCase::read(&path).map_err(failed)).transpose()
+    placed::case_path(given).map(|path| ProcessorCase::read(&path).map_err(failed)).transpose()
 }
 
 fn needed(given: GivenComponent<'_>) -> Result<ProcessorCase, Failed> {
@@ -167,7 +150,7 @@ fn needed(given: GivenComponent<'_>) -> Result<ProcessorCase, Failed> {
 fn measure(
     case: &ProcessorCase,
     running: &TrialChain,
-    packet: crate::author::processor::case::PacketSize,
+    packet: PacketSize,
     span: Duration,
 ) -> Result<(Vec<Duration>, Vec<Duration>), String> {
     let (began, mut pre, mut post) = (Instant::now(), Vec::new(), Vec::new());
@@ -212,20 +195,4 @@ fn signature_text(TensorSignature { inputs, outputs }: &TensorSignature) -> Stri
         each.collect::<Vec<_>>().join(", ")
     };
     format!("takes {}, gives {}", ports(inputs), ports(outputs))
-}
-
-pub(super) fn ports_json(ports: &[TensorPort]) -> Value {
-    let port = |port: &TensorPort| {
-        BTreeMap::from([
-            ("name", json!(port.name)),
-            ("datatype", json!(port.dtype.to_string())),
-            ("shape", json!(port.dims.to_wire())),
-            ("optional", json!(port.optional)),
-        ])
-    };
-    ports.iter().map(|of| json!(port(of))).collect()
-}
-
-pub(super) fn millis(time: Duration) -> f64 {
-    time.as_nanos() as f64 / 1e6
 }

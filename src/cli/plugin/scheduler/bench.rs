@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::author::trial::{RunningGuest, Trial};
+use crate::author::scheduler::trial::{RunningGuest, SchedulerTrial};
 use crate::cli::Failed;
-use crate::cli::plugin::world::{GivenComponent, Printed};
+use crate::cli::plugin::world::{GivenComponent, Printed, millis};
 use crate::cli::plugin::{failed, file};
 
 /// Candidates of a question.
@@ -40,8 +40,8 @@ pub(super) fn scheduler(given: GivenComponent<'_>, span: Duration) -> Result<Pri
 }
 
 fn one(given: GivenComponent<'_>, span: Duration) -> Result<Measured, Failed> {
-    let terms = file::of_terms(given.matches)?;
-    let trial = Trial::new(given.path, given.bytes, given.machine, terms)
+    let options = file::trial_options(given.matches)?;
+    let trial = SchedulerTrial::new(given.path, given.bytes, given.machine, options)
         .map_err(|refused| Failed::Configuration(refused.to_string()))?;
     let mut running = trial.start().map_err(failed)?;
     let (loading_ms, starting_ms) = (millis(trial.loading), millis(running.starting));
@@ -82,8 +82,4 @@ fn measure(running: &mut RunningGuest, size: u32, span: Duration) -> Result<Vec<
 
 fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
-}
-
-fn millis(time: Duration) -> f64 {
-    time.as_nanos() as f64 / 1e6
 }

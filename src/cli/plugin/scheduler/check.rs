@@ -5,7 +5,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::author::trial::{Trial, TrialOptions};
+use crate::author::scheduler::trial::SchedulerTrial;
+use crate::author::trial::TrialOptions;
 use crate::author::{AuthorError, Machine};
 use crate::cli::plugin::file;
 use crate::cli::plugin::world::{GivenComponent, Printed};
@@ -26,15 +27,15 @@ pub(in crate::cli) struct CheckedComponent {
 
 /// Tries a scheduler.
 pub(super) fn scheduler(given: GivenComponent<'_>) -> Result<Printed, String> {
-    let good = tried(given.path, file::of_terms(given.matches).map_err(|e| e.to_string())?, given.machine)?;
+    let good = tried(given.path, file::trial_options(given.matches).map_err(|e| e.to_string())?, given.machine)?;
     Ok(Printed { text: format!("{} {}, {}", good.name, good.version, good.told()), json: json!(good) })
 }
 
 /// The component of this file, if a server would take it; else why not.
-pub(in crate::cli) fn tried(path: &Path, terms: TrialOptions, machine: &Machine) -> Result<CheckedComponent, String> {
+pub(in crate::cli) fn tried(path: &Path, options: TrialOptions, machine: &Machine) -> Result<CheckedComponent, String> {
     let text = |problem: AuthorError| problem.to_string();
     let bytes = file::bytes(path).map_err(text)?;
-    let trial = Trial::new(path, &bytes, machine, terms).map_err(text)?;
+    let trial = SchedulerTrial::new(path, &bytes, machine, options).map_err(text)?;
     let mut running = trial.start().map_err(text)?;
     let at = |what: String| format!("{}: {what}", path.display());
     running.exercise().map_err(at)?;
@@ -69,7 +70,7 @@ impl CheckedComponent {
     }
 }
 
-/// `host` of `sequor:plugin/host@0.1.0`; types alone are no import anybody needs to know of.
+/// `host` of `sequor:plugin/host@0.1.0`. Types are left out: they give a component no rights.
 fn short(import: &str) -> Option<&str> {
     let name = import.split('@').next().unwrap_or(import);
     let name = name.strip_prefix("sequor:plugin/").unwrap_or(name);

@@ -3,7 +3,7 @@
 use sequor_wasm::manifest;
 use serde::Serialize;
 
-use crate::author::trial::Trial;
+use crate::author::scheduler::trial::SchedulerTrial;
 use crate::cli::Failed;
 use crate::cli::plugin::file;
 use crate::cli::plugin::world::{GivenComponent, Printed};
@@ -30,9 +30,8 @@ pub(super) fn scheduler(given: GivenComponent<'_>) -> Result<Printed, Failed> {
 
 fn look(given: GivenComponent<'_>) -> Result<InspectedComponent, Failed> {
     let GivenComponent { path, bytes, matches, machine } = given;
-    let terms = file::of_terms(matches)?;
-    let trial =
-        Trial::new(path, bytes, machine, terms).map_err(|refused| Failed::Configuration(refused.to_string()))?;
+    let trial = SchedulerTrial::new(path, bytes, machine, file::trial_options(matches)?)
+        .map_err(|refused| Failed::Configuration(refused.to_string()))?;
     let (memory, error) = match trial.start() {
         Ok(running) => (Some(running.memory()), None),
         Err(problem) => (None, Some(problem.to_string())),

@@ -1,0 +1,47 @@
+//! What the commands for processors and state initializers share. Both are tried for a model that a case describes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::world::{self, GivenComponent};
+use super::{Failed, file};
+use crate::author::trial::TrialOptions;
+use crate::processing::TensorPort;
+
+/// CPU time of a call without tensors, as a model's file has it by default.
+pub(super) const CALL_TIME: Duration = Duration::from_millis(10);
+/// CPU time of a call in a case, which does not test how long a call takes.
+pub(super) const CASE_TIME: Duration = Duration::from_secs(1);
+
+/// The options of a command. `time` is the CPU time of a call for commands that were given none.
+pub(super) fn trial_options(given: GivenComponent<'_>, time: Duration) -> Result<TrialOptions, Failed> {
+    let is_set = |name: &str| given.matches.try_contains_id(name).unwrap_or(false);
+    let has_options = ["set", "time", "memory", "grant"].into_iter().any(is_set);
+    let mut options = if has_options { file::trial_options(given.matches)? } else { TrialOptions::default() };
+    if !is_set("time") {
+        options.limits.time = time;
+    }
+    Ok(options)
+}
+
+/// The case that describes the model: that of `--case`, or the first beside the component.
+pub(super) fn case_path(given: GivenComponent<'_>) -> Option<PathBuf> {
+    let named = given.matches.try_get_many::<PathBuf>("case").ok().flatten();
+    let named = named.and_then(|mut cases| cases.next().cloned());
+    named.or_else(|| world::cases(given.path).ok().and_then(|cases| cases.into_iter().next()))
+}
+
+pub(super) fn ports_json(ports: &[TensorPort]) -> Value {
+    let port = |port: &TensorPort| {
+        BTreeMap::from([
+            ("name", json!(port.name)),
+            ("datatype", json!(port.dtype.to_string())),
+            ("shape", json!(port.dims.to_wire())),
+            ("optional", json!(port.optional)),
+        ])
+    };
+    ports.iter().map(|of| json!(port(of))).collect()
+}
