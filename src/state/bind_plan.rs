@@ -38,8 +38,8 @@ pub struct BindConstraints {
 }
 
 /// Picks the way that copies the fewest rows. `rows` are the batch's slots, `None` for padding, whose place a slot of the same run takes.
-pub fn choose(rows: &[Option<u32>], slots: &[SlotView], terms: BindConstraints) -> BindPlan {
-    let Some(first) = run_of(rows, slots, terms) else { return BindPlan::Moved };
+pub fn choose(rows: &[Option<u32>], slots: &[SlotView], constraints: BindConstraints) -> BindPlan {
+    let Some(first) = run_of(rows, slots, constraints) else { return BindPlan::Moved };
     let real = rows.iter().flatten().count();
     let moved = rows.len() + real;
     let run = || (first..).zip(rows);
@@ -51,7 +51,7 @@ pub fn choose(rows: &[Option<u32>], slots: &[SlotView], terms: BindConstraints) 
         };
         run().map(|(slot, _)| slot).filter(away).collect()
     };
-    if terms.sides < 2 {
+    if constraints.sides < 2 {
         return if real < moved { BindPlan::InPlace { first, side: 0, carry: Vec::new() } } else { BindPlan::Moved };
     }
     let (zero, one) = (carry(0), carry(1));
@@ -60,18 +60,18 @@ pub fn choose(rows: &[Option<u32>], slots: &[SlotView], terms: BindConstraints) 
 }
 
 /// The first slot, if the rows are a run of slots within a chunk that can be bound as one tensor.
-fn run_of(rows: &[Option<u32>], slots: &[SlotView], terms: BindConstraints) -> Option<u32> {
-    if !terms.as_kept || (rows.len() > 1 && !terms.leading) {
+fn run_of(rows: &[Option<u32>], slots: &[SlotView], constraints: BindConstraints) -> Option<u32> {
+    if !constraints.as_kept || (rows.len() > 1 && !constraints.leading) {
         return None;
     }
     let (at, slot) = rows.iter().enumerate().find_map(|(at, row)| row.map(|slot| (at, slot)))?;
     let first = slot.checked_sub(u32::try_from(at).ok()?)?;
     let fits = (first..).zip(rows).all(|(slot, row)| row.is_none_or(|real| real == slot));
     let last = first.checked_add(u32::try_from(rows.len()).ok()?)?.checked_sub(1)?;
-    let within = (last as usize) < slots.len() && terms.chunks.place(first).0 == terms.chunks.place(last).0;
+    let within = (last as usize) < slots.len() && constraints.chunks.place(first).0 == constraints.chunks.place(last).0;
     // With one side, padding would have to be written over another sequence's state.
     let padded = rows.iter().any(Option::is_none);
-    (fits && within && !(padded && terms.sides < 2)).then_some(first)
+    (fits && within && !(padded && constraints.sides < 2)).then_some(first)
 }
 
 #[cfg(test)]
@@ -106,19 +106,22 @@ mod tests {
     #[test]
     fn a_single_row_is_bound_wherever_its_batch_dimension_is() {
         let slots = live(&[0, 0, 1]);
-        let terms = BindConstraints { leading: false, ..DIRECT };
-        assert_eq!(choose(&[Some(2)], &slots, terms), BindPlan::InPlace { first: 2, side: 1, carry: vec![] });
-        assert_eq!(choose(&[Some(1), Some(2)], &slots, terms), BindPlan::Moved);
+        let constraints = BindConstraints { leading: false, ..DIRECT };
+        assert_eq!(choose(&[Some(2)], &slots, constraints), BindPlan::InPlace { first: 2, side: 1, carry: vec![] });
+        assert_eq!(choose(&[Some(1), Some(2)], &slots, constraints), BindPlan::Moved);
     }
 
     #[test]
     fn with_one_side_a_run_is_read_in_place_and_anything_else_is_moved() {
         let slots = live(&[0; 8]);
-        let terms = BindConstraints { sides: 1, chunks: ChunkSizes::even(4), ..DIRECT };
-        assert_eq!(choose(&[Some(1), Some(2)], &slots, terms), BindPlan::InPlace { first: 1, side: 0, carry: vec![] });
-        assert_eq!(choose(&[Some(2), Some(1)], &slots, terms), BindPlan::Moved);
-        assert_eq!(choose(&[Some(3), Some(4)], &slots, terms), BindPlan::Moved, "over the edge of a chunk");
-        assert_eq!(choose(&[Some(1), None, Some(3)], &slots, terms), BindPlan::Moved, "padding");
-        assert_eq!(choose(&[Some(1)], &slots, BindConstraints { as_kept: false, ..terms }), BindPlan::Moved);
+        let constraints = BindConstraints { sides: 1, chunks: ChunkSizes::even(4), ..DIRECT };
+        assert_eq!(
+            choose(&[Some(1), Some(2)], &slots, constraints),
+            BindPlan::InPlace { first: 1, side: 0, carry: vec![] }
+        );
+        assert_eq!(choose(&[Some(2), Some(1)], &slots, constraints), BindPlan::Moved);
+        assert_eq!(choose(&[Some(3), Some(4)], &slots, constraints), BindPlan::Moved, "over the edge of a chunk");
+        assert_eq!(choose(&[Some(1), None, Some(3)], &slots, constraints), BindPlan::Moved, "padding");
+        assert_eq!(choose(&[Some(1)], &slots, BindConstraints { as_kept: false, ..constraints }), BindPlan::Moved);
     }
 }

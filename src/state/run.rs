@@ -25,7 +25,7 @@ impl Store {
         if let Some(slot) = rows.iter().flatten().find(|slot| !self.is_live(**slot)) {
             return Err(StateError::NotLive(*slot));
         }
-        let plan = choose(&rows, self.slots.views(), self.terms);
+        let plan = choose(&rows, self.slots.views(), self.constraints);
         self.shape_batch(&rows)?;
         match &plan {
             BindPlan::InPlace { first, side, carry } => self.carry(&rows, *first, *side, carry)?,
@@ -80,7 +80,7 @@ impl Store {
 
     /// Provides memory for what a run in place leaves to be scattered. Call it before [`Store::output`].
     pub fn ready(&mut self, bound: &Bound) -> Result<(), StateError> {
-        if self.terms.sides < 2 && matches!(bound.plan, BindPlan::InPlace { .. }) {
+        if self.constraints.sides < 2 && matches!(bound.plan, BindPlan::InPlace { .. }) {
             self.ensure_batch_buffers(bound.rows.len(), false)?;
         }
         Ok(())
@@ -209,7 +209,7 @@ impl Store {
         let left: Vec<Left> =
             states.map(|(state, produced)| state.split(produced, count, &taken)).collect::<Result<_, _>>()?;
         let copies = if copied.contains(&true) { self.copy_rows(bound, &left, copied)? } else { Vec::new() };
-        let flips = matches!(bound.plan, BindPlan::InPlace { .. }) && self.terms.sides > 1;
+        let flips = matches!(bound.plan, BindPlan::InPlace { .. }) && self.constraints.sides > 1;
         self.scatter(count, &taken, &left, flips)?;
         for (state, left) in self.states.iter_mut().zip(left) {
             state.settle(left, &taken);

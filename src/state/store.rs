@@ -30,7 +30,7 @@ pub struct Store {
     pub(super) states: Vec<StoredState>,
     pub(super) arena: Arena,
     pub(super) slots: Slots,
-    pub(super) terms: BindConstraints,
+    pub(super) constraints: BindConstraints,
     pub(super) cache: ChunkCache,
     pub(super) scratch: Scratch,
     /// Rows copied from one side to another, gathered or scattered so far; what it costs to have states.
@@ -66,9 +66,9 @@ impl Store {
         let leading = layouts.iter().all(|l| l.outer == 1);
         let as_kept = layouts.iter().all(|l| l.inner == l.kept);
         let arena = Arena::new(Arc::clone(device), cache.clone(), layouts, slots, sides, fixed_rows);
-        let terms = BindConstraints { sides, chunks: arena.sizes, leading, as_kept };
+        let constraints = BindConstraints { sides, chunks: arena.sizes, leading, as_kept };
         let (device, slots, scratch) = (Arc::clone(device), Slots::new(slots), Scratch::default());
-        let mut store = Store { device, states, arena, slots, terms, cache, scratch, copied: 0 };
+        let mut store = Store { device, states, arena, slots, constraints, cache, scratch, copied: 0 };
         store.try_room()?;
         Ok(store)
     }
@@ -76,7 +76,7 @@ impl Store {
     /// Cuts the slots into these chunks, and provides memory for the first one. Call it before any slot is used.
     pub fn plan_chunks(&mut self, plan: ChunkPlan) -> Result<(), DeviceError> {
         self.arena.plan(plan);
-        self.terms.chunks = plan.sizes;
+        self.constraints.chunks = plan.sizes;
         let provided = self.arena.grow_by_one()?;
         self.note_provided(provided);
         Ok(())
