@@ -1,11 +1,61 @@
-//! Takes in the body of a request over HTTP, up to a limit.
+//! Bodies of HTTP, as every surface of inference takes and answers them: collected up to a limit, counted while they wait, unpacked and packed.
 
 use axum::body::{Body, HttpBody};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::{BodyError, Code, Status, refusal};
-use crate::error::ExceededLimit;
+use super::compress::{self, Packing};
+use super::order::Turn;
+use super::queued::QueuedBytesPermit;
+use super::{Api, BodyError, Code, RequestContext, Status, refusal};
+use crate::error::{ExceededLimit, Failure};
+
+/// A body that has arrived, unpacked.
+pub(crate) struct ReceivedBody {
+    /// The request's turn among those of its connection, until it is admitted.
+    pub(crate) turn: Turn,
+    pub(crate) body: Bytes,
+    pub(crate) permit: QueuedBytesPermit,
+}
+
+/// Receives the body of a request. `words` are those of its surface for a failure.
+pub(crate) async fn receive(
+    api: &Api,
+    context: &RequestContext,
+    headers: &HeaderMap,
+    body: Body,
+    words: fn(&Failure) -> Status,
+) -> Result<ReceivedBody, Status> {
+    let packing = compress::packing(headers)?;
+    let limit = api.limits().request.to_usize();
+    let body = collect(body, limit).await?;
+    let (turn, permit) = api.turn(context, body.len()).await.map_err(|failure| words(&failure))?;
+    let (body, permit) = match packing {
+        None => (body, permit),
+        Some(packing) => packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit, words))?,
+    };
+    Ok(ReceivedBody { turn, body, permit })
+}
+
+/// Puts a body into a response, packed if the headers of the request accept that.
+pub(crate) async fn respond(request: &HeaderMap, mut response: Response, body: Bytes) -> Result<Response, Failure> {
+    let packing = Packing::accepted(request);
+    let packed = match packing {
+        None => None,
+        Some(packing) => packing.pack_answer(&body).await?,
+    };
+    let body = match packing.zip(packed) {
+        None => body,
+        Some((packing, packed)) => {
+            response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(packing.name()));
+            packed
+        }
+    };
+    *response.body_mut() = body.into();
+    Ok(response)
+}
 
 /// The whole of a body, if it is no longer than `limit`.
 pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, Status> {

@@ -15,7 +15,7 @@
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
 //! - [`tfs`]: TensorFlow Serving's protocol with OVMS's sequences, over gRPC and HTTP.
 //! - `wire`: the fields of protobuf messages that are not decoded yet · `frames`: messages of gRPC as bytes, unpacked before they are decoded ·
-//!   `compress`: packs and unpacks · `body`: takes in a body of HTTP · `json_elements`: writes tensors as JSON · `echo`: marks that come back.
+//!   `compress`: packs and unpacks · `body`: bodies of HTTP · `json_elements`: writes tensors as JSON · `echo`: marks that come back.
 
 pub mod admin;
 pub(crate) mod audit;

@@ -1,6 +1,5 @@
 //! The body of an inference request, over HTTP or as a message of a WebSocket.
 
-use axum::body::Body;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 
@@ -9,12 +8,10 @@ use super::json::{self, JsonRequestHead};
 use super::path::ModelPath;
 use super::response_format::ResponseFormat;
 use super::surface::Kserve;
-use crate::api::body::collect;
-use crate::api::compress;
 use crate::api::intake::Decoded;
-use crate::api::order::{INLINE_BYTES, Turn};
+use crate::api::order::INLINE_BYTES;
 use crate::api::queued::QueuedBytesPermit;
-use crate::api::{Code, RequestContext, Status, triton};
+use crate::api::{Code, Status};
 use crate::model::ModelHandle;
 
 /// Says where in a body the JSON ends and bytes begin.
@@ -82,34 +79,6 @@ fn shared_bytes(json: &[u8]) -> u64 {
         rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()
     };
     text.match_indices("\"shared_memory_byte_size\"").filter_map(size).fold(0, u64::saturating_add)
-}
-
-/// A body that has arrived, unpacked.
-pub(super) struct Received {
-    /// The request's turn among those of its connection, until it is admitted.
-    pub(super) turn: Turn,
-    pub(super) body: Bytes,
-    pub(super) permit: QueuedBytesPermit,
-}
-
-/// Receives a body.
-pub(super) async fn receive(
-    kserve: &Kserve,
-    context: &RequestContext,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<Received, Status> {
-    let packing = compress::packing(headers)?;
-    let limit = kserve.api().limits().request.to_usize();
-    let body = collect(body, limit).await?;
-    let (turn, permit) = kserve.api().turn(context, body.len()).await.map_err(|failure| triton::status(&failure))?;
-    let (body, permit) = match packing {
-        None => (body, permit),
-        Some(packing) => {
-            packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit, triton::status))?
-        }
-    };
-    Ok(Received { turn, body, permit })
 }
 
 /// Where the JSON of a body ends; `None` where it is the whole body.

@@ -7,11 +7,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 
 use super::answer;
-use super::body::{Received, receive};
 use super::generate_json::{self, GenerateHead};
 use super::path::{ModelPath, Path};
 use super::response_format::ResponseFormat;
 use super::surface::{CallNames, Kserve};
+use crate::api::body::{ReceivedBody, receive};
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
@@ -87,7 +87,8 @@ async fn read(
     let metadata = model.metadata();
     answer::check(&metadata, &[], &ResponseFormat::default())?;
     let (parts, body) = request.into_parts();
-    let Received { turn, body, mut permit } = receive(kserve, context, &parts.headers, body).await?;
+    let received = receive(kserve.api(), context, &parts.headers, body, triton::status).await?;
+    let ReceivedBody { turn, body, mut permit } = received;
     let (sequence, limits, is_long) = (sequence(&parts.headers), kserve.api().limits(), body.len() > INLINE_BYTES);
     let decode = move || {
         let head = GenerateHead {

@@ -4,18 +4,18 @@ use axum::Json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::json;
 
-use super::body::{BodyRequest, JSON_LENGTH, Received, json_length, receive};
+use super::body::{BodyRequest, JSON_LENGTH, json_length};
 use super::path::{ModelPath, Path};
 use super::response_format::ResponseFormat;
 use super::surface::{CallNames, Kserve};
 use super::{EXTENSIONS, answer, socket};
-use crate::api::compress::Packing;
+use crate::api::body::{ReceivedBody, receive, respond};
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::echo;
 use crate::api::intake::Decoded;
@@ -121,7 +121,7 @@ async fn infer(
     drop(turn);
     let answer = answer.by_deadline().await?;
     let answer::EncodedBody { bytes, json_length } = answer::write(answer, &form)?;
-    let mut response = match json_length {
+    let response = match json_length {
         None => ([(header::CONTENT_TYPE, "application/json")], ()).into_response(),
         Some(length) => {
             let headers =
@@ -129,20 +129,7 @@ async fn infer(
             (headers, ()).into_response()
         }
     };
-    let packing = Packing::accepted(&parts.headers);
-    let packed = match packing {
-        None => None,
-        Some(packing) => packing.pack_answer(&bytes).await.map_err(|failure| triton::status(&failure))?,
-    };
-    let body = match packing.zip(packed) {
-        None => bytes,
-        Some((packing, packed)) => {
-            response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(packing.name()));
-            packed
-        }
-    };
-    *response.body_mut() = body.into();
-    Ok(response)
+    respond(&parts.headers, response, bytes).await.map_err(|failure| triton::status(&failure))
 }
 
 /// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.
@@ -156,7 +143,7 @@ async fn read(
     let model = kserve.find(&named.model, &named.version)?;
     Kserve::check_coupled(&model, "HTTP end point doesn't support models with decoupled transaction policy")?;
     let json_length = json_length(headers)?;
-    let Received { turn, body, permit } = receive(kserve, context, headers, body).await?;
+    let ReceivedBody { turn, body, permit } = receive(kserve.api(), context, headers, body, triton::status).await?;
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let request = BodyRequest { named, sequence, json_length, body };
     let (is_long, kserve) = (request.is_long(), kserve.clone());

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
@@ -20,8 +20,7 @@ use super::path::{ModelAction, PredictPath};
 use super::special::AnswerId;
 use super::surface::{DecodedPredict, Tfs};
 use super::{SIGNATURE, json_answer, models, refusal};
-use crate::api::body::collect;
-use crate::api::compress::{self, Packing};
+use crate::api::body::{ReceivedBody, receive, respond};
 use crate::api::context::{Asked, SEQUENCE_HEADER};
 use crate::api::echo;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
@@ -184,21 +183,8 @@ async fn predict(
     };
     let answer = tfs.answer(&context, Surface::TfsHttp, decoded, (&model, &version), turn).await?;
     let bytes = json_answer::write(&answer, layout, id)?;
-    let mut response = ([(header::CONTENT_TYPE, "application/json")], ()).into_response();
-    let packing = Packing::accepted(&parts.headers);
-    let packed = match packing {
-        None => None,
-        Some(packing) => packing.pack_answer(&bytes).await.map_err(|failure| refusal::status(&failure))?,
-    };
-    let body = match packing.zip(packed) {
-        None => bytes,
-        Some((packing, packed)) => {
-            response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(packing.name()));
-            packed
-        }
-    };
-    *response.body_mut() = body.into();
-    Ok(response)
+    let response = ([(header::CONTENT_TYPE, "application/json")], ()).into_response();
+    Ok(respond(&parts.headers, response, bytes).await.map_err(|failure| refusal::status(&failure))?)
 }
 
 /// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.
@@ -210,16 +196,8 @@ async fn read(
     body: Body,
 ) -> Result<(Turn, DecodedPredict, BodyLayout, AnswerId), Status> {
     let served = tfs.find(model, version)?;
-    let packing = compress::packing(headers)?;
-    let limit = tfs.api().limits().request.to_usize();
-    let body = collect(body, limit).await?;
-    let (turn, permit) = tfs.api().turn(context, body.len()).await.map_err(|failure| refusal::status(&failure))?;
-    let (body, mut permit) = match packing {
-        None => (body, permit),
-        Some(packing) => {
-            packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit, refusal::status))?
-        }
-    };
+    let received = receive(tfs.api(), context, headers, body, refusal::status).await?;
+    let ReceivedBody { turn, body, mut permit } = received;
     let text = |name: &str| headers.get(name)?.to_str().ok();
     let sequence = text(SEQUENCE_HEADER).map(str::to_owned);
     let (is_long, limits) = (body.len() > INLINE_BYTES, tfs.api().limits());
