@@ -7,7 +7,8 @@ use base64::prelude::BASE64_STANDARD;
 use sequor_proto::model_repository_parameter::ParameterChoice;
 use sequor_proto::repository_index_response::ModelIndex;
 
-use super::{Api, Code, Status, triton};
+use super::{Api, Caller, Code, Status, triton};
+use crate::config::server::file::ControlMode;
 use crate::model::IndexRow;
 
 /// A parameter of a load or an unload, of either protocol.
@@ -65,6 +66,18 @@ fn entry(row: IndexRow) -> ModelIndex {
     let IndexRow { model, version, state, reason } = row;
     let version = version.map(|v| v.to_string()).unwrap_or_default();
     ModelIndex { name: model, version, state: state.to_owned(), reason }
+}
+
+/// Loads a model for a client, and notes that.
+pub(crate) async fn load_for_client(
+    api: &Api,
+    caller: &Caller,
+    model: String,
+    parameters: ControlParameters,
+) -> Result<(), Status> {
+    let outcome = load(api, model.clone(), parameters).await;
+    note(api, caller, "model load", &model, outcome.as_ref().copied());
+    outcome
 }
 
 pub(crate) async fn load(api: &Api, model: String, parameters: ControlParameters) -> Result<(), Status> {
@@ -142,6 +155,26 @@ fn file_bytes(parameter: &str, value: ControlParameter) -> Result<Vec<u8>, Statu
         ControlParameter::Bool(_) | ControlParameter::Other => {
             Err(malformed(format!("invalid value type for '{parameter}' parameter, expected bytes.")))
         }
+    }
+}
+
+/// Unloads a model for a client, and notes that.
+pub(crate) async fn unload_for_client(
+    api: &Api,
+    caller: &Caller,
+    model: String,
+    parameters: ControlParameters,
+) -> Result<(), Status> {
+    let outcome = unload(api, model.clone(), parameters).await;
+    note(api, caller, "model unload", &model, outcome.as_ref().copied());
+    outcome
+}
+
+/// Notes a change that a client asked for. Where clients do not control the models, nothing is noted: each refusal would push a change of an
+/// operator out of the list.
+fn note(api: &Api, caller: &Caller, what: &'static str, model: &str, outcome: Result<(), &Status>) {
+    if api.repository().control_mode() == ControlMode::Explicit {
+        api.changes().note(caller, what, model, outcome);
     }
 }
 

@@ -15,8 +15,8 @@ use super::audit::Changes;
 use super::order::Turn;
 use super::peers::{PeerRequest, Peers};
 use super::queued::{QueuedBytes, QueuedBytesPermit};
-use super::{Caller, Deadline, RequestContext, Status};
-use crate::config::server::file::{ControlMode, ServerLimits};
+use super::{Deadline, RequestContext, Status};
+use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Pending, Repository, RequestOrigin, VersionStatistics};
 use crate::telemetry::Metrics;
@@ -88,14 +88,6 @@ impl Api {
     /// The last changes of the server, on every listener.
     pub(crate) fn changes(&self) -> &Changes {
         &self.0.changes
-    }
-
-    /// Notes a load or an unload that a client asked for. Where clients do not control the models, nothing is noted: each refusal would push a
-    /// change of an operator out of the list.
-    pub(crate) fn note_model(&self, caller: &Caller, what: &'static str, model: &str, outcome: Result<(), &Status>) {
-        if self.0.repository.control_mode() == ControlMode::Explicit {
-            self.0.changes.note(caller, what, model, outcome);
-        }
     }
 
     pub fn set_phase(&self, phase: ServerPhase) {

@@ -8,6 +8,7 @@ use sequor_core::{DataType, Dialect, Id, Shape};
 use tempfile::TempDir;
 
 use super::*;
+use crate::api::Caller;
 use crate::api::ConnectionOrder;
 use crate::config::units::Size;
 use crate::model::{NamedTensor, SequenceStep, Tensor};

@@ -126,9 +126,7 @@ impl GrpcInferenceService for GrpcService {
         let caller = Arc::clone(&RequestContext::of(request.extensions())?.caller);
         let proto::RepositoryModelLoadRequest { repository_name, model_name: model, parameters } = request.into_inner();
         control::check_repository(&repository_name)?;
-        let outcome = control::load(self.kserve.api(), model.clone(), given(parameters)).await;
-        self.kserve.api().note_model(&caller, "model load", &model, outcome.as_ref().copied());
-        outcome?;
+        control::load_for_client(self.kserve.api(), &caller, model, given(parameters)).await?;
         Ok(Response::new(proto::RepositoryModelLoadResponse {}))
     }
 
@@ -140,9 +138,7 @@ impl GrpcInferenceService for GrpcService {
         let proto::RepositoryModelUnloadRequest { repository_name, model_name: model, parameters } =
             request.into_inner();
         control::check_repository(&repository_name)?;
-        let outcome = control::unload(self.kserve.api(), model.clone(), given(parameters)).await;
-        self.kserve.api().note_model(&caller, "model unload", &model, outcome.as_ref().copied());
-        outcome?;
+        control::unload_for_client(self.kserve.api(), &caller, model, given(parameters)).await?;
         Ok(Response::new(proto::RepositoryModelUnloadResponse {}))
     }
 

@@ -104,9 +104,8 @@ async fn load(
     body: Bytes,
 ) -> Result<StatusCode, Status> {
     let parameters = read::<RepositoryRequest>(&body)?.parameters();
-    let outcome = control::load(kserve.api(), of.model.clone(), parameters).await;
-    kserve.api().note_model(&caller, "model load", &of.model, outcome.as_ref().copied());
-    outcome.map(|()| StatusCode::OK)
+    control::load_for_client(kserve.api(), &caller, of.model, parameters).await?;
+    Ok(StatusCode::OK)
 }
 
 async fn unload(
@@ -116,9 +115,8 @@ async fn unload(
     body: Bytes,
 ) -> Result<StatusCode, Status> {
     let parameters = read::<RepositoryRequest>(&body)?.parameters();
-    let outcome = control::unload(kserve.api(), of.model.clone(), parameters).await;
-    kserve.api().note_model(&caller, "model unload", &of.model, outcome.as_ref().copied());
-    outcome.map(|()| StatusCode::OK)
+    control::unload_for_client(kserve.api(), &caller, of.model, parameters).await?;
+    Ok(StatusCode::OK)
 }
 
 async fn other_repository(Path(of): Path<Other>) -> Result<(), Status> {
