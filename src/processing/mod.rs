@@ -18,6 +18,7 @@
 
 mod buffer;
 #[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 pub(crate) mod calling_wat;
 pub(crate) mod calls;
 pub mod chain;
