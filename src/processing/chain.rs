@@ -9,7 +9,8 @@ use sequor_wasm::suspension::at_once;
 
 use super::calls::{CallFacts, LoadFacts};
 use super::fit::{KnownMemory, have_like_shapes};
-use super::link::{ChainLink, LinkPlan, RUN_BYTES, RUNS};
+use super::link::ChainLink;
+use super::link_answer::{LinkPlan, RUN_BYTES, RUNS};
 use super::ports::{PortTensors, TensorSignature};
 use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::source::ProcessorSource;

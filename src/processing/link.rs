@@ -9,9 +9,10 @@ use bytes::Bytes;
 use sequor_wasm::call_error::CallFault;
 use sequor_wasm::journal::Journal;
 
-use super::calls::{self, CallFacts, GivenAction, GuestRefusal, LoadFacts, Passing};
-use super::fit::{KnownMemory, check_passed, have_like_shapes, join_runs, placed, shown};
+use super::calls::{self, CallFacts, GuestRefusal, LoadFacts, Passing};
+use super::fit::{check_passed, join_runs, shown};
 use super::health::{PlaceGauges, PlaceHealth};
+use super::link_answer::{LinkPlan, LinkPorts, PlanFault, checked_scratch};
 use super::manifest::ProcessorManifest;
 use super::outgoing::OutgoingCalls;
 use super::ports::{PortTensors, TensorSignature, place};
@@ -23,11 +24,6 @@ use crate::tensor::Tensor;
 
 /// CPU time of a call beyond its base, for each KiB that the call is about.
 const PER_KIB: Duration = Duration::from_micros(20);
-/// Maximum number of runs of one request.
-pub(super) const RUNS: usize = 4096;
-/// Maximum bytes of the inputs of all runs of one request, and of their outputs.
-pub const RUN_BYTES: usize = 256 << 20;
-
 /// A processor at its place in a chain.
 #[derive(Debug)]
 pub struct ChainLink {
@@ -39,27 +35,6 @@ pub struct ChainLink {
     pub(super) health: PlaceHealth,
     /// Whether its load takes no new sequences.
     pub(super) retired: AtomicBool,
-}
-
-/// The plan for a request, by the inputs or outputs of the signatures.
-#[derive(Debug)]
-pub(super) enum LinkPlan {
-    /// Inner runs once for each of these inputs. This version finishes the request.
-    Run(Arc<LinkVersion>, Vec<PortTensors>),
-    /// The request is answered with these outputs.
-    Reply(PortTensors),
-    /// The request goes on without the processor.
-    Bypass(PortTensors),
-}
-
-/// Why an answer of `pre` is not followed.
-enum PlanFault {
-    /// The guest broke a rule.
-    Guest(String),
-    /// An input of the request, which passes the guest by, does not fit what is behind.
-    Request(String),
-    /// The request needs more runs, or more bytes of inputs, than one request may have.
-    TooLarge(String),
 }
 
 impl ChainLink {
@@ -79,6 +54,10 @@ impl ChainLink {
         let outer = if site.options.is_model { site.inner.clone() } else { answered };
         let (current, retired) = (ArcSwap::from_pointee(version), AtomicBool::new(false));
         Ok(ChainLink { name, outer, site, journal, current, health, retired })
+    }
+
+    fn ports(&self) -> LinkPorts<'_> {
+        LinkPorts { outer: &self.outer, inner: &self.site.inner, is_model: self.site.options.is_model }
     }
 
     pub(super) fn posts(&self) -> bool {
@@ -138,7 +117,7 @@ impl ChainLink {
             Ok(Err(refused)) => return Err(self.refused(refused)),
             Err(error) => return self.failed(error.fault, error.what, inputs),
         };
-        let checked = self.checked_plan(&version, action, &inputs).and_then(|plan| {
+        let checked = self.ports().plan(&version, action, &inputs).and_then(|plan| {
             let kept = checked_scratch(&version.manifest, facts, new_scratch).map_err(PlanFault::Guest)?;
             Ok((plan, kept))
         });
@@ -151,57 +130,6 @@ impl ChainLink {
             Err(PlanFault::Request(what)) => Err(self.wrong_request(&what)),
             Err(PlanFault::TooLarge(what)) => Err(self.too_large(&what)),
         }
-    }
-
-    fn checked_plan(
-        &self,
-        version: &Arc<LinkVersion>,
-        action: GivenAction,
-        inputs: &PortTensors,
-    ) -> Result<LinkPlan, PlanFault> {
-        let entries = match action {
-            GivenAction::Reply(outputs) => {
-                return placed(&self.outer.outputs, outputs).map(LinkPlan::Reply).map_err(PlanFault::Guest);
-            }
-            GivenAction::Run(entries) => entries,
-        };
-        let broken = |what: String| Err(PlanFault::Guest(what));
-        if self.site.options.is_model {
-            return broken("answered runs, and a model without a graph has none".to_owned());
-        }
-        if entries.is_empty() {
-            return broken(format!("answered 0 runs; a request has 1 to {RUNS}"));
-        }
-        if entries.len() > RUNS {
-            return Err(PlanFault::TooLarge(format!("{} runs; the maximum is {RUNS}", entries.len())));
-        }
-        let inner = &self.site.inner.inputs;
-        let passed = if inputs.is_empty() { vec![None; inner.len()] } else { version.pass(inputs) };
-        // An input that passes by is the same memory in every run.
-        let (mut known, mut bytes) = (KnownMemory::of(inputs), 0);
-        let mut runs = Vec::<PortTensors>::with_capacity(entries.len());
-        for (n, entry) in entries.into_iter().enumerate() {
-            let given = placed(inner, entry);
-            let mut run = given.map_err(|what| PlanFault::Guest(format!("answered run {n}: {what}")))?;
-            for ((tensor, port), passed) in run.iter_mut().zip(inner).zip(&passed) {
-                if let (None, Some(passes)) = (&tensor, passed) {
-                    port.check(passes).map_err(PlanFault::Request)?;
-                    *tensor = Some(passes.clone());
-                }
-                if tensor.is_none() && !port.optional {
-                    return broken(format!("answered run {n} without \"{}\"", port.name));
-                }
-            }
-            bytes += known.add([&run]);
-            if runs.first().is_some_and(|first| !have_like_shapes(first, &run)) {
-                return broken(format!("answered run {n} with other shapes than run 0"));
-            }
-            runs.push(run);
-        }
-        if bytes > RUN_BYTES as u64 {
-            return Err(PlanFault::TooLarge(format!("runs with {bytes} bytes of inputs; the maximum is {RUN_BYTES}")));
-        }
-        Ok(LinkPlan::Run(Arc::clone(version), runs))
     }
 
     /// Whether inputs of a request that pass by fit what is behind. That is up to the client, so it is no strike.
@@ -250,7 +178,7 @@ impl ChainLink {
         }
         let manifest = &version.manifest;
         if !manifest.post {
-            let joined = self.joined(manifest, runs, PortTensors::new());
+            let joined = self.ports().joined(manifest, runs, PortTensors::new());
             return joined.map_err(|what| self.failure(CallFault::Trap, what));
         }
         let shown: Vec<Vec<(u32, &Tensor)>> =
@@ -269,7 +197,7 @@ impl ChainLink {
         };
         drop(shown);
         let (fault, what) = match called {
-            Ok(Ok((outputs, new_scratch))) => match self.finished(manifest, facts, runs, outputs) {
+            Ok(Ok((outputs, new_scratch))) => match self.ports().outputs(manifest, facts, runs, outputs) {
                 Ok(outputs) => match checked_scratch(manifest, facts, new_scratch) {
                     Ok(kept) => {
                         *scratch = kept.unwrap_or_else(|| scratch.clone());
@@ -291,22 +219,6 @@ impl ChainLink {
         self.bypassed(runs)
     }
 
-    /// The answer of `post`, checked and completed.
-    fn finished(
-        &self,
-        manifest: &ProcessorManifest,
-        facts: &CallFacts,
-        runs: &[PortTensors],
-        outputs: Vec<calls::Given>,
-    ) -> Result<PortTensors, String> {
-        let outputs = placed(&self.outer.outputs, outputs).and_then(|given| self.joined(manifest, runs, given))?;
-        let missing = facts.outputs.iter().find(|at| outputs.get(**at as usize).is_none_or(Option::is_none));
-        match missing.and_then(|at| self.outer.outputs.get(*at as usize)) {
-            Some(port) => Err(format!("answered without \"{}\"", port.name)),
-            None => Ok(outputs),
-        }
-    }
-
     /// Outputs of several runs of inner, passed on as if the processor were not there. If they cannot be joined, the model made them so: it is no
     /// strike.
     pub(super) fn bypassed(&self, runs: &[PortTensors]) -> Result<PortTensors, ProcessorRefusal> {
@@ -314,31 +226,6 @@ impl ChainLink {
         for port in &self.outer.outputs {
             let at = place(&self.site.inner.outputs, &port.name);
             all.push(join_runs(runs, at).map_err(|what| self.refusal(RefusedBy::Failure { what }))?);
-        }
-        Ok(all)
-    }
-
-    /// What `post` gave, and inner's outputs that it did not see, joined over the runs.
-    fn joined(
-        &self,
-        manifest: &ProcessorManifest,
-        runs: &[PortTensors],
-        given: PortTensors,
-    ) -> Result<PortTensors, String> {
-        let mut given = given.into_iter();
-        let mut all = PortTensors::with_capacity(self.outer.outputs.len());
-        for port in &self.outer.outputs {
-            let tensor = given.next().flatten();
-            let is_seen = manifest.post && manifest.sees(&port.name);
-            all.push(match tensor {
-                None if !is_seen => join_runs(runs, place(&self.site.inner.outputs, &port.name))
-                    .and_then(|joined| {
-                        joined.as_ref().map_or(Ok(()), |tensor| port.check(tensor))?;
-                        Ok(joined)
-                    })
-                    .map_err(|what| format!("output \"{}\": {what}", port.name))?,
-                tensor => tensor,
-            });
         }
         Ok(all)
     }
@@ -419,19 +306,4 @@ impl ChainLink {
         self.health.struck(&self.journal, &self.site.facts.name, (word, &what), bypasses, SystemTime::now());
         self.refusal(RefusedBy::Failure { what })
     }
-}
-
-/// The scratch to keep; nothing, where there is no sequence.
-fn checked_scratch(
-    manifest: &ProcessorManifest,
-    facts: &CallFacts,
-    scratch: Option<Vec<u8>>,
-) -> Result<Option<Bytes>, String> {
-    let Some(scratch) = scratch.filter(|_| facts.sequence != 0) else { return Ok(None) };
-    let (len, most) = (scratch.len() as u64, manifest.scratch);
-    if len > most {
-        return Err(format!("left {len} bytes of scratch; plugin.toml says {most}"));
-    }
-    // The unused part of a larger allocation is not kept.
-    Ok(Some(Bytes::from(scratch.into_boxed_slice())))
 }

@@ -3,7 +3,7 @@
 //!
 //! # Layout
 //!
-//! - [`chain`]: the processors of one load, in order · [`link`]: one of them (`link_place`: where its versions serve) · `version`: one version of it (`guests`: its guests, and the
+//! - [`chain`]: the processors of one load, in order · [`link`]: one of them (`link_answer`: its answers, held against its ports; `link_place`: where its versions serve) · `version`: one version of it (`guests`: its guests, and the
 //!   requests that wait for one) · `fit`: whether tensors and
 //!   signatures fit · [`health`]: strikes and parking · [`source`]: a processor as a model names it · `calls`: one call into a guest.
 //! - [`registry`]: the plug-ins of one world that models name, and their versions · [`operators`]: what operators ask of it · [`place`]: where a version
@@ -34,6 +34,7 @@ pub mod health;
 mod interleavings;
 mod join;
 pub mod link;
+pub(crate) mod link_answer;
 mod link_place;
 pub mod manifest;
 mod models;

@@ -15,7 +15,7 @@ use crate::error::{Failure, Invalid, ProcessorFailure};
 use crate::initializing::KeepPermit;
 use crate::model::load::{LoadedModel, Processors};
 use crate::model::request::intake;
-use crate::processing::link::RUN_BYTES;
+use crate::processing::link_answer::RUN_BYTES;
 use crate::processing::outgoing::CallingRequest;
 use crate::processing::pool::{PREPARED, PreparedBytes};
 use crate::processing::{CallFacts, PendingAnswer, Plan, PortTensors, ProcessorRefusal, RefusedBy, SequenceScratch};
