@@ -1,38 +1,31 @@
 //! A loaded incarnation of a model version: its settings and graph, and what is derived from them once.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
-use sequor_core::{
-    Dim, EndReason, Expiry, Hold, Id, LoadId, LoadLimits, LoadSpec, Refusal, RowLayout, Stages, Strategy, Time,
-    Tombstone,
-};
+use sequor_core::{EndReason, Hold, Id, LoadId, Refusal, Time, Tombstone};
 
 use crate::batch::Wiring;
-use crate::batch::wiring::stateful;
-use crate::config::fault::{Fault, code};
+use crate::config::fault::Fault;
 use crate::config::model::place::Auto;
-use crate::config::model::settings::{
-    BackendKind, InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateChunks, StateSettings,
-};
-use crate::error::{At, Failure, LoadError, LoadWarning, Refused};
+use crate::config::model::settings::{BackendKind, ModelSettings, Scheduling, SequenceStrategy, StateChunks};
+use crate::error::{Failure, LoadError, LoadWarning, Refused};
 use crate::executor::{ExecutorHandle, ModelStep};
 use crate::model::runtime::LoadRates;
-use crate::processing::LoadFacts;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{Decider, SchedulerPort};
-use crate::state::{ChunkPlan, ChunkSizes, InitialValue, StateSpec, Store};
+use crate::state::{ChunkPlan, ChunkSizes, StateSpec};
 use crate::telemetry::{BatchTimes, InlineGate, ModelMetrics, RunLog};
-use crate::tensor::rows;
 
 use super::ensemble::LoadEnsemble;
 use super::handle::Handle;
+use super::initial_states::state_specs;
 use super::initializer::LoadInitializer;
 use super::load_key::LoadKey;
 use super::mailbox::Mailbox;
-use super::metadata::{Metadata, TensorMetadata};
+use super::metadata::{Metadata, class_names};
+use super::parts::LoadParts;
 use super::processors::Processors;
 use super::response_cache::LoadCache;
 use super::tier::{LoadDurability, StateTier};
@@ -49,13 +42,13 @@ pub(in crate::model) struct LoadedModel {
     pub(in crate::model) metadata: Arc<Metadata>,
     pub(in crate::model) metrics: Arc<ModelMetrics>,
     /// Triton's test aid, which `oldest` ignores.
-    hold: Option<Hold>,
+    pub(super) hold: Option<Hold>,
     /// What became of instances that may run on a GPU or on the CPU.
     pub(in crate::model) auto: Auto,
-    /// What a policy is shown at most.
-    candidates: u32,
+    /// Maximum number of candidates that a policy sees.
+    pub(super) candidates: u32,
     /// Batches that an instance on an accelerator may have under way.
-    depth: u8,
+    pub(super) depth: u8,
     /// What makes the states of its sequences durable before their answers leave.
     pub(in crate::model) tier: Option<Arc<dyn StateTier>>,
     /// How its sequences outlive the process, if they do.
@@ -89,56 +82,45 @@ pub(in crate::model) struct LoadedModel {
     /// Faults of its files that do not keep it from serving.
     pub(in crate::model) warnings: Vec<LoadWarning>,
     /// Names of classes, by output.
-    labels: Vec<Option<Arc<[String]>>>,
+    class_names: Vec<Option<Arc<[String]>>>,
     /// It takes no new sequences any more.
     retired: AtomicBool,
     /// Threads that have not ended.
     running: AtomicUsize,
 }
 
-/// What becomes of KIND_AUTO, and what stands around a graph or in its place.
-pub(in crate::model) type LoadParts = (Auto, Option<Processors>, Option<LoadInitializer>, Option<LoadEnsemble>);
-
 impl LoadedModel {
     pub(in crate::model) fn new(
         reserved: LoadKey,
         version: u64,
         settings: ModelSettings,
-        metrics: Arc<ModelMetrics>,
-        (hold, candidates, texts, depth): (Option<Hold>, u32, Arc<KeyInterner>, u8),
-        (tier, durable): (Option<Arc<dyn StateTier>>, Option<LoadDurability>),
-        (auto, processors, initializer, ensemble): LoadParts,
+        parts: LoadParts,
     ) -> Result<LoadedModel, LoadError> {
-        let (_, states) = stateful(&settings);
-        let batching = settings.max_batch_size > 0;
         let mut warnings = Vec::new();
-        let states = states.iter().map(|s| state_spec(s, batching, &mut warnings)).collect::<Result<Vec<_>, _>>()?;
-        for LoadWarning { at, what, .. } in &warnings {
-            tracing::warn!(model = settings.name, version, "{at} {what}");
-        }
-        for note in &settings.notes {
-            tracing::info!(model = settings.name, version, "{note}");
-        }
-        let notes = settings.notes.iter().cloned();
-        warnings.extend(notes.map(|Fault { at, code, what }| LoadWarning { at, code, what }));
-        let tier = tier.filter(|_| !states.is_empty());
-        let durable = durable.filter(|_| !states.is_empty());
+        let states = state_specs(&settings, &mut warnings)?;
+        log_notes(&settings, version, &mut warnings);
         let wiring = Wiring::of(&settings);
         let settings = Arc::new(settings);
         // Clients of a plug-in that is the model see what config.pbtxt says.
         let behind =
-            processors.as_ref().filter(|p| settings.backend != BackendKind::Plugin || p.chain.links().len() > 1);
+            parts.processors.as_ref().filter(|p| settings.backend != BackendKind::Plugin || p.chain.links().len() > 1);
         let client = behind.map_or_else(|| Arc::clone(&settings), |p| Arc::new(p.client_settings(&settings)));
-        let metadata = Arc::new(metadata(&client, version));
+        let class_names = client.outputs.iter().map(|o| class_names(o.labels.as_deref()));
+        let class_names = class_names.collect::<Result<_, _>>()?;
+        let run_log = settings.stateful.as_ref();
+        let run_log = run_log.and_then(|s| RunLog::new(&settings.name, version, s.log, Instant::now()));
         let instances = usize::from(settings.instances.max(1));
+        let LoadParts { metrics, hold, candidates, texts, depth, auto, processors, initializer, .. } = parts;
         Ok(LoadedModel {
             key: reserved.load(),
             reserved,
             version,
             wiring,
+            tier: parts.tier.filter(|_| !states.is_empty()),
+            durable: parts.durable.filter(|_| !states.is_empty()),
             states,
             warnings,
-            metadata,
+            metadata: Arc::new(Metadata::new(&client, version)),
             metrics,
             handles: OnceLock::new(),
             inline_gate: InlineGate::default(),
@@ -147,22 +129,17 @@ impl LoadedModel {
             candidates,
             texts,
             depth,
-            tier,
-            durable,
             port: OnceLock::new(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
-            labels: client.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
+            class_names,
             client,
             feature_counts: feature_counts(&settings),
             processors,
             initializer,
-            run_log: settings
-                .stateful
-                .as_ref()
-                .and_then(|s| RunLog::new(&settings.name, version, s.log, Instant::now())),
-            rates: None,
-            cache: None,
-            ensemble,
+            run_log,
+            rates: parts.rates,
+            cache: parts.cache,
+            ensemble: parts.ensemble,
             retired: AtomicBool::new(false),
             running: AtomicUsize::new(instances),
             settings,
@@ -172,7 +149,7 @@ impl LoadedModel {
     /// Names of the classes of an output, if it has any.
     pub(in crate::model) fn labels(&self, output: &str) -> Option<Arc<[String]>> {
         let at = self.client.outputs.iter().position(|o| o.name == output)?;
-        self.labels.get(at)?.clone()
+        self.class_names.get(at)?.clone()
     }
 
     pub(in crate::model) fn is_retired(&self) -> bool {
@@ -288,57 +265,6 @@ impl LoadedModel {
             member,
         }))
     }
-
-    /// Batches that an instance may have under way. The host has one; and so does `direct`, whose rows wait for each other.
-    fn depth(&self, strategy: &Strategy) -> u8 {
-        let away = self.settings.processors.iter().any(|processor| matches!(processor, Processor::Gpu(_)));
-        if away && !matches!(strategy, Strategy::Direct { .. }) { self.depth.max(1) } else { 1 }
-    }
-
-    /// The load as the core sees it.
-    pub(in crate::model) fn spec(&self) -> LoadSpec {
-        let settings = &self.settings;
-        let strategy = strategy(settings);
-        let base = LoadSpec {
-            version: self.version,
-            max_batch: settings.max_batch_size.max(1),
-            instances: settings.instances.max(1),
-            depth: self.depth(&strategy),
-            limits: LoadLimits::default(),
-            expiry: Expiry::Never,
-            idle_longest: None,
-            idle_soft: None,
-            cancel_ends: true,
-            stages: Stages {
-                seal: self.tier.is_some(),
-                initialize: self.initializer.is_some(),
-                pre: self.processors.is_some() || self.ensemble.is_some(),
-                // A state with scratch is made durable once the processors are done.
-                post: self.processors.as_ref().is_some_and(|of| of.chain.posts() || self.tier.is_some()),
-                ..Stages::default()
-            },
-            initial_state_shape: Store::initial_shape_class(&self.states),
-            external: None,
-            hold: self.hold.filter(|_| !matches!(strategy, Strategy::Oldest { .. })),
-            strategy,
-        };
-        let mut spec = match &settings.scheduling {
-            Scheduling::Sequence(sequence) => LoadSpec {
-                limits: sequence.limits,
-                expiry: match (sequence.idle_scan, sequence.idle) {
-                    (Some(every), _) => Expiry::TwoScans { every },
-                    (None, idle) => idle.map_or(Expiry::Never, Expiry::Idle),
-                },
-                idle_longest: sequence.idle_longest,
-                idle_soft: sequence.idle_soft,
-                cancel_ends: sequence.cancel_ends,
-                ..base
-            },
-            Scheduling::Dynamic { .. } | Scheduling::Each => base,
-        };
-        spec.limits.candidates = self.candidates.max(1);
-        spec
-    }
 }
 
 impl ModelStep for LoadedModel {
@@ -354,133 +280,19 @@ impl ModelStep for LoadedModel {
     }
 }
 
+/// Logs the warnings and the notes of a model's files. The notes join the warnings.
+fn log_notes(settings: &ModelSettings, version: u64, warnings: &mut Vec<LoadWarning>) {
+    for LoadWarning { at, what, .. } in warnings.iter() {
+        tracing::warn!(model = settings.name, version, "{at} {what}");
+    }
+    for note in &settings.notes {
+        tracing::info!(model = settings.name, version, "{note}");
+    }
+    let notes = settings.notes.iter().cloned();
+    warnings.extend(notes.map(|Fault { at, code, what }| LoadWarning { at, code, what }));
+}
+
 fn feature_counts(settings: &ModelSettings) -> (usize, usize) {
     let (numbers, keys) = settings.feature_names();
     (numbers.len(), keys.len())
-}
-
-/// What processors learn of a load.
-pub(in crate::model) fn load_facts(settings: &ModelSettings, version: u64) -> LoadFacts {
-    let strategy = strategy(settings);
-    let (numbers, keys) = settings.feature_names();
-    let max_batch = settings.max_batch_size.max(1);
-    let (name, slots) = match &strategy {
-        Strategy::Direct { .. } => ("direct", max_batch),
-        Strategy::Oldest { slots, .. } | Strategy::Deadline { slots } => ("oldest", *slots),
-        Strategy::Stateless { .. } => ("stateless", 0),
-    };
-    LoadFacts {
-        name: settings.name.clone(),
-        version,
-        strategy: name,
-        max_batch,
-        instances: u32::from(settings.instances.max(1)),
-        slots,
-        numbers,
-        keys,
-    }
-}
-
-/// A strategy's name, as operators and recordings read it.
-pub(in crate::model) fn strategy_name(strategy: &Strategy) -> &'static str {
-    match strategy {
-        Strategy::Stateless { batching: false, .. } => "default",
-        Strategy::Stateless { .. } => "dynamic",
-        Strategy::Direct { .. } => "direct",
-        Strategy::Oldest { .. } => "oldest",
-        Strategy::Deadline { .. } => "deadline",
-    }
-}
-
-fn strategy(settings: &ModelSettings) -> Strategy {
-    match &settings.scheduling {
-        Scheduling::Each => {
-            Strategy::Stateless { batching: false, preferred: Vec::new(), delay: Duration::ZERO, in_order: false }
-        }
-        Scheduling::Dynamic { preferred, delay, in_order, .. } => {
-            Strategy::Stateless { batching: true, preferred: preferred.clone(), delay: *delay, in_order: *in_order }
-        }
-        Scheduling::Sequence(sequence) => match &sequence.strategy {
-            SequenceStrategy::Direct { compact, delay, min_use } => Strategy::Direct {
-                rows: if *compact { RowLayout::Compact } else { RowLayout::Fixed },
-                delay: *delay,
-                min_use: *min_use,
-            },
-            SequenceStrategy::Oldest { slots, preferred, delay, in_order } => {
-                Strategy::Oldest { slots: *slots, preferred: preferred.clone(), delay: *delay, in_order: *in_order }
-            }
-        },
-    }
-}
-
-fn state_spec(state: &StateSettings, batching: bool, warnings: &mut Vec<LoadWarning>) -> Result<StateSpec, LoadError> {
-    let data = match &state.initial.data {
-        InitialData::Zero => None,
-        InitialData::File(path) => first_value(state, path, warnings)?,
-    };
-    Ok(StateSpec {
-        input: state.input.clone(),
-        output: state.output.clone(),
-        dtype: state.dtype,
-        dims: state.dims.clone(),
-        batch_axis: batching.then_some(state.batch_axis),
-        storage: state.storage,
-        initial: InitialValue { shape: state.initial.shape.clone(), data },
-        same_buffer: state.same_buffer,
-    })
-}
-
-/// The first value of a state that a file gives. A longer file is cut; texts that are not in the BYTES layout are replaced by empty ones.
-fn first_value(
-    state: &StateSettings,
-    path: &Path,
-    warnings: &mut Vec<LoadWarning>,
-) -> Result<Option<Arc<[u8]>>, LoadError> {
-    let mut bytes = fs_err::read(path).map_err(|e| LoadError::File { path: path.to_owned(), what: e.to_string() })?;
-    let elements = state.initial.shape.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
-    let len = match state.dtype.size() {
-        Some(size) => elements.saturating_mul(size),
-        None => match rows::texts_len(&bytes, elements) {
-            Ok(len) => len,
-            Err(why) => {
-                let input = &state.input;
-                let what = format!(
-                    "the data_file of state '{input}' is not in the BYTES layout, so its sequences start with empty texts: {why}"
-                );
-                let at = At { path: path.to_owned(), ..At::default() };
-                warnings.push(LoadWarning { at, code: code::NOTE_INITIAL, what });
-                return Ok(None);
-            }
-        },
-    };
-    bytes.truncate(len);
-    Ok(Some(Arc::from(bytes)))
-}
-
-fn labels(path: Option<&Path>) -> Result<Option<Arc<[String]>>, LoadError> {
-    let Some(path) = path else { return Ok(None) };
-    let text =
-        fs_err::read_to_string(path).map_err(|e| LoadError::File { path: path.to_owned(), what: e.to_string() })?;
-    Ok(Some(text.lines().map(str::to_owned).collect()))
-}
-
-fn metadata(settings: &ModelSettings, version: u64) -> Metadata {
-    let batching = settings.max_batch_size > 0;
-    let whole = |dims: &sequor_core::Dims| if batching { dims.with(0, Dim::Any) } else { dims.clone() };
-    let proto = &settings.proto;
-    Metadata {
-        name: settings.name.clone(),
-        versions: vec![version],
-        platform: if proto.platform.is_empty() { proto.backend.clone() } else { proto.platform.clone() },
-        inputs: settings
-            .inputs
-            .iter()
-            .map(|i| TensorMetadata { name: i.name.clone(), dtype: i.dtype, dims: whole(&i.dims) })
-            .collect(),
-        outputs: settings
-            .outputs
-            .iter()
-            .map(|o| TensorMetadata { name: o.name.clone(), dtype: o.dtype, dims: whole(&o.dims) })
-            .collect(),
-    }
 }

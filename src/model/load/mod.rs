@@ -1,6 +1,7 @@
 //! A loaded incarnation of a model version: its settings and what is derived from them once, and how other threads reach its instances.
 //!
-//! - `loaded`: the load. `metadata`: what clients see of it. `load_key`: its key within the model.
+//! - `loaded`: the load. `parts`: what it has besides its settings. `core_spec`: the load as the core sees it. `initial_states`: what its sequences
+//!   begin with. `metadata`: what clients see of it. `load_key`: its key within the model.
 //! - `handle`: wakes an instance. `mailbox`: asks an instance for a sequence's state.
 //! - `record`: what a recording holds of loads and requests.
 //! - `processors`: the processors in front of the graph, and the settings that clients then see. `initializer`: what makes first states.
@@ -11,13 +12,16 @@
 //!
 //! This room runs nothing and holds no request.
 
+mod core_spec;
 mod ensemble;
 mod handle;
+mod initial_states;
 mod initializer;
 mod load_key;
 mod loaded;
 mod mailbox;
 mod metadata;
+mod parts;
 mod plugin_threads;
 mod processors;
 pub(in crate::model) mod record;
@@ -27,14 +31,16 @@ mod tier;
 pub use metadata::{Metadata, TensorMetadata};
 pub use tier::{BatchToSeal, Sealed, SequenceStore, StateTier, StateToSeal};
 
+pub(in crate::model) use core_spec::{load_facts, strategy_name};
 pub(in crate::model) use ensemble::LoadEnsemble;
 pub(in crate::model) use handle::{Handle, InlineStep};
 pub(in crate::model) use initializer::{FirstValues, LoadInitializer};
 pub(in crate::model) use load_key::{LoadKey, LoadKeys};
-pub(in crate::model) use loaded::{LoadedModel, load_facts, strategy_name};
+pub(in crate::model) use loaded::LoadedModel;
 pub(in crate::model) use mailbox::{
     LeaveRequest, Leaving, LeftState, MailReply, Mailbox, Postman, SnapshotRequest, ValuesRequest,
 };
+pub(in crate::model) use parts::LoadParts;
 pub(in crate::model) use plugin_threads::{run_with_plugins, submit_to_plugins};
 pub(in crate::model) use processors::Processors;
 pub(in crate::model) use record::RequestFacts;

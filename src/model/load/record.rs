@@ -8,7 +8,8 @@ use sequor_core::{Expiry, LoadSpec, RequestMeta, Strategy, Time};
 use crate::model::request::InferRequest;
 use crate::recording::{Through, trace};
 
-use super::loaded::{LoadedModel, strategy_name};
+use super::core_spec::strategy_name;
+use super::loaded::LoadedModel;
 
 /// The facts of a request at its admission, and the size of its batch.
 #[derive(Debug, Clone, Copy, Default)]

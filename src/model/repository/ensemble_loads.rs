@@ -3,20 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sequor_core::LoadLimits;
-
-use crate::config::model::Draft;
-use crate::config::model::place::Auto;
 use crate::error::LoadError;
 use crate::model::catalog::CatalogEntry;
-use crate::model::instance::Runner;
 use crate::model::load::LoadedModel;
-use crate::model::sequences::ModelScheduler;
 
-use super::caches::cache_of;
 use super::ensembles::{BoundMembers, ComingLoads, circle, directory_of, is_outdated};
-use super::loader::{Faults, ModelLoader, PendingLoad, Prepared, metric_tags};
-use super::resources::Resources;
+use super::loader::{ModelLoader, PendingLoad};
+use super::preparer::Faults;
 
 /// An ensemble in service that was planned for another signature of a member.
 struct OutdatedEnsemble {
@@ -27,25 +20,6 @@ struct OutdatedEnsemble {
 }
 
 impl ModelLoader {
-    pub(super) fn prepare_ensemble(
-        &self,
-        model: &Arc<ModelScheduler>,
-        draft: &Draft,
-        version: u64,
-    ) -> Result<Prepared, Faults> {
-        let members = BoundMembers::find(&self.catalog, draft, None).map_err(|fault| vec![fault])?;
-        let ensemble = members.plan(draft)?;
-        let mut settings = draft.settle_ensemble(members.sequences());
-        cache_of(&self.resources, draft, &mut settings);
-        let Resources { options, metrics, .. } = &*self.resources;
-        let metrics = metrics.tagged_model(&settings.name, version, &metric_tags(&settings));
-        let shown = (options.hold, LoadLimits::default().candidates, Arc::default(), 1);
-        let parts = (Auto::NotAsked, None, None, Some(ensemble));
-        let load = LoadedModel::new(model.reserve_load(), version, settings, metrics, shown, (None, None), parts);
-        let load = Arc::new(load.map_err(|fault| vec![fault])?);
-        Ok(Prepared { load, runners: vec![Runner::for_ensemble()], members: members.models })
-    }
-
     /// Loads the members of an ensemble that are not in service. The catalog keeps the faults of a member.
     pub(super) fn load_members(
         &self,
@@ -55,7 +29,7 @@ impl ModelLoader {
         config: Option<&str>,
     ) -> Result<(), Faults> {
         // The faults of the configuration are reported when it is prepared.
-        let Ok(draft) = self.draft(directory, config) else { return Ok(()) };
+        let Ok(draft) = self.preparer.draft(directory, config) else { return Ok(()) };
         let members = draft.members();
         let path: Vec<&str> = path.iter().copied().chain([name]).collect();
         if let Some(member) = members.iter().find(|member| path.contains(&member.as_str())) {
@@ -111,7 +85,7 @@ impl ModelLoader {
         let coming = ComingLoads { model: name, loads: &loads };
         let mut faults = Vec::new();
         for OutdatedEnsemble { name: ensemble, directory, config } in self.outdated_ensembles(name, Some(coming)) {
-            let planned = self.draft(&directory, config.as_deref()).and_then(|draft| {
+            let planned = self.preparer.draft(&directory, config.as_deref()).and_then(|draft| {
                 let members = BoundMembers::find(&self.catalog, &draft, Some(coming)).map_err(|fault| vec![fault])?;
                 members.plan(&draft).map(drop)
             });

@@ -1,49 +1,26 @@
 //! How a model gets into the repository, and how a new load of it takes the place of an old one: nothing is served that is not ready, what
 //! serves goes on until then, and live sequences end where they began.
 
-use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use sequor_core::{Instance, LoadId, LoadLimits};
+use sequor_core::LoadId;
 
-use crate::backend::LoadOptions;
-use crate::config::fault::{Fault, code};
-use crate::config::model::draft::{ConfigSource, Sources};
-use crate::config::model::place::Auto;
-use crate::config::model::settings::{BackendKind, DurabilityWhen, ModelSettings};
-use crate::config::model::{Draft, versions};
 use crate::error::LoadError;
-use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_digest, model_directories};
+use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directories};
 use crate::model::decide::Deciders;
-use crate::model::execute::{Placement, warm_up};
-use crate::model::instance::{Identity, Runner};
-use crate::model::load::{Handle, LoadCache, LoadDurability, LoadedModel, Processors, StateTier};
-use crate::model::runtime::{LoadRates, StartGate, Timer};
+use crate::model::load::LoadedModel;
+use crate::model::runtime::{StartGate, Timer};
 use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, carry, resume};
 use crate::recording::Recorder;
-use crate::sync::{self, JoinHandle};
 
-use super::caches::cache_of;
-use super::initializers::initializer_of;
+use super::instance_threads::{InstanceThreads, start_all};
 use super::options::{RepositoryOptions, first_id_now};
-use super::placer::Placer;
-use super::rates::rates_of;
+use super::preparer::{Faults, Prepared, VersionPreparer, chosen_versions};
 use super::resources::Resources;
-
-pub(super) type Faults = Vec<LoadError>;
-
-/// A load that can be taken into service.
-pub(super) struct Prepared {
-    pub(super) load: Arc<LoadedModel>,
-    pub(super) runners: Vec<Runner>,
-    /// The models of its steps, if it is an ensemble.
-    pub(super) members: Vec<Arc<ModelScheduler>>,
-}
 
 /// New loads of a model that are about to serve.
 pub(super) struct PendingLoad {
@@ -60,10 +37,10 @@ pub(super) struct ModelLoader {
     pub(super) resources: Arc<Resources>,
     pub(super) catalog: Arc<Catalog>,
     deciders: Arc<Deciders>,
-    placer: Placer,
+    pub(super) preparer: VersionPreparer,
     timer: Timer,
     pub(super) recorder: OnceLock<Recorder>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: InstanceThreads,
     /// Nothing is loaded any more.
     stopped: AtomicBool,
 }
@@ -79,17 +56,17 @@ impl ModelLoader {
             resources: Arc::clone(resources),
             catalog: Arc::clone(catalog),
             deciders: Arc::clone(deciders),
-            placer: Placer::new(resources),
+            preparer: VersionPreparer::new(resources, catalog, deciders),
             timer,
             recorder: OnceLock::new(),
-            threads: Mutex::default(),
+            threads: InstanceThreads::default(),
             stopped: AtomicBool::new(false),
         }
     }
 
     /// Brings the gauges of the GPUs in use up to date.
     pub(super) fn observe_gpus(&self) {
-        self.placer.observe();
+        self.preparer.observe_gpus();
     }
 
     /// Loads every model in this directory. The catalog says what failed.
@@ -202,10 +179,9 @@ impl ModelLoader {
         if served.as_ref() == Some(&print) {
             return Ok(None);
         }
-        let mut draft = self.draft(directory, config)?;
-        let has_graph = draft.backend == BackendKind::OnnxRuntime;
-        let auto = if has_graph { self.placer.place(&mut draft)? } else { Auto::NotAsked };
-        let versions = chosen(&draft, directory)?;
+        let mut draft = self.preparer.draft(directory, config)?;
+        let auto = self.preparer.place(&mut draft)?;
+        let versions = chosen_versions(&draft, directory)?;
         self.catalog.edit(name, |entry| {
             entry.known.extend(&versions);
             entry.versions.clone_from(&versions);
@@ -214,113 +190,11 @@ impl ModelLoader {
         let serves = |version: u64| model.loads().iter().any(|l| l.version == version && !l.is_retired());
         let same = |version: u64| served.as_ref().is_some_and(|served| served.is_same(&print, version));
         let (kept, fresh): (Vec<u64>, Vec<u64>) = versions.iter().partition(|v| serves(**v) && same(**v));
-        let prepared =
-            fresh.into_iter().map(|v| self.prepare(&model, &draft, v, &auto)).collect::<Result<Vec<_>, _>>()?;
+        let prepared = fresh
+            .into_iter()
+            .map(|v| self.preparer.prepare(&model, &draft, v, &auto))
+            .collect::<Result<Vec<_>, _>>()?;
         Ok(Some(PendingLoad { model, prepared, kept, versions }))
-    }
-
-    pub(super) fn draft(&self, directory: &Path, config: Option<&str>) -> Result<Draft, Faults> {
-        let mut sources = Sources::read(directory).map_err(faults)?;
-        if let Some(json) = config {
-            sources.config = ConfigSource::Json(json.to_owned());
-        }
-        Draft::parse(sources, &self.resources.options.config).map_err(faults)
-    }
-
-    // === one version ===
-
-    fn prepare(
-        &self,
-        model: &Arc<ModelScheduler>,
-        draft: &Draft,
-        version: u64,
-        auto: &Auto,
-    ) -> Result<Prepared, Faults> {
-        if draft.is_ensemble() {
-            return self.prepare_ensemble(model, draft, version);
-        }
-        let options = self.load_options(draft)?;
-        let placements = match draft.backend {
-            BackendKind::Plugin => vec![self.placer.without_graph()],
-            BackendKind::OnnxRuntime | BackendKind::Ensemble => {
-                self.placer.placements(&draft.file(version), &draft.processors(), &options)?
-            }
-        };
-        let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
-        let mut settings = draft.settle(first.graph.signature()).map_err(faults)?;
-        let cache = cache_of(&self.resources, draft, &mut settings);
-        let rates = rates_of(&self.resources, draft, &mut settings).map_err(|fault| vec![fault])?;
-        for placement in &placements {
-            warm_up(placement, &settings).map_err(|failed| {
-                let (at, what) = (draft.warmup_at(failed.sample), failed.what);
-                vec![LoadError::Config { at, code: code::RUN, what }]
-            })?;
-        }
-        self.prepare_load(model, version, settings, placements, (auto.clone(), cache, rates)).map_err(|e| vec![e])
-    }
-
-    /// The server's options with those of the model.
-    fn load_options(&self, draft: &Draft) -> Result<LoadOptions, Faults> {
-        let tuning = draft.tuning().clone();
-        if tuning.openvino.is_some()
-            && let Err(error) = self.resources.backend.has_openvino()
-        {
-            return Err(vec![LoadError::Config { at: draft.accelerator_at(), code: code::RUNTIME, what: error.0 }]);
-        }
-        Ok(LoadOptions { tuning, ..self.resources.options.load.clone() })
-    }
-
-    fn prepare_load(
-        &self,
-        model: &Arc<ModelScheduler>,
-        version: u64,
-        settings: ModelSettings,
-        placements: Vec<Placement>,
-        (auto, cache, rates): (Auto, Option<LoadCache>, Option<LoadRates>),
-    ) -> Result<Prepared, LoadError> {
-        let Resources { options, metrics, .. } = &*self.resources;
-        let metrics = metrics.tagged_model(&settings.name, version, &metric_tags(&settings));
-        let registry = self.deciders.registry();
-        let texts = registry.map(|r| Arc::clone(r.texts())).unwrap_or_default();
-        let candidates = registry.map_or(LoadLimits::default().candidates, |r| r.rules().max_candidates);
-        let shown = (options.hold, candidates, texts, options.depth);
-        let processors = self.resources.processors_of(model, &settings, version, &shown.2)?;
-        let durable = self.durable(&settings, version, processors.as_ref())?;
-        let sealing = durable.as_ref().filter(|durable| durable.is_continual());
-        let sealing = sealing.map(|durable| Arc::clone(&durable.store) as Arc<dyn StateTier>);
-        let tier = options.tier.clone().or(sealing);
-        let initializer = initializer_of(&self.resources, model, &settings, version, &shown.2, processors.as_ref())?;
-        let (key, plugins) = (model.reserve_load(), (auto, processors, initializer, None));
-        let mut load = LoadedModel::new(key, version, settings, metrics, shown, (tier, durable), plugins)?;
-        (load.cache, load.rates) = (cache, rates);
-        let load = Arc::new(load);
-        let runners = placements.into_iter().map(|placement| Runner::new(&load, placement)).collect::<Result<_, _>>();
-        let runners = runners.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
-        Ok(Prepared { load, runners, members: Vec::new() })
-    }
-
-    /// How the sequences of this version outlive the process, if its file says so.
-    fn durable(
-        &self,
-        settings: &ModelSettings,
-        version: u64,
-        processors: Option<&Processors>,
-    ) -> Result<Option<LoadDurability>, LoadError> {
-        let when = settings.durability;
-        if when == DurabilityWhen::Never || !self.resources.options.keeps {
-            return Ok(None);
-        }
-        let path = settings.directory.join("sequor.toml");
-        let Some(store) = self.resources.options.store.clone() else {
-            let what = "[durability] needs a directory for states: set state.dir in the server's configuration, or --state-dir";
-            return Err(LoadError::File { path, what: what.to_owned() });
-        };
-        let folder = settings.directory.join(version.to_string());
-        // The scratch in a stored state is that of these processors.
-        let owners = processors.map(Processors::names).unwrap_or_default();
-        let digest =
-            model_digest(&folder, &owners).map_err(|e| LoadError::File { path: folder, what: e.to_string() })?;
-        Ok(Some(LoadDurability { when, store, digest }))
     }
 
     // === into service ===
@@ -376,9 +250,7 @@ impl ModelLoader {
         for thread in &threads {
             thread.thread().unpark();
         }
-        let mut all = self.threads.lock();
-        all.retain(|thread| !sync::is_over(thread));
-        all.extend(threads);
+        self.threads.add(threads);
         decided
     }
 
@@ -403,11 +275,7 @@ impl ModelLoader {
 
     /// Waits for the threads of every instance.
     pub(super) fn join(&self) {
-        for thread in std::mem::take(&mut *self.threads.lock()) {
-            if thread.join().is_err() {
-                tracing::error!("an instance's thread has panicked");
-            }
-        }
+        self.threads.join();
     }
 
     fn new_model(&self, name: &str) -> Arc<ModelScheduler> {
@@ -423,45 +291,4 @@ impl ModelLoader {
         }
         model
     }
-}
-
-/// Starts the threads of every instance. They wait at the gate.
-fn start_all(
-    model: &Arc<ModelScheduler>,
-    load: &Arc<LoadedModel>,
-    runners: Vec<Runner>,
-    gate: &StartGate,
-    threads: &mut Vec<JoinHandle<()>>,
-) -> Result<Vec<Handle>, LoadError> {
-    let start = |(n, runner): (u16, Runner)| {
-        let instance = Instance { load: load.key, n };
-        let identity = Identity { model: Arc::clone(model), load: Arc::clone(load), instance };
-        let error = |error| LoadError::Runtime(format!("a thread of {} cannot start: {error}", load.settings.name));
-        runner.start(identity, gate, threads).map_err(error)
-    };
-    (0u16..).zip(runners).map(start).collect()
-}
-
-fn faults(faults: Vec<Fault>) -> Faults {
-    faults.into_iter().map(LoadError::from).collect()
-}
-
-pub(super) fn metric_tags(settings: &ModelSettings) -> BTreeMap<String, String> {
-    settings.proto.metric_tags.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
-}
-
-/// The versions that the model's policy chooses; at least one.
-fn chosen(draft: &Draft, directory: &Path) -> Result<Vec<u64>, Faults> {
-    let fault = |what: String| vec![LoadError::File { path: directory.to_owned(), what }];
-    let mut there = versions::versions_in(directory).map_err(|e| fault(e.to_string()))?;
-    if there.is_empty() && draft.backend == BackendKind::Plugin {
-        // There is no file to put into a version directory.
-        there.push(1);
-    }
-    let wanted = draft.versions.choose(&there);
-    if wanted.is_empty() {
-        let what = "has no version to serve: a directory with a number for its name that the version policy chooses";
-        return Err(fault(what.to_owned()));
-    }
-    Ok(wanted)
 }

@@ -1,7 +1,8 @@
 //! Loads models and keeps them up to date, and is the face of all of `model/`.
 //!
 //! - `facade`: [`Repository`], what the rest of the server asks. `options`: how models are loaded. `resources`: what all models share.
-//! - `loader`: loads a model and starts its threads. `placer`: finds devices and graphs for its instances.
+//! - `loader`: loads a model: what has changed of it serves, once all of that is ready. `preparer`: makes a load of one version. `placer`: finds devices
+//!   and graphs for its instances. `instance_threads`: the threads of all instances.
 //! - `caches`: which loads keep their answers. `rates`: which loads wait for resources before a run.
 //! - `ensembles`: finds the members of an ensemble, and holds its plan against them. `ensemble_loads`: loads members first, and holds their new loads against
 //!   the ensembles in service.
@@ -20,6 +21,7 @@ mod ensemble_loads;
 mod ensembles;
 mod facade;
 mod initializers;
+mod instance_threads;
 mod lifecycle;
 mod loader;
 mod model_calls;
@@ -28,6 +30,7 @@ mod placed_component;
 mod placed_models;
 mod placer;
 mod plugins;
+mod preparer;
 mod processor_host;
 mod processors;
 mod rates;
