@@ -12,7 +12,7 @@ use crate::model::load::{LoadedModel, Metadata};
 use crate::model::request::{InferRequest, intake};
 use crate::model::sequences::{
     CaptureLimits, ModelScheduler, Pending, RequestOrigin, TransferError, VersionStatistics, capture, state_transfer,
-    usage,
+    submission, usage,
 };
 
 use super::digest::model_digest;
@@ -122,7 +122,7 @@ impl ModelHandle {
 
     /// Submits a request of a client whose live sequences are counted, or of a connection that may run a short step of the model itself.
     pub fn submit_from(&self, origin: RequestOrigin<'_>, request: InferRequest) -> Result<Pending, Failure> {
-        let (answer, req) = self.model.submit(request, self.version, origin)?;
+        let (answer, req) = submission::submit(&self.model, request, self.version, origin)?;
         Ok(Pending::new(answer, Arc::clone(&self.model), req))
     }
 

@@ -5,42 +5,31 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sequor_core::{
-    EndReason, Event, Id, Instance, LoadId, PolicyAnswer, Refusal, Req, Round, Seq, SequenceView, StateAt, Submit,
-    Time, Tombstone, Usage,
+    EndReason, Event, Id, Instance, LoadId, PolicyAnswer, Req, Round, Seq, SequenceView, StateAt, Time, Tombstone,
+    Usage,
 };
-use tokio::sync::oneshot;
 
-use crate::error::{Failure, NotServed};
 use crate::executor::ExecutorHandle;
-use crate::model::load::{CacheMiss, LoadKey, LoadedModel, SequenceStore, record};
-use crate::model::request::{Accepted, InferRequest, intake};
+use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
 use crate::model::runtime::{Clock, Timer};
-use crate::processing::outgoing::CallingRequest;
 use crate::recording::Recorder;
-use crate::scheduling::Decider;
 use crate::state::ChunkCache;
 use crate::state::budget::Budget;
 use crate::sync::{AtomicU64, Mutex};
 
-use super::actions::{Actions, PolicyNotice};
-use super::admission::{RequestAdmission, make_whole};
+use super::actions::Actions;
+use super::admission::RequestAdmission;
 use super::batch::{FinishedBatch, Step};
-use super::cached::{self, Looked};
-use super::calling::{InheritedContext, circle};
-use super::captures::{CapturedRequest, Captures};
+use super::captures::Captures;
 use super::carried::CarriedLoad;
-use super::carry_out::{ActingThread, ActionHost, carry_out};
+use super::carry_out::{ActingThread, carry_out};
 use super::flow::EnsembleMembers;
 use super::imports::Import;
-use super::job::Job;
 use super::kept::KeptStore;
 use super::kept_stages::{self, KeptStages};
 use super::loads::{LoadsNow, ModelLoads};
-use super::members::{EnsembleParts, MemberUses, Reservation};
-use super::owner::RequestOrigin;
-use super::reply_to::{Reply, ReplyTo};
+use super::members::{EnsembleParts, MemberUses};
 use super::sealing;
-use super::spill::SpillHost;
 use super::table::Table;
 
 /// A model name: every load of it, and every request to it.
@@ -49,16 +38,16 @@ pub(in crate::model) struct ModelScheduler {
     pub(in crate::model) name: String,
     pub(in crate::model) table: Mutex<Table>,
     /// The models that wait for a request of a client: this one.
-    own_path: Arc<[String]>,
-    loads: ModelLoads,
-    clock: Clock,
-    timer: Timer,
-    admission: RequestAdmission,
-    chunk_cache: ChunkCache,
+    pub(super) own_path: Arc<[String]>,
+    pub(super) loads: ModelLoads,
+    pub(super) clock: Clock,
+    pub(super) timer: Timer,
+    pub(super) admission: RequestAdmission,
+    pub(super) chunk_cache: ChunkCache,
     /// The soonest time the timer knows of, in the clock's nanoseconds.
     armed: AtomicU64,
     /// Where requests that are through are written down.
-    recorder: Option<Recorder>,
+    pub(super) recorder: Option<Recorder>,
     pub(super) store: KeptStore,
     pub(super) captures: Captures,
     /// The members of its loads that are ensembles.
@@ -67,16 +56,6 @@ pub(in crate::model) struct ModelScheduler {
     pub(super) uses: Mutex<MemberUses>,
     /// Replaced loads whose sequences are to move to their successors.
     pub(super) carrying: Mutex<Vec<CarriedLoad>>,
-}
-
-/// A request that was checked, and the load that it is for.
-struct AcceptedRequest {
-    load: Arc<LoadedModel>,
-    /// As the client named it, or that of its stored state.
-    version: Option<u64>,
-    accepted: Accepted,
-    /// Its inputs, where its sequence is captured.
-    captured: Option<Box<CapturedRequest>>,
 }
 
 impl ModelScheduler {
@@ -167,149 +146,7 @@ impl ModelScheduler {
         self.release_members(load);
     }
 
-    // === a request ===
-
-    /// Checks a request and puts it in its queue. A short step may be left to the connection that the request came on. Returns where its answer
-    /// comes, and the request's key until then; no key if the response cache has answered it.
-    pub(in crate::model) fn submit(
-        self: &Arc<Self>,
-        mut request: InferRequest,
-        version: Option<u64>,
-        origin: RequestOrigin<'_>,
-    ) -> Result<(oneshot::Receiver<Reply>, Option<Req>), Failure> {
-        let (reply, receiver) = oneshot::channel();
-        let (reply, accepted) = (ReplyTo::Surface(reply), self.accept(&mut request, version, origin, None)?);
-        let miss = match cached::look_up(&accepted.load, &request, &accepted.accepted) {
-            Looked::Runs(miss) => miss,
-            Looked::Answered(answer) => {
-                reply.send(Ok(answer), None);
-                return Ok((receiver, None));
-            }
-        };
-        let req = self.submit_accepted(request, accepted, origin, reply, (None, miss))?;
-        Ok((receiver, Some(req)))
-    }
-
-    /// The same for any receiver of the answer. With a reservation it is a START whose inputs come later, once it has its slot.
-    pub(super) fn submit_for(
-        self: &Arc<Self>,
-        mut request: InferRequest,
-        version: Option<u64>,
-        origin: RequestOrigin<'_>,
-        reply: ReplyTo,
-        reservation: Option<Reservation>,
-    ) -> Result<Req, Failure> {
-        let accepted = self.accept(&mut request, version, origin, reservation.as_ref())?;
-        self.submit_accepted(request, accepted, origin, reply, (reservation, None))
-    }
-
-    /// Finds the load that a request is for, and checks the request.
-    fn accept(
-        &self,
-        request: &mut InferRequest,
-        version: Option<u64>,
-        origin: RequestOrigin<'_>,
-        reservation: Option<&Reservation>,
-    ) -> Result<AcceptedRequest, Failure> {
-        if let Some(callers) = origin.callers.filter(|callers| callers.contains(&self.name)) {
-            return Err(circle(callers, &self.name, request));
-        }
-        let version = self.version_of(request, version);
-        let Some(mut load) = self.load_for(version) else {
-            return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
-        };
-        if self.loads().len() > 1 {
-            let route = self.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
-            load = route.and_then(|key| self.loads.find(key)).unwrap_or(load);
-        }
-        make_whole(&load, request);
-        let captured = self.captures.note(request, load.key);
-        let accepted = match reservation {
-            None => intake::accept(&load.client, request, origin.headers, &load.texts),
-            Some(_) => intake::accept_reservation(&load.client, request, origin.headers, &load.texts),
-        };
-        let accepted = accepted.map_err(|what| Failure::Invalid {
-            model: self.name.clone(),
-            id: request.id.clone(),
-            what: Box::new(what),
-        })?;
-        Ok(AcceptedRequest { load, version, accepted, captured })
-    }
-
-    fn submit_accepted(
-        self: &Arc<Self>,
-        request: InferRequest,
-        AcceptedRequest { load, version, accepted, captured }: AcceptedRequest,
-        origin: RequestOrigin<'_>,
-        reply: ReplyTo,
-        (reservation, miss): (Option<Reservation>, Option<CacheMiss>),
-    ) -> Result<Req, Failure> {
-        let now = self.now();
-        let mut submit = self.admission.event((&load, version), &request, (accepted.meta, origin.patience), now);
-        if reservation.is_some() {
-            // The ensemble has decided what a START on a live id means.
-            (submit.origin, submit.dialect) = (1, request.dialect);
-        }
-        let calling = load.calls_models().then(|| self.calling(&request, origin, now));
-        let mut job = Job::new(load, request, accepted, now, reply);
-        (job.connection, job.captured) = (origin.awaiting.or(origin.connection).cloned(), captured);
-        job.cache_miss = miss;
-        if let Some(processed) = &mut job.processed {
-            processed.calling = calling;
-        }
-        if let Some(of) = &mut job.flow_request {
-            (of.headers, of.until) = (origin.headers.to_vec(), origin.patience.map(|t| now + t));
-            (of.callers, of.connection) = (Some(self.path(origin)), origin.connection.cloned());
-        }
-        if submit.fresh_id != 0 {
-            (job.id, job.made_id) = (Id::Int(submit.fresh_id), true);
-        }
-        job.holder = reservation.as_ref().map(|reservation| reservation.holder.clone());
-        job.reservation = reservation;
-        self.enqueue(job, submit, origin, now)
-    }
-
-    /// The models that wait for a request that this one sends on.
-    fn path(&self, origin: RequestOrigin<'_>) -> Arc<[String]> {
-        match origin.callers {
-            None => Arc::clone(&self.own_path),
-            Some(callers) => callers.iter().chain(self.own_path.iter()).cloned().collect(),
-        }
-    }
-
-    /// What the plug-ins of a request pass on when they call other models.
-    fn calling(&self, request: &InferRequest, origin: RequestOrigin<'_>, now: Time) -> CallingRequest {
-        let path = self.path(origin);
-        CallingRequest { path, origin: InheritedContext::new(request, origin, now, &self.clock, &self.timer) }
-    }
-
-    fn enqueue(
-        self: &Arc<Self>,
-        mut job: Job,
-        mut submit: Submit,
-        RequestOrigin { owner, connection, .. }: RequestOrigin<'_>,
-        now: Time,
-    ) -> Result<Req, Failure> {
-        let mut table = self.table.lock();
-        if table.is_of_another(&job, &submit) {
-            return Err(job.load.refused(Refusal::Live, submit.id, true, now));
-        }
-        // Its sequence moved to another load since the request was checked. Inputs and outputs are the same there.
-        if let Some(load) = table.imports.load_of(&submit).filter(|_| job.load.is_retired()) {
-            job.load = load;
-        }
-        self.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
-        table.imports.check(&job.load, &submit)?;
-        table.look_up_kept(now, &mut job, &mut submit)?;
-        job.load.metrics.queued();
-        let req = table.submit(now, Box::new(job), submit);
-        let actions = Self::settle(&mut table, now);
-        drop(table);
-        // A sequence that starts may leave less room for freed memory.
-        self.chunk_cache.trim();
-        carry_out(self, ActingThread { wakes: connection, answers: connection }, actions, now);
-        Ok(req)
-    }
+    // === requests ===
 
     pub(in crate::model) fn cancel(self: &Arc<Self>, req: Req) {
         self.apply(Event::Cancel(req));
@@ -447,15 +284,6 @@ impl ModelScheduler {
 
     // === sequences that the store keeps ===
 
-    /// The version that a request is for: that of its stored state, if it names none.
-    fn version_of(&self, request: &InferRequest, version: Option<u64>) -> Option<u64> {
-        if version.is_some() || request.sequence.start || !self.store.has_kept() {
-            return version;
-        }
-        let of = self.table.lock().kept.get(&request.sequence.id).map(|kept| kept.head.version);
-        of.filter(|of| self.loads().iter().any(|load| load.version == *of))
-    }
-
     /// Forgets stored sequences whose idle time has passed.
     fn expire_due(self: &Arc<Self>) {
         if !self.store.has_kept() {
@@ -483,53 +311,5 @@ impl ModelScheduler {
             let this = Arc::downgrade(self);
             self.timer.arm(due, this);
         }
-    }
-}
-
-impl SpillHost for ModelScheduler {
-    fn change_table(self: &Arc<Self>, change: &mut dyn FnMut(&mut Table, Time)) {
-        self.change(|table, now| change(table, now));
-    }
-
-    fn state_budget(&self) -> &Budget {
-        self.admission.budget()
-    }
-
-    fn sequence_store(&self) -> Option<&Arc<SequenceStore>> {
-        self.store.get()
-    }
-
-    fn model_name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl ActionHost for ModelScheduler {
-    fn loads_now(&self) -> LoadsNow {
-        self.loads()
-    }
-
-    fn with_table(&self, with: &mut dyn FnMut(&mut Table)) {
-        with(&mut self.table.lock());
-    }
-
-    fn kept_store(&self) -> &KeptStore {
-        &self.store
-    }
-
-    fn recorder(&self) -> Option<&Recorder> {
-        self.recorder.as_ref()
-    }
-
-    fn notify_plugin(&self, load: LoadId, decider: Option<Decider>, notice: PolicyNotice) {
-        self.notify_policy(load, decider, notice);
-    }
-
-    fn arm_timer(self: &Arc<Self>, due: Time) {
-        self.arm(due);
-    }
-
-    fn start_flow(self: &Arc<Self>, req: Req, load: LoadId, thread: Option<&ExecutorHandle>) {
-        self.begin_flow(req, load, thread);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sequor_core::{FEATURES, Req, Seq};
+use sequor_core::{EndReason, FEATURES, Req, Seq};
 
 use crate::model::load::{FirstValues, LoadInitializer, LoadedModel};
 use crate::processing::SequenceScratch;
@@ -93,6 +93,31 @@ impl Live {
             holder: job.holder.take(),
             load,
         }
+    }
+
+    /// It begins anew, in the memory that it has.
+    pub(super) fn begin_anew(&mut self) {
+        (self.kept, self.scratch) = (None, SequenceScratch::default());
+        self.written.iter_mut().for_each(WrittenSequence::begin_anew);
+    }
+
+    /// A START came on its id. It belongs to the client that started it last.
+    pub(super) fn started_again(
+        &mut self,
+        keys: [u64; FEATURES],
+        permit: Option<SequencePermit>,
+        holder: Option<SequenceHolder>,
+    ) {
+        (self.keys, self.holder) = (keys, holder);
+        if permit.is_some() {
+            self.permit = permit;
+        }
+    }
+
+    /// It has ended. Takes what the store has of it and must forget.
+    pub(super) fn take_obsolete(&mut self, why: EndReason) -> Option<WrittenSequence> {
+        let stays = why == EndReason::Spilled || (self.is_forgotten && why == EndReason::End);
+        self.written.take().filter(|_| !stays)
     }
 
     /// Whether the store has its state of this step.

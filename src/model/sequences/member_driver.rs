@@ -18,6 +18,7 @@ use super::flow_stages::FlowTable;
 use super::members::{EnsembleParts, FlowHost, Followup, Member, MemberCall, Reservation};
 use super::owner::RequestOrigin;
 use super::reply_to::ReplyTo;
+use super::submission::submit_for;
 use super::table::Table;
 
 impl EnsembleParts for ModelScheduler {
@@ -63,7 +64,7 @@ impl Member for ModelScheduler {
         reservation: Reservation,
         to: ReplyTo,
     ) -> Result<Req, Failure> {
-        self.submit_for(request, call.version, origin(call, self.now()), to, Some(reservation))
+        submit_for(&self, request, call.version, origin(call, self.now()), to, Some(reservation))
     }
 
     fn provide(self: Arc<Self>, req: Req, mut request: InferRequest, call: MemberCall<'_>) -> Result<(), Failure> {
@@ -85,7 +86,7 @@ impl Member for ModelScheduler {
     }
 
     fn submit_step(self: Arc<Self>, request: InferRequest, call: MemberCall<'_>, to: ReplyTo) -> Result<Req, Failure> {
-        self.submit_for(request, call.version, origin(call, self.now()), to, None)
+        submit_for(&self, request, call.version, origin(call, self.now()), to, None)
     }
 
     fn cancel_step(self: Arc<Self>, req: Req) {

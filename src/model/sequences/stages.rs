@@ -1,12 +1,15 @@
-//! The stages before and after a run: plug-ins prepare a request and finish its answer. The table lends them the request and its scratch, and applies
-//! their result. `kept_stages` does the same with the server's store.
+//! The stages of a request: plug-ins prepare it, an instance runs it in a batch, plug-ins finish its answer. The table lends each of them the request
+//! with what its sequence holds. `kept_stages` does the same with the server's store.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Req, Seq, StateAt, Time, Tombstone};
+use sequor_core::{
+    Batch, EndReason, Event, Id, Preparation, RealRow, Refusal, Req, Row, Seq, SlotOp, StateAt, Time, Tombstone,
+};
 
+use super::batch::TakenBatch;
 use super::first_states::{Beginning, NOT_FOUND, NOT_NOW};
 use super::job::Job;
 use super::job_place::JobPlace;
@@ -18,7 +21,8 @@ use super::processed::{
 };
 use super::room::RoomWait;
 use super::table::Table;
-use crate::model::load::{LoadInitializer, LoadedModel};
+use crate::model::execute::AdoptedState;
+use crate::model::load::{LoadDurability, LoadInitializer, LoadedModel};
 use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy};
 use crate::state::tier::EndedState;
 
@@ -28,6 +32,8 @@ const BY_PROCESSOR: u32 = 3;
 const NO_PROCESSOR: u32 = 1;
 
 impl Table {
+    // === before the runs ===
+
     /// Lends a request to the processors of its load. An event is the answer if it has none.
     pub(super) fn lend_to_prepare(&mut self, req: Req, seq: Option<Seq>) -> Option<Event> {
         self.set_place(req, JobPlace::Preparing);
@@ -133,6 +139,66 @@ impl Table {
             None => Err((NOT_NOW, "no request of that sequence has been committed yet")),
         }
     }
+
+    // === a run ===
+
+    /// Lends the requests of a batch to its instance, with the states that slots are given.
+    pub(super) fn lend(&mut self, now: Time, batch: Batch) -> TakenBatch {
+        let mates = u32::try_from(batch.real().count()).unwrap_or(u32::MAX);
+        let lend = |row: &Row| match row {
+            Row::Pad => None,
+            Row::Real(real) => {
+                let mut job = self.jobs.get_mut(real.req)?.lend()?;
+                job.taken = now;
+                job.facts.batch = mates;
+                job.seq = real.placement.map(|(seq, _)| seq);
+                job.unrun =
+                    job.seq.and_then(|seq| self.live_mut(seq)).is_some_and(|live| std::mem::take(&mut live.unrun));
+                if real.start
+                    && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
+                {
+                    job.first = live.first.take();
+                }
+                job.due = self.is_due(real, &job);
+                if let Some(captured) = &mut job.captured {
+                    captured.number = self.core.step_of_request(real.req);
+                }
+                Some((real.req, job))
+            }
+        };
+        let jobs = batch.rows.iter().map(lend).collect();
+        let adopted = self.adopted(&batch);
+        TakenBatch { batch, jobs, adopted }
+    }
+
+    /// The states that slots of a batch are to be given.
+    fn adopted(&mut self, batch: &Batch) -> Vec<(Req, AdoptedState)> {
+        if !batch.ops.iter().any(|op| matches!(op, SlotOp::Adopt(..))) {
+            return Vec::new();
+        }
+        let of = |row: RealRow| {
+            let live = self.live_mut(row.placement?.0)?;
+            let (req, snapshot) = live.first_state.take()?;
+            let at_start = live.load.state_bytes();
+            let grown = live.ticket.as_mut().and_then(|ticket| ticket.split_above(at_start));
+            Some((req, AdoptedState { snapshot, grown }))
+        };
+        batch.real().filter_map(of).collect()
+    }
+
+    /// Whether the state that this run leaves is to be written.
+    fn is_due(&self, row: &RealRow, job: &Job) -> bool {
+        if job.load.durable.is_some() && job.seq.is_some_and(|seq| self.is_held(seq)) {
+            return false;
+        }
+        let every = job.load.durable.as_ref().and_then(LoadDurability::interval);
+        let Some(steps) = every.filter(|_| row.seal) else { return row.seal };
+        let written = job.seq.and_then(|seq| self.live(seq)).and_then(|live| live.written.as_ref());
+        let is_stale = written.is_some_and(|written| written.is_stale);
+        !row.end && (is_stale || self.core.step_of_request(row.req).is_multiple_of(steps))
+    }
+
+    // === after the runs ===
 
     /// Lends a request whose runs are over to the processors of its load. An event is the answer if they have nothing to do.
     pub(super) fn lend_to_post(&mut self, req: Req) -> Option<Event> {

@@ -5,19 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sequor_core::{
-    Batch, Core, Effect, EndReason, Event, Id, Instance, LoadId, Next, Note, PolicyAnswer, RealRow, Refusal, Req,
-    Round, Row, Seq, Slab, SlotOp, Submit, Time,
+    Core, Effect, EndReason, Event, Id, Instance, LoadId, Next, Note, PolicyAnswer, Refusal, Req, Round, Seq, Slab,
+    Submit, Time,
 };
 
-use crate::model::execute::AdoptedState;
-use crate::model::load::{LoadDurability, LoadedModel};
-use crate::processing::SequenceScratch;
+use crate::model::load::LoadedModel;
 use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::tier::EndedState;
 use crate::tensor::NamedTensor;
 
 use super::actions::{Actions, PolicyNotice, SequenceChange};
-use super::batch::{FinishedBatch, PendingSeals, Step, TakenBatch};
+use super::batch::{FinishedBatch, PendingSeals, Step};
 use super::imports::{Import, Imports};
 use super::job::{Job, named};
 use super::job_place::JobPlace;
@@ -230,49 +228,6 @@ impl Table {
         Actions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
     }
 
-    fn lend(&mut self, now: Time, batch: Batch) -> TakenBatch {
-        let mates = u32::try_from(batch.real().count()).unwrap_or(u32::MAX);
-        let lend = |row: &Row| match row {
-            Row::Pad => None,
-            Row::Real(real) => {
-                let mut job = self.jobs.get_mut(real.req)?.lend()?;
-                job.taken = now;
-                job.facts.batch = mates;
-                job.seq = real.placement.map(|(seq, _)| seq);
-                job.unrun =
-                    job.seq.and_then(|seq| self.live_mut(seq)).is_some_and(|live| std::mem::take(&mut live.unrun));
-                if real.start
-                    && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
-                {
-                    job.first = live.first.take();
-                }
-                job.due = self.is_due(real, &job);
-                if let Some(captured) = &mut job.captured {
-                    captured.number = self.core.step_of_request(real.req);
-                }
-                Some((real.req, job))
-            }
-        };
-        let jobs = batch.rows.iter().map(lend).collect();
-        let adopted = self.adopted(&batch);
-        TakenBatch { batch, jobs, adopted }
-    }
-
-    /// The states that slots of a batch are to be given.
-    fn adopted(&mut self, batch: &Batch) -> Vec<(Req, AdoptedState)> {
-        if !batch.ops.iter().any(|op| matches!(op, SlotOp::Adopt(..))) {
-            return Vec::new();
-        }
-        let of = |row: RealRow| {
-            let live = self.live_mut(row.placement?.0)?;
-            let (req, snapshot) = live.first_state.take()?;
-            let at_start = live.load.state_bytes();
-            let grown = live.ticket.as_mut().and_then(|ticket| ticket.split_above(at_start));
-            Some((req, AdoptedState { snapshot, grown }))
-        };
-        batch.real().filter_map(of).collect()
-    }
-
     /// The outputs of the last step of a sequence whose client counts them.
     pub(super) fn last_answer(&self, seq: Seq) -> Option<Vec<NamedTensor>> {
         let live = self.live.get(seq)?;
@@ -319,18 +274,6 @@ impl Table {
         }
         self.effects = effects;
         answers
-    }
-
-    /// Whether the state that this run leaves is to be written.
-    fn is_due(&self, row: &RealRow, job: &Job) -> bool {
-        if job.load.durable.is_some() && job.seq.is_some_and(|seq| self.is_held(seq)) {
-            return false;
-        }
-        let every = job.load.durable.as_ref().and_then(LoadDurability::interval);
-        let Some(steps) = every.filter(|_| row.seal) else { return row.seal };
-        let written = job.seq.and_then(|seq| self.live(seq)).and_then(|live| live.written.as_ref());
-        let is_stale = written.is_some_and(|written| written.is_stale);
-        !row.end && (is_stale || self.core.step_of_request(row.req).is_multiple_of(steps))
     }
 
     /// The last durable step of a sequence, where answers do not wait for theirs.
@@ -381,8 +324,7 @@ impl Table {
         let change = match note {
             // It begins anew, in the memory it has.
             Note::Ended(seq, why) if self.core.id_of(seq).is_some() => self.live_mut(seq).map(|live| {
-                (live.kept, live.scratch) = (None, SequenceScratch::default());
-                live.written.iter_mut().for_each(WrittenSequence::begin_anew);
+                live.begin_anew();
                 (Arc::clone(&live.load), SequenceChange::Ended(why))
             }),
             Note::Started(seq, req) if self.live_mut(seq).is_some() => {
@@ -390,11 +332,7 @@ impl Table {
                 let taken = job.map(|job| (job.start_keys(), job.permit.take(), job.holder.take()));
                 let (keys, permit, holder) = taken.unwrap_or_default();
                 self.live_mut(seq).map(|live| {
-                    (live.keys, live.holder) = (keys, holder);
-                    // It belongs to the client that started it last.
-                    if permit.is_some() {
-                        live.permit = permit;
-                    }
+                    live.started_again(keys, permit, holder);
                     (Arc::clone(&live.load), SequenceChange::Started)
                 })
             }
@@ -410,11 +348,10 @@ impl Table {
             }
             Note::Ended(seq, why) => {
                 let ended = self.live.remove(seq);
-                ended.map(|live| {
+                ended.map(|mut live| {
                     // A server that stops leaves what is written.
                     let stays = self.stopping && why == EndReason::Drained;
-                    let stays = stays || why == EndReason::Spilled || (live.is_forgotten && why == EndReason::End);
-                    if let Some(WrittenSequence { id, incarnation, .. }) = live.written.filter(|_| !stays) {
+                    if let Some(WrittenSequence { id, incarnation, .. }) = live.take_obsolete(why).filter(|_| !stays) {
                         self.forget(id, incarnation);
                     }
                     self.part(live.members, live.holder, why);
