@@ -45,22 +45,8 @@ const BATCH: u32 = 32;
 const ROUNDS: u32 = 15;
 
 fn spec(slots: u32, instances: u16) -> LoadSpec {
-    LoadSpec {
-        version: 1,
-        strategy: Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false },
-        max_batch: BATCH,
-        instances,
-        depth: 1,
-        limits: LoadLimits::default(),
-        expiry: Expiry::Idle(Duration::from_secs(60)),
-        idle_longest: None,
-        idle_soft: None,
-        cancel_ends: true,
-        stages: Stages::default(),
-        initial_state_shape: 0,
-        external: None,
-        hold: None,
-    }
+    let strategy = Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false };
+    LoadSpec { instances, expiry: Expiry::Idle(Duration::from_secs(60)), ..LoadSpec::new(1, strategy, BATCH) }
 }
 
 fn submit(req: u32, id: u64, start: bool) -> Event {

@@ -1,17 +1,14 @@
-//! Ends: of sequences (END, expiry, cancellation, eviction, retirement) and of requests that never run.
+//! Ends: of sequences (END, expiry, cancellation, eviction, retirement), of requests that never run, and of loads.
 
 use crate::core::{Core, load_in};
 use crate::ending::{EndReason, Tombstone};
 use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{LoadId, Req, Seq};
-use crate::level_queue::QueuePlace;
 use crate::load::{Consulting, LoadState};
 use crate::policy::Hooks;
-use crate::request::RequestStage;
 use crate::sequence::Stage;
 use crate::slot_assignment::{wake, wake_one};
-use crate::spec::Expiry;
 use crate::time::Time;
 
 impl Core {
@@ -254,106 +251,6 @@ impl Core {
         self.seqs.get(seq).and_then(|s| self.ids.get(&s.id)).is_some_and(|youngest| *youngest != seq)
     }
 
-    // === deadlines ===
-
-    /// When something is due for this sequence in the stage it is in.
-    pub(crate) fn deadline_of(&self, seq: Seq) -> Time {
-        let Some(s) = self.seqs.get(seq) else { return Time::NEVER };
-        match s.stage {
-            Some(Stage::Backlogged) => s.backlog_until,
-            Some(Stage::Idle) if s.held && !fault(Planted::HeldExpires) => Time::NEVER,
-            Some(Stage::Idle) => match self.load(s.load).map(|l| l.spec.expiry) {
-                Some(Expiry::Idle(_) | Expiry::Never) => s.idle.map_or(Time::NEVER, |idle| s.touched + idle + late()),
-                Some(Expiry::TwoScans { every }) => second_scan(s.touched, every),
-                None => Time::NEVER,
-            },
-            _ => Time::NEVER,
-        }
-    }
-
-    pub(crate) fn sequence_due(&mut self, now: Time, at: Time, seq: Seq, out: &mut Vec<Effect>) {
-        let deadline = self.deadline_of(seq);
-        let Some(s) = self.seqs.get_mut(seq) else { return };
-        if s.armed != at {
-            return;
-        }
-        s.armed = Time::NEVER;
-        // Overtaken: it waits for its turn again, so that even a late tick does what is due in the order of the deadlines.
-        if deadline > at {
-            return self.arm_sequence(seq);
-        }
-        if s.stage == Some(Stage::Backlogged) {
-            let (waited, ahead) = (now - s.backlogged_at, self.ahead_of(seq));
-            self.leave(now, seq, EndReason::Cancelled, Refusal::BacklogTimeout { waited, ahead }, out);
-        } else {
-            self.leave(now, seq, EndReason::Idle, Refusal::Ended(EndReason::Idle), out);
-        }
-    }
-
-    /// Sequences in front of this one in the backlog; not counted beyond a thousand.
-    fn ahead_of(&self, seq: Seq) -> u32 {
-        let Some(load) = self.seqs.get(seq).and_then(|s| self.load(s.load)) else { return 0 };
-        let before = load.backlog.iter(&self.seq_links).take(1000).take_while(|ix| *ix != seq.ix).count();
-        u32::try_from(before).unwrap_or(u32::MAX)
-    }
-
-    pub(crate) fn request_due(&mut self, now: Time, at: Time, req: Req, out: &mut Vec<Effect>) {
-        let Some(r) = self.reqs.get_mut(req) else { return };
-        if r.armed != at || r.queue_until > now {
-            return;
-        }
-        r.armed = Time::NEVER;
-        if r.seq.is_none() && r.delays {
-            return self.delay(req);
-        }
-        let (waited, ahead) = (now - r.arrival, self.ahead_of_request(req));
-        self.cancel(now, req, Refusal::QueueTimeout { waited, ahead }, EndReason::Cancelled, out);
-    }
-
-    /// Puts a late request behind the others of its level, if it still waits.
-    fn delay(&mut self, req: Req) {
-        let Some(r) = self.reqs.get_mut(req) else { return };
-        r.queue_until = Time::NEVER;
-        if !r.is_untouched() || fault(Planted::LateKeepsItsPlace) {
-            return;
-        }
-        let before = std::mem::replace(&mut r.place.late, true);
-        let (place, is_ready) = (r.place, r.stage == RequestStage::Queued);
-        if let (false, true, Some(state)) = (before, is_ready, load_in(&mut self.loads, r.load)) {
-            state.ready.remove(&mut self.req_links, QueuePlace { late: false, ..place }, req.ix);
-            state.ready.push(&mut self.req_links, place, req.ix);
-        }
-    }
-
-    /// Requests in front of this one: in the queue of its sequence, or of its load. Not counted beyond a thousand.
-    fn ahead_of_request(&self, req: Req) -> u32 {
-        let Some(r) = self.reqs.get(req) else { return 0 };
-        let before = |all: &mut dyn Iterator<Item = u32>| all.take(1000).take_while(|ix| *ix != req.ix).count();
-        let n = match r.seq.map(|seq| self.seqs.get(seq)) {
-            Some(s) => s.map_or(0, |s| before(&mut self.req_links.iter(&s.queue))),
-            None if r.stage != RequestStage::Queued => 0,
-            None => self.load(r.load).map_or(0, |load| before(&mut load.ready.iter(&self.req_links))),
-        };
-        u32::try_from(n).unwrap_or(u32::MAX)
-    }
-
-    pub(crate) fn load_due(&mut self, now: Time, at: Time, load: LoadId, out: &mut Vec<Effect>) {
-        let Some(state) = load_in(&mut self.loads, load) else { return };
-        if state.armed != at {
-            return;
-        }
-        state.armed = Time::NEVER;
-        if state.retired.is_some_and(|until| until <= at && !state.ended) {
-            state.ended = true;
-            self.end_all(now, load, out);
-        } else if self.admits_at(load).is_some_and(|admits| admits <= at) {
-            self.admit_waiting(now, load, out);
-        } else if self.load(load).is_some_and(|l| l.external.is_some_and(|h| h.admit)) {
-            self.announce_consult(load, out);
-        }
-        self.arm_load(load, at);
-    }
-
     // === loads ===
 
     pub(crate) fn retire(&mut self, now: Time, load: LoadId, until: Time, out: &mut Vec<Effect>) {
@@ -365,7 +262,7 @@ impl Core {
     }
 
     /// Ends every sequence of a load; waiting ones first, so that none gets a slot only to lose it.
-    fn end_all(&mut self, now: Time, load: LoadId, out: &mut Vec<Effect>) {
+    pub(crate) fn end_all(&mut self, now: Time, load: LoadId, out: &mut Vec<Effect>) {
         let here =
             |placed: bool| self.seqs.iter().filter(move |(_, s)| s.load == load && s.placement.is_some() == placed);
         let all: Vec<Seq> = here(false).chain(here(true)).map(|(key, _)| key).collect();
@@ -412,14 +309,4 @@ impl LoadState {
         let asked = self.instances.iter_mut().filter_map(|instance| instance.asked.take()).count();
         if decided || fault(Planted::GivenUpUncounted) { 0 } else { asked + usize::from(consulted) }
     }
-}
-
-fn late() -> std::time::Duration {
-    std::time::Duration::from_nanos(if fault(Planted::TimerLate) { 3 } else { 0 })
-}
-
-/// The second of the scans, `every` apart since the clock's zero, after `touched`.
-fn second_scan(touched: Time, every: std::time::Duration) -> Time {
-    let every = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
-    Time((touched.0 / every).saturating_add(2).saturating_mul(every))
 }

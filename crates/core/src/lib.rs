@@ -10,10 +10,17 @@
 //! - [`spec`]: what a load is like, and what a surface means by START.
 //! - [`event`]: what goes in and what comes out · `request_meta`: what is known of requests · `ending`: how sequences end.
 //! - [`policy`], [`round`], [`observed`], [`roster`]: the contract with policies, built in or not: questions, answers and events.
+//!   [`policies`]: those that are built in.
+//! - `core`: the state of one model name. `sequence`, `request`, `load`, `loads`: what it keeps. `slab`, `list`, `level_queue`, `timer`, `tombstones`:
+//!   what that is kept in.
+//! - Its methods, by their subject: `submit` (admission), `begin`, `prepare`, `slot_assignment`, `plan` (what an instance does next), `rounds`
+//!   (external policies), `finish`, `steps` (numbers of clients), `due` (deadlines), `leave` (ends), `observe`.
+//! - [`seen`]: what operators see · `run_time`: how long a batch takes · `transitions`, `faults`: for tests.
 
 mod begin;
 mod core;
 pub mod dtype;
+mod due;
 mod ending;
 pub mod event;
 #[cfg(feature = "planted")]

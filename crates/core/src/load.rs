@@ -284,25 +284,11 @@ impl LoadState {
 mod tests {
     use super::*;
     use crate::slab::SlabKey;
-    use crate::spec::{Expiry, LoadLimits, Stages, Strategy};
+    use crate::spec::Strategy;
+
     fn load(slots: u32, instances: u16) -> LoadState {
         let strategy = Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false };
-        let spec = LoadSpec {
-            version: 1,
-            strategy,
-            max_batch: 4,
-            instances,
-            depth: 1,
-            limits: LoadLimits::default(),
-            expiry: Expiry::Never,
-            idle_longest: None,
-            idle_soft: None,
-            cancel_ends: true,
-            stages: Stages::default(),
-            initial_state_shape: 0,
-            external: None,
-            hold: None,
-        };
+        let spec = LoadSpec { instances, ..LoadSpec::new(1, strategy, 4) };
         LoadState::new(LoadId::FIRST, 0, spec)
     }
 

@@ -202,6 +202,26 @@ pub struct LoadSpec {
 }
 
 impl LoadSpec {
+    /// A load with one instance, without limits of its own, whose sequences never expire.
+    pub fn new(version: u64, strategy: Strategy, max_batch: u32) -> LoadSpec {
+        LoadSpec {
+            version,
+            strategy,
+            max_batch,
+            instances: 1,
+            depth: 1,
+            limits: LoadLimits::default(),
+            expiry: Expiry::Never,
+            idle_longest: None,
+            idle_soft: None,
+            cancel_ends: true,
+            stages: Stages::default(),
+            initial_state_shape: 0,
+            external: None,
+            hold: None,
+        }
+    }
+
     /// Slots of one instance; 0 for a stateless load.
     pub fn slots(&self) -> u32 {
         match &self.strategy {

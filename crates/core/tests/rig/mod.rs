@@ -29,22 +29,7 @@ pub struct Rig {
 }
 
 pub fn spec(strategy: Strategy, max_batch: u32) -> LoadSpec {
-    LoadSpec {
-        version: 1,
-        strategy,
-        max_batch,
-        instances: 1,
-        depth: 1,
-        limits: LoadLimits::default(),
-        expiry: Expiry::Idle(Duration::from_secs(1)),
-        idle_longest: None,
-        idle_soft: None,
-        cancel_ends: true,
-        stages: Stages::default(),
-        initial_state_shape: 0,
-        external: None,
-        hold: None,
-    }
+    LoadSpec { expiry: Expiry::Idle(Duration::from_secs(1)), ..LoadSpec::new(1, strategy, max_batch) }
 }
 
 pub fn oldest(slots: u32) -> Strategy {
