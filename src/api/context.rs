@@ -96,13 +96,13 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
 
 /// Extracts the caller of a request alone.
 #[derive(Debug)]
-pub(crate) struct Asked(pub(crate) Arc<Caller>);
+pub(crate) struct CallerOf(pub(crate) Arc<Caller>);
 
-impl<S: Sync> FromRequestParts<S> for Asked {
+impl<S: Sync> FromRequestParts<S> for CallerOf {
     type Rejection = Status;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asked, Status> {
-        RequestContext::of(&parts.extensions).map(|context| Asked(Arc::clone(&context.caller)))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<CallerOf, Status> {
+        RequestContext::of(&parts.extensions).map(|context| CallerOf(Arc::clone(&context.caller)))
     }
 }
 

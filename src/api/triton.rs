@@ -2,14 +2,15 @@
 //! it. Triton's sentence comes first, byte for byte, where Triton has one, for clients match on it; our why follows in brackets.
 //! `tests/cases/refusals.toml` holds every sentence.
 
-use std::fmt::Display;
+mod invalid;
 
-use sequor_core::{DataType, EndReason, Id, Refusal, Tombstone};
+use sequor_core::{EndReason, Id, Refusal, Tombstone};
 
 use super::refusal::{RETRY_AFTER, deadline, limit, member, processor, reason, rejection, retry, span};
 use super::{Code, Status};
 use crate::config::units::human;
-use crate::error::{ControlFailure, Failure, Invalid, NotServed, Refused};
+use crate::error::{ControlFailure, Failure, NotServed, Refused};
+use invalid::invalid;
 
 /// Converts a failure to what a client of Triton reads.
 pub fn status(failure: &Failure) -> Status {
@@ -104,138 +105,6 @@ fn control(what: &ControlFailure) -> (Code, String) {
         }
     }
 }
-
-// === requests that do not fit their model ===
-
-fn invalid(model: &str, id: &str, what: &Invalid) -> (Code, String) {
-    let text = sentence(model, what);
-    match what {
-        Invalid::IdTooLong { .. } => (Code::Unimplemented, text),
-        what if has_id(what) => {
-            let id = if id.is_empty() { "<id_unknown>" } else { id };
-            (Code::InvalidArgument, format!("[request id: {id}] {text}"))
-        }
-        _ => (Code::InvalidArgument, text),
-    }
-}
-
-/// Whether Triton puts the request's id in front of the sentence.
-fn has_id(what: &Invalid) -> bool {
-    match what {
-        Invalid::UnknownInput { .. }
-        | Invalid::UnknownOutput { .. }
-        | Invalid::SequenceBatch
-        | Invalid::IdType { .. }
-        | Invalid::IdTooLong { .. }
-        | Invalid::NoData { .. }
-        | Invalid::Malformed(_) => false,
-        Invalid::InputCount { .. }
-        | Invalid::DuplicateInput { .. }
-        | Invalid::DataType { .. }
-        | Invalid::UnknownDataType { .. }
-        | Invalid::Shape { .. }
-        | Invalid::NegativeDim { .. }
-        | Invalid::NoBatchDim { .. }
-        | Invalid::BatchSizes { .. }
-        | Invalid::BatchTooLarge { .. }
-        | Invalid::ByteSize { .. }
-        | Invalid::StringLength { .. }
-        | Invalid::StringData { .. }
-        | Invalid::StringCount { .. } => true,
-    }
-}
-
-fn sentence(model: &str, what: &Invalid) -> String {
-    match what {
-        Invalid::UnknownInput { input } => format!("unexpected inference input '{input}' for model '{model}'"),
-        Invalid::UnknownOutput { output } => format!("unexpected inference output '{output}' for model '{model}'"),
-        Invalid::InputCount { required, all, got, missing } => input_count(model, (*required, *all), got, missing),
-        Invalid::DuplicateInput { input } => format!("input '{input}' already exists in request"),
-        Invalid::DataType { input, got, want } => {
-            format!("inference input '{input}' data-type is '{got}', but model '{model}' expects '{want}'")
-        }
-        Invalid::UnknownDataType { input, got, want } => {
-            let known = DataType::ALL.map(DataType::name).join(", ");
-            format!(
-                "inference input '{input}' data-type is '<invalid>', but model '{model}' expects '{want}' \
-                 ('{got}' is none of {known})"
-            )
-        }
-        Invalid::Shape { input, want, got, batching } => {
-            let note = if *batching { BATCH_NOTE } else { "" };
-            format!("unexpected shape for input '{input}' for model '{model}'. Expected {want}, got {got}.{note}")
-        }
-        Invalid::NegativeDim { input, got } => {
-            let got = list(got);
-            format!("All input dimensions should be specified for input '{input}' for model '{model}', got {got}")
-        }
-        Invalid::NoBatchDim { input } => {
-            format!("input '{input}' has no shape but model requires batch dimension for '{model}'")
-        }
-        Invalid::BatchSizes { input } => {
-            format!("input '{input}' batch size does not match other inputs for '{model}'")
-        }
-        Invalid::BatchTooLarge { max } => format!("inference request batch-size must be <= {max} for '{model}'"),
-        Invalid::SequenceBatch => format!(
-            "inference request to model '{model}' must specify batch-size 1 due to requirements of sequence batcher"
-        ),
-        Invalid::ByteSize { input, want, got } => {
-            format!("input byte size mismatch for input '{input}' for model '{model}'. Expected {want}, got {got}")
-        }
-        Invalid::StringLength { .. } | Invalid::StringData { .. } | Invalid::StringCount { .. } => strings(model, what),
-        Invalid::IdType { control, got, want } => {
-            format!("sequence batching control '{control}' data-type is '{got}', but model '{model}' expects '{want}'")
-        }
-        Invalid::IdTooLong { limit } => format!("string correlation ID cannot be longer than {limit} characters"),
-        Invalid::NoData { input } => {
-            format!("unable to find data for input tensor '{input}' for model '{model}' in request.")
-        }
-        Invalid::Malformed(text) => text.clone(),
-    }
-}
-
-const BATCH_NOTE: &str = " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be \
-    prepended to each input shape. If you want to specify the full shape including the batch dim in your input dims config, try \
-    setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size.";
-
-/// Triton leaves the last bracket open when nothing is missing; here it is closed.
-fn input_count(model: &str, (required, all): (usize, usize), got: &[String], missing: &[String]) -> String {
-    let expected = if required == all {
-        format!("expected {all} inputs but got {} inputs", got.len())
-    } else {
-        format!("expected number of inputs between {required} and {all} but got {} inputs", got.len())
-    };
-    let quoted = |names: &[String]| list(names.iter().map(|n| format!("'{n}'")));
-    format!(
-        "{expected} for model '{model}'. Got input(s) {}, but missing required input(s) {}. \
-         Please provide all required input(s).",
-        quoted(got),
-        quoted(missing)
-    )
-}
-
-fn strings(model: &str, what: &Invalid) -> String {
-    match what {
-        Invalid::StringLength { input } => format!(
-            "incomplete string length indicator for inference input '{input}' for model '{model}', \
-             expecting 4 bytes but the data ends before"
-        ),
-        Invalid::StringData { input, want, left } => format!(
-            "incomplete string data for inference input '{input}' for model '{model}', \
-             expecting string of length {want} but only {left} bytes available"
-        ),
-        Invalid::StringCount { input, want, got } if got > want => format!(
-            "unexpected number of string elements {got} for inference input '{input}' for model '{model}', \
-             expecting {want}"
-        ),
-        Invalid::StringCount { input, want, got } => {
-            format!("expected {want} string elements for inference input '{input}' for model '{model}', got {got}")
-        }
-        _ => String::new(),
-    }
-}
-
-// === requests that fit, but not now ===
 
 fn refused(refused: &Refused) -> (Code, String) {
     if let Some(rejected) = rejection(refused) {
@@ -401,12 +270,6 @@ pub(super) fn past(why: EndReason) -> &'static str {
         EndReason::Failed => "failed to start",
         EndReason::Member => "was ended when a member of the ensemble failed",
     }
-}
-
-/// `[a,b]`
-fn list(items: impl IntoIterator<Item = impl Display>) -> String {
-    let items: Vec<String> = items.into_iter().map(|i| i.to_string()).collect();
-    format!("[{}]", items.join(","))
 }
 
 #[cfg(test)]

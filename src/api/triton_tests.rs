@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sequor_core::{Dims, Shape, Time};
+use sequor_core::{DataType, Dims, Shape, Time};
 
 use super::*;
 use crate::api::Retry;
 use crate::api::kserve::refused_region::{RegionFault, region};
-use crate::error::ExceededLimit;
-use crate::error::{ProcessorFailure, RejectionReason, RejectionStatus};
+use crate::error::{ExceededLimit, Invalid, ProcessorFailure, RejectionReason, RejectionStatus};
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
 struct Case {

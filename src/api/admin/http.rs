@@ -14,10 +14,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::plugins::ComponentSource;
-use super::sequences::{self, SequenceList, SequenceQuery, SequenceRow};
+use super::sequence_list::{SequenceList, SequenceQuery, SequenceRow};
+use super::sequences;
 use super::status::{StatusReport, VersionStatus};
 use super::{Admin, LARGEST_COMPONENT, page, refused};
-use crate::api::context::Asked;
+use crate::api::context::CallerOf;
 use crate::api::{Code, Status};
 use crate::config::server::Shown;
 use crate::config::units::Span;
@@ -27,7 +28,7 @@ use crate::scheduling::report::{Attach, Summary};
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) type NamePath = Path<String>;
-pub(super) type Said<T> = Result<Json<T>, Status>;
+pub(super) type JsonResult<T> = Result<Json<T>, Status>;
 
 // === the server ===
 
@@ -35,7 +36,7 @@ pub(super) async fn status_page(State(admin): State<Admin>) -> Result<Html<Strin
     Ok(Html(page::page(&admin.report().await?)))
 }
 
-pub(super) async fn report(State(admin): State<Admin>) -> Said<StatusReport> {
+pub(super) async fn report(State(admin): State<Admin>) -> JsonResult<StatusReport> {
     Ok(Json(admin.report().await?))
 }
 
@@ -43,26 +44,30 @@ pub(super) async fn config(State(admin): State<Admin>) -> Json<Vec<Shown>> {
     Json(admin.options().settings.clone())
 }
 
-pub(super) async fn drain(State(admin): State<Admin>, Asked(caller): Asked) -> StatusCode {
+pub(super) async fn drain(State(admin): State<Admin>, CallerOf(caller): CallerOf) -> StatusCode {
     admin.drain(&caller);
     StatusCode::ACCEPTED
 }
 
 // === models ===
 
-pub(super) async fn models(State(admin): State<Admin>) -> Said<Vec<VersionStatus>> {
+pub(super) async fn models(State(admin): State<Admin>) -> JsonResult<Vec<VersionStatus>> {
     Ok(Json(admin.versions().await?))
 }
 
-pub(super) async fn load_model(State(admin): State<Admin>, Asked(caller): Asked, Path(name): NamePath) -> Said<Value> {
+pub(super) async fn load_model(
+    State(admin): State<Admin>,
+    CallerOf(caller): CallerOf,
+    Path(name): NamePath,
+) -> JsonResult<Value> {
     admin.load_model(&caller, name).await.map(|()| Json(json!({})))
 }
 
 pub(super) async fn unload_model(
     State(admin): State<Admin>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     Path(name): NamePath,
-) -> Said<Value> {
+) -> JsonResult<Value> {
     admin.unload_model(&caller, name).await.map(|()| Json(json!({})))
 }
 
@@ -113,7 +118,7 @@ pub(super) async fn sequences(
     State(admin): State<Admin>,
     Path(model): NamePath,
     wanted: Result<Query<SequenceQuery>, QueryRejection>,
-) -> Said<SequenceList> {
+) -> JsonResult<SequenceList> {
     Ok(Json(admin.sequences(model, query(wanted)?).await?))
 }
 
@@ -121,23 +126,23 @@ pub(super) async fn sequence(
     State(admin): State<Admin>,
     Path((model, id)): OfModel,
     told: Result<Query<EndOptions>, QueryRejection>,
-) -> Said<SequenceRow> {
+) -> JsonResult<SequenceRow> {
     Ok(Json(admin.sequence(model, sequences::id(&id, query(told)?.text)).await?))
 }
 
 pub(super) async fn drop_sequence(
     State(admin): State<Admin>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     Path((model, id)): OfModel,
     told: Result<Query<EndOptions>, QueryRejection>,
-) -> Said<Value> {
+) -> JsonResult<Value> {
     let EndOptions { text, reason } = query(told)?;
     admin.drop_sequence(&caller, model, sequences::id(&id, text), reason).await.map(|()| Json(json!({})))
 }
 
 pub(super) async fn export(
     State(admin): State<Admin>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     Path((model, id)): OfModel,
     told: Result<Query<EndOptions>, QueryRejection>,
 ) -> Result<Vec<u8>, Status> {
@@ -146,21 +151,21 @@ pub(super) async fn export(
 
 pub(super) async fn import(
     State(admin): State<Admin>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     Path((model, id)): OfModel,
     told: Result<Query<EndOptions>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
-) -> Said<Value> {
+) -> JsonResult<Value> {
     let file = bytes(body)?.into();
     admin.import(&caller, model, sequences::id(&id, query(told)?.text), file).await.map(|()| Json(json!({})))
 }
 
 pub(super) async fn fork(
     State(admin): State<Admin>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     Path((model, id)): OfModel,
     told: Result<Query<ForkOptions>, QueryRejection>,
-) -> Said<Value> {
+) -> JsonResult<Value> {
     let ForkOptions { text, to } = query(told)?;
     let (id, to) = (sequences::id(&id, text), sequences::id(&to, text));
     admin.fork(&caller, model, id, to).await.map(|()| Json(json!({})))
@@ -168,7 +173,7 @@ pub(super) async fn fork(
 
 pub(super) async fn capture(
     State(admin): State<Admin>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     Path((model, id)): OfModel,
     options: Result<Query<CaptureOptions>, QueryRejection>,
 ) -> Result<Vec<u8>, Status> {
@@ -206,31 +211,31 @@ fn bytes(body: Result<Bytes, BytesRejection>) -> Result<Bytes, Status> {
     })
 }
 
-pub(super) async fn list(State(admin): State<Admin>) -> Said<Vec<Summary>> {
+pub(super) async fn list(State(admin): State<Admin>) -> JsonResult<Vec<Summary>> {
     Ok(Json(admin.list().await?))
 }
 
-pub(super) async fn show(State(admin): State<Admin>, Path(name): NamePath) -> Said<Summary> {
+pub(super) async fn show(State(admin): State<Admin>, Path(name): NamePath) -> JsonResult<Summary> {
     Ok(Json(admin.show(name).await?))
 }
 
 pub(super) async fn load(
     State(admin): State<Admin>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     Path(name): NamePath,
     from: Result<Query<Elsewhere>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
-) -> Said<Summary> {
+) -> JsonResult<Summary> {
     Ok(Json(admin.load(&caller, name, source(from, body)?).await?))
 }
 
 pub(super) async fn replace(
     State(admin): State<Admin>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     Path(name): NamePath,
     from: Result<Query<Elsewhere>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
-) -> Said<Summary> {
+) -> JsonResult<Summary> {
     Ok(Json(admin.replace(&caller, name, source(from, body)?).await?))
 }
 
@@ -260,10 +265,10 @@ fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Status> {
 
 pub(super) async fn attach(
     State(admin): State<Admin>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     Path(plugin): NamePath,
     body: Result<Json<AttachOptions>, JsonRejection>,
-) -> Said<Summary> {
+) -> JsonResult<Summary> {
     let AttachOptions { model, shadow, save, config, time, max_wait } = read(body)?;
     let config = config.map(|value| value.to_string()).unwrap_or_default();
     let [time, max_wait] = [time, max_wait].map(|span| span.map(|Span(span)| span));
@@ -279,27 +284,43 @@ pub(super) struct Where {
 
 pub(super) async fn detach(
     State(admin): State<Admin>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     Path(name): NamePath,
     body: Result<Json<Where>, JsonRejection>,
-) -> Said<Summary> {
+) -> JsonResult<Summary> {
     let Where { model } = read(body)?;
     Ok(Json(admin.detach(&caller, name, model).await?))
 }
 
-pub(super) async fn rollback(State(admin): State<Admin>, Asked(caller): Asked, Path(name): NamePath) -> Said<Summary> {
+pub(super) async fn rollback(
+    State(admin): State<Admin>,
+    CallerOf(caller): CallerOf,
+    Path(name): NamePath,
+) -> JsonResult<Summary> {
     Ok(Json(admin.rollback(&caller, name).await?))
 }
 
-pub(super) async fn park(State(admin): State<Admin>, Asked(caller): Asked, Path(name): NamePath) -> Said<Summary> {
+pub(super) async fn park(
+    State(admin): State<Admin>,
+    CallerOf(caller): CallerOf,
+    Path(name): NamePath,
+) -> JsonResult<Summary> {
     Ok(Json(admin.park(&caller, name).await?))
 }
 
-pub(super) async fn unpark(State(admin): State<Admin>, Asked(caller): Asked, Path(name): NamePath) -> Said<Summary> {
+pub(super) async fn unpark(
+    State(admin): State<Admin>,
+    CallerOf(caller): CallerOf,
+    Path(name): NamePath,
+) -> JsonResult<Summary> {
     Ok(Json(admin.unpark(&caller, name).await?))
 }
 
-pub(super) async fn unload(State(admin): State<Admin>, Asked(caller): Asked, Path(name): NamePath) -> Said<Value> {
+pub(super) async fn unload(
+    State(admin): State<Admin>,
+    CallerOf(caller): CallerOf,
+    Path(name): NamePath,
+) -> JsonResult<Value> {
     admin.unload(&caller, name).await.map(|()| Json(json!({})))
 }
 
@@ -316,7 +337,7 @@ pub(super) async fn logs(
     State(admin): State<Admin>,
     Path(name): NamePath,
     more: Result<Query<More>, QueryRejection>,
-) -> Said<Vec<LogLine>> {
+) -> JsonResult<Vec<LogLine>> {
     let More { after, wait } = query(more)?;
     let wait = wait.map_or(Duration::ZERO, |Span(span)| span.min(LONGEST_WAIT));
     Ok(Json(admin.logs(&name, after, wait).await?))

@@ -3,7 +3,7 @@
 //!
 //! # Layout
 //!
-//! - `plugins`, `models`, `sequences`: what is asked, in no protocol's words · `refused`: why it was not done.
+//! - `plugins`, `models`, `sequences` (`sequence_list`: those that there are): what is asked, in no protocol's words · `refused`: why it was not done.
 //! - [`status`]: what is so now, as data; `rates`: how fast counters count · `page`: the same for people.
 //! - `routes`: the table of paths · `http`: their handlers · `openapi`: the document that describes them, with the schemas in `schemas.json`.
 
@@ -15,6 +15,7 @@ mod plugins;
 mod rates;
 mod refused;
 mod routes;
+mod sequence_list;
 mod sequences;
 pub mod status;
 

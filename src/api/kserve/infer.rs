@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::encode;
 use super::message::{CallMetadata, ReadMessage, ScannedMessage};
 use super::reply_queue::{self, Replies};
-use super::stream::Pump;
+use super::stream::StreamTask;
 use super::surface::Kserve;
 use crate::api::frames::{self, CallKind, RawCodec, Unpacked, UnpackedQueue};
 use crate::api::order::off_task;
@@ -133,10 +133,10 @@ impl StreamingService<Bytes> for StreamCall {
         let (metadata, _, messages) = request.into_parts();
         let (sender, replies) = reply_queue::reply_queue();
         let (call_metadata, kserve, context) = (CallMetadata::of(&metadata), self.kserve.clone(), self.context.clone());
-        let pump = Pump::new(kserve, context, call_metadata, messages, self.unpacked.clone(), sender);
+        let task = StreamTask::new(kserve, context, call_metadata, messages, self.unpacked.clone(), sender);
         match &self.context.connection {
-            Some(connection) => connection.spawn(pump),
-            None => drop(tokio::spawn(pump)),
+            Some(connection) => connection.spawn(task),
+            None => drop(tokio::spawn(task)),
         }
         Box::pin(std::future::ready(Ok(echo::grpc(&metadata, replies))))
     }

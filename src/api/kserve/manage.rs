@@ -16,7 +16,7 @@ use super::settings::{self, LogSetting, TraceSettings};
 use super::shared_memory::{self, Region};
 use super::statistics;
 use super::surface::Kserve;
-use crate::api::context::Asked;
+use crate::api::context::CallerOf;
 use crate::api::{Code, RequestContext, Status, control};
 
 pub(super) fn routes() -> Router<Kserve> {
@@ -100,7 +100,7 @@ async fn index(State(kserve): State<Kserve>, body: Bytes) -> Result<Json<Value>,
 async fn load(
     State(kserve): State<Kserve>,
     Path(of): Path<ModelPath>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     body: Bytes,
 ) -> Result<StatusCode, Status> {
     let parameters = read::<RepositoryRequest>(&body)?.parameters();
@@ -111,7 +111,7 @@ async fn load(
 async fn unload(
     State(kserve): State<Kserve>,
     Path(of): Path<ModelPath>,
-    Asked(caller): Asked,
+    CallerOf(caller): CallerOf,
     body: Bytes,
 ) -> Result<StatusCode, Status> {
     let parameters = read::<RepositoryRequest>(&body)?.parameters();

@@ -28,7 +28,7 @@ const FRAME: usize = 256;
 const TURN: usize = 64;
 
 /// The task of a stream. Dropping it cancels what is underway.
-pub(crate) struct Pump<S> {
+pub(crate) struct StreamTask<S> {
     kserve: Kserve,
     /// The context of each of its requests. The deadline of the call is that of each.
     context: RequestContext,
@@ -48,7 +48,7 @@ pub(crate) struct Pump<S> {
     end: Option<tonic::Status>,
 }
 
-impl<S> Pump<S>
+impl<S> StreamTask<S>
 where
     S: Stream<Item = Result<Bytes, tonic::Status>> + Unpin + Send + 'static,
 {
@@ -59,7 +59,7 @@ where
         messages: S,
         unpacked: UnpackedQueue,
         replies: Sender<ModelStreamInferResponse>,
-    ) -> Pump<S> {
+    ) -> StreamTask<S> {
         let mut phases = kserve.api().phases();
         let closing = Box::pin(async move {
             if phases.wait_for(|phase| *phase == ServerPhase::Closing).await.is_err() {
@@ -68,7 +68,7 @@ where
         });
         let (waiting, messages, metadata) = (VecDeque::new(), Some(messages), Arc::new(metadata));
         let (decoding, largest, end) = (None, None, None);
-        Pump { kserve, context, metadata, messages, unpacked, decoding, replies, waiting, largest, closing, end }
+        StreamTask { kserve, context, metadata, messages, unpacked, decoding, replies, waiting, largest, closing, end }
     }
 
     /// Puts the answers that are there in line. `Err` ends the stream.
@@ -156,19 +156,19 @@ where
     }
 }
 
-impl<S> Future for Pump<S>
+impl<S> Future for StreamTask<S>
 where
     S: Stream<Item = Result<Bytes, tonic::Status>> + Unpin + Send + 'static,
 {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let pump = &mut *self;
-        if pump.messages.is_some() && pump.closing.as_mut().poll(cx).is_ready() {
-            pump.close();
+        let task = &mut *self;
+        if task.messages.is_some() && task.closing.as_mut().poll(cx).is_ready() {
+            task.close();
         }
         for _ in 0..TURN {
-            if !std::task::ready!(pump.step(cx)) {
+            if !std::task::ready!(task.step(cx)) {
                 return Poll::Ready(());
             }
         }

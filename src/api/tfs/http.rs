@@ -21,7 +21,7 @@ use super::special::AnswerId;
 use super::surface::{DecodedPredict, Tfs};
 use super::{SIGNATURE, json_answer, models, refusal};
 use crate::api::body::{ReceivedBody, receive, respond};
-use crate::api::context::{Asked, SEQUENCE_HEADER};
+use crate::api::context::{CallerOf, SEQUENCE_HEADER};
 use crate::api::echo;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
 use crate::api::status::{HELP, REASON};
@@ -147,7 +147,7 @@ async fn all_json(tfs: &Tfs) -> Result<Value, RefusedResponse> {
 }
 
 /// Looks at the model repository once. The status says whether anything has changed.
-async fn reload(State(tfs): State<Tfs>, Asked(caller): Asked) -> Result<Response, RefusedResponse> {
+async fn reload(State(tfs): State<Tfs>, CallerOf(caller): CallerOf) -> Result<Response, RefusedResponse> {
     let repository = tfs.api().repository().clone();
     let reloaded = off_task(true, move || repository.reload()).await.map_err(|failure| refusal::status(&failure))?;
     let changed = reloaded.map_err(|failure| refusal::status(&failure))?;
