@@ -6,7 +6,7 @@ use std::fs;
 
 use sequor::config::server::file::keys;
 use sequor::config::server::key::Key;
-use sequor::config::server::triton::{FLAGS, Fate, FlagConversion};
+use sequor::config::server::triton::{FLAGS, FlagConversion, FlagSupport};
 use sequor::scheduling::word;
 use sequor::telemetry::metrics::Surface;
 use sequor::telemetry::{GpuReading, Metrics};
@@ -66,10 +66,10 @@ fn settings() -> String {
     out
 }
 
-fn meaning(fate: &Fate) -> (&'static str, String) {
-    match fate {
-        Fate::Own => ("served", String::new()),
-        Fate::Sets { key, how } => {
+fn meaning(support: &FlagSupport) -> (&'static str, String) {
+    match support {
+        FlagSupport::Own => ("served", String::new()),
+        FlagSupport::Sets { key, how } => {
             let how = match how {
                 FlagConversion::AsIs => String::new(),
                 FlagConversion::Unit(unit) => format!(", its number in {unit}"),
@@ -85,9 +85,9 @@ fn meaning(fate: &Fate) -> (&'static str, String) {
             };
             ("served", format!("`{key}`{how}"))
         }
-        Fate::Nothing(why) => ("no effect", (*why).to_owned()),
-        Fate::Refused { unless: [], instead } => ("refused", (*instead).to_owned()),
-        Fate::Refused { unless, instead } => {
+        FlagSupport::Nothing(why) => ("no effect", (*why).to_owned()),
+        FlagSupport::Refused { unless: [], instead } => ("refused", (*instead).to_owned()),
+        FlagSupport::Refused { unless, instead } => {
             let unless: Vec<String> = unless.iter().map(|value| format!("`{value}`")).collect();
             ("refused", format!("{instead}; taken as {}", unless.join(" or ")))
         }
@@ -107,8 +107,8 @@ fn the_page_of_flags_is_what_the_tables_say() {
         Its command lines go on working. A flag without effect is named once in the log when the server starts, with the reason; a refused one\n\
         stops the start (exit code 3) and says what to do instead.\n\n| flag | here | |\n|---|---|---|\n";
     for flag in FLAGS {
-        let (fate, meaning) = meaning(&flag.fate);
-        let _ = writeln!(page, "| `--{}` | {fate} | {} |", flag.name, cell(&meaning));
+        let (support, meaning) = meaning(&flag.support);
+        let _ = writeln!(page, "| `--{}` | {support} | {} |", flag.name, cell(&meaning));
     }
     is_page("reference/server.md", &page);
 }

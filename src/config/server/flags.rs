@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 
 use super::file::keys;
 use super::key::{Key, ValueKind};
-use super::triton::{FLAGS, Fate, Flag, FlagConversion, ort_log_level, own_value};
+use super::triton::{FLAGS, Flag, FlagConversion, FlagSupport, ort_log_level, own_value};
 use crate::config::fault::code;
 
 /// The id (and name) of the flag that says which file to read.
@@ -30,7 +30,7 @@ pub fn args() -> Vec<Arg> {
     let served = keys().filter(|key| key.is_served());
     let flags =
         served.flat_map(|key| std::iter::once(own(key)).chain(Flag::of_key(key.path).map(|(f, how)| alias(f, how))));
-    let others = FLAGS.iter().filter(|f| matches!(f.fate, Fate::Nothing(_) | Fate::Refused { .. }));
+    let others = FLAGS.iter().filter(|f| matches!(f.support, FlagSupport::Nothing(_) | FlagSupport::Refused { .. }));
     let others = others.map(|flag| alias(flag.name, FlagConversion::AsIs));
     std::iter::once(config).chain(flags).chain(others).collect()
 }
@@ -127,14 +127,16 @@ impl GivenFlags {
 
     /// A flag of another server that is not served.
     fn other(&mut self, matches: &ArgMatches, flag: &'static Flag) {
-        let (name, values) = match flag.fate {
-            Fate::Nothing(_) | Fate::Refused { .. } => (format!("--{}", flag.name), said(matches, flag.name)),
-            Fate::Own | Fate::Sets { .. } => return,
+        let (name, values) = match flag.support {
+            FlagSupport::Nothing(_) | FlagSupport::Refused { .. } => {
+                (format!("--{}", flag.name), said(matches, flag.name))
+            }
+            FlagSupport::Own | FlagSupport::Sets { .. } => return,
         };
         let Some(values) = values else { return };
-        match flag.fate {
-            Fate::Nothing(why) => self.notices.push(format!("{name} has no effect: {why}")),
-            Fate::Refused { instead, .. } if !values.iter().all(|value| flag.asks_for_nothing(value)) => {
+        match flag.support {
+            FlagSupport::Nothing(why) => self.notices.push(format!("{name} has no effect: {why}")),
+            FlagSupport::Refused { instead, .. } if !values.iter().all(|value| flag.asks_for_nothing(value)) => {
                 self.wrong.push((name, code::NOT_SERVED, format!("not served: {instead}")));
             }
             _ => {}

@@ -7,11 +7,11 @@ use super::key::ValueKind;
 #[derive(Debug, Clone, Copy)]
 pub struct Flag {
     pub name: &'static str,
-    pub fate: Fate,
+    pub support: FlagSupport,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Fate {
+pub enum FlagSupport {
     /// It is a flag of ours with the same meaning.
     Own,
     /// It sets this key.
@@ -44,10 +44,10 @@ pub enum FlagConversion {
     DefaultBatch,
 }
 
-use Fate::{Nothing, Own, Refused, Sets};
+use FlagSupport::{Nothing, Own, Refused, Sets};
 
-const fn flag(name: &'static str, fate: Fate) -> Flag {
-    Flag { name, fate }
+const fn flag(name: &'static str, support: FlagSupport) -> Flag {
+    Flag { name, support }
 }
 
 const fn sets(name: &'static str, key: &'static str, how: FlagConversion) -> Flag {
@@ -191,7 +191,7 @@ pub const FLAGS: &[Flag] = &[
 impl Flag {
     /// The flags that set this key.
     pub fn of_key(key: &str) -> impl Iterator<Item = (&'static str, FlagConversion)> {
-        FLAGS.iter().filter_map(move |flag| match flag.fate {
+        FLAGS.iter().filter_map(move |flag| match flag.support {
             Sets { key: of, how } if of == key => Some((flag.name, how)),
             _ => None,
         })
@@ -199,7 +199,7 @@ impl Flag {
 
     /// Whether a refused flag asks for nothing with this value.
     pub fn asks_for_nothing(&self, value: &str) -> bool {
-        match self.fate {
+        match self.support {
             Refused { unless, .. } => unless.iter().any(|u| u.eq_ignore_ascii_case(value)),
             _ => false,
         }
@@ -271,12 +271,12 @@ mod tests {
         assert!(FLAGS.len() >= 90, "{} flags", FLAGS.len());
         let ours: BTreeSet<String> = keys().filter(|k| k.is_served()).map(Key::flag).collect();
         for flag in FLAGS.iter().filter(|f| f.name != "help") {
-            match flag.fate {
+            match flag.support {
                 Own => assert!(ours.contains(flag.name), "--{} is no flag of ours", flag.name),
                 Sets { key, .. } => assert!(keys().any(|k| k.path == key && k.is_served()), "no key {key}"),
                 Nothing(text) | Refused { instead: text, .. } => assert!(!text.is_empty() && !text.ends_with('.')),
             }
-            assert!(matches!(flag.fate, Own) || !ours.contains(flag.name), "--{} is ours", flag.name);
+            assert!(matches!(flag.support, Own) || !ours.contains(flag.name), "--{} is ours", flag.name);
         }
     }
 
