@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sequor::simulate::contender::BuiltIn;
+use sequor::simulate::compared_policy::BuiltIn;
 use sequor::simulate::driver::{self, Setup};
 use sequor::simulate::file::WorkloadFile;
 use sequor::simulate::{Costs, Serving};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sequor::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
+use sequor::config::model::LoadFacts;
+use sequor::scheduling::guest::{Events, Guest, Manifest, Source};
 use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
 use sequor_wasm::call_error::CallError;
@@ -73,7 +74,7 @@ impl FairShare {
 }
 
 impl Guest for FairShare {
-    fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, CallError> {
+    fn configure(&mut self, _: &str, _: &LoadFacts) -> Result<Result<(), String>, CallError> {
         Ok(Ok(()))
     }
 

@@ -23,9 +23,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
+use sequor::config::model::LoadFacts;
 use sequor::scheduling::SchedulerComponent;
 use sequor::scheduling::SchedulerGuest;
-use sequor::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
+use sequor::scheduling::guest::{Events, Guest as _, Source as _};
 use sequor_core::Picks;
 use sequor_wasm::cache::Cache;
 use sequor_wasm::counter::CounterName;
@@ -144,8 +145,7 @@ impl Services for NoServices {
 fn start(component: &SchedulerComponent) -> BoxResult<SchedulerGuest> {
     let mut guest = component.guest(Arc::new(NoServices), Limits::default())?;
     let keys = component.manifest().features.clone();
-    guest
-        .configure("{}", &ModelFacts { max_batch: 32, instances: 1, slots: 1024, keys, ..ModelFacts::default() })??;
+    guest.configure("{}", &LoadFacts { max_batch: 32, instances: 1, slots: 1024, keys, ..LoadFacts::default() })??;
     Ok(guest)
 }
 

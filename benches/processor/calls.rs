@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nix::time::ClockId;
+use sequor::config::model::LoadFacts;
 use sequor::processing::health::ProcessorTime;
 use sequor::processing::{
-    CallFacts, Chain, LoadFacts, OnFailure, Plan, PortTensors, ProcessorComponent, ProcessorOptions, ProcessorSource,
+    CallFacts, Chain, OnFailure, Plan, PortTensors, ProcessorComponent, ProcessorOptions, ProcessorSource,
     SequenceScratch, TensorPort, TensorSignature,
 };
 use sequor::telemetry::Metrics;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use sequor::config::units::Span;
 use sequor::simulate::file::WorkloadFile;
 use sequor::simulate::workload::replay::Replay;
-use sequor::simulate::{Contender, Costs, Experiment, Plug, Workload};
+use sequor::simulate::{ComparedPolicy, Costs, Experiment, PluginSpec, Workload};
 use sequor_wasm::limits::Limits;
 
 use in_process::{BoxResult, guest};
@@ -62,12 +62,12 @@ fn simulated(
     workload: Workload,
     plugin: &str,
 ) -> BoxResult<[sequor::simulate::outcome::Outcome; 2]> {
-    let plug = Plug::new(plugin, &guest(plugin)?, "{}", Limits::default(), None)?;
+    let plug = PluginSpec::new(plugin, &guest(plugin)?, "{}", Limits::default(), None)?;
     let experiment = Experiment {
         workload,
         serving: file.serve.settle()?,
         costs: Costs::read(Path::new("cost.toml"), COST)?,
-        contenders: vec![Contender::named("oldest")?, Contender::plugin(plugin, plug)],
+        policies: vec![ComparedPolicy::named("oldest")?, ComparedPolicy::plugin(plugin, plug)],
         seed: 1,
     };
     experiment.run().runs.try_into().map_err(|_| "two were asked for".into())
@@ -141,9 +141,9 @@ fn like_live(keep: Option<&Path>) -> BoxResult<()> {
         let live = [0.5, 0.99].map(|share| seen.waits[(seen.waits.len() as f64 * share) as usize] as f64 / 1e6);
         print!("  {share:<6} {:>8.2} {:>8.2}", live[0], live[1]);
         for costs in [before.clone().steady(), own] {
-            let (serving, contenders) = (seen.wishes.clone().settle()?, vec![Contender::named("oldest")?]);
+            let (serving, policies) = (seen.wishes.clone().settle()?, vec![ComparedPolicy::named("oldest")?]);
             let workload = workload.clone();
-            let run = Experiment { workload, serving, costs, contenders, seed: 1 }.run().runs.remove(0);
+            let run = Experiment { workload, serving, costs, policies, seed: 1 }.run().runs.remove(0);
             for (micros, live) in [run.wait.p50_us, run.wait.p99_us].into_iter().zip(live) {
                 let ms = micros / 1e3;
                 print!("   {ms:>8.2} ({:>+4.0} %)", (ms / live - 1.0) * 100.0);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sequor_core::Hold;
 
-use super::{Failed, equip};
+use super::{Failed, plugin_host};
 use crate::api;
 use crate::backend::LoadOptions;
 use crate::backend::onnx::OnnxBackend;
@@ -98,7 +98,7 @@ fn over(
         ..stored
     };
     let repository = Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))?;
-    equip::equip(&repository, &settings.plugins)?;
+    plugin_host::enable_plugins(&repository, &settings.plugins)?;
     Ok(repository)
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::{ArgMatches, Command};
 
-use super::{Failed, equip, heaps, host, launch, report, variable};
+use super::{Failed, heaps, host, launch, plugin_host, report, variable};
 use crate::config::Fault;
 use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
@@ -68,7 +68,7 @@ async fn serve(settings: &Settings, given: &GivenFlags, began: Instant) -> Resul
         repository.take_uploads(settings.limits.request.0);
     }
     if settings.plugins.watch {
-        equip::watch(&repository)?;
+        plugin_host::watch(&repository)?;
     }
     tokio::select! {
         loaded = load(&repository, settings) => loaded?,

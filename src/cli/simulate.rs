@@ -1,7 +1,7 @@
 //! `sequor simulate`: the same requests under several policies, in virtual time.
 
-pub(super) mod contenders;
 mod files;
+pub(super) mod policies;
 mod replay;
 
 use std::io::BufReader;
@@ -203,9 +203,9 @@ fn experiment(matches: &ArgMatches) -> Result<Experiment, SimulateError> {
         time: get::<Span>(matches, "plugin-time").map_or(default.time, |span| span.0),
         memory: get::<Size>(matches, "plugin-memory").map(|size| size.0).or(default.memory),
     };
-    let made = names.into_iter().map(|name| contenders::contender(name, &set, limits, (&workload, &serving)));
-    let contenders = made.collect::<Result<_, _>>()?;
-    Ok(Experiment { workload, serving, costs, contenders, seed })
+    let made = names.into_iter().map(|name| policies::policy(name, &set, limits, (&workload, &serving)));
+    let policies = made.collect::<Result<_, _>>()?;
+    Ok(Experiment { workload, serving, costs, policies, seed })
 }
 
 /// The requests, what their file wishes of the serving, and the seed.
@@ -338,7 +338,7 @@ mod tests {
         let made = made.unwrap();
         assert!((150..250).contains(&made.workload.arrivals.len()));
         assert_eq!(
-            (made.workload.tenants.len(), made.serving.instances, made.serving.idle, made.contenders.len()),
+            (made.workload.tenants.len(), made.serving.instances, made.serving.idle, made.policies.len()),
             (3, vec![2, 3], None, 2)
         );
     }
@@ -369,7 +369,7 @@ mod tests {
         std::fs::write(&path, guest.component()).unwrap();
         let path = path.to_str().unwrap();
         let experiment = made(&["--talkers", "2", "--policy", path, "--set", "burst=4"]).unwrap();
-        assert_eq!(experiment.contenders[0].name, "fair.wasm");
+        assert_eq!(experiment.policies[0].name, "fair.wasm");
         assert_eq!(
             made(&["--talkers", "2", "--policy", path, "--set", "burst=much"]).unwrap_err(),
             "fair.wasm: configure: config.burst must be an integer, not \"much\""

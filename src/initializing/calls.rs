@@ -7,8 +7,9 @@ use super::contract::sequor::plugin::types;
 use super::contract::state_initializer::{File, FirstState, Ports};
 use super::ports::InitializerPorts;
 use super::world::InitializerGuest;
+use crate::config::model::LoadFacts;
 use crate::processing::calls::{
-    CallFacts, Given, GuestRefusal, LoadFacts, Passing, as_params, begin, call, refused, taken, values, wire_dims,
+    CallFacts, Given, GuestRefusal, Passing, as_params, begin, call, refused, taken, values, wire_dims,
 };
 use crate::processing::files::ProcessorFile;
 use crate::processing::tensors::HeldTensors;

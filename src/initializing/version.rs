@@ -14,7 +14,7 @@ use super::manifest::InitializerManifest;
 use super::ports::InitializerPorts;
 use super::world::{InitializerComponent, InitializerGuest};
 use crate::config::fault::did_you_mean;
-use crate::processing::LoadFacts;
+use crate::config::model::LoadFacts;
 use crate::processing::files::ProcessorFile;
 use crate::processing::ports::place;
 use crate::processing::tensors::HeldTensors;

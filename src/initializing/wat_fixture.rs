@@ -9,10 +9,10 @@ use sequor_wasm::limits::Limits;
 use sequor_wasm::services::ServiceLog;
 
 pub(crate) use super::wat::InitializerWat;
+use crate::config::model::LoadFacts;
 use crate::initializing::{
     Initializer, InitializerComponent, InitializerOptions, InitializerPorts, InitializerSource, KeptStates,
 };
-use crate::processing::LoadFacts;
 use crate::processing::wat_fixture::{SERVING, StillClock};
 use crate::state::budget::Budget;
 use crate::telemetry::{KeptMetrics, Metrics};

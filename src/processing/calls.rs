@@ -22,6 +22,7 @@ use super::ports::{TensorPort, TensorSignature};
 use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::tensors::{HeldTensors, from_flat};
 use super::world::ProcessorGuest;
+use crate::config::model::LoadFacts;
 use crate::tensor::Tensor;
 
 /// One request, as processors see it besides its tensors.
@@ -38,22 +39,6 @@ pub struct CallFacts {
     pub outputs: Vec<u32>,
     /// On whose behalf it calls other models, if it may.
     pub calling: Option<CallingRequest>,
-}
-
-/// What a guest learns once of the load that it serves.
-#[derive(Debug, Clone, Default)]
-pub struct LoadFacts {
-    pub name: String,
-    pub version: u64,
-    /// `stateless`, `direct` or `oldest`.
-    pub strategy: &'static str,
-    pub max_batch: u32,
-    pub instances: u32,
-    pub slots: u32,
-    /// Names of the numeric features.
-    pub numbers: Vec<String>,
-    /// Names of the key features.
-    pub keys: Vec<String>,
 }
 
 /// A tensor for the port of this place.

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use sequor_wasm::call_error::CallFault;
 use sequor_wasm::suspension::at_once;
 
-use super::calls::{CallFacts, LoadFacts};
+use super::calls::CallFacts;
 use super::fit::{KnownMemory, have_like_shapes};
 use super::link::ChainLink;
 use super::link_answer::{LinkPlan, RUN_BYTES, RUNS};
@@ -15,6 +15,7 @@ use super::ports::{PortTensors, TensorSignature};
 use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::source::ProcessorSource;
 use super::version::LinkVersion;
+use crate::config::model::LoadFacts;
 
 /// The processors of one load, in order.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sequor_wasm::call_error::CallFault;
 use sequor_wasm::journal::Journal;
 
-use super::calls::{self, CallFacts, GuestRefusal, LoadFacts, Passing};
+use super::calls::{self, CallFacts, GuestRefusal, Passing};
 use super::fit::{check_passed, join_runs, shown};
 use super::health::{PlaceGauges, PlaceHealth};
 use super::link_answer::{LinkPlan, LinkPorts, PlanFault, checked_scratch};
@@ -19,6 +19,7 @@ use super::ports::{PortTensors, TensorSignature, place};
 use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::source::{OnFailure, ProcessorSource};
 use super::version::{LinkSite, LinkVersion};
+use crate::config::model::LoadFacts;
 use crate::telemetry::Hook;
 use crate::tensor::Tensor;
 

@@ -60,7 +60,7 @@ pub(crate) mod wat_fixture;
 pub(crate) mod wat_guest;
 pub mod world;
 
-pub use calls::{CallFacts, LoadFacts};
+pub use calls::CallFacts;
 pub use chain::{Chain, PendingAnswer, Plan, PreparedRequest, SequenceScratch};
 pub use operators::PluginOperations;
 pub use place::PluginPlace;

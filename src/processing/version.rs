@@ -8,7 +8,7 @@ use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::limits::is_full;
 use sequor_wasm::services::Services;
 
-use super::calls::{self, LoadFacts};
+use super::calls;
 use super::files::ProcessorFile;
 use super::fit::{check_outputs, passed};
 use super::guests::{GuestQueue, GuestTurn};
@@ -18,6 +18,7 @@ use super::source::{OnFailure, ProcessorOptions};
 use super::tensors::HeldTensors;
 use super::world::{ProcessorComponent, ProcessorGuest};
 use crate::config::fault::did_you_mean;
+use crate::config::model::LoadFacts;
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::{Hook, PluginMetrics};
 

@@ -14,12 +14,12 @@ use sequor_wasm::services::ServiceLog;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
+use crate::config::model::LoadFacts;
 use crate::processing::health::ProcessorTime;
 pub(crate) use crate::processing::wat_guest::ALIKE;
 use crate::processing::wat_guest::{WatGuest, section};
 use crate::processing::{
-    CallFacts, Chain, LoadFacts, OnFailure, ProcessorComponent, ProcessorOptions, ProcessorSource, TensorPort,
-    TensorSignature,
+    CallFacts, Chain, OnFailure, ProcessorComponent, ProcessorOptions, ProcessorSource, TensorPort, TensorSignature,
 };
 use crate::telemetry::Metrics;
 use crate::tensor::Tensor;

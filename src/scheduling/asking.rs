@@ -96,7 +96,7 @@ impl Decider {
 
     /// Hands on events, from this serial number on; `lost`: an event before them is missing for good.
     pub fn notify(&self, first: u64, news: Vec<Observed>, lost: bool) {
-        let losses = self.binding.port.put(first, news, lost);
+        let losses = self.binding.port.append(first, news, lost);
         // Events go with questions. A guest that is asked none observes them by themselves: now if that is quick, else on the maintenance thread.
         let Some(guest) = self.current_guest(losses).filter(|guest| !guest.hooks().plan && !guest.hooks().admit) else {
             return;
@@ -111,7 +111,7 @@ impl Decider {
     /// Hands the events that ride with a question to the feed. How often events were lost.
     fn take_news(&self, round: &mut Round) -> u64 {
         let (news, lost) = (std::mem::take(&mut round.news), std::mem::take(&mut round.lost));
-        self.binding.port.put(round.first, news, lost)
+        self.binding.port.append(round.first, news, lost)
     }
 
     /// The guest, if it still decides. A guest that has missed events is replaced.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::config::model::LoadFacts;
 use crate::sync::Mutex;
 use sequor_core::{PolicyAnswer, PolicyFault, Round, Time};
 use sequor_wasm::journal::{Journal, Level};
@@ -12,7 +13,7 @@ use sequor_wasm::limits::Limits;
 
 use super::active_guest::ActiveGuest;
 use super::cpu_share::CpuShare;
-use super::guest::{ModelFacts, Source, Strike};
+use super::guest::{Source, Strike};
 use super::health::{Health, Verdict};
 use super::invalid_answer;
 use super::key_interner::KeyInterner;
@@ -56,7 +57,7 @@ pub struct Decider {
 /// A plug-in at a load.
 #[derive(Debug)]
 pub struct SchedulerBinding {
-    pub(super) facts: ModelFacts,
+    pub(super) facts: LoadFacts,
     pub(super) port: Arc<SchedulerPort<Decider>>,
     pub(super) options: BindingOptions,
     pub(super) clock: Arc<dyn Clock>,

@@ -10,24 +10,8 @@ use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::limits::Limits;
 use sequor_wasm::services::Services;
 
+use crate::config::model::LoadFacts;
 use crate::error::RejectionReason;
-
-/// What a guest learns once, of the load it decides for.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ModelFacts {
-    pub name: String,
-    pub version: u64,
-    /// What decides without it: `stateless`, `direct` or `oldest`.
-    pub strategy: &'static str,
-    pub max_batch: u32,
-    pub instances: u32,
-    /// Sequences an instance holds at a time; 0 for stateless models.
-    pub slots: u32,
-    /// Names of the numeric features, in the order of their columns.
-    pub numbers: Vec<String>,
-    /// Names of the key features, in the order of their columns.
-    pub keys: Vec<String>,
-}
 
 /// Events in columns, as the contract's `events`: entry `i` of each is of event `i`; `keys` row by row.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -116,7 +100,7 @@ impl From<CallError> for Strike {
 /// A live instance of a plug-in. One call at a time; after a [`CallError`] it is of no use any more.
 pub trait Guest: Send + fmt::Debug {
     /// An error is the guest's own sentence.
-    fn configure(&mut self, config: &str, model: &ModelFacts) -> Result<Result<(), String>, CallError>;
+    fn configure(&mut self, config: &str, model: &LoadFacts) -> Result<Result<(), String>, CallError>;
 
     /// Chooses what runs. `news` happened since the last call.
     fn plan(&mut self, instance: u32, see: &Columns, news: &Events, picks: &mut Picks) -> Result<Decision, CallError>;

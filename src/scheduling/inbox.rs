@@ -82,7 +82,7 @@ impl InboxCursor {
 
 impl Inbox {
     /// `lost`: something before it is missing for good. Says how often that was so.
-    pub(super) fn put(&mut self, first: u64, news: Vec<Observed>, lost: bool) -> u64 {
+    pub(super) fn append(&mut self, first: u64, news: Vec<Observed>, lost: bool) -> u64 {
         self.losses += u64::from(lost);
         if news.is_empty() || self.readers.is_empty() {
             return self.losses;
@@ -169,9 +169,9 @@ mod tests {
         let mut inbox = Inbox::default();
         let (one, _) = inbox.enter();
         inbox.goes_on_from(one, from(10));
-        inbox.put(12, news(12, 2), false);
+        inbox.append(12, news(12, 2), false);
         assert!(read(&mut inbox, one).is_empty());
-        inbox.put(10, news(10, 2), false);
+        inbox.append(10, news(10, 2), false);
         assert_eq!(read(&mut inbox, one), [10, 11, 12, 13]);
         assert_eq!((read(&mut inbox, one).len(), inbox.kept), (0, 0));
     }
@@ -180,12 +180,12 @@ mod tests {
     fn who_takes_a_place_reads_what_the_other_has_read() {
         let mut inbox = Inbox::default();
         let ((old, _), (new, _)) = (inbox.enter(), inbox.enter());
-        inbox.put(0, news(0, 4), false);
+        inbox.append(0, news(0, 4), false);
         assert_eq!(read(&mut inbox, old), [0, 1, 2, 3]);
         inbox.goes_on_from(new, from(2));
         assert_eq!(read(&mut inbox, new), [2, 3]);
         assert_eq!(inbox.kept, 0);
-        inbox.put(4, news(4, 2), false);
+        inbox.append(4, news(4, 2), false);
         inbox.leave(old);
         assert_eq!((inbox.kept, read(&mut inbox, new)), (2, vec![4, 5]));
     }
@@ -199,9 +199,9 @@ mod tests {
         assert_eq!(roster.take_in_order().len(), 2);
         let mut inbox = Inbox::default();
         let (one, _) = inbox.enter();
-        inbox.put(2, [1, 7, 9].map(|seq| news(seq, 1)).concat(), false);
+        inbox.append(2, [1, 7, 9].map(|seq| news(seq, 1)).concat(), false);
         inbox.goes_on_from(one, roster);
-        inbox.put(5, [7, 9].map(|seq| news(seq, 1)).concat(), false);
+        inbox.append(5, [7, 9].map(|seq| news(seq, 1)).concat(), false);
         assert_eq!(read(&mut inbox, one), [1, 7, 9], "the run of 7 was in the roster, and 9 was not");
         assert!(inbox.readers[&one].roster.is_none(), "it has read all events of that time");
     }
@@ -209,9 +209,9 @@ mod tests {
     #[test]
     fn nothing_is_kept_without_a_reader() {
         let mut inbox = Inbox::default();
-        inbox.put(0, news(0, 4), false);
+        inbox.append(0, news(0, 4), false);
         let (one, _) = inbox.enter();
-        inbox.put(4, news(4, 4), false);
+        inbox.append(4, news(4, 4), false);
         assert_eq!(inbox.kept, 4);
         inbox.leave(one);
         assert_eq!(inbox.kept, 0);
@@ -221,10 +221,10 @@ mod tests {
     fn it_is_bounded_and_says_so() {
         let mut inbox = Inbox::default();
         let (_, losses) = inbox.enter();
-        assert_eq!((losses, inbox.put(0, news(0, 1), false)), (0, 0));
-        assert_eq!((inbox.put(1, news(1, MOST as u64), false), inbox.kept), (1, 0));
+        assert_eq!((losses, inbox.append(0, news(0, 1), false)), (0, 0));
+        assert_eq!((inbox.append(1, news(1, MOST as u64), false), inbox.kept), (1, 0));
         assert_eq!(
-            (inbox.put(9, Vec::new(), true), inbox.enter().1),
+            (inbox.append(9, Vec::new(), true), inbox.enter().1),
             (2, 2),
             "what was lost before is nothing to who comes"
         );

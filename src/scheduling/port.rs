@@ -88,8 +88,8 @@ impl<D> SchedulerPort<D> {
     }
 
     /// Adds events, from this serial number on; `lost`: an event before them is missing for good. How often that was so.
-    pub fn put(&self, first: u64, news: Vec<Observed>, lost: bool) -> u64 {
-        self.inbox.lock().put(first, news, lost)
+    pub fn append(&self, first: u64, news: Vec<Observed>, lost: bool) -> u64 {
+        self.inbox.lock().append(first, news, lost)
     }
 }
 

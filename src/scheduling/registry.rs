@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use crate::config::model::LoadFacts;
 use crate::sync::Mutex;
 use sequor_core::Time;
 use sequor_wasm::audit::PluginChange;
@@ -13,7 +14,7 @@ use sequor_wasm::limits::Limits;
 use sequor_wasm::versions::{FilePrint, MakeVersion, Version, VersionFolders, VersionRegistry, VersionedPlugin};
 
 use super::binding::{BindingOptions, Decider, SchedulerBinding};
-use super::guest::{ModelFacts, Source};
+use super::guest::Source;
 use super::key_interner::KeyInterner;
 use super::maintenance::Maintenance;
 use super::model_files::ModelFiles;
@@ -230,7 +231,7 @@ impl Registry {
     pub fn bind(
         &self,
         name: &str,
-        facts: ModelFacts,
+        facts: LoadFacts,
         port: Arc<SchedulerPort<Decider>>,
         options: BindingOptions,
     ) -> Result<Arc<SchedulerBinding>, PluginError> {

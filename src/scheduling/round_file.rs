@@ -13,9 +13,10 @@ use sequor_wasm::limits::Limits;
 use serde::{Deserialize, Serialize};
 
 use super::columns_json::ColumnsJson;
-use super::guest::{Events, Guest, Manifest, ModelFacts, Strike};
+use super::guest::{Events, Guest, Manifest, Strike};
 use super::invalid_answer;
 use super::round_folder;
+use crate::config::model::LoadFacts;
 
 /// The format's number.
 const FORMAT: u32 = 2;
@@ -119,7 +120,7 @@ impl RoundFile {
         said: Option<&PolicyAnswer>,
         wrong: Wrong<'_>,
         of: (&Manifest, &str),
-        at: (&ModelFacts, &str, Limits),
+        at: (&LoadFacts, &str, Limits),
     ) -> RoundFile {
         let ((manifest, sha256), (model, config, limits)) = (of, at);
         RoundFile {
@@ -254,18 +255,18 @@ impl From<Admission> for Admitted {
     }
 }
 
-impl From<&ModelFacts> for Facts {
-    fn from(of: &ModelFacts) -> Self {
-        let ModelFacts { name, version, strategy, max_batch, instances, slots, numbers, keys } = of.clone();
+impl From<&LoadFacts> for Facts {
+    fn from(of: &LoadFacts) -> Self {
+        let LoadFacts { name, version, strategy, max_batch, instances, slots, numbers, keys } = of.clone();
         Facts { name, version, strategy: strategy.to_owned(), max_batch, instances, slots, numbers, keys }
     }
 }
 
 impl Facts {
-    fn facts(&self) -> ModelFacts {
+    fn facts(&self) -> LoadFacts {
         let Facts { name, version, strategy, max_batch, instances, slots, numbers, keys } = self.clone();
         let strategy = ["stateless", "direct"].into_iter().find(|known| *known == strategy).unwrap_or("oldest");
-        ModelFacts { name, version, strategy, max_batch, instances, slots, numbers, keys }
+        LoadFacts { name, version, strategy, max_batch, instances, slots, numbers, keys }
     }
 }
 
@@ -302,7 +303,7 @@ mod tests {
             features: Vec::new(),
             codes: Arc::default(),
         };
-        let facts = ModelFacts { name: "vad".to_owned(), strategy: "direct", ..ModelFacts::default() };
+        let facts = LoadFacts { name: "vad".to_owned(), strategy: "direct", ..LoadFacts::default() };
         let wrong = Wrong { fault: PolicyFault::Index, what: "plan answered index 97 of 3 candidates" };
         RoundFile::new(round, said, wrong, (&manifest, "3f2a91c4d0"), (&facts, "{}", Limits::default()))
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
+use crate::config::model::LoadFacts;
 use crate::sync::Mutex;
 use sequor_core::*;
 use sequor_wasm::call_error::{CallError, CallFault};
@@ -10,7 +11,7 @@ use sequor_wasm::limits::Limits;
 use sequor_wasm::services::Services;
 
 use crate::error::RejectionReason;
-use crate::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
+use crate::scheduling::guest::{Events, Guest, Manifest, Source};
 
 pub(crate) const MS: u64 = 1_000_000;
 
@@ -164,7 +165,7 @@ impl Puppet {
 }
 
 impl Guest for Puppet {
-    fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, CallError> {
+    fn configure(&mut self, _: &str, _: &LoadFacts) -> Result<Result<(), String>, CallError> {
         let script = self.0.lock();
         match (&script.configure, script.does) {
             (_, Does::TrapInConfigure) => struck(CallFault::Trap),

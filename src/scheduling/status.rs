@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::config::model::LoadFacts;
 use crate::sync::Mutex;
 use sequor_core::LoadId;
 use sequor_wasm::journal::Journal;
@@ -11,7 +12,7 @@ use sequor_wasm::limits::room;
 
 use super::binding::{BindingOptions, Decider, Saved, SchedulerBinding};
 use super::cpu_share::CpuShare;
-use super::guest::{ModelFacts, Source};
+use super::guest::Source;
 use super::health::Health;
 use super::key_interner::KeyInterner;
 use super::port::SchedulerPort;
@@ -35,7 +36,7 @@ impl SchedulerBinding {
     pub fn new(
         shared: &BindingServices,
         (journal, metrics, source): (Arc<Journal>, Arc<PluginMetrics>, Arc<dyn Source>),
-        facts: ModelFacts,
+        facts: LoadFacts,
         port: Arc<SchedulerPort<Decider>>,
         options: BindingOptions,
     ) -> SchedulerBinding {

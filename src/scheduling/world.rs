@@ -17,11 +17,12 @@ use wasmtime::component::{Instance, InstancePre};
 
 use super::contract::sequor::plugin::types;
 use super::contract::{self, SchedulerPlugin, SchedulerPluginIndices, scheduler};
-use super::guest::{Events, Guest, Manifest, ModelFacts, Source};
+use super::guest::{Events, Guest, Manifest, Source};
 use super::invalid_answer::worth_keeping;
 use super::manifest;
 use super::question::{Exports, Functions, contract_events, in_nanos};
 use crate::config::fault::Fault;
+use crate::config::model::LoadFacts;
 
 /// Events that one more time limit of a plan is given for.
 const EVENTS: u32 = 1024;
@@ -83,13 +84,13 @@ impl World for Scheduler {
 }
 
 impl Lifecycle for Scheduler {
-    type Facts = ModelFacts;
+    type Facts = LoadFacts;
 
     fn configure(
         (plugin, _): &Self::Bindings,
         store: &mut Store<HostState>,
         config: &str,
-        model: &ModelFacts,
+        model: &LoadFacts,
     ) -> wasmtime::Result<Result<(), String>> {
         let numbers: Vec<&str> = model.numbers.iter().map(String::as_str).collect();
         let keys: Vec<&str> = model.keys.iter().map(String::as_str).collect();
@@ -120,7 +121,7 @@ impl Lifecycle for Scheduler {
 }
 
 impl Guest for SchedulerGuest {
-    fn configure(&mut self, config: &str, model: &ModelFacts) -> Result<Result<(), String>, CallError> {
+    fn configure(&mut self, config: &str, model: &LoadFacts) -> Result<Result<(), String>, CallError> {
         self.configure_with(config, model)
     }
 

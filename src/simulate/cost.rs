@@ -7,8 +7,8 @@ use sequor_core::Time;
 use serde::Deserialize;
 
 use super::SimulateError;
-use super::moments::{Moments, RecordedBatch};
 use super::random::Random;
+use super::slowdown_trace::{RecordedBatch, SlowdownTrace};
 use crate::config::toml_file;
 use crate::config::{Fault, fault};
 
@@ -20,7 +20,7 @@ pub struct Costs {
     /// The share of a run's time by which it may vary, either way.
     jitter: f64,
     /// Of a recorded day.
-    moments: Moments,
+    slowdowns: SlowdownTrace,
     plan: PolicyCost,
     /// Where the table comes from, for the report.
     pub origin: String,
@@ -110,28 +110,40 @@ impl Costs {
             count(file.point.len()),
             if about.is_empty() { String::new() } else { format!(", {}", about.join(" ")) }
         );
-        Ok(Costs { points: file.point, jitter: file.jitter, moments: Moments::default(), plan: file.plan, origin })
+        Ok(Costs {
+            points: file.point,
+            jitter: file.jitter,
+            slowdowns: SlowdownTrace::default(),
+            plan: file.plan,
+            origin,
+        })
     }
 
     /// The median time of each batch size that was seen, if anything was, and how slow the machine was at each moment.
     pub fn observed(mut seen: Vec<RecordedBatch>) -> Option<Costs> {
         seen.retain(|run| run.batch > 0 && run.micros > 0);
         seen.sort_unstable();
-        let (mut points, mut moments) = (Vec::new(), Vec::with_capacity(seen.len()));
+        let (mut points, mut slowdowns) = (Vec::new(), Vec::with_capacity(seen.len()));
         for same in seen.chunk_by(|a, b| a.batch == b.batch) {
             let Some(RecordedBatch { batch, micros, .. }) = same.get(same.len() / 2).copied() else { continue };
             points.push(Point { batch, micros: micros as f64 });
-            moments.extend(same.iter().map(|run| (run.at, run.micros as f64 / micros as f64)));
+            slowdowns.extend(same.iter().map(|run| (run.at, run.micros as f64 / micros as f64)));
         }
         let origin = format!("costs of the trace, {}", count(points.len()));
-        let costs = Costs { points, jitter: 0.0, moments: Moments::new(moments), plan: PolicyCost::default(), origin };
+        let costs = Costs {
+            points,
+            jitter: 0.0,
+            slowdowns: SlowdownTrace::new(slowdowns),
+            plan: PolicyCost::default(),
+            origin,
+        };
         (!costs.points.is_empty()).then_some(costs)
     }
 
-    /// The same, without the slow moments of the day it was measured on.
+    /// The same, without the slowdowns of the day it was measured on.
     #[must_use]
     pub fn steady(self) -> Costs {
-        Costs { moments: Moments::default(), ..self }
+        Costs { slowdowns: SlowdownTrace::default(), ..self }
     }
 
     /// The same, with another time for an external policy's rounds.
@@ -148,7 +160,7 @@ impl Costs {
 
     /// How long a batch of so many rows runs that begins now.
     pub fn run(&self, rows: usize, now: Time, random: &mut Random) -> Duration {
-        let micros = self.micros(rows as f64) * self.moments.slowness(now);
+        let micros = self.micros(rows as f64) * self.slowdowns.slowness(now);
         let factor = if self.jitter > 0.0 { 1.0 + self.jitter * (2.0 * random.unit() - 1.0) } else { 1.0 };
         // Time goes on: no run takes none.
         Duration::from_nanos(((micros * factor * 1e3).round() as u64).max(1))
@@ -183,7 +195,13 @@ impl Default for Costs {
     fn default() -> Self {
         let points = [(1, 900.0), (8, 1400.0), (64, 4900.0)].map(|(batch, micros)| Point { batch, micros });
         let origin = "built-in cost table (1 row 0.9 ms, 64 rows 4.9 ms; --cost FILE gives your own)".to_owned();
-        Costs { points: points.to_vec(), jitter: 0.0, moments: Moments::default(), plan: PolicyCost::default(), origin }
+        Costs {
+            points: points.to_vec(),
+            jitter: 0.0,
+            slowdowns: SlowdownTrace::default(),
+            plan: PolicyCost::default(),
+            origin,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ pub trait SimPolicy: Policy {
     }
 
     /// Lines about it for the report.
-    fn told(&mut self) -> Vec<String> {
+    fn report_lines(&mut self) -> Vec<String> {
         Vec::new()
     }
 }

@@ -77,7 +77,7 @@ enum SimEvent {
     /// The instance's batch has run.
     Ran(u16),
     /// The policy has answered the instance's question.
-    Said(u16),
+    Answered(u16),
     /// The policy has answered an admission question.
     Admitted,
     /// An instance that slept looks again, if it has not been awake since (its count of naps says).
@@ -180,7 +180,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
                 self.apply(Event::Ran { batch: batch.id, rows });
                 self.wake(n);
             }
-            SimEvent::Said(n) => {
+            SimEvent::Answered(n) => {
                 let Doing::Asking(round, said) = self.take_doing(n) else { return };
                 let next = self.core.answer(self.now, round, said, &mut self.out);
                 self.settle();
@@ -356,7 +356,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         let said = PolicyAnswer::Plan(policy.plan(&round.see, &mut round.picks));
         let until = self.ponder(round.see.len);
         self.set_doing(n, Doing::Asking(round, said));
-        self.put_at(until, SimEvent::Said(n));
+        self.put_at(until, SimEvent::Answered(n));
     }
 
     /// Enough events have gathered that the policy hears of them without a question.

@@ -103,7 +103,7 @@ mod tests {
     use std::path::Path;
 
     use crate::simulate::file::WorkloadFile;
-    use crate::simulate::{Contender, Costs, Experiment};
+    use crate::simulate::{ComparedPolicy, Costs, Experiment};
 
     fn held(expect: &str) -> Vec<String> {
         let text =
@@ -113,7 +113,7 @@ mod tests {
             workload: file.workload(1).unwrap(),
             serving: file.serve.clone().settle().unwrap(),
             costs: Costs::default(),
-            contenders: vec![Contender::named("oldest").unwrap()],
+            policies: vec![ComparedPolicy::named("oldest").unwrap()],
             seed: 1,
         };
         file.expect.against(&experiment.run().runs[0])

@@ -8,14 +8,14 @@
 //! - [`mod@file`]: a workload described in a TOML file.
 //! - [`cost`]: how long a batch runs.
 //! - [`serving`]: what serves them: instances, slots, limits.
-//! - [`contender`], [`decider`]: what decides · [`plugged`]: a plug-in that does.
+//! - [`compared_policy`], [`decider`]: what decides · [`plugged`]: a plug-in that does.
 //! - [`driver`]: the loop over events.
 //! - [`tally`]: counters of a run · [`outcome`]: its results.
 //! - [`expect`]: what a case of a plug-in expects.
-//! - [`experiment`]: every contender on every number of instances.
+//! - [`experiment`]: every policy on every number of instances.
 //! - [`report`]: the table, the JSON, the page.
 
-pub mod contender;
+pub mod compared_policy;
 pub mod cost;
 pub mod decider;
 pub mod driver;
@@ -23,7 +23,6 @@ pub mod error;
 pub mod expect;
 pub mod experiment;
 pub mod file;
-pub mod moments;
 pub mod outcome;
 pub mod plugged;
 #[cfg(test)]
@@ -32,16 +31,17 @@ pub mod random;
 pub mod rate;
 pub mod report;
 pub mod serving;
+pub mod slowdown_trace;
 pub mod tally;
 #[cfg(test)]
 mod tests;
 pub mod workload;
 
-pub use contender::Contender;
+pub use compared_policy::ComparedPolicy;
 pub use cost::Costs;
 pub use error::SimulateError;
 pub use experiment::Experiment;
-pub use plugged::Plug;
+pub use plugged::PluginSpec;
 pub use report::SimulationReport;
 pub use serving::{Serving, ServingOptions};
 pub use workload::{Arrival, Workload};

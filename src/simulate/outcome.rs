@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::Workload;
 use super::tally::{NOT_TAKEN, SimTally};
 
-/// One contender on one number of instances.
+/// One policy on one number of instances.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     pub policy: String,

@@ -1,4 +1,4 @@
-//! A plug-in as a contender: its component in the engine that counts instructions, so that it answers alike with every run. What befalls it is
+//! A plug-in as a policy: its component in the engine that counts instructions, so that it answers alike with every run. What befalls it is
 //! what befalls it in the server: strikes, a new instance after a while, parking after too many.
 
 use std::collections::BTreeMap;
@@ -16,36 +16,43 @@ use sequor_wasm::limits::{Limits, is_full};
 use sequor_wasm::services::Services;
 
 use super::decider::SimPolicy;
-use crate::scheduling::guest::{Events, Guest, ModelFacts, Source, fault_of};
+use crate::config::model::LoadFacts;
+use crate::scheduling::guest::{Events, Guest, Source, fault_of};
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{AT_ONCE, Health, SchedulerComponent, SchedulerGuest, Verdict};
 
 /// Strikes within a minute that park it, as the server has them by default.
 const STRIKES: u32 = 3;
 /// Sentences about a run, at most.
-const TOLD: usize = 8;
+const REPORT_LINES: usize = 8;
 
 /// A component, and how it is run.
 #[derive(Debug, Clone)]
-pub struct Plug {
+pub struct PluginSpec {
     component: Arc<SchedulerComponent>,
     /// JSON, a table.
     config: String,
     limits: Limits,
 }
 
-impl Plug {
+impl PluginSpec {
     /// From the bytes of a component; `file` is its name in refusals. It gets every grant: here time is made up,
     /// and chance repeats. Compiled code may be kept.
-    pub fn new(file: &str, bytes: &[u8], config: &str, limits: Limits, cache: Option<&Cache>) -> Result<Plug, String> {
+    pub fn new(
+        file: &str,
+        bytes: &[u8],
+        config: &str,
+        limits: Limits,
+        cache: Option<&Cache>,
+    ) -> Result<PluginSpec, String> {
         let engine = Arc::new(Engine::new(Mode::Simulation).map_err(|e| e.to_string())?);
         let grants = Grants { clock: true, random: true, sequence_text: true, ..Grants::default() };
         let component = SchedulerComponent::new(&engine, file, bytes, grants, cache).map_err(|e| e.to_string())?;
-        Ok(Plug { component: Arc::new(component), config: config.to_owned(), limits })
+        Ok(PluginSpec { component: Arc::new(component), config: config.to_owned(), limits })
     }
 
     /// Whether an instance starts and takes its configuration, where requests have these features.
-    pub fn try_out(&self, facts: &ModelFacts) -> Result<(), String> {
+    pub fn try_out(&self, facts: &LoadFacts) -> Result<(), String> {
         let has: Vec<&String> = facts.numbers.iter().chain(&facts.keys).collect();
         if let Some(feature) = self.component.manifest().features.iter().find(|name| !has.contains(name)) {
             return Err(format!("it needs the feature \"{feature}\"; name it in `features` of what arrives"));
@@ -53,7 +60,7 @@ impl Plug {
         self.start(facts, Arc::new(Listener::default())).map(drop)
     }
 
-    fn start(&self, facts: &ModelFacts, listener: Arc<Listener>) -> Result<SchedulerGuest, String> {
+    fn start(&self, facts: &LoadFacts, listener: Arc<Listener>) -> Result<SchedulerGuest, String> {
         let mut instance = self.component.guest(listener, self.limits).map_err(|error| error.what)?;
         match instance.configure(&self.config, facts) {
             Ok(Ok(())) => Ok(instance),
@@ -62,7 +69,7 @@ impl Plug {
         }
     }
 
-    fn hooks(&self, facts: &ModelFacts) -> Hooks {
+    fn hooks(&self, facts: &LoadFacts) -> Hooks {
         let count = |names: &[String]| u8::try_from(names.len()).unwrap_or(u8::MAX);
         Hooks { keys: count(&facts.keys), numbers: count(&facts.numbers), ..self.component.manifest().hooks }
     }
@@ -89,8 +96,8 @@ impl Services for Listener {
 /// One run's guest.
 #[derive(Debug)]
 pub(super) struct Plugged {
-    plug: Plug,
-    facts: ModelFacts,
+    spec: PluginSpec,
+    facts: LoadFacts,
     listener: Arc<Listener>,
     guest: Option<SchedulerGuest>,
     /// Bytes of its memory once it was ready, and what the one before it handed on.
@@ -110,13 +117,13 @@ pub(super) struct Plugged {
 }
 
 impl Plugged {
-    pub(super) fn new<'a>(plug: &Plug, facts: &ModelFacts, texts: impl Iterator<Item = &'a str>) -> Plugged {
+    pub(super) fn new<'a>(spec: &PluginSpec, facts: &LoadFacts, texts: impl Iterator<Item = &'a str>) -> Plugged {
         let listener = Listener::default();
         for text in texts {
             listener.0.key(text);
         }
         Plugged {
-            plug: plug.clone(),
+            spec: spec.clone(),
             facts: facts.clone(),
             listener: Arc::new(listener),
             guest: None,
@@ -153,7 +160,7 @@ impl Plugged {
             let began = Observed { seq: *seq, what: ObservedKind::Began { steps: *steps }, keys: *keys };
             events.add(&began, self.facts.keys.len());
         }
-        let started = self.plug.start(&self.facts, Arc::clone(&self.listener)).map_err(|what| {
+        let started = self.spec.start(&self.facts, Arc::clone(&self.listener)).map_err(|what| {
             self.what = what;
             PolicyFault::Trap
         });
@@ -213,7 +220,7 @@ impl Plugged {
 
 impl Policy for Plugged {
     fn hooks(&self) -> Hooks {
-        self.plug.hooks(&self.facts)
+        self.spec.hooks(&self.facts)
     }
 
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
@@ -264,13 +271,13 @@ impl SimPolicy for Plugged {
         if parked {
             self.guest = None;
         }
-        if self.told.len() < TOLD {
+        if self.told.len() < REPORT_LINES {
             let end = if parked { "; it is parked, oldest goes on" } else { "" };
             self.told.push(format!("strike {count} after {:.3} s: {what}{end}", (now - Time::ZERO).as_secs_f64()));
         }
     }
 
-    fn told(&mut self) -> Vec<String> {
+    fn report_lines(&mut self) -> Vec<String> {
         std::mem::take(&mut self.told)
     }
 }

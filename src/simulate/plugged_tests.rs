@@ -4,11 +4,11 @@ use sequor_wasm::limits::Limits;
 
 use super::serving::Serving;
 use super::tests::{flat, made, run};
-use super::{Contender, Costs, Plug};
+use super::{ComparedPolicy, Costs, PluginSpec};
 use crate::scheduling::wat_fixture::SchedulerWat;
 
-fn plug(guest: &SchedulerWat<'_>) -> Plug {
-    Plug::new("x.wasm", &guest.component(), "{}", Limits::default(), None).unwrap()
+fn plug(guest: &SchedulerWat<'_>) -> PluginSpec {
+    PluginSpec::new("x.wasm", &guest.component(), "{}", Limits::default(), None).unwrap()
 }
 
 const SMALL: &str = "for = \"2s\"\n[[poisson]]\nrate = \"400/s\"\nsequences = 20\nsteps = 10\n";
@@ -16,10 +16,10 @@ const SMALL: &str = "for = \"2s\"\n[[poisson]]\nrate = \"400/s\"\nsequences = 20
 #[test]
 fn a_plug_in_that_does_as_the_built_in_fares_as_it_does_and_later() {
     let guest = SchedulerWat { admit: FIRST_COME, ..SchedulerWat::default() };
-    let contenders = || vec![Contender::named("oldest").unwrap(), Contender::plugin("x.wasm", plug(&guest))];
+    let policies = || vec![ComparedPolicy::named("oldest").unwrap(), ComparedPolicy::plugin("x.wasm", plug(&guest))];
     let at = |plan| {
         let costs = flat().with_plan(plan);
-        run(made(SMALL, 1), Serving::default(), costs, contenders())
+        run(made(SMALL, 1), Serving::default(), costs, policies())
     };
     // Where instructions take next to no time, the two cannot be told apart.
     let quick = at(super::cost::PolicyCost { instructions_a_micro: 1e9, ..super::cost::PolicyCost::default() });
@@ -45,11 +45,11 @@ fn a_plug_in_sees_tenants_as_keys() {
         (i32.const 512)"
     );
     let text = "for = \"1s\"\n[[poisson]]\nrate = \"100/s\"\nsequences = 5\ntenant = \"loud\"\n";
-    let contenders = vec![Contender::plugin(
+    let policies = vec![ComparedPolicy::plugin(
         "x.wasm",
         plug(&SchedulerWat { plan: &keys, admit: FIRST_COME, ..SchedulerWat::default() }),
     )];
-    let report = run(made(text, 1), Serving::default(), flat(), contenders);
+    let report = run(made(text, 1), Serving::default(), flat(), policies);
     assert_eq!(report.runs[0].told, Vec::<String>::new());
     assert_eq!(report.runs[0].answered, report.runs[0].requests);
 }
@@ -78,7 +78,7 @@ fn a_plug_in_sees_the_features_that_a_flow_names() {
         "it needs the feature \"length\"; name it in `features` of what arrives"
     );
     assert_eq!(workload.arrivals, bare.arrivals, "the same requests");
-    let report = run(workload, Serving::default(), flat(), vec![Contender::plugin("x.wasm", plug)]);
+    let report = run(workload, Serving::default(), flat(), vec![ComparedPolicy::plugin("x.wasm", plug)]);
     assert_eq!(report.runs[0].told, Vec::<String>::new());
     assert_eq!(report.runs[0].answered, report.runs[0].requests);
 }
@@ -94,10 +94,10 @@ const FIRST_COME: &str = "
 #[test]
 fn a_plug_in_that_falls_again_and_again_is_parked_and_nobody_is_lost() {
     let falls = SchedulerWat { plan: "unreachable", admit: FIRST_COME, ..SchedulerWat::default() };
-    let contenders = || vec![Contender::named("oldest").unwrap(), Contender::plugin("x.wasm", plug(&falls))];
+    let policies = || vec![ComparedPolicy::named("oldest").unwrap(), ComparedPolicy::plugin("x.wasm", plug(&falls))];
     let costs =
         flat().with_plan(super::cost::PolicyCost { instructions_a_micro: 1e12, ..super::cost::PolicyCost::default() });
-    let report = run(made(SMALL, 1), Serving::default(), costs, contenders());
+    let report = run(made(SMALL, 1), Serving::default(), costs, policies());
     let [oldest, plugin] = &report.runs[..] else { panic!("two runs") };
     assert_eq!((plugin.answered, plugin.wait), (oldest.answered, oldest.wait));
     assert_eq!((plugin.told.len(), plugin.rounds.map(|r| r.faults)), (3, Some(3)));
@@ -111,9 +111,11 @@ fn a_plug_in_that_falls_again_and_again_is_parked_and_nobody_is_lost() {
 #[test]
 fn a_plug_in_gives_the_same_bytes_for_the_same_seed() {
     let report = || {
-        let contenders =
-            vec![Contender::plugin("x.wasm", plug(&SchedulerWat { admit: FIRST_COME, ..SchedulerWat::default() }))];
-        run(made(SMALL, 3), Serving { slots: 4, ..Serving::default() }, Costs::default(), contenders)
+        let policies = vec![ComparedPolicy::plugin(
+            "x.wasm",
+            plug(&SchedulerWat { admit: FIRST_COME, ..SchedulerWat::default() }),
+        )];
+        run(made(SMALL, 3), Serving { slots: 4, ..Serving::default() }, Costs::default(), policies)
     };
     let (a, b) = (report(), report());
     assert_eq!((a.table(), a.json(), a.html()), (b.table(), b.json(), b.html()));
@@ -126,7 +128,7 @@ fn a_plug_in_is_compiled_once() {
     let cache = sequor_wasm::cache::Cache::new(folder.path()).unwrap();
     let kept = || std::fs::read_dir(folder.path()).unwrap().count();
     for _ in 0..2 {
-        Plug::new("x.wasm", &SchedulerWat::default().component(), "{}", Limits::default(), Some(&cache)).unwrap();
+        PluginSpec::new("x.wasm", &SchedulerWat::default().component(), "{}", Limits::default(), Some(&cache)).unwrap();
         assert_eq!(kept(), 1);
     }
 }

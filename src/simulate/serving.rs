@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use sequor_core::{Expiry, LoadLimits, LoadSpec, RowLayout, Stages, Strategy};
+use sequor_core::{Expiry, LoadLimits, LoadSpec, RowLayout, Strategy};
 use serde::Deserialize;
 
-use super::contender::BuiltIn;
+use super::compared_policy::BuiltIn;
+use crate::config::model::LoadFacts;
 use crate::config::units::{Span, SpanOrNever};
-use crate::scheduling::guest::ModelFacts;
 
 /// What flags, a file or a trace say of the serving; what they do not say is left to the next.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -116,15 +116,15 @@ impl ServingOptions {
 
 impl Serving {
     /// The same, as a plug-in sees it.
-    pub fn facts(&self, instances: u16) -> ModelFacts {
-        ModelFacts {
+    pub fn facts(&self, instances: u16) -> LoadFacts {
+        LoadFacts {
             name: "simulated".to_owned(),
             version: 1,
             strategy: "oldest",
             max_batch: self.max_batch,
             instances: u32::from(instances),
             slots: self.slots,
-            ..ModelFacts::default()
+            ..LoadFacts::default()
         }
     }
 
@@ -148,20 +148,10 @@ impl Serving {
             BuiltIn::Deadline => Strategy::Deadline { slots: self.slots },
         };
         LoadSpec {
-            version: 1,
-            strategy,
-            max_batch: self.max_batch,
             instances,
-            depth: 1,
             limits: LoadLimits { max_wait: self.max_wait, ..LoadLimits::default() },
             expiry: self.idle.map_or(Expiry::Never, Expiry::Idle),
-            idle_longest: None,
-            idle_soft: None,
-            cancel_ends: true,
-            stages: Stages::default(),
-            initial_state_shape: 0,
-            external: None,
-            hold: None,
+            ..LoadSpec::new(1, strategy, self.max_batch)
         }
     }
 }

@@ -9,7 +9,7 @@ use sequor_core::{Admission, Columns, Decision, Hooks, Picks, Policy, PolicyFaul
 use super::decider::SimPolicy;
 use super::file::WorkloadFile;
 use super::serving::{Expire, Serving};
-use super::{Arrival, Contender, Costs, Experiment, SimulationReport, Workload};
+use super::{Arrival, ComparedPolicy, Costs, Experiment, SimulationReport, Workload};
 
 const MS: u64 = 1_000_000;
 
@@ -42,16 +42,21 @@ pub(super) fn flat() -> Costs {
     costs("[[point]]\nbatch = 1\nmicros = 2000\n")
 }
 
-pub(super) fn run(workload: Workload, serving: Serving, costs: Costs, contenders: Vec<Contender>) -> SimulationReport {
-    Experiment { workload, serving, costs, contenders, seed: 1 }.run()
+pub(super) fn run(
+    workload: Workload,
+    serving: Serving,
+    costs: Costs,
+    policies: Vec<ComparedPolicy>,
+) -> SimulationReport {
+    Experiment { workload, serving, costs, policies, seed: 1 }.run()
 }
 
 pub(super) fn made(text: &str, seed: u64) -> Workload {
     WorkloadFile::read(Path::new("x.toml"), text).unwrap().workload(seed).unwrap()
 }
 
-pub(super) fn named(names: &[&str]) -> Vec<Contender> {
-    names.iter().map(|n| Contender::named(n).unwrap()).collect()
+pub(super) fn named(names: &[&str]) -> Vec<ComparedPolicy> {
+    names.iter().map(|n| ComparedPolicy::named(n).unwrap()).collect()
 }
 
 // === by hand ===
@@ -233,8 +238,8 @@ fn an_external_policy_decides_and_its_pondering_takes_time() {
     let arrivals: Vec<Arrival> =
         [(0, 0), (0, 1), (1, 2)].into_iter().map(|(at, s)| arrival(at, s, true, true)).collect();
     let costs = flat().with_plan(super::cost::PolicyCost { micros: 1000.0, ..super::cost::PolicyCost::default() });
-    let contenders = vec![Contender::external("newest", || Box::new(Newest))];
-    let report = run(workload(arrivals), Serving::default(), costs, contenders);
+    let policies = vec![ComparedPolicy::external("newest", || Box::new(Newest))];
+    let report = run(workload(arrivals), Serving::default(), costs, policies);
     let out = &report.runs[0];
     assert_eq!((out.answered, out.batches.mean, out.rounds.map(|r| (r.fallbacks, r.faults))), (3, 1.0, Some((0, 0))));
     // Seated at 1; asked 1..2; ran 2..4; asked 4..5; ran 5..7; asked 7..8.
@@ -261,9 +266,9 @@ impl SimPolicy for Nonsense {}
 #[test]
 fn a_policy_that_talks_nonsense_falls_back_and_loses_nothing() {
     let text = "for = \"1s\"\n[[poisson]]\nrate = \"500/s\"\nsequences = 10\n";
-    let contenders =
-        || vec![Contender::named("oldest").unwrap(), Contender::external("nonsense", || Box::new(Nonsense))];
-    let report = run(made(text, 1), Serving::default(), Costs::default(), contenders());
+    let policies =
+        || vec![ComparedPolicy::named("oldest").unwrap(), ComparedPolicy::external("nonsense", || Box::new(Nonsense))];
+    let report = run(made(text, 1), Serving::default(), Costs::default(), policies());
     let [oldest, nonsense] = &report.runs[..] else { panic!("two runs") };
     assert_eq!((nonsense.answered, nonsense.wait), (oldest.answered, oldest.wait));
     let rounds = nonsense.rounds.unwrap();
@@ -292,7 +297,7 @@ fn crowd(seed: u64) -> SimulationReport {
         workload: made(CROWD, seed),
         serving,
         costs: Costs::default().with_jitter(0.2),
-        contenders: named(&["oldest", "direct", "edf"]),
+        policies: named(&["oldest", "direct", "edf"]),
         seed,
     };
     experiment.run()

@@ -9,7 +9,7 @@ use sequor::backend::LoadOptions;
 use sequor::backend::mock::MockBackend;
 use sequor::model::{InferRequest, NamedTensor, Repository, RepositoryOptions, SequenceStep, Tensor};
 use sequor::simulate::workload::replay::Replay;
-use sequor::simulate::{Contender, Experiment, ServingOptions, Workload};
+use sequor::simulate::{ComparedPolicy, Experiment, ServingOptions, Workload};
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dialect, Id, Shape};
 
@@ -98,8 +98,8 @@ async fn what_was_served_is_recorded_and_can_be_replayed() {
     let serving = ServingOptions::default().or(live.wishes).settle().unwrap();
     assert_eq!((serving.slots, serving.max_batch, serving.instances.clone()), (8, 4, vec![1]));
     let costs = live.costs.unwrap();
-    let contenders = vec![Contender::named("oldest").unwrap()];
-    let report = Experiment { workload, serving, costs, contenders, seed: 1 }.run();
+    let policies = vec![ComparedPolicy::named("oldest").unwrap()];
+    let report = Experiment { workload, serving, costs, policies, seed: 1 }.run();
     assert_eq!(report.runs.first().map(|r| (r.answered, r.rejected)), Some((31, 0)));
     assert!(report.live.is_some_and(|l| l.run == Some(0)), "the run that was served alike is found");
 }

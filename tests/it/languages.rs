@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use sequor::simulate::file::WorkloadFile;
-use sequor::simulate::{Contender, Costs, Experiment, Plug};
+use sequor::simulate::{ComparedPolicy, Costs, Experiment, PluginSpec};
 use sequor_wasm::cache::{COMPILED, Cache};
 use sequor_wasm::limits::Limits;
 use serde_json::Value;
@@ -58,8 +58,9 @@ fn outcome(run: &impl serde::Serialize) -> Value {
 fn decides_alike(twin: &str, config: &str) {
     let cache = Cache::new(&prepared("SEQUOR_CACHE").join(COMPILED)).unwrap();
     let plug = |name: &str| {
-        let plug = Plug::new(&format!("{name}.wasm"), &guest(name), config, Limits::default(), Some(&cache)).unwrap();
-        Contender::plugin(name, plug)
+        let plug =
+            PluginSpec::new(&format!("{name}.wasm"), &guest(name), config, Limits::default(), Some(&cache)).unwrap();
+        ComparedPolicy::plugin(name, plug)
     };
     for slots in SLOTS {
         let file = WorkloadFile::read(Path::new("x.toml"), &load(slots)).unwrap();
@@ -67,7 +68,7 @@ fn decides_alike(twin: &str, config: &str) {
             workload: file.workload(7).unwrap(),
             serving: file.serve.settle().unwrap(),
             costs: Costs::read(Path::new("cost.toml"), COST).unwrap(),
-            contenders: vec![Contender::named("oldest").unwrap(), plug("fair-share"), plug(twin)],
+            policies: vec![ComparedPolicy::named("oldest").unwrap(), plug("fair-share"), plug(twin)],
             seed: 7,
         };
         let runs = experiment.run().runs;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sequor::simulate::file::WorkloadFile;
 use sequor::simulate::outcome::{Outcome, Tenant};
-use sequor::simulate::{Contender, Costs, Experiment, Plug};
+use sequor::simulate::{ComparedPolicy, Costs, Experiment, PluginSpec};
 use sequor_wasm::limits::Limits;
 
 use crate::operator::guest;
@@ -19,12 +19,12 @@ const LOUD: &str = include_str!("../../benches/value/loud.toml");
 /// How these requests fare under `oldest` and under a guest.
 fn fares(workload: &str, plugin: &str) -> [Outcome; 2] {
     let file = WorkloadFile::read(Path::new("x.toml"), workload).unwrap();
-    let plug = Plug::new(&format!("{plugin}.wasm"), &guest(plugin), "{}", Limits::default(), None).unwrap();
+    let plug = PluginSpec::new(&format!("{plugin}.wasm"), &guest(plugin), "{}", Limits::default(), None).unwrap();
     let experiment = Experiment {
         workload: file.workload(1).unwrap(),
         serving: file.serve.settle().unwrap(),
         costs: Costs::read(Path::new("cost.toml"), COST).unwrap(),
-        contenders: vec![Contender::named("oldest").unwrap(), Contender::plugin(plugin, plug)],
+        policies: vec![ComparedPolicy::named("oldest").unwrap(), ComparedPolicy::plugin(plugin, plug)],
         seed: 1,
     };
     experiment.run().runs.try_into().unwrap()

@@ -7,8 +7,9 @@ use futures_util::{SinkExt, StreamExt};
 use parking_lot::Mutex;
 use sequor::api::ServerLimits;
 use sequor::backend::mock::MockBackend;
+use sequor::config::model::LoadFacts;
 use sequor::scheduling::PluginRules;
-use sequor::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
+use sequor::scheduling::guest::{Events, Guest, Manifest, Source};
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::{InferParameter, ModelInferRequest};
@@ -51,7 +52,7 @@ impl Source for Looks {
 }
 
 impl Guest for Looks {
-    fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, CallError> {
+    fn configure(&mut self, _: &str, _: &LoadFacts) -> Result<Result<(), String>, CallError> {
         Ok(Ok(()))
     }
 

@@ -13,10 +13,11 @@ use super::case::{CaseStart, InitializerCase};
 use crate::author::processor::trial::TrialClock;
 use crate::author::trial::{TrialOptions, compile};
 use crate::author::{AuthorError, Machine};
+use crate::config::model::LoadFacts;
 use crate::initializing::{
     FirstAnswer, Initializer, InitializerComponent, InitializerOptions, InitializerSource, KeptStates,
 };
-use crate::processing::{CallFacts, LoadFacts, PortTensors, ProcessorRefusal, files};
+use crate::processing::{CallFacts, PortTensors, ProcessorRefusal, files};
 use crate::scheduling::key_interner;
 use crate::state::budget::Budget;
 use crate::telemetry::{KeptMetrics, Metrics};

@@ -12,9 +12,10 @@ use sequor_wasm::services::Services;
 use super::case::ProcessorCase;
 use crate::author::trial::{TrialOptions, compile};
 use crate::author::{AuthorError, Machine};
+use crate::config::model::LoadFacts;
 use crate::processing::health::ProcessorTime;
 use crate::processing::{
-    CallFacts, Chain, LoadFacts, OnFailure, Plan, PortTensors, ProcessorComponent, ProcessorOptions, ProcessorRefusal,
+    CallFacts, Chain, OnFailure, Plan, PortTensors, ProcessorComponent, ProcessorOptions, ProcessorRefusal,
     ProcessorSource, SequenceScratch, TensorSignature, files,
 };
 use crate::telemetry::Metrics;

@@ -14,14 +14,15 @@ use sequor_wasm::services::Services;
 
 use crate::author::trial::{TrialOptions, compile};
 use crate::author::{AuthorError, Machine};
+use crate::config::model::LoadFacts;
 use crate::scheduling::SchedulerComponent;
-use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
+use crate::scheduling::guest::{Events, Guest, Source};
 
 /// A scheduler's component that a server would take.
 #[derive(Debug)]
 pub struct SchedulerTrial {
     pub component: SchedulerComponent,
-    facts: ModelFacts,
+    facts: LoadFacts,
     options: TrialOptions,
     file: PathBuf,
     /// How long it took to compile, or to find what was compiled before.
@@ -32,7 +33,7 @@ pub struct SchedulerTrial {
 #[derive(Debug)]
 pub struct RunningGuest {
     guest: Box<dyn Guest>,
-    facts: ModelFacts,
+    facts: LoadFacts,
     hooks: Hooks,
     pub starting: Duration,
 }
@@ -50,7 +51,7 @@ impl SchedulerTrial {
         })?;
         // A feature's type is for the model to say: it is there as both.
         let features: Vec<String> = component.manifest().features.iter().take(4).cloned().collect();
-        let facts = ModelFacts {
+        let facts = LoadFacts {
             name: "model".to_owned(),
             version: 1,
             strategy: "oldest",

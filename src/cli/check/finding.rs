@@ -84,7 +84,7 @@ impl Finding {
     /// A plug-in that decides for some model.
     pub(super) fn plugin(place: String, tried: Result<&CheckedComponent, String>) -> Finding {
         match tried {
-            Ok(good) => Finding { facts: Some(json!(good)), ..Finding::new(place, Severity::Ok, "", good.told()) },
+            Ok(good) => Finding { facts: Some(json!(good)), ..Finding::new(place, Severity::Ok, "", good.summary()) },
             // It decides for a model that is good: only samples went wrong.
             Err(what) => Finding::note(place, code::PLUGIN, what),
         }

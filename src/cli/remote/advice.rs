@@ -9,13 +9,13 @@ use crate::cli::Failed;
 pub(super) fn known(client: &Client, plugin: &str) -> impl Fn(Failed) -> Failed {
     move |failed| {
         let begin = format!("there is no plug-in \"{plugin}\"");
-        told(failed, |text| text.starts_with(&begin).then(|| format!("{begin} on this server; {}", there(client))))
+        reworded(failed, |text| text.starts_with(&begin).then(|| format!("{begin} on this server; {}", there(client))))
     }
 }
 
 /// A refusal about a model, with where the names of models are.
 pub(super) fn served(failed: Failed) -> Failed {
-    told(failed, |text| {
+    reworded(failed, |text| {
         let is_unknown = text.starts_with("no model \"") && text.ends_with("\" is served");
         is_unknown.then(|| format!("{text}; sequor model list shows those that are"))
     })
@@ -24,7 +24,7 @@ pub(super) fn served(failed: Failed) -> Failed {
 /// A refusal of the component that lies in this file, which the server knows by the plug-in's name alone.
 pub(super) fn of_file(plugin: &str, file: &str) -> impl Fn(Failed) -> Failed {
     move |failed| {
-        told(failed, |text| {
+        reworded(failed, |text| {
             let behind = text.strip_prefix(&format!("{plugin}.wasm "))?;
             let build = if behind == "is no WebAssembly" { "; sequor plugin build makes a component" } else { "" };
             Some(format!("{file} {behind}{build}"))
@@ -36,12 +36,12 @@ pub(super) fn of_file(plugin: &str, file: &str) -> impl Fn(Failed) -> Failed {
 pub(super) fn replaceable(plugin: &str, file: &str) -> impl Fn(Failed) -> Failed {
     move |failed| {
         let end = format!("sequor plugin replace {plugin}");
-        told(failed, |text| text.ends_with(&end).then(|| format!("{text} --from {file}")))
+        reworded(failed, |text| text.ends_with(&end).then(|| format!("{text} --from {file}")))
     }
 }
 
 /// The failure with another sentence, if it is a refusal and there is a better one.
-fn told(failed: Failed, better: impl FnOnce(&str) -> Option<String>) -> Failed {
+fn reworded(failed: Failed, better: impl FnOnce(&str) -> Option<String>) -> Failed {
     match failed {
         Failed::Refused { text, help } => Failed::Refused { text: better(&text).unwrap_or(text), help },
         other => other,

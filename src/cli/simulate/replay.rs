@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Failed;
 use super::files::file_name;
-use crate::cli::equip::cache;
+use crate::cli::plugin_host::cache;
 use crate::scheduling::guest::Source as _;
 use crate::scheduling::guest::Strike;
 use crate::scheduling::round_file::{Again, Answer, Question, Rejected, RoundFile};
@@ -133,7 +133,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::scheduling::guest::{Manifest, ModelFacts};
+    use crate::config::model::LoadFacts;
+    use crate::scheduling::guest::Manifest;
     use crate::scheduling::round_file::Wrong;
     use crate::scheduling::wat_fixture::SchedulerWat;
     use sequor_wasm::limits::Limits;
@@ -151,7 +152,7 @@ mod tests {
             features: Vec::new(),
             codes: Arc::default(),
         };
-        let facts = ModelFacts { name: "vad".to_owned(), version: 2, max_batch: 2, ..ModelFacts::default() };
+        let facts = LoadFacts { name: "vad".to_owned(), version: 2, max_batch: 2, ..LoadFacts::default() };
         let wrong = Wrong { fault: PolicyFault::Index, what: "plan answered index 97 of 3 candidates" };
         let said = PolicyAnswer::Plan(Ok(Decision::Fire));
         RoundFile::new(&round, Some(&said), wrong, (&manifest, "3f2a91c4d0"), (&facts, "{}", Limits::default()))

@@ -13,7 +13,7 @@
 //! - [`stateful`]: configurations of Triton's stateful backend, in these terms.
 //! - `graphless`: a model without a graph, in place of `complete` and `fit`.
 //! - [`place`]: which instances run on which GPU. `cpu_only`: none does · `rates`: what each of them needs for a run.
-//! - [`settings`]: its result.
+//! - [`settings`]: its result · [`LoadFacts`]: what plug-ins learn of it.
 
 mod complete;
 mod constant;
@@ -27,6 +27,7 @@ mod fit;
 mod fit_ragged;
 mod graphless;
 pub mod json;
+mod load_facts;
 pub mod locate;
 mod metric_tags;
 mod names;
@@ -55,5 +56,6 @@ mod sentences;
 mod tests;
 
 pub use draft::{ConfigSource, Draft, Options, Sources, read};
+pub use load_facts::LoadFacts;
 pub use sequor_toml::is_plugin_name;
 pub use signature::{Port, Signature};

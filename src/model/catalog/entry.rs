@@ -149,6 +149,6 @@ fn ready(load: &LoadedModel) -> ReadyVersion {
         state_bytes: load.state_bytes(),
         rows: load.rows(),
         warnings: load.warnings.clone(),
-        on: placement::told(&load.settings.processors, &load.auto),
+        on: placement::describe(&load.settings.processors, &load.auto),
     }
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use sequor_wasm::limits::Limits;
 
 use crate::config::fault::code;
+use crate::config::model::LoadFacts;
 use crate::config::model::settings::SchedulerPlugin;
 use crate::config::units::Span;
 use crate::error::LoadError;
 use crate::model::catalog::{Catalog, SchedulerChoice};
-use crate::model::load::{LoadedModel, strategy_name};
+use crate::model::load::LoadedModel;
 use crate::model::runtime::Clock;
 use crate::model::sequences::ModelScheduler;
-use crate::scheduling::guest::ModelFacts;
 use crate::scheduling::report::{Attach, By, PluginError};
 use crate::scheduling::{BindingOptions, MakeSource, PluginRules, Ready, Registry, SchedulerBinding, Unfit};
 use crate::telemetry::Metrics;
@@ -123,7 +123,7 @@ impl Deciders {
         load: &Arc<LoadedModel>,
     ) -> Result<Arc<SchedulerBinding>, PluginError> {
         let source = registry.find(plugin)?;
-        let binding = registry.bind(plugin, facts(load), model.port(load), options)?;
+        let binding = registry.bind(plugin, LoadFacts::new(&load.settings, load.version), model.port(load), options)?;
         binding.dry_run(source.as_ref()).map_err(|unfit| cannot_decide(plugin, model, &unfit))?;
         Ok(binding)
     }
@@ -289,23 +289,4 @@ fn check_how(how: &Attach) -> Result<(), PluginError> {
     }
     let parsed: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_str(&how.config);
     parsed.map(drop).map_err(|e| PluginError::Invalid(format!("config is no JSON table: {e}")))
-}
-
-fn facts(load: &LoadedModel) -> ModelFacts {
-    let spec = load.spec();
-    let (numbers, keys) = load.settings.feature_names();
-    ModelFacts {
-        name: load.settings.name.clone(),
-        version: load.version,
-        strategy: match strategy_name(&spec.strategy) {
-            "direct" => "direct",
-            "oldest" => "oldest",
-            _ => "stateless",
-        },
-        max_batch: spec.max_batch,
-        instances: u32::from(spec.instances),
-        slots: spec.slots(),
-        numbers,
-        keys,
-    }
 }

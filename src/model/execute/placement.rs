@@ -30,7 +30,7 @@ pub(in crate::model) struct Placement {
 pub(in crate::model) type InUse = BTreeMap<u16, (GpuMetrics, Vec<Weak<dyn Device>>)>;
 
 /// Where instances run, as operators read it; `None` where nothing else could be.
-pub(in crate::model) fn told(processors: &[Processor], auto: &Auto) -> Option<String> {
+pub(in crate::model) fn describe(processors: &[Processor], auto: &Auto) -> Option<String> {
     let mut gpus: Vec<String> = Vec::new();
     for processor in processors {
         if let Processor::Gpu(ordinal) = processor

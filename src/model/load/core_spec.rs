@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use sequor_core::{Expiry, LoadLimits, LoadSpec, RowLayout, Stages, Strategy};
+use sequor_core::{Expiry, LoadSpec, RowLayout, Stages, Strategy};
 
 use crate::config::model::settings::{ModelSettings, Processor, Scheduling, SequenceStrategy};
-use crate::processing::LoadFacts;
 use crate::state::Store;
 
 use super::loaded::LoadedModel;
@@ -22,15 +21,8 @@ impl LoadedModel {
         let settings = &self.settings;
         let strategy = strategy(settings);
         let base = LoadSpec {
-            version: self.version,
-            max_batch: settings.max_batch_size.max(1),
             instances: settings.instances.max(1),
             depth: self.depth(&strategy),
-            limits: LoadLimits::default(),
-            expiry: Expiry::Never,
-            idle_longest: None,
-            idle_soft: None,
-            cancel_ends: true,
             stages: Stages {
                 seal: self.tier.is_some(),
                 initialize: self.initializer.is_some(),
@@ -40,9 +32,8 @@ impl LoadedModel {
                 ..Stages::default()
             },
             initial_state_shape: Store::initial_shape_class(&self.states),
-            external: None,
             hold: self.hold.filter(|_| !matches!(strategy, Strategy::Oldest { .. })),
-            strategy,
+            ..LoadSpec::new(self.version, strategy, settings.max_batch_size.max(1))
         };
         let mut spec = match &settings.scheduling {
             Scheduling::Sequence(sequence) => LoadSpec {
@@ -60,28 +51,6 @@ impl LoadedModel {
         };
         spec.limits.candidates = self.candidates.max(1);
         spec
-    }
-}
-
-/// What processors learn of a load.
-pub(in crate::model) fn load_facts(settings: &ModelSettings, version: u64) -> LoadFacts {
-    let strategy = strategy(settings);
-    let (numbers, keys) = settings.feature_names();
-    let max_batch = settings.max_batch_size.max(1);
-    let (name, slots) = match &strategy {
-        Strategy::Direct { .. } => ("direct", max_batch),
-        Strategy::Oldest { slots, .. } | Strategy::Deadline { slots } => ("oldest", *slots),
-        Strategy::Stateless { .. } => ("stateless", 0),
-    };
-    LoadFacts {
-        name: settings.name.clone(),
-        version,
-        strategy: name,
-        max_batch,
-        instances: u32::from(settings.instances.max(1)),
-        slots,
-        numbers,
-        keys,
     }
 }
 

@@ -31,7 +31,7 @@ mod tier;
 pub use metadata::{Metadata, TensorMetadata};
 pub use tier::{BatchToSeal, Sealed, SequenceStore, StateTier, StateToSeal};
 
-pub(in crate::model) use core_spec::{load_facts, strategy_name};
+pub(in crate::model) use core_spec::strategy_name;
 pub(in crate::model) use ensemble::LoadEnsemble;
 pub(in crate::model) use handle::{Handle, InlineStep};
 pub(in crate::model) use initializer::{FirstValues, LoadInitializer};

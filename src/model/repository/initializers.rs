@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::batch::wiring::stateful;
 use crate::config::fault::code;
+use crate::config::model::LoadFacts;
 use crate::config::model::settings::{InitializerPlugin, ModelSettings};
 use crate::error::LoadError;
 use crate::initializing::{Initializer, InitializerOptions, InitializerRegistry, InitializerSource, KeptStates};
-use crate::model::load::{LoadInitializer, Processors, load_facts};
+use crate::model::load::{LoadInitializer, Processors};
 use crate::model::runtime::KeepsUnused;
 use crate::model::sequences::ModelScheduler;
 use crate::processing::files;
@@ -45,7 +46,7 @@ pub(super) fn initializer_of(
     let source = initializer_source(registry, model, settings, (named, kept), texts).map_err(fault)?;
     let pool = threads.pool().map_err(fault)?;
     let ports = LoadInitializer::ports(settings, processors);
-    let initializer = Initializer::new(source, &load_facts(settings, version), ports, pool.size());
+    let initializer = Initializer::new(source, &LoadFacts::new(settings, version), ports, pool.size());
     let initializer = Arc::new(initializer.map_err(fault)?);
     // From here on a replacement reaches it.
     registry.attach(std::slice::from_ref(&initializer)).map_err(fault)?;

@@ -7,9 +7,10 @@ use sequor_core::Seq;
 use sequor_wasm::limits::Limits;
 
 use crate::config::fault::code;
+use crate::config::model::LoadFacts;
 use crate::config::model::settings::{ModelSettings, ProcessorPlugin};
 use crate::error::LoadError;
-use crate::model::load::{Processors, load_facts};
+use crate::model::load::Processors;
 use crate::model::runtime::KeepsUnused;
 use crate::model::sequences::ModelScheduler;
 use crate::processing::link::ChainLink;
@@ -50,7 +51,7 @@ impl Resources {
         }
         let pool = host.pool().map_err(|what| fault(first, what))?;
         let graph = Processors::signature_of(settings);
-        let chain = Chain::new(sources, &load_facts(settings, version), graph, pool.size());
+        let chain = Chain::new(sources, &LoadFacts::new(settings, version), graph, pool.size());
         let chain = chain.map_err(|(n, what)| fault(named.get(n).unwrap_or(first), what))?;
         // From here on a replacement reaches them.
         host.registry.attach(chain.links()).map_err(|what| fault(first, what))?;

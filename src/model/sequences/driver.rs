@@ -245,9 +245,9 @@ impl ModelScheduler {
     }
 
     /// The actions to carry out once the lock is released.
-    pub(super) fn settle(table: &mut Table, now: Time) -> Actions {
+    pub(super) fn take_actions(table: &mut Table, now: Time) -> Actions {
         sealing::work(table, now);
-        table.settle()
+        table.take_actions()
     }
 
     // === after the lock ===
@@ -270,7 +270,7 @@ impl ModelScheduler {
     ) -> T {
         let mut table = self.table.lock();
         let outcome = what(&mut table);
-        let actions = Self::settle(&mut table, now);
+        let actions = Self::take_actions(&mut table, now);
         drop(table);
         carry_out(self, thread, actions, now);
         outcome

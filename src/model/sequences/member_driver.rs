@@ -102,7 +102,7 @@ impl Member for ModelScheduler {
         let actions = {
             let mut table = self.table.lock();
             table.apply(now, Event::End(seq, why));
-            ModelScheduler::settle(&mut table, now)
+            ModelScheduler::take_actions(&mut table, now)
         };
         Box::new(move || self.act(actions, now))
     }

@@ -57,7 +57,7 @@ impl ModelScheduler {
             return;
         }
         let before = table.change_policy(now, load, change);
-        let actions = table.settle();
+        let actions = table.take_actions();
         drop(table);
         drop(before);
         self.act(actions, now);
@@ -102,7 +102,7 @@ impl ModelScheduler {
             (None, PolicyNotice::News(first, news, lost)) => {
                 let loads = self.loads();
                 let port = loads.iter().find(|l| l.key == load).and_then(|l| l.port.get());
-                port.map(|port| port.put(first, news, lost));
+                port.map(|port| port.append(first, news, lost));
             }
             (None, PolicyNotice::Fallback | PolicyNotice::Stale(_)) => {}
         }

@@ -168,7 +168,7 @@ fn enqueue(
     table.look_up_kept(now, &mut job, &mut submit)?;
     job.load.metrics.queued();
     let req = table.submit(now, Box::new(job), submit);
-    let actions = ModelScheduler::settle(&mut table, now);
+    let actions = ModelScheduler::take_actions(&mut table, now);
     drop(table);
     // A sequence that starts may leave less room for freed memory.
     model.chunk_cache.trim();

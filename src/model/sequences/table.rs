@@ -224,7 +224,7 @@ impl Table {
     }
 
     /// Takes the actions to carry out after the lock is released.
-    pub(super) fn settle(&mut self) -> Actions {
+    pub(super) fn take_actions(&mut self) -> Actions {
         Actions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
     }
 

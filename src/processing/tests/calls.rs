@@ -13,6 +13,7 @@ use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::Limits;
 use sequor_wasm::services::ServiceLog;
 
+use crate::config::model::LoadFacts;
 use crate::processing::outgoing::{
     CallOrigin, CallOutcome, CallRights, CallingRequest, InferFailure, InferFuture, ModelCaller, code,
 };
@@ -21,7 +22,7 @@ use crate::processing::wat_fixture::{
 };
 use crate::processing::wat_guest::WatGuest;
 use crate::processing::{
-    CallFacts, Chain, LoadFacts, OnFailure, PreparedRequest, ProcessorComponent, ProcessorOptions, ProcessorRefusal,
+    CallFacts, Chain, OnFailure, PreparedRequest, ProcessorComponent, ProcessorOptions, ProcessorRefusal,
     ProcessorSource, RefusedBy, SequenceScratch,
 };
 use crate::telemetry::Metrics;

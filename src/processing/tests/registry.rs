@@ -10,12 +10,13 @@ use sequor_wasm::limits::Limits;
 use sequor_wasm::plugin_error::PluginError;
 use sequor_wasm::services::ServiceLog;
 
+use crate::config::model::LoadFacts;
 use crate::processing::link::ChainLink;
 use crate::processing::registry::{MakePlaced, RequestedBy};
 use crate::processing::wat_fixture::{COUNT, ProcessorWat, SERVING, StillClock, model, step, tensor};
 use crate::processing::{
-    Chain, LoadFacts, OnFailure, PlaceModels, PlaceRules, PluginOperations, PluginPlace as _, PortTensors,
-    ProcessorComponent, ProcessorOptions, ProcessorRegistry, ProcessorSource, SequenceScratch,
+    Chain, OnFailure, PlaceModels, PlaceRules, PluginOperations, PluginPlace as _, PortTensors, ProcessorComponent,
+    ProcessorOptions, ProcessorRegistry, ProcessorSource, SequenceScratch,
 };
 use crate::telemetry::Metrics;
 

@@ -12,9 +12,10 @@ use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::{Limits, room};
 
 use super::wasm::ROOMY;
+use crate::config::model::LoadFacts;
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
-use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
+use crate::scheduling::guest::{Events, Guest as _, Source as _};
 use crate::scheduling::stand_in::StandInVersion;
 use crate::scheduling::tests::rig::{Rig, plans};
 use crate::scheduling::wat_fixture::SERVING;
@@ -38,9 +39,9 @@ fn component(name: &str) -> SchedulerComponent {
     SchedulerComponent::new(&SERVING, &format!("{name}.wasm"), &bytes, Grants::default(), Some(&cache)).unwrap()
 }
 
-fn facts(component: &SchedulerComponent) -> ModelFacts {
+fn facts(component: &SchedulerComponent) -> LoadFacts {
     let (numbers, keys) = component.manifest().features.iter().cloned().partition(|name| name == "length");
-    ModelFacts {
+    LoadFacts {
         name: "vad".to_owned(),
         strategy: "oldest",
         max_batch: 4,
@@ -48,7 +49,7 @@ fn facts(component: &SchedulerComponent) -> ModelFacts {
         slots: 8,
         numbers,
         keys,
-        ..ModelFacts::default()
+        ..LoadFacts::default()
     }
 }
 

@@ -9,9 +9,10 @@ use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
 
 use super::wasm::{ROOMY, component, plan, start, struck_by_default};
+use crate::config::model::LoadFacts;
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
-use crate::scheduling::guest::{Guest as _, ModelFacts};
+use crate::scheduling::guest::Guest as _;
 use crate::scheduling::wat_fixture::SERVING;
 use crate::scheduling::wat_fixture::{LOG, SchedulerWat, ServiceLog};
 
@@ -141,7 +142,7 @@ fn a_guest_s_own_sentence_is_cut_as_a_line_is() {
     let refuses = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1028) (i32.const 16384))
         (i32.store (i32.const 1032) (i32.const 100000)) (i32.const 1024)";
     let mut guest = start(&SchedulerWat { configure: refuses, restore: refuses, ..SchedulerWat::default() });
-    let facts = ModelFacts::default();
+    let facts = LoadFacts::default();
     assert_eq!(guest.configure("{}", &facts).unwrap().unwrap_err().len(), 4096);
     assert_eq!(guest.restore(b"saved").unwrap().unwrap_err().len(), 4096);
 }

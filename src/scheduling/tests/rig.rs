@@ -11,8 +11,9 @@ use sequor_core::*;
 use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::Limits;
 
+use crate::config::model::LoadFacts;
 use crate::scheduling::active_guest::ActiveGuest;
-use crate::scheduling::guest::{ModelFacts, Source};
+use crate::scheduling::guest::Source;
 use crate::scheduling::stand_in::StandInVersion;
 use crate::scheduling::{
     Alarm, BindingOptions, BindingServices, Clock, Decider, LoadPolicy, SchedulerBinding, SchedulerHost, SchedulerPort,
@@ -113,22 +114,8 @@ pub(super) fn admits() -> Hooks {
 }
 
 fn spec(slots: u32, max_batch: u32) -> LoadSpec {
-    LoadSpec {
-        version: 1,
-        strategy: Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false },
-        max_batch,
-        instances: 1,
-        depth: 1,
-        limits: sequor_core::LoadLimits::default(),
-        expiry: Expiry::Never,
-        idle_longest: None,
-        idle_soft: None,
-        cancel_ends: true,
-        stages: Stages::default(),
-        initial_state_shape: 0,
-        external: None,
-        hold: None,
-    }
+    let strategy = Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false };
+    LoadSpec::new(1, strategy, max_batch)
 }
 
 impl Rig {
@@ -165,7 +152,7 @@ impl Rig {
             from_file: false,
         };
         change(&mut options);
-        let facts = ModelFacts {
+        let facts = LoadFacts {
             name: "encoder".to_owned(),
             version: 1,
             strategy: "oldest",

@@ -10,9 +10,10 @@ use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
 
+use crate::config::model::LoadFacts;
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
-use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
+use crate::scheduling::guest::{Events, Guest as _, Source as _};
 use crate::scheduling::wat_fixture::SERVING;
 use crate::scheduling::wat_fixture::{LOG, SchedulerWat, ServiceLog};
 
@@ -118,7 +119,7 @@ fn a_configuration_is_settled_before_the_guest_sees_it() {
         (i32.store (i32.const 1028) (local.get 0)) (i32.store (i32.const 1032) (local.get 1)) (i32.const 1024)";
     let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\n[config.burst]\ntype = \"integer\"\ndefault = 4\n";
     let mut guest = start(&SchedulerWat { configure: refuse, manifest: Some(manifest), ..SchedulerWat::default() });
-    let facts = ModelFacts { name: "vad".to_owned(), keys: vec!["tenant".to_owned()], ..ModelFacts::default() };
+    let facts = LoadFacts { name: "vad".to_owned(), keys: vec!["tenant".to_owned()], ..LoadFacts::default() };
     assert_eq!(guest.configure("", &facts).unwrap(), Err("{\"burst\":4}".to_owned()));
     assert_eq!(
         guest.configure("{\"burst\":0.5}", &facts).unwrap(),

@@ -1,4 +1,4 @@
-//! Which requests arrive when. A workload is made once and met by every contender alike: arrivals do not depend on answers.
+//! Which requests arrive when. A workload is made once and met by every policy alike: arrivals do not depend on answers.
 //!
 //! - [`flow`]: what all made-up flows have in common · [`people`]: their sequences · [`tenants`]: to whom those belong · [`features`]:
 //!   what else plug-ins see.
@@ -24,7 +24,7 @@ use features::Features;
 
 use super::Costs;
 use super::serving::ServingOptions;
-use crate::scheduling::guest::ModelFacts;
+use crate::config::model::LoadFacts;
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +79,9 @@ pub struct RecordedServing {
 
 impl Workload {
     /// The model as a plug-in sees it, with the features of these requests.
-    pub fn facts(&self, facts: ModelFacts) -> ModelFacts {
+    pub fn facts(&self, facts: LoadFacts) -> LoadFacts {
         let Features { numbers, keys, .. } = self.features.clone();
-        ModelFacts { numbers, keys, ..facts }
+        LoadFacts { numbers, keys, ..facts }
     }
 
     /// Texts behind its keys.

@@ -13,8 +13,8 @@ use crate::config::place::Place;
 use crate::config::units::{Span, SpanOrNever};
 use crate::config::{Fault, fault};
 use crate::recording::trace::{self, Hash, Load, RecordedRequest, TraceLine};
-use crate::simulate::moments::RecordedBatch;
 use crate::simulate::serving::ServingOptions;
+use crate::simulate::slowdown_trace::RecordedBatch;
 use crate::simulate::{Costs, SimulateError};
 
 /// Collects the requests of one model, file after file.

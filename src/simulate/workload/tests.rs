@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Workload;
 use super::replay::Replay;
 use crate::simulate::file::WorkloadFile;
-use crate::simulate::{Contender, Costs, Experiment, Serving};
+use crate::simulate::{ComparedPolicy, Costs, Experiment, Serving};
 
 const MS: u64 = 1_000_000;
 
@@ -95,8 +95,8 @@ fn a_trace_is_replayed_as_it_was_and_held_against_that_day() {
     let live = workload.live.clone().unwrap();
     let serving = live.wishes.settle().unwrap();
     assert_eq!((serving.slots, serving.max_batch, workload.arrivals[0].within), (8, 2, Some(Duration::from_millis(9))));
-    let contenders = vec![Contender::named("oldest").unwrap()];
-    let report = Experiment { workload, serving, costs: live.costs.unwrap(), contenders, seed: 1 }.run();
+    let policies = vec![ComparedPolicy::named("oldest").unwrap()];
+    let report = Experiment { workload, serving, costs: live.costs.unwrap(), policies, seed: 1 }.run();
     let table = report.table();
     assert!(
         table.contains("live that day (from the trace, policy oldest): WAIT p50 1 ms, p99 1 ms -> simulator off by"),

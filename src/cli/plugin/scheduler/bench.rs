@@ -36,7 +36,7 @@ struct Plans {
 /// Measures a scheduler.
 pub(super) fn scheduler(given: GivenComponent<'_>, span: Duration) -> Result<Printed, Failed> {
     let measured = one(given, span)?;
-    Ok(Printed { text: told(&measured), json: serde_json::json!(measured) })
+    Ok(Printed { text: render(&measured), json: serde_json::json!(measured) })
 }
 
 fn one(given: GivenComponent<'_>, span: Duration) -> Result<Measured, Failed> {
@@ -56,7 +56,7 @@ fn one(given: GivenComponent<'_>, span: Duration) -> Result<Measured, Failed> {
     Ok(Measured { file: given.path.display().to_string(), loading_ms, starting_ms, plans, memory: running.memory() })
 }
 
-fn told(measured: &Measured) -> String {
+fn render(measured: &Measured) -> String {
     let Measured { file, loading_ms, starting_ms, plans, memory } = measured;
     let mut text = format!("{file}   load {loading_ms:.1} ms, start and configure {starting_ms:.1} ms\n");
     if plans.is_empty() {

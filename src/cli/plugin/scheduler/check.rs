@@ -28,7 +28,7 @@ pub(in crate::cli) struct CheckedComponent {
 /// Tries a scheduler.
 pub(super) fn scheduler(given: GivenComponent<'_>) -> Result<Printed, String> {
     let good = tried(given.path, file::trial_options(given.matches).map_err(|e| e.to_string())?, given.machine)?;
-    Ok(Printed { text: format!("{} {}, {}", good.name, good.version, good.told()), json: json!(good) })
+    Ok(Printed { text: format!("{} {}, {}", good.name, good.version, good.summary()), json: json!(good) })
 }
 
 /// The component of this file, if a server would take it; else why not.
@@ -61,7 +61,7 @@ pub(in crate::cli) fn tried(path: &Path, options: TrialOptions, machine: &Machin
 
 impl CheckedComponent {
     /// What it is, but for its name.
-    pub(in crate::cli) fn told(&self) -> String {
+    pub(in crate::cli) fn summary(&self) -> String {
         let CheckedComponent { world, contract, bytes, plan_us, imports, .. } = self;
         let plan = plan_us.map(|us| format!(", plan of 64: {us:.1} us")).unwrap_or_default();
         let imports = if imports.is_empty() { "none".to_owned() } else { imports.join(" ") };

@@ -25,7 +25,7 @@ struct InspectedComponent {
 /// Shows a scheduler.
 pub(super) fn scheduler(given: GivenComponent<'_>) -> Result<Printed, Failed> {
     let seen = look(given)?;
-    Ok(Printed { text: told(&seen), json: serde_json::json!(seen) })
+    Ok(Printed { text: render(&seen), json: serde_json::json!(seen) })
 }
 
 fn look(given: GivenComponent<'_>) -> Result<InspectedComponent, Failed> {
@@ -47,7 +47,7 @@ fn look(given: GivenComponent<'_>) -> Result<InspectedComponent, Failed> {
     })
 }
 
-fn told(seen: &InspectedComponent) -> String {
+fn render(seen: &InspectedComponent) -> String {
     let InspectedComponent { file, bytes, sha256, imports, memory, error, manifest } = seen;
     let memory = match (memory, error) {
         (Some(memory), _) => format!("{:.1} MiB once configured", *memory as f64 / 1_048_576.0),

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::cli::Failed;
-use crate::cli::equip::cache;
 use crate::cli::plugin::world::{GivenComponent, Printed, Tested};
+use crate::cli::plugin_host::cache;
 use crate::simulate::file::WorkloadFile;
-use crate::simulate::{Contender, Costs, Experiment, Plug, SimulateError, SimulationReport};
+use crate::simulate::{ComparedPolicy, Costs, Experiment, PluginSpec, SimulateError, SimulationReport};
 use sequor_wasm::limits::Limits;
 
 /// What came of a case.
@@ -23,14 +23,14 @@ struct CaseResult {
 /// Runs a case of a scheduler.
 pub(super) fn scheduler(given: GivenComponent<'_>, case: &Path) -> Result<Tested, Failed> {
     let tried = one(given.path, given.bytes, case).map_err(|e| Failed::Configuration(e.to_string()))?;
-    let text = told(&tried);
+    let text = render(&tried);
     let CaseResult { component, case, wrong, report } = tried;
     let is_good = wrong.is_empty();
     let json = json!({ "component": component, "case": case, "ok": is_good, "wrong": wrong, "report": report });
     Ok(Tested { is_good, printed: Printed { text, json } })
 }
 
-fn told(tried: &CaseResult) -> String {
+fn render(tried: &CaseResult) -> String {
     let how = if tried.wrong.is_empty() { "ok" } else { "NOT AS EXPECTED" };
     let wrong: String = tried.wrong.iter().map(|what| format!("  {what}\n")).collect();
     format!("{}   {how}\n{}{wrong}", tried.case.display(), tried.report.table())
@@ -43,14 +43,16 @@ fn one(component: &Path, bytes: &[u8], case: &Path) -> Result<CaseResult, Simula
     let load = WorkloadFile::read(case, &text)?;
     let config = serde_json::to_string(&load.config).map_err(|e| SimulateError::Given(e.to_string()))?;
     let name = component.file_name().unwrap_or(component.as_os_str()).to_string_lossy().into_owned();
-    let plug = Plug::new(&name, bytes, &config, Limits::default(), cache().as_ref()).map_err(SimulateError::Given)?;
+    let plug =
+        PluginSpec::new(&name, bytes, &config, Limits::default(), cache().as_ref()).map_err(SimulateError::Given)?;
     let seed = load.seed.unwrap_or(1);
     let (workload, serving) = (load.workload(seed)?, load.serve.clone().settle().map_err(SimulateError::Given)?);
     let instances = serving.instances.first().copied().unwrap_or(1);
     plug.try_out(&workload.facts(serving.facts(instances)))
         .map_err(|what| SimulateError::Given(format!("{name}: {what}")))?;
-    let contenders = vec![Contender::named("oldest").map_err(SimulateError::Given)?, Contender::plugin(&name, plug)];
-    let report = Experiment { workload, serving, costs: Costs::default(), contenders, seed }.run();
+    let policies =
+        vec![ComparedPolicy::named("oldest").map_err(SimulateError::Given)?, ComparedPolicy::plugin(&name, plug)];
+    let report = Experiment { workload, serving, costs: Costs::default(), policies, seed }.run();
     let runs = report.runs.iter().filter(|run| run.policy == name);
     let wrong: Vec<String> = runs.flat_map(|run| load.expect.against(run)).collect();
     Ok(CaseResult { component: name, case: case.to_owned(), wrong, report })

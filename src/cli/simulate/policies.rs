@@ -3,28 +3,28 @@
 use std::path::Path;
 
 use super::files::{file_name, unreadable};
-use crate::cli::equip::cache;
-use crate::simulate::{Contender, Plug, Serving, SimulateError, Workload};
+use crate::cli::plugin_host::cache;
+use crate::simulate::{ComparedPolicy, PluginSpec, Serving, SimulateError, Workload};
 use sequor_wasm::limits::Limits;
 
-/// The contender of this name; a plug-in is tried out.
-pub(super) fn contender(
+/// The policy of this name; a plug-in is tried out.
+pub(super) fn policy(
     name: &str,
     set: &[String],
     limits: Limits,
     (workload, serving): (&Workload, &Serving),
-) -> Result<Contender, SimulateError> {
+) -> Result<ComparedPolicy, SimulateError> {
     if !name.ends_with(".wasm") {
-        return Contender::named(name).map_err(SimulateError::Given);
+        return ComparedPolicy::named(name).map_err(SimulateError::Given);
     }
     let path = Path::new(name);
     let bytes = std::fs::read(path).map_err(|e| unreadable(path, &e))?;
     let file = file_name(path);
-    let plug = Plug::new(&file, &bytes, &config(set)?, limits, cache().as_ref()).map_err(SimulateError::Given)?;
+    let spec = PluginSpec::new(&file, &bytes, &config(set)?, limits, cache().as_ref()).map_err(SimulateError::Given)?;
     let instances = serving.instances.first().copied().unwrap_or(1);
-    plug.try_out(&workload.facts(serving.facts(instances)))
+    spec.try_out(&workload.facts(serving.facts(instances)))
         .map_err(|what| SimulateError::Given(format!("{file}: {what}")))?;
-    Ok(Contender::plugin(&file, plug))
+    Ok(ComparedPolicy::plugin(&file, spec))
 }
 
 /// `burst=4`, `weights.gold=4`, `name=anna` as a table in JSON.

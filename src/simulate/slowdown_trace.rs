@@ -15,16 +15,16 @@ pub struct RecordedBatch {
 
 /// By how much runs took longer than others of their size, in the order in which they began.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Moments(Vec<(Time, f64)>);
+pub(super) struct SlowdownTrace(Vec<(Time, f64)>);
 
-impl Moments {
-    pub(super) fn new(mut runs: Vec<(Time, f64)>) -> Moments {
+impl SlowdownTrace {
+    pub(super) fn new(mut runs: Vec<(Time, f64)>) -> SlowdownTrace {
         runs.sort_unstable_by_key(|(at, _)| *at);
         runs.dedup_by_key(|(at, _)| *at);
-        Moments(runs)
+        SlowdownTrace(runs)
     }
 
-    /// Of a run that begins now: what was so of the one of that day that began nearest to it.
+    /// How slow the recorded run was that began nearest to this time; 1 if there is none.
     pub(super) fn slowness(&self, now: Time) -> f64 {
         let after = self.0.partition_point(|(at, _)| *at < now);
         let before = after.checked_sub(1).and_then(|n| self.0.get(n));
@@ -39,9 +39,9 @@ mod tests {
 
     #[test]
     fn a_run_is_as_slow_as_the_one_that_began_nearest_to_it() {
-        let moments = Moments::new(vec![(Time(50), 3.0), (Time(10), 1.0), (Time(20), 2.0), (Time(20), 2.0)]);
+        let moments = SlowdownTrace::new(vec![(Time(50), 3.0), (Time(10), 1.0), (Time(20), 2.0), (Time(20), 2.0)]);
         let at = |now| moments.slowness(Time(now));
         assert_eq!([0, 10, 14, 16, 20, 34, 36, 99].map(at), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0]);
-        assert_eq!(Moments::default().slowness(Time(5)), 1.0);
+        assert_eq!(SlowdownTrace::default().slowness(Time(5)), 1.0);
     }
 }

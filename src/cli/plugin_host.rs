@@ -1,23 +1,24 @@
-//! From settings to plug-ins: the engine that runs them, made when the first is asked for, and where compiled code is kept.
+//! From settings to plug-ins: the engine that runs them, and where compiled code is kept.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use sequor_wasm::cache::{COMPILED, Cache};
+use sequor_wasm::component::Component;
 use sequor_wasm::grants::GrantTable;
 use sequor_wasm::loader::Loader;
+use sequor_wasm::world::World;
 
 use super::Failed;
 use crate::config::server::file::PluginsSection;
-use crate::initializing::{InitializerComponent, InitializerWorld};
+use crate::initializing::InitializerWorld;
 use crate::model::Repository;
-use crate::processing::{PlaceRules, ProcessorComponent, ProcessorWorld};
-use crate::scheduling::PluginRules;
-use crate::scheduling::guest::Source;
+use crate::processing::{PlaceRules, ProcessorWorld};
 use crate::scheduling::report::PluginError;
+use crate::scheduling::{self, PluginRules};
 
 /// Lets plug-ins decide for the repository's models.
-pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Result<(), Failed> {
+pub(super) fn enable_plugins(repository: &Repository, settings: &PluginsSection) -> Result<(), Failed> {
     let dir = (!settings.dir.as_os_str().is_empty()).then(|| settings.dir.clone());
     if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
         let what = format!("plugins.dir: {} is no directory", dir.display());
@@ -36,38 +37,40 @@ pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Resul
         components: base(&super::variable).map(|base| base.join("components")),
     };
     let grants = GrantTable::parse(settings.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
-    let (of_models, instances) = (grants.clone(), settings.instances as usize);
-    let cache = compiled();
-    // Most servers have no plug-in, and an engine is not for nothing.
-    let loader: Arc<OnceLock<Result<Loader, PluginError>>> = Arc::default();
-    let start = move || Loader::new(cache.as_deref(), grants.clone()).map_err(|e| PluginError::Internal(e.to_string()));
-    let (start, same) = (Arc::new(start), Arc::clone(&loader));
-    let again = Arc::clone(&start);
-    let (third, once_more) = (Arc::clone(&loader), Arc::clone(&start));
-    let make = move |name: &str, component: &[u8]| -> Result<Arc<dyn Source>, PluginError> {
-        match loader.get_or_init(&*start) {
-            Ok(loader) => crate::scheduling::loader::load(loader, name, component),
-            Err(error) => Err(error.clone()),
-        }
-    };
-    let make_processor = move |name: &str, component: &[u8]| -> Result<Arc<ProcessorComponent>, PluginError> {
-        let loader = same.get_or_init(&*again).as_ref().map_err(Clone::clone)?;
-        let loaded = loader.load::<ProcessorWorld>(name, component);
-        loaded.map(Arc::new).map_err(|error| PluginError::Invalid(error.to_string()))
-    };
-    let make_initializer = move |name: &str, component: &[u8]| -> Result<Arc<InitializerComponent>, PluginError> {
-        let loader = third.get_or_init(&*once_more).as_ref().map_err(Clone::clone)?;
-        let loaded = loader.load::<InitializerWorld>(name, component);
-        loaded.map(Arc::new).map_err(|error| PluginError::Invalid(error.to_string()))
-    };
+    let loader = LazyLoader { grants: grants.clone(), ..LazyLoader::default() };
     let PluginRules { require_sha256, memory, strikes, ref components, .. } = rules;
-    let components = components.clone();
-    let placed = PlaceRules { dir, require_sha256, memory, strikes, components, grants: of_models, instances };
-    let ran = repository.run_processors(placed.clone(), Box::new(make_processor));
-    ran.map_err(|e| Failed::Failed(e.to_string()))?;
-    let ran = repository.run_initializers(placed, Box::new(make_initializer));
-    ran.map_err(|e| Failed::Failed(e.to_string()))?;
-    repository.run_plugins(rules, Box::new(make)).map_err(|e| Failed::Failed(format!("no thread for plug-ins: {e}")))
+    let (components, instances) = (components.clone(), settings.instances as usize);
+    let placed = PlaceRules { dir, require_sha256, memory, strikes, components, grants, instances };
+    let of_processors = loader.clone();
+    let load = move |name: &str, bytes: &[u8]| of_processors.component::<ProcessorWorld>(name, bytes);
+    repository.run_processors(placed.clone(), Box::new(load)).map_err(|e| Failed::Failed(e.to_string()))?;
+    let of_initializers = loader.clone();
+    let load = move |name: &str, bytes: &[u8]| of_initializers.component::<InitializerWorld>(name, bytes);
+    repository.run_initializers(placed, Box::new(load)).map_err(|e| Failed::Failed(e.to_string()))?;
+    let load = move |name: &str, bytes: &[u8]| scheduling::loader::load(loader.get()?, name, bytes);
+    repository.run_plugins(rules, Box::new(load)).map_err(|e| Failed::Failed(format!("no thread for plug-ins: {e}")))
+}
+
+/// Loads plug-ins with one engine, which it makes for the first: most servers have none.
+#[derive(Clone, Default)]
+struct LazyLoader {
+    loader: Arc<OnceLock<Result<Loader, PluginError>>>,
+    grants: GrantTable,
+}
+
+impl LazyLoader {
+    fn get(&self) -> Result<&Loader, PluginError> {
+        let new = || {
+            let loader = Loader::new(compiled().as_deref(), self.grants.clone());
+            loader.map_err(|e| PluginError::Internal(e.to_string()))
+        };
+        self.loader.get_or_init(new).as_ref().map_err(Clone::clone)
+    }
+
+    fn component<W: World>(&self, name: &str, bytes: &[u8]) -> Result<Arc<Component<W>>, PluginError> {
+        let loaded = self.get()?.load::<W>(name, bytes);
+        loaded.map(Arc::new).map_err(|error| PluginError::Invalid(error.to_string()))
+    }
 }
 
 /// Lets changed files take the place of what serves.
@@ -88,7 +91,7 @@ pub(super) fn cache() -> Option<Cache> {
     compiled().and_then(|folder| Cache::new(&folder).ok())
 }
 
-/// Where compiled code, components and rounds that went wrong are kept: what was said, what the service manager gives, or the user's own; nowhere without any.
+/// The folder of compiled code, components and rounds that went wrong: that of `SEQUOR_CACHE`, of the service manager, or of the user, in this order.
 fn base(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|text| !text.is_empty()).map(PathBuf::from);
     let own = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).map(|dir| dir.join("sequor"));

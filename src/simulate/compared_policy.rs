@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::decider::SimPolicy;
-use super::plugged::{Plug, Plugged};
-use crate::scheduling::guest::ModelFacts;
+use super::plugged::{Plugged, PluginSpec};
+use crate::config::model::LoadFacts;
 
 /// A strategy of the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum BuiltIn {
 }
 
 /// One of those that are compared.
-pub struct Contender {
+pub struct ComparedPolicy {
     pub name: String,
     pub(crate) kind: PolicyKind,
 }
@@ -25,12 +25,12 @@ pub(crate) enum PolicyKind {
     /// Makes a fresh policy for each run; the rounds it gives up are `oldest`'s.
     External(Box<dyn Fn() -> Box<dyn SimPolicy>>),
     /// The same, of a component.
-    Plugin(Plug),
+    Plugin(PluginSpec),
 }
 
-impl Contender {
+impl ComparedPolicy {
     /// The built-in of this name.
-    pub fn named(name: &str) -> Result<Contender, String> {
+    pub fn named(name: &str) -> Result<ComparedPolicy, String> {
         let built_in = match name {
             "oldest" => BuiltIn::Oldest,
             "direct" => BuiltIn::Direct,
@@ -41,16 +41,16 @@ impl Contender {
                 ));
             }
         };
-        Ok(Contender { name: name.to_owned(), kind: PolicyKind::BuiltIn(built_in) })
+        Ok(ComparedPolicy { name: name.to_owned(), kind: PolicyKind::BuiltIn(built_in) })
     }
 
     /// A policy of one's own.
-    pub fn external(name: &str, make: impl Fn() -> Box<dyn SimPolicy> + 'static) -> Contender {
-        Contender { name: name.to_owned(), kind: PolicyKind::External(Box::new(make)) }
+    pub fn external(name: &str, make: impl Fn() -> Box<dyn SimPolicy> + 'static) -> ComparedPolicy {
+        ComparedPolicy { name: name.to_owned(), kind: PolicyKind::External(Box::new(make)) }
     }
 
-    pub fn plugin(name: &str, plug: Plug) -> Contender {
-        Contender { name: name.to_owned(), kind: PolicyKind::Plugin(plug) }
+    pub fn plugin(name: &str, spec: PluginSpec) -> ComparedPolicy {
+        ComparedPolicy { name: name.to_owned(), kind: PolicyKind::Plugin(spec) }
     }
 
     pub(crate) fn built_in(&self) -> BuiltIn {
@@ -62,20 +62,20 @@ impl Contender {
 
     pub(crate) fn policy<'a>(
         &self,
-        facts: &ModelFacts,
+        facts: &LoadFacts,
         texts: impl Iterator<Item = &'a str>,
     ) -> Option<Box<dyn SimPolicy>> {
         match &self.kind {
             PolicyKind::BuiltIn(_) => None,
             PolicyKind::External(make) => Some(make()),
-            PolicyKind::Plugin(plug) => Some(Box::new(Plugged::new(plug, facts, texts))),
+            PolicyKind::Plugin(spec) => Some(Box::new(Plugged::new(spec, facts, texts))),
         }
     }
 }
 
-impl fmt::Debug for Contender {
+impl fmt::Debug for ComparedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Contender({})", self.name)
+        write!(f, "ComparedPolicy({})", self.name)
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn names_are_known_or_explained() {
-        assert_eq!(Contender::named("edf").map(|c| c.built_in()), Ok(BuiltIn::Deadline));
-        assert!(Contender::named("newest").unwrap_err().contains("is no policy"));
+        assert_eq!(ComparedPolicy::named("edf").map(|c| c.built_in()), Ok(BuiltIn::Deadline));
+        assert!(ComparedPolicy::named("newest").unwrap_err().contains("is no policy"));
     }
 }
