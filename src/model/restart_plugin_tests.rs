@@ -7,6 +7,7 @@ use super::*;
 use super::{initializer_tests, processor_tests};
 use crate::error::Failure;
 use crate::processing::PlaceRules;
+use crate::processing::wat_fixture::ProcessorWat;
 
 /// A machine whose model has these plug-ins.
 fn machine(when: &str, toml: &str, equip: fn(&Path, &Repository)) -> Machine {
@@ -106,5 +107,43 @@ fn a_sequence_goes_on_from_its_state_and_not_from_a_new_first_one() {
         second.stop();
         let third = machine.serve();
         assert_eq!(third.sum(8, 1000, start), 2000, "{when}: also where it was not read");
+    }
+}
+
+/// It declares an output of one row, so the outputs of two runs do not fit. Only the sequence of that request ends.
+#[test]
+fn a_sequence_that_ends_with_its_run_takes_no_other_of_its_batch_with_it() {
+    let one_row = "
+        (i64.store (i32.load offset=12 (i32.load offset=72 (local.get 0))) (i64.const 1))
+        (i32.store8 (i32.const 1024) (i32.const 0))
+        (memory.copy (i32.const 1028) (i32.add (local.get 0) (i32.const 64)) (i32.const 16))
+        (global.set $heap (i32.const 8192))
+        (i32.const 1024)";
+    let guest = ProcessorWat { configure: one_row, manifest: "wants = [\"pre\"]\n", ..processor_tests::guest() };
+    for (when, ends) in [("step", 1), ("step", 2), ("every", 1), ("every", 2)] {
+        let machine = machine(when, processor_tests::TOML, with_processors);
+        fs_err::write(machine.folder.path().join("guest.wasm"), guest.component()).unwrap();
+        // A batch has a row of each of the two sequences.
+        let file = machine.model().join("config.pbtxt");
+        let direct = "direct { minimum_slot_utilization: 1.0 max_queue_delay_microseconds: 60000000 }";
+        let config = fs_err::read_to_string(&file).unwrap().replace(OLDEST, direct);
+        fs_err::write(file, config.replace("max_batch_size: 4", "max_batch_size: 2").replace("count: 2", "count: 1"))
+            .unwrap();
+        let server = machine.serve();
+        let submit = |id: u64, value: i32, starts: bool| {
+            server.repository.submit(super::tests::request(id, value, |s| s.start = starts)).unwrap()
+        };
+        let answer =
+            |pending: Pending| tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending);
+        let lives = 3 - ends;
+        // Its second run is in one batch with the other's second step.
+        let two_runs = submit(ends, 100, true);
+        let value = |answer: InferAnswer| i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap());
+        assert_eq!(value(answer(submit(lives, 5, true)).unwrap()), 5);
+        let second = submit(lives, 1, false);
+        let failed = answer(two_runs).unwrap_err();
+        assert!(matches!(&failed, Failure::Processor(failure) if failure.ended), "{failed:?}");
+        assert_eq!(value(answer(second).unwrap()), 6, "{when}, {ends} ends");
+        assert_eq!(server.repository.live(), 1);
     }
 }

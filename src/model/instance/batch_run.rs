@@ -80,12 +80,13 @@ impl BatchRun {
             };
             let copy = result.as_mut().ok().and_then(|outcome| outcome.copy.take());
             let copy = job.keep(copy).filter(|_| job.is_due());
-            if let (Ok(_), Some(row)) = (&result, batch.real().find(|row| row.req == req && row.seal)) {
-                sealing.push(RowToSeal { req, end: row.end, copy });
-            }
+            let to_seal = batch.real().find(|row| row.req == req && row.seal).filter(|_| result.is_ok());
             let failure = |e: RunError| failure(&e, load, &job);
             let result = result.map(|outcome| outcome.outputs).map_err(failure);
             let has_to_end = job.ran(result);
+            // A sequence that ends leaves no state to make durable.
+            let to_seal = to_seal.filter(|_| !has_to_end);
+            sealing.extend(to_seal.map(|row| RowToSeal { req, end: row.end, copy }));
             rows.push(if has_to_end { RowEnd::NoRoom } else { end });
             back.push((req, job));
         }

@@ -37,47 +37,69 @@ pub(super) fn work(table: &mut Table, now: Time) {
     }
 }
 
+/// What a batch does once its states were handed to the tier.
+enum SealStep {
+    /// Its answers leave, but those of these requests.
+    GoesOn(Vec<(Req, Refusal)>),
+    /// Its answers wait until the states are durable.
+    Waits,
+}
+
 /// Hands the states of the batch that is being given back to the tier of its load. The event is the answer if nothing waits for the tier.
-fn seal(table: &mut Table, now: Time, id: BatchId, mut rows: Vec<RowToSeal>) -> Option<Event> {
-    let load = rows.first().and_then(|row| Some(Arc::clone(&table.jobs.get(row.req)?.job()?.load)));
-    let Some((load, tier)) = load.and_then(|load| Some((Arc::clone(&load), load.tier.clone()?))) else {
+fn seal(table: &mut Table, now: Time, id: BatchId, rows: Vec<RowToSeal>) -> Option<Event> {
+    match hand_over(table, now, id, rows) {
+        SealStep::GoesOn(refused) => Some(Event::Sealed(id, refused)),
+        SealStep::Waits => None,
+    }
+}
+
+fn hand_over(table: &mut Table, now: Time, id: BatchId, mut rows: Vec<RowToSeal>) -> SealStep {
+    // A request that is over leaves nothing to make durable, and takes nothing from the others.
+    rows.retain(|row| table.job(row.req).is_some());
+    let Some(load) = rows.first().and_then(|row| Some(Arc::clone(&table.job(row.req)?.load))) else {
+        return SealStep::GoesOn(Vec::new());
+    };
+    let Some(tier) = load.tier.clone() else {
         let failed = |row: RowToSeal| (row.req, Refusal::Failed(NO_TIER));
-        return Some(Event::Sealed(id, rows.into_iter().map(failed).collect()));
+        return SealStep::GoesOn(rows.into_iter().map(failed).collect());
     };
     if load.durable.is_some() {
-        let is_held = |table: &Table, req: Req| {
-            let seq = table.jobs.get(req).and_then(JobPlace::job).and_then(|job| job.seq);
-            seq.is_some_and(|seq| table.is_held(seq))
-        };
-        rows.retain(|row| !is_held(table, row.req));
-        if rows.is_empty() {
-            return Some(Event::Sealed(id, Vec::new()));
-        }
+        rows.retain(|row| !table.job(row.req).and_then(|job| job.seq).is_some_and(|seq| table.is_held(seq)));
     }
     if load.processors.is_some() {
-        // They may change what is kept of the sequence, so its state is written after them.
-        for row in rows {
-            if let Some(job) = table.jobs.get_mut(row.req).and_then(JobPlace::job_mut) {
-                job.to_seal = Some(row);
-            }
-        }
-        return Some(Event::Sealed(id, Vec::new()));
+        seal_after_processors(table, rows);
+        return SealStep::GoesOn(Vec::new());
     }
     let interval = load.durable.as_ref().and_then(LoadDurability::interval);
-    let (behind, late) = (interval.is_some(), rows.iter().any(|row| is_late(table, row, interval)));
-    if behind {
-        rows.retain(|row| row.copy.is_some());
-    }
-    let replacing = rows.iter().filter(|row| replaces_stale(table, row.req)).count();
-    let waits = !behind || late || replacing > 0;
-    let answer = (!waits).then(|| Event::Sealed(id, Vec::new()));
+    let waits = wait_for_tier(table, &mut rows, interval);
     if rows.is_empty() && !waits {
-        return answer;
+        return SealStep::GoesOn(Vec::new());
     }
     let waiting = if waits { SealWaiting::Batch(id) } else { SealWaiting::Nothing };
     let states = rows.into_iter().filter_map(|row| state_to_seal(table, now, row)).collect();
     write(table, &load, tier, waiting, states);
-    answer
+    if waits { SealStep::Waits } else { SealStep::GoesOn(Vec::new()) }
+}
+
+/// Keeps the states with their requests. Processors may change what is kept of a sequence, so its state is written after them.
+fn seal_after_processors(table: &mut Table, rows: Vec<RowToSeal>) {
+    for row in rows {
+        if let Some(job) = table.jobs.get_mut(row.req).and_then(JobPlace::job_mut) {
+            job.to_seal = Some(row);
+        }
+    }
+}
+
+/// Whether the answers of a batch wait until its states are durable. Where a load writes every `interval` steps, only the rows that are due are left.
+fn wait_for_tier(table: &mut Table, rows: &mut Vec<RowToSeal>, interval: Option<u64>) -> bool {
+    if interval.is_none() {
+        return !rows.is_empty();
+    }
+    let is_late = rows.iter().any(|row| is_late(table, row, interval));
+    rows.retain(|row| row.copy.is_some());
+    // Each of them is asked: that marks it as replaced.
+    let replacing = rows.iter().filter(|row| replaces_stale(table, row.req)).count();
+    is_late || replacing > 0
 }
 
 /// Hands the state of a request whose processors are done to the tier. The event is the answer if it does not wait for that.
@@ -155,7 +177,7 @@ fn write(
 
 /// Whether so many steps after the durable one were answered that this one waits for what the store has still to write.
 fn is_late(table: &Table, row: &RowToSeal, interval: Option<u64>) -> bool {
-    let seq = table.jobs.get(row.req).and_then(JobPlace::job).and_then(|job| job.seq);
+    let seq = table.job(row.req).and_then(|job| job.seq);
     let step = seq.and_then(|seq| table.core.state_of(seq)).map(|at| at.step);
     let last = table.durable_step(seq).and_then(|durable| durable.checked_add(interval?));
     !row.end && step.zip(last).is_some_and(|(step, last)| step > last)
@@ -163,7 +185,7 @@ fn is_late(table: &Table, row: &RowToSeal, interval: Option<u64>) -> bool {
 
 /// Whether the state that this request has led to replaces one of the life before.
 fn replaces_stale(table: &mut Table, req: Req) -> bool {
-    let seq = table.jobs.get(req).and_then(JobPlace::job).and_then(|job| job.seq);
+    let seq = table.job(req).and_then(|job| job.seq);
     let live = seq.and_then(|seq| table.live_mut(seq));
     live.and_then(|live| live.written.as_mut()).is_some_and(|written| std::mem::take(&mut written.is_stale))
 }

@@ -105,6 +105,12 @@ impl Table {
         }
     }
 
+    /// Whether a request goes to another load than the one that it was checked for.
+    pub(super) fn goes_elsewhere(&self, job: &Job, submit: &Submit) -> bool {
+        let load = self.core.route(&submit.id, submit.version, submit.start);
+        load.is_some_and(|load| load != job.load.key)
+    }
+
     /// Whether a live sequence belongs to one of an ensemble, which keeps it in memory: it ends with that, at the same time in all members.
     pub(super) fn is_held(&self, seq: Seq) -> bool {
         self.live.get(seq).is_some_and(|live| live.holder.is_some())
@@ -279,6 +285,11 @@ impl Table {
     /// The last durable step of a sequence, where answers do not wait for theirs.
     pub(super) fn durable_step(&self, seq: Option<Seq>) -> Option<u64> {
         self.live(seq?)?.written.as_ref()?.behind()
+    }
+
+    /// A request that is in the table, and not with an instance.
+    pub(super) fn job(&self, req: Req) -> Option<&Job> {
+        self.jobs.get(req).and_then(JobPlace::job)
     }
 
     pub(super) fn set_place(&mut self, req: Req, place: fn(Box<Job>) -> JobPlace) {
