@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::backend::mock::{MockBackend, RunHook};
+use crate::config::model::settings::{InstanceRate, ResourceNeed};
 use crate::config::server::rates::ResourceLimit;
 use crate::model::runtime::RateLimiter;
 use crate::telemetry::Metrics;
@@ -146,4 +147,26 @@ fn a_model_that_needs_more_than_there_is_does_not_load() {
     let sentence = "Resource count for \"R\" is limited to 0 which will prevent scheduling of one or more model instances, \
                     the minimum required count is 1";
     assert!(why.len() == 2 && why.iter().all(|why| why.contains(sentence)), "{why:?}");
+}
+
+/// Without a limit there is as much of R as one instance needs at most, so a new load may add to it.
+#[test]
+fn a_load_that_adds_to_a_resource_wakes_the_instances_that_wait_for_it() {
+    let limiter = RateLimiter::new(Vec::new());
+    let load = |count: u32| {
+        let need = ResourceNeed { name: "R".to_owned(), device: None, count };
+        limiter.add(&[Some(InstanceRate { resources: vec![need], priority: 1 })]).unwrap().unwrap()
+    };
+    let (one, other) = (load(1), load(1));
+    let first = one.acquire(0, None).unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| other.acquire(0, None).is_some());
+        while limiter.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        let wide = load(2);
+        assert!(second.join().unwrap(), "the first run is not over");
+        drop(first);
+        assert!(wide.acquire(0, None).is_some());
+    });
 }

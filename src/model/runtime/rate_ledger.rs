@@ -127,7 +127,9 @@ impl RateLedger {
         self.granted.remove(&key) || !self.instances.contains_key(&key)
     }
 
-    fn grant(&mut self) -> bool {
+    /// Gives a turn to the waiting instances that may run. Returns whether there are any, so that the caller wakes them. Called wherever something
+    /// comes free or is added.
+    pub(super) fn grant(&mut self) -> bool {
         let turns = |key: &InstanceKey| self.instances.get(key).map_or(0, |instance| instance.turns);
         let mut order = self.waiting.clone();
         // Stable: of equals, the first to ask is the first.

@@ -48,6 +48,19 @@ fn there_is_as_much_as_one_needs_at_most_unless_the_server_says_otherwise() {
 }
 
 #[test]
+fn an_instance_that_waits_may_run_once_more_of_its_resource_is_there() {
+    let mut ledger = RateLedger::default();
+    let [a, b] = [0, 1].map(|_| add(&mut ledger, rate(&[("R", None, 1)], 1)));
+    ledger.wait(a);
+    ledger.wait(b);
+    assert!(ledger.take_grant(a) && !ledger.take_grant(b));
+    let wide = add(&mut ledger, rate(&[("R", None, 2)], 1));
+    assert!(ledger.grant() && ledger.take_grant(b), "the caller learns that one may run");
+    ledger.wait(wide);
+    assert!(!ledger.take_grant(wide) && !ledger.release(a) && ledger.release(b) && ledger.take_grant(wide));
+}
+
+#[test]
 fn what_could_never_run_is_refused() {
     let refused =
         |limit: &[&str], rates: &[Option<InstanceRate>]| RateLedger::new(limits(limit)).add(rates).unwrap_err();

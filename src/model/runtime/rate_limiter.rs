@@ -43,7 +43,12 @@ impl RateLimiter {
         if rates.is_empty() {
             return Ok(None);
         }
-        let instances = self.0.ledger.lock().add(rates)?;
+        let mut ledger = self.0.ledger.lock();
+        let instances = ledger.add(rates)?;
+        // Of a resource without a limit there may be more now.
+        if ledger.grant() {
+            self.0.granted.notify_all();
+        }
         Ok(Some(LoadRates { limiter: self.clone(), instances }))
     }
 
