@@ -4,6 +4,7 @@ use sequor_core::{Id, Shape};
 
 use super::restart_tests::{Machine, OLDEST, Server};
 use super::tests::request;
+use super::*;
 use crate::error::Failure;
 
 fn growing(memory: u64) -> Machine {
@@ -15,12 +16,20 @@ fn growing(memory: u64) -> Machine {
     machine
 }
 
-/// Lets the state of a sequence grow by so many elements. How many it has then.
-fn append(server: &Server, id: u64, elements: usize, start: bool) -> Result<usize, Failure> {
+/// Sends a step that lets the state of a sequence grow by so many elements.
+fn submit(server: &Server, id: u64, elements: usize, start: bool) -> Result<Pending, Failure> {
     let mut request = request(id, 0, |s| s.start = start);
     let tensor = &mut request.inputs[0].tensor;
     (tensor.shape, tensor.data) = (Shape::of(&[1, elements as u64]), vec![0; 4 * elements].into());
-    let pending = server.repository.submit(request)?;
+    server.repository.submit(request)
+}
+
+/// How many elements the state of a sequence has after such a step.
+fn append(server: &Server, id: u64, elements: usize, start: bool) -> Result<usize, Failure> {
+    answered(submit(server, id, elements, start)?)
+}
+
+fn answered(pending: Pending) -> Result<usize, Failure> {
     let answer = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending)?;
     Ok(answer.outputs[0].tensor.data.len() / 4)
 }
@@ -58,4 +67,29 @@ fn idle_sequences_leave_for_a_state_that_grows_and_come_back_with_room_for_all_o
     assert!(used <= limit, "{used} of {limit}");
     assert!(append(&server, 3, 20_000, true).is_err(), "what does not fit at all is refused");
     assert_eq!(append_in_time(&server, 1, 1), 8006);
+}
+
+/// Its state needs more memory than there is now, so it stays in the store. Those behind it need four bytes each.
+#[test]
+fn a_step_that_finds_no_room_takes_none_from_the_requests_that_wait_behind_it() {
+    let machine = growing(64 << 10);
+    let first = machine.serve();
+    append(&first, 1, 1000, true).unwrap();
+    first.stop();
+    let machine = machine.with_memory(12);
+    let server = machine.serve();
+    for id in 2..=4 {
+        assert_eq!(append(&server, id, 0, true).unwrap(), 1);
+    }
+    machine.hold_disk(true);
+    let large = submit(&server, 1, 0, false).unwrap();
+    // One sequence leaves; no further one does while its file is unwritten.
+    while server.resumable().is_empty() {
+        std::thread::yield_now();
+    }
+    let small = [5, 6].map(|id| submit(&server, id, 0, true).unwrap());
+    machine.hold_disk(false);
+    let refused = answered(large).unwrap_err();
+    assert!(matches!(refused, Failure::StateMemory { limit: 12, .. }), "{refused:?}");
+    assert_eq!(small.map(|pending| answered(pending).unwrap()), [1, 1]);
 }

@@ -135,6 +135,11 @@ impl Machine {
         Machine { memory, ..self }
     }
 
+    /// Holds up what the store has to write, or lets it go on.
+    pub(super) fn hold_disk(&self, held: bool) {
+        self.disk.hold(held);
+    }
+
     pub(super) fn model(&self) -> PathBuf {
         self.folder.path().join("sum")
     }

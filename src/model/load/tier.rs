@@ -164,6 +164,15 @@ impl SequenceStore {
         self.writer.write(move |_| changes.into_iter().map(Ok).collect(), done);
     }
 
+    /// The same. Returns whether the store is open; if it is closed, `done` is not called. So a caller may hold a lock that `done` takes.
+    pub(in crate::model) fn try_write(
+        &self,
+        changes: Vec<TierChange>,
+        done: impl FnOnce(FailedChanges) + Send + 'static,
+    ) -> bool {
+        self.writer.try_write(move |_| changes.into_iter().map(Ok).collect(), done)
+    }
+
     /// The sequences of a model that ended before this server started. Each is listed once.
     pub(in crate::model) fn take_ended(&self, model: &str) -> Vec<(Id, EndedState)> {
         self.writer.tier().take_ended(model)

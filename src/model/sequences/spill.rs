@@ -26,6 +26,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Sequences that leave at one time.
 const MOST: usize = 64;
 
+/// An idle sequence that is to leave, and its load.
+type Victim = (Arc<LoadedModel>, SequenceView);
+
 /// Whether a sequence of this load can leave to make room, or leaves already. Those of ensembles never do.
 pub(super) fn can_spill(table: &Table, now: Time, load: &LoadedModel) -> bool {
     let Some(durable) = &load.durable else { return false };
@@ -37,12 +40,7 @@ pub(super) fn can_spill(table: &Table, now: Time, load: &LoadedModel) -> bool {
 }
 
 /// The sequences of a load that are to leave, so that there is room for so many bytes.
-fn victims(
-    table: &mut Table,
-    load: &Arc<LoadedModel>,
-    wanted: u64,
-    NoRoom { used, limit, .. }: NoRoom,
-) -> Vec<(Arc<LoadedModel>, SequenceView)> {
+fn victims(table: &mut Table, load: &Arc<LoadedModel>, wanted: u64, NoRoom { used, limit, .. }: NoRoom) -> Vec<Victim> {
     let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
     let coming = sum(&mut table.spilling.leaving.iter().map(|(_, bytes)| *bytes));
     let may_leave = table.spilling.may_leave(limit).saturating_sub(coming);
@@ -92,7 +90,7 @@ pub(super) fn leave<H: SpillHost>(
             let unwritten = (!left.is_stored).then(|| Arc::new(UnwrittenFile::new(Bytes::clone(&left.file), &counter)));
             table.keep_again(left.id.clone(), KeptSequence { head: Arc::clone(&left.head), until, unwritten });
             if !left.is_stored {
-                write(host, table, left.id.clone(), Arc::clone(&left.head), Bytes::clone(&left.file));
+                write(host, table, now, (left.id.clone(), Arc::clone(&left.head), Bytes::clone(&left.file)));
             }
         }
         (Leaving::Spill | Leaving::Carry, Some(_)) => return false,
@@ -100,13 +98,14 @@ pub(super) fn leave<H: SpillHost>(
     true
 }
 
-/// Has the store write the file of a sequence that has left. The store is open: it is closed after the threads that call this have ended.
-fn write<H: SpillHost>(host: &Arc<H>, table: &mut Table, id: Id, head: Arc<StateHead>, file: Bytes) {
+/// Has the store write the file of a sequence that has left. If the store is closed, because the process ends, the file stays in memory.
+fn write<H: SpillHost>(host: &Arc<H>, table: &mut Table, now: Time, (id, head, file): (Id, Arc<StateHead>, Bytes)) {
     let Some(store) = host.sequence_store() else { return };
     table.spilling.writing += 1;
     let key = TierKey::new(host.model_name(), &id);
     let (weak, change) = (Arc::downgrade(host), TierChange::Put { key, head: Arc::clone(&head), file });
-    store.write(vec![change], move |failed| {
+    let (of, as_of) = (id.clone(), Arc::clone(&head));
+    let is_taken = store.try_write(vec![change], move |failed| {
         let Some(host) = weak.upgrade() else { return };
         if let Some((_, error)) = failed.first() {
             let model = host.model_name();
@@ -121,6 +120,9 @@ fn write<H: SpillHost>(host: &Arc<H>, table: &mut Table, id: Id, head: Arc<State
             make_room(&host);
         }
     });
+    if !is_taken {
+        spilled(table, now, &of, &as_of, false);
+    }
 }
 
 /// The store has the file of a sequence that left, or could not write it.
@@ -144,7 +146,7 @@ fn write_again<H: SpillHost>(host: &Arc<H>, table: &mut Table, now: Time) {
     for (id, head) in failed {
         let kept = table.kept.get(&id).filter(|kept| Arc::ptr_eq(&kept.head, &head));
         if let Some(unwritten) = kept.and_then(|kept| kept.unwritten.clone()) {
-            write(host, table, id, head, Bytes::clone(&unwritten.file));
+            write(host, table, now, (id, head, Bytes::clone(&unwritten.file)));
         }
     }
 }
@@ -215,42 +217,57 @@ pub(super) fn post_leave(
     posted
 }
 
-/// Gives memory to the requests that wait for it, and has idle sequences leave for the others. What none can leave for is refused.
+/// Gives memory to the requests that wait for it, and has idle sequences leave for the others. A request that none can leave for is refused.
 pub(super) fn make_room<H: SpillHost>(host: &Arc<H>) {
     let mut victims = Vec::new();
     host.change_table(&mut |table, now| {
         write_again(host, table, now);
-        while let Some(wait) = table.spilling.waiting.pop_front() {
-            match host.state_budget().take(wait.wanted.bytes) {
-                Ok(ticket) => has_room(table, now, &wait, ticket),
-                Err(no_room) => {
-                    let load = Arc::clone(&wait.load);
-                    table.spilling.waiting.push_front(wait);
-                    let waiting = table.spilling.waiting.iter().map(|wait| wait.wanted.bytes);
-                    let wanted = waiting.fold(0, u64::saturating_add);
-                    if now >= table.spilling.paused_until {
-                        victims = self::victims(table, &load, wanted, no_room);
-                    }
-                    if table.spilling.is_coming(no_room.limit) {
-                        return;
-                    }
-                    while let Some(wait) = table.spilling.waiting.pop_front() {
-                        has_no_room(table, now, &wait, no_room);
-                    }
-                }
-            }
-        }
-        let Some((load, bytes)) = table.spilling.growth.take().filter(|_| now >= table.spilling.paused_until) else {
-            return;
-        };
-        if let Err(no_room) = host.state_budget().take(bytes).map(drop) {
-            victims.extend(self::victims(table, &load, bytes, no_room));
+        serve_waiting(host.state_budget(), table, now, &mut victims);
+        if table.spilling.waiting.is_empty() {
+            make_room_to_grow(host.state_budget(), table, now, &mut victims);
         }
     });
     for (load, view) in victims {
         let (weak, seq) = (Arc::downgrade(host), view.seq);
         let reply = MailReply::new(move |left| has_left(&weak, seq, left));
         post_leave(host.model_name(), &load, &view, Leaving::Spill, reply);
+    }
+}
+
+/// Gives memory to the requests that wait, in their order, until one has to wait on for sequences that leave.
+fn serve_waiting(budget: &Budget, table: &mut Table, now: Time, victims: &mut Vec<Victim>) {
+    // The load of which none can leave.
+    let mut exhausted = None;
+    while let Some(wait) = table.spilling.waiting.pop_front() {
+        let no_room = match budget.take(wait.wanted.bytes) {
+            Ok(ticket) => {
+                has_room(table, now, &wait, ticket);
+                continue;
+            }
+            Err(no_room) => no_room,
+        };
+        if now >= table.spilling.paused_until && exhausted != Some(wait.load.key) {
+            // As many leave as all that wait need.
+            let behind = table.spilling.waiting.iter().map(|wait| wait.wanted.bytes);
+            let wanted = behind.fold(wait.wanted.bytes, u64::saturating_add);
+            victims.extend(self::victims(table, &wait.load, wanted, no_room));
+        }
+        if table.spilling.is_coming(no_room.limit) {
+            table.spilling.waiting.push_front(wait);
+            return;
+        }
+        exhausted = Some(wait.load.key);
+        // Those behind it may need less.
+        has_no_room(table, now, &wait, no_room);
+    }
+}
+
+/// Has idle sequences leave for states that were to grow.
+fn make_room_to_grow(budget: &Budget, table: &mut Table, now: Time, victims: &mut Vec<Victim>) {
+    let growth = table.spilling.growth.take();
+    let Some((load, bytes)) = growth.filter(|_| now >= table.spilling.paused_until) else { return };
+    if let Err(no_room) = budget.take(bytes).map(drop) {
+        victims.extend(self::victims(table, &load, bytes, no_room));
     }
 }
 
@@ -272,3 +289,8 @@ fn has_left<H: SpillHost>(host: &Weak<H>, seq: Seq, left: Option<Result<LeftStat
     });
     make_room(&host);
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+#[path = "spill_tests.rs"]
+mod tests;

@@ -102,30 +102,27 @@ impl GroupWriter {
         self.send(WriterTask::Write { make: Box::new(make), done: Box::new(done) });
     }
 
+    /// The same. Returns whether the writer is open; if it is closed, neither is called.
+    pub fn try_write(
+        &self,
+        make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
+        done: impl FnOnce(FailedChanges) + Send + 'static,
+    ) -> bool {
+        self.queue.push(WriterTask::Write { make: Box::new(make), done: Box::new(done) }).is_ok()
+    }
+
     /// Reads a stored state. `done` is called once what comes after that is durable.
     pub fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(FoundState) + Send + 'static) {
         self.send(WriterTask::Take { key, then, done: Box::new(done) });
     }
 
     fn send(&self, task: WriterTask) {
-        let refused = {
-            let mut tasks = self.queue.tasks.lock();
-            match tasks.closed {
-                true => Some(task),
-                false => {
-                    tasks.waiting.push_back(task);
-                    None
-                }
-            }
-        };
-        match refused {
-            None => {
-                self.queue.added.notify_one();
-            }
-            Some(WriterTask::Write { make, done }) => {
+        match self.queue.push(task) {
+            Ok(()) => {}
+            Err(WriterTask::Write { make, done }) => {
                 done((0..make(&[]).len()).map(|n| (n, TierError::Closed)).collect());
             }
-            Some(WriterTask::Take { done, .. }) => done(Err(TierError::Closed)),
+            Err(WriterTask::Take { done, .. }) => done(Err(TierError::Closed)),
         }
     }
 
@@ -142,6 +139,18 @@ impl GroupWriter {
 }
 
 impl WriterQueue {
+    /// Adds a task. The error is the task, if the queue is closed.
+    fn push(&self, task: WriterTask) -> Result<(), WriterTask> {
+        let mut tasks = self.tasks.lock();
+        if tasks.closed {
+            return Err(task);
+        }
+        tasks.waiting.push_back(task);
+        drop(tasks);
+        self.added.notify_one();
+        Ok(())
+    }
+
     /// The tasks of the next commit; none once the queue is closed and empty.
     fn next(&self) -> Vec<WriterTask> {
         let mut tasks = self.tasks.lock();
