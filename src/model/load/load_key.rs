@@ -1,14 +1,21 @@
 //! Keys of the loads of one model name. A key's place is used again once nothing holds the load any more, so tables by load stay short.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use sequor_core::{LoadId, Slab};
 
-use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Mutex};
 
 /// The keys that are in use. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(in crate::model) struct LoadKeys(Arc<Mutex<Slab<LoadId, ()>>>);
+pub(in crate::model) struct LoadKeys(Arc<KeysInUse>);
+
+#[derive(Debug, Default)]
+struct KeysInUse {
+    keys: Mutex<Slab<LoadId, ()>>,
+    count: AtomicU64,
+}
 
 /// A key in use, until it is dropped.
 #[derive(Debug)]
@@ -19,7 +26,13 @@ pub(in crate::model) struct LoadKey {
 
 impl LoadKeys {
     pub(in crate::model) fn reserve(&self) -> LoadKey {
-        LoadKey { keys: self.clone(), load: self.0.lock().insert(()) }
+        self.0.count.fetch_add(1, Ordering::AcqRel);
+        LoadKey { keys: self.clone(), load: self.0.keys.lock().insert(()) }
+    }
+
+    /// How many are in use: by the loads that are there, and by those that are being made.
+    pub(in crate::model) fn count(&self) -> u64 {
+        self.0.count.load(Ordering::Acquire)
     }
 }
 
@@ -31,6 +44,7 @@ impl LoadKey {
 
 impl Drop for LoadKey {
     fn drop(&mut self) {
-        self.keys.0.lock().remove(self.load);
+        self.keys.0.keys.lock().remove(self.load);
+        self.keys.0.count.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -27,6 +27,16 @@ impl ModelLoads {
         self.keys.reserve()
     }
 
+    /// Whether a request may go to another load than it would at this moment: there are several, or one is being made.
+    pub(super) fn may_change(&self) -> bool {
+        self.keys.count() > 1
+    }
+
+    /// Whether this is the only load.
+    pub(super) fn is_sole(&self, load: LoadId) -> bool {
+        matches!(self.now().as_slice(), [only] if only.key == load)
+    }
+
     pub(super) fn add(&self, load: &Arc<LoadedModel>) {
         self.there.rcu(|loads| loads.iter().cloned().chain([Arc::clone(load)]).collect::<Vec<_>>());
     }

@@ -30,7 +30,19 @@ struct AcceptedRequest {
     accepted: Accepted,
     /// Its inputs, where its sequence is captured.
     captured: Option<Box<CapturedRequest>>,
+    /// The request and the version as they came, where it may have to be checked again.
+    original: Option<Box<(InferRequest, Option<u64>)>>,
 }
+
+/// What came of putting a request in its queue.
+enum Enqueued {
+    Queued(Req),
+    /// The core would run it on another load than the one that it was checked for. Nothing has changed.
+    Moved(Box<Job>),
+}
+
+/// Checks of one request at most. Each but the first follows a reload, or the end of its sequence, that came right after the one before.
+const CHECKS: u32 = 8;
 
 /// Checks a request and puts it in its queue. A short step may be left to the connection that the request came on. Returns where its answer
 /// comes, and the request's key until then; no key if the response cache has answered it.
@@ -77,6 +89,7 @@ fn accept(
     if let Some(callers) = origin.callers.filter(|callers| callers.contains(&model.name)) {
         return Err(circle(callers, &model.name, request));
     }
+    let original = model.loads.may_change().then(|| Box::new((request.clone(), version)));
     let version = version_of(model, request, version);
     let Some(mut load) = model.load_for(version) else {
         return Err(Failure::NotServed(NotServed::NoVersion { model: model.name.clone() }));
@@ -96,19 +109,44 @@ fn accept(
         id: request.id.clone(),
         what: Box::new(what),
     })?;
-    Ok(AcceptedRequest { load, version, accepted, captured })
+    Ok(AcceptedRequest { load, version, accepted, captured, original })
 }
 
-/// Makes the job of a request that was checked, and puts it in its queue.
+/// Puts a request that was checked in its queue. If it goes to another load by then, it is checked for that.
 fn submit_accepted(
     model: &Arc<ModelScheduler>,
-    request: InferRequest,
-    AcceptedRequest { load, version, accepted, captured }: AcceptedRequest,
+    mut request: InferRequest,
+    mut accepted: AcceptedRequest,
     origin: RequestOrigin<'_>,
+    mut reply: ReplyTo,
+    (mut reservation, mut miss): (Option<Reservation>, Option<CacheMiss>),
+) -> Result<Req, Failure> {
+    let mut checks = 1;
+    loop {
+        let (original, now) = (accepted.original.take(), model.now());
+        let (job, submit) = job(model, request, accepted, (origin, now), reply, (reservation, miss));
+        let job = match enqueue(model, job, submit, origin, now)? {
+            Enqueued::Queued(req) => return Ok(req),
+            Enqueued::Moved(job) => *job,
+        };
+        let Some((again, version)) = original.map(|original| *original).filter(|_| checks < CHECKS) else {
+            return Err(job.load.refused(Refusal::Stopping, job.id, job.facts.start, now));
+        };
+        (request, reply, reservation, miss) = (again, job.reply, job.reservation, None);
+        accepted = accept(model, &mut request, version, origin, reservation.as_ref())?;
+        checks += 1;
+    }
+}
+
+/// Makes the job of a request that was checked, and its event for the core.
+fn job(
+    model: &Arc<ModelScheduler>,
+    request: InferRequest,
+    AcceptedRequest { load, version, accepted, captured, .. }: AcceptedRequest,
+    (origin, now): (RequestOrigin<'_>, Time),
     reply: ReplyTo,
     (reservation, miss): (Option<Reservation>, Option<CacheMiss>),
-) -> Result<Req, Failure> {
-    let now = model.now();
+) -> (Job, Submit) {
     let mut submit = model.admission.event((&load, version), &request, (accepted.meta, origin.patience), now);
     if reservation.is_some() {
         // The ensemble has decided what a START on a live id means.
@@ -130,7 +168,7 @@ fn submit_accepted(
     }
     job.holder = reservation.as_ref().map(|reservation| reservation.holder.clone());
     job.reservation = reservation;
-    enqueue(model, job, submit, origin, now)
+    (job, submit)
 }
 
 /// The models that wait for a request that this one sends on.
@@ -154,7 +192,7 @@ fn enqueue(
     mut submit: Submit,
     RequestOrigin { owner, connection, .. }: RequestOrigin<'_>,
     now: Time,
-) -> Result<Req, Failure> {
+) -> Result<Enqueued, Failure> {
     let mut table = model.table.lock();
     if table.is_of_another(&job, &submit) {
         return Err(job.load.refused(Refusal::Live, submit.id, true, now));
@@ -162,6 +200,9 @@ fn enqueue(
     // Its sequence moved to another load since the request was checked. Inputs and outputs are the same there.
     if let Some(load) = table.imports.load_of(&submit).filter(|_| job.load.is_retired()) {
         job.load = load;
+    }
+    if !model.loads.is_sole(job.load.key) && table.goes_elsewhere(&job, &submit) {
+        return Ok(Enqueued::Moved(Box::new(job)));
     }
     model.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
     table.imports.check(&job.load, &submit)?;
@@ -173,7 +214,7 @@ fn enqueue(
     // A sequence that starts may leave less room for freed memory.
     model.chunk_cache.trim();
     carry_out(model, ActingThread { wakes: connection, answers: connection }, actions, now);
-    Ok(req)
+    Ok(Enqueued::Queued(req))
 }
 
 /// The version that a request is for: that of its stored state, if it names none.
@@ -184,3 +225,8 @@ fn version_of(model: &ModelScheduler, request: &InferRequest, version: Option<u6
     let of = model.table.lock().kept.get(&request.sequence.id).map(|kept| kept.head.version);
     of.filter(|of| model.loads().iter().any(|load| load.version == *of))
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+#[path = "submission_tests.rs"]
+mod tests;
