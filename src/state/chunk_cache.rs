@@ -110,8 +110,11 @@ impl ChunkCache {
         }
         let (device, since) = (DeviceKey::new(device), (self.0.clock)());
         let bytes = memory.touched;
-        self.0.kept.lock().push(KeptChunk { memory: ChunkMemory { is_reused: true, ..memory }, device, since });
+        let mut kept = self.0.kept.lock();
+        // Counted before another thread can take it, which subtracts it.
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        kept.push(KeptChunk { memory: ChunkMemory { is_reused: true, ..memory }, device, since });
+        drop(kept);
         self.trim();
     }
 

@@ -7,6 +7,7 @@ use sequor_core::{DataType, Shape};
 
 use super::error::StateError;
 use super::spec::StateSpec;
+use crate::tensor::rows::texts_len;
 
 /// Why a snapshot is not made or not taken.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,8 @@ pub enum SnapshotError {
     NoCapture(&'static str),
     #[error("its last step is not answered yet")]
     Unanswered,
+    #[error("a request of its sequence has run in part")]
+    InPart,
     #[error("state \"{state}\" differs: the snapshot has {got}, the model wants {want}")]
     Differs { state: String, got: String, want: String },
 }
@@ -56,6 +59,12 @@ pub fn check(specs: &[StateSpec], file: &[u8]) -> Result<BTreeMap<String, String
     Ok(header.metadata().clone().unwrap_or_default().into_iter().collect())
 }
 
+/// The same snapshot without tensors and notes that belong to none of these states.
+pub fn states_alone(specs: &[StateSpec], file: &[u8]) -> Result<Vec<u8>, SnapshotError> {
+    let values = read(specs.iter(), file)?;
+    self::file(specs.iter(), &values, &BTreeMap::new())
+}
+
 /// The values of a snapshot in the order of these states.
 pub(super) fn read<'a>(
     specs: impl Iterator<Item = &'a StateSpec>,
@@ -75,6 +84,9 @@ pub(super) fn read<'a>(
         if !spec.dims.matches(&shape) {
             return Err(differs(spec, shape.to_string()));
         }
+        if spec.dtype == DataType::Bytes {
+            check_texts(spec, &shape, view.data())?;
+        }
         values.push((shape, view.data().to_vec()));
     }
     Ok(values)
@@ -82,6 +94,13 @@ pub(super) fn read<'a>(
 
 fn differs(spec: &StateSpec, got: String) -> SnapshotError {
     SnapshotError::Differs { state: spec.input.clone(), got, want: format!("{} {}", spec.dtype, spec.dims) }
+}
+
+/// Checks that texts in wire form are as many as their shape says.
+fn check_texts(spec: &StateSpec, shape: &Shape, data: &[u8]) -> Result<(), SnapshotError> {
+    let count = shape.elements().and_then(|n| usize::try_from(n).ok());
+    let fits = count.is_some_and(|count| texts_len(data, count).is_ok_and(|len| len == data.len()));
+    if fits { Ok(()) } else { Err(differs(spec, format!("{} bytes that are no texts of {shape}", data.len()))) }
 }
 
 /// Reads a shape as it is written: `[1,2]`.
@@ -109,4 +128,53 @@ pub(super) fn stored(dtype: DataType) -> Option<Dtype> {
         DataType::Bf16 => Dtype::BF16,
         DataType::Bytes => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use sequor_core::Dims;
+
+    use super::*;
+    use crate::state::spec::InitialValue;
+
+    fn state(dtype: DataType, dims: &[i64]) -> StateSpec {
+        let initial = InitialValue { shape: Shape::default(), data: None };
+        let (input, output) = ("s".to_owned(), "t".to_owned());
+        let dims = Dims::from_wire(dims);
+        StateSpec { input, output, dtype, dims, batch_axis: None, storage: dtype, initial, same_buffer: false }
+    }
+
+    fn notes(of: &[(&str, &str)]) -> BTreeMap<String, String> {
+        of.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_is_no_state_is_left_out_of_a_snapshot() {
+        let (one, other) = (state(DataType::Uint8, &[2]), state(DataType::Bytes, &[-1]));
+        let other = StateSpec { input: "texts".to_owned(), ..other };
+        let values = [(Shape::of(&[2]), vec![1, 2]), (Shape::of(&[1]), vec![1, 0, 0, 0, b'a'])];
+        let more = StateSpec { input: "more".to_owned(), ..one.clone() };
+        let (with, values_with) = ([&one, &other, &more], [&values[..], &[(Shape::of(&[2]), vec![0; 2])]].concat());
+        let whole = file(with.into_iter(), &values_with, &notes(&[("note", "of some length")])).unwrap();
+        let specs = [one, other];
+        let alone = states_alone(&specs, &whole).unwrap();
+        assert_eq!(read(specs.iter(), &alone).unwrap(), values);
+        assert_eq!(SafeTensors::deserialize(&alone).unwrap().names().len(), 2);
+        assert_eq!(check(&specs, &alone).unwrap().get("note"), None);
+        assert!(alone.len() < whole.len());
+    }
+
+    #[test]
+    fn texts_that_are_not_those_of_their_shape_are_refused() {
+        let texts = state(DataType::Bytes, &[-1]);
+        let of = |count: u64, data: &[u8]| {
+            let file = file([&texts].into_iter(), &[(Shape::of(&[count]), data.to_vec())], &BTreeMap::new()).unwrap();
+            check(std::slice::from_ref(&texts), &file).map(drop)
+        };
+        let two = [2, 0, 0, 0, b'a', b'b', 0, 0, 0, 0];
+        assert!(of(2, &two).is_ok() && of(0, &[]).is_ok());
+        for (count, data) in [(1, &two[..]), (3, &two), (2, &two[..9]), (u64::MAX, &two)] {
+            assert!(matches!(of(count, data), Err(SnapshotError::Differs { .. })), "{count}: {data:?}");
+        }
+    }
 }

@@ -171,9 +171,10 @@ async fn kept<T: Send + 'static>(
         let text = error.to_string();
         match error {
             TransferError::Unknown { .. } | TransferError::Gone { .. } => Status::new(Code::NotFound, "absent", text),
-            TransferError::Live { .. } | TransferError::NoState { .. } | TransferError::Busy { .. } => {
-                Status::new(Code::Conflict, "conflict", text)
-            }
+            TransferError::Live { .. }
+            | TransferError::NoState { .. }
+            | TransferError::Busy { .. }
+            | TransferError::InPart { .. } => Status::new(Code::Conflict, "conflict", text),
             TransferError::TooLarge { .. } => Status::new(Code::TooLarge, "bad_input", text),
             TransferError::Other { .. } | TransferError::Snapshot(_) => {
                 Status::new(Code::InvalidArgument, "invalid", text)

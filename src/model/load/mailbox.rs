@@ -179,10 +179,13 @@ impl Mailbox {
             match request {
                 MailRequest::Snapshot(SnapshotRequest { seq, mut header, reply }) => {
                     // It may have ended since; its slot may be another's.
-                    let snapshot = postman.state_now(seq).map(|at| {
-                        header.insert(STEP.to_owned(), at.step.to_string());
-                        postman.snapshot(at.slot.ix, &header).map(|file| (at.step, file))
-                    });
+                    let snapshot = match postman.copyable_now(seq) {
+                        Some(at) => {
+                            header.insert(STEP.to_owned(), at.step.to_string());
+                            Some(postman.snapshot(at.slot.ix, &header).map(|file| (at.step, file)))
+                        }
+                        None => postman.state_now(seq).map(|_| Err(SnapshotError::InPart)),
+                    };
                     // The caller may have gone.
                     let _ = reply.send(snapshot);
                 }
@@ -202,5 +205,61 @@ impl Mailbox {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::sync::mpsc::sync_channel;
+
+    use sequor_core::{Instance, LoadId, Slot};
+
+    use super::*;
+
+    /// Has one sequence in slot 3, after step 5.
+    struct OneSequence {
+        is_between_runs: bool,
+        lives: bool,
+    }
+
+    impl Postman for OneSequence {
+        fn state_now(&self, _: Seq) -> Option<StateAt> {
+            let instance = Instance { load: LoadId::new(0, NonZeroU32::MIN), n: 0 };
+            self.lives.then_some(StateAt { instance, slot: Slot::new(3, NonZeroU32::MIN), step: 5 })
+        }
+
+        fn copyable_now(&self, seq: Seq) -> Option<StateAt> {
+            self.state_now(seq).filter(|_| !self.is_between_runs)
+        }
+
+        fn snapshot(&mut self, slot: u32, header: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError> {
+            Ok(format!("{slot} {}", header[STEP]).into_bytes())
+        }
+
+        fn values(&mut self, _: u32) -> Option<StateValues> {
+            None
+        }
+
+        fn leave(&mut self, _: Seq, _: Leaving, _: u64, _: Vec<u8>) -> Option<Result<LeftState, SnapshotError>> {
+            None
+        }
+    }
+
+    fn snapshot(mut of: OneSequence) -> SnapshotReply {
+        let (mailbox, (reply, answer)) = (Mailbox::default(), sync_channel(1));
+        let seq = Seq::new(0, NonZeroU32::MIN);
+        assert!(mailbox.post(SnapshotRequest { seq, header: BTreeMap::new(), reply }));
+        mailbox.serve(&mut of);
+        answer.recv().unwrap()
+    }
+
+    #[test]
+    fn a_state_between_two_runs_of_a_request_is_not_let_out() {
+        let whole = snapshot(OneSequence { is_between_runs: false, lives: true });
+        assert!(matches!(whole, Some(Ok((5, file))) if file == b"3 5"));
+        let part = snapshot(OneSequence { is_between_runs: true, lives: true });
+        assert!(matches!(part, Some(Err(SnapshotError::InPart))), "{part:?}");
+        assert!(snapshot(OneSequence { is_between_runs: true, lives: false }).is_none(), "it has ended");
     }
 }

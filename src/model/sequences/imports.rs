@@ -9,6 +9,7 @@ use sequor_core::{EndReason, Id, Submit, Time, Tombstone};
 
 use super::carried::{Carried, GivenTo, ImportOrigin};
 use super::job::Job;
+use super::kept::LOOK;
 use crate::error::Failure;
 use crate::model::load::LoadedModel;
 use crate::state::budget::Ticket;
@@ -51,7 +52,7 @@ impl Import {
 #[derive(Debug, Default)]
 pub(super) struct Imports {
     by_id: HashMap<Id, Import>,
-    /// When the first of them expires, or earlier.
+    /// When to look for expired ones.
     due: Time,
 }
 
@@ -143,7 +144,7 @@ impl Imports {
         ids.into_iter().filter_map(|id| self.by_id.remove(&id).map(|import| (id, import))).collect()
     }
 
-    /// Forgets those that have expired. Returns how they ended, and when the next one expires.
+    /// Forgets those that have expired. Returns how they ended, and when to look again.
     pub(super) fn expire(&mut self, now: Time) -> (Vec<(Id, Tombstone)>, Time) {
         let (mut ended, mut next) = (Vec::new(), Time::NEVER);
         if self.by_id.is_empty() || now < self.due {
@@ -162,7 +163,31 @@ impl Imports {
             }));
             false
         });
+        if next != Time::NEVER {
+            next = next.max(now + LOOK * u32::try_from(self.by_id.len()).unwrap_or(u32::MAX));
+        }
         self.due = next;
         (ended, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_that_expire_one_after_the_other_cost_few_looks() {
+        let mut imports = Imports::default();
+        for n in 0..1000u64 {
+            let given = GivenTo { version: 1, states: Vec::new(), until: Time(1_000 + n) };
+            let origin = ImportOrigin { step: 1, carried: None, given: Some(given) };
+            imports.insert(Id::from(n), Import { origin, snapshot: Bytes::new(), ticket: None });
+        }
+        let (mut now, mut looks) = (Time(1_000), 0);
+        while now != Time::NEVER {
+            now = imports.expire(now).1;
+            looks += 1;
+        }
+        assert!(looks <= 3 && imports.is_empty(), "{looks} looks");
     }
 }

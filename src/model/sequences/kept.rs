@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{Id, Req, RequestMeta, Seq, Time};
@@ -13,6 +14,10 @@ use crate::state::tier::{AfterTake, EndedState, FoundState, StateHead, TierError
 use crate::state::{answer_of, check_snapshot, scratch_of};
 use crate::sync::AtomicBool;
 use crate::tensor::Tensor;
+
+/// A look at all sequences that wait for a step comes no sooner after the one before than this for each of them, so that the table is not locked by
+/// looks alone.
+pub(super) const LOOK: Duration = Duration::from_micros(10);
 
 /// A sequence whose next step goes on from a stored state.
 #[derive(Debug, Clone)]

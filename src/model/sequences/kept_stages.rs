@@ -1,13 +1,12 @@
 //! The stages of a request whose sequence the server's store keeps: what the table looks up, lends to the store and takes back.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sequor_core::{EndReason, Event, Id, LoadId, Preparation, Refusal, Req, Seq, Submit, Time, Tombstone};
 
 use super::job::Job;
 use super::job_place::JobPlace;
-use super::kept::{KeptSequence, ResumedState, StoreTask, StoreWork};
+use super::kept::{KeptSequence, LOOK, ResumedState, StoreTask, StoreWork};
 use super::table::Table;
 use crate::error::Failure;
 use crate::model::load::{LoadDurability, LoadedModel};
@@ -15,9 +14,6 @@ use crate::state::tier::{AfterTake, EndedState, TierKey};
 
 /// What a request is refused with for which the store failed. The job says why.
 pub(super) const BY_STORE: u32 = 4;
-
-/// A look at all stored sequences comes no sooner after the one before than this for each of them, so that the table is not locked by looks alone.
-const LOOK: Duration = Duration::from_micros(10);
 
 /// The table of a model, as far as the server's store keeps its sequences.
 pub(super) trait KeptStages {

@@ -7,9 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use sequor_core::{Id, Seq, SequenceView, Stage, Time};
 
-use crate::model::load::{Leaving, LeftState, MailReply, SequenceStore};
+use crate::model::load::{Leaving, LeftState, LoadDurability, LoadedModel, MailReply, SequenceStore};
+use crate::processing::SequenceScratch;
 use crate::state::tier::{EndedState, FailedChanges, StateHead, TierChange, TierKey};
 use crate::state::{SnapshotError, with_answer, with_scratch};
+use crate::tensor::NamedTensor;
 
 use super::carried::{Carried, ImportOrigin};
 use super::driver::ModelScheduler;
@@ -194,51 +196,85 @@ pub(in crate::model) fn leave(
         carry::leave(model, seq, step, file);
         return None;
     }
-    let (view, load, answer, scratch, (incarnation, is_written)) = {
-        let table = model.table.lock();
-        let live = table.live(seq)?;
-        let view = table.core.view_of(seq).filter(|view| view.step == step)?;
-        let written = (live.written.as_ref().map(|of| of.incarnation), live.is_written(step));
-        // The state may be of a step that is not answered yet. The answer of the one before is not its answer.
-        let is_answered = !matches!(view.stage, Stage::Sealing | Stage::Posting);
-        let answer = table.last_answer(seq).filter(|_| is_answered);
-        (view, Arc::clone(&live.load), answer, live.scratch.clone(), written)
-    };
-    let durable = load.durable.as_ref()?;
-    let owners = load.scratch_owners();
-    if why == Leaving::Spill && is_written && owners.is_none() {
-        let head = durable.store.head(&TierKey::new(&model.name, &view.id));
-        let same = |head: &Arc<StateHead>| {
-            let is_it = incarnation == Some(head.incarnation) && head.step == step && !head.behind;
-            is_it && head.answered == answer.is_some()
-        };
-        if let Some(head) = head.filter(same) {
-            let left = LeftState { id: view.id.clone(), head, file: Bytes::new(), is_stored: true };
-            return leave_as(model, &view, why, left);
-        }
+    let leaving = LeavingSequence::look_up(model, seq, step)?;
+    let durable = leaving.load.durable.as_ref()?;
+    if why == Leaving::Spill
+        && let Some(left) = leaving.stored(&model.name, durable)
+    {
+        return leave_as(model, &leaving.view, why, left);
     }
-    if owners.is_some() && matches!(view.stage, Stage::Running | Stage::Sealing | Stage::Posting) {
-        return Some(Err(SnapshotError::Unanswered));
-    }
-    let noted = match owners {
-        Some(names) => with_scratch(&file, &names, scratch.parts()),
-        None => Ok(file),
-    };
-    let noted = noted.and_then(|file| match &answer {
-        Some(answer) => with_answer(&file, answer),
-        None => Ok(file),
-    });
-    let file = match noted {
+    let file = match leaving.file(file) {
         Ok(file) => file,
         Err(error) => return Some(Err(error)),
     };
-    let quiet = model.now().since(view.touched);
-    let left = view.idle.map(|idle| idle.saturating_sub(quiet));
-    let incarnation = incarnation.unwrap_or_else(|| durable.store.next_incarnation());
-    let of = ((load.version, durable.digest), (incarnation, step));
-    let head = Arc::new(StateHead::new(of.0, of.1, (view.idle, left), answer.is_some(), &file));
-    let left = LeftState { id: view.id.clone(), head, file: Bytes::from(file), is_stored: false };
-    leave_as(model, &view, why, left)
+    let left = leaving.left(durable, file, model.now());
+    leave_as(model, &leaving.view, why, left)
+}
+
+/// A sequence that is to leave, as it was when its state was copied.
+struct LeavingSequence {
+    view: SequenceView,
+    load: Arc<LoadedModel>,
+    /// The answer to its last step, if its client counts steps.
+    answer: Option<Vec<NamedTensor>>,
+    scratch: SequenceScratch,
+    /// Its number in the store, if its states are written while it lives.
+    incarnation: Option<u64>,
+    /// Whether the store has been given its state.
+    is_written: bool,
+}
+
+impl LeavingSequence {
+    /// Looks up a sequence. `None` if this step is not its last one.
+    fn look_up(model: &ModelScheduler, seq: Seq, step: u64) -> Option<LeavingSequence> {
+        let table = model.table.lock();
+        let live = table.live(seq)?;
+        let view = table.core.view_of(seq).filter(|view| view.step == step)?;
+        // The state may be of a step that is not answered yet. The answer of the one before is not its answer.
+        let is_answered = !matches!(view.stage, Stage::Sealing | Stage::Posting);
+        let answer = table.last_answer(seq).filter(|_| is_answered);
+        let incarnation = live.written.as_ref().map(|of| of.incarnation);
+        let (load, scratch, is_written) = (Arc::clone(&live.load), live.scratch.clone(), live.is_written(step));
+        Some(LeavingSequence { view, load, answer, scratch, incarnation, is_written })
+    }
+
+    /// What the store has of it, if that is all there is to keep.
+    fn stored(&self, model: &str, durable: &LoadDurability) -> Option<LeftState> {
+        if !self.is_written || self.load.scratch_owners().is_some() {
+            return None;
+        }
+        let head = durable.store.head(&TierKey::new(model, &self.view.id))?;
+        let is_it = self.incarnation == Some(head.incarnation) && head.step == self.view.step && !head.behind;
+        let is_whole = is_it && head.answered == self.answer.is_some();
+        is_whole.then(|| LeftState { id: self.view.id.clone(), head, file: Bytes::new(), is_stored: true })
+    }
+
+    /// Its file: the states, the scratch of its processors and the last answer.
+    fn file(&self, states: Vec<u8>) -> Result<Vec<u8>, SnapshotError> {
+        let with_scratch = match self.load.scratch_owners() {
+            // The scratch is committed when the step is answered.
+            Some(_) if matches!(self.view.stage, Stage::Running | Stage::Sealing | Stage::Posting) => {
+                return Err(SnapshotError::Unanswered);
+            }
+            Some(names) => with_scratch(&states, &names, self.scratch.parts())?,
+            None => states,
+        };
+        match &self.answer {
+            Some(answer) => with_answer(&with_scratch, answer),
+            None => Ok(with_scratch),
+        }
+    }
+
+    /// What is kept of it, with this file.
+    fn left(&self, durable: &LoadDurability, file: Vec<u8>, now: Time) -> LeftState {
+        let LeavingSequence { view, load, .. } = self;
+        let quiet = now.since(view.touched);
+        let idle_left = view.idle.map(|idle| idle.saturating_sub(quiet));
+        let incarnation = self.incarnation.unwrap_or_else(|| durable.store.next_incarnation());
+        let (of, at) = ((load.version, durable.digest), (incarnation, view.step));
+        let head = Arc::new(StateHead::new(of, at, (view.idle, idle_left), self.answer.is_some(), &file));
+        LeftState { id: view.id.clone(), head, file: Bytes::from(file), is_stored: false }
+    }
 }
 
 /// Ends a sequence of which this is kept, if it is as it was.

@@ -9,7 +9,7 @@ use sequor_core::Id;
 use crate::executor::ModelStep;
 use crate::model::load::{LoadedModel, MODEL, STEP, SnapshotRequest, header};
 use crate::state::budget::NoRoom;
-use crate::state::{SnapshotError, check_snapshot};
+use crate::state::{SnapshotError, check_snapshot, states_alone};
 
 use super::driver::ModelScheduler;
 use super::imports::Import;
@@ -26,6 +26,8 @@ pub enum TransferError {
     /// It ended while its state was asked for, or its model was unloaded.
     #[error("sequence {id} of model '{model}' has just ended")]
     Gone { model: String, id: Id },
+    #[error("a request of sequence {id} of model '{model}' has run in part; ask again once it is answered")]
+    InPart { model: String, id: Id },
     #[error("{what} is not state of model '{model}': {why}")]
     Other { model: String, what: &'static str, why: String },
     #[error("another sequence of model '{model}' is captured now")]
@@ -76,6 +78,7 @@ pub(super) fn snapshot(model: &ModelScheduler, id: &Id, version: Option<u64>) ->
     let posted = mailbox.is_some_and(|mailbox| mailbox.post(SnapshotRequest { seq, header, reply }));
     load.wake(at.instance.n);
     match answer.recv() {
+        Ok(Some(Err(SnapshotError::InPart))) => Err(TransferError::InPart { model: name, id }),
         Ok(Some(snapshot)) if posted => Ok(snapshot?),
         _ => Err(TransferError::Gone { model: name, id }),
     }
@@ -99,6 +102,8 @@ pub(in crate::model) fn import(
         None => 0,
         Some(step) => step.parse().map_err(|_| other(format!("its step is \"{step}\"")))?,
     };
+    // What is no state of the model would be kept without being counted.
+    let file = states_alone(&load.states, &file)?;
     let grown = if load.grows() { file.len() as u64 } else { 0 };
     let ticket = model.budget().take(load.state_bytes().max(grown))?;
     let import = Import::given(load, model.now(), step, Bytes::from(file), ticket);
