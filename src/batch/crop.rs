@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use sequor_core::DataType;
 
+use super::product;
 use crate::tensor::Tensor;
 
 /// The first `len` places of the tensor along this axis. A tensor that is no longer, or is of texts, stays as it is.
@@ -11,10 +12,9 @@ pub fn crop(tensor: Tensor, axis: usize, len: u64) -> Tensor {
     if there <= len {
         return tensor;
     }
-    let product = |dims: &[u64]| usize::try_from(dims.iter().product::<u64>()).unwrap_or(0);
-    let inner = product(tensor.shape.0.get(axis + 1..).unwrap_or_default()) * size;
-    let (stride, kept) = (product(&[there]) * inner, product(&[len]) * inner);
-    let mut data = Vec::with_capacity(product(tensor.shape.0.get(..axis).unwrap_or_default()) * kept);
+    let inner = product(tensor.shape.0.get(axis + 1..).unwrap_or_default()).saturating_mul(size);
+    let (stride, kept) = (product(&[there]).saturating_mul(inner), product(&[len]).saturating_mul(inner));
+    let mut data = Vec::new();
     for part in tensor.data.chunks_exact(stride.max(1)) {
         data.extend_from_slice(part.get(..kept).unwrap_or_default());
     }
@@ -57,5 +57,9 @@ mod tests {
         assert_eq!(crop(tensor(&[1, 4]), 1, 1).data[..], [0]);
         assert_eq!(crop(tensor(&[1, 4]), 1, 9).shape, Shape::of(&[1, 4]));
         assert_eq!(crop(tensor(&[1, 4]), 1, 0).data.len(), 0);
+        for dims in [[0, 1 << 40, 1 << 40], [1 << 40, 1 << 40, 0]] {
+            let empty = Tensor { dtype: DataType::Fp64, shape: Shape::of(&dims), data: Bytes::new() };
+            assert_eq!(crop(empty, 1, 2).shape.0, [dims[0], 2, dims[2]], "beside a 0 the others may be of any size");
+        }
     }
 }

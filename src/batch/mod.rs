@@ -39,3 +39,8 @@ pub enum BatchError {
     #[error("input '{input}' does not fit its batch")]
     Unfit { input: String },
 }
+
+/// The product of dimensions. 0 if it does not fit: then the tensor has no bytes, for another dimension is 0.
+fn product(dims: &[u64]) -> usize {
+    dims.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(*d).ok()?)).unwrap_or(0)
+}

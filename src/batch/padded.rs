@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 
 use sequor_core::Shape;
 
+use super::product;
 use crate::config::model::settings::Padding;
 
 /// The whole shape of the padded tensor. `sources` has the whole shape of each request's tensor.
@@ -27,16 +28,19 @@ pub fn write<'a>(
 ) {
     let axis = padding.axis + 1;
     let size = padding.value.len().max(1);
-    let product = |dims: &[u64]| usize::try_from(dims.iter().product::<u64>()).unwrap_or(0);
-    let inner = product(shape.0.get(axis + 1..).unwrap_or_default()) * size;
-    let stride = product(shape.0.get(axis..=axis).unwrap_or_default()) * inner;
-    let mut at = 0;
+    if target.is_empty() {
+        return;
+    }
+    let inner = product(shape.0.get(axis + 1..).unwrap_or_default()).saturating_mul(size);
+    let stride = product(shape.0.get(axis..=axis).unwrap_or_default()).saturating_mul(inner);
+    let mut at = 0usize;
     for (data, of) in rows {
-        let own = product(of.0.get(axis..=axis).unwrap_or_default()) * inner;
+        let own = product(of.0.get(axis..=axis).unwrap_or_default()).saturating_mul(inner);
         for outer in 0..product(of.0.get(..axis).unwrap_or_default()) {
-            let Some(place) = target.get_mut(at..at + stride) else { return };
+            let Some(place) = target.get_mut(at..at.saturating_add(stride)) else { return };
             at += stride;
-            let part = data.and_then(|data| data.get(outer * own..(outer + 1) * own)).unwrap_or_default();
+            let from = outer.saturating_mul(own);
+            let part = data.and_then(|data| data.get(from..from.saturating_add(own))).unwrap_or_default();
             let (front, rest) = place.split_at_mut(part.len().min(stride));
             front.copy_from_slice(part.get(..front.len()).unwrap_or_default());
             if let Some(value) = padding.value.get(..size) {
@@ -67,6 +71,17 @@ mod tests {
         assert_eq!(of(&padding(0, &[2, 4]), two).0, [3, 4]);
         let second: &[(&[u64], &[u8])] = &[(&[1, 2, 1], &[1, 2]), (&[1, 2, 2], &[3, 4, 5, 6])];
         assert_eq!(of(&padding(1, &[]), second), (vec![2, 2, 2], vec![1, 9, 2, 9, 3, 4, 5, 6]));
+    }
+
+    #[test]
+    fn dimensions_beside_a_0_may_be_of_any_size() {
+        let padding = Padding { axis: 0, value: vec![9], multiple_of: 1, buckets: Vec::new() };
+        for dims in [[1, 0, 1 << 40, 1 << 40], [1, 1 << 40, 1 << 40, 0], [0, 1 << 40, 1 << 40, 1 << 40]] {
+            let row = Shape::of(&dims);
+            let whole = shape(std::slice::from_ref(&row), &padding).unwrap();
+            assert_eq!(whole.elements(), row.elements());
+            write(&mut [], [(Some(&[][..]), &row)].into_iter(), &whole, &padding);
+        }
     }
 
     #[test]

@@ -31,4 +31,4 @@ pub(in crate::model) use index::index;
 pub(in crate::model) use names::Catalog;
 pub(in crate::model) use overview::overview;
 pub(in crate::model) use scheduler_choice::SchedulerChoice;
-pub(in crate::model) use uploaded::UploadedModel;
+pub(in crate::model) use uploaded::{UploadedBytes, UploadedModel};

@@ -11,8 +11,29 @@ use tempfile::TempDir;
 pub(in crate::model) struct UploadedModel {
     folder: TempDir,
     model: String,
+    _bytes: UploadedBytes,
+}
+
+/// Bytes of uploaded files, counted until this is dropped.
+#[derive(Debug)]
+pub(in crate::model) struct UploadedBytes {
     bytes: u64,
     used: Arc<AtomicU64>,
+}
+
+impl UploadedBytes {
+    /// Counts so many bytes if no more than `most` are in use then. The error says how many are in use.
+    pub(in crate::model) fn try_new(used: &Arc<AtomicU64>, bytes: u64, most: u64) -> Result<UploadedBytes, u64> {
+        let sum = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)?;
+        Ok(UploadedBytes { bytes, used: Arc::clone(used) })
+    }
+}
+
+impl Drop for UploadedBytes {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl UploadedModel {
@@ -20,12 +41,10 @@ impl UploadedModel {
     pub(in crate::model) fn write(
         model: &str,
         files: &[(PathBuf, Vec<u8>)],
-        used: &Arc<AtomicU64>,
+        bytes: UploadedBytes,
     ) -> std::io::Result<UploadedModel> {
-        let bytes = files.iter().map(|(_, data)| data.len() as u64).sum();
         let folder = tempfile::Builder::new().prefix("sequor-model-").tempdir()?;
-        used.fetch_add(bytes, Ordering::Relaxed);
-        let uploaded = UploadedModel { folder, model: model.to_owned(), bytes, used: Arc::clone(used) };
+        let uploaded = UploadedModel { folder, model: model.to_owned(), _bytes: bytes };
         for (path, data) in files {
             let path = uploaded.directory().join(path);
             if let Some(parent) = path.parent() {
@@ -42,8 +61,19 @@ impl UploadedModel {
     }
 }
 
-impl Drop for UploadedModel {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_that_come_together_stay_within_the_limit() {
+        let used = Arc::<AtomicU64>::default();
+        let count = |bytes| UploadedBytes::try_new(&used, bytes, 10);
+        let first = count(6).unwrap();
+        assert_eq!(count(5).unwrap_err(), 6);
+        assert_eq!(count(u64::MAX).unwrap_err(), 6);
+        let _second = count(4).unwrap();
+        drop(first);
+        assert!(count(6).is_ok());
     }
 }

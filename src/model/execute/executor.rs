@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::backend::{Context, Fetch, Graph};
+use crate::backend::{Fetch, Graph};
 use crate::batch::outputs::OutputSplit;
 use crate::batch::{BatchError, Staging, Wiring};
 use crate::config::model::settings::{ModelSettings, Output};
@@ -15,6 +15,7 @@ use crate::device::{Device, DeviceError, Fence, Unfinished};
 use crate::model::load::LoadedModel;
 use crate::state::{Bound, Fresh, Store};
 
+use super::contexts::Contexts;
 use super::growth::{GrownStates, ReservedGrowth};
 use super::placement::Placement;
 use super::ports::{OutputMemory, RunMemory, feed};
@@ -28,8 +29,7 @@ pub(in crate::model) struct Executor {
     load: Arc<LoadedModel>,
     pub(in crate::model) slots: Slots,
     outputs: OutputMemory,
-    /// By the optional inputs that are there.
-    contexts: Vec<(Wiring, Box<dyn Context>)>,
+    contexts: Contexts,
     graph: Arc<dyn Graph>,
     device: Arc<dyn Device>,
     lost: Arc<Lost>,
@@ -95,7 +95,7 @@ impl Executor {
             store.plan_chunks(plan).map_err(|error| RunError::FirstChunk(error.to_string()))?;
         }
         let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
-        let contexts = vec![(load.wiring.clone(), context)];
+        let contexts = Contexts::new(load.wiring.clone(), context);
         let outputs = OutputMemory::new(&device, pool, &load.settings)?;
         let memory = Unfinished::new(Arc::clone(&device));
         let grown = GrownStates::new(budget, chunk_cache, &load.states);
@@ -206,12 +206,15 @@ impl Executor {
             return Ok(0);
         }
         let wiring = self.load.wiring.without(&Staging::given(&first.inputs));
-        if let Some(at) = self.contexts.iter().position(|(w, _)| *w == wiring) {
+        if let Some(at) = self.contexts.find(&wiring) {
             return Ok(at);
         }
         let context = self.graph.context(&wiring.input_names, &wiring.output_names)?;
-        self.contexts.push((wiring, context));
-        Ok(self.contexts.len() - 1)
+        if self.contexts.is_full() {
+            // The device may still be running the one that is removed.
+            self.device.wait(self.device.fence()?)?;
+        }
+        Ok(self.contexts.add(wiring, context))
     }
 
     fn run_context(

@@ -1,12 +1,13 @@
 //! Runs rows: slots, staging, states, a graph's contexts, outputs.
 //!
-//! - `executor`: a run in two halves. `work`: its rows. `ports`: its memory. `reply_shapes`: what clients get of it. `run_error`: why a run failed.
+//! - `executor`: a run in two halves. `contexts`: what runs the graph. `work`: its rows. `ports`: its memory. `reply_shapes`: what clients get of it. `run_error`: why a run failed.
 //! - `slots`: the states of an instance's sequences. `growth`: state memory beyond what a START takes.
 //! - `warm_up`: samples that run before a model is ready.
 //! - `placement`: the graph and the device of an instance.
 //!
 //! This room knows no lock, no queue and no client.
 
+mod contexts;
 mod executor;
 mod growth;
 pub(in crate::model) mod placement;

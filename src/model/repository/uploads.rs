@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use crate::error::{ControlFailure, Failure, LoadError};
-use crate::model::catalog::{Catalog, UploadedModel};
+use crate::model::catalog::{Catalog, UploadedBytes, UploadedModel};
 
 use super::loader::ModelLoader;
 
@@ -35,15 +35,13 @@ impl Uploads {
     ) -> Result<(), Failure> {
         let failed = |why: Vec<String>| Failure::Control(ControlFailure::Failed { model: model.to_owned(), why });
         let bytes: u64 = files.iter().map(|(_, data)| data.len() as u64).sum();
-        let used = self.used.load(Ordering::Relaxed);
         let most = self.limit.saturating_mul(REQUESTS);
-        if used.saturating_add(bytes) > most {
-            return Err(failed(vec![format!(
+        let counted = UploadedBytes::try_new(&self.used, bytes, most).map_err(|used| {
+            failed(vec![format!(
                 "the files of uploaded models are {used} of {most} bytes (16 × limits.request); this request brings {bytes}; unload a model"
-            )]));
-        }
-        let uploaded =
-            UploadedModel::write(model, files, &self.used).map_err(|error| failed(vec![error.to_string()]))?;
+            )])
+        })?;
+        let uploaded = UploadedModel::write(model, files, counted).map_err(|error| failed(vec![error.to_string()]))?;
         let before = catalog.look(model, |entry| entry.directory.clone());
         let loaded = loader.load_model(model, &uploaded.directory(), Some(config), false);
         let replaced = catalog.edit(model, |entry| match &loaded {
