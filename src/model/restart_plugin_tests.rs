@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::restart_tests::{Machine, OLDEST, start};
+use sequor_core::Refusal;
+
+use super::restart_tests::{Machine, OLDEST, answered, start};
+use super::tests::request;
 use super::*;
 use super::{initializer_tests, processor_tests};
 use crate::error::Failure;
@@ -69,6 +72,26 @@ fn a_counted_step_is_answered_again_with_what_the_processors_made() {
         assert_eq!(second.sum(7, 1, |s| s.step = Some(2)), 20_006, "{when}: the answer of the first time");
         assert_eq!(second.sum(7, 1, |s| s.step = Some(3)), 30_007, "{when}");
     }
+}
+
+#[test]
+fn a_reply_on_its_way_to_the_store_is_not_repeated() {
+    let machine = machine("step", processor_tests::TOML, with_processors);
+    let server = machine.serve();
+    server.sum(7, 5, |s| (s.start, s.step) = (true, Some(1)));
+    machine.hold_disk(true);
+    let second = server.repository.submit(request(7, 1001, |s| s.step = Some(2))).unwrap();
+    while server.repository.live_sequences("sum").unwrap().iter().all(|live| live.step < 2) {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.refusal(7, |s| s.step = Some(2)), Refusal::StepBusy { step: 2 });
+    machine.hold_disk(false);
+    let of = |answer: InferAnswer| answer.outputs[0].tensor.data.to_vec();
+    let first = of(answered(second));
+    assert_eq!(
+        (of(server.send(7, 1, |s| s.step = Some(2)).unwrap()), &first[..]),
+        (first.clone(), &1001i32.to_le_bytes()[..])
+    );
 }
 
 #[test]

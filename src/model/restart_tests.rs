@@ -174,6 +174,11 @@ impl Machine {
         Server { repository, stopped: false }
     }
 
+    /// Lets no commit end, or all of them.
+    pub(super) fn hold_disk(&self, held: bool) {
+        self.disk.hold(held);
+    }
+
     /// What a machine has on its disk if the server dies now.
     pub(super) fn crashed(&self) -> PathBuf {
         let copy = self.folder.path().join("crashed");
@@ -206,7 +211,7 @@ impl Server {
         i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap())
     }
 
-    fn refusal(&self, id: u64, change: impl FnOnce(&mut SequenceStep)) -> Refusal {
+    pub(super) fn refusal(&self, id: u64, change: impl FnOnce(&mut SequenceStep)) -> Refusal {
         match self.send(id, 1, change).unwrap_err() {
             Failure::Refused(refused) => refused.refusal,
             other => panic!("{other:?}"),
@@ -591,7 +596,7 @@ fn with_a_full_disk_no_sequence_is_lost_and_a_start_beyond_memory_is_refused() {
     }
 }
 
-fn answered(pending: Pending) -> InferAnswer {
+pub(super) fn answered(pending: Pending) -> InferAnswer {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending).unwrap()
 }
 

@@ -11,7 +11,7 @@ pub enum StateError {
     Device(#[from] DeviceError),
     #[error("slot {0} is beyond the store")]
     NoSlot(u32),
-    #[error("slot {0} runs without a state of its own")]
+    #[error("slot {0} is read without a state of its own")]
     NotLive(u32),
     #[error("slot {0} is freed without a state of its own")]
     NotHeld(u32),

@@ -226,6 +226,10 @@ impl Store {
 
     /// The values of a slot's states, each as one row in the graph's own type, with its shape less the batch dimension.
     fn values(&mut self, slot: u32) -> Result<Vec<(Shape, Vec<u8>)>, StateError> {
+        // A free slot holds what its last sequence left.
+        if !self.is_live(slot) {
+            return Err(StateError::NotLive(slot));
+        }
         self.bind_moved(slot)?;
         self.states.iter().map(|state| Ok(state.value(slot)?)).collect()
     }

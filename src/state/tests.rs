@@ -218,6 +218,7 @@ proptest! {
                 Act::Free(slot) => {
                     let held = table.remove(&slot).is_some();
                     prop_assert_eq!(store.free(slot).is_ok(), held, "only what is held is freed");
+                    prop_assert!(store.read_values(slot).is_err() && store.snapshot(slot, &BTreeMap::new()).is_err());
                 }
                 Act::Snapshot(slot) if table.contains_key(&slot) => {
                     let file = store.snapshot(slot, &BTreeMap::from([("model".to_owned(), "m".to_owned())])).unwrap();

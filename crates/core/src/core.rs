@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::ending::{EndReason, Tombstone};
 use crate::event::{Effect, Event, Refusal};
+use crate::faults::{Planted, fault};
 use crate::ids::{BatchId, Id, Instance, LoadId, Req, RoundId, Seq, Slot};
 use crate::list::Links;
 use crate::load::{InstanceState, LoadState};
@@ -13,7 +14,7 @@ use crate::sequence::{Sequence, Stage};
 use crate::slab::Slab;
 use crate::spec::LoadSpec;
 use crate::time::Time;
-use crate::timer::{Due, Timers};
+use crate::timer::{Due, Timers, VOID};
 use crate::tombstones::Tombstones;
 use crate::transitions::Transitions;
 
@@ -92,6 +93,7 @@ impl Core {
             Event::End(seq, why) => self.leave(now, seq, why, Refusal::of_end(why), out),
             Event::Tick => {}
         }
+        self.drop_void_timers();
     }
 
     /// When [`Event::Tick`] should come, at the latest. It may come for nothing: deadlines are armed lazily.
@@ -104,7 +106,8 @@ impl Core {
         self.loads.capacity()
     }
 
-    /// Deadlines armed, those that were overtaken included: no more ticks than this come for nothing.
+    /// Deadlines armed, those that were overtaken included: no more ticks than this come for nothing. There are at most 64, and two for each open
+    /// request, live sequence and load.
     pub fn armed(&self) -> usize {
         self.timers.len()
     }
@@ -131,9 +134,10 @@ impl Core {
         self.seqs.get(seq).map(|s| &s.id)
     }
 
-    /// Where a sequence's state lies, once its first request has been handed out to be run.
+    /// Where a sequence's state lies, once its slot holds it: from the end of the first run of its life on. A batch that was handed out says
+    /// nothing yet. Until its thread has done the slot operations, the slot holds what another sequence or the life before left there.
     pub fn state_of(&self, seq: Seq) -> Option<StateAt> {
-        let s = self.seqs.get(seq).filter(|s| s.ran)?;
+        let s = self.seqs.get(seq).filter(|s| s.holds_state || (s.ran && fault(Planted::StateShownEarly)))?;
         let (n, slot) = s.placement?;
         Some(StateAt { instance: Instance { load: s.load, n }, slot, step: s.step })
     }
@@ -211,6 +215,23 @@ impl Core {
         if let Some(s) = self.seqs.get_mut(seq) {
             self.transitions.count(s.stage, Some(to));
             s.stage = Some(to);
+        }
+    }
+
+    /// Drops the deadlines of what is over, once they may be the larger part. So they cost an event no more than its own deadlines do.
+    fn drop_void_timers(&mut self) {
+        let armed = self.timers.len();
+        if armed <= VOID || fault(Planted::DeadlinesKept) {
+            return;
+        }
+        let owners = self.reqs.len() + self.seqs.len() + self.loads.capacity();
+        if armed > VOID + 2 * owners {
+            let Core { timers, seqs, reqs, loads, .. } = self;
+            timers.keep(|due| match due {
+                Due::Seq(seq) => seqs.get(seq).map(|s| s.armed),
+                Due::Req(req) => reqs.get(req).map(|r| r.armed),
+                Due::Load(load) => loads.get(load).map(|l| l.armed),
+            });
         }
     }
 

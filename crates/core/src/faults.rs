@@ -68,6 +68,9 @@ faults! {
     LevelIgnored,
     LevelFullIgnored,
     LateKeepsItsPlace,
+    StateShownEarly,
+    ReplayedBeforeItsTurn,
+    DeadlinesKept,
 }
 
 #[cfg(feature = "planted")]

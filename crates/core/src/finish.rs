@@ -98,12 +98,13 @@ impl Core {
         let runs = if fault(Planted::RunsMiscounted) { 2 } else { 1 };
         let left = if let Some(RunPlan::Run(left)) = r.plan { left.saturating_sub(runs) } else { 0 };
         r.plan = Some(RunPlan::Run(left));
-        let step = r.step;
+        let (step, turn) = (r.step, r.turn);
         if let Some(s) = r.seq.and_then(|seq| self.seqs.get_mut(seq)) {
             s.state_shape = state_shape;
             s.state_bytes = state_bytes;
+            s.holds_state = true;
             if left == 0 {
-                s.step = step;
+                (s.step, s.turn) = (step, turn);
             }
         }
         left == 0
@@ -155,6 +156,9 @@ impl Core {
         self.tell_run(req, false, out);
         let Some(r) = self.reqs.get(req).cloned() else { return };
         if let Some(seq) = r.seq {
+            if let Some(s) = self.seqs.get_mut(seq) {
+                s.holds_state = true;
+            }
             let unsure = !r.is_first_run();
             if unsure || (r.start && !r.dialect.keep_failed_start) {
                 self.leave(now, seq, EndReason::Failed, Refusal::Ended(EndReason::Failed), out);

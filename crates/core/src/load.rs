@@ -15,7 +15,7 @@ use crate::policies;
 use crate::policy::{Columns, Hooks, Picks, Policy};
 use crate::round::{Candidate, Round};
 use crate::run_time::{LastRun, RunTime};
-use crate::spec::{Hold, LoadSpec};
+use crate::spec::{Hold, LoadSpec, Strategy};
 use crate::time::Time;
 
 #[derive(Debug)]
@@ -263,6 +263,16 @@ impl LoadState {
         u32::try_from(self.instances.iter().filter(|i| i.in_flight == 0).count()).unwrap_or(u32::MAX)
     }
 
+    /// Gives a request the next place in the order of answers, if there is one.
+    pub(crate) fn take_turn(&mut self, req: Req) -> Option<u64> {
+        let (Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. }) = self.spec.strategy
+        else {
+            return None;
+        };
+        self.turns.push_back((Some(req), false));
+        Some(self.first_turn + self.turns.len() as u64 - 1)
+    }
+
     /// Whether an instance may take a batch now: it has none in flight; or fewer than it may, and what is ready fills one. Anything less had
     /// better wait for the batch that runs: requests that become ready meanwhile go along, where two halves would each cost a run.
     pub(crate) fn may_take(&self, n: u16) -> bool {
@@ -284,8 +294,6 @@ impl LoadState {
 mod tests {
     use super::*;
     use crate::slab::SlabKey;
-    use crate::spec::Strategy;
-
     fn load(slots: u32, instances: u16) -> LoadState {
         let strategy = Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false };
         let spec = LoadSpec { instances, ..LoadSpec::new(1, strategy, 4) };

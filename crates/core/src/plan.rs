@@ -228,15 +228,10 @@ impl Core {
         let who = batch.instance;
         let reqs: Vec<Req> = batch.real().map(|row| row.req).collect();
         let Some(state) = load_in(&mut self.loads, who.load) else { return };
-        let in_order = matches!(
-            state.spec.strategy,
-            Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. }
-        );
         for req in &reqs {
             // A request of several runs has its turn since the first.
-            if let (true, Some(r)) = (in_order, self.reqs.get_mut(*req).filter(|r| r.turn.is_none())) {
-                r.turn = Some(state.first_turn + state.turns.len() as u64);
-                state.turns.push_back((Some(*req), false));
+            if let Some(r) = self.reqs.get_mut(*req).filter(|r| r.turn.is_none()) {
+                r.turn = state.take_turn(*req);
             }
         }
         if let Some(instance) = state.instances.get_mut(usize::from(who.n)) {

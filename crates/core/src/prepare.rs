@@ -1,6 +1,6 @@
 //! Preparation: a request is lent to the driver before its turn, and the answer says what is to be done with it.
 
-use crate::core::Core;
+use crate::core::{Core, load_in};
 use crate::ending::EndReason;
 use crate::event::{Effect, Note, Preparation, Refusal};
 use crate::faults::{Planted, fault};
@@ -78,19 +78,20 @@ impl Core {
 
     // === without a run ===
 
-    /// Answers the request at the head of a sequence without a run. It counts as a step.
+    /// Answers the request at the head of a sequence without a run. It counts as a step, and leaves after the answers that were due before it.
     pub(crate) fn reply(&mut self, now: Time, seq: Seq, req: Req, out: &mut Vec<Effect>) {
         let Some((start, step)) = self.reqs.get(req).map(|r| (r.start, r.step)) else { return };
         if start && !fault(Planted::ReplyForgetsStart) {
             self.begin_life(seq, req, out);
         }
-        let Some(r) = self.reqs.remove(req) else { return };
+        let Some(mut r) = self.reqs.remove(req) else { return };
+        r.turn = load_in(&mut self.loads, r.load).and_then(|load| load.take_turn(req));
         let Some(s) = self.seqs.get_mut(seq) else { return };
         self.req_links.remove(&mut s.queue, req.ix);
         s.bytes = s.bytes.saturating_sub(r.meta.bytes);
         s.starts = s.starts.saturating_sub(u32::from(start));
-        (s.step, s.touched, s.begun) = (step, now, true);
-        out.push(Effect::Release(req));
+        (s.step, s.turn, s.touched, s.begun) = (step, r.turn, now, true);
+        self.turn_done(&r, true, out);
     }
 
     fn reply_stateless(&mut self, req: Req, out: &mut Vec<Effect>) {
@@ -106,7 +107,7 @@ impl Core {
         let shape = made.unwrap_or(of_load);
         let Some(s) = self.seqs.get_mut(seq) else { return };
         // Should this START fail, the state is the first one.
-        (s.step, s.state_shape) = (step.saturating_sub(1), shape);
+        (s.step, s.state_shape, s.holds_state) = (step.saturating_sub(1), shape, false);
         s.first_state = Some(FirstState::Init(req));
         if std::mem::replace(&mut s.begun, true) {
             self.note(load, Note::Ended(seq, EndReason::Restarted), out);

@@ -132,6 +132,11 @@ impl RequestTable {
         Some(request)
     }
 
+    /// How many requests are not through.
+    pub(crate) fn len(&self) -> usize {
+        self.open.iter().map(|open| *open as usize).sum()
+    }
+
     /// How many requests of this load are not through.
     pub(crate) fn open(&self, load: LoadId) -> u32 {
         self.open.get(load.ix as usize).copied().unwrap_or(0)

@@ -31,6 +31,8 @@ pub(crate) struct Sequence {
     pub(crate) leaving: Option<EndReason>,
     /// Its slot was given a state, which is to be freed with the slot.
     pub(crate) ran: bool,
+    /// Its slot holds the state of this life: a run of it has ended, for good or not.
+    pub(crate) holds_state: bool,
     /// A request of it has run or was answered without a run: the next START ends a life.
     pub(crate) begun: bool,
     /// The first state that the slot is given before the next run.
@@ -51,6 +53,8 @@ pub(crate) struct Sequence {
     pub(crate) starts: u32,
     /// The last committed step.
     pub(crate) step: u64,
+    /// The place of its answer in the order of answers, where the load keeps one.
+    pub(crate) turn: Option<u64>,
     pub(crate) began: Time,
     /// The later of the last arrival and the last completion.
     pub(crate) touched: Time,

@@ -3,7 +3,8 @@
 use crate::core::Core;
 use crate::event::{Refusal, Submit};
 use crate::faults::{Planted, fault};
-use crate::request;
+use crate::ids::Seq;
+use crate::request::RequestStage;
 use crate::sequence::Sequence;
 
 /// Whether a request repeats the last step that was answered.
@@ -15,6 +16,9 @@ pub(crate) enum Repeated {
 
 impl Core {
     /// Holds the client's step number, if it gives one, against the sequence's.
+    ///
+    /// The next step is taken, and a later one leaves a gap. A step is busy from when it is taken until its answer has left. The last step that was
+    /// answered is repeated. All before it are gone.
     pub(crate) fn step_of(&self, s: &Sequence, submit: &Submit) -> Result<Repeated, Refusal> {
         let Some(step) = submit.step else { return Ok(Repeated::No) };
         // A START begins a new count, unless it can only be the last START once more.
@@ -25,19 +29,34 @@ impl Core {
         if step > s.next_step {
             return Err(Refusal::StepGap { want: s.next_step });
         }
-        let current = s.current.and_then(|req| self.reqs.get(req));
-        let unanswered =
-            current.is_some_and(|r| matches!(r.stage, request::RequestStage::Sealing | request::RequestStage::Posting));
-        let unanswered = unanswered && !fault(Planted::ReplayedBeforeAnswered);
-        let through = match (s.starts, unanswered) {
-            (0, false) => s.step,
-            (0, true) => s.step.saturating_sub(1),
+        let has_answered = self.has_answered(s);
+        let answered = match (s.starts, has_answered) {
+            (0, true) => s.step,
+            (0, false) => s.step.saturating_sub(1),
+            // Of the life that this START begins nothing is answered, and nothing of the last one is repeated.
             _ => s.first.saturating_sub(1),
         };
-        if step > through && (s.current.is_some() || !s.queue.is_empty()) {
+        let is_busy = s.current.is_some() || !s.queue.is_empty() || !has_answered;
+        if step > answered && is_busy {
             return Err(Refusal::StepBusy { step });
         }
-        let kept = step == s.step && s.starts == 0 && !unanswered && s.announced;
-        if kept { Ok(Repeated::LastStep) } else { Err(Refusal::StepGone { want: s.next_step }) }
+        let is_kept = step == s.step && step >= s.first && s.starts == 0 && has_answered && s.announced;
+        if is_kept { Ok(Repeated::LastStep) } else { Err(Refusal::StepGone { want: s.next_step }) }
+    }
+
+    /// Whether the answer of the last committed step of a sequence has left.
+    pub fn is_answered(&self, seq: Seq) -> bool {
+        self.seqs.get(seq).is_some_and(|s| self.has_answered(s))
+    }
+
+    /// Whether the answer of its last committed step has left: it waits neither for a stage after its run nor for its turn.
+    fn has_answered(&self, s: &Sequence) -> bool {
+        let stage = s.current.and_then(|req| self.reqs.get(req)).map(|r| r.stage);
+        let is_past_run = matches!(stage, Some(RequestStage::Sealing | RequestStage::Posting));
+        let first_turn = self.load(s.load).map_or(0, |load| load.first_turn);
+        let awaits_turn = s.turn.is_some_and(|turn| turn >= first_turn);
+        let is_past_run = is_past_run && !fault(Planted::ReplayedBeforeAnswered);
+        let awaits_turn = awaits_turn && !fault(Planted::ReplayedBeforeItsTurn);
+        !is_past_run && !awaits_turn
     }
 }

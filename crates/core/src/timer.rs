@@ -1,10 +1,14 @@
-//! Deadlines, lazily: one armed time for each thing that has one. An entry that was overtaken is dropped when it comes up.
+//! Deadlines, lazily: one armed time for each thing that has one. An entry that was overtaken, or whose owner is over, is void. It is dropped when it
+//! comes up, or with all others that are void once there are too many of them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::ids::{LoadId, Req, Seq};
 use crate::time::Time;
+
+/// Entries that there may be beside two for each owner.
+pub(crate) const VOID: usize = 64;
 
 /// Whose deadline it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -38,6 +42,15 @@ impl Timers {
             return None;
         }
         self.0.pop().map(|Reverse(entry)| entry)
+    }
+
+    /// Drops every entry but one of each owner that `armed` says is armed for that very time.
+    pub(crate) fn keep(&mut self, armed: impl Fn(Due) -> Option<Time>) {
+        let mut entries = std::mem::take(&mut self.0).into_vec();
+        entries.retain(|Reverse((at, due))| armed(*due) == Some(*at));
+        entries.sort_unstable();
+        entries.dedup();
+        self.0 = entries.into();
     }
 
     /// Entries, void ones included.

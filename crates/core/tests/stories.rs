@@ -286,3 +286,108 @@ fn an_admission_shows_no_more_than_was_asked_for() {
     assert_eq!((round.see.len, round.see.not_shown, victims.len), (1, 1, 1));
     assert_eq!((victims.step.len(), victims.seq.len(), victims.ready.len(), victims.slot.len()), (1, 0, 0, 0));
 }
+
+/// What a slot holds before its thread has given it the state of a new life is another client's.
+#[test]
+fn a_state_is_shown_once_the_first_run_of_its_life_has_ended() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    let at = |rig: &Rig| rig.core.state_of(rig.core.find(&Id::Int(1), None).expect("a sequence")).map(|at| at.step);
+    rig.submit(1, true, false);
+    assert_eq!(at(&rig), None);
+    let batch = rig.batch().expect("a batch");
+    assert!(matches!(batch.ops[..], [SlotOp::Init(..)]));
+    assert_eq!(at(&rig), None, "its thread has the batch and has not given the slot its state");
+    rig.ran(&batch);
+    assert_eq!(at(&rig), Some(1));
+    rig.submit(1, false, false);
+    let batch = rig.batch().expect("a batch");
+    assert_eq!(at(&rig), Some(1), "a step leaves the state of the one before until it has run");
+    rig.ran(&batch);
+    // A START on the live id: until it has run, the slot holds the state of the life before.
+    rig.submit(1, true, false);
+    assert_eq!(at(&rig), Some(2));
+    let batch = rig.batch().expect("a batch");
+    assert_eq!(at(&rig), None);
+    rig.ran(&batch);
+    assert_eq!(at(&rig), Some(1));
+}
+
+/// Nor is the state of the life before that of a START which was answered without a run.
+#[test]
+fn a_start_that_runs_nothing_shows_no_state_of_the_life_before() {
+    let stages = Stages { pre: true, ..Stages::default() };
+    let mut rig = Rig::new(LoadSpec { stages, ..spec(oldest(1), 1) });
+    let start = rig.submit(1, true, false);
+    rig.apply(Event::Prepared(key(start), Preparation::Run(RequestMeta::default())));
+    rig.drain();
+    let seq = rig.core.find(&Id::Int(1), None).expect("a sequence");
+    assert_eq!(rig.core.state_of(seq).map(|at| at.step), Some(1));
+    let again = rig.submit(1, true, false);
+    rig.apply(Event::Prepared(key(again), Preparation::Reply));
+    assert_eq!((rig.answers[&again], rig.core.state_of(seq)), (Ok(()), None));
+}
+
+fn in_order() -> LoadSpec {
+    let strategy = Strategy::Oldest { slots: 2, preferred: vec![], delay: Duration::ZERO, in_order: true };
+    LoadSpec { depth: 2, ..spec(strategy, 1) }
+}
+
+#[test]
+fn a_step_whose_answer_waits_for_its_turn_is_busy_and_not_repeated() {
+    let mut rig = Rig::new(in_order());
+    for id in [1, 2] {
+        rig.submit_with(id, true, false, counted(1));
+    }
+    rig.drain();
+    let (first, second) = (rig.submit_with(1, false, false, counted(2)), rig.submit_with(2, false, false, counted(2)));
+    let (slow, quick) = (rig.batch().expect("a batch"), rig.batch().expect("a batch beside it"));
+    rig.ran(&quick);
+    assert_eq!(rig.answers.get(&second), None, "it waits for the one that was taken before it");
+    let seq = rig.core.find(&Id::Int(2), None).expect("a sequence");
+    assert!(!rig.core.is_answered(seq));
+    let early = rig.submit_with(2, false, false, counted(2));
+    assert_eq!(rig.answers[&early], Err(Refusal::StepBusy { step: 2 }));
+    let before = rig.submit_with(2, false, false, counted(1));
+    assert_eq!(rig.answers[&before], Err(Refusal::StepGone { want: 3 }));
+    rig.ran(&slow);
+    assert_eq!((rig.answers[&first], rig.answers[&second]), (Ok(()), Ok(())));
+    rig.seen.clear();
+    let late = rig.submit_with(2, false, false, counted(2));
+    assert_eq!(rig.seen, [Effect::Replay(key(late), seq)]);
+}
+
+#[test]
+fn an_answer_without_a_run_does_not_leave_before_that_of_the_step_before() {
+    let stages = Stages { pre: true, ..Stages::default() };
+    let mut rig = Rig::new(LoadSpec { stages, ..in_order() });
+    let runs = |rig: &mut Rig, req| rig.apply(Event::Prepared(key(req), Preparation::Run(RequestMeta::default())));
+    for id in [1, 2] {
+        let start = rig.submit(id, true, false);
+        runs(&mut rig, start);
+    }
+    let (slow, quick) = (rig.batch().expect("a batch"), rig.batch().expect("a batch beside it"));
+    let replied = rig.submit(2, false, false);
+    rig.ran(&quick);
+    rig.apply(Event::Prepared(key(replied), Preparation::Reply));
+    assert!(rig.answers.is_empty(), "{:?}", rig.answers);
+    rig.ran(&slow);
+    let left: Vec<u32> =
+        rig.seen.iter().filter_map(|e| if let Effect::Release(req) = e { Some(req.ix) } else { None }).collect();
+    assert_eq!(left, [0, 1, replied]);
+}
+
+/// A client may name a deadline far off, and is answered at once.
+#[test]
+fn deadlines_of_answered_requests_are_not_kept() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    rig.submit(1, true, false);
+    rig.drain();
+    for _ in 0..10_000 {
+        rig.submit_with(1, false, false, |s| s.queue_until = Some(Time(u64::MAX / 2)));
+        rig.drain();
+    }
+    let waits = rig.submit_with(1, false, false, |s| s.queue_until = Some(Time(MS)));
+    assert!(rig.core.armed() <= 64 + 2 * 3, "{} armed", rig.core.armed());
+    rig.wait(1);
+    assert!(matches!(rig.answers[&waits], Err(Refusal::QueueTimeout { .. })), "a deadline of one that waits is kept");
+}

@@ -231,8 +231,7 @@ impl LeavingSequence {
         let live = table.live(seq)?;
         let view = table.core.view_of(seq).filter(|view| view.step == step)?;
         // The state may be of a step that is not answered yet. The answer of the one before is not its answer.
-        let is_answered = !matches!(view.stage, Stage::Sealing | Stage::Posting);
-        let answer = table.last_answer(seq).filter(|_| is_answered);
+        let answer = table.last_answer(seq).filter(|_| table.core.is_answered(seq));
         let incarnation = live.written.as_ref().map(|of| of.incarnation);
         let (load, scratch, is_written) = (Arc::clone(&live.load), live.scratch.clone(), live.is_written(step));
         Some(LeavingSequence { view, load, answer, scratch, incarnation, is_written })

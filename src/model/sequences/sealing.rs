@@ -8,7 +8,7 @@ use super::batch::{PendingSeals, SealAction, SealWaiting, SealingRow};
 use super::job::Job;
 use super::job_place::JobPlace;
 use super::table::Table;
-use super::written::RowToSeal;
+use super::written::{RowToSeal, WrittenSequence};
 use crate::model::load::{BatchToSeal, LoadDurability, LoadedModel, StateTier, StateToSeal, first_file, header};
 use crate::state::{SnapshotError, StateCopy, StateValues};
 
@@ -138,6 +138,9 @@ fn seal_reply(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>> {
     let begins = start || (table.core.state_of(seq).is_none() && !has_kept);
     let first = begins.then(|| first_values(table, seq)).flatten();
     let Some((row, state)) = state_of_job(table, now, &job, None, first) else { return Some(job) };
+    if let Some(written) = written_as(table, &row) {
+        written.replies += 1;
+    }
     write(table, &load, tier, SealWaiting::Reply(job), vec![(row, state)]);
     None
 }
@@ -230,15 +233,23 @@ fn state_of_job(
     Some((row, state))
 }
 
+/// What the store has of the sequence of this row, if that still lives.
+fn written_as<'a>(table: &'a mut Table, row: &SealingRow) -> Option<&'a mut WrittenSequence> {
+    let written = table.live_mut(row.seq).and_then(|live| live.written.as_mut());
+    written.filter(|written| written.incarnation == row.incarnation)
+}
+
 /// These states are durable, but those at the failed places.
 pub(super) fn sealed(table: &mut Table, now: Time, waiting: SealWaiting, rows: &[SealingRow], failed: &[usize]) {
     let durable = rows.iter().enumerate().filter(|(place, _)| !failed.contains(place));
     for (_, row) in durable {
-        let written = table.live_mut(row.seq).and_then(|live| live.written.as_mut());
-        if let Some(written) = written.filter(|written| written.incarnation == row.incarnation) {
+        if let Some(written) = written_as(table, row) {
             // One of the life before has a state no more.
             written.durable = if written.has_state { row.step } else { 0 };
         }
+    }
+    if let (SealWaiting::Reply(_), Some(written)) = (&waiting, rows.first().and_then(|row| written_as(table, row))) {
+        written.replies = written.replies.saturating_sub(1);
     }
     let unsealed = Refusal::Ended(EndReason::Unsealed);
     let seq = rows.first().filter(|_| !failed.is_empty()).map(|row| row.seq);

@@ -318,6 +318,13 @@ impl Table {
     /// Answers a repeated step with the answer that was kept of it.
     fn replay(&mut self, req: Req, seq: Seq) {
         let Some(mut job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
+        let step = self.core.view_of(seq).map_or(0, |view| view.step);
+        let written = self.live(seq).and_then(|live| live.written.as_ref());
+        if written.is_some_and(|written| written.replies > 0) {
+            // The answer is here, and may still fail with what is on its way to the store.
+            self.actions.refused.push((job, Refusal::StepBusy { step }, false));
+            return;
+        }
         match self.live_mut(seq).and_then(|live| live.kept.clone()) {
             Some(kept) => {
                 job.answer = Some(Ok(kept));
@@ -325,8 +332,7 @@ impl Table {
                 self.actions.released.push(job);
             }
             None => {
-                let want = self.core.view_of(seq).map_or(0, |view| view.step + 1);
-                self.actions.refused.push((job, Refusal::StepGone { want }, false));
+                self.actions.refused.push((job, Refusal::StepGone { want: step + 1 }, false));
             }
         }
     }

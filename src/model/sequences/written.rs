@@ -28,6 +28,8 @@ pub(super) struct WrittenSequence {
     pub(super) has_state: bool,
     /// Whether the store may have a state of the life before, which the next write has to replace before it is answered.
     pub(super) is_stale: bool,
+    /// Answers without a run that leave once the store has what their requests left.
+    pub(super) replies: u32,
 }
 
 impl WrittenSequence {
@@ -35,7 +37,7 @@ impl WrittenSequence {
     pub(super) fn new(durable: &LoadDurability, id: Id, resumed: Option<(u64, u64)>) -> WrittenSequence {
         let (incarnation, step) = resumed.unwrap_or_else(|| (durable.store.next_incarnation(), 0));
         let (interval, has_state) = (durable.interval(), resumed.is_some());
-        WrittenSequence { id, incarnation, interval, durable: step, has_state, is_stale: false }
+        WrittenSequence { id, incarnation, interval, durable: step, has_state, is_stale: false, replies: 0 }
     }
 
     /// A START came on the live id.

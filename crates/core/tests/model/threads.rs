@@ -118,6 +118,10 @@ impl World {
         let rows: Vec<RealRow> = batch.real().collect();
         self.operate(who, &batch.ops, &rows)?;
         rows.iter().try_for_each(|row| self.not_twice(row))?;
+        for seq in rows.iter().filter_map(|row| row.placement).filter(|(_, slot)| given_anew(batch, *slot)) {
+            let shown = self.core.state_of(seq.0);
+            hold!(shown.is_none(), "a state is shown once its slot holds it", "{shown:?} of {seq:?} before {batch:?}");
+        }
         for row in rows.iter().filter(|row| row.start) {
             let is_made = |slot: Slot| batch.ops.iter().any(|op| matches!(op, SlotOp::Init(of, _) if *of == slot));
             let made = row.placement.is_none_or(|(_, slot)| is_made(slot));
@@ -334,4 +338,9 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Whether this batch gives a slot the first state of a life.
+fn given_anew(batch: &Batch, slot: Slot) -> bool {
+    batch.ops.iter().any(|op| matches!(op, SlotOp::Init(of, _) | SlotOp::Adopt(of, _) if *of == slot))
 }

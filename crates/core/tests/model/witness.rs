@@ -24,6 +24,8 @@ pub struct Sent {
     /// Its number, if its client counts.
     pub step: Option<u64>,
     pub id: Id,
+    /// Its sequence, once a run of it has begun or it was lent.
+    pub seq: Option<Seq>,
     pub rows: u32,
     pub shape: u64,
     pub fate: Fate,
@@ -88,6 +90,7 @@ impl Witness {
             start: submit.start,
             step: submit.step,
             id: submit.id.clone(),
+            seq: None,
             rows: submit.meta.rows,
             shape: submit.meta.shape,
             fate: Fate::Sent,
@@ -153,6 +156,14 @@ impl Witness {
                 let sent = self.answered(*req, effect)?;
                 let fresh = sent.fate == Fate::Sent && self.live.contains_key(seq);
                 hold!(fresh, "only live sequences repeat answers", "{effect:?} of {sent:?}");
+                let is_done = |of: &&Sent| of.fate == Fate::Ran && of.runs == of.steps && !of.failed;
+                let open = self.sent.iter().flatten().filter(is_done).find(|of| of.seq == Some(*seq));
+                hold!(open.is_none(), "an answer that has not left is not repeated", "{effect:?} before {open:?}");
+            }
+            Effect::Prepare(req, seq @ Some(_)) => {
+                if let Some(sent) = self.get_mut(*req) {
+                    sent.seq = *seq;
+                }
             }
             Effect::Note(note) => self.note(note, all, begins_anew(effect, all))?,
             _ => {}
@@ -250,13 +261,19 @@ impl Witness {
         let first = sent.runs == 0;
         (sent.fate, sent.runs) = (Fate::Running, sent.runs + 1);
         let (serial, start) = (sent.serial, sent.start && first);
+        sent.seq = row.placement.map(|(seq, _)| seq);
         let Some((seq, slot)) = row.placement else {
             hold!(start == row.start, "a row is its request", "{row:?}");
             return Ok(());
         };
+        // Its START was answered without a run, and the answer waits for its turn.
+        let replied = |of: &&Sent| of.seq == Some(seq) && of.start && of.steps == 0 && of.serial < serial;
+        let replied: Vec<Req> = self.sent.iter().flatten().filter(replied).map(|of| of.key).collect();
+        let owes_start = replied.into_iter().filter(|start| self.begun.remove(start).is_some()).count() > 0;
         let Some(life) = self.live.get_mut(&seq) else {
             return broken("only live sequences run", format!("{row:?} of {slot:?}"));
         };
+        life.owes_start |= owes_start;
         let alone = if first { life.running.is_none() } else { life.running == Some(row.req) };
         hold!(alone, "one in flight a sequence", "{row:?} beside {:?}", life.running);
         let in_order = if first { life.last < serial } else { life.last == serial };

@@ -6,6 +6,9 @@ use sequor_core::*;
 
 use super::rng::Rng;
 
+/// How far off a deadline is that never comes.
+const FAR: u64 = 1_000_000_000;
+
 /// The choices that hold for a whole seed.
 #[derive(Debug, Clone)]
 pub struct Taste {
@@ -21,6 +24,8 @@ pub struct Taste {
     /// Ticks come when they are due, or whenever.
     pub timely: bool,
     pub deadlines: u64,
+    /// Share of requests with a deadline that is far off.
+    pub patience: u64,
     /// Levels of the queues.
     pub levels: u64,
 }
@@ -38,6 +43,7 @@ impl Taste {
             fails: *rng.pick(&[0, 3, 15]),
             timely: rng.percent(80),
             deadlines: *rng.pick(&[0, 0, 5, 20]),
+            patience: *rng.pick(&[0, 0, 80]),
             levels: *rng.pick(&[1, 1, 2, 4]),
         }
     }
@@ -173,6 +179,7 @@ pub fn submit(rng: &mut Rng, taste: &Taste, now: Time, req: Req, fresh: u64, cor
     let soon = |rng: &mut Rng, share: u64, high: u64| {
         rng.percent(share).then(|| Time((now.0 + rng.below(high)).saturating_sub(if rng.percent(5) { 20 } else { 0 })))
     };
+    let far = rng.percent(taste.patience).then_some(Time(now.0 + FAR));
     let dialect = if rng.percent(taste.ovms) { Dialect::OVMS } else { Dialect::TRITON };
     let dialect = match rng.below(20) {
         0 => Dialect { keep_failed_start: !dialect.keep_failed_start, ..dialect },
@@ -192,7 +199,7 @@ pub fn submit(rng: &mut Rng, taste: &Taste, now: Time, req: Req, fresh: u64, cor
         dialect,
         deadline: soon(rng, 50, 200),
         backlog_until: soon(rng, taste.deadlines, 100),
-        queue_until: soon(rng, taste.deadlines / 2, 100),
+        queue_until: soon(rng, taste.deadlines / 2, 100).or(far),
         idle: some(rng, 20, 1, 500),
         priority: rng.below(3) as u32,
         meta: meta(rng, taste),

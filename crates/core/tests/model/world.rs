@@ -128,6 +128,7 @@ impl World {
         self.refer_call(|refer, now| refer.apply(now, &event));
         let mut out = Vec::new();
         self.core.apply(self.now, event, &mut out);
+        self.armed_for_what_is_there()?;
         if tick {
             // A sequence that must leave while it runs leaves in silence.
             self.ticked(out.is_empty() && before == limits(self))?;
@@ -137,6 +138,14 @@ impl World {
         if tick {
             self.credit = credit;
         }
+        Ok(())
+    }
+
+    /// Deadlines of what is over do not pile up.
+    fn armed_for_what_is_there(&self) -> Checked {
+        let owners = self.refer.reqs.iter().flatten().count() + self.refer.seqs.len() + self.core.load_capacity();
+        let armed = self.core.armed();
+        hold!(armed <= 64 + 2 * owners, "deadlines are of what is there", "{armed} of {owners}");
         Ok(())
     }
 
@@ -361,6 +370,9 @@ impl World {
             let s = self.refer.seqs.iter().find(|s| s.key == Some(seq));
             let same = s.is_some_and(|s| s.stage == stage && s.id == *id);
             hold!(same, "stages are those of the model", "{seq:?} {id:?} {stage:?}, model {s:?}");
+            let got = self.core.state_of(seq).map(|at| (usize::from(at.instance.n), at.slot.ix, at.step));
+            let want = s.filter(|s| s.holds_state).and_then(|s| Some((s.placement?.0, s.placement?.1, s.step)));
+            hold!(got == want, "states are where the model has them", "{seq:?}: {got:?}, model {want:?}");
             seen += 1;
         }
         hold!(seen == self.refer.seqs.len(), "sequences are those of the model", "{seen}");

@@ -138,7 +138,7 @@ impl Refer {
         }
         let pending: Vec<&RReq> = s.current.iter().chain(&s.queue).filter_map(|r| self.req(*r)).collect();
         let restarts = pending.iter().any(|r| r.start);
-        let unanswered = pending.iter().any(|r| matches!(r.at, At::Sealing | At::Posting));
+        let unanswered = pending.iter().any(|r| matches!(r.at, At::Sealing | At::Posting)) || self.awaits_turn(s);
         let through = if restarts {
             s.first.saturating_sub(1)
         } else if unanswered {
@@ -146,14 +146,19 @@ impl Refer {
         } else {
             s.step
         };
-        if step > through && !pending.is_empty() {
+        if step > through && (unanswered || !pending.is_empty()) {
             return Err(Refusal::StepBusy { step });
         }
-        if step == s.step && !restarts && !unanswered && s.announced {
+        if step == s.step && step >= s.first && !restarts && !unanswered && s.announced {
             Ok(Step::Replay)
         } else {
             Err(Refusal::StepGone { want: s.next_step })
         }
+    }
+
+    /// Whether the answer of its last committed step waits for those that are due before it.
+    fn awaits_turn(&self, s: &RSeq) -> bool {
+        s.last.is_some_and(|last| self.loads[s.load].turns.iter().any(|(req, _)| *req == last))
     }
 
     // === an id that does not live ===
@@ -211,6 +216,7 @@ impl Refer {
             leaving: None,
             linked: true,
             ran: false,
+            holds_state: false,
             begun: false,
             first_state: (!submit.start).then_some(ROp::Adopt(0, submit.req)),
             adopted: !submit.start,
@@ -220,6 +226,7 @@ impl Refer {
             next_step: first,
             first,
             step: first.saturating_sub(1),
+            last: None,
             touched: now,
             idle: self.idle_of(load, submit),
             backlogged_at: now,

@@ -47,15 +47,18 @@ impl Refer {
             self.begin_life(n, &r);
         }
         let s = self.seq_mut(n);
-        (s.step, s.touched, s.begun) = (r.step, now, true);
-        self.out.push(Out::Release(req));
+        (s.step, s.last, s.touched, s.begun) = (r.step, Some(req), now, true);
+        if self.loads[r.load].is_in_order() {
+            self.loads[r.load].turns.push((req, None));
+        }
+        self.turn_done(&r, true);
     }
 
     /// A START takes effect: nothing of the new life is committed yet, and its state is the first one.
     pub fn begin_life(&mut self, n: N, start: &RReq) {
         let initial = start.first_shape.unwrap_or(self.loads[start.load].spec.initial_state_shape);
         let s = self.seq_mut(n);
-        (s.step, s.state_shape) = (start.step.saturating_sub(1), initial);
+        (s.step, s.state_shape, s.holds_state) = (start.step.saturating_sub(1), initial, false);
         s.first_state = Some(ROp::Init(0, start.key));
         if std::mem::replace(&mut s.begun, true) {
             self.out.push(Out::Ended(n, EndReason::Restarted));
@@ -120,6 +123,9 @@ impl Refer {
         self.loads[load].inst[inst].hold = None;
         let mut to_seal = Vec::new();
         for (i, req) in reqs.into_iter().enumerate() {
+            if let Some(n) = self.req(req).and_then(|r| r.seq) {
+                self.seq_mut(n).holds_state = true;
+            }
             match rows.get(i).copied().unwrap_or(RowEnd::Failed) {
                 RowEnd::Failed => self.row_failed(now, req),
                 RowEnd::NoRoom => {
@@ -136,7 +142,7 @@ impl Refer {
                     if let Some(n) = seq {
                         let s = self.seq_mut(n);
                         (s.state_shape, s.state_bytes) = (state_shape, state_bytes);
-                        s.step = if runs == 1 { step } else { s.step };
+                        (s.step, s.last) = if runs == 1 { (step, Some(req)) } else { (s.step, s.last) };
                     }
                     match (runs, seals) {
                         (1, true) => to_seal.push(req),

@@ -42,6 +42,8 @@ pub struct RSeq {
     /// Whether its id still leads to it.
     pub linked: bool,
     pub ran: bool,
+    /// A run of this life has ended.
+    pub holds_state: bool,
     /// A request of it has run or was answered without a run.
     pub begun: bool,
     /// What its slot is given before the next run.
@@ -56,6 +58,8 @@ pub struct RSeq {
     /// The number of the last START that was admitted.
     pub first: u64,
     pub step: u64,
+    /// The request that was the last committed step.
+    pub last: Option<Req>,
     pub touched: u64,
     pub idle: Option<u64>,
     pub backlogged_at: u64,
@@ -166,6 +170,14 @@ pub struct RLoad {
 }
 
 impl RLoad {
+    /// Whether answers leave in the order of their requests.
+    pub fn is_in_order(&self) -> bool {
+        matches!(
+            self.spec.strategy,
+            Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. }
+        )
+    }
+
     /// How long a policy may pass a ready request over.
     pub fn max_wait(&self) -> u64 {
         ns(self.external.and_then(|h| h.max_wait).unwrap_or(self.spec.limits.max_wait))

@@ -169,10 +169,6 @@ impl Refer {
     /// Makes a batch of these requests.
     pub fn take(&mut self, now: u64, load: usize, inst: usize, reqs: &[Req]) -> RNext {
         let taken_rows = reqs.iter().filter_map(|r| self.req(*r)).map(|r| r.meta.rows).sum();
-        let in_order = matches!(
-            self.loads[load].spec.strategy,
-            Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. }
-        );
         let mut ops = std::mem::take(&mut self.loads[load].inst[inst].ops);
         for req in reqs {
             self.take_row(*req, &mut ops);
@@ -188,7 +184,7 @@ impl Refer {
             rows.sort_by_key(|row| row.and_then(|r| self.seq(self.req(r)?.seq?).placement).map_or(0, |(_, slot)| slot));
         }
         let reqs: Vec<Req> = rows.iter().flatten().copied().collect();
-        if in_order {
+        if self.loads[load].is_in_order() {
             // One of several runs has its turn since the first.
             for req in &reqs {
                 if !self.loads[load].turns.iter().any(|(r, _)| r == req) {
