@@ -29,6 +29,9 @@ mod sequences;
 mod call_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod cancel_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod capture_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]

@@ -41,8 +41,10 @@ impl Core {
             return self.arm_sequence(seq);
         }
         if s.stage == Some(Stage::Backlogged) {
-            let (waited, ahead) = (now - s.backlogged_at, self.ahead_of(seq));
-            self.leave(now, seq, EndReason::Cancelled, Refusal::BacklogTimeout { waited, ahead }, out);
+            let (load, waited) = (s.load, now - s.backlogged_at);
+            let (ahead, ends) = (self.ahead_of(seq), self.load(load).is_none_or(|l| l.spec.cancel_ends));
+            let why = if !ends && self.goes_back(seq) { EndReason::Spilled } else { EndReason::Cancelled };
+            self.leave(now, seq, why, Refusal::BacklogTimeout { waited, ahead }, out);
         } else {
             self.leave(now, seq, EndReason::Idle, Refusal::Ended(EndReason::Idle), out);
         }

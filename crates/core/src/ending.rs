@@ -21,7 +21,8 @@ pub enum EndReason {
     Fenced,
     /// Its state could not be made durable.
     Unsealed,
-    /// Its state was moved out of memory, to where its next step finds it. Nothing remembers this as an end.
+    /// Its state was moved out of memory, to where its next step finds it, or goes back there because nothing of it has run. Nothing remembers
+    /// this as an end.
     Spilled,
     Admin,
     /// A policy rejected one of its steps.

@@ -127,7 +127,8 @@ pub enum Effect {
     Refuse {
         req: Req,
         refusal: Refusal,
-        /// Whether its sequence ends with it. Then no further step can succeed, and only a START may be sent again.
+        /// Whether its sequence ends with it. Then no further step can succeed, and only a START may be sent again. If not, and the sequence had not
+        /// begun here, the driver takes the state back that it has found for it.
         ended: bool,
     },
     /// The request is over: send the answer its run has left.

@@ -71,6 +71,7 @@ faults! {
     StateShownEarly,
     ReplayedBeforeItsTurn,
     DeadlinesKept,
+    NothingGoesBack,
 }
 
 #[cfg(feature = "planted")]

@@ -22,7 +22,7 @@ impl Core {
         }
         if s.current.is_some() {
             s.leaving = Some(why);
-            self.refuse_queue(seq, told, out);
+            self.refuse_queue(seq, why, told, out);
             self.unlink(seq);
             self.insert(now, seq, why);
             return;
@@ -53,7 +53,7 @@ impl Core {
 
     /// Takes a sequence off the table. It must be in no list.
     pub(crate) fn remove(&mut self, now: Time, seq: Seq, why: EndReason, told: Refusal, out: &mut Vec<Effect>) {
-        self.refuse_queue(seq, told, out);
+        self.refuse_queue(seq, why, told, out);
         if self.seqs.get(seq).is_some_and(|s| s.leaving.is_none()) {
             self.unlink(seq);
             self.insert(now, seq, why);
@@ -95,14 +95,16 @@ impl Core {
         }
     }
 
-    fn refuse_queue(&mut self, seq: Seq, told: Refusal, out: &mut Vec<Effect>) {
+    fn refuse_queue(&mut self, seq: Seq, why: EndReason, told: Refusal, out: &mut Vec<Effect>) {
+        // A sequence whose state goes back goes on with its next step.
+        let ended = why != EndReason::Spilled && !fault(Planted::EndUntold);
         while let Some(s) = self.seqs.get_mut(seq) {
             let Some(ix) = self.req_links.pop_front(&mut s.queue) else { break };
             if fault(Planted::CancelForgetsOne) && s.queue.is_empty() {
                 break;
             }
             if let Some(r) = self.reqs.at(ix).map(|r| r.key).and_then(|key| self.reqs.remove(key)) {
-                out.push(Effect::Refuse { req: r.key, refusal: told, ended: !fault(Planted::EndUntold) });
+                out.push(Effect::Refuse { req: r.key, refusal: told, ended });
                 self.turn_done(&r, false, out);
             }
         }
@@ -167,13 +169,18 @@ impl Core {
             return;
         }
         let Some(seq) = r.seq else { return self.drop_stateless(req, told, out) };
-        // The request that a tier's state was found for takes the sequence with it: the tier still has the state.
-        let adopts = self.seqs.get(seq).is_some_and(|s| s.adopted && !s.ran && s.queue.front() == Some(req.ix));
-        if r.start || adopts || ends {
+        if r.start || ends {
             self.leave(now, seq, why, told, out);
         } else {
             self.drop_step(now, seq, req, told, out);
         }
+    }
+
+    /// Whether a sequence that was found elsewhere has no slot yet, so that nothing of it has run. The driver has its state as it was found, and takes
+    /// it back at [`EndReason::Spilled`].
+    pub(crate) fn goes_back(&self, seq: Seq) -> bool {
+        let waits = self.seqs.get(seq).is_some_and(|s| s.adopted && !s.ran && s.placement.is_none());
+        waits && !fault(Planted::NothingGoesBack)
     }
 
     pub(crate) fn drop_stateless(&mut self, req: Req, told: Refusal, out: &mut Vec<Effect>) {
@@ -194,6 +201,7 @@ impl Core {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let head = s.queue.front() == Some(req.ix);
         let was = s.stage;
+        let goes_back = head && self.goes_back(seq);
         if head && was == Some(Stage::Ready) {
             self.unlist(seq);
         }
@@ -203,8 +211,22 @@ impl Core {
         self.take_out(seq, req, told, false, out);
         let Some(s) = self.seqs.get_mut(seq) else { return };
         s.touched = now;
+        if goes_back {
+            return self.go_on_without_first(now, seq, out);
+        }
         if head && s.placement.is_some() && matches!(was, Some(Stage::Ready | Stage::Preparing)) {
             self.advance(now, seq, out);
+        }
+    }
+
+    /// The first request of a sequence was dropped that has no slot yet. The next one takes its place. Without one the sequence goes back.
+    fn go_on_without_first(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
+        let Some(s) = self.seqs.get(seq) else { return };
+        let next = s.queue.front().and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.plan));
+        match (s.stage, next) {
+            (Some(Stage::Backlogged), Some(_)) => {}
+            (Some(Stage::Preparing), Some((req, None))) if s.announced => self.prepare(req, Some(seq), out),
+            _ => self.leave(now, seq, EndReason::Spilled, Refusal::Cancelled, out),
         }
     }
 

@@ -8,6 +8,21 @@ use crate::list::List;
 use crate::request_meta::FEATURES;
 use crate::time::Time;
 
+/// A sequence, from its first request until it has ended and nothing of it runs.
+///
+/// # How it begins
+///
+/// These become true in this order, and each implies those before it:
+/// 1. `announced`: at once for a START and for a state that the driver has at hand; for a state that a tier may have, once the driver has found it.
+/// 2. `placement`: it has a slot.
+/// 3. `ran`: a batch with its request was handed out. From then on its slot has a state that the slot's thread has to free.
+/// 4. `holds_state`: the first run of its life has ended.
+///
+/// `begun` follows from `ran`, and from an answer without a run.
+///
+/// `first_state` is what the slot is given before the next run: of an adopted sequence from its beginning, of another once a START has taken effect.
+/// A START that takes effect in a sequence that has `begun` starts a new life: `first_state` is set, and `holds_state` is false again. The two never
+/// hold together.
 #[derive(Debug)]
 pub(crate) struct Sequence {
     pub(crate) id: Id,

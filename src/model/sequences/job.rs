@@ -23,7 +23,7 @@ use super::cached;
 use super::captures::CapturedRequest;
 use super::carried::ImportOrigin;
 use super::flow::{FlowGuard, FlowRequest};
-use super::kept::StoreWork;
+use super::kept::{KeptSequence, StoreWork};
 use super::members::{Reservation, SequenceHolder};
 use super::owner::SequencePermit;
 use super::processed::{Processed, failure};
@@ -65,6 +65,8 @@ pub(in crate::model) struct Job {
     pub(super) wants: Option<Box<WantedRoom>>,
     /// What the server's store does for it before its turn.
     pub(super) store: Option<Box<StoreWork>>,
+    /// The stored sequence that it goes on with, until that begins here.
+    pub(super) kept: Option<Box<KeptSequence>>,
     /// Which sequence of its id it goes on with, and as of which step, if that was kept.
     pub(super) resumed: Option<(u64, u64)>,
     /// The scratch that its sequence goes on from, if that was kept.
@@ -138,6 +140,7 @@ impl Job {
             imported: None,
             wants: None,
             store: None,
+            kept: None,
             resumed: None,
             kept_scratch: None,
             unrun: false,

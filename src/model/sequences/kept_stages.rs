@@ -73,6 +73,7 @@ impl KeptStages for Table {
         let key = TierKey::new(&load.settings.name, &job.id);
         let durable = load.durable.as_ref().filter(|durable| work.resumes && durable.is_continual());
         if work.resumes {
+            job.kept = Some(Box::new(work.kept.clone()));
             job.resumed = Some((work.kept.head.incarnation, work.kept.head.step));
         }
         let then = match durable.map(LoadDurability::interval) {
@@ -85,12 +86,13 @@ impl KeptStages for Table {
     }
 
     fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<Option<ResumedState>, Failure>) {
-        let StoreTask { req, seq, key, work, then, .. } = task;
+        let StoreTask { req, seq, load, key, work, .. } = task;
         let StoreWork { kept, resumes, meta } = *work;
         let repeats = resumes && self.core.step_of_request(req) == kept.head.step;
         let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else {
-            if outcome.is_ok() && !matches!(then, AfterTake::Forget { .. }) {
-                self.forget(key.id, kept.head.incarnation);
+            let has_ended = self.given_up.remove(&req);
+            if resumes && !self.stopping {
+                stored_in_vain(self, now, &load, key.id, (kept, outcome), has_ended);
             }
             return;
         };
@@ -114,7 +116,7 @@ impl KeptStages for Table {
                 self.apply(now, Event::Prepared(req, preparation));
             }
             Err(failure) => {
-                job.failure = Some(failure);
+                (job.failure, job.kept) = (Some(failure), None);
                 self.set_place(req, JobPlace::Queued);
                 let refusal = Refusal::Failed(BY_STORE);
                 self.apply(now, Event::Prepared(req, Preparation::Refuse { refusal, ends: true }));
@@ -150,6 +152,22 @@ impl KeptStages for Table {
             let stone = Tombstone { why, at: Time::ZERO + at.saturating_sub(self.zero), step, idle };
             self.core.remember(load, id, stone);
         }
+    }
+}
+
+/// The store has read a state for a request that was refused meanwhile. Nothing of the sequence has run.
+fn stored_in_vain(
+    table: &mut Table,
+    now: Time,
+    load: &LoadedModel,
+    id: Id,
+    (kept, outcome): (KeptSequence, Result<Option<ResumedState>, Failure>),
+    has_ended: bool,
+) {
+    match outcome {
+        Ok(Some(found)) if !has_ended => table.put_back(now, load, id, kept, found.snapshot),
+        Err(_) if !has_ended && table.core.find(&id, None).is_none() => table.keep_again(id, kept),
+        _ => table.forget(id, kept.head.incarnation),
     }
 }
 

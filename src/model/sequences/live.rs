@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sequor_core::{EndReason, FEATURES, Req, Seq};
+use sequor_core::{EndReason, FEATURES, Id, Req, Seq};
 
 use crate::model::load::{FirstValues, LoadInitializer, LoadedModel};
 use crate::processing::SequenceScratch;
 use crate::state::budget::Ticket;
 use crate::tensor::Tensor;
 
+use super::carried::ImportOrigin;
 use super::job::Job;
+use super::kept::KeptSequence;
 use super::members::{MemberSequences, SequenceHolder};
 use super::owner::SequencePermit;
 use super::written::WrittenSequence;
@@ -43,6 +45,13 @@ impl LiveSequences {
     }
 }
 
+/// Where the state of a sequence was found that goes on here.
+#[derive(Debug)]
+pub(super) enum StateOrigin {
+    Stored(Id, KeptSequence),
+    Given(Id, ImportOrigin),
+}
+
 /// A live sequence: its load, its state memory, its owner's permit, and its last answer where the client counts its steps.
 #[derive(Debug)]
 pub(super) struct Live {
@@ -54,6 +63,8 @@ pub(super) struct Live {
     pub(super) written: Option<WrittenSequence>,
     /// The state that the request of this key brought for it, until its first run.
     pub(super) first_state: Option<(Req, Bytes)>,
+    /// Where that state was found. It goes back there if nothing of the sequence runs.
+    pub(super) origin: Option<Box<StateOrigin>>,
     /// None of its steps has run, though its state was kept.
     pub(super) unrun: bool,
     /// Its END is on its way to the store, which forgets it with that.
@@ -75,6 +86,8 @@ impl Live {
     pub(super) fn begin(req: Req, job: &mut Job) -> Live {
         let (load, ticket, permit) = (Arc::clone(&job.load), job.ticket.take(), job.permit.take());
         let first_state = job.snapshot.take().map(|snapshot| (req, snapshot));
+        let given = job.imported.take().map(|origin| StateOrigin::Given(job.id.clone(), *origin));
+        let stored = job.kept.take().map(|kept| StateOrigin::Stored(job.id.clone(), *kept));
         // A sequence of an ensemble ends with the server, so nothing of it is written.
         let continual = load.durable.as_ref().filter(|durable| durable.is_continual() && job.holder.is_none());
         let written = continual.map(|durable| WrittenSequence::new(durable, job.id.clone(), job.resumed));
@@ -84,6 +97,7 @@ impl Live {
             kept: None,
             written,
             first_state,
+            origin: stored.or(given).map(Box::new),
             unrun: std::mem::take(&mut job.unrun),
             is_forgotten: false,
             scratch: job.kept_scratch.take().unwrap_or_default(),
@@ -98,6 +112,7 @@ impl Live {
     /// It begins anew, in the memory that it has.
     pub(super) fn begin_anew(&mut self) {
         (self.kept, self.scratch) = (None, SequenceScratch::default());
+        (self.first_state, self.origin) = (None, None);
         self.written.iter_mut().for_each(WrittenSequence::begin_anew);
     }
 

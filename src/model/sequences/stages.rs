@@ -5,16 +5,19 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sequor_core::{
     Batch, EndReason, Event, Id, Preparation, RealRow, Refusal, Req, Row, Seq, SlotOp, StateAt, Time, Tombstone,
 };
 
 use super::batch::TakenBatch;
 use super::first_states::{Beginning, NOT_FOUND, NOT_NOW};
+use super::imports::Import;
 use super::job::Job;
 use super::job_place::JobPlace;
-use super::kept::{Forgotten, KeptSequence};
+use super::kept::{Forgotten, KeptSequence, UnwrittenFile};
 use super::kept_stages::KeptStages;
+use super::live::{Live, StateOrigin};
 use super::processed::{
     FinishedJob, FirstSteps, LentRequest, ModelRun, PostTask, PrepareTask, PreparedJob, PreparedRuns, Processed,
     failure,
@@ -179,6 +182,7 @@ impl Table {
         let of = |row: RealRow| {
             let live = self.live_mut(row.placement?.0)?;
             let (req, snapshot) = live.first_state.take()?;
+            live.origin = None;
             let at_start = live.load.state_bytes();
             let grown = live.ticket.as_mut().and_then(|ticket| ticket.split_above(at_start));
             Some((req, AdoptedState { snapshot, grown }))
@@ -286,19 +290,61 @@ impl Table {
         !self.kept.is_empty() && self.kept.contains_key(id) && self.core.find(id, version).is_none()
     }
 
-    /// Keeps on what a request took that was refused before the store was asked.
-    pub(super) fn keep_on(&mut self, job: &mut Job) {
+    /// Keeps on the stored sequence of a request that was refused before that began here. If it ends with the request, the store forgets it.
+    pub(super) fn keep_on(&mut self, now: Time, req: Req, job: &mut Job, (refusal, ended): (Refusal, bool)) {
         if let Some(work) = job.store.take() {
+            // The store was not asked.
             self.keep_again(job.id.clone(), work.kept);
+        }
+        let Some(kept) = job.kept.take() else { return };
+        let by_processors = job.processed.as_ref().is_some_and(|processed| processed.refusal.is_some());
+        let (id, file) = (job.id.clone(), job.snapshot.take());
+        if by_processors {
+            return self.forget(id, kept.head.incarnation);
+        }
+        match file {
+            _ if self.stopping && ended => {}
+            Some(file) if !ended => self.put_back(now, &job.load, id, *kept, file),
+            // The store is reading it. Then it goes back.
+            None if !ended => {}
+            file => {
+                let why = if let Refusal::Ended(why) = refusal { why } else { EndReason::Cancelled };
+                let stone = Tombstone { why, at: now, step: kept.head.step, idle: kept.head.idle };
+                self.core.remember(job.load.key, id.clone(), stone);
+                if file.is_some() {
+                    self.forget(id, kept.head.incarnation);
+                } else {
+                    self.given_up.insert(req);
+                }
+            }
         }
     }
 
-    /// Has the store forget a stored sequence whose first step here was refused by processors: for its client it has ended.
-    pub(super) fn forget_refused(&mut self, job: &mut Job) {
-        let by_processors = job.processed.as_ref().is_some_and(|processed| processed.refusal.is_some());
-        if let (true, Some(_), Some((incarnation, _))) = (by_processors, job.snapshot.take(), job.resumed) {
-            self.forget(job.id.clone(), incarnation);
+    /// Takes back the state that a sequence was to go on from and of which nothing has run.
+    pub(super) fn take_back(&mut self, now: Time, live: &mut Live) {
+        let Some((origin, (_, file))) = live.origin.take().zip(live.first_state.take()) else { return };
+        match *origin {
+            StateOrigin::Stored(id, kept) => self.put_back(now, &live.load, id, kept, file),
+            StateOrigin::Given(id, origin) => {
+                self.imports.insert(id, Import { origin, snapshot: file, ticket: live.ticket.take() });
+            }
         }
+    }
+
+    /// Puts a stored sequence back. The store has read its file, and may have removed or outdated it: then it writes the file again.
+    pub(super) fn put_back(&mut self, now: Time, load: &LoadedModel, id: Id, kept: KeptSequence, file: Bytes) {
+        if self.core.find(&id, None).is_some() || self.kept.contains_key(&id) {
+            return self.forget(id, kept.head.incarnation);
+        }
+        let until = kept.head.idle.map_or(Time::NEVER, |idle| now + idle);
+        let stays = load.durable.as_ref().is_some_and(|durable| durable.is_continual() && durable.interval().is_none());
+        if stays {
+            return self.keep_again(id, KeptSequence { until, ..kept });
+        }
+        self.spilling.failed.push((id.clone(), Arc::clone(&kept.head)));
+        self.actions.wants_room = true;
+        let unwritten = Some(Arc::new(UnwrittenFile::new(file, &self.spilling.unwritten)));
+        self.keep_again(id, KeptSequence { until, unwritten, ..kept });
     }
 
     pub(super) fn keep_again(&mut self, id: Id, kept: KeptSequence) {

@@ -1,6 +1,6 @@
 //! What one model's lock guards: the core, the requests, and what live sequences hold. Turns effects into what is to be done without the lock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub(in crate::model) struct Table {
     pub(super) kept: HashMap<Id, KeptSequence>,
     /// When the first of these expires, or earlier.
     pub(super) kept_due: Time,
+    /// Requests that the store reads a state for, and with which their sequences have ended meanwhile.
+    pub(super) given_up: HashSet<Req>,
     /// The server stops: what the store keeps stays there.
     pub(super) stopping: bool,
     /// STARTs that wait for state memory, and who makes room for them.
@@ -243,13 +245,13 @@ impl Table {
     /// Turns effects into actions. A stage that nothing on this server carries out is answered here, so that no request waits for it.
     fn take_effects(&mut self, now: Time) {
         while !self.effects.is_empty() {
-            for event in self.take_some_effects() {
+            for event in self.take_some_effects(now) {
                 self.core.apply(now, event, &mut self.effects);
             }
         }
     }
 
-    fn take_some_effects(&mut self) -> Vec<Event> {
+    fn take_some_effects(&mut self, now: Time) -> Vec<Event> {
         let mut answers = Vec::new();
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
@@ -257,16 +259,15 @@ impl Table {
                 Effect::Refuse { req, refusal, ended } => {
                     let mut job = self.jobs.remove(req).and_then(JobPlace::into_job);
                     if let Some(job) = &mut job {
-                        self.keep_on(job);
                         self.imports.keep_on(job);
-                        self.forget_refused(job);
+                        self.keep_on(now, req, job, (refusal, ended));
                     }
                     self.actions.refused.extend(job.map(|job| (job, refusal, ended)));
                 }
                 Effect::Release(req) => self.release(req),
                 Effect::Replay(req, seq) => self.replay(req, seq),
                 Effect::Wake(instance) => self.actions.wake.push((instance, self.decider(instance.load))),
-                Effect::Note(note) => self.take_note(note),
+                Effect::Note(note) => self.take_note(now, note),
                 Effect::Tell(load) => {
                     let (first, news, lost) = self.core.observed(load);
                     self.notify(load, PolicyNotice::News(first, news, lost));
@@ -337,7 +338,7 @@ impl Table {
         }
     }
 
-    fn take_note(&mut self, note: Note) {
+    fn take_note(&mut self, now: Time, note: Note) {
         let change = match note {
             // It begins anew, in the memory it has.
             Note::Ended(seq, why) if self.core.id_of(seq).is_some() => self.live_mut(seq).map(|live| {
@@ -366,6 +367,9 @@ impl Table {
             Note::Ended(seq, why) => {
                 let ended = self.live.remove(seq);
                 ended.map(|mut live| {
+                    if why == EndReason::Spilled {
+                        self.take_back(now, &mut live);
+                    }
                     // A server that stops leaves what is written.
                     let stays = self.stopping && why == EndReason::Drained;
                     if let Some(WrittenSequence { id, incarnation, .. }) = live.take_obsolete(why).filter(|_| !stays) {

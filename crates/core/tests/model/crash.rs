@@ -291,12 +291,12 @@ impl World {
     pub fn disk_hears(&mut self, effect: &Effect, begins_anew: bool) -> Checked {
         let is_lent = |world: &World, req: Req| world.prepares.iter().any(|(of, _)| *of == req);
         match effect {
-            Effect::Refuse { req, .. } => {
+            Effect::Refuse { req, ended, .. } => {
                 let waits = is_lent(self, *req);
                 let Some(disk) = &mut self.disk else { return Ok(()) };
                 disk.sealing.remove(req);
                 let Some((id, kept)) = disk.lent.remove(req) else { return Ok(()) };
-                if waits {
+                if waits && *ended {
                     // Its client has given up while the store was reading, so nothing resumes the state.
                     disk.ends(id, kept.incarnation);
                 } else if self.core.find(&id, None).is_none() {

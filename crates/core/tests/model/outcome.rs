@@ -81,6 +81,7 @@ impl Outcome {
             "failed after the run",
             "first state",
             "next run",
+            "brings a state",
         ];
         self.rare_of(&all, least)
     }

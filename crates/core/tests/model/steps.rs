@@ -45,12 +45,26 @@ impl World {
         }
         submit.meta.keys = news::keys(submit.req);
         self.looks_up(&mut submit);
+        self.brings(&mut submit);
         self.witness.sends(&submit);
         self.counts.requests += 1;
         let req = submit.req;
         self.apply(Event::Submit(submit))?;
         self.looked_up(req);
         Ok(())
+    }
+
+    /// A step of an id that does not live may bring a state, which the driver had at hand.
+    fn brings(&mut self, submit: &mut Submit) {
+        let lives = self.core.find(&submit.id, submit.version).is_some();
+        let Some(hash) = self.store.tier.get(&submit.id).copied().filter(|_| self.disk.is_none() && !lives) else {
+            return;
+        };
+        if !submit.start && self.rng.percent(50) {
+            submit.adopt = Some(self.rng.below(4));
+            self.store.found.insert(submit.req, hash);
+            count(&mut self.counts.prepared, "brings a state", 1);
+        }
     }
 
     fn count_steps(&mut self, submit: &mut Submit) {

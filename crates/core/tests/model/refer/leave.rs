@@ -15,7 +15,7 @@ impl Refer {
         }
         if s.current.is_some() {
             (s.leaving, s.linked) = (Some(why), false);
-            self.refuse_queue(n, told);
+            self.refuse_queue(n, why, told);
             self.bury(now, n, why);
             return;
         }
@@ -32,7 +32,7 @@ impl Refer {
     }
 
     pub fn remove(&mut self, now: u64, n: N, why: EndReason, told: Refusal) {
-        self.refuse_queue(n, told);
+        self.refuse_queue(n, why, told);
         if self.seq(n).leaving.is_none() {
             self.bury(now, n, why);
         }
@@ -56,12 +56,12 @@ impl Refer {
         }
     }
 
-    fn refuse_queue(&mut self, n: N, told: Refusal) {
+    fn refuse_queue(&mut self, n: N, why: EndReason, told: Refusal) {
         for req in std::mem::take(&mut self.seq_mut(n).queue) {
             if let Some(r) = self.reqs[req.ix as usize].take() {
                 self.turn_done(&r, false);
             }
-            self.out.push(Out::Refuse(req, told, true));
+            self.out.push(Out::Refuse(req, told, why != EndReason::Spilled));
         }
     }
 
@@ -97,9 +97,7 @@ impl Refer {
             self.out.push(Out::Refuse(req, told, false));
             return;
         };
-        let s = self.seq(n);
-        let adopts = s.adopted && !s.ran && s.queue.first() == Some(&req);
-        if start || adopts || ends {
+        if start || ends {
             self.leave(now, n, why, told);
         } else {
             self.drop_step(now, n, req, told);
@@ -112,12 +110,21 @@ impl Refer {
         let s = self.seq(n);
         let place = s.queue.iter().position(|r| *r == req).expect("a queued step");
         let (waited, placed) = (s.stage, s.placement.is_some());
+        let goes_back = place == 0 && s.goes_back();
         let (counted, step) = self.req(req).map(|r| (r.counted, r.step)).expect("an open request");
         if counted {
             self.expect_again(n, place + 1, step);
         }
         self.take_out(n, place, told);
         self.seq_mut(n).touched = now;
+        if goes_back {
+            let s = self.seq(n);
+            return match (s.stage, s.queue.first().copied()) {
+                (Stage::Backlogged, Some(_)) => {}
+                (Stage::Preparing, Some(req)) if s.announced => self.lend(req, Some(n)),
+                _ => self.leave(now, n, EndReason::Spilled, Refusal::Cancelled),
+            };
+        }
         if place == 0 && placed && matches!(waited, Stage::Ready | Stage::Preparing) {
             self.advance(now, n);
         }

@@ -68,6 +68,13 @@ pub struct RSeq {
     pub state_bytes: u64,
 }
 
+impl RSeq {
+    /// Whether it was found elsewhere and nothing of it has come to a slot: its state is still where it was found.
+    pub fn goes_back(&self) -> bool {
+        self.adopted && !self.ran && self.placement.is_none()
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct RReq {
     pub key: Req,

@@ -102,7 +102,9 @@ impl Refer {
         if s.stage == Stage::Backlogged {
             let ahead = self.backlog(s.load).iter().position(|b| *b == n).unwrap_or(0).min(1000) as u32;
             let waited = Time(now).since(Time(s.backlogged_at));
-            self.leave(now, n, EndReason::Cancelled, Refusal::BacklogTimeout { waited, ahead });
+            let keeps = !self.loads[s.load].spec.cancel_ends && s.goes_back();
+            let why = if keeps { EndReason::Spilled } else { EndReason::Cancelled };
+            self.leave(now, n, why, Refusal::BacklogTimeout { waited, ahead });
         } else {
             self.leave(now, n, EndReason::Idle, Refusal::Ended(EndReason::Idle));
         }
