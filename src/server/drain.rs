@@ -12,6 +12,7 @@ use super::shutdown::Shutdown;
 use super::systemd;
 use crate::api::{Api, ServerPhase};
 use crate::config::server::Drain;
+use crate::config::units::Span;
 
 /// How often a server that waits for its sequences to end looks whether they have.
 const LOOK: Duration = Duration::from_millis(50);
@@ -70,6 +71,9 @@ pub(super) async fn run(
     let begun = Instant::now();
     let limit = begun + options.exit_timeout.0;
     tracing::info!(?wish, "stopping");
+    // A server that still loads what it starts with was never ready: there is nothing to announce.
+    let announce = if api.repository().is_loading() { Span::default() } else { options.announce };
+    let options = Drain { announce, ..options };
     api.repository().refuse_loads();
     systemd::stopping();
     let hurried = wish == Stop::Now || wind_down(&api, options, limit, &mut stop).await;

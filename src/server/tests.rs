@@ -26,11 +26,15 @@ struct Server {
 }
 
 fn serve_with(options: ServerOptions) -> Server {
+    serve_over(Repository::empty(), options)
+}
+
+fn serve_over(repository: Repository, options: ServerOptions) -> Server {
     let wanted =
         Addresses { http: Some(local(0)), grpc: Some(local(0)), metrics: Some(local(0)), admin: Some(local(0)) };
     let listeners = Listeners::bind(&wanted).expect("ports");
     let (stop, stopped) = mpsc::channel(2);
-    let running = start(listeners, options, Repository::empty(), Metrics::new(true), stopped);
+    let running = start(listeners, options, repository, Metrics::new(true), stopped);
     Server { running, stop }
 }
 
@@ -201,6 +205,18 @@ async fn a_draining_server_says_so_and_still_answers() {
     // A second wish does not wait for the hour; the watching stream ends, and so nothing has to be cut.
     server.stop.send(Stop::Drain).await.expect("sent");
     assert_eq!(next().await, None);
+    assert_eq!(server.running.join().await, Drained::Clean);
+}
+
+#[tokio::test]
+async fn a_server_that_was_never_ready_has_nothing_to_announce() {
+    let hour = Span(Duration::from_secs(3600));
+    let drain = Drain { announce: hour, finish: hour, exit_timeout: hour };
+    let repository = Repository::empty();
+    let _loading = repository.loading();
+    let server = serve_over(repository, ServerOptions { drain, ..ServerOptions::default() });
+    assert_eq!(health(&server).await, ServingStatus::NotServing as i32);
+    server.stop.send(Stop::Drain).await.expect("sent");
     assert_eq!(server.running.join().await, Drained::Clean);
 }
 

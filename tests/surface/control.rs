@@ -264,6 +264,15 @@ async fn files_of_a_model_come_with_the_request_where_uploads_are_on() {
     let body = json!({ "parameters": { "config": config.to_string(), "file:7/model.onnx": "aWRlbnRpdHkgSU5UMzIgZGltcz0tMQ==" } });
     assert_eq!(house.post("/v2/repository/models/same/load", body).await.status, 200);
     assert_eq!(house.version("same").await, "7");
+    // A reload of everything leaves what a client put in place of the repository's files.
+    let reload = async || house.post("/v1/config/reload", Value::Null).await.status;
+    assert_eq!((reload().await, house.version("same").await.as_str()), (200, "7"));
+    house.load_with("same", &[("config", text())]).await.unwrap();
+    let most = async || house.http("GET /v2/models/same/config", &[], b"").await.json()["max_batch_size"].clone();
+    assert_eq!((most().await, reload().await, most().await), (json!(8), 200, json!(8)));
+    house.write("same", SAME, 2, program);
+    assert_eq!((reload().await, house.version("same").await.as_str(), most().await), (201, "2", json!(8)));
+    fs_err::remove_dir_all(house.folder.path().join("same/2")).unwrap();
     house.load("same").await.unwrap();
     assert_eq!(house.version("same").await, "1");
     house.unload("sent").await.unwrap();

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 
 use super::answer;
-use super::generate_json::{self, GenerateHead};
+use super::generate_json::{self, GenerateHead, GenerateRequest};
 use super::path::{ModelPath, Path};
 use super::response_format::ResponseFormat;
 use super::surface::{CallNames, Kserve};
@@ -15,7 +15,7 @@ use crate::api::body::{ReceivedBody, receive};
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
-use crate::api::{RequestContext, Status, triton};
+use crate::api::{Code, RequestContext, Status, triton};
 use crate::telemetry::metrics::Surface;
 
 pub(super) fn routes() -> Router<Kserve> {
@@ -67,22 +67,28 @@ async fn answered(
 ) -> Result<(), Status> {
     let ModelPath { model, version } = named.clone();
     let call = CallNames { surface: Surface::KserveHttp, model, version, id: String::new() };
-    let (turn, decoded) = match read(kserve, context, named, request).await {
-        Ok((turn, decoded)) => (Some(turn), Ok(decoded)),
-        Err(status) => (None, Err(status)),
+    let (turn, decoded, note) = match read(kserve, context, named, request).await {
+        Ok((turn, decoded, note)) => (Some(turn), Ok(decoded), note),
+        Err(status) => (None, Err(status), None),
     };
     let answer = kserve.begin(context, call, decoded);
     drop(turn);
-    generate_json::write(out, answer.by_deadline().await?)
+    let answer = answer.by_deadline().await.map_err(|mut status| {
+        if status.code == Code::InvalidArgument {
+            status.message.extend(note);
+        }
+        status
+    });
+    generate_json::write(out, answer?)
 }
 
-/// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.
+/// Reads and decodes a request, with what its refusal would add. The request has its turn among those of its connection until it is admitted.
 async fn read(
     kserve: &Kserve,
     context: &RequestContext,
     named: ModelPath,
     request: Request,
-) -> Result<(Turn, Decoded), Status> {
+) -> Result<(Turn, Decoded, Option<String>), Status> {
     let model = kserve.find(&named.model, &named.version)?;
     let metadata = model.metadata();
     answer::check(&metadata, &[], &ResponseFormat::default())?;
@@ -99,11 +105,12 @@ async fn read(
             batching: model.config().max_batch_size > 0,
             limits: &limits,
         };
-        let request = generate_json::request(head, &body, &mut permit)?;
-        Ok::<_, Status>(Decoded { model, request, permit })
+        let GenerateRequest { request, note } = generate_json::request(head, &body, &mut permit)?;
+        Ok::<_, Status>((Decoded { model, request, permit }, note))
     };
     let decoded = off_task(is_long, decode).await;
-    Ok((turn, decoded.map_err(|failure| triton::status(&failure))??))
+    let (decoded, note) = decoded.map_err(|failure| triton::status(&failure))??;
+    Ok((turn, decoded, note))
 }
 
 /// The sequence id of the header that proxies hash.

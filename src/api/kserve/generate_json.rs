@@ -1,7 +1,7 @@
 //! The JSON of `generate`: from an object to a request, and from an answer to an object.
 //!
 //! A key that names an input becomes that tensor: a scalar, a flat list, or lists nested as the tensor is. `id` is the request's own, the
-//! members of `parameters` and all other keys are parameters. An answer has a key for each output; a single element is no list.
+//! members of `parameters` and all other keys are parameters. If a request lacks an input, its refusal names those other keys. An answer has a key for each output; a single element is no list.
 
 use std::fmt;
 
@@ -35,6 +35,26 @@ pub(super) struct GenerateHead<'a> {
     pub(super) limits: &'a ServerLimits,
 }
 
+impl GenerateHead<'_> {
+    fn has_input(&self, name: &str) -> bool {
+        self.metadata.inputs.iter().any(|input| input.name == name)
+    }
+
+    /// Says that these keys are no inputs, and which ones there are.
+    fn no_inputs(&self, keys: &str) -> String {
+        let inputs: Vec<&str> = self.metadata.inputs.iter().map(|input| input.name.as_str()).collect();
+        format!(" [no input of model '{}' is named {keys}; its inputs: {}]", self.model, inputs.join(", "))
+    }
+}
+
+/// What a body asks for.
+#[derive(Debug)]
+pub(super) struct GenerateRequest {
+    pub(super) request: InferRequest,
+    /// What a refusal adds, if an input of the model has no key, and keys of the body name no input.
+    pub(super) note: Option<String>,
+}
+
 // === from an object to a request ===
 
 /// Reads a body.
@@ -42,43 +62,57 @@ pub(super) fn request(
     head: GenerateHead<'_>,
     body: &Bytes,
     permit: &mut QueuedBytesPermit,
-) -> Result<InferRequest, Status> {
+) -> Result<GenerateRequest, Status> {
     let parsed = parse(head, body).map_err(|error| {
         DecodeError::malformed(format!("failed to parse the request JSON buffer: {error}")).status(head.model, "")
     });
-    let (id, members, parameters) = parsed?;
-    let id = id.unwrap_or_default();
-    read(head, id.clone(), members, parameters, permit).map_err(|fault| fault.status(head.model, &id))
+    let ParsedBody { id, tensors, parameters, others } = parsed?;
+    let lacks = |input: &TensorMetadata| tensors.iter().all(|(key, _)| *key != input.name);
+    let lacks_one = head.metadata.inputs.iter().any(lacks);
+    let read = read(head, id.clone(), tensors, parameters, permit);
+    let request = read.map_err(|fault| fault.status(head.model, &id))?;
+    // A key that the server itself knows is a parameter in any case.
+    let is_custom = |key: &&String| request.parameters.iter().any(|(name, _)| name == *key);
+    let others: Vec<String> = others.iter().filter(is_custom).map(|key| format!("'{key}'")).collect();
+    let note = (lacks_one && !others.is_empty()).then(|| head.no_inputs(&others.join(", ")));
+    Ok(GenerateRequest { request, note })
 }
 
 type Members<'b> = Vec<(String, &'b RawValue)>;
 
-/// The request's id, its tensors and its parameters.
-fn parse<'b>(
-    head: GenerateHead<'_>,
-    body: &'b [u8],
-) -> Result<(Option<String>, Members<'b>, Object), serde_json::Error> {
+#[derive(Default)]
+struct ParsedBody<'b> {
+    id: String,
+    tensors: Members<'b>,
+    parameters: Object,
+    /// Keys beside the inputs, `id` and `parameters`.
+    others: Vec<String>,
+}
+
+fn parse<'b>(head: GenerateHead<'_>, body: &'b [u8]) -> Result<ParsedBody<'b>, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let members = MembersSeed(head.limits).deserialize(&mut deserializer)?;
     deserializer.end()?;
-    let is_input = |name: &str| head.metadata.inputs.iter().any(|input| input.name == name);
-    let (mut id, mut tensors, mut parameters) = (None, Vec::new(), Object::new());
+    let mut parsed = ParsedBody::default();
     for (key, raw) in members {
         match key.as_str() {
-            name if is_input(name) => tensors.push((key, raw)),
-            "id" => id = Some(serde_json::from_str::<String>(raw.get())?),
-            "parameters" => parameters.extend(json_body::parameters(raw, head.limits)?),
+            name if head.has_input(name) => parsed.tensors.push((key, raw)),
+            "id" => parsed.id = serde_json::from_str::<String>(raw.get())?,
+            "parameters" => parsed.parameters.extend(json_body::parameters(raw, head.limits)?),
             _ => {
-                let value = json_body::scalar(&key, raw)?;
-                parameters.insert(key, value);
+                let wrong =
+                    |error: serde_json::Error| Error::custom(format!("{error}{}", head.no_inputs(&format!("'{key}'"))));
+                let value = json_body::scalar(&key, raw).map_err(wrong)?;
+                parsed.others.push(key.clone());
+                parsed.parameters.insert(key, value);
             }
         }
     }
-    if parameters.len() > head.limits.parameters {
+    if parsed.parameters.len() > head.limits.parameters {
         let limit = head.limits.parameters;
         return Err(Error::custom(format!("the request has more than {limit} parameters (limits.parameters)")));
     }
-    Ok((id, tensors, parameters))
+    Ok(parsed)
 }
 
 /// The members of an object, no more than a request may have.

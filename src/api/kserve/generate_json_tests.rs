@@ -24,6 +24,10 @@ fn metadata() -> Metadata {
 }
 
 fn read(body: &str) -> Result<InferRequest, String> {
+    read_with_note(body).map(|read| read.request)
+}
+
+fn read_with_note(body: &str) -> Result<GenerateRequest, String> {
     let (metadata, limits) = (metadata(), ServerLimits { parameters: 3, ..ServerLimits::default() });
     let head =
         GenerateHead { model: "m", version: "", sequence: None, metadata: &metadata, batching: true, limits: &limits };
@@ -48,6 +52,19 @@ fn keys_are_inputs_and_all_others_parameters() {
     let data = [1.0f32.to_le_bytes(), 2.5f32.to_le_bytes()].concat();
     assert_eq!(&*x.tensor.data, data);
     assert!(read(body).unwrap_err().contains("more than 3 parameters (limits.parameters)"));
+}
+
+#[test]
+fn keys_that_name_no_input_are_named_where_an_input_is_missing() {
+    let note = |body: &str| read_with_note(body).unwrap().note;
+    let inputs = "its inputs: text_input, x, pairs, grid, flag]";
+    let said = note(r#"{"X": 1, "sequence_id": 7, "text": "hello", "parameters": {"temperature": 1}}"#).unwrap();
+    assert_eq!(said, format!(" [no input of model 'm' is named 'X', 'text'; {inputs}"));
+    assert_eq!(note(r#"{"x": 1, "sequence_id": 7}"#), None, "there is no such key");
+    let all = r#"{"text_input": "a", "x": 1, "pairs": [1, 2], "grid": 1, "flag": true, "temperature": 1}"#;
+    assert_eq!(note(all), None, "no input is missing");
+    let list = read(r#"{"X": [1]}"#).unwrap_err();
+    assert!(list.contains(&format!("[no input of model 'm' is named 'X'; {inputs}")), "{list}");
 }
 
 #[test]

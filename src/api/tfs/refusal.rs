@@ -353,6 +353,9 @@ mod tests {
         for (status, code, http, text) in rows {
             assert_eq!((status.code, super::http(status.code), status.message.as_str()), (code, http, text));
         }
+        let loading = status(&Failure::NotServed(NotServed::NotReady { model: "m".to_owned(), version: 1 }));
+        let told = (loading.code, super::http(loading.code), loading.message.as_str());
+        assert_eq!(told, (Code::Unavailable, 503, "Model with requested version is not loaded yet"));
         let lost = status(&Failure::Internal("lost".to_owned()));
         assert_eq!((lost.code, lost.message.as_str()), (Code::Internal, "Internal server error (lost)"));
     }

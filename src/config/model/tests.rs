@@ -305,6 +305,7 @@ const SENTENCES: &[&str] = &[
      batch_output { target_name: [ 'y', 'y', 'z' ] source_input: 'x' }",
     "response_cache { enable: true } sequence_batching { } model_warmup { name: 'w' batch_size: 2 inputs { key: 'z' value { dims: -1 } } }",
     "model_transaction_policy { decoupled: true } model_repository_agents { agents { name: 'a' } }",
+    "model_transaction_policy { decoupled: true } response_cache { enable: true }",
     "model_operations { op_library_filename: 'x.so' } parameters { key: 'TRITON_BATCH_STRATEGY_PATH' value { string_value: 'x' } }",
     "input { name: 'x' is_shape_tensor: true allow_ragged_batch: true is_non_linear_format_io: true }",
     "sequence_batching { iterative_sequence: true state { input_name: 'a' output_name: 'b' use_growable_memory: true } }",

@@ -35,6 +35,8 @@ pub struct StateToSeal {
     pub step: u64,
     /// The last step of the sequence.
     pub end: bool,
+    /// Its START failed, so nothing is to be kept of the sequence that the id had before.
+    pub forgets: bool,
     /// The time now, since 1970.
     pub at: Duration,
     /// How long the sequence may be idle; `None` is for ever.
@@ -223,11 +225,13 @@ fn changes(tier: &dyn Tier, before: &[TierChange], batch: BatchToSeal) -> Vec<Re
     let BatchToSeal { model, version, digest, specs, behind, states } = batch;
     let mut ends = Vec::new();
     let change = |state: StateToSeal| {
-        let StateToSeal { id, incarnation, step, end, at, idle, copy, first, scratch, answer } = state;
+        let StateToSeal { id, incarnation, step, end, forgets, at, idle, copy, first, scratch, answer } = state;
         let key = TierKey { model: model.clone(), id };
         if end {
             let ended = EndedState { why: EndReason::End, step, idle, at };
             ends.push(Ok(TierChange::Remember { key: key.clone(), ended }));
+        }
+        if end || forgets {
             return Ok(TierChange::Remove { key, incarnation });
         }
         let broken =

@@ -230,10 +230,15 @@ impl Repository {
         Loading(self.clone())
     }
 
+    /// Whether what is wanted from the start is still being loaded.
+    pub fn is_loading(&self) -> bool {
+        self.0.loading.load(Ordering::Acquire) > 0
+    }
+
     /// Whether it is ready as a whole: what is wanted has been loaded, and all of it is ready if readiness is strict.
     pub fn ready(&self) -> bool {
         let strict = self.0.resources.options.strict_readiness;
-        self.0.loading.load(Ordering::Acquire) == 0 && (!strict || self.complete())
+        !self.is_loading() && (!strict || self.complete())
     }
 
     /// Whether every model that is wanted is ready.

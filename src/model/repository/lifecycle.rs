@@ -151,11 +151,21 @@ impl ModelLifecycle {
             self.poll();
         } else {
             let open = before.iter().filter(|(_, _, open)| *open);
-            for path in open.filter_map(|(name, ..)| control.locate(name)) {
-                self.poll_one(&path, &mut BTreeSet::new());
-            }
+            open.for_each(|(name, ..)| self.reload_one(control, name));
         }
         Ok(tried() != before)
+    }
+
+    /// Loads a served model again if its files changed. A configuration that a client gave stays in place of the model's own, and files that a
+    /// client sent stay in place of the repository's.
+    fn reload_one(&self, control: &RepositoryControl, name: &str) {
+        let given = |entry: &mut CatalogEntry| {
+            let config = entry.served.as_ref().and_then(|served| served.config().map(str::to_owned));
+            entry.uploaded.is_none().then_some(config)
+        };
+        if let (Some(config), Some(path)) = (self.catalog.edit(name, given), control.locate(name)) {
+            self.poll_one(&path, config.as_deref(), &mut BTreeSet::new());
+        }
     }
 
     // === polling ===
@@ -166,7 +176,7 @@ impl ModelLifecycle {
         let (mut present, mut complete) = (BTreeSet::new(), true);
         for directory in &control.directories {
             match model_directories(directory) {
-                Ok(models) => models.iter().for_each(|path| self.poll_one(path, &mut present)),
+                Ok(models) => models.iter().for_each(|path| self.poll_one(path, None, &mut present)),
                 Err(error) => {
                     tracing::error!(%error, "the model repository cannot be read");
                     complete = false;
@@ -180,16 +190,16 @@ impl ModelLifecycle {
         }
     }
 
-    fn poll_one(&self, path: &Path, present: &mut BTreeSet<String>) {
+    fn poll_one(&self, path: &Path, config: Option<&str>, present: &mut BTreeSet<String>) {
         let Some(name) = path.file_name().map(|n| n.to_string_lossy().into_owned()) else { return };
         if !present.insert(name.clone()) {
             return;
         }
         let tried = self.catalog.look(&name, |entry| entry.tried.clone().filter(|_| entry.is_settled())).flatten();
-        if tried.is_some() && Fingerprint::of(path, None).ok() == tried {
+        if tried.is_some() && Fingerprint::of(path, config).ok() == tried {
             return;
         }
-        if let Err(faults) = self.loader.load_model(&name, path, None, true) {
+        if let Err(faults) = self.loader.load_model(&name, path, config, true) {
             for fault in faults {
                 tracing::error!(model = name, "{fault}");
             }

@@ -114,11 +114,11 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
     sum
 }
 
-/// The state of a sequence between two loads, if the second one keeps its sequences when the server stops.
+/// The state of a sequence between two loads, if the second one keeps its sequences.
 fn carried_state(id: Id, import: Import, now: Time) -> Option<LeftState> {
     let ImportOrigin { step, carried, .. } = import.origin;
     let Carried { load, until, idle } = carried?;
-    let durable = load.durable.as_ref().filter(|durable| durable.at_stop() && until > now)?;
+    let durable = load.durable.as_ref().filter(|_| until > now)?;
     let of = ((load.version, durable.digest), (durable.store.next_incarnation(), step));
     let left = idle.map(|_| until - now);
     let head = Arc::new(StateHead::new(of.0, of.1, (idle, left), false, &import.snapshot));
@@ -165,9 +165,13 @@ fn remember(model: &str, store: &SequenceStore, ended: Vec<(Id, EndedState)>) {
 /// Asks the instance of a sequence for its state. With that the sequence leaves.
 fn ask_to_leave(model: &Arc<ModelScheduler>, view: &SequenceView) -> Option<Receiver<LeaveOutcome>> {
     let load = model.loads().iter().find(|load| load.key == view.load).cloned()?;
-    load.durable.as_ref().filter(|durable| durable.at_stop())?;
-    if model.table.lock().is_held(view.seq) {
-        return None;
+    let at_stop = load.durable.as_ref()?.at_stop();
+    {
+        let table = model.table.lock();
+        let is_written = || table.live(view.seq)?.written.as_ref().map(|written| written.has_state);
+        if table.is_held(view.seq) || (!at_stop && is_written() != Some(false)) {
+            return None;
+        }
     }
     let (tell, left) = sync_channel(1);
     let unrun = sealing::unrun_file(&model.table.lock(), &model.name, view);

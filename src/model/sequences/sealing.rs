@@ -122,9 +122,24 @@ fn seal_posted(table: &mut Table, now: Time, req: Req) -> Option<Event> {
     posted.filter(|_| !waits)
 }
 
+/// Has the tier forget the life before. Until then the failure of the START is not answered: after a restart nothing goes on from that life.
+fn forget_before(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>> {
+    let (load, seq) = (Arc::clone(&job.load), job.seq);
+    let Some(tier) = load.tier.clone() else { return Some(job) };
+    let Some((row, state)) = state_of_job(table, now, &job, None, None) else { return Some(job) };
+    if let Some(written) = seq.and_then(|seq| table.live_mut(seq)).and_then(|live| live.written.as_mut()) {
+        (written.has_state, written.is_stale) = (false, false);
+    }
+    write(table, &load, tier, SealWaiting::Reply(job), vec![(row, StateToSeal { forgets: true, ..state })]);
+    None
+}
+
 /// Hands what a request has left that was answered without a run to the tier: the scratch of its processors. Gives the request back if it does
 /// not wait for that.
 fn seal_reply(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>> {
+    if table.leaves_stale(&job) {
+        return forget_before(table, now, job);
+    }
     let ran = job.processed.as_ref().is_none_or(|processed| processed.has_run);
     let (load, end, start) = (Arc::clone(&job.load), job.facts.end, job.facts.start);
     let Some(seq) = job.seq.filter(|_| !ran && !end && !job.replayed) else { return Some(job) };
@@ -229,7 +244,8 @@ fn state_of_job(
     });
     // The key of the request is not known here, and means nothing once it is answered.
     let row = SealingRow { req: Req::new(0, std::num::NonZeroU32::MIN), seq, incarnation, step };
-    let state = StateToSeal { id, incarnation, step, end: false, at, idle, copy, first, scratch, answer };
+    let (end, forgets) = (false, false);
+    let state = StateToSeal { id, incarnation, step, end, forgets, at, idle, copy, first, scratch, answer };
     Some((row, state))
 }
 

@@ -290,6 +290,13 @@ impl Table {
         !self.kept.is_empty() && self.kept.contains_key(id) && self.core.find(id, version).is_none()
     }
 
+    /// Whether this request is a START that failed on a live sequence, while the store may have a state of the life before.
+    pub(super) fn leaves_stale(&self, job: &Job) -> bool {
+        let failed = job.facts.start && matches!(job.answer, Some(Err(_)));
+        let live = job.seq.filter(|_| failed).and_then(|seq| self.live(seq));
+        live.and_then(|live| live.written.as_ref()).is_some_and(|written| written.is_stale)
+    }
+
     /// Keeps on the stored sequence of a request that was refused before that began here. If it ends with the request, the store forgets it.
     pub(super) fn keep_on(&mut self, now: Time, req: Req, job: &mut Job, (refusal, ended): (Refusal, bool)) {
         if let Some(work) = job.store.take() {

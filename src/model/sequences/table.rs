@@ -309,7 +309,7 @@ impl Table {
             live.kept = job.counted.then(|| tensors.clone());
         }
         job.durable_step = self.durable_step(job.seq);
-        if job.leaves_scratch() {
+        if job.leaves_scratch() || self.leaves_stale(&job) {
             self.pending.replies.push(job);
         } else {
             self.actions.released.push(job);

@@ -211,6 +211,31 @@ fn an_earlier_sequence_of_the_same_id_changes_nothing() {
 }
 
 #[test]
+fn a_state_is_found_as_the_changes_of_its_commit_leave_it() {
+    let store = tier(&File::default(), u64::MAX).unwrap();
+    store.put_batch(&[put(1, 5, 3, b"five")]).unwrap();
+    let remove = |incarnation| TierChange::Remove { key: key(1), incarnation };
+    let cases: [(&[TierChange], Option<&[u8]>); 7] = [
+        (&[], Some(b"five")),
+        (&[remove(4)], Some(b"five")),
+        (&[remove(5)], None),
+        (&[put(1, 6, 1, b"six"), remove(5)], Some(b"six")),
+        (&[put(1, 4, 9, b"four"), put(2, 7, 1, b"other")], Some(b"five")),
+        (&[remove(5), put(1, 4, 9, b"four")], Some(b"four")),
+        (&[remove(4), put(1, 5, 4, b"next"), remove(4)], Some(b"next")),
+    ];
+    for (changes, wanted) in cases {
+        let found = find(&store, changes, &key(1)).unwrap().map(|(_, file)| file);
+        assert_eq!(found.as_deref(), wanted, "{changes:?}");
+        // The tier itself comes to the same.
+        let other = tier(&File::default(), u64::MAX).unwrap();
+        other.put_batch(&[put(1, 5, 3, b"five")]).unwrap();
+        other.put_batch(changes).unwrap();
+        assert_eq!(other.get(&key(1)).unwrap().map(|(_, file)| file).as_deref(), wanted, "{changes:?}");
+    }
+}
+
+#[test]
 fn a_claimed_state_is_given_once() {
     let file = File::default();
     let store = tier(&file, u64::MAX).unwrap();

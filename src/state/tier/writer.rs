@@ -212,16 +212,23 @@ fn gather(tier: &dyn Tier, task: WriterTask, changes: &mut Vec<TierChange>, wait
     }
 }
 
-/// What a key has after these changes, which go into the same commit.
+/// What a key has after these changes, which go into the same commit. As in the tier, a change of a sequence that began earlier changes nothing.
 pub fn find(tier: &dyn Tier, changes: &[TierChange], key: &TierKey) -> FoundState {
-    let last = changes.iter().rev().find(|change| match change {
-        TierChange::Put { key: of, .. } | TierChange::Remove { key: of, .. } => of == key,
-        TierChange::Remember { .. } | TierChange::UseEpochs { .. } => false,
+    let of_key = changes.iter().filter_map(|change| match change {
+        TierChange::Put { key: of, head, file } => Some((of, head.incarnation, Some((head, file)))),
+        TierChange::Remove { key: of, incarnation } => Some((of, *incarnation, None)),
+        TierChange::Remember { .. } | TierChange::UseEpochs { .. } => None,
     });
+    let (mut stored, mut last) = (None, None);
+    for (_, incarnation, state) in of_key.filter(|(of, ..)| *of == key) {
+        let before = if last.is_none() { tier.head(key).map(|head| head.incarnation) } else { stored };
+        if before.is_none_or(|before| before <= incarnation) {
+            (stored, last) = (state.map(|_| incarnation), Some(state));
+        }
+    }
     match last {
         None => tier.get(key),
-        Some(TierChange::Put { head, file, .. }) => Ok(Some((Arc::clone(head), file.to_vec()))),
-        Some(_) => Ok(None),
+        Some(state) => Ok(state.map(|(head, file)| (Arc::clone(head), file.to_vec()))),
     }
 }
 

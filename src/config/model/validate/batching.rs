@@ -67,7 +67,7 @@ pub(super) fn decoupled(report: &mut Report<'_>) {
     if is_decoupled && report.config.response_cache.is_some_and(|cache| cache.enable) {
         let model = report.model();
         let what = format!(
-            "Response Cache does not currently support model {model} with 'decoupled' transaction policy. Please disable the response cache."
+            "response cache does not currently support decoupled models; turn off response_cache or decoupled for {model}"
         );
         report.fault("response_cache", code::BATCHING, what);
     }
