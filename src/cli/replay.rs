@@ -77,7 +77,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let settings = serve::settings(&given)?;
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
     let repository = launch::trial(&library, &settings, &Metrics::new(false))?;
-    let replayed = replay(&repository, &folder, snapshot, &capture);
+    let replayed = replay(&repository, &folder, &snapshot, &capture);
     repository.stop();
     let replayed = replayed?;
     match matches.get_one::<String>("output").map(String::as_str) {
@@ -90,7 +90,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     }
 }
 
-fn replay(repository: &Repository, folder: &Path, snapshot: Vec<u8>, capture: &Capture) -> Result<Replayed, Failed> {
+fn replay(repository: &Repository, folder: &Path, snapshot: &[u8], capture: &Capture) -> Result<Replayed, Failed> {
     let (model, version) = (capture.note("sequor.model"), capture.note("sequor.version"));
     let served = served(repository, folder, (model, version))?;
     let digest = served.digest().map_err(|e| Failed::Configuration(e.to_string()))?;

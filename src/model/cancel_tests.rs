@@ -16,7 +16,7 @@ fn a_step_that_is_cancelled_while_its_state_is_read_ends_its_sequence_only_where
     for (when, keeps) in [("drain", true), ("step", true), ("every", true), ("drain", false), ("every", false)] {
         let machine = machine(when, keeps);
         let first = machine.serve();
-        [7, 8].map(|id| first.sum(id, 40, start));
+        _ = [7, 8].map(|id| first.sum(id, 40, start));
         first.stop();
         let second = machine.serve();
         machine.hold_disk(true);
@@ -51,7 +51,7 @@ fn a_state_whose_first_step_is_cancelled_in_the_backlog_goes_back_to_where_it_wa
         let second = machine.serve();
         (11..=18).for_each(|id| assert_eq!(second.sum(id, 1, start), 1));
         let sum = || second.repository.find("sum", "").unwrap();
-        sum().import(Id::from(9), sum().export(&Id::from(11)).unwrap()).unwrap();
+        sum().import(Id::from(9), &sum().export(&Id::from(11)).unwrap()).unwrap();
         for (id, ends, sum) in [(7, 11, 42), (9, 12, 3)] {
             let waits = second.repository.submit(request(id, 100, |_| {})).unwrap();
             while second.repository.live_sequences("sum").unwrap().iter().all(|live| live.stage != Stage::Backlogged) {
@@ -70,7 +70,7 @@ fn a_state_that_went_back_survives_a_restart() {
     for when in ["drain", "step", "every"] {
         let machine = machine(when, true);
         let first = machine.serve();
-        [7, 8].map(|id| first.sum(id, 40, start));
+        _ = [7, 8].map(|id| first.sum(id, 40, start));
         first.stop();
         let second = machine.serve();
         machine.hold_disk(true);

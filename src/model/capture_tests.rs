@@ -49,7 +49,7 @@ fn a_capture_runs_again_as_it_ran() {
     let there = fixture();
     let served = there.repository.find("sum", "").unwrap();
     assert_eq!(served.digest().unwrap(), capture.digest);
-    served.import(Id::from(7), file).unwrap();
+    served.import(Id::from(7), &file).unwrap();
     for step in &capture.steps {
         let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |_| {}) };
         assert_eq!(there.answer(again).unwrap().outputs, step.outputs, "step {}", step.number);

@@ -23,14 +23,14 @@ fn state(fixture: &Fixture) -> Vec<u8> {
     file
 }
 
-fn give(repository: &Repository, id: u64, file: Vec<u8>) {
+fn give(repository: &Repository, id: u64, file: &[u8]) {
     repository.find("sum", "").unwrap().import(Id::from(id), file).unwrap();
 }
 
 #[test]
 fn a_given_state_goes_to_a_load_with_the_same_states_alone() {
     let fixture = fixture();
-    give(&fixture.repository, 7, state(&fixture));
+    give(&fixture.repository, 7, &state(&fixture));
     let config = fixture.model().join("config.pbtxt");
     let before = fs_err::read_to_string(&config).unwrap();
     fs_err::write(&config, before.replace("dims: [ 1 ]", "dims: [ 2 ]")).unwrap();
@@ -54,7 +54,7 @@ fn a_given_state_goes_to_a_load_with_the_same_states_alone() {
 #[test]
 fn a_given_state_stays_where_its_step_is_refused() {
     let fixture = fixture();
-    give(&fixture.repository, 7, state(&fixture));
+    give(&fixture.repository, 7, &state(&fixture));
     (11..=14).for_each(|id| assert_eq!(fixture.sum(id, 1, |s| s.start = true), 1));
     let full = || {
         let mut request = request(7, 2, |_| {});
@@ -75,11 +75,11 @@ fn a_given_state_is_listed_and_dropped_and_waits_only_so_long() {
     let used = || server.repository.state_bytes().0;
     let before = used();
     let drop = |id: u64| server.repository.drop_sequence("sum", &Id::from(id)).unwrap();
-    give(&server.repository, 7, file.clone());
+    give(&server.repository, 7, &file);
     assert_eq!((server.resumable(), used() > before), (vec![(Id::from(7), 1)], true));
     assert!(drop(7) && !drop(7));
     assert_eq!((server.resumable(), used()), (vec![], before));
-    give(&server.repository, 7, file.clone());
+    give(&server.repository, 7, &file);
     machine.clock.advance(Duration::from_secs(599));
     server.repository.tick();
     assert_eq!(server.resumable().len(), 1);

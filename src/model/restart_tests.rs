@@ -174,11 +174,6 @@ impl Machine {
         Server { repository, stopped: false }
     }
 
-    /// Lets no commit end, or all of them.
-    pub(super) fn hold_disk(&self, held: bool) {
-        self.disk.hold(held);
-    }
-
     /// What a machine has on its disk if the server dies now.
     pub(super) fn crashed(&self) -> PathBuf {
         let copy = self.folder.path().join("crashed");

@@ -115,9 +115,9 @@ fn a_sequence_goes_on_elsewhere_from_its_snapshot() {
     let id = Id::from(7);
     let file = here.repository.find("sum", "").unwrap().export(&id).unwrap();
     let served = there.repository.find("sum", "").unwrap();
-    served.import(id.clone(), file.clone()).unwrap();
+    served.import(id.clone(), &file).unwrap();
     assert_eq!(there.sum(7, 1, |s| s.step = Some(3)), 42);
-    assert!(matches!(served.import(id, file), Err(TransferError::Live { .. })));
+    assert!(matches!(served.import(id, &file), Err(TransferError::Live { .. })));
     assert_eq!(here.sum(7, 100, |_| {}), 141, "the original lives on");
 }
 
@@ -125,7 +125,7 @@ fn a_sequence_goes_on_elsewhere_from_its_snapshot() {
 fn what_is_no_state_of_the_model_is_not_imported() {
     let fixture = Fixture::new(u64::MAX);
     let served = fixture.repository.find("sum", "").unwrap();
-    assert!(matches!(served.import(Id::from(1), b"no such file".to_vec()), Err(TransferError::Snapshot(_))));
+    assert!(matches!(served.import(Id::from(1), b"no such file"), Err(TransferError::Snapshot(_))));
     assert!(matches!(served.export(&Id::from(1)), Err(TransferError::Unknown { .. })));
     assert!(fixture.send(1, 1, |_| {}).is_err());
 }

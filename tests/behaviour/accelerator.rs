@@ -105,10 +105,10 @@ fn states_go_from_a_gpu_to_the_host_and_back() {
         there.seq(1).start().input(&[40]).gives(&[40]);
         let file = there.repository.find("sum", "").unwrap().export(&Id::Int(1)).unwrap();
         there.seq(1).step().input(&[1]).gives(&[41]);
-        here.repository.find("sum", "").unwrap().import(Id::Int(1), file).unwrap();
+        here.repository.find("sum", "").unwrap().import(Id::Int(1), &file).unwrap();
         here.seq(1).step().input(&[2]).gives(&[42]);
         let file = here.repository.find("sum", "").unwrap().export(&Id::Int(1)).unwrap();
-        there.repository.find("sum", "").unwrap().import(Id::Int(7), file).unwrap();
+        there.repository.find("sum", "").unwrap().import(Id::Int(7), &file).unwrap();
         there.seq(7).step().input(&[3]).gives(&[45]);
     }
 }

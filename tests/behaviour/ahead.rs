@@ -218,7 +218,7 @@ fn states_that_grow_stay_on_the_accelerator() {
     }
     let file = house.server.repository.find("sum", "").unwrap().export(&Id::Int(2)).unwrap();
     b.end().input(&[9]).gives(&[0, 7, 8, 3, 4, 9]);
-    house.server.repository.find("sum", "").unwrap().import(Id::Int(9), file).unwrap();
+    house.server.repository.find("sum", "").unwrap().import(Id::Int(9), &file).unwrap();
     house.server.seq(9).step().input(&[2]).gives(&[0, 7, 8, 3, 4, 2]);
     a.start().input(&[1]).gives(&[0, 1]);
 }

@@ -74,7 +74,7 @@ impl Admin {
             Err(status) => Err(status),
             Ok(served) => {
                 let of = id.clone();
-                kept(move || served.import(of, file)).await
+                kept(move || served.import(of, &file)).await
             }
         };
         self.note_sequence(caller, "sequence import", &model, &id, "", outcome.as_ref().copied());

@@ -133,7 +133,7 @@ impl ModelHandle {
 
     /// Gives a copy of a live sequence's state to another one, which does not live here; its next step goes on from there.
     pub fn fork(&self, id: &Id, to: Id) -> Result<(), TransferError> {
-        self.import(to, self.export(id)?)
+        self.import(to, &self.export(id)?)
     }
 
     /// SHA-256 of the files of this version, as hexadecimal digits.
@@ -153,7 +153,7 @@ impl ModelHandle {
     }
 
     /// Keeps a state for a sequence that does not live here; its next step goes on from there.
-    pub fn import(&self, id: Id, file: Vec<u8>) -> Result<(), TransferError> {
+    pub fn import(&self, id: Id, file: &[u8]) -> Result<(), TransferError> {
         state_transfer::import(&self.model, &self.load, id, file)
     }
 }

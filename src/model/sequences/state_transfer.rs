@@ -89,11 +89,11 @@ pub(in crate::model) fn import(
     model: &Arc<ModelScheduler>,
     load: &LoadedModel,
     id: Id,
-    file: Vec<u8>,
+    file: &[u8],
 ) -> Result<(), TransferError> {
     let name = model.name.clone();
     check_scratch(load)?;
-    let header = check_snapshot(&load.states, &file)?;
+    let header = check_snapshot(&load.states, file)?;
     let other = |why: String| TransferError::Other { model: name.clone(), what: "the snapshot", why };
     if let Some(of) = header.get(MODEL).filter(|of| **of != name) {
         return Err(other(format!("it is of model '{of}'")));
@@ -103,7 +103,7 @@ pub(in crate::model) fn import(
         Some(step) => step.parse().map_err(|_| other(format!("its step is \"{step}\"")))?,
     };
     // What is no state of the model would be kept without being counted.
-    let file = states_alone(&load.states, &file)?;
+    let file = states_alone(&load.states, file)?;
     let grown = if load.grows() { file.len() as u64 } else { 0 };
     let ticket = model.budget().take(load.state_bytes().max(grown))?;
     let import = Import::given(load, model.now(), step, Bytes::from(file), ticket);
