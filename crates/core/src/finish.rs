@@ -18,7 +18,7 @@ impl Core {
         }
         let (instance, rows_of_all, taken) = (flight.instance, flight.rows, flight.taken);
         let reqs = std::mem::take(&mut flight.reqs);
-        let seals = self.load(instance.load).is_some_and(|l| l.spec.stages.seal);
+        let seals = self.load(instance.load).is_some_and(|l| l.spec.stages.seal) && !fault(Planted::SealSkipped);
         if let Some(state) = load_in(&mut self.loads, instance.load)
             && let Some(owner) = state.instances.get_mut(usize::from(instance.n))
         {
@@ -36,7 +36,7 @@ impl Core {
                 RowEnd::NoRoom => self.row_without_room(now, req, out),
                 RowEnd::Done { state_shape, state_bytes } => {
                     let last = self.committed(req, state_shape, state_bytes);
-                    match (last, seals && !fault(Planted::SealSkipped)) {
+                    match (last, seals) {
                         (false, _) => self.wait_for_next_run(now, req, out),
                         (true, true) => to_seal.push(req),
                         (true, false) => self.durable(now, req, out),

@@ -58,8 +58,8 @@ impl Core {
             self.unlink(seq);
             self.insert(now, seq, why);
         }
-        let announced = self.seqs.get(seq).filter(|s| s.announced).map(|s| s.load);
-        if let Some(load) = announced.filter(|_| why != EndReason::Evicted || !fault(Planted::StartedWithoutEnded)) {
+        let is_noted = why != EndReason::Evicted || !fault(Planted::StartedWithoutEnded);
+        if let Some(load) = self.seqs.get(seq).filter(|s| s.announced && is_noted).map(|s| s.load) {
             self.note(load, Note::Ended(seq, why), out);
         }
         let Some(s) = self.seqs.remove(seq) else { return };
