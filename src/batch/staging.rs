@@ -8,12 +8,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sequor_core::{DataType, Id, Shape};
 
-use crate::config::model::settings::{BatchInput, Constant, Control, ControlKind, ModelSettings, Padding, RaggedInput};
+use crate::config::model::settings::{
+    BatchInput, BatchSource, Constant, Control, ControlKind, ModelSettings, Padding, RaggedInput,
+};
 use crate::device::{Buffer, Device, MemorySpan};
 use crate::tensor::{Tensor, rows};
 
 use super::BatchError;
-use super::describe::{describe, push};
+use super::describe::{describe, push, with_new_steps};
 use super::padded;
 use super::wiring::{InputSource, Wiring, stateful};
 
@@ -43,6 +45,8 @@ pub struct Staging {
     /// By client input: the batch dimension, if it is not the one in front.
     batch_dims: Vec<Option<usize>>,
     batch_inputs: Vec<(BatchInput, Staged)>,
+    /// By state: how it is padded, without its axis.
+    state_paddings: Vec<Option<Padding>>,
 }
 
 #[derive(Debug)]
@@ -59,7 +63,7 @@ struct Staged {
 
 impl Staging {
     pub fn new(device: &Arc<dyn Device>, settings: &ModelSettings) -> Result<Staging, BatchError> {
-        let (controls, _) = stateful(settings);
+        let (controls, states) = stateful(settings);
         let host = device.staging().unwrap_or_else(|| Arc::clone(device));
         let away = device.staging().is_some();
         let staged = |dtype: DataType| -> Result<Staged, BatchError> {
@@ -90,6 +94,10 @@ impl Staging {
                 .iter()
                 .map(|input| Ok((input.clone(), staged(input.dtype)?)))
                 .collect::<Result<_, BatchError>>()?,
+            state_paddings: states
+                .iter()
+                .map(|state| Some(Padding { axis: 0, ..state.pad.as_ref()?.padding.clone() }))
+                .collect(),
             control_values: controls.iter().map(|c| staged(type_of(&c.kind))).collect::<Result<_, _>>()?,
         })
     }
@@ -107,12 +115,32 @@ impl Staging {
             staged.send()?;
         }
         for (input, staged) in &mut self.batch_inputs {
-            let padding = self.ragged.get(input.source).and_then(|ragged| ragged.as_ref()?.padding());
-            staged.fill_batch_input(input, batch, self.batching, padding)?;
+            let BatchSource::Input(source) = input.source else { continue };
+            let padding = self.ragged.get(source).and_then(|ragged| ragged.as_ref()?.padding());
+            let sources = source_shapes(batch, source, self.batching);
+            staged.set(describe(input.kind, &sources, self.batching, padding))?;
             staged.send()?;
         }
         for (control, staged) in self.controls.iter().zip(&mut self.control_values) {
             staged.fill_control(control, batch, self.batching)?;
+            staged.send()?;
+        }
+        Ok(())
+    }
+
+    /// Lays out the inputs that describe padded states. `lengths` gives the length of each row of a state, by its number.
+    pub fn fill_state_inputs<'a>(&mut self, lengths: impl Fn(usize) -> &'a [u64]) -> Result<(), BatchError> {
+        for (input, staged) in &mut self.batch_inputs {
+            let BatchSource::States { states, new_steps } = &input.source else { continue };
+            let Some((first, others)) = states.split_first() else { continue };
+            let rows = lengths(*first);
+            if others.iter().any(|other| lengths(*other) != rows) {
+                return Err(BatchError::Lengths { input: input.targets.join(", ") });
+            }
+            let shapes: Vec<Shape> = rows.iter().map(|length| Shape::of(&[1, *length])).collect();
+            let padding = self.state_paddings.get(*first).and_then(Option::as_ref);
+            let new = new_steps.and_then(|(at, axis)| self.clients.get(at)?.shape.0.get(axis + 1).copied());
+            staged.set(with_new_steps(describe(input.kind, &shapes, true, padding), new.unwrap_or(0)))?;
             staged.send()?;
         }
         Ok(())
@@ -258,15 +286,8 @@ impl Staged {
         if want == Some(self.len as u64) { Ok(()) } else { Err(BatchError::Unfit { input: format!("#{n}") }) }
     }
 
-    fn fill_batch_input(
-        &mut self,
-        input: &BatchInput,
-        batch: &[Option<BatchRow<'_>>],
-        batching: bool,
-        padding: Option<&Padding>,
-    ) -> Result<(), BatchError> {
-        let sources = source_shapes(batch, input.source, batching);
-        let (shape, values) = describe(input.kind, &sources, batching, padding);
+    /// Lays out a batch input.
+    fn set(&mut self, (shape, values): (Shape, Vec<u64>)) -> Result<(), BatchError> {
         self.shape = shape;
         self.scratch.clear();
         push(self.dtype, &values, &mut self.scratch);

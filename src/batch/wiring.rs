@@ -14,7 +14,7 @@ pub enum InputSource {
     Batch(usize),
 }
 
-/// Where an output of the graph goes; to a client, into a state, or both.
+/// Where an output of the graph goes: to a client, into a state, or both. One with neither says how long the rows of a state are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sink {
     pub client: Option<usize>,
@@ -28,6 +28,8 @@ pub struct Wiring {
     pub inputs: Vec<InputSource>,
     pub output_names: Vec<String>,
     pub outputs: Vec<Sink>,
+    /// The outputs (their places in `outputs`) that say how long the rows of a padded state are after a run, each with the state's number.
+    pub new_lengths: Vec<(usize, usize)>,
 }
 
 impl Wiring {
@@ -50,8 +52,19 @@ impl Wiring {
         });
         let hidden = states.iter().enumerate().filter(|(_, s)| !listed(&s.output));
         let hidden = hidden.map(|(n, s)| (s.output.clone(), Sink { client: None, state: Some(n) }));
-        let (output_names, outputs) = clients.chain(hidden).unzip();
-        Wiring { input_names, inputs, output_names, outputs }
+        let (mut output_names, mut outputs): (Vec<String>, Vec<Sink>) = clients.chain(hidden).unzip();
+        let mut new_lengths = Vec::new();
+        for (state, name) in
+            states.iter().enumerate().filter_map(|(n, s)| Some((n, s.pad.as_ref()?.new_lengths.as_ref()?)))
+        {
+            let at = output_names.iter().position(|output| output == name).unwrap_or_else(|| {
+                output_names.push(name.clone());
+                outputs.push(Sink { client: None, state: None });
+                outputs.len() - 1
+            });
+            new_lengths.push((at, state));
+        }
+        Wiring { input_names, inputs, output_names, outputs, new_lengths }
     }
 
     /// The wiring of a request that leaves optional inputs out: `given` says which of the client's inputs are there.

@@ -185,7 +185,7 @@ fn good(
             if let Some(what) = ran.depends() {
                 report.push(Finding::note(place.to_owned(), code::NOTE_BATCH, what));
             }
-            if let Some(what) = ran.depends_on_padding() {
+            for what in ran.depends_on_padding() {
                 report.push(Finding::note(place.to_owned(), code::NOTE_PADDING, what));
             }
             report.push(Finding::good(place.to_owned(), ServableVersion { version, ran }));

@@ -52,6 +52,8 @@ pub mod code {
         STATE_DIMS = "E-STATE-DIMS", "Copy the dimensions from the message, without the batch dimension.";
         /// The batch dimension of a state is not where the configuration says.
         STATE_AXIS = "E-STATE-AXIS", "Set `batch_axis` in `sequor.toml` as the message says.";
+        /// `pad` of a state does not fit the state or the model.
+        STATE_PAD = "E-STATE-PAD", "Correct `pad` in `[state.X]`, or remove it: then the state batches only with states of its own length.";
         /// `initial_state` cannot be used for its state.
         INITIAL = "E-INITIAL", "Correct its type, dimensions or file. Without it a state begins with zeros.";
         /// `constant` of `[input.NAME]` does not fit the input.
@@ -82,8 +84,8 @@ pub mod code {
         NOTE_MEMORY = "N-MEMORY", "Raise `limits.state`, or lower the number of slots.";
         /// A sample's answer depends on the other rows of its batch.
         NOTE_BATCH = "N-BATCH", "Check that the graph treats its rows independently.";
-        /// A sample's answer depends on how far its inputs are padded.
-        NOTE_PADDING = "N-PADDING", "Give the graph the true lengths or a mask (`lengths`, `mask` of `[input.X]`), and cut the padding off (`crop` of `[output.X]`).";
+        /// A sample's answer depends on how far its inputs or its state are padded.
+        NOTE_PADDING = "N-PADDING", "Give the graph the true lengths or a mask (`lengths`, `mask` of `[input.X]`, of `pad` of `[state.X]`), use them in the graph, and cut the padding off (`crop` of `[output.X]`).";
         /// The first value of a state is not used as its file has it.
         NOTE_INITIAL = "N-INITIAL", "Write the file in the BYTES layout, or take it out.";
         /// A field of `config.pbtxt` has no effect; the message says why.

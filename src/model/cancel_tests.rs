@@ -16,11 +16,7 @@ fn a_step_that_is_cancelled_while_its_state_is_read_ends_its_sequence_only_where
     for (when, keeps) in [("drain", true), ("step", true), ("every", true), ("drain", false), ("every", false)] {
         let machine = machine(when, keeps);
         let first = machine.serve();
-<<<<<<< ours
-        _ = [7, 8].map(|id| first.sum(id, 40, start));
-=======
         [7, 8].into_iter().for_each(|id| assert_eq!(first.sum(id, 40, start), 40));
->>>>>>> theirs
         first.stop();
         let second = machine.serve();
         machine.hold_disk(true);
@@ -74,11 +70,7 @@ fn a_state_that_went_back_survives_a_restart() {
     for when in ["drain", "step", "every"] {
         let machine = machine(when, true);
         let first = machine.serve();
-<<<<<<< ours
-        _ = [7, 8].map(|id| first.sum(id, 40, start));
-=======
         [7, 8].into_iter().for_each(|id| assert_eq!(first.sum(id, 40, start), 40));
->>>>>>> theirs
         first.stop();
         let second = machine.serve();
         machine.hold_disk(true);

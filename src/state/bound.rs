@@ -29,4 +29,6 @@ pub enum StateOut<'a> {
 pub struct Fresh {
     pub shape: Shape,
     pub data: Owned,
+    /// For a padded state: the length of each row, if the model or a snapshot says it.
+    pub lengths: Option<Vec<i64>>,
 }

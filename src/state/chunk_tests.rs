@@ -27,6 +27,7 @@ fn store_as(plan: ChunkPlan, slots: u32, storage: DataType) -> Store {
         storage,
         initial: InitialValue { shape: Shape::of(&[4]), data: None },
         same_buffer: false,
+        padding: None,
     };
     let device: Arc<dyn Device> = Arc::new(Host);
     let cache = ChunkCache::new(Budget::new(u64::MAX), || Time(0));

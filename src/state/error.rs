@@ -22,6 +22,9 @@ pub enum StateError {
     Missing { state: String },
     #[error("state output '{state}' cannot be cut into its rows")]
     Torn { state: String },
+    /// The lengths of a padded state's rows do not go with what the model gave.
+    #[error("state output '{state}' {what}")]
+    Lengths { state: String, what: String },
     /// Rows whose states differ in shape were put into one batch: the scheduler's fault.
     #[error("the rows of a batch have states of different shapes for '{state}'")]
     Mixed { state: String },

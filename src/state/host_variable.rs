@@ -1,12 +1,15 @@
 //! States on the host whose size may change with every step, and texts. Each value has memory of its own.
 //!
-//! If a row runs alone, the store takes over the memory that the backend allocated, without a copy.
+//! If a row runs alone, the store takes over the memory that the backend allocated, without a copy. Rows of different lengths run together if
+//! the state is padded. A value is kept without its padding.
 
-use sequor_core::{DataType, Shape};
+use sequor_core::{DataType, Padding, Shape};
 
 use crate::device::Owned;
+use crate::tensor::padded_rows::PaddedRows;
 use crate::tensor::rows;
 
+use super::bound::Fresh;
 use super::error::StateError;
 use super::spec::StateSpec;
 
@@ -17,6 +20,9 @@ pub(super) struct HostVariables {
     /// The rows of a batch as one tensor, and its shape.
     given: Owned,
     shape: Shape,
+    /// The length of each row of the batch, 0 for a padding row, and the length that they are padded to. Empty for a state that is not padded.
+    lengths: Vec<u64>,
+    padded_length: u64,
 }
 
 /// One sequence's value of such a state.
@@ -37,12 +43,17 @@ impl HostVariable {
         };
         HostVariable { shape, data: Owned::from_vec(bytes) }
     }
+
+    fn length(&self, padding: &Padding) -> u64 {
+        length(&self.shape, padding)
+    }
 }
 
 impl HostVariables {
     pub(super) fn new(slots: u32) -> HostVariables {
         let given = Owned::from_vec(Vec::new());
-        HostVariables { slots: vec![None; slots as usize], given, shape: Shape::default() }
+        let (slots, shape) = (vec![None; slots as usize], Shape::default());
+        HostVariables { slots, given, shape, lengths: Vec::new(), padded_length: 0 }
     }
 
     pub(super) fn init(&mut self, slot: u32, spec: &StateSpec) {
@@ -74,6 +85,18 @@ impl HostVariables {
     pub(super) fn join(&mut self, spec: &StateSpec, rows: &[Option<u32>]) -> Result<(), StateError> {
         let batch: Vec<Option<&HostVariable>> = rows.iter().map(|row| self.get((*row)?)).collect();
         let Some(first) = batch.iter().flatten().next() else { return Ok(()) };
+        if let Some(padding) = &spec.padding {
+            let lengths: Vec<u64> = batch.iter().map(|row| row.map_or(0, |value| value.length(padding))).collect();
+            let padded_length = padding.padded(lengths.iter().copied().max().unwrap_or(0));
+            let row = with_length(&first.shape, padding, padded_length);
+            let given = match batch.as_slice() {
+                [Some(only)] if only.shape == row => only.data.clone(),
+                _ => Owned::from_vec(join_padded(spec, padding, &row, &batch)),
+            };
+            (self.given, self.shape) = (given, spec.batched(&row, rows.len() as u64));
+            (self.lengths, self.padded_length) = (lengths, padded_length);
+            return Ok(());
+        }
         let row = first.shape.clone();
         if batch.iter().flatten().any(|value| value.shape != row) {
             return Err(StateError::Mixed { state: spec.input.clone() });
@@ -89,6 +112,60 @@ impl HostVariables {
     /// What a run reads: the batch's shape and bytes.
     pub(super) fn joined(&self) -> (&Shape, &Owned) {
         (&self.shape, &self.given)
+    }
+
+    /// The length of each row of the batch that was joined last, if the state is padded.
+    pub(super) fn lengths(&self) -> &[u64] {
+        &self.lengths
+    }
+
+    /// The length of each row of what a run has produced for that batch, whose rows have this shape. Without lengths from the model, all rows
+    /// have grown by as many places as the tensor.
+    pub(super) fn lengths_after(
+        &self,
+        spec: &StateSpec,
+        padding: &Padding,
+        row: &Shape,
+        said: Option<&[i64]>,
+    ) -> Result<Vec<u64>, StateError> {
+        let wrong = |what: String| StateError::Lengths { state: spec.output.clone(), what };
+        let (places, before) = (length(row, padding), self.padded_length);
+        let Some(said) = said else {
+            let grown = places.checked_sub(before).ok_or_else(|| {
+                wrong(format!("has {places} places a row and had {before} before the run: a state that shrinks needs new_lengths in its pad"))
+            })?;
+            return Ok(self.lengths.iter().map(|length| length + grown).collect());
+        };
+        if said.len() != self.lengths.len() {
+            let rows = self.lengths.len();
+            return Err(wrong(format!("has {rows} rows, and new_lengths of its pad gave {} lengths", said.len())));
+        }
+        let fits = |length: &i64| {
+            let own = u64::try_from(*length).ok().filter(|length| *length <= places);
+            own.ok_or_else(|| wrong(format!("has {places} places a row, and new_lengths of its pad gave {length}")))
+        };
+        said.iter().map(fits).collect()
+    }
+
+    /// Cuts what a run has produced into its rows, without their padding.
+    pub(super) fn split_padded(
+        &self,
+        spec: &StateSpec,
+        padding: &Padding,
+        row: Shape,
+        Fresh { data, lengths, .. }: Fresh,
+    ) -> Result<Vec<HostVariable>, StateError> {
+        let lengths = self.lengths_after(spec, padding, &row, lengths.as_deref())?;
+        if lengths.as_slice() == [length(&row, padding)] {
+            return Ok(vec![HostVariable { shape: row, data }]);
+        }
+        let parts = padded_rows(spec, padding, &row).split(data.as_ref(), &lengths);
+        let parts = parts.ok_or_else(|| StateError::Torn { state: spec.output.clone() })?;
+        let value = |(bytes, length): (Vec<u8>, u64)| HostVariable {
+            shape: with_length(&row, padding, length),
+            data: Owned::from_vec(bytes),
+        };
+        Ok(parts.into_iter().zip(lengths).map(value).collect())
     }
 
     /// Takes the new values of these rows.
@@ -113,6 +190,30 @@ fn join(spec: &StateSpec, shape: &Shape, batch: &[Option<&HostVariable>]) -> Vec
     let pad = zeros(spec.dtype, shape);
     let parts: Vec<&[u8]> = batch.iter().map(|row| row.map_or(pad.as_slice(), |loose| loose.data.as_ref())).collect();
     rows::join(spec.dtype, shape, spec.batch_axis.unwrap_or(0), &parts)
+}
+
+/// The length along the padded dimension.
+pub(super) fn length(row: &Shape, padding: &Padding) -> u64 {
+    row.0.get(padding.axis).copied().unwrap_or(0)
+}
+
+/// This row with another length.
+pub(super) fn with_length(row: &Shape, padding: &Padding, length: u64) -> Shape {
+    row.without(padding.axis).with(padding.axis, length)
+}
+
+fn padded_rows<'a>(spec: &StateSpec, padding: &Padding, row: &'a Shape) -> PaddedRows<'a> {
+    let (batch_axis, element) = (spec.batch_axis.unwrap_or(0), spec.dtype.size().unwrap_or(1));
+    PaddedRows { row, axis: padding.axis, batch_axis, side: padding.side, element }
+}
+
+/// Joins rows of different lengths, each padded to the length of `row`. `None` is padding.
+fn join_padded(spec: &StateSpec, padding: &Padding, row: &Shape, batch: &[Option<&HostVariable>]) -> Vec<u8> {
+    let mut parts: Vec<(u64, &[u8])> = Vec::with_capacity(batch.len());
+    for row in batch {
+        parts.push(row.map_or((0, &[]), |value| (value.length(padding), value.data.as_ref())));
+    }
+    padded_rows(spec, padding, row).join(&parts, &padding.value)
 }
 
 /// Cuts a batch back into its rows.

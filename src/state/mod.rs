@@ -32,6 +32,8 @@ mod error;
 mod fixed;
 mod host_variable;
 mod left;
+#[cfg(test)]
+mod padded_tests;
 mod run;
 mod slots;
 mod snapshot;

@@ -1,7 +1,7 @@
 //! A batch's way through the store: its states are bound, in place or gathered into one tensor; what the run has written is checked, copied and
 //! committed. For each row, the store commits all states or none.
 
-use sequor_core::Shape;
+use sequor_core::{Padding, Shape};
 
 use crate::device::{Buffer, BufferSlice, DeviceError, MemorySpan, Moves};
 use crate::tensor::rows;
@@ -124,7 +124,29 @@ impl Store {
         Ok(StateOut::Into { shape: fixed.shape(), data: unsafe { buffer.write(at..at + size) }? })
     }
 
+    /// The length of each row of a padded state, as a run reads it, by its number; nothing for other states.
+    pub fn lengths(&self, state: usize) -> &[u64] {
+        match self.states.get(state).map(|state| &state.kind) {
+            Some(StateStorage::HostVariable(variables)) => variables.lengths(),
+            _ => &[],
+        }
+    }
+
     // === what the run has written ===
+
+    /// The length of each row of what a run has produced for a padded state, and how it is padded.
+    pub fn lengths_after(
+        &self,
+        bound: &Bound,
+        state: usize,
+        fresh: &[Option<Fresh>],
+    ) -> Result<Option<(&Padding, Vec<u64>)>, StateError> {
+        let Some((state, produced)) = self.states.get(state).zip(fresh.get(state).and_then(Option::as_ref)) else {
+            return Ok(None);
+        };
+        let Some(row) = state.spec.row_of(&produced.shape, bound.rows.len() as u64) else { return Ok(None) };
+        state.lengths_after(produced, &row)
+    }
 
     /// What a run has written for a state, before it is committed: the batch's shape and bytes, rows first, for any axis.
     /// `None` where the backend allocated.

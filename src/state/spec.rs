@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sequor_core::{DataType, Dims, Shape};
+use sequor_core::{DataType, Dims, Padding, Shape};
 
 use crate::device::{Convert, StridedLayout};
 
@@ -22,6 +22,8 @@ pub struct StateSpec {
     pub initial: InitialValue,
     /// Keep one copy, at any cost (`use_same_buffer_for_input_output`).
     pub same_buffer: bool,
+    /// How values of different lengths are padded to one, if rows with such values run together.
+    pub padding: Option<Padding>,
 }
 
 /// What a state is at START.
@@ -108,6 +110,14 @@ impl StateSpec {
     pub fn bytes(&self) -> u64 {
         let elements = self.dims.fixed().as_ref().unwrap_or(&self.initial.shape).elements().unwrap_or(u64::MAX);
         elements.saturating_mul(self.storage.zero_size() as u64)
+    }
+
+    /// The class of a value's shape, for a state whose size changes: values of one class run together.
+    pub(super) fn class(&self, shape: &Shape, seed: u64) -> u64 {
+        match &self.padding {
+            Some(padding) => shape.without(padding.axis).class(seed),
+            None => shape.class(seed),
+        }
     }
 
     /// The graph's shape for a row of this shape, in a batch of so many rows.

@@ -170,14 +170,14 @@ impl Store {
 
     /// Class of the shapes of a slot's states that can change; equal classes batch together.
     pub fn shape_class(&self, slot: u32) -> u64 {
-        let shapes = self.states.iter().filter_map(|state| state.variable_shape(slot));
-        shapes.fold(0, |class, shape| shape.class(class))
+        let shapes = self.states.iter().filter_map(|state| Some((&state.spec, state.variable_shape(slot)?)));
+        shapes.fold(0, |class, (spec, shape)| spec.class(shape, class))
     }
 
     /// The class of the shapes at START.
     pub fn initial_shape_class(specs: &[StateSpec]) -> u64 {
         let variable = specs.iter().filter(|spec| spec.layout().is_none());
-        variable.fold(0, |class, spec| spec.initial.shape.class(class))
+        variable.fold(0, |class, spec| spec.class(&spec.initial.shape, class))
     }
 
     /// Bytes a slot's states have now.

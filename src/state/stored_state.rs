@@ -1,7 +1,7 @@
 //! One state of an instance, of all slots: its form, and where its values lie between two runs. What differs between the kinds of memory is
 //! decided here.
 
-use sequor_core::{Dim, Shape};
+use sequor_core::{Dim, Padding, Shape};
 
 use crate::device::{Buffer, DeviceError, Owned};
 
@@ -98,6 +98,13 @@ impl StoredState {
     pub(super) fn variable_sizes(&self, produced: &Fresh, count: usize) -> Result<Vec<usize>, StateError> {
         let (spec, torn) = (&self.spec, || self.torn());
         let row = spec.row_of(&produced.shape, count as u64).ok_or_else(torn)?;
+        if let Some((padding, lengths)) = self.lengths_after(produced, &row)? {
+            let bytes = |length: u64| {
+                let elements = host_variable::with_length(&row, padding, length).elements()?;
+                usize::try_from(elements).ok()?.checked_mul(spec.dtype.size()?)
+            };
+            return lengths.into_iter().map(|length| bytes(length).ok_or_else(torn)).collect();
+        }
         if let (None, true) = (spec.dtype.size(), count > 1) {
             let rows = host_variable::split(spec, &row, count, &produced.data)?;
             return Ok(rows.iter().map(|row| row.data.len()).collect());
@@ -107,6 +114,19 @@ impl StoredState {
             None => produced.data.len(),
         };
         Ok(vec![size; count])
+    }
+
+    /// The length of each row of what a run has produced, if the state is padded. `row` is a row as the run produced it.
+    pub(super) fn lengths_after(
+        &self,
+        produced: &Fresh,
+        row: &Shape,
+    ) -> Result<Option<(&Padding, Vec<u64>)>, StateError> {
+        let (StateStorage::HostVariable(variables), Some(padding)) = (&self.kind, &self.spec.padding) else {
+            return Ok(None);
+        };
+        let lengths = variables.lengths_after(&self.spec, padding, row, produced.lengths.as_deref())?;
+        Ok(Some((padding, lengths)))
     }
 
     // === a run ===
@@ -132,8 +152,10 @@ impl StoredState {
         match produced {
             None if self.fixed().is_some() => Ok(()),
             None => Err(StateError::Missing { state: spec.output.clone() }),
-            Some(produced) if spec.row_of(&produced.shape, rows).is_some() => Ok(()),
             Some(produced) => {
+                if let Some(row) = spec.row_of(&produced.shape, rows) {
+                    return self.lengths_after(produced, &row).map(drop);
+                }
                 let want = match spec.batch_axis {
                     Some(axis) => spec.dims.with(axis, Dim::Fixed(rows)),
                     None => spec.dims.clone(),
@@ -151,13 +173,23 @@ impl StoredState {
         count: usize,
         taken: &[(usize, u32)],
     ) -> Result<Left, StateError> {
-        let Some(Fresh { shape, data }) = produced.filter(|_| self.fixed().is_none()) else { return Ok(Left::Nothing) };
-        let row = self.spec.row_of(&shape, count as u64).ok_or_else(|| self.torn())?;
-        Ok(match &mut self.kind {
-            StateStorage::Fixed(_) => Left::Nothing,
-            StateStorage::DeviceVariable(variable, _) => Left::Growth(variable.grow(&self.spec, row, data, taken)?),
-            StateStorage::HostVariable(_) if count == 1 => Left::HostVariable(vec![HostVariable { shape: row, data }]),
-            StateStorage::HostVariable(_) => Left::HostVariable(host_variable::split(&self.spec, &row, count, &data)?),
+        let Some(produced) = produced.filter(|_| self.fixed().is_none()) else { return Ok(Left::Nothing) };
+        let row = self.spec.row_of(&produced.shape, count as u64).ok_or_else(|| self.torn())?;
+        let spec = &self.spec;
+        Ok(match (&mut self.kind, &spec.padding) {
+            (StateStorage::Fixed(_), _) => Left::Nothing,
+            (StateStorage::DeviceVariable(variable, _), _) => {
+                Left::Growth(variable.grow(spec, row, produced.data, taken)?)
+            }
+            (StateStorage::HostVariable(variables), Some(padding)) => {
+                Left::HostVariable(variables.split_padded(spec, padding, row, produced)?)
+            }
+            (StateStorage::HostVariable(_), None) if count == 1 => {
+                Left::HostVariable(vec![HostVariable { shape: row, data: produced.data }])
+            }
+            (StateStorage::HostVariable(_), None) => {
+                Left::HostVariable(host_variable::split(spec, &row, count, &produced.data)?)
+            }
         })
     }
 
@@ -178,8 +210,8 @@ impl StoredState {
             StateStorage::Fixed(fixed) => Ok((fixed.row().clone(), fixed.gathered()?)),
             StateStorage::DeviceVariable(variable, _) => variable.get(&self.spec, slot),
             StateStorage::HostVariable(variables) => {
-                let shape = variables.get(slot).map(|value| value.shape.clone()).unwrap_or_default();
-                Ok((shape, variables.joined().1.as_ref().to_vec()))
+                let value = variables.get(slot);
+                Ok(value.map(|value| (value.shape.clone(), value.data.as_ref().to_vec())).unwrap_or_default())
             }
         }
     }
@@ -196,8 +228,10 @@ impl StoredState {
             }
             StateStorage::DeviceVariable(variable, _) => GivenValue::Held(shape, variable.holding(bytes.as_ref())?),
             StateStorage::HostVariable(_) => {
+                let length = self.spec.padding.as_ref().map(|padding| host_variable::length(&shape, padding));
+                let lengths = length.map(|length| vec![i64::try_from(length).unwrap_or(i64::MAX)]);
                 let shape = self.spec.batched(&shape, 1);
-                GivenValue::Produced(Fresh { shape, data: Owned::from_vec(bytes.into()) })
+                GivenValue::Produced(Fresh { shape, data: Owned::from_vec(bytes.into()), lengths })
             }
         })
     }

@@ -28,6 +28,7 @@ fn spec(name: &str, dtype: DataType, dims: &[i64], axis: usize) -> StateSpec {
         storage: dtype,
         initial: InitialValue { shape, data: None },
         same_buffer: false,
+        padding: None,
     }
 }
 
@@ -148,9 +149,11 @@ fn run_and_copy(
                 }
                 None
             }
-            StateOut::New => {
-                Some(Fresh { shape: next[0].0.with(axis, count as u64), data: owned(&device, spec, joined) })
-            }
+            StateOut::New => Some(Fresh {
+                shape: next[0].0.with(axis, count as u64),
+                data: owned(&device, spec, joined),
+                lengths: None,
+            }),
         });
     }
     store.check(&bound, &fresh).unwrap();
@@ -454,7 +457,7 @@ fn a_state_of_another_shape_is_named_and_nothing_is_taken() {
     let mut store = Store::new(&device, specs, 1, false, cache()).unwrap();
     store.init(0).unwrap();
     let bound = store.bind(vec![Some(0)]).unwrap();
-    let wrong = Fresh { shape: Shape::of(&[1, 5, 3]), data: Owned::from_vec(vec![0; 60]) };
+    let wrong = Fresh { shape: Shape::of(&[1, 5, 3]), data: Owned::from_vec(vec![0; 60]), lengths: None };
     let error = store.check(&bound, &[Some(wrong)]).unwrap_err();
     assert_eq!(error.to_string(), "state output 'a_OUT' has shape [1,5,3], but [1,-1,2] is expected for a batch of 1");
 }

@@ -68,7 +68,7 @@ impl StateValues {
     /// The class of the shapes of those states that can change, as [`Store::shape_class`](super::Store::shape_class) counts it.
     pub fn shape_class(&self, specs: &[StateSpec]) -> u64 {
         let variable = specs.iter().zip(self.each()).filter(|(spec, _)| spec.grows());
-        variable.fold(0, |class, (_, value)| value.shape.class(class))
+        variable.fold(0, |class, (spec, value)| spec.class(&value.shape, class))
     }
 }
 
@@ -94,6 +94,7 @@ mod tests {
             storage,
             initial,
             same_buffer: false,
+            padding: None,
         }
     }
 

@@ -23,6 +23,7 @@ mod low_latency;
 mod memory;
 mod oldest;
 mod optional;
+mod padded_states;
 mod padding;
 mod queue;
 mod ragged;

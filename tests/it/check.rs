@@ -125,6 +125,46 @@ fn a_model_whose_answers_depend_on_padding_is_a_note() {
     }
 }
 
+/// The model appends at the end of its caches, so the padding has to be in front of them.
+#[test]
+fn a_model_whose_answers_depend_on_the_padding_of_its_state_is_a_note() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("repository/attention");
+    fs::create_dir_all(model.join("1")).unwrap();
+    fs::copy(root().join("tests/models/attention.onnx"), model.join("1/model.onnx")).unwrap();
+    let state = |name: &str| {
+        format!(
+            "state {{ input_name: '{name}' output_name: '{name}_OUT' data_type: TYPE_FP32 dims: [ -1, 4 ]
+               initial_state {{ name: 'none' data_type: TYPE_FP32 dims: [ 0, 4 ] zero_data: true }} }}\n"
+        )
+    };
+    let config = [
+        "max_batch_size: 4 instance_group { count: 1 kind: KIND_CPU }\n".to_owned(),
+        "input { name: 'INPUT' data_type: TYPE_FP32 dims: [ -1, 4 ] }\n".to_owned(),
+        "output { name: 'OUTPUT' data_type: TYPE_FP32 dims: 4 }\n".to_owned(),
+        "output { name: 'KEYS_OUT' data_type: TYPE_FP32 dims: [ -1, 4 ] }\n".to_owned(),
+        "sequence_batching { max_sequence_idle_microseconds: 600000000\n".to_owned(),
+        "oldest { max_candidate_sequences: 4 max_queue_delay_microseconds: 20000 }\n".to_owned(),
+        state("KEYS"),
+        state("VALUES"),
+        "}\n".to_owned(),
+    ];
+    fs::write(model.join("config.pbtxt"), config.concat()).unwrap();
+    for (side, notes) in [("left", 0), ("right", 1)] {
+        let pad = |name: &str| format!("[state.{name}]\npad = {{ side = \"{side}\", mask = \"MASK\" }}\n");
+        fs::write(model.join("sequor.toml"), [pad("KEYS"), pad("VALUES")].concat()).unwrap();
+        let (code, said) = check(&folder.path().join("repository"));
+        let found_notes = found(&said, "note");
+        assert_eq!((code, found_notes.len()), (Some(0), notes), "{said:#}");
+        for note in found_notes {
+            assert_eq!(note["code"], "N-PADDING", "{said:#}");
+            let text = note["text"].as_str().unwrap();
+            assert!(text.contains("output \"KEYS_OUT\"") && text.contains("a sequence with a longer state"), "{text}");
+        }
+        assert_ne!(found(&said, "ok")[0]["facts"]["dry_run"]["state_padding"], "never_met", "{said:#}");
+    }
+}
+
 #[test]
 fn a_direct_model_is_told_which_rows_are_cheaper() {
     let (code, said) = check(&models().join("accumulator_fp32"));

@@ -199,6 +199,82 @@ def recurrent(name, direction="forward"):
     write(name, nodes, [tensor("x", T.FLOAT, ["time", 1, 3])], ends, constants)
 
 
+def attention(name, axis, new_steps=False):
+    """Attention over a cache that grows: each value so far (INPUT twice over) times the product of its key (INPUT) with the last key, summed up.
+    MASK is 1 where the caches have a row, and with `new_steps` for INPUT behind them. Their batch is on the axis `axis`; on axis 1 there are layers before it, which INPUT has behind its own."""
+    places = axis + 1
+    behind = places + 1
+    nodes = [
+        node("Transpose", ["INPUT"], ["keys"], perm=[1, 0, 2, 3]) if axis else node("Identity", ["INPUT"], ["keys"]),
+        node("Add", ["keys", "keys"], ["values"]),
+        node("Concat", ["KEYS", "keys"], ["KEYS_OUT"], axis=places),
+        node("Concat", ["VALUES", "values"], ["VALUES_OUT"], axis=places),
+        node("Slice", ["keys", "last", "far", "along"], ["query"]),
+        node("Mul", ["KEYS_OUT", "query"], ["products"]),
+        node("ReduceSum", ["products", "width"], ["scores"], keepdims=1),
+        node("Shape", ["keys"], ["new"], start=places, end=places + 1),
+        node("Shape", ["MASK"], ["count"], start=0, end=1),
+        node("Concat", ["count", "new"], ["news"], axis=0),
+        node("ConstantOfShape", ["news"], ["ones"], value=helper.make_tensor("one", T.FLOAT, [1], [1.0])),
+        node("Identity", ["MASK"], ["real"]) if new_steps else node("Concat", ["MASK", "ones"], ["real"], axis=1),
+        node("Unsqueeze", ["real", "third"], ["mask"]),
+        node("Mul", ["scores", "mask"], ["weights"]),
+        node("Mul", ["VALUES_OUT", "weights"], ["weighted"]),
+        node("ReduceSum", ["weighted", "summed"], ["OUTPUT"], keepdims=0),
+    ]
+    def cache(name, length):
+        return tensor(name, T.FLOAT, ["layers", "batch", length, 4] if axis else ["batch", length, 4])
+    given = tensor("INPUT", T.FLOAT, ["batch", "layers", "new", 4] if axis else ["batch", "new", 4])
+    one = lambda *n: np.array(n, np.int64)
+    write(
+        name,
+        nodes,
+        [given, cache("KEYS", "len"), cache("VALUES", "len"), tensor("MASK", T.FLOAT, ["batch", "real"])],
+        [tensor("OUTPUT", T.FLOAT, ["batch", 4]), cache("KEYS_OUT", "longer"), cache("VALUES_OUT", "longer")],
+        [("last", one(-1)), ("far", one(2**62)), ("along", one(places)), ("width", one(behind)), ("third", one(2)),
+         ("summed", one(0, places) if axis else one(places))],
+    )
+
+
+def appended():
+    """CACHE with LENS values in each row, and INPUT with IN_LENS: CACHE_OUT has the values of both at its beginning, NEW_LENS of them. OUTPUT is
+    their sum. What lies behind the values of CACHE and INPUT is not read."""
+    nodes = [
+        node("Concat", ["CACHE", "INPUT"], ["both"], axis=1),
+        node("Shape", ["CACHE"], ["before"], start=1, end=2),
+        node("Shape", ["both"], ["whole"], start=1, end=2),
+        node("Squeeze", ["whole"], ["places_count"]),
+        node("Range", ["none", "places_count", "step"], ["places"]),
+        node("Unsqueeze", ["LENS", "column"], ["lens"]),
+        node("Add", ["LENS", "IN_LENS"], ["total"]),
+        node("Unsqueeze", ["total", "column"], ["NEW_LENS"]),
+        node("Less", ["places", "lens"], ["is_old"]),
+        node("Less", ["places", "NEW_LENS"], ["is_real"]),
+        node("Sub", ["before", "lens"], ["gap"]),
+        node("Add", ["places", "gap"], ["moved"]),
+        node("Where", ["is_old", "places", "moved"], ["from"]),
+        node("Where", ["is_real", "from", "none"], ["index"]),
+        node("Unsqueeze", ["index", "last"], ["indexes"]),
+        node("Shape", ["both"], ["shape"]),
+        node("Expand", ["indexes", "shape"], ["all"]),
+        node("GatherElements", ["both", "all"], ["gathered"], axis=1),
+        node("Cast", ["is_real"], ["ones"], to=T.FLOAT),
+        node("Unsqueeze", ["ones", "last"], ["mask"]),
+        node("Mul", ["gathered", "mask"], ["CACHE_OUT"]),
+        node("ReduceSum", ["CACHE_OUT", "column"], ["OUTPUT"], keepdims=0),
+    ]
+    cache = lambda name, places: tensor(name, T.FLOAT, ["batch", places, 2])
+    lengths = lambda name: tensor(name, T.INT64, ["batch"])
+    one = lambda n: np.array([n], np.int64)
+    write(
+        "appended",
+        nodes,
+        [cache("INPUT", "new"), cache("CACHE", "len"), lengths("LENS"), lengths("IN_LENS")],
+        [tensor("OUTPUT", T.FLOAT, ["batch", 2]), cache("CACHE_OUT", "longer"), tensor("NEW_LENS", T.INT64, ["batch", 1])],
+        [("none", np.int64(0)), ("step", np.int64(1)), ("column", one(1)), ("last", one(2))],
+    )
+
+
 if __name__ == "__main__":
     recurrent("recurrent")
     for direction in ("reverse", "bidirectional"):
@@ -218,3 +294,7 @@ if __name__ == "__main__":
     lookup()
     wide()
     transducer()
+    attention("attention", 0)
+    attention("attention_layers", 1)
+    attention("attention_whole", 0, new_steps=True)
+    appended()

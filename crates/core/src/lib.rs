@@ -5,7 +5,7 @@
 //!
 //! # Layout
 //!
-//! - [`ids`], [`time`], [`dtype`], [`shape`]: the words everything else is made of.
+//! - [`ids`], [`time`], [`dtype`], [`shape`], [`padding`]: the words everything else is made of.
 //! - [`slab`]: the table whose keys carry generations.
 //! - [`spec`]: what a load is like, and what a surface means by START.
 //! - [`event`]: what goes in and what comes out · `request_meta`: what is known of requests · `ending`: how sequences end.
@@ -36,6 +36,7 @@ mod load;
 mod loads;
 mod observe;
 pub mod observed;
+pub mod padding;
 mod plan;
 pub mod policies;
 pub mod policy;
@@ -65,6 +66,7 @@ pub use ending::{EndReason, Tombstone};
 pub use event::{Batch, Effect, Event, Next, Note, Preparation, RealRow, Refusal, Row, RowEnd, SlotOp, Submit};
 pub use ids::{BatchId, Id, Instance, LoadId, Req, RoundId, Seq, Slot};
 pub use observed::{Observed, ObservedKind};
+pub use padding::{Padding, PaddingSide};
 pub use policy::{Admission, Columns, Decision, Hooks, Picks, Policy, PolicyFault, Rejection};
 pub use request_meta::{FEATURES, QueueTerms, RequestMeta};
 pub use roster::{Portion, Roster};

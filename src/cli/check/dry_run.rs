@@ -1,11 +1,12 @@
 //! Two samples of zeros through a model that is loaded: each alone, and both at once. Rows of a batch must not know of each other, so both
-//! ways have to give the same answer. Where inputs are padded, samples of unequal lengths go the same two ways.
+//! ways have to give the same answer. Where inputs are padded, samples of unequal lengths go the same two ways. Where states are padded, sequences
+//! with states of unequal lengths do.
 
 use sequor_core::DataType;
 use serde::Serialize;
 
 use super::rows::{self, RowCosts};
-use super::sample::{answer, sample, unequal};
+use super::sample::{answer, sample, unequal, with_numbers};
 use crate::model::repository::ReadyVersion;
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Repository, Tensor};
 use crate::telemetry::ModelMetrics;
@@ -24,6 +25,9 @@ pub(super) struct Ran {
     /// The same of samples of unequal lengths, where inputs are padded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) padding: Option<Compared>,
+    /// The same of sequences of unequal lengths, where states are padded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) state_padding: Option<Compared>,
     /// For `direct` models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rows: Option<RowCosts>,
@@ -55,13 +59,16 @@ impl Ran {
         Some(format!("output \"{output}\" of a sample differs{by} when another sample is in its batch"))
     }
 
-    /// The finding for a model whose answers depend on how far its inputs are padded.
-    pub(super) fn depends_on_padding(&self) -> Option<String> {
-        let Some(Compared::Different { output, by }) = &self.padding else { return None };
-        let by = by.map(|by| format!(" by {by:.3e}")).unwrap_or_default();
-        Some(format!(
-            "the model is not pad-invariant: output \"{output}\" of a sample differs{by} when a longer sample is in its batch"
-        ))
+    /// The findings for a model whose answers depend on how far its inputs or its states are padded.
+    pub(super) fn depends_on_padding(&self) -> impl Iterator<Item = String> {
+        let longer = [(&self.padding, "a longer sample"), (&self.state_padding, "a sequence with a longer state")];
+        longer.into_iter().filter_map(|(compared, longer)| {
+            let Some(Compared::Different { output, by }) = compared else { return None };
+            let by = by.map(|by| format!(" by {by:.3e}")).unwrap_or_default();
+            Some(format!(
+                "the model is not pad-invariant: output \"{output}\" of a sample differs{by} when {longer} is in its batch"
+            ))
+        })
     }
 }
 
@@ -92,37 +99,74 @@ pub(super) async fn run(
     } else if most < 2 || version.strategy == "default" {
         Compared::NoBatches
     } else {
-        together(&served, counts, &sample, &alone).await?
+        together(&served, counts, &sample, &alone, |_| 0).await?
     };
     let rows = match most {
         2.. => rows::measure(&served, version, counts, &sample).await?,
         _ => None,
     };
     let padded = served.padded_inputs();
-    let padding = match compared {
-        Compared::NotDeterministic | Compared::NoBatches => None,
-        _ if padded.is_empty() => None,
-        _ => {
-            let unequal = |id: u64| unequal(&metadata, version, id, &padded);
-            let mut alone = Vec::new();
-            for id in 1..=samples {
-                alone.push(answer(served.submit(unequal(id)?)).await?);
-            }
-            Some(together(&served, counts, &unequal, &alone).await?)
+    let meets = !matches!(compared, Compared::NotDeterministic | Compared::NoBatches);
+    let unequal = |id: u64| unequal(&metadata, version, id, &padded);
+    let mut padding = None;
+    if meets && !padded.is_empty() {
+        let mut alone = Vec::new();
+        for id in 1..=samples {
+            alone.push(answer(served.submit(unequal(id)?)).await?);
         }
-    };
-    Ok(Ran { samples, compared, padding, rows })
+        padding = Some(together(&served, counts, &unequal, &alone, |_| 0).await?);
+    }
+    let mut state_padding = None;
+    if meets && served.pads_states() {
+        let step = |id: u64| unequal(id).map(with_numbers);
+        let mut alone = Vec::new();
+        for id in 1..=samples {
+            let last = last_step(&served, &step, id, earlier(id)).await?;
+            alone.push(answer(served.submit(last)).await?);
+        }
+        state_padding = Some(together(&served, counts, &step, &alone, earlier).await?);
+    }
+    Ok(Ran { samples, compared, padding, state_padding, rows })
 }
 
+/// Steps of a sequence before the one that is compared: few for odd ids, more for even ones.
+fn earlier(id: u64) -> u64 {
+    if id.is_multiple_of(2) { 4 } else { 1 }
+}
+
+/// Runs the steps of a sequence before its last one, which is left to be sent.
+async fn last_step(
+    served: &ModelHandle,
+    sample: &impl Fn(u64) -> Result<InferRequest, String>,
+    id: u64,
+    earlier: u64,
+) -> Result<InferRequest, String> {
+    for nth in 0..earlier {
+        let mut step = sample(id)?;
+        (step.sequence.start, step.sequence.end) = (nth == 0, false);
+        answer(served.submit(step)).await?;
+    }
+    let mut last = sample(id)?;
+    if earlier > 0 {
+        last.sequence.start = false;
+    }
+    Ok(last)
+}
+
+/// Sends the samples at once, until some of them share a batch. Sequences first go as many steps as `earlier` says.
 async fn together(
     served: &ModelHandle,
     counts: &ModelMetrics,
     sample: &impl Fn(u64) -> Result<InferRequest, String>,
     alone: &[InferAnswer],
+    earlier: impl Fn(u64) -> u64,
 ) -> Result<Compared, String> {
     for _ in 0..TRIES {
+        let mut requests = Vec::with_capacity(alone.len());
+        for (id, _) in (1..).zip(alone) {
+            requests.push(last_step(served, sample, id, earlier(id)).await?);
+        }
         let before = counts.statistics();
-        let requests = (1..).zip(alone).map(|(id, _)| sample(id)).collect::<Result<Vec<_>, _>>()?;
         let sent: Vec<_> = requests.into_iter().map(|request| served.submit(request)).collect();
         let mut answers = Vec::new();
         for pending in sent {
@@ -209,18 +253,19 @@ mod tests {
         assert!(matches!(compared(&[1.0], &[1.5]), Compared::Different { by: Some(by), .. } if by == 0.5));
         assert_eq!(compared(&[1.0], &[f32::NAN]), Compared::Different { output: "y".to_owned(), by: None });
         assert_eq!(compared(&[1.0], &[1.0, 2.0]), Compared::Different { output: "y".to_owned(), by: None });
-        let ran = Ran { samples: 2, compared: compared(&[1.0], &[1.5]), padding: None, rows: None };
+        let ran =
+            Ran { samples: 2, compared: compared(&[1.0], &[1.5]), padding: None, state_padding: None, rows: None };
         assert_eq!(
             ran.depends().as_deref(),
             Some("output \"y\" of a sample differs by 5.000e-1 when another sample is in its batch")
         );
-        let same = Ran { samples: 2, compared: Compared::Same, padding: Some(compared(&[1.0], &[1.5])), rows: None };
+        let padded = || Some(compared(&[1.0], &[1.5]));
+        let same = Ran { samples: 2, compared: Compared::Same, padding: padded(), state_padding: padded(), rows: None };
         assert_eq!(same.depends(), None);
-        assert_eq!(
-            same.depends_on_padding().as_deref(),
-            Some(
-                "the model is not pad-invariant: output \"y\" of a sample differs by 5.000e-1 when a longer sample is in its batch"
-            )
-        );
+        let found: Vec<String> = same.depends_on_padding().collect();
+        insta::assert_snapshot!(found.join("\n"), @r#"
+        the model is not pad-invariant: output "y" of a sample differs by 5.000e-1 when a longer sample is in its batch
+        the model is not pad-invariant: output "y" of a sample differs by 5.000e-1 when a sequence with a longer state is in its batch
+        "#);
     }
 }

@@ -240,7 +240,7 @@ mod tests {
             warnings: Vec::new(),
             on: None,
         };
-        let ran = Ran { samples: 4, compared: Compared::Same, padding: None, rows: None };
+        let ran = Ran { samples: 4, compared: Compared::Same, padding: None, state_padding: None, rows: None };
         let mut report = CheckReport { models: 4, ..CheckReport::default() };
         report.push(Finding::error("encoder", base, config));
         report.push(Finding::error("gone", base, file));
@@ -291,7 +291,7 @@ mod tests {
             Compared::Near(3e-7),
             Compared::Different { output: "y".to_owned(), by: None },
         ]
-        .map(|compared| sentence(&Ran { samples: 2, compared, padding: None, rows: None }));
+        .map(|compared| sentence(&Ran { samples: 2, compared, padding: None, state_padding: None, rows: None }));
         insta::assert_snapshot!(said.join("\n"));
     }
 }

@@ -71,6 +71,17 @@ pub(super) fn unequal(
     Ok(request)
 }
 
+/// The request with other numbers than zeros where its inputs have fractions. Whole numbers may be indexes, so they stay.
+pub(super) fn with_numbers(mut request: InferRequest) -> InferRequest {
+    for NamedTensor { tensor, .. } in &mut request.inputs {
+        if matches!(tensor.dtype, DataType::Fp16 | DataType::Fp32 | DataType::Fp64) {
+            let elements = tensor.shape.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+            tensor.data = numbers(tensor.dtype, elements);
+        }
+    }
+    request
+}
+
 /// Two lengths that are not padded to the same one, where there are two.
 fn length(padding: &Padding, is_long: bool) -> u64 {
     match (is_long, padding.buckets.as_slice()) {

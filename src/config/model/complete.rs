@@ -8,7 +8,7 @@ use sequor_proto::{
 };
 
 use super::signature::{Port, Signature};
-use super::{dtype, padding, sequor_toml};
+use super::{dtype, padding, sequor_toml, state_padding};
 
 /// Tensors of the graph that are neither inputs nor outputs to clients: controls, states, batch inputs, constants.
 #[derive(Debug, Default)]
@@ -36,6 +36,9 @@ impl Reserved {
         }
         reserved.inputs.extend(config.batch_input.iter().flat_map(|b| b.target_name.iter().cloned()));
         reserved.inputs.extend(padding::targets(keys.input.values()).map(str::to_owned));
+        let pads = keys.state.values().filter_map(|state| state.pad.as_ref());
+        reserved.inputs.extend(state_padding::targets(pads).map(str::to_owned));
+        reserved.outputs.extend(keys.state.values().filter_map(|state| state.pad.as_ref()?.new_lengths.clone()));
         let constants = keys.input.iter().filter(|(_, input)| input.constant.is_some());
         reserved.constants.extend(constants.map(|(name, _)| name.clone()));
         reserved.inputs.extend(reserved.constants.iter().cloned());

@@ -15,8 +15,8 @@ use super::sequor_toml::{SequorToml, bare};
 use super::settings::{BackendKind, ModelSettings, Scheduling, SessionTuning, VersionPolicy};
 use super::signature::Signature;
 use super::{
-    complete, cpu_only, fit, graphless, json, metric_tags, names, normalise, padding, refuse, settle, stateful, text,
-    tuning, validate, versions,
+    complete, cpu_only, fit, graphless, json, metric_tags, names, normalise, padding, refuse, settle, state_padding,
+    stateful, text, tuning, validate, versions,
 };
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::place::Place;
@@ -185,6 +185,7 @@ impl Draft {
         let tuning = if is_plugin { SessionTuning::default() } else { tuning::read(&mut report) };
         metric_tags::check(&mut report);
         padding::check(&mut report);
+        state_padding::check(&mut report);
         validate::check(&mut report, &file_size);
         if is_plugin {
             graphless::check(&mut report);

@@ -10,7 +10,7 @@ use super::report::Report;
 use super::sequor_toml::bare;
 use super::settings::RaggedInput;
 use super::signature::{Port, Signature};
-use super::{constant, dtype, fit_ragged, padding};
+use super::{constant, dtype, fit_ragged, padding, state_padding};
 use crate::config::fault::{code, did_you_mean};
 
 /// Checks a configuration that is sound in itself.
@@ -38,6 +38,7 @@ pub(super) fn check(report: &mut Report<'_>, graph: &Signature) {
     }
     fit_ragged::check(report, graph);
     padding::fit(report, graph);
+    state_padding::fit(report, graph);
     constants(report, graph);
     super::features::check(report);
 }
@@ -54,8 +55,9 @@ fn count(report: &mut Report<'_>, graph: &Signature) {
     let optional = config.input.iter().filter(|i| i.optional).map(|i| i.name.as_str());
     let described = config.batch_input.iter().flat_map(|b| b.target_name.iter().map(String::as_str));
     let padded = padding::targets(report.toml.keys.input.values());
-    let given: Vec<&str> =
-        required.chain(controls).chain(states).chain(described).chain(padded).chain(constants).collect();
+    let pads = state_padding::targets(report.toml.keys.state.values().filter_map(|state| state.pad.as_ref()));
+    let described = described.chain(padded).chain(pads);
+    let given: Vec<&str> = required.chain(controls).chain(states).chain(described).chain(constants).collect();
     let expects = given.len();
     for name in given.into_iter().chain(optional) {
         *sources.entry(name).or_default() += 1;

@@ -10,6 +10,7 @@
 //! - [`fields`]: what becomes of each field of config.pbtxt · `tuning`: how ONNX Runtime is to load the graph · `metric_tags`.
 //! - [`signature`]: what is known of a graph.
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
+//! - `padding`, `state_padding`: inputs and states of different lengths in one batch.
 //! - [`stateful`]: configurations of Triton's stateful backend, in these terms.
 //! - `graphless`: a model without a graph, in place of `complete` and `fit`.
 //! - [`place`]: which instances run on which GPU. `cpu_only`: none does · `rates`: what each of them needs for a run.
@@ -42,6 +43,7 @@ pub mod sequor_toml;
 pub mod settings;
 mod settle;
 pub mod signature;
+mod state_padding;
 pub mod stateful;
 mod tensors;
 pub mod text;

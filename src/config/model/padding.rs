@@ -6,10 +6,13 @@ use sequor_proto::{ModelConfig, ModelInput as ProtoInput};
 
 use super::report::Report;
 use super::sequor_toml::{CropKeys, InputSection, RaggedMode, bare};
-use super::settings::{BatchInput, BatchInputKind, Crop, Padding, RaggedInput};
+use super::settings::{BatchInput, BatchInputKind, BatchSource, Crop, Padding, PaddingSide, RaggedInput};
 use super::signature::Signature;
 use super::{constant, dtype};
 use crate::config::fault::{code, did_you_mean};
+
+/// The types that a mask may have.
+pub(super) const MASKS: &[DataType] = &[DataType::Bool, DataType::Int32, DataType::Int64, DataType::Fp32];
 
 /// Checks what needs no graph.
 pub(super) fn check(report: &mut Report<'_>) {
@@ -63,9 +66,8 @@ fn check_input(report: &mut Report<'_>, name: &str, keys: &InputSection, input: 
         fault("ragged", "texts cannot be padded".to_owned());
     }
     let buckets = keys.buckets.as_deref().unwrap_or_default();
-    let ascends = buckets.windows(2).all(|pair| pair.first() < pair.last()) && buckets.first() != Some(&0);
     match keys.ragged {
-        Some(RaggedMode::Bucket) if buckets.is_empty() || !ascends => {
+        Some(RaggedMode::Bucket) if buckets.is_empty() || !ascends(buckets) => {
             fault("ragged", "ragged = \"bucket\" needs buckets = [ … ], in ascending order".to_owned());
         }
         Some(RaggedMode::Pad) if keys.buckets.is_some() => {
@@ -80,6 +82,11 @@ fn check_input(report: &mut Report<'_>, name: &str, keys: &InputSection, input: 
         let what = "padding means nothing here: max_batch_size is 0, so each request runs alone";
         report.toml_fault(&["input", name, "ragged"], code::INPUT, what);
     }
+}
+
+/// Whether these can be lengths to pad to.
+pub(super) fn ascends(buckets: &[u64]) -> bool {
+    buckets.windows(2).all(|pair| pair.first() < pair.last()) && buckets.first() != Some(&0)
 }
 
 fn check_crop(report: &mut Report<'_>, name: &str, crop: &CropKeys) {
@@ -119,28 +126,33 @@ fn check_crop(report: &mut Report<'_>, name: &str, crop: &CropKeys) {
 pub(super) fn fit(report: &mut Report<'_>, graph: &Signature) {
     let toml = report.toml;
     for (name, keys) in &toml.keys.input {
-        let wanted: [(&str, &Option<String>, &[DataType], usize); 2] = [
-            ("lengths", &keys.lengths, &[DataType::Int32, DataType::Int64], 1),
-            ("mask", &keys.mask, &[DataType::Bool, DataType::Int32, DataType::Int64, DataType::Fp32], 2),
-        ];
+        let wanted: [(&str, &Option<String>, &[DataType], usize); 2] =
+            [("lengths", &keys.lengths, &[DataType::Int32, DataType::Int64], 1), ("mask", &keys.mask, MASKS, 2)];
         for (key, target, dtypes, rank) in wanted {
             let Some(target) = target else { continue };
             let shape = Dims(vec![Dim::Any; rank]);
-            let what = match graph.input(target) {
-                None => format!("{key}: the model has no input \"{target}\""),
-                Some(port) if port.dims != shape || !dtypes.contains(&port.dtype) => {
-                    let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.config_name()).collect();
-                    let (dims, dtype) = (&port.dims, port.dtype.config_name());
-                    format!(
-                        "{key}: \"{target}\" must be {shape} of {}; in the model it is {dims} of {dtype}",
-                        names.join(" or ")
-                    )
-                }
-                Some(_) => continue,
-            };
-            report.toml_fault(&["input", name, key], code::NO_INPUT, what);
+            if let Some(what) = wrong_target(graph, key, target, (dtypes, &shape)) {
+                report.toml_fault(&["input", name, key], code::NO_INPUT, what);
+            }
         }
     }
+}
+
+/// Why an input of the graph cannot get lengths or a mask, which is of one of these types and of this shape.
+pub(super) fn wrong_target(
+    graph: &Signature,
+    key: &str,
+    target: &str,
+    (dtypes, shape): (&[DataType], &Dims),
+) -> Option<String> {
+    let Some(port) = graph.input(target) else { return Some(format!("{key}: the model has no input \"{target}\"")) };
+    if port.dims == *shape && dtypes.contains(&port.dtype) {
+        return None;
+    }
+    let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.config_name()).collect();
+    let (dims, dtype) = (&port.dims, port.dtype.config_name());
+    let names = names.join(" or ");
+    Some(format!("{key}: \"{target}\" must be {shape} of {names}; in the model it is {dims} of {dtype}"))
 }
 
 /// The graph's inputs that get lengths and masks.
@@ -158,6 +170,7 @@ pub(super) fn ragged(report: &Report<'_>, input: &ProtoInput) -> Option<RaggedIn
             let number = toml::Value::Float(keys.value.unwrap_or(0.0));
             Some(RaggedInput::Padded(Padding {
                 axis,
+                side: PaddingSide::Right,
                 value: constant::element(dtype::from_proto(input.data_type)?, &number)?,
                 multiple_of: u64::from(keys.multiple_of.unwrap_or(1)),
                 buckets: keys.buckets.clone().unwrap_or_default(),
@@ -179,7 +192,7 @@ pub(super) fn batch_inputs(report: &Report<'_>, graph: &Signature) -> Vec<BatchI
                 targets: vec![port.name.clone()],
                 kind,
                 dtype: port.dtype,
-                source,
+                source: BatchSource::Input(source),
             }));
         }
     }

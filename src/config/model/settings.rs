@@ -16,8 +16,8 @@ use crate::error::At;
 pub use super::rates::{InstanceRate, ResourceNeed};
 pub use super::stateful::settings::{LineLevel, RunLogSettings, StateChunks, StatefulSettings};
 pub use super::tensors::{
-    BatchInput, BatchInputKind, Constant, Crop, Input, Output, Padding, RaggedInput, WarmupData, WarmupInput,
-    WarmupSample, reshaped,
+    BatchInput, BatchInputKind, BatchSource, Constant, Crop, Input, Output, Padding, PaddingSide, RaggedInput,
+    WarmupData, WarmupInput, WarmupSample, reshaped,
 };
 
 /// Everything about a model but its weights.
@@ -428,6 +428,16 @@ pub struct StateSettings {
     pub initial: Initial,
     /// `use_same_buffer_for_input_output`.
     pub same_buffer: bool,
+    /// How rows of different lengths run together, if they do.
+    pub pad: Option<StatePad>,
+}
+
+/// `[state.X] pad`. The lengths and the mask for the model are batch inputs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatePad {
+    pub padding: Padding,
+    /// The model's output that says how long each row is after a run.
+    pub new_lengths: Option<String>,
 }
 
 /// What a state is at the START of a sequence.

@@ -22,12 +22,13 @@ use sequor_proto::{
 use super::report::Report;
 use super::sequor_toml::{self, OnCancel, Rows, Rules, Storage, WhenExpired};
 use super::settings::{
-    BackendKind, BatchInput, BatchInputKind, Constant, Control, ControlKind, DurabilityWhen, EnsembleSettings,
-    EnsembleStep, FalseTrue, Initial, InitialData, Input, ModelSettings, Output, Processor, QueueLevels, QueueSettings,
-    ReloadSettings, Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
+    BackendKind, BatchInput, BatchInputKind, BatchSource, Constant, Control, ControlKind, DurabilityWhen,
+    EnsembleSettings, EnsembleStep, FalseTrue, Initial, InitialData, Input, ModelSettings, Output, Processor,
+    QueueLevels, QueueSettings, ReloadSettings, Scheduling, SequenceSettings, SequenceStrategy, StateSettings,
+    VersionPolicy,
 };
 use super::signature::Signature;
-use super::{constant, dtype, features, fit, names, padding, rates, warmup};
+use super::{constant, dtype, features, fit, names, padding, rates, state_padding, warmup};
 
 /// Live sequences of an ensemble. The slots of its members are the maximum that counts.
 const ENSEMBLE_SLOTS: u32 = 1 << 30;
@@ -50,7 +51,7 @@ pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
         inputs: inputs(report, graph),
         outputs: outputs(report, graph),
         constants: constants(report, graph),
-        batch_inputs: batch_inputs(config).into_iter().chain(padding::batch_inputs(report, graph)).collect(),
+        batch_inputs: batch_inputs(report, graph),
         scheduling: scheduling(report),
         durability: durability(report),
         reload: reload(report),
@@ -201,7 +202,8 @@ fn outputs(report: &Report<'_>, graph: &Signature) -> Vec<Output> {
     report.config.output.iter().filter_map(output).collect()
 }
 
-fn batch_inputs(config: &ModelConfig) -> Vec<BatchInput> {
+fn batch_inputs(report: &Report<'_>, graph: &Signature) -> Vec<BatchInput> {
+    let config = report.config;
     let batch_input = |input: &sequor_proto::BatchInput| {
         Some(BatchInput {
             targets: input.target_name.clone(),
@@ -216,10 +218,11 @@ fn batch_inputs(config: &ModelConfig) -> Vec<BatchInput> {
                 ProtoBatchInputKind::BatchItemShapeFlatten => BatchInputKind::ItemShapeFlatten,
             },
             dtype: dtype::from_proto(input.data_type)?,
-            source: input_named(config, input.source_input.first()?)?,
+            source: BatchSource::Input(input_named(config, input.source_input.first()?)?),
         })
     };
-    config.batch_input.iter().filter_map(batch_input).collect()
+    let declared = config.batch_input.iter().filter_map(batch_input);
+    declared.chain(padding::batch_inputs(report, graph)).chain(state_padding::batch_inputs(report, graph)).collect()
 }
 
 fn cut_like(config: &ModelConfig, output: &str) -> Option<usize> {
@@ -377,6 +380,7 @@ fn state(report: &Report<'_>, state: &State) -> Option<StateSettings> {
         },
         initial: initial(report.directory, state),
         same_buffer: state.use_same_buffer_for_input_output,
+        pad: state_padding::pad(report, state),
     })
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use sequor_core::{DataType, Dim, Dims, Shape};
 
+pub use sequor_core::{Padding, PaddingSide};
+
 /// A tensor a client sends. `dims` leave the batch dimension out when the model batches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
@@ -37,26 +39,6 @@ impl RaggedInput {
     }
 }
 
-/// `ragged = "pad"` and `"bucket"`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Padding {
-    /// The variable dimension, without the batch dimension.
-    pub axis: usize,
-    /// One element.
-    pub value: Vec<u8>,
-    pub multiple_of: u64,
-    /// Lengths to pad to, in ascending order; empty for the longest of the batch.
-    pub buckets: Vec<u64>,
-}
-
-impl Padding {
-    /// The length that a batch has whose longest item has this one.
-    pub fn padded(&self, longest: u64) -> u64 {
-        let bucket = self.buckets.iter().find(|bucket| **bucket >= longest);
-        bucket.copied().unwrap_or(longest).next_multiple_of(self.multiple_of.max(1))
-    }
-}
-
 impl Input {
     /// The shape in the graph of an item that has this shape for clients.
     pub fn graph_shape(&self, shape: &Shape) -> Shape {
@@ -72,8 +54,17 @@ pub struct BatchInput {
     pub kind: BatchInputKind,
     /// INT32 or FP32.
     pub dtype: DataType,
-    /// The input that it describes, by its place in `ModelSettings::inputs`.
-    pub source: usize,
+    pub source: BatchSource,
+}
+
+/// Whose shapes a batch input describes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BatchSource {
+    /// An input, by its place in `ModelSettings::inputs`.
+    Input(usize),
+    /// Padded states that are equally long in each row, by their places in `SequenceSettings::states`. At least one. A mask may cover the new
+    /// steps too: those along an axis of an input (its place in `ModelSettings::inputs`).
+    States { states: Vec<usize>, new_steps: Option<(usize, usize)> },
 }
 
 /// What a batch input says of its source.

@@ -79,6 +79,11 @@ impl ModelHandle {
         self.load.client.inputs.iter().enumerate().filter_map(padding).collect()
     }
 
+    /// Whether sequences with states of different lengths share its batches.
+    pub fn pads_states(&self) -> bool {
+        self.load.states.iter().any(|state| state.padding.is_some())
+    }
+
     /// Whether its configuration says that it may answer a request more than once. It never does.
     pub fn is_decoupled(&self) -> bool {
         self.load.client.proto.model_transaction_policy.is_some_and(|policy| policy.decoupled)

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::backend::{Fetch, Graph};
+use crate::batch::crop::numbers;
 use crate::batch::outputs::OutputSplit;
 use crate::batch::{BatchError, Staging, Wiring};
 use crate::config::model::settings::{ModelSettings, Output};
@@ -195,6 +196,7 @@ impl Executor {
             if self.load.states.is_empty() { Vec::new() } else { batch.iter().map(|row| row.as_ref()?.slot).collect() };
         let store = &mut self.slots.store;
         let bound = store.bind(slots)?;
+        staging.fill_state_inputs(|state| store.lengths(state))?;
         store.ready(&bound)?;
         Ok(bound)
     }
@@ -256,10 +258,10 @@ impl Executor {
     ) -> Result<Vec<Option<CommittedRow>>, RunError> {
         let store = &mut self.slots.store;
         let wiring = self.contexts.get(at).map_or(&self.load.wiring, |(wiring, _)| wiring);
-        let fresh = fresh(store, wiring, held);
+        let fresh = fresh(&self.load.settings, store, wiring, held);
         store.check(bound, &fresh)?;
         self.outputs.room(store, bound, wiring, held)?;
-        held.splits = splits(&self.load.settings, &self.outputs, store, (wiring, bound), batch, held)?;
+        held.splits = splits(&self.load.settings, &self.outputs, store, (wiring, bound, &fresh), batch, held)?;
         self.outputs.send(store, bound, wiring, held)?;
         let good: Vec<bool> = batch.iter().map(Option::is_some).collect();
         let reserved = reserve(store, &self.slots.grown, (bound, &fresh), batch)?;
@@ -333,14 +335,29 @@ fn reserve(
 }
 
 /// The states that the backend allocated.
-fn fresh(store: &Store, wiring: &Wiring, held: &RunMemory) -> Vec<Option<Fresh>> {
+fn fresh(settings: &ModelSettings, store: &Store, wiring: &Wiring, held: &RunMemory) -> Vec<Option<Fresh>> {
     let mut fresh: Vec<Option<Fresh>> = store.specs().map(|_| None).collect();
     for (sink, produced) in wiring.outputs.iter().zip(&held.produced) {
         if let (Some(place), Some(p)) = (sink.state.and_then(|n| fresh.get_mut(n)), produced) {
-            *place = Some(Fresh { shape: p.shape.clone(), data: p.data.clone() });
+            *place = Some(Fresh { shape: p.shape.clone(), data: p.data.clone(), lengths: None });
+        }
+    }
+    for (output, state) in &wiring.new_lengths {
+        if let Some(Some(produced)) = fresh.get_mut(*state) {
+            produced.lengths = Some(new_lengths(settings, wiring, held, *output).unwrap_or_default());
         }
     }
     fresh
+}
+
+/// The numbers of an output (its place among those of the graph) that says how long the rows of a state are.
+fn new_lengths(settings: &ModelSettings, wiring: &Wiring, held: &RunMemory, output: usize) -> Option<Vec<i64>> {
+    if let Some(Some(produced)) = held.produced.get(output) {
+        return numbers(produced.dtype, produced.data.as_ref());
+    }
+    let client = settings.outputs.get(wiring.outputs.get(output)?.client?)?;
+    let (_, pooled) = held.pooled.get(output)?.as_ref()?;
+    numbers(client.dtype, pooled.as_ref())
 }
 
 /// The clients' outputs, ready to be cut, in the order of the settings.
@@ -348,7 +365,7 @@ fn splits(
     settings: &ModelSettings,
     outputs: &OutputMemory,
     store: &Store,
-    (wiring, bound): (&Wiring, &Bound),
+    (wiring, bound, fresh): (&Wiring, &Bound, &[Option<Fresh>]),
     batch: &[Option<RowWork>],
     held: &mut RunMemory,
 ) -> Result<Vec<OutputSplit>, RunError> {
@@ -366,6 +383,12 @@ fn splits(
         if let Some(axis) = output.batch_dim {
             let rows = (batch.len() as u64, axis);
             *place = Some(OutputSplit::on_axis(&output.name, output.dtype, &shape, data, rows)?);
+            continue;
+        }
+        let padded = sink.state.map(|state| store.lengths_after(bound, state, fresh)).transpose()?.flatten();
+        if let Some((padding, lengths)) = padded {
+            let split = OutputSplit::rows(&output.name, output.dtype, &shape, data, &parts)?;
+            *place = Some(split.cropped(padding.axis + 1, padding.side, lengths));
             continue;
         }
         *place = Some(match settings.max_batch_size {

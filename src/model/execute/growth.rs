@@ -105,6 +105,7 @@ mod tests {
             storage: DataType::Fp32,
             initial: InitialValue { shape: Shape::of(&[1 << 20]), data: None },
             same_buffer: false,
+            padding: None,
         };
         let mut ended = Store::new(&device, vec![state], 1, false, chunk_cache.clone()).unwrap();
         ended.init(0).unwrap();

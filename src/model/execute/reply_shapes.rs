@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sequor_core::{Dim, Shape};
+use sequor_core::{Dim, PaddingSide, Shape};
 
 use crate::batch::crop::{crop, longest};
 use crate::batch::outputs::OutputSplit;
@@ -20,7 +20,7 @@ pub(super) fn cropped(split: OutputSplit, output: &Output, batch: &[Option<RowWo
         let length = tensor.and_then(|tensor| tensor.shape.0.get(source_axis + 1).copied()).unwrap_or(0);
         length.saturating_mul(up).div_ceil(down)
     };
-    split.cropped(axis + 1, batch.iter().map(length).collect())
+    split.cropped(axis + 1, PaddingSide::Right, batch.iter().map(length).collect())
 }
 
 /// Takes the padding off outputs whose lengths are outputs themselves.
@@ -29,7 +29,7 @@ pub(super) fn crop_by_lengths(settings: &ModelSettings, row: &mut RowOutcome) {
         let Some(Crop::Lengths { axis, output: lengths }) = output.crop else { continue };
         let length = row.outputs.get(lengths).and_then(longest);
         if let (Some(length), Some(tensor)) = (length, row.outputs.get_mut(n)) {
-            *tensor = crop(tensor.clone(), axis + 1, length);
+            *tensor = crop(tensor.clone(), axis + 1, length, PaddingSide::Right);
         }
     }
 }

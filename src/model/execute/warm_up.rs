@@ -7,11 +7,13 @@ use bytes::Bytes;
 use sequor_core::{DataType, Shape};
 
 use crate::backend::{Feed, Fetch};
-use crate::batch::describe::{describe, push};
+use crate::batch::describe::{describe, push, with_new_steps};
 use crate::batch::padded;
 use crate::batch::wiring::stateful;
 use crate::batch::{InputSource, Wiring};
-use crate::config::model::settings::{ControlKind, ModelSettings, RaggedInput, WarmupData, WarmupInput, WarmupSample};
+use crate::config::model::settings::{
+    BatchInput, BatchSource, ControlKind, ModelSettings, RaggedInput, WarmupData, WarmupInput, WarmupSample,
+};
 use crate::device::{MemorySpan, Pooled};
 use crate::tensor::{Tensor, rows};
 
@@ -160,7 +162,10 @@ fn batched(dtype: DataType, item: &Shape, axis: usize, value: &[u8], batch: Opti
 
 fn described(settings: &ModelSettings, sample: &WarmupSample, n: usize) -> Result<Tensor, String> {
     let of = settings.batch_inputs.get(n).ok_or("a batch input is missing")?;
-    let source = settings.inputs.get(of.source).ok_or("its source is missing")?;
+    let source = match &of.source {
+        BatchSource::Input(source) => settings.inputs.get(*source).ok_or("its source is missing")?,
+        BatchSource::States { states, new_steps } => return of_states(settings, sample, of, (states, *new_steps)),
+    };
     let input = sample.input(&source.name).ok_or_else(|| format!("the sample has no input '{}'", source.name))?;
     let batching = settings.max_batch_size > 0;
     let item = source.graph_shape(&input.shape);
@@ -168,6 +173,24 @@ fn described(settings: &ModelSettings, sample: &WarmupSample, n: usize) -> Resul
     // Each item is a request.
     let requests = vec![request; sample.batch_size.max(1) as usize];
     let (shape, values) = describe(of.kind, &requests, batching, source.ragged.as_ref().and_then(RaggedInput::padding));
+    let mut data = Vec::new();
+    push(of.dtype, &values, &mut data);
+    Ok(Tensor { dtype: of.dtype, shape, data: Bytes::from(data) })
+}
+
+/// The lengths or the mask of states at START, which are all equally long.
+fn of_states(
+    settings: &ModelSettings,
+    sample: &WarmupSample,
+    of: &BatchInput,
+    (states, new_steps): (&[usize], Option<(usize, usize)>),
+) -> Result<Tensor, String> {
+    let state = states.first().and_then(|state| stateful(settings).1.get(*state)).ok_or("its state is missing")?;
+    let axis = state.pad.as_ref().map_or(0, |pad| pad.padding.axis);
+    let length = state.initial.shape.0.get(axis).copied().unwrap_or(0);
+    let rows = vec![Shape::of(&[1, length]); sample.batch_size.max(1) as usize];
+    let new = new_steps.and_then(|(at, axis)| sample.input(&settings.inputs.get(at)?.name)?.shape.0.get(axis).copied());
+    let (shape, values) = with_new_steps(describe(of.kind, &rows, true, None), new.unwrap_or(0));
     let mut data = Vec::new();
     push(of.dtype, &values, &mut data);
     Ok(Tensor { dtype: of.dtype, shape, data: Bytes::from(data) })

@@ -34,6 +34,7 @@ fn state_spec(state: &StateSettings, batching: bool, warnings: &mut Vec<LoadWarn
         storage: state.storage,
         initial: InitialValue { shape: state.initial.shape.clone(), data },
         same_buffer: state.same_buffer,
+        padding: state.pad.as_ref().map(|pad| pad.padding.clone()),
     })
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::checks;
 use super::declare::{choice, section};
 use super::plugins::{FeatureSection, ModelPluginKeys, Plugins};
-use super::tensors::{InputSection, OutputSection};
+use super::tensors::{InputSection, OutputSection, PadKeys};
 use crate::config::fault::code;
 use crate::config::units::{Span, SpanOrNever};
 
@@ -143,7 +143,12 @@ section! {
         /// The type in which Sequor keeps an FP32 state between steps. The model still reads and writes FP32. The memory for that state is
         /// halved, and so is its precision.
         pub storage: Option<Storage>, default "`declared`", example "storage = \"fp16\"";
-        pub(super) pad: Option<toml::Value>;
+        /// Lets sequences whose states differ in length share a batch. Sequor pads the one variable dimension of the state to the longest
+        /// state of the batch, and takes the padding off after the run. See
+        /// [Growing states](export-a-stateful-onnx.md#growing-states-of-different-lengths).
+        pub pad: Option<PadKeys> as "`{ side = \"left\" or \"right\", lengths = INPUT, mask = INPUT, new_steps = INPUT, new_lengths = OUTPUT, value = 0.0, multiple_of = 1, buckets = [ … ] }`; `side` and one of `lengths` and `mask` are required",
+            default "none: a state batches only with states of its own length",
+            example "pad = { side = \"left\", mask = \"cache_mask\" }";
     }
 }
 

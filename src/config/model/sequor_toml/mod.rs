@@ -27,7 +27,7 @@ pub use plugins::{
     FeatureSection, FeatureType, From, InitializerKeys, ModelPluginKeys, Plugins, ProcessorKeys, SchedulerKeys,
     WhenProcessorFails,
 };
-pub use tensors::{CropKeys, InputSection, OutputSection, RaggedMode};
+pub use tensors::{CropKeys, InputSection, OutputSection, PadKeys, PadSide, RaggedMode};
 
 use declare::{KeyFault, Section};
 
@@ -139,7 +139,7 @@ mod tests {
 client_state = true
 watch = "nan"
 [state.attn_cache]
-pad = 0
+pad = { side = "left", mask = "cache_mask" }
 [durability]
 when = "drain"
 every = 10

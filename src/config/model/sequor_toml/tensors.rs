@@ -1,4 +1,4 @@
-//! The tables of a model's tensors: constant inputs, requests of different shapes in one batch, cropped outputs.
+//! The tables of a model's tensors: constant inputs, requests of different shapes in one batch, cropped outputs, padded states.
 
 use super::declare::{choice, section, values};
 
@@ -71,6 +71,31 @@ pub struct CropKeys {
     pub lengths: Option<String>,
 }
 
+/// How a growing state is padded.
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PadKeys {
+    pub side: PadSide,
+    /// Inputs of the graph.
+    pub lengths: Option<String>,
+    pub mask: Option<String>,
+    /// An input of clients: the mask covers its new steps too.
+    pub new_steps: Option<String>,
+    /// An output of the graph.
+    pub new_lengths: Option<String>,
+    pub value: Option<f64>,
+    pub multiple_of: Option<u32>,
+    pub buckets: Option<Vec<u64>>,
+}
+
+choice! {
+    pub enum PadSide {
+        Left = "left",
+        Right = "right",
+    }
+}
+
 values! {
     CropKeys => "table",
+    PadKeys => "table",
 }
