@@ -65,6 +65,7 @@ fn spec(row: usize, axis: usize) -> StateSpec {
         storage: DataType::Fp32,
         initial: InitialValue { shape, data: None },
         same_buffer: false,
+        padding: None,
     }
 }
 

@@ -141,7 +141,17 @@ mod tests {
         let initial = InitialValue { shape: Shape::default(), data: None };
         let (input, output) = ("s".to_owned(), "t".to_owned());
         let dims = Dims::from_wire(dims);
-        StateSpec { input, output, dtype, dims, batch_axis: None, storage: dtype, initial, same_buffer: false }
+        StateSpec {
+            input,
+            output,
+            dtype,
+            dims,
+            batch_axis: None,
+            storage: dtype,
+            initial,
+            same_buffer: false,
+            padding: None,
+        }
     }
 
     fn notes(of: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -69,7 +69,13 @@ mod tests {
 
     fn wiring(input: usize) -> Wiring {
         let input_names = vec![input.to_string()];
-        Wiring { input_names, inputs: Vec::new(), output_names: Vec::new(), outputs: Vec::new() }
+        Wiring {
+            input_names,
+            inputs: Vec::new(),
+            output_names: Vec::new(),
+            outputs: Vec::new(),
+            new_lengths: Vec::new(),
+        }
     }
 
     #[test]
