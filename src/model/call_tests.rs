@@ -378,7 +378,7 @@ fn where_the_engine_has_no_room_requests_wait_for_an_instance_of_their_plug_in()
 fn without_room_for_its_only_instance_a_plug_in_refuses_for_now() {
     let engine = Arc::new(Engine::with_room_for(Mode::Serving, 3).unwrap());
     let calling = Calling::scorer_of(&engine);
-    calling.write("hasty", PLUGIN_CONFIG, "[model]\nplugin = \"caller\"\ntime = \"20ms\"\n");
+    calling.write("hasty", PLUGIN_CONFIG, "[model]\nplugin = \"caller\"\ntime = \"200ms\"\n");
     calling.load("hasty").unwrap();
     // Its instance ends, and one of `scorer` takes the place.
     assert!(wait(calling.begin("hasty", 7, |_| {}).unwrap()).is_err());
@@ -433,7 +433,7 @@ fn a_failed_call_is_an_answer_that_the_guest_reads() {
 #[test]
 fn calls_without_end_reach_the_limit_of_cpu_time() {
     let calling = Calling::scorer();
-    calling.write("hasty", PLUGIN_CONFIG, "[model]\nplugin = \"caller\"\ntime = \"20ms\"\n");
+    calling.write("hasty", PLUGIN_CONFIG, "[model]\nplugin = \"caller\"\ntime = \"200ms\"\n");
     calling.load("hasty").unwrap();
     match wait(calling.begin("hasty", 7, |_| {}).unwrap()) {
         Err(Failure::Processor(failed)) => assert!(failed.text.starts_with("time limit"), "{failed:?}"),

@@ -69,6 +69,10 @@ pub(super) fn no_processor(name: &str, _: &[u8]) -> Result<Arc<ProcessorComponen
 /// The model `sum` with this sequor.toml; a run fails on 666.
 fn fixture(toml: &str, state_limit: u64, strikes: u32) -> Fixture {
     let fixture = Fixture::empty(state_limit);
+    // Slots for all sequences of a test.
+    let config = fixture.model().join("config.pbtxt");
+    let text = fs_err::read_to_string(&config).unwrap();
+    fs_err::write(&config, text.replace("max_candidate_sequences: 4", "max_candidate_sequences: 16")).unwrap();
     fs_err::write(fixture.folder.path().join("guest.wasm"), "").unwrap();
     fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32 poison=666").unwrap();
     let dir = Some(fixture.folder.path().to_owned());

@@ -286,14 +286,19 @@ fn a_cancelled_request_that_waits_for_its_processor_costs_no_call() {
     let calls = || PluginControl::show(&fixture.repository, "guest").unwrap().attached[0].calls;
     let before = calls();
     let submit = |id, value| fixture.repository.submit(request(id, value, |s| s.start = true)).unwrap();
-    // A call that takes its whole limit, with others behind it. Each thread may have one of them.
+    // Calls that take their whole limit, with others behind them: one for each thread at the same time.
     let busy: Vec<_> = (10..40).map(|id| submit(id, 1003)).collect();
+    let busy_calls = busy.len() as u64;
     let cancelled: Vec<_> = (100..200).map(|id| submit(id, 1)).collect();
     drop(cancelled);
     drop(busy);
     assert_eq!(fixture.sum(1, 1, |_| {}), 20_006);
-    assert!(calls() - before < 25, "{} calls", calls() - before);
-    assert_eq!(fixture.repository.live(), 1);
+    let all = busy_calls + 1;
+    assert!(calls() - before <= all, "{} calls, {all} of them of requests that were not cancelled", calls() - before);
+    // A call that its client has left still runs to its limit.
+    while fixture.repository.live() != 1 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

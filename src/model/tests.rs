@@ -18,7 +18,7 @@ const CONFIG: &str = r#"
     input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
     output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
     instance_group [ { kind: KIND_CPU count: 1 } ]
-    sequence_batching { oldest { max_candidate_sequences: 4 } state [
+    sequence_batching { max_sequence_idle_microseconds: 600000000 oldest { max_candidate_sequences: 4 } state [
         { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }
 "#;
 

@@ -19,7 +19,7 @@ const CONFIG: &str = r#"
     input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
     output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
     instance_group [ { kind: PLACE count: 1 } ]
-    sequence_batching { STRATEGY state [
+    sequence_batching { max_sequence_idle_microseconds: 600000000 STRATEGY state [
         { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }
 "#;
 

@@ -18,7 +18,7 @@ fn sees(strategy: &str, graph: &str, dtype: &str, pairs: [&str; 3]) -> Server {
         .map(|(n, pair)| format!("control_input {{ name: \"{n}\" control {{ kind: CONTROL_SEQUENCE_{n} {pair} }} }}\n"))
         .collect();
     let config = format!(
-        "max_batch_size: 4\ninstance_group {{ count: 1 }}\n{INPUT}\n{outputs}sequence_batching {{ {strategy}\n{controls} }}"
+        "max_batch_size: 4\ninstance_group {{ count: 1 }}\n{INPUT}\n{outputs}sequence_batching {{ max_sequence_idle_microseconds: 600000000 {strategy}\n{controls} }}"
     );
     model("sees").config(&config).onnx(graph).serve()
 }

@@ -47,6 +47,7 @@ fn growing(dims: &str, state: &str) -> String {
         input {{ name: "INPUT" data_type: TYPE_FP32 dims: [ -1, 4 ] }}
         output {{ name: "OUTPUT" data_type: TYPE_FP32 dims: [ 4 ] }}
         sequence_batching {{
+          max_sequence_idle_microseconds: 600000000
           STRATEGY
           state {{ input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_FP32 dims: [ {dims} ] {state} }}
         }}

@@ -78,7 +78,10 @@ fn a_request_of_several_rows_is_padded_like_others() {
 #[test]
 fn sequences_send_steps_that_are_padded() {
     for strategy in both() {
-        let config = CONFIG.replace("dynamic_batching { }", &format!("sequence_batching {{ {strategy} }}"));
+        let config = CONFIG.replace(
+            "dynamic_batching { }",
+            &format!("sequence_batching {{ max_sequence_idle_microseconds: 600000000 {strategy} }}"),
+        );
         let server = model("padded").config(&config).toml(PAD).onnx("padded").serve();
         for step in 0..3usize {
             let ask = |id: u64, length: usize| server.seq(id).nth(step).input(&vec![1.0f32; length]);

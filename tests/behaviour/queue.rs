@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use sequor::error::Failure;
+use sequor::model::Clock;
 use sequor_core::Refusal;
 
 use crate::support::values::row;
-use crate::support::{Server, model};
+use crate::support::{Server, Spec, model};
 
 const CONFIG: &str = r#"
     max_batch_size: 4
@@ -16,8 +17,12 @@ const CONFIG: &str = r#"
     dynamic_batching { default_queue_policy { POLICY } }
 "#;
 
+fn spec(policy: &str) -> Spec {
+    model("optional").config(&CONFIG.replace("POLICY", policy)).onnx("optional")
+}
+
 fn server(policy: &str) -> Server {
-    model("optional").config(&CONFIG.replace("POLICY", policy)).onnx("optional").serve()
+    spec(policy).serve()
 }
 
 fn refusal(failure: Failure) -> Refusal {
@@ -44,7 +49,7 @@ fn a_full_queue_refuses_and_takes_again_when_it_is_not() {
 #[test]
 fn a_request_expires_by_the_policy_and_by_its_own_timeout_if_it_may() {
     let (soon, late) = (Duration::from_millis(1), Duration::from_secs(600));
-    // The policy, the request's own timeout, and whether it expires. The policy's is long enough for the request that is held to begin.
+    // The policy, the request's own timeout, and whether it expires. Time passes once the request that is held runs.
     let cases = [
         ("default_timeout_microseconds: 500000", None, true),
         ("default_timeout_microseconds: 500000 allow_timeout_override: true", Some(late), true),
@@ -54,13 +59,15 @@ fn a_request_expires_by_the_policy_and_by_its_own_timeout_if_it_may() {
         ("max_queue_size: 9", Some(soon), false),
     ];
     for (policy, own, expires) in cases {
-        let server = server(policy);
+        let clock = Clock::manual();
+        let server = spec(policy).clock(&clock).serve();
         let ask = || server.stateless().with("INPUT", row(&[1.0f32]));
         let held = server.hold(ask());
         let late = match own {
             Some(span) => ask().timeout(span).send(),
             None => ask().send(),
         };
+        clock.advance(Duration::from_millis(500));
         if expires {
             let refusal = refusal(late.fails());
             assert!(matches!(refusal, Refusal::QueueTimeout { .. }), "{policy}: {refusal:?}");

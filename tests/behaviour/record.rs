@@ -19,6 +19,7 @@ instance_group { count: 1 kind: KIND_CPU }
 input { name: "INPUT" data_type: TYPE_FP32 dims: [1] }
 output { name: "OUTPUT" data_type: TYPE_FP32 dims: [1] }
 sequence_batching {
+  max_sequence_idle_microseconds: 600000000
   oldest { max_candidate_sequences: 8 }
   state { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_FP32 dims: [1] }
 }

@@ -22,7 +22,7 @@ fn config(dims: &str, sequence: &str, more: &[(&str, &str)]) -> String {
         input {{ name: "Input" data_type: TYPE_FP32 dims: {dims} }}
         output {{ name: "Output" data_type: TYPE_FP32 dims: {dims} }}
         sequence_batching {{
-          {sequence}
+          max_sequence_idle_microseconds: 600000000 {sequence}
           control_input {{ name: "RESETSEQUENCE" control {{ kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }} }}
           control_input {{ name: "EndSequence" control {{ kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] }} }}
           control_input {{ name: "CORRID" control {{ kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING }} }}

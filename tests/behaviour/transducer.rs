@@ -8,6 +8,7 @@ const CONFIG: &str = r#"
     input { name: "INPUT" data_type: TYPE_FP32 dims: [ 1 ] }
     output { name: "OUTPUT" data_type: TYPE_FP32 dims: [ 8 ] }
     sequence_batching {
+      max_sequence_idle_microseconds: 600000000
       STRATEGY
       state { input_name: "att_cache" output_name: "new_att_cache" data_type: TYPE_FP32 dims: [ 64, 45, 192 ] }
       state { input_name: "cnn_cache" output_name: "new_cnn_cache" data_type: TYPE_FP32 dims: [ 30, 384, 30 ] }

@@ -44,7 +44,7 @@ use tower::ServiceExt as _;
 const INPUTS: u64 = 3000;
 
 /// An answer that takes longer never comes.
-const HANGS: Duration = Duration::from_secs(30);
+const HANGS: Duration = Duration::from_secs(180);
 
 // === mutations ===
 

@@ -60,7 +60,7 @@ fn write_echo(folder: &Path, name: &str, elements: i64, batching: &str) {
     fs::copy(root().join("tests/models/echo_int32.onnx"), model.join("1/model.onnx")).unwrap();
 }
 
-/// The caller of the tests, and the models that it calls: `slow` answers after five seconds.
+/// The caller of the tests, and the models that it calls: `slow` answers when a test has it do so, or else after 30 seconds.
 fn serve() -> Server {
     let call = Call::serve("repository").arguments(["--plugins-dir=plugins", "--model-control-mode=explicit"]);
     let call = call.arguments([format!("--plugins-instances={INSTANCES}")]);
@@ -70,7 +70,7 @@ fn serve() -> Server {
     let folder = call.folder.path();
     accumulators(&folder.join("repository"), 64, 600_000_000);
     write_echo(folder, "echo", 1, "");
-    write_echo(folder, "slow", 2, "max_queue_delay_microseconds: 5000000 preferred_batch_size: [ 64 ]");
+    write_echo(folder, "slow", 2, "max_queue_delay_microseconds: 30000000 preferred_batch_size: [ 64 ]");
     write_plugin(folder, "caller", CALLS, PRE);
     write_plugin(folder, "back", CALLS, PRE);
     write_plugin(folder, "refuser", "", REFUSES);
@@ -116,6 +116,15 @@ fn instances(server: &Server, model: &str) -> f64 {
     metric(server, "sequor_plugin_instances", &[&format!("model=\"{model}\"")])
 }
 
+/// Has `slow` answer: a full batch takes its turn after all that waits.
+async fn release(client: &Client) {
+    let mut request = request(2);
+    request.model_name = "slow".to_owned();
+    request.inputs[0].shape = vec![64, 2];
+    request.raw_input_contents = vec![vec![0; 64 * 2 * 4].into()];
+    client.clone().model_infer(request).await.unwrap();
+}
+
 /// Loads or unloads a model.
 fn control(server: &Server, model: &str, what: &str) -> (u16, String) {
     ask(server.http, "POST", &format!("/v2/repository/models/{model}/{what}"), "application/json", b"{}")
@@ -145,6 +154,9 @@ async fn hostile_calls_harm_no_other_model_and_leave_nothing_behind() {
         progress.everybody(5).await;
         for gone in [0, 1, INSTANCES] {
             slow[gone].abort();
+        }
+        while slow.iter().any(|waits| !waits.is_finished()) {
+            release(&client).await;
         }
         let mut answers = Vec::new();
         for waits in slow.drain(..) {

@@ -14,7 +14,7 @@ use crate::python::{self, prepared};
 use crate::server::{Call, Server, models, root};
 
 /// A browser that has said nothing for so long never will.
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_secs(180);
 
 fn step(sequence: u64, value: i32, start: bool) -> Value {
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });

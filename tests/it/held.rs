@@ -15,7 +15,7 @@ use crate::python::prepared;
 use crate::server::{Call, Server, root};
 use crate::steps::{metric, step, sum};
 
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_secs(180);
 
 type Answer = Result<Vec<u8>, tonic::Status>;
 
@@ -27,7 +27,7 @@ fn sum_model(repository: &Path, name: &str, graph: &str, batching: &str) {
         input [ {{ name: "INPUT" data_type: TYPE_{dtype} dims: [ 1 ] }} ]
         output [ {{ name: "OUTPUT" data_type: TYPE_{state} dims: [ {dims} ] }} ]
         instance_group [ {{ kind: KIND_CPU count: 1 }} ]
-        sequence_batching {{ max_sequence_idle_microseconds: 60000000 {batching} state [ {{
+        sequence_batching {{ max_sequence_idle_microseconds: 600000000 {batching} state [ {{
             input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_{state} dims: [ 1 ] }} ] }}"#
     );
     fs::create_dir_all(repository.join(name).join("1")).unwrap();
@@ -216,13 +216,14 @@ async fn a_delay_waits_for_a_preferred_size_and_at_its_end_sends_what_there_is()
     assert_eq!(held.batches().await, [(1, 1)]);
 }
 
-/// Both strategies that Triton ships as examples of `custom_batching`, as plug-ins. All six are decided within the second that anybody may be passed
-/// over for.
+/// Both strategies that Triton ships as examples of `custom_batching`, as plug-ins. All six are decided within the time that a request may be
+/// passed over for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_plug_in_makes_the_batches_of_a_model_without_a_state() {
     // Inputs are 64 bytes each; the key, if one is asked for, is of every third request another.
-    let volume = "[plugins.scheduler]\nuse = \"volume\"\nconfig = { MAX_BATCH_VOLUME_BYTES = 128 }\n";
-    let keys = "[plugins.scheduler]\nuse = \"batch-key\"\n[[feature]]\nname = \"batch-key\"\nfrom = \"parameter\"\n\
+    let volume =
+        "[plugins.scheduler]\nuse = \"volume\"\nmax_wait = \"60s\"\nconfig = { MAX_BATCH_VOLUME_BYTES = 128 }\n";
+    let keys = "[plugins.scheduler]\nuse = \"batch-key\"\nmax_wait = \"60s\"\n[[feature]]\nname = \"batch-key\"\nfrom = \"parameter\"\n\
                 key = \"adapter\"\ntype = \"key\"\n";
     for (plugin, batches) in [(volume, vec![(2, 3)]), (keys, vec![(2, 1), (4, 1)])] {
         let call = Call::serve("repository").environment("SEQUOR_PLUGINS_DIR", prepared("SEQUOR_GUESTS"));

@@ -109,9 +109,9 @@ fn let_loose(server: &Server, component: &[u8], model: &str, does: &str, amount:
     let name = format!("hostile-{does}");
     load(server, &name, component);
     let mut how = json!({ "config": { "do": does, "after": 2, "amount": amount } });
-    if does == "flood" {
-        // The time that the server takes to write a hundred lines is the guest's, and an unoptimised server takes much.
-        how["time"] = json!("100ms");
+    if !["loop", "spin"].contains(&does) {
+        // Time is not what this one breaks a rule with, and an unoptimised server takes much of the guest's.
+        how["time"] = json!("5s");
     }
     attach(server, &name, model, how);
     name
@@ -257,12 +257,13 @@ async fn a_plan_at_its_limit_and_one_that_others_push_off_the_core_are_no_faults
     judge("spin", &seen, &alone, 1);
     println!("hostile: at its limit: {} calls, {} fallbacks, {} strikes", at["calls"], at["fallbacks"], at["strikes"]);
 
-    // A call of 40 ms that may take 60: beside four busy threads it lasts longer than that by the clock, and takes no more of a core.
+    // A call of 40 ms that may take 200: beside so many busy threads it lasts longer than that by the clock. A core that does two things at once
+    // may take twice as long for it.
     let rounds = rounds_of(&server, &hostile, "oldest", Duration::from_millis(40));
-    let busy = Busy::threads(4);
+    let busy = Busy::threads(6 * std::thread::available_parallelism().unwrap().get());
     let (at, seen) = during(&server, &parts, async |progress| {
         load(&server, "pushed", &hostile);
-        attach(&server, "pushed", "oldest", json!({ "config": { "do": "spin", "amount": rounds }, "time": "60ms" }));
+        attach(&server, "pushed", "oldest", json!({ "config": { "do": "spin", "amount": rounds }, "time": "200ms" }));
         progress.everybody(3).await;
         attached(&server, "pushed")
     })
@@ -270,7 +271,7 @@ async fn a_plan_at_its_limit_and_one_that_others_push_off_the_core_are_no_faults
     drop(busy);
     judge("pushed", &seen, &alone, 1);
     println!(
-        "hostile: beside four busy threads: {} calls of {:.1} ms of a core, p99 {:.1} ms by the clock of 60 ms allowed",
+        "hostile: beside busy threads: {} calls of {:.1} ms of a core, p99 {:.1} ms by the clock of 200 ms allowed",
         at["calls"],
         40.0,
         at["p99_us"].as_f64().unwrap() / 1e3

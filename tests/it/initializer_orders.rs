@@ -55,7 +55,7 @@ pub(crate) const CONFIG: &str = r#"backend: "onnxruntime" max_batch_size: 8
     input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
     output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ -1 ] } ]
     instance_group [ { kind: KIND_CPU count: 1 } ]
-    sequence_batching { max_sequence_idle_microseconds: 60000000 oldest { max_candidate_sequences: 16 } state [ {
+    sequence_batching { max_sequence_idle_microseconds: 600000000 oldest { max_candidate_sequences: 16 } state [ {
         input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }"#;
 
 /// The guest with these steps.

@@ -19,24 +19,24 @@ key = "tenant"
 type = "key"
 [plugins.initializer]
 use = "guest"
-time = "50ms"
+time = "TIME"
 copy_if_same = ["tenant"]
 "#;
 
 /// A running sum with the guest, and some without beside it.
 fn serve() -> Server {
-    serve_with("1000")
+    serve_with("1000", "2s")
 }
 
-/// The same, where so many strikes within a minute park the guest.
-fn serve_with(strikes: &str) -> Server {
+/// The same, where so many strikes within a minute park the guest, and a call has so much CPU time.
+fn serve_with(strikes: &str, time: &str) -> Server {
     let strikes = format!("--plugins-strikes={strikes}");
     let call = Call::serve("repository").arguments(["--admin-upload=true", "--plugins-dir=plugins", &strikes]);
     let (repository, plugins) = (call.folder.path().join("repository"), call.folder.path().join("plugins"));
     write_model(&repository.join("sum"));
     write_model(&repository.join("beside"));
     accumulators(&repository, 64, 600_000_000);
-    fs::write(repository.join("sum/sequor.toml"), TOML).unwrap();
+    fs::write(repository.join("sum/sequor.toml"), TOML.replace("TIME", time)).unwrap();
     fs::create_dir_all(&plugins).unwrap();
     fs::write(plugins.join("guest.wasm"), guest(STEPS)).unwrap();
     call.start()
@@ -133,7 +133,8 @@ fn whatever_an_initializer_does_it_costs_its_own_start_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_starts_under_load_change_no_answer_elsewhere() {
-    let server = serve();
+    // Loops take all of it, twenty times.
+    let server = serve_with("1000", "100ms");
     let http = server.http;
     assert_eq!(start(&server, 1, 50), 50);
     let parts = [Part::of("oldest", 16), Part::of("direct", 4)];
@@ -220,7 +221,7 @@ fn an_operator_sees_and_changes_it_by_command() {
 
 #[test]
 fn three_failures_park_it_and_a_new_version_serves_again() {
-    let server = serve_with("3");
+    let server = serve_with("3", "2s");
     start(&server, 1, 50);
     for id in 2..5 {
         assert_eq!(step(&server, "sum", id, true, "a", 1).unwrap_err().0, 500);

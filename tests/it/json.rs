@@ -1,5 +1,7 @@
 //! `--output json`: what programs read of the commands, by its shape. A change of an output shows here what programs will meet.
 
+use std::fs;
+
 use insta::assert_snapshot;
 use serde_json::{Map, Value, json};
 
@@ -83,7 +85,9 @@ fn what_authors_verbs_print() {
 fn what_operators_verbs_print() {
     let call = Call::serve("repository").arguments(["--admin-upload=true", "--model-control-mode=explicit"]);
     let model = "accumulator_int32";
-    copy(&models().join(model), &call.folder.path().join("repository").join(model));
+    let folder = call.folder.path().join("repository").join(model);
+    copy(&models().join(model), &folder);
+    fs::write(folder.join("sequor.toml"), "schema = 1\n[sequence]\nidle = \"1h\"\n").unwrap();
     let server = call.start();
     let single = prepared("SEQUOR_GUESTS").join("single.wasm").display().to_string();
     let (admin, mut said) = (server.admin.unwrap().to_string(), String::new());

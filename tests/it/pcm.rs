@@ -19,7 +19,7 @@ fn give_time(model: &Path) {
     let file = model.join("sequor.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.trim_end().ends_with("config = { rate = 16000 }"), "{text}");
-    std::fs::write(&file, text + "time = \"500ms\"\n").unwrap();
+    std::fs::write(&file, text + "time = \"10s\"\n").unwrap();
 }
 
 #[test]

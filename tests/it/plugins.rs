@@ -12,6 +12,7 @@ use crate::server::{Call, Ended, Server, copy, models, until};
 /// A server of the running sum, whose sequences outlast a plug-in's being compiled without optimisation.
 fn server() -> Server {
     let call = Call::serve("repository").arguments(["--admin-upload=true"]).environment("SEQUOR_DRAIN_FINISH", "0s");
+    let call = call.environment("SEQUOR_PLUGINS_TIME", "1s");
     let model = call.folder.path().join("repository/accumulator_int32");
     copy(&models().join("accumulator_int32"), &model);
     fs::write(model.join("sequor.toml"), "schema = 1\n[sequence]\nidle = \"1h\"\n").unwrap();

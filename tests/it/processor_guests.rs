@@ -46,7 +46,7 @@ fn output<'a>(answer: &'a Value, name: &str) -> &'a Value {
 fn until(server: &Server, name: &str, labels: &[&str], is: impl Fn(f64) -> bool) {
     let began = Instant::now();
     while !is(metric(server, name, labels)) {
-        assert!(began.elapsed() < Duration::from_secs(60), "{name}{labels:?} is {}", metric(server, name, labels));
+        assert!(began.elapsed() < Duration::from_secs(180), "{name}{labels:?} is {}", metric(server, name, labels));
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -121,7 +121,8 @@ fn frames(model: &Path, dtype: &str, config: &str) {
     fs::create_dir_all(model.join("1")).unwrap();
     let name = model.file_name().unwrap().to_str().unwrap();
     let tensor = |name: &str| format!(r#"{{ name: "{name}" data_type: TYPE_{dtype} dims: [ 10, 80 ] }}"#);
-    let batching = "sequence_batching { oldest { max_candidate_sequences: 8 } }";
+    let batching =
+        "sequence_batching { max_sequence_idle_microseconds: 600000000 oldest { max_candidate_sequences: 8 } }";
     let (x, y) = (tensor("x"), tensor("y"));
     let text =
         format!("name: \"{name}\" backend: \"onnxruntime\" max_batch_size: 8 input [ {x} ] output [ {y} ] {batching}");

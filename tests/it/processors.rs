@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use sequor_proto::ModelInferRequest;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
+use tonic::transport::Channel;
 
 use crate::operator::{ask, attached, logs, replace};
 use crate::puppet::{PuppetOrder, PuppetProcessor};
@@ -138,8 +140,9 @@ async fn a_start_is_prepared_while_it_waits_for_a_slot() {
     let calls = || metric(&server, "sequor_plugin_call_seconds_count", &["hook=\"pre\""]);
     let before = calls();
     let waits = tokio::task::spawn_blocking(move || value(http, 2, 7, true));
-    until("the START is prepared", || calls() > before);
-    assert!(!waits.is_finished() && metric(&server, "sequor_sequences_backlogged", &[]) >= 1.0);
+    let backlogged = || metric(&server, "sequor_sequences_backlogged", &[]) >= 1.0;
+    until("the START is prepared and waits", || calls() > before && backlogged());
+    assert!(!waits.is_finished());
     let (status, _) = send(http, &body("INPUT", 1, Some(1), (false, true)));
     assert_eq!((status, waits.await.unwrap()), (200, 7));
     assert_eq!(server.stop().code, Some(0));
@@ -147,11 +150,11 @@ async fn a_start_is_prepared_while_it_waits_for_a_slot() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_step_ends_its_sequence_before_the_run_and_is_committed_after_it() {
-    let server = server(PuppetProcessor::default(), 8, "time = \"5s\"\n");
+    let server = server(PuppetProcessor::default(), 8, "time = \"60s\"\n");
     let http = server.http;
-    let mut client = server.client().await;
     let order = |id: i64, order: PuppetOrder| step("oldest", id, String::new(), order.value(), false, false);
-    for (id, slow) in [(1, PuppetOrder::SlowPre), (2, PuppetOrder::SlowPost)] {
+    // Drops a step while `pre` or `post` of it runs.
+    let cancels = async |client: &mut GrpcInferenceServiceClient<Channel>, id: u64, slow: PuppetOrder| {
         assert_eq!(value(http, id, 5, true), 5);
         let hook = if slow == PuppetOrder::SlowPre { "hook=\"pre\"" } else { "hook=\"post\"" };
         let calls = || metric(&server, "sequor_plugin_call_seconds_count", &[hook]);
@@ -165,13 +168,23 @@ async fn a_cancelled_step_ends_its_sequence_before_the_run_and_is_committed_afte
         let mut pending = Box::pin(client.model_infer(order(id as i64, slow)));
         let since = Instant::now();
         while tokio::time::timeout(Duration::from_millis(1), &mut pending).await.is_err() && !arrived() {
-            assert!(since.elapsed() < Duration::from_secs(60), "the step does not arrive");
+            assert!(since.elapsed() < Duration::from_secs(180), "the step does not arrive");
         }
         drop(pending);
         until("the call ends", || calls() > before);
+    };
+    let mut client = server.client().await;
+    // On a slow machine a step may be answered before it is dropped.
+    for attempt in 0.. {
+        cancels(&mut client, 1, PuppetOrder::SlowPre).await;
+        let (status, answer) = send(http, &body("INPUT", 1, Some(PuppetOrder::Reply.value()), (false, false)));
+        if status == 400 {
+            assert!(answer["error"].as_str().unwrap().contains("sequence"), "{answer}");
+            break;
+        }
+        assert!(status == 200 && attempt < 20, "{status} {answer}");
     }
-    let (status, text) = refused(http, 1, PuppetOrder::Reply);
-    assert!(status == 400 && text.contains("sequence"), "{status} {text}");
+    cancels(&mut client, 2, PuppetOrder::SlowPost).await;
     assert_eq!(value(http, 2, 1, false), 7, "the cancelled step had run");
     assert_eq!(metric(&server, "sequor_requests_in_flight", &[]), 0.0);
     assert_eq!(server.stop().code, Some(0));
@@ -345,7 +358,7 @@ async fn a_version_after_the_other_under_streams_fails_no_step() {
 /// What an order comes to: the status, a part of the sentence, and whether the sequence lives on.
 const HOSTILE: [(PuppetOrder, u16, &str, bool); 12] = [
     (PuppetOrder::Trap, 500, "it gave up (unreachable), in pre", true),
-    (PuppetOrder::Loop, 500, "time limit 100020us in pre (1 KiB)", true),
+    (PuppetOrder::Loop, 500, "time limit 2000020us in pre (1 KiB)", true),
     (PuppetOrder::Gigabyte, 500, "asked for 1.0 GiB", true),
     (PuppetOrder::WrongShape, 500, "must have 12 bytes", true),
     (PuppetOrder::WrongPort, 500, "answered for port 7 of 1", true),
@@ -355,7 +368,7 @@ const HOSTILE: [(PuppetOrder, u16, &str, bool); 12] = [
     (PuppetOrder::ScratchOfGigabyte, 500, "in pre", true),
     (PuppetOrder::ScratchBeyond, 500, "left 9 bytes of scratch; plugin.toml says 8", true),
     (PuppetOrder::TrapInPost, 500, "it gave up (unreachable), in post", false),
-    (PuppetOrder::LoopInPost, 500, "time limit 100020us in post (1 KiB)", false),
+    (PuppetOrder::LoopInPost, 500, "time limit 2000020us in post (1 KiB)", false),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -367,7 +380,7 @@ async fn a_hostile_processor_harms_the_request_that_it_failed_and_no_other() {
     PuppetProcessor::default().install(
         &call.folder.path().join("plugins"),
         &repository.join("oldest"),
-        "time = \"100ms\"\n",
+        "time = \"2s\"\n",
     );
     let server = call.start();
     let http = server.http;

@@ -10,7 +10,7 @@ use crate::python;
 use crate::server::{Call, Server, get, models, root};
 
 /// After this long a proxy hangs.
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_secs(180);
 
 struct Proxy(Child);
 

@@ -121,7 +121,7 @@ const PRE: &str = "
         (return (call $reply (call $one (i32.load8_u (i32.const 800))) (i32.const 1)))))
     (if (i32.eq (local.get $c) (i32.const 13)) (then
         (return (call $run (call $one (i32.const 1)) (i32.const 1) (i32.const 3)))))
-    (if (i32.eq (local.get $c) (i32.const 14)) (then (call $burn (i32.const 60000000))))
+    (if (i32.eq (local.get $c) (i32.const 14)) (then (call $burn (i32.const 600000000))))
     (if (i32.eq (local.get $c) (i32.const 16)) (then
         (drop (call $run (call $one (i32.const 1)) (i32.const 1) (i32.const 1)))
         (return (call $keep (i32.const 9)))))

@@ -14,6 +14,7 @@ use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceCl
 use sequor_proto::{ModelInferRequest, ModelInferResponse};
 use tempfile::TempDir;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
@@ -42,7 +43,7 @@ fn kept(when: &str) -> TempDir {
     let repository = folder.path().join("models");
     // A slot for each stream of both models.
     let slots = u32::try_from(streams().div_ceil(2)).unwrap().max(256);
-    accumulators(&repository, slots, 60_000_000);
+    accumulators(&repository, slots, 600_000_000);
     copy(&models().join("vad"), &repository.join("vad"));
     for model in STRATEGIES.iter().chain(&["vad"]) {
         let path = repository.join(model).join("sequor.toml");
@@ -224,8 +225,14 @@ async fn speech_over_restarts_is_speech_as_a_whole_bit_for_bit() {
 }
 
 /// Sends numbered steps until the server is gone. `sent` is the number of the last step that was answered, and `durable` what the last answer said of
-/// durable ones.
-async fn until_gone(server: SocketAddr, n: usize, mut sent: u64, mut durable: Option<u64>) -> (u64, Option<u64>) {
+/// durable ones. Counts the answers.
+async fn until_gone(
+    server: SocketAddr,
+    n: usize,
+    mut sent: u64,
+    mut durable: Option<u64>,
+    answers: Arc<AtomicU64>,
+) -> (u64, Option<u64>) {
     let (model, id) = (STRATEGIES[n % 2], 1 + n as i64);
     let Ok(mut client) = client(server).await else { return (sent, durable) };
     loop {
@@ -242,6 +249,7 @@ async fn until_gone(server: SocketAddr, n: usize, mut sent: u64, mut durable: Op
                 let sum = sum(&answer).unwrap();
                 assert_eq!(i64::from(sum), (at * (at + 1) / 2) as i64, "sequence {id}, step {at}");
                 sent = at;
+                answers.fetch_add(1, Ordering::Relaxed);
             }
             Err(status) => {
                 let refused = matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition);
@@ -274,14 +282,23 @@ async fn killed(when: &str, checks: impl Fn(usize, u64, Option<u64>, u64)) {
     for round in 0..kills() {
         let server = serve(folder.path());
         let (at, mut streams) = (server.grpc, Vec::new());
+        let answers: [Arc<AtomicU64>; 8] = Default::default();
         for (n, (last, durable)) in answered.iter().copied().enumerate() {
             let expected = if last == 0 { 1 } else { expected(&server, n).await };
             checks(n, last, durable, expected);
             // The server may expect a step again that was answered before: it is sent again.
             let from = (expected - 1).min(last);
-            streams.push(tokio::spawn(async move { until_gone(at, n, from, durable).await }));
+            let answers = Arc::clone(&answers[n]);
+            streams.push(tokio::spawn(async move { until_gone(at, n, from, durable, answers).await }));
         }
-        tokio::time::sleep(Duration::from_millis(40 + 37 * (round * round % 7))).await;
+        // Each sequence goes on in each life.
+        let enough = 4 + 5 * (round * round % 7);
+        let goes_on = |(stream, answers): (&JoinHandle<_>, &Arc<AtomicU64>)| {
+            answers.load(Ordering::Relaxed) < enough && !stream.is_finished()
+        };
+        while streams.iter().zip(&answers).any(goes_on) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         // Without a word.
         drop(server);
         for (last, stream) in answered.iter_mut().zip(streams) {

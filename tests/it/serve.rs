@@ -12,7 +12,7 @@ use sequor_proto::{InferParameter, ModelInferRequest};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use crate::server::{Call, SEQUOR, Server, get, models, runtime};
+use crate::server::{Call, SEQUOR, Server, copy, get, models, runtime};
 
 type Client = GrpcInferenceServiceClient<Channel>;
 
@@ -133,7 +133,7 @@ fn it_serves_also_where_nobody_reads_what_it_says() {
         let call = call.arguments(["serve", "--http-address", &address, "--http-port", &number]);
         let call = call.arguments(["--allow-grpc=false", "--allow-metrics=false", "--model-repository"]);
         let process = call.arguments([models()]).begin();
-        let hangs = Instant::now() + Duration::from_secs(30);
+        let hangs = Instant::now() + Duration::from_secs(180);
         while TcpStream::connect(port).is_err() || get(port, "/v2/health/ready").0 != 200 {
             assert!(Instant::now() < hangs);
             std::thread::sleep(LOOK);
@@ -196,12 +196,16 @@ async fn sum(client: &mut Client, request: ModelInferRequest) -> Result<f32, Sta
 
 fn draining(announce: &str, finish: &str) -> Server {
     let flags = ["--drain-announce", announce, "--drain-finish", finish, "--drain-exit-timeout", "50s"];
-    Call::serve(models()).arguments(flags).start()
+    let call = Call::serve("repository").arguments(flags);
+    let model = call.folder.path().join("repository/accumulator_fp32");
+    copy(&models().join("accumulator_fp32"), &model);
+    std::fs::write(model.join("sequor.toml"), "schema = 1\n[sequence]\nidle = \"1h\"\n").unwrap();
+    call.start()
 }
 
 /// Asks again until the answer is `wanted`.
 async fn until_ready_is(server: &Server, wanted: u16) {
-    let hangs = Instant::now() + Duration::from_secs(30);
+    let hangs = Instant::now() + Duration::from_secs(180);
     while server.get("/v2/health/ready").0 != wanted {
         assert!(Instant::now() < hangs);
         tokio::time::sleep(LOOK).await;

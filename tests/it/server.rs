@@ -19,7 +19,7 @@ use tonic::transport::Channel;
 pub(crate) const SEQUOR: &str = env!("CARGO_BIN_EXE_sequor");
 
 /// After this long a program hangs. Nothing takes a tenth of it on a machine that does other things as well.
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_secs(180);
 
 /// Waits until this is so. A test that waits for something that never comes fails with its name.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::load::{resident, seconds};
+use crate::load::{resident, seconds, settled};
 use crate::operator::{attach, attached, guest, load, replace};
 use crate::server::{Call, Server};
 use crate::steady::{Part, during};
@@ -14,9 +14,11 @@ use crate::steps::accumulators;
 
 const STREAMS: usize = 64;
 const EVERY: Duration = Duration::from_secs(1);
+/// However slow the machine is.
+const LEAST: u64 = 4;
 
 fn start() -> Server {
-    let call = Call::serve("repository").arguments(["--admin-upload=true"]);
+    let call = Call::serve("repository").arguments(["--admin-upload=true"]).environment("SEQUOR_PLUGINS_TIME", "1s");
     let repository = call.folder.path().join("repository");
     accumulators(&repository, STREAMS as u32, 600_000_000);
     let tenant =
@@ -46,7 +48,7 @@ async fn a_version_every_second_and_no_sum_is_wrong() {
         progress.everybody(20).await;
         let until = Instant::now() + seconds();
         let mut next = Instant::now();
-        while Instant::now() < until {
+        while Instant::now() < until || swaps < LEAST {
             swaps += 1;
             let began = Instant::now();
             let shown = replace(&server, "swapped", &versions[swaps as usize % 2]);
@@ -62,6 +64,8 @@ async fn a_version_every_second_and_no_sum_is_wrong() {
     .await;
     assert!(seen[0].wrong.is_empty(), "{:#?}", seen[0].wrong);
     assert_eq!((&shown["strikes"], &shown["last_fault"]), (&json!(0), &json!(null)));
+    let (first, second) = memory.split_at(memory.len() / 2);
+    let settled = settled(&server, middle(first) * 1.1).await;
     // The two want to know unlike things; what was asked of the one is asked of the other.
     let fallbacks = shown["fallbacks"].as_u64().unwrap();
     assert_eq!(fallbacks, 0, "{shown}");
@@ -69,7 +73,6 @@ async fn a_version_every_second_and_no_sum_is_wrong() {
     let generations =
         log.lines().filter(|line| line.contains("plug-in changed") && line.contains("what=\"replace\"")).count();
     assert_eq!(generations as u64, swaps + 1, "one generation a swap, and the one before");
-    let (first, second) = memory.split_at(memory.len() / 2);
     let mib = |bytes: f64| bytes / 1048576.0;
     took.sort_unstable();
     println!(
@@ -84,5 +87,6 @@ async fn a_version_every_second_and_no_sum_is_wrong() {
         mib(middle(first)),
         mib(middle(second)),
     );
-    assert!(middle(second) <= middle(first) * 1.1, "resident memory grows: {memory:?}");
+    let grown = (settled as f64).min(middle(second));
+    assert!(grown <= middle(first) * 1.1, "resident memory grows: {memory:?}, {settled} after all");
 }

@@ -24,7 +24,7 @@ fn every_type_travels_through_clients_and_states() {
             "state {{ input_name: \"IN_{name}\" output_name: \"NEW_{name}\" data_type: {dtype} dims: [ 2 ] }}\n"
         );
     }
-    config += &format!("sequence_batching {{ max_sequence_idle_microseconds: 60000000 direct {{ }}\n{states} }}");
+    config += &format!("sequence_batching {{ max_sequence_idle_microseconds: 600000000 direct {{ }}\n{states} }}");
     fs::write(model.join("config.pbtxt"), config).unwrap();
     let server = call.start();
     python::check("datatypes.py", &server);

@@ -106,7 +106,7 @@ fn house_with(deadlines: &Deadlines) -> (House, Seen) {
         codes: Arc::default(),
     };
     let looks: Arc<dyn Source> = Arc::new(Looks(manifest, Arc::clone(&seen), Arc::clone(deadlines)));
-    let rules = PluginRules { dir: Some(plugins), ..PluginRules::default() };
+    let rules = PluginRules { dir: Some(plugins), time: Duration::from_secs(60), ..PluginRules::default() };
     house.repository.run_plugins(rules, Box::new(move |_, _| Ok(Arc::clone(&looks)))).unwrap();
     house.repository.load(&house.folder.path().join("zoned"));
     assert!(house.repository.ready(), "{:?}", house.repository.statuses());

@@ -25,13 +25,15 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tonic::transport::Channel;
 
-/// A running sum of INT32 in 4 candidates, and an identity of INT32 without a state.
+use crate::gate::Gate;
+
+/// A running sum of INT32 in 4 candidates, whose sequences do not expire while a test runs, and an identity of INT32 without a state.
 pub(crate) const SUM: &str = r#"
     backend: "onnxruntime" max_batch_size: 4
     input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
     output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
     instance_group [ { kind: KIND_CPU count: 1 } ]
-    sequence_batching { oldest { max_candidate_sequences: 4 } state [
+    sequence_batching { max_sequence_idle_microseconds: 600000000 oldest { max_candidate_sequences: 4 } state [
         { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }
 "#;
 pub(crate) const SAME: &str = r#"
@@ -70,16 +72,39 @@ pub(crate) fn write(folder: &Path, name: &str, config: &str, version: u64, progr
     fs_err::write(model.join(format!("{version}/model.onnx")), program).unwrap();
 }
 
+/// A model whose runs take too long for a connection's thread, which a gate would hold.
+const SLOW: (&str, &str, &str) = ("slow", SAME, "identity INT32 dims=-1 cost=2000");
+
 impl House {
     /// With `sum`, `same` and the given models.
     pub(crate) fn with(limits: ServerLimits, more: &[(&str, &str, &str)]) -> House {
+        House::of_models(MockBackend::new(), limits, more)
+    }
+
+    /// The same, and all runs have to pass the gate.
+    pub(crate) fn gated(more: &[(&str, &str, &str)]) -> (House, Arc<Gate>) {
+        let gate = Arc::<Gate>::default();
+        let of_runs = Arc::clone(&gate);
+        let backend = MockBackend::with_hook(Arc::new(move |_| of_runs.pass()));
+        (House::of_models(backend, ServerLimits::default(), more), gate)
+    }
+
+    /// With `slow` before a gate.
+    pub(crate) async fn slow() -> (House, Arc<Gate>) {
+        let (house, gate) = House::gated(&[SLOW]);
+        // A run that is known to be slow does not run on a connection's thread.
+        house.client().await.model_infer(request("slow", "", &[1])).await.unwrap();
+        (house, gate)
+    }
+
+    fn of_models(backend: MockBackend, limits: ServerLimits, more: &[(&str, &str, &str)]) -> House {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "sum", SUM, 1, "accumulate INT32 poison=-13");
         write(folder.path(), "same", SAME, 1, "identity INT32 dims=-1");
         for (name, config, program) in more {
             write(folder.path(), name, config, 1, program);
         }
-        let house = House::over(Arc::new(MockBackend::new()), limits, folder);
+        let house = House::over(Arc::new(backend), limits, folder);
         house.repository.load_all(house.folder.path()).unwrap();
         assert!(house.repository.ready(), "{:?}", house.repository.statuses());
         house
@@ -98,9 +123,7 @@ impl House {
     /// The models of [`House::new`], served with these options.
     pub(crate) fn served(options: ServerOptions) -> House {
         let folder = tempfile::tempdir().unwrap();
-        // Sequences rest for as long as a test takes.
-        let sum = SUM.replace("{ oldest", "{ max_sequence_idle_microseconds: 600000000 oldest");
-        write(folder.path(), "sum", &sum, 1, "accumulate INT32 poison=-13");
+        write(folder.path(), "sum", SUM, 1, "accumulate INT32 poison=-13");
         write(folder.path(), "same", SAME, 1, "identity INT32 dims=-1");
         let house = House::of(Arc::new(MockBackend::new()), options, Clock::default(), folder);
         house.repository.load_all(house.folder.path()).unwrap();
@@ -166,7 +189,13 @@ impl House {
     }
 
     pub(crate) async fn drain(self) -> Drained {
+        self.drain_while(|| {}).await
+    }
+
+    /// Does this once the server has been asked to stop.
+    pub(crate) async fn drain_while(self, what: impl FnOnce()) -> Drained {
         self.stop.send(Stop::Drain).await.unwrap();
+        what();
         let drained = self.running.join().await;
         let repository = self.repository.clone();
         tokio::task::spawn_blocking(move || repository.stop()).await.unwrap();

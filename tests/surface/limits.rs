@@ -1,14 +1,20 @@
 //! What a server may hold of those who wait.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use sequor::api::ServerLimits;
+use sequor::backend::mock::MockBackend;
 use sequor::config::units::Size;
+use sequor::model::Clock;
+use sequor_core::Id;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::{ModelInferRequest, ModelInferResponse};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tonic::{Code, Response, Status};
 
-use crate::house::{END, House, START, parameter, request, step, values};
+use crate::house::{END, House, START, SUM, parameter, request, step, values, write};
 
 /// What may wait, and what a large request brings of it.
 const LIMIT: u64 = 1 << 20;
@@ -66,41 +72,60 @@ async fn bytes_that_wait_are_bounded_and_whoever_is_refused_may_try_again() {
 
 #[tokio::test]
 async fn a_start_waits_for_a_slot_no_longer_than_its_time_out() {
-    // Those that have the four slots keep them.
-    let config = crate::house::SUM.replace("{ oldest", "{ max_sequence_idle_microseconds: 600000000 oldest");
-    let house = House::with(ServerLimits::default(), &[("kept", &config, "accumulate INT32")]);
+    const TIMEOUT: Duration = Duration::from_millis(20);
+    let (clock, folder) = (Clock::manual(), tempfile::tempdir().unwrap());
+    write(folder.path(), "kept", SUM, 1, "accumulate INT32");
+    let house = House::timed(Arc::new(MockBackend::new()), ServerLimits::default(), clock.clone(), folder);
+    house.repository.load_all(house.folder.path()).unwrap();
+    // Waits until the sequence has so many requests in its queue.
+    let queued = async |id: i64, count: u32| {
+        let id = Id::Int(id.cast_unsigned());
+        house
+            .until(|house| {
+                let live = house.repository.live_sequences("kept").unwrap();
+                live.iter().any(|live| live.id == id && live.queued == count)
+            })
+            .await;
+    };
+    let run_out = async |id: i64, count: u32| {
+        queued(id, count).await;
+        clock.advance(TIMEOUT);
+    };
     let step = |id, flags: &[&str]| ModelInferRequest { model_name: "kept".to_owned(), ..step(id, "", 1, flags) };
     let mut client = house.client().await;
     for id in 1..=4 {
         client.model_infer(step(id, &[START])).await.unwrap();
     }
-    let late_after = |id: i64, micros: i64| {
-        let mut late = step(id, &[START]);
+    let late = || {
+        let mut late = step(5, &[START]);
+        let micros = i64::try_from(TIMEOUT.as_micros()).unwrap();
         late.parameters.insert("timeout".to_owned(), parameter(ParameterChoice::Int64Param(micros)));
         late
     };
-    let late = |id: i64| late_after(id, 20_000);
     // The step behind it is refused with it, and only the START is worth sending again.
     let start = {
         let mut client = house.client().await;
-        let late = late_after(5, 1_000_000);
+        let late = late();
         tokio::spawn(async move { client.model_infer(late).await })
     };
-    house.until(|house| house.repository.live() == 5).await;
-    let behind = client.model_infer(step(5, &[])).await.unwrap_err();
+    queued(5, 1).await;
+    let (behind, ()) = tokio::join!(client.model_infer(step(5, &[])), run_out(5, 2));
+    let behind = behind.unwrap_err();
     let pushback = |status: &Status| status.metadata().get("grpc-retry-pushback-ms").cloned();
     assert_eq!((behind.code(), pushback(&behind)), (Code::Unavailable, Some("-1".parse().unwrap())));
     assert_eq!(pushback(&start.await.unwrap().unwrap_err()), Some("1000".parse().unwrap()));
-    let refused = client.model_infer(late(5)).await.unwrap_err();
+    let (refused, ()) = tokio::join!(client.model_infer(late()), run_out(5, 1));
+    let refused = refused.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
     let text =
-        "timeout of the corresponding sequence has been expired (no slot for sequence 5 of model 'kept' within 2";
+        "timeout of the corresponding sequence has been expired (no slot for sequence 5 of model 'kept' within 20 ms";
     assert!(refused.message().starts_with(text), "{}", refused.message());
     assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "backlog_timeout");
     assert_eq!(refused.metadata().get("grpc-retry-pushback-ms").unwrap(), "1000");
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1] });
-    let parameters = json!({ "sequence_id": 6, "sequence_start": true, "timeout": 20_000 });
-    let refused = house.post("/v2/models/kept/infer", json!({ "inputs": [input], "parameters": parameters })).await;
+    let parameters = json!({ "sequence_id": 6, "sequence_start": true, "timeout": TIMEOUT.as_micros() });
+    let refused = house.post("/v2/models/kept/infer", json!({ "inputs": [input], "parameters": parameters }));
+    let (refused, ()) = tokio::join!(refused, run_out(6, 1));
     assert_eq!((refused.status, &refused.json()["reason"]), (503, &json!("backlog_timeout")));
     assert!(refused.head.contains("retry-after: 1\r\n"), "{}", refused.head);
     // It has left nothing behind; those that live go on, and with a slot it begins.

@@ -9,6 +9,7 @@ mod connections;
 mod control;
 mod dispatcher;
 mod forms;
+mod gate;
 mod headers;
 mod house;
 mod limits;

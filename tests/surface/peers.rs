@@ -192,7 +192,7 @@ async fn live_sequences_of_one_client_are_bounded_on_every_surface() {
 
 #[tokio::test]
 async fn sequences_that_expire_are_dropped_or_fail_make_room() {
-    let hasty = crate::house::SUM.replace("{ oldest", "{ max_sequence_idle_microseconds: 20000 oldest");
+    let hasty = crate::house::SUM.replace("600000000", "20000");
     let limits = ServerLimits { sequences_per_peer: Some(1), ..ServerLimits::default() };
     let models = [("hasty", &*hasty, "accumulate INT32")];
     let house = House::with(limits, &models);

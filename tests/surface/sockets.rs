@@ -16,8 +16,6 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::house::House;
 
-const SLOW: (&str, &str, &str) = ("slow", crate::house::SAME, "identity INT32 dims=-1 cost=100000");
-
 async fn open(house: &House, path: &str) -> Result<WebSocketStream<TcpStream>, Error> {
     let address = house.addresses.http.unwrap();
     let stream = TcpStream::connect(address).await.unwrap();
@@ -91,7 +89,8 @@ async fn tensors_travel_as_bytes_in_binary_messages() {
 
 #[tokio::test]
 async fn a_socket_that_is_given_up_cancels_and_a_stopping_server_says_goodbye() {
-    let house = House::with(ServerLimits::default(), &[SLOW]);
+    let (house, gate) = House::slow().await;
+    gate.close();
     let mut given_up = open(&house, "/v2/models/slow/stream").await.unwrap();
     for n in 0..20 {
         let mut body = body("", n, &json!({}));
@@ -101,16 +100,19 @@ async fn a_socket_that_is_given_up_cancels_and_a_stopping_server_says_goodbye() 
     }
     house.until(|house| house.metrics.in_flight().get() == 20).await;
     drop(given_up);
+    house.until(|house| house.metrics.model("slow", 1).statistics().fail.count >= 15).await;
+    gate.open();
     house.until(|house| house.metrics.in_flight().get() == 0).await;
 
     let mut socket = open(&house, "/v2/models/slow/stream").await.unwrap();
+    gate.close();
     send(&mut socket, &body("last", 1, &json!({}))).await;
-    house.until(|house| house.metrics.in_flight().get() == 1).await;
+    house.until(|_| gate.held() == 1).await;
     let reads = tokio::spawn(async move {
         assert_eq!(read(&mut socket).await["id"], "last");
         socket.next().await.unwrap().unwrap()
     });
-    assert_eq!(house.drain().await, Drained::Clean);
+    assert_eq!(house.drain_while(|| gate.open()).await, Drained::Clean);
     let Message::Close(Some(frame)) = reads.await.unwrap() else { panic!() };
     assert_eq!(frame.code, CloseCode::Away);
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 
@@ -16,6 +17,13 @@ use crate::scheduling::report::PluginControl as _;
 const TRIES: u64 = 500;
 /// Models that are tried. One slow run on a machine that has much to do closes a model's gate for a while: another has not had it.
 const RIGS: u64 = 100;
+
+/// A model and a plug-in whose calls may take no longer than a thread of a socket can wait.
+fn quick(plugin: &str) -> Rig {
+    let rig = Rig::empty(&[plugin], |rules| rules.time = Duration::from_millis(10));
+    rig.load();
+    rig
+}
 
 /// A model with this plug-in whose step was done by this thread, and so was what is asked for.
 fn rig_done_here(make: impl Fn() -> Rig, and: impl Fn(&Rig) -> bool) -> Option<Rig> {
@@ -54,25 +62,26 @@ fn done_here(rig: &Rig, and: impl Fn() -> bool) -> bool {
 fn a_plug_in_that_answers_quickly_is_asked_by_the_thread_of_the_socket() {
     for plugin in ["all", "admit"] {
         let attached = || {
-            let rig = Rig::new(&[plugin]);
+            let rig = quick(plugin);
             rig.fixture.repository.attach(&attach(plugin), BY).unwrap();
             rig
         };
+        let shown = |rig: &Rig| rig.fixture.repository.show(plugin).unwrap().attached.remove(0);
         let asked_here = |rig: &Rig| {
             let script = Arc::clone(&rig.versions.lock()[plugin].script);
             let asked_by = script.lock().asked_by;
-            asked_by == Some(thread::current().id())
+            // Without a round that waited for the guest in vain: that, too, one slow moment of the machine can bring about.
+            asked_by == Some(thread::current().id()) && shown(rig).fallbacks == 0
         };
         let rig = rig_done_here(attached, asked_here).unwrap_or_else(|| panic!("{plugin}"));
-        let shown = rig.fixture.repository.show(plugin).unwrap().attached.remove(0);
-        assert_eq!((shown.fallbacks, shown.strikes), (0, 0), "{plugin}");
+        assert_eq!(shown(&rig).strikes, 0, "{plugin}");
     }
 }
 
 #[test]
 fn one_that_is_parked_is_in_nobodys_way() {
     let parked = || {
-        let rig = Rig::new(&["all"]);
+        let rig = quick("all");
         rig.fixture.repository.attach(&attach("all"), BY).unwrap();
         rig.fixture.repository.park("all", BY).unwrap();
         rig

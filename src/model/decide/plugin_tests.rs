@@ -65,7 +65,8 @@ impl Rig {
             known.lock().insert(text, Arc::clone(&version));
             Ok(version as Arc<dyn Source>)
         };
-        let mut rules = PluginRules { dir: Some(dir), ..PluginRules::default() };
+        let time = std::time::Duration::from_secs(60);
+        let mut rules = PluginRules { dir: Some(dir), time, ..PluginRules::default() };
         change(&mut rules);
         fixture.repository.run_plugins(rules, Box::new(loader)).unwrap();
         Rig { fixture, versions }

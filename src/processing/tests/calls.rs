@@ -223,11 +223,11 @@ fn without_a_server_a_call_is_a_failure_that_the_guest_reads() {
         (if (i32.ne (i32.load (i32.const 488)) (i32.const 4)) (then unreachable))
         {PASS}"
     );
-    let caller = CallingRig::try_new(&guest(&reads), None, SHORT, absent()).unwrap();
+    let caller = CallingRig::try_new(&guest(&reads), None, MINUTE, absent()).unwrap();
     assert!(caller.pre().is_ok());
     let configure = format!("(call $call) {ALIKE}");
     let calls = WatGuest { extra: CALL, configure: &configure, pre: PASS, post: FIRST_RUN, manifest: "" }.component();
-    let refused = CallingRig::try_new(&calls, None, SHORT, absent()).err().unwrap();
+    let refused = CallingRig::try_new(&calls, None, MINUTE, absent()).err().unwrap();
     assert_eq!(refused, (0, "configure must not call models (in call), in configure".to_owned()));
 }
 

@@ -76,7 +76,8 @@ fn a_call_that_returned_beyond_its_limit_has_failed() {
     let guest = component(&SchedulerWat { plan: &format!("{grows} (i32.const 512)"), ..SchedulerWat::default() });
     let limits = Limits { time: Duration::from_micros(100), ..Limits::default() };
     let mut guest = guest.guest(Arc::new(ServiceLog::default()), limits).unwrap();
-    let told = plan(&mut guest, 3).0.unwrap_err();
+    // A call is measured from the first tick within it, and on a busy machine a call may be over before one comes.
+    let told = (0..10_000).find_map(|_| plan(&mut guest, 3).0.err()).unwrap();
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 100us in plan (3 candidates)"));
     // The next is measured from its own beginning.
     assert_eq!(guest.save(), Ok(Vec::new()));

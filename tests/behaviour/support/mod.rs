@@ -16,4 +16,4 @@ pub mod values;
 pub mod watch;
 
 pub use play::{Ask, Seq};
-pub use server::{Server, both, model, sum};
+pub use server::{Server, Spec, both, model, sum};

@@ -12,7 +12,7 @@ use sequor_core::Shape;
 use super::values::Element;
 
 /// Long enough that only a fault takes so long.
-pub const HANG: Duration = Duration::from_secs(60);
+pub const HANG: Duration = Duration::from_secs(180);
 
 /// What one run of a graph was fed.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use super::pieces::{Piece, bytes};
 use super::{House, begins, cases, same};
 
 /// Nothing here takes a hundredth of it.
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_secs(180);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -16,8 +16,7 @@ pub(super) const END: u32 = 2;
 
 /// A server whose model `made` is a running sum, with at most three live sequences. It has two instances.
 pub(super) fn server() -> House {
-    let config =
-        SUM.replace("count: 1", "count: 2").replace("{ oldest", "{ max_sequence_idle_microseconds: 600000000 oldest");
+    let config = SUM.replace("count: 1", "count: 2");
     let server = House::with(ServerLimits::default(), &[("made", &config, "accumulate INT32 poison=-13")]);
     limit(&server, "max_live = 3");
     server

@@ -66,10 +66,7 @@ async fn ask(
 
 #[tokio::test]
 async fn random_requests_have_the_outcomes_of_a_model_of_the_manager() {
-    let config = SUM.replace(
-        "{ oldest { max_candidate_sequences: 4",
-        "{ max_sequence_idle_microseconds: 600000000 oldest { max_candidate_sequences: 500",
-    );
+    let config = SUM.replace("max_candidate_sequences: 4", "max_candidate_sequences: 500");
     let house = House::with(ServerLimits::default(), &[("made", &config, "accumulate INT32 poison=-13")]);
     limit(&house, "max_live = 120");
     let mut client = client(&house).await;

@@ -2,7 +2,6 @@
 
 pub(crate) mod calls;
 mod contract;
-mod gate;
 mod manager;
 mod rest;
 mod sequences;

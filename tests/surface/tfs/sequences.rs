@@ -13,7 +13,7 @@ use sequor_proto::tensorflow::serving::{
 use sequor_proto::tensorflow::{DataType, TensorProto};
 use tonic::{Code, Response};
 
-use super::gate::Gate;
+use crate::gate::Gate;
 use crate::house::{House, SUM, write};
 
 use super::calls::{
@@ -225,17 +225,19 @@ async fn a_request_that_waits_for_its_sequence_holds_up_no_other_sequence() {
 
 #[tokio::test]
 async fn a_start_while_the_last_request_of_its_id_runs_is_refused() {
-    let server = House::with(ServerLimits::default(), &[("made", SUM, "accumulate INT32 cost=300000")]);
+    let (server, gate) = House::gated(&[("made", SUM, "accumulate INT32 cost=2000")]);
     let client = client(&server).await;
     let predict = |id, control| {
         let mut client = client.clone();
         async move { client.predict(step(id, control, 1)).await }
     };
     predict(7, START).await.unwrap();
-    // A connection takes requests in the order in which they are sent.
-    let (end, start) = futures_util::future::join(predict(7, END), predict(7, START)).await;
-    assert_eq!(answer(end.unwrap().get_ref()), (2, Some(7)));
-    let refused = start.unwrap_err();
+    gate.close();
+    let end = tokio::spawn(predict(7, END));
+    server.until(|_| gate.held() == 1).await;
+    let refused = predict(7, START).await.unwrap_err();
+    gate.open();
+    assert_eq!(answer(end.await.unwrap().unwrap().get_ref()), (2, Some(7)));
     let text = "Sequence last request is being processed and it's not available anymore";
     assert_eq!((refused.code(), refused.message()), (Code::FailedPrecondition, text));
     assert_eq!(answer(predict(7, START).await.unwrap().get_ref()), (1, Some(7)));

@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 
 use super::calls::{answer, client, control, id, number, request, shape};
 use super::contract::{Act, NONE, Refused, Row, Want, rows};
-use super::gate::Gate;
+use crate::gate::Gate;
 use crate::house::{House, SAME, SUM, exchange, write};
 
 /// Time between two scans of the cleaner.

@@ -6,7 +6,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// Holds runs while it is closed.
 #[derive(Default)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     closed: Mutex<bool>,
     opened: Condvar,
     held: AtomicUsize,
@@ -14,7 +14,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// The thread of a run waits here.
-    pub(super) fn pass(&self) {
+    pub(crate) fn pass(&self) {
         let mut closed = self.closed.lock();
         if *closed {
             self.held.fetch_add(1, Ordering::Release);
@@ -23,17 +23,17 @@ impl Gate {
         }
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         *self.closed.lock() = true;
     }
 
-    pub(super) fn open(&self) {
+    pub(crate) fn open(&self) {
         *self.closed.lock() = false;
         self.opened.notify_all();
     }
 
     /// Runs that wait here.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Acquire)
     }
 }
