@@ -58,7 +58,7 @@ fn keys_are_inputs_and_all_others_parameters() {
 fn keys_that_name_no_input_are_named_where_an_input_is_missing() {
     let note = |body: &str| read_with_note(body).unwrap().note;
     let inputs = "its inputs: text_input, x, pairs, grid, flag]";
-    let said = note(r#"{"X": 1, "sequence_id": 7, "text": "hello", "parameters": {"temperature": 1}}"#).unwrap();
+    let said = note(r#"{"X": 1, "sequence_id": 7, "text": "hello"}"#).unwrap();
     assert_eq!(said, format!(" [no input of model 'm' is named 'X', 'text'; {inputs}"));
     assert_eq!(note(r#"{"x": 1, "sequence_id": 7}"#), None, "there is no such key");
     let all = r#"{"text_input": "a", "x": 1, "pairs": [1, 2], "grid": 1, "flag": true, "temperature": 1}"#;
