@@ -66,7 +66,7 @@ pub(super) fn request(
     let parsed = parse(head, body).map_err(|error| {
         DecodeError::malformed(format!("failed to parse the request JSON buffer: {error}")).status(head.model, "")
     });
-    let ParsedBody { id, tensors, parameters, others } = parsed?;
+    let GenerateBody { id, tensors, parameters, others } = parsed?;
     let lacks = |input: &TensorMetadata| tensors.iter().all(|(key, _)| *key != input.name);
     let lacks_one = head.metadata.inputs.iter().any(lacks);
     let read = read(head, id.clone(), tensors, parameters, permit);
@@ -81,7 +81,7 @@ pub(super) fn request(
 type Members<'b> = Vec<(String, &'b RawValue)>;
 
 #[derive(Default)]
-struct ParsedBody<'b> {
+struct GenerateBody<'b> {
     id: String,
     tensors: Members<'b>,
     parameters: Object,
@@ -89,11 +89,11 @@ struct ParsedBody<'b> {
     others: Vec<String>,
 }
 
-fn parse<'b>(head: GenerateHead<'_>, body: &'b [u8]) -> Result<ParsedBody<'b>, serde_json::Error> {
+fn parse<'b>(head: GenerateHead<'_>, body: &'b [u8]) -> Result<GenerateBody<'b>, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let members = MembersSeed(head.limits).deserialize(&mut deserializer)?;
     deserializer.end()?;
-    let mut parsed = ParsedBody::default();
+    let mut parsed = GenerateBody::default();
     for (key, raw) in members {
         match key.as_str() {
             name if head.has_input(name) => parsed.tensors.push((key, raw)),

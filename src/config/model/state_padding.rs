@@ -42,7 +42,7 @@ pub(super) fn check(report: &mut Report<'_>) {
     shared_targets(report);
 }
 
-/// What is wrong with the keys by themselves.
+/// The first fault of the keys among each other.
 fn wrong_keys(keys: &PadKeys) -> Option<String> {
     if keys.lengths.is_none() && keys.mask.is_none() {
         let what = "pad needs lengths or mask: without one, the model cannot tell a state from its padding";

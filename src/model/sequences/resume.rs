@@ -268,7 +268,7 @@ impl LeavingSequence {
         }
     }
 
-    /// What is kept of it, with this file.
+    /// Its head and this file, as the store keeps them.
     fn left(&self, durable: &LoadDurability, file: Vec<u8>, now: Time) -> LeftState {
         let LeavingSequence { view, load, .. } = self;
         let quiet = now.since(view.touched);

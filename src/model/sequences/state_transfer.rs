@@ -102,7 +102,7 @@ pub(in crate::model) fn import(
         None => 0,
         Some(step) => step.parse().map_err(|_| other(format!("its step is \"{step}\"")))?,
     };
-    // What is no state of the model would be kept without being counted.
+    // Other tensors would be kept without being counted.
     let file = states_alone(&load.states, file)?;
     let grown = if load.grows() { file.len() as u64 } else { 0 };
     let ticket = model.budget().take(load.state_bytes().max(grown))?;
