@@ -70,12 +70,17 @@ async fn serve(settings: &Settings, given: &GivenFlags, began: Instant) -> Resul
     if settings.plugins.watch {
         plugin_host::watch(&repository)?;
     }
-    tokio::select! {
-        loaded = load(&repository, settings) => loaded?,
-        _ = running.stopped() => {
-            let _ = tokio::task::spawn_blocking(move || repository.leave()).await;
-            return Ok(());
+    let is_stopped = tokio::select! {
+        loaded = load(&repository, settings) => loaded.map(|()| false)?,
+        _ = running.stopped() => true,
+    };
+    // A server that was asked to stop loads nothing more, so its loads may end before it has stopped.
+    if is_stopped || repository.refuses_loads() {
+        if !is_stopped {
+            running.join().await;
         }
+        let _ = tokio::task::spawn_blocking(move || repository.leave()).await;
+        return Ok(());
     }
     crate::device::trim();
     tokio::spawn(heaps::give_back());

@@ -55,7 +55,7 @@ fn keys_become_tensors_and_outputs_become_keys() {
     assert!(status == 400 && text.contains("expected 1 inputs but got 0 inputs"), "{text}");
     let (status, text) = refused("twice", json!({ "INPTU": 1 }));
     let named = " [no input of model 'twice' is named 'INPTU'; its inputs: INPUT]";
-    assert!(status == 400 && text.starts_with("expected 1 inputs") && text.ends_with(named), "{text}");
+    assert!(status == 400 && text.contains("expected 1 inputs") && text.ends_with(named), "{text}");
     assert_eq!(refused("nope", json!({ "INPUT": 1 })).0, 404);
     assert_eq!(refused("accumulator_int32", json!({ "INPUT": 1 })).0, 400, "no sequence id");
 }

@@ -357,6 +357,10 @@ impl Repository {
         self.0.loader.refuse();
     }
 
+    pub fn refuses_loads(&self) -> bool {
+        self.0.loader.is_stopped()
+    }
+
     /// Writes the live sequences of models that keep them, and waits neither for loads nor for threads: the process ends next.
     pub fn leave(&self) {
         self.0.loader.refuse();
