@@ -12,7 +12,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use super::{Api, ServerPhase};
 
-/// How often a watched server looks whether its models are ready; phases are told at once.
+/// How often a watched server looks whether its models are ready; phases are sent at once.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone)]
@@ -44,24 +44,24 @@ impl Health for Readiness {
 
     async fn watch(&self, _: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
-        tokio::spawn(tell(self.clone(), self.api.phases(), sender));
+        tokio::spawn(send_changes(self.clone(), self.api.phases(), sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 }
 
 /// Sends the status, then every change of it, until the last listener has gone.
-async fn tell(
+async fn send_changes(
     readiness: Readiness,
     mut phases: watch::Receiver<ServerPhase>,
     sender: tokio::sync::mpsc::Sender<Result<HealthCheckResponse, Status>>,
 ) {
-    let mut told = None;
+    let mut sent = None;
     loop {
         let status = readiness.status();
-        if told != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
+        if sent != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
             return;
         }
-        told = Some(status);
+        sent = Some(status);
         // An endless answer would hold its connection open for as long as the server may take to go out.
         if *phases.borrow() == ServerPhase::Closing {
             return;

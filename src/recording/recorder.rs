@@ -86,7 +86,7 @@ impl Recorder {
 
     /// A load is in service.
     pub fn load(&self, load: Load<'static>) {
-        self.tell(RecorderMessage::Load(load));
+        self.send(RecorderMessage::Load(load));
     }
 
     /// A request is through.
@@ -95,7 +95,7 @@ impl Recorder {
             Id::None => None,
             id => Some(Hash(self.0.key.hash_one(id))),
         };
-        self.tell(RecorderMessage::Request(hash, through));
+        self.send(RecorderMessage::Request(hash, through));
     }
 
     /// Requests that could not be recorded.
@@ -103,8 +103,8 @@ impl Recorder {
         self.0.dropped.load(Relaxed)
     }
 
-    fn tell(&self, told: RecorderMessage) {
-        let full = self.0.sender.as_ref().is_none_or(|sender| sender.try_send(told).is_err());
+    fn send(&self, message: RecorderMessage) {
+        let full = self.0.sender.as_ref().is_none_or(|sender| sender.try_send(message).is_err());
         if full {
             self.0.dropped.fetch_add(1, Relaxed);
         }
@@ -123,32 +123,32 @@ impl Drop for RecorderState {
 // === the thread ===
 
 fn write_all(mut tape: Tape, receiver: &Receiver<RecorderMessage>, dropped: &AtomicU64) {
-    let mut told_of = 0;
+    let mut reported = 0;
     loop {
-        let told = match receiver.try_recv() {
-            Ok(told) => told,
+        let message = match receiver.try_recv() {
+            Ok(message) => message,
             Err(TryRecvError::Disconnected) => break,
             Err(TryRecvError::Empty) => {
                 // A quiet moment: flush the lines, and report lost ones.
                 tape.flush();
-                say_dropped(dropped, &mut told_of);
+                report_dropped(dropped, &mut reported);
                 match receiver.recv() {
-                    Ok(told) => told,
+                    Ok(message) => message,
                     Err(_) => break,
                 }
             }
         };
-        tape.write(told);
+        tape.write(message);
     }
     tape.flush();
-    say_dropped(dropped, &mut told_of);
+    report_dropped(dropped, &mut reported);
 }
 
-fn say_dropped(dropped: &AtomicU64, told_of: &mut u64) {
+fn report_dropped(dropped: &AtomicU64, reported: &mut u64) {
     let all = dropped.load(Relaxed);
-    if all > *told_of {
-        tracing::warn!(dropped = all - *told_of, all, "the recording could not keep up: requests are missing from it");
-        *told_of = all;
+    if all > *reported {
+        tracing::warn!(dropped = all - *reported, all, "the recording could not keep up: requests are missing from it");
+        *reported = all;
     }
 }
 
@@ -202,18 +202,18 @@ impl Tape {
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(&self.line))
     }
 
-    fn write(&mut self, told: RecorderMessage) {
+    fn write(&mut self, message: RecorderMessage) {
         if self.file.is_none() {
             return;
         }
-        if let Err(error) = self.try_write(told) {
+        if let Err(error) = self.try_write(message) {
             tracing::error!(path = %self.path.display(), %error, "the recording has ended: its file cannot be written");
             self.file = None;
         }
     }
 
-    fn try_write(&mut self, told: RecorderMessage) -> io::Result<()> {
-        match told {
+    fn try_write(&mut self, message: RecorderMessage) -> io::Result<()> {
+        match message {
             RecorderMessage::Load(load) => {
                 self.put(&load)?;
                 self.loads.push(load);

@@ -82,7 +82,7 @@ impl GuestCell {
     }
 
     /// Reports events without a question.
-    pub(super) fn tell(&mut self, events: &Events) -> Option<Result<(), CallError>> {
+    pub(super) fn observe(&mut self, events: &Events) -> Option<Result<(), CallError>> {
         self.call(|guest| guest.observe(events))
     }
 
@@ -98,7 +98,7 @@ impl GuestCell {
                 return Some(Ok(any));
             }
             any = true;
-            if let Err(error) = self.tell_rest()? {
+            if let Err(error) = self.observe_rest()? {
                 return Some(Err(error));
             }
         }
@@ -110,15 +110,15 @@ impl GuestCell {
         if caught_up.is_err() || self.events.is_empty() {
             return Some(caught_up);
         }
-        Some(self.tell_rest()?.map(|()| true))
+        Some(self.observe_rest()?.map(|()| true))
     }
 
-    fn tell_rest(&mut self) -> Option<Result<(), CallError>> {
+    fn observe_rest(&mut self) -> Option<Result<(), CallError>> {
         let mut events = std::mem::take(&mut self.events);
-        let told = self.tell(&events);
+        let observed = self.observe(&events);
         events.clear();
         self.events = events;
-        told
+        observed
     }
 
     pub(super) fn answer(&mut self, round: &mut Round) -> Option<Result<PolicyAnswer, CallError>> {

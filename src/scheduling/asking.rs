@@ -148,15 +148,15 @@ impl SchedulerBinding {
         round: &mut Round,
     ) -> Result<PolicyAnswer, NoAnswer> {
         let (entered, own_time) = (self.clock.now(), OwnTime::begin());
-        let told = match cell.catch_up().ok_or(NoAnswer::Absent)? {
-            Ok(told) => told,
+        let observed = match cell.catch_up().ok_or(NoAnswer::Absent)? {
+            Ok(observed) => observed,
             Err(error) => {
                 drop(cell);
                 self.count_time(&own_time, entered);
                 return Err(NoAnswer::Failed(error.into()));
             }
         };
-        let began = if told { self.timed(Hook::Observe, entered) } else { entered };
+        let began = if observed { self.timed(Hook::Observe, entered) } else { entered };
         let answer = cell.answer(round).ok_or(NoAnswer::Absent)?;
         let memory = cell.memory();
         drop(cell);

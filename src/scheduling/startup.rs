@@ -212,7 +212,7 @@ impl SchedulerBinding {
         for some in live.chunks(AT_ONCE) {
             let mut events = Events::default();
             some.iter().for_each(|one| events.add(one, self.facts.keys.len()));
-            cell.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
+            cell.observe(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
             give_way();
         }
         cell.catch_up_at_once().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;

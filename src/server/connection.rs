@@ -138,10 +138,10 @@ where
     let stream = MeteredStream::new(stream, meter, options.body.0);
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut closing = pin!(shutdown.closing.cancelled());
-    let mut told = false;
+    let mut is_closing = false;
     let served = poll_fn(|cx| {
-        if !told && closing.as_mut().poll(cx).is_ready() {
-            told = true;
+        if !is_closing && closing.as_mut().poll(cx).is_ready() {
+            is_closing = true;
             connection.as_mut().graceful_shutdown();
             tasks.waker().wake_by_ref();
             idle.leave(STOP);

@@ -183,13 +183,13 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             SimEvent::Answered(n) => {
                 let Doing::Asking(round, said) = self.take_doing(n) else { return };
                 let next = self.core.answer(self.now, round, said, &mut self.out);
-                self.settle();
+                self.apply_effects();
                 self.follow(n, next);
             }
             SimEvent::Admitted => {
                 let Some((round, said)) = self.consulted.take() else { return };
                 self.core.answer(self.now, round, said, &mut self.out);
-                self.settle();
+                self.apply_effects();
             }
             SimEvent::Look(n, naps) => {
                 if self.pullers.get(usize::from(n)).is_some_and(|puller| puller.naps == naps) {
@@ -231,11 +231,11 @@ impl<'a, 'p> SimLoop<'a, 'p> {
 
     fn apply(&mut self, event: Event) {
         self.core.apply(self.now, event, &mut self.out);
-        self.settle();
+        self.apply_effects();
     }
 
     /// Does what the core wants done. Stages beside the run take no time here: each is answered at once.
-    fn settle(&mut self) {
+    fn apply_effects(&mut self) {
         while !self.out.is_empty() {
             for event in self.take_effects() {
                 self.core.apply(self.now, event, &mut self.out);
@@ -315,7 +315,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             puller.awake = false;
         }
         let next = self.core.next(self.now, Instance { load: LOAD, n }, &mut self.out);
-        self.settle();
+        self.apply_effects();
         self.follow(n, next);
     }
 

@@ -125,18 +125,18 @@ pub(super) async fn sequences(
 pub(super) async fn sequence(
     State(admin): State<Admin>,
     Path((model, id)): OfModel,
-    told: Result<Query<EndOptions>, QueryRejection>,
+    options: Result<Query<EndOptions>, QueryRejection>,
 ) -> JsonResult<SequenceRow> {
-    Ok(Json(admin.sequence(model, sequences::id(&id, query(told)?.text)).await?))
+    Ok(Json(admin.sequence(model, sequences::id(&id, query(options)?.text)).await?))
 }
 
 pub(super) async fn drop_sequence(
     State(admin): State<Admin>,
     CallerOf(caller): CallerOf,
     Path((model, id)): OfModel,
-    told: Result<Query<EndOptions>, QueryRejection>,
+    options: Result<Query<EndOptions>, QueryRejection>,
 ) -> JsonResult<Value> {
-    let EndOptions { text, reason } = query(told)?;
+    let EndOptions { text, reason } = query(options)?;
     admin.drop_sequence(&caller, model, sequences::id(&id, text), reason).await.map(|()| Json(json!({})))
 }
 
@@ -144,29 +144,29 @@ pub(super) async fn export(
     State(admin): State<Admin>,
     CallerOf(caller): CallerOf,
     Path((model, id)): OfModel,
-    told: Result<Query<EndOptions>, QueryRejection>,
+    options: Result<Query<EndOptions>, QueryRejection>,
 ) -> Result<Vec<u8>, Status> {
-    admin.export(&caller, model, sequences::id(&id, query(told)?.text)).await
+    admin.export(&caller, model, sequences::id(&id, query(options)?.text)).await
 }
 
 pub(super) async fn import(
     State(admin): State<Admin>,
     CallerOf(caller): CallerOf,
     Path((model, id)): OfModel,
-    told: Result<Query<EndOptions>, QueryRejection>,
+    options: Result<Query<EndOptions>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> JsonResult<Value> {
     let file = bytes(body)?.into();
-    admin.import(&caller, model, sequences::id(&id, query(told)?.text), file).await.map(|()| Json(json!({})))
+    admin.import(&caller, model, sequences::id(&id, query(options)?.text), file).await.map(|()| Json(json!({})))
 }
 
 pub(super) async fn fork(
     State(admin): State<Admin>,
     CallerOf(caller): CallerOf,
     Path((model, id)): OfModel,
-    told: Result<Query<ForkOptions>, QueryRejection>,
+    options: Result<Query<ForkOptions>, QueryRejection>,
 ) -> JsonResult<Value> {
-    let ForkOptions { text, to } = query(told)?;
+    let ForkOptions { text, to } = query(options)?;
     let (id, to) = (sequences::id(&id, text), sequences::id(&to, text));
     admin.fork(&caller, model, id, to).await.map(|()| Json(json!({})))
 }

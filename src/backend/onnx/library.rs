@@ -135,7 +135,7 @@ impl<W: Surroundings> Search<'_, W> {
             let found = match folders.iter().try_for_each(|path| self.world.check_trusted(path)) {
                 Ok(()) => self.if_there(&file),
                 Err(Probe::Absent) => None,
-                Err(untrusted) => self.settle(&file, file.display().to_string(), untrusted),
+                Err(untrusted) => self.take_usable(&file, file.display().to_string(), untrusted),
             };
             if found.is_some() {
                 return found;
@@ -185,16 +185,17 @@ impl<W: Surroundings> Search<'_, W> {
     fn if_there(&mut self, path: &Path) -> Option<Library> {
         match self.world.probe(path) {
             Probe::Absent => None,
-            verdict => self.settle(path, path.display().to_string(), verdict),
+            verdict => self.take_usable(path, path.display().to_string(), verdict),
         }
     }
 
     fn candidate(&mut self, path: &Path, what: String) -> Option<Library> {
         let verdict = self.world.probe(path);
-        self.settle(path, what, verdict)
+        self.take_usable(path, what, verdict)
     }
 
-    fn settle(&mut self, path: &Path, what: String, verdict: Probe) -> Option<Library> {
+    /// The library of this file, if it is usable. If not, the list of those that were tried has it.
+    fn take_usable(&mut self, path: &Path, what: String, verdict: Probe) -> Option<Library> {
         if let Probe::Usable(version) = verdict {
             return Some(Library { path: path.to_owned(), version });
         }

@@ -44,9 +44,9 @@ impl Slots {
         self.each(ops, kept, first);
         // Without room for a chunk, the STARTs that need it are refused one by one.
         let _ = self.store.adjust_chunks();
-        if let (Some((gpu, told)), false) = (&mut self.gpu, ops.is_empty()) {
+        if let (Some((gpu, reported)), false) = (&mut self.gpu, ops.is_empty()) {
             let bytes = i64::try_from(self.store.allocated()).unwrap_or(i64::MAX);
-            gpu.state_bytes.add(bytes - std::mem::replace(told, bytes));
+            gpu.state_bytes.add(bytes - std::mem::replace(reported, bytes));
         }
     }
 
@@ -130,8 +130,8 @@ impl Slots {
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        if let Some((gpu, told)) = &self.gpu {
-            gpu.state_bytes.add(-told);
+        if let Some((gpu, reported)) = &self.gpu {
+            gpu.state_bytes.add(-reported);
         }
     }
 }
