@@ -224,6 +224,11 @@ impl World {
         if self.core.find(&submit.id, submit.version).is_some() {
             return;
         }
+        // The driver refuses a step that names another version than that of the state.
+        let misfits = |kept: &Kept| !submit.start && submit.version.is_some_and(|version| version != kept.version);
+        if disk.resumable.get(&submit.id).is_some_and(misfits) {
+            return;
+        }
         let Some(kept) = disk.resumable.remove(&submit.id) else { return };
         submit.prepare = true;
         if !submit.start {
