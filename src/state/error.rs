@@ -25,6 +25,9 @@ pub enum StateError {
     /// The lengths of a padded state's rows do not go with what the model gave.
     #[error("state output '{state}' {what}")]
     Lengths { state: String, what: String },
+    /// The padded rows of a batch would take more memory than states may.
+    #[error("state '{state}' is padded to {row} in each of {rows} rows, and limits.state has {left} bytes left")]
+    TooLong { state: String, row: Shape, rows: usize, left: u64 },
     /// Rows whose states differ in shape were put into one batch: the scheduler's fault.
     #[error("the rows of a batch have states of different shapes for '{state}'")]
     Mixed { state: String },

@@ -10,6 +10,7 @@ use crate::tensor::padded_rows::PaddedRows;
 use crate::tensor::rows;
 
 use super::bound::Fresh;
+use super::budget::Budget;
 use super::error::StateError;
 use super::spec::StateSpec;
 
@@ -82,7 +83,7 @@ impl HostVariables {
     }
 
     /// Joins the rows of a batch. A row that is alone is shared and not copied.
-    pub(super) fn join(&mut self, spec: &StateSpec, rows: &[Option<u32>]) -> Result<(), StateError> {
+    pub(super) fn join(&mut self, spec: &StateSpec, rows: &[Option<u32>], budget: &Budget) -> Result<(), StateError> {
         let batch: Vec<Option<&HostVariable>> = rows.iter().map(|row| self.get((*row)?)).collect();
         let Some(first) = batch.iter().flatten().next() else { return Ok(()) };
         if let Some(padding) = &spec.padding {
@@ -91,7 +92,10 @@ impl HostVariables {
             let row = with_length(&first.shape, padding, padded_length);
             let given = match batch.as_slice() {
                 [Some(only)] if only.shape == row => only.data.clone(),
-                _ => Owned::from_vec(join_padded(spec, padding, &row, &batch)),
+                _ => {
+                    check_room(spec, &row, rows.len(), budget)?;
+                    Owned::from_vec(join_padded(spec, padding, &row, &batch))
+                }
             };
             (self.given, self.shape) = (given, spec.batched(&row, rows.len() as u64));
             (self.lengths, self.padded_length) = (lengths, padded_length);
@@ -200,6 +204,18 @@ pub(super) fn length(row: &Shape, padding: &Padding) -> u64 {
 /// This row with another length.
 pub(super) fn with_length(row: &Shape, padding: &Padding, length: u64) -> Shape {
     row.without(padding.axis).with(padding.axis, length)
+}
+
+/// Whether the padded rows of a batch fit into what is left of the server's limit. One long state among many short ones takes much memory; rows
+/// that do not fit together run alone.
+fn check_room(spec: &StateSpec, row: &Shape, rows: usize, budget: &Budget) -> Result<(), StateError> {
+    let size = spec.dtype.size().unwrap_or(1) as u64;
+    let wanted = row.elements().and_then(|elements| elements.checked_mul(size)?.checked_mul(rows as u64));
+    let left = budget.limit().saturating_sub(budget.used());
+    match wanted.filter(|wanted| *wanted <= left) {
+        Some(_) => Ok(()),
+        None => Err(StateError::TooLong { state: spec.input.clone(), row: row.clone(), rows, left }),
+    }
 }
 
 fn padded_rows<'a>(spec: &StateSpec, padding: &Padding, row: &'a Shape) -> PaddedRows<'a> {

@@ -44,7 +44,8 @@ impl Store {
     }
 
     fn shape_batch(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
-        self.states.iter_mut().try_for_each(|state| state.shape_batch(rows))
+        let budget = self.cache.budget();
+        self.states.iter_mut().try_for_each(|state| state.shape_batch(rows, budget))
     }
 
     /// Copies the rows that lie on the other side, and writes first states, and zeros for padding rows, where the run will read them.

@@ -6,6 +6,7 @@ use sequor_core::{Dim, Padding, Shape};
 use crate::device::{Buffer, DeviceError, Owned};
 
 use super::bound::Fresh;
+use super::budget::Budget;
 use super::device_variable::DeviceVariable;
 use super::error::StateError;
 use super::fixed::FixedState;
@@ -132,7 +133,7 @@ impl StoredState {
     // === a run ===
 
     /// Settles the shape of the batch's tensor. Joins the rows of states on the host that are not in the arena.
-    pub(super) fn shape_batch(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
+    pub(super) fn shape_batch(&mut self, rows: &[Option<u32>], budget: &Budget) -> Result<(), StateError> {
         match &mut self.kind {
             StateStorage::Fixed(fixed) => fixed.shape_batch(&self.spec, rows.len() as u64),
             StateStorage::DeviceVariable(variable, shape) => {
@@ -141,7 +142,7 @@ impl StoredState {
                 }
                 *shape = variable.input(&self.spec, rows).0;
             }
-            StateStorage::HostVariable(variables) => variables.join(&self.spec, rows)?,
+            StateStorage::HostVariable(variables) => variables.join(&self.spec, rows, budget)?,
         }
         Ok(())
     }

@@ -158,6 +158,27 @@ fn what_is_kept_of_a_padded_state_has_no_padding() {
     );
 }
 
+/// One long state among short ones: all of them as long would not fit beside what is held.
+#[test]
+fn rows_whose_padded_states_do_not_fit_into_the_limit_run_one_by_one() {
+    let config = ATTENTION.replace("STRATEGY", "oldest { max_candidate_sequences: 16 }");
+    let server = model("attention").config(&config).toml(LEFT).onnx("attention").limit(40 << 10).serve();
+    let (long, short) = (server.seq(100), server.seq(101));
+    long.start().with("INPUT", new(600, 4, 0)).answer();
+    let all = begun(&server, 1..=3);
+    let before = server.runs().len();
+    let held = server.hold(short.only().with("INPUT", new(1, 4, 0)));
+    let waiting: Vec<_> = (1..).zip(&all).map(|(n, seq)| step(seq, n, 2).send()).collect();
+    let last = long.step().with("INPUT", new(2, 4, 0)).send();
+    held.release();
+    for (waiting, one) in waiting.into_iter().zip(alone("direct { }")) {
+        assert_same(&one, &waiting.answer(), &["OUTPUT", "KEYS_OUT"]);
+    }
+    assert_eq!(last.answer().shape("KEYS_OUT"), [1, 602, 4]);
+    let rows: Vec<u64> = server.runs()[before + 1..].iter().map(|run| run.shape("KEYS")[0]).collect();
+    assert_eq!(rows, [1; 4]);
+}
+
 #[test]
 fn a_state_on_another_axis_is_padded() {
     let config = ATTENTION
