@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sequor_core::Id;
 
+use super::processor_tests;
 use super::tests::{Fixture, load, request};
 use super::*;
 use crate::state::Capture;
@@ -50,6 +51,51 @@ fn a_capture_runs_again_as_it_ran() {
     let served = there.repository.find("sum", "").unwrap();
     assert_eq!(served.digest().unwrap(), capture.digest);
     served.import(Id::from(7), &file).unwrap();
+    for step in &capture.steps {
+        let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |_| {}) };
+        assert_eq!(there.answer(again).unwrap().outputs, step.outputs, "step {}", step.number);
+    }
+}
+
+#[test]
+fn a_capture_holds_the_scratch_of_processors() {
+    let here = processor_tests::loaded(processor_tests::TOML);
+    here.sum(7, 5, |s| s.start = true);
+    let file = captured(&here, LIMITS, |n| {
+        // Every third is answered without a run, and every fourth runs the model three times.
+        let value = if n % 3 == 0 { 1001 } else { n % 20 + if n % 4 == 0 { 200 } else { 0 } };
+        assert!(here.send(7, value, |_| {}).is_ok());
+    });
+    let file = file.unwrap();
+    let capture = Capture::parse(&file).unwrap();
+    assert_eq!((capture.steps.len(), capture.ended.as_str()), (5, "steps"));
+    let there = processor_tests::loaded(processor_tests::TOML);
+    let served = there.repository.find("sum", "").unwrap();
+    assert_eq!(served.digest().unwrap(), capture.digest);
+    served.import(Id::from(7), &file).unwrap();
+    for step in &capture.steps {
+        let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |_| {}) };
+        assert_eq!(there.answer(again).unwrap().outputs, step.outputs, "step {}", step.number);
+    }
+    let without = fixture();
+    match without.repository.find("sum", "").unwrap().import(Id::from(7), &file).unwrap_err() {
+        TransferError::Other { why, .. } => assert!(why.starts_with("its processors were ["), "{why}"),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_start_that_failed_begins_a_capture_anew() {
+    let fixture = fixture();
+    fixture.sum(7, 40, |s| s.start = true);
+    let file = captured(&fixture, LIMITS, |n| {
+        // A START that fails leaves the sequence with its first state.
+        assert_eq!(fixture.send(7, if n % 7 == 0 { 13 } else { 1 }, |s| s.start = n % 7 == 0).is_err(), n % 7 == 0);
+    });
+    let file = file.unwrap();
+    let capture = Capture::parse(&file).unwrap();
+    let there = self::fixture();
+    there.repository.find("sum", "").unwrap().import(Id::from(7), &file).unwrap();
     for step in &capture.steps {
         let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |_| {}) };
         assert_eq!(there.answer(again).unwrap().outputs, step.outputs, "step {}", step.number);

@@ -72,7 +72,7 @@ fn fixture(toml: &str) -> Fixture {
 pub(super) const TOML: &str =
     "[sequence]\nend_without_inputs = true\n[[plugins.processor]]\nuse = \"guest\"\ntime = \"500ms\"\n";
 
-fn loaded(toml: &str) -> Fixture {
+pub(super) fn loaded(toml: &str) -> Fixture {
     let fixture = fixture(toml);
     load(&fixture.repository, &fixture.model());
     fixture

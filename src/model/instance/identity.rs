@@ -12,7 +12,7 @@ use crate::executor::ExecutorHandle;
 use crate::model::execute::Slots;
 use crate::model::load::{Leaving, LeftState, LoadedModel, Mailbox, Postman};
 use crate::model::runtime::RunPermit;
-use crate::model::sequences::{FinishedBatch, ModelScheduler, Step, TakenBatch, resume};
+use crate::model::sequences::{FinishedBatch, ModelScheduler, Step, TakenBatch, resume, state_transfer};
 use crate::scheduling::{Decider, RoundAnswer};
 use crate::state::{SnapshotError, StateValues};
 use crate::sync;
@@ -163,6 +163,10 @@ impl Postman for InstancePostman<'_> {
 
     fn snapshot(&mut self, slot: u32, header: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError> {
         self.slots.snapshot(slot, header)
+    }
+
+    fn with_scratch(&self, seq: Seq, step: u64, file: Vec<u8>) -> Result<Vec<u8>, SnapshotError> {
+        state_transfer::with_scratch(&self.identity.model, seq, step, file)
     }
 
     fn values(&mut self, slot: u32) -> Option<StateValues> {

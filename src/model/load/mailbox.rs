@@ -140,6 +140,9 @@ pub(in crate::model) trait Postman {
     /// The state of a slot as a file.
     fn snapshot(&mut self, slot: u32, header: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError>;
 
+    /// The file of a state of this step, with the scratch that processors keep beside it. An error, if the scratch is of another step.
+    fn with_scratch(&self, seq: Seq, step: u64, file: Vec<u8>) -> Result<Vec<u8>, SnapshotError>;
+
     /// The values of a slot's states, if they can be read.
     fn values(&mut self, slot: u32) -> Option<StateValues>;
 
@@ -182,7 +185,9 @@ impl Mailbox {
                     let snapshot = match postman.copyable_now(seq) {
                         Some(at) => {
                             header.insert(STEP.to_owned(), at.step.to_string());
-                            Some(postman.snapshot(at.slot.ix, &header).map(|file| (at.step, file)))
+                            let file = postman.snapshot(at.slot.ix, &header);
+                            let file = file.and_then(|file| postman.with_scratch(seq, at.step, file));
+                            Some(file.map(|file| (at.step, file)))
                         }
                         None => postman.state_now(seq).map(|_| Err(SnapshotError::InPart)),
                     };
@@ -235,6 +240,10 @@ mod tests {
 
         fn snapshot(&mut self, slot: u32, header: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError> {
             Ok(format!("{slot} {}", header[STEP]).into_bytes())
+        }
+
+        fn with_scratch(&self, _: Seq, _: u64, file: Vec<u8>) -> Result<Vec<u8>, SnapshotError> {
+            Ok(file)
         }
 
         fn values(&mut self, _: u32) -> Option<StateValues> {

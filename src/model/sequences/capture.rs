@@ -13,7 +13,7 @@ use crate::state::{CapturedStep, with_steps};
 
 use super::captures::{ActiveCapture, CaptureNews};
 use super::driver::ModelScheduler;
-use super::state_transfer::{TransferError, check_scratch, snapshot};
+use super::state_transfer::{TransferError, snapshot};
 
 /// Steps that may wait to be taken. Without room for a step there is a gap, and the state is copied again.
 const WAITING: usize = 1024;
@@ -30,8 +30,10 @@ pub struct CaptureLimits {
 
 /// A state, and the steps that followed without a gap.
 struct CaptureState {
-    /// The last step that is contained.
+    /// The last step that is contained, or has failed.
     last: u64,
+    /// Whether that step has failed: a client that counts its steps sends it again.
+    has_failed: bool,
     file: Vec<u8>,
     steps: Vec<CapturedStep>,
 }
@@ -39,13 +41,24 @@ struct CaptureState {
 impl CaptureState {
     /// Takes a step. `Some`: why the capture ends with it. The error gives back a step that is not the next one.
     fn take(&mut self, step: CapturedStep) -> Result<Option<&'static str>, CapturedStep> {
-        if !step.start && step.number != self.last + 1 {
+        if !step.start && !self.comes_next(step.number) {
             return Err(step);
         }
-        self.last = step.number;
+        (self.last, self.has_failed) = (step.number, false);
         let ended = step.end.then_some("end");
         self.steps.push(step);
         Ok(ended)
+    }
+
+    /// Takes that a step has failed and changed nothing.
+    fn fail(&mut self, number: u64) {
+        if self.comes_next(number) {
+            (self.last, self.has_failed) = (number, true);
+        }
+    }
+
+    fn comes_next(&self, number: u64) -> bool {
+        number == self.last + 1 || (self.has_failed && number == self.last)
     }
 
     fn bytes(&self) -> u64 {
@@ -61,12 +74,7 @@ pub(in crate::model) fn capture(
     digest: &str,
     limits: CaptureLimits,
 ) -> Result<Vec<u8>, TransferError> {
-    check_scratch(load)?;
     let name = &model.name;
-    if load.processors.is_some() {
-        let why = "its plug-ins turn requests into runs, which a capture does not hold".to_owned();
-        return Err(TransferError::Other { model: name.clone(), what: "a capture", why });
-    }
     let (sender, receiver) = sync_channel(WAITING);
     let until = Instant::now() + limits.wait;
     let capture = ActiveCapture::new(id.clone(), load.key, limits.bytes, sender);
@@ -82,10 +90,10 @@ pub(in crate::model) fn capture(
         match next(&receiver, until) {
             None => break "wait",
             Some(CaptureNews::TooLarge) => break "bytes",
-            Some(CaptureNews::Failed(number)) => {
-                if number == taken.last + 1 {
-                    taken.last = number;
-                }
+            Some(CaptureNews::Failed(number)) => taken.fail(number),
+            Some(CaptureNews::FailedStart) => {
+                guard.active.gives_back(taken.bytes());
+                taken = state_now()?;
             }
             Some(CaptureNews::Step(step)) => match taken.take(step) {
                 Ok(None) => {}
@@ -120,7 +128,7 @@ fn state_now(
     if !active.takes(bytes) {
         return Err(TransferError::TooLarge { model: model.name.clone(), id: id.clone(), bytes, limit: limits.bytes });
     }
-    Ok(CaptureState { last, file, steps: Vec::new() })
+    Ok(CaptureState { last, has_failed: false, file, steps: Vec::new() })
 }
 
 #[cfg(test)]
@@ -133,12 +141,27 @@ mod tests {
 
     #[test]
     fn steps_are_taken_without_a_gap_and_a_start_counts_anew() {
-        let mut taken = CaptureState { last: 7, file: vec![0; 3], steps: Vec::new() };
+        let mut taken = CaptureState { last: 7, has_failed: false, file: vec![0; 3], steps: Vec::new() };
         assert_eq!(taken.take(step(7, false, false)), Err(step(7, false, false)), "the state contains it");
         assert_eq!(taken.take(step(9, false, false)), Err(step(9, false, false)), "8 is missing");
         assert_eq!(taken.take(step(8, false, false)), Ok(None));
         assert_eq!(taken.take(step(1, true, false)), Ok(None));
         assert_eq!(taken.take(step(2, false, true)), Ok(Some("end")));
         assert_eq!((taken.last, taken.steps.len(), taken.bytes()), (2, 3, 3));
+    }
+
+    #[test]
+    fn a_step_that_failed_is_followed_by_the_next_or_comes_again() {
+        for again in [8, 9] {
+            let mut taken = CaptureState { last: 7, has_failed: false, file: Vec::new(), steps: Vec::new() };
+            taken.fail(8);
+            assert_eq!(taken.take(step(7, false, false)), Err(step(7, false, false)));
+            assert_eq!(taken.take(step(again, false, false)), Ok(None));
+            assert_eq!(taken.take(step(again, false, false)), Err(step(again, false, false)));
+            assert_eq!(taken.take(step(again + 1, false, false)), Ok(None));
+        }
+        let mut taken = CaptureState { last: 7, has_failed: false, file: Vec::new(), steps: Vec::new() };
+        taken.fail(9);
+        assert_eq!(taken.take(step(10, false, false)), Err(step(10, false, false)), "8 is missing");
     }
 }

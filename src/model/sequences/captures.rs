@@ -34,6 +34,8 @@ pub(super) enum CaptureNews {
     Step(CapturedStep),
     /// Its run failed and changed nothing.
     Failed(u64),
+    /// A START failed: the sequence has its first state.
+    FailedStart,
     /// It would exceed the maximum bytes.
     TooLarge,
 }
@@ -98,7 +100,9 @@ impl CapturedRequest {
     /// share.
     pub(super) fn answered(self, outputs: Option<Vec<NamedTensor>>) {
         let CapturedRequest { of, number, start, end, inputs } = self;
-        let Some(outputs) = outputs else { return of.report(CaptureNews::Failed(number)) };
+        let Some(outputs) = outputs else {
+            return of.report(if start { CaptureNews::FailedStart } else { CaptureNews::Failed(number) });
+        };
         let step = CapturedStep { number, start, end, inputs, outputs };
         if !of.takes(step.bytes()) {
             return of.report(CaptureNews::TooLarge);

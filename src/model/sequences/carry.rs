@@ -94,7 +94,7 @@ fn fits(old: &LoadedModel, new: &LoadedModel) -> Result<(), String> {
 fn move_on(model: &Arc<ModelScheduler>, old: &LoadedModel, new: Option<&Arc<LoadedModel>>) {
     model.change(|table, now| {
         for (id, import) in table.imports.take_for(old) {
-            let Import { origin: ImportOrigin { step, carried, .. }, snapshot, ticket } = import;
+            let Import { origin: ImportOrigin { step, carried, .. }, snapshot, ticket, .. } = import;
             let Some(carried) = carried else { continue };
             let idle = carried.idle;
             match new {

@@ -12,6 +12,7 @@ use super::job::Job;
 use super::kept::LOOK;
 use crate::error::Failure;
 use crate::model::load::LoadedModel;
+use crate::processing::SequenceScratch;
 use crate::state::budget::Ticket;
 
 /// How long a given state waits for the next step of its sequence.
@@ -24,6 +25,8 @@ pub(super) struct Import {
     pub(in crate::model) snapshot: Bytes,
     /// `None` if the model has no states.
     pub(in crate::model) ticket: Option<Ticket>,
+    /// The scratch of the load's processors, if it has any.
+    pub(super) scratch: Option<SequenceScratch>,
 }
 
 impl Import {
@@ -31,13 +34,13 @@ impl Import {
     pub(super) fn given(load: &LoadedModel, now: Time, step: u64, snapshot: Bytes, ticket: Ticket) -> Import {
         let given = GivenTo { version: load.version, states: load.states.clone(), until: now + WAITS };
         let origin = ImportOrigin { step, carried: None, given: Some(given) };
-        Import { origin, snapshot, ticket: Some(ticket) }
+        Import { origin, snapshot, ticket: Some(ticket), scratch: None }
     }
 
     /// A state that a replaced load left.
     pub(super) fn carried(step: u64, carried: Carried, snapshot: Bytes, ticket: Option<Ticket>) -> Import {
         let origin = ImportOrigin { step, carried: Some(carried), given: None };
-        Import { origin, snapshot, ticket }
+        Import { origin, snapshot, ticket, scratch: None }
     }
 
     /// Until when it waits.
@@ -116,7 +119,7 @@ impl Imports {
         let Some(import) = self.by_id.remove(&submit.id) else { return };
         submit.adopt = Some(import.origin.step);
         submit.idle = import.origin.carried.as_ref().map_or(submit.idle, |carried| carried.idle);
-        (job.snapshot, job.ticket) = (Some(import.snapshot), import.ticket);
+        (job.snapshot, job.ticket, job.kept_scratch) = (Some(import.snapshot), import.ticket, import.scratch);
         job.imported = Some(Box::new(import.origin));
     }
 
@@ -124,7 +127,8 @@ impl Imports {
     pub(super) fn keep_on(&mut self, job: &mut Job) {
         let Some(origin) = job.imported.take() else { return };
         if let Some(snapshot) = job.snapshot.take() {
-            self.insert(job.id.clone(), Import { origin: *origin, snapshot, ticket: job.ticket.take() });
+            let (ticket, scratch) = (job.ticket.take(), job.kept_scratch.take());
+            self.insert(job.id.clone(), Import { origin: *origin, snapshot, ticket, scratch });
         }
     }
 

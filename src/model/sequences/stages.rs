@@ -72,6 +72,9 @@ impl Table {
         let job = self.jobs.get_mut(req)?.job_mut()?;
         job.seq = seq;
         let (start, end) = (job.facts.start, job.facts.end);
+        if let Some(captured) = &mut job.captured {
+            captured.number = step;
+        }
         let outputs = job.outputs.iter().filter_map(|at| u32::try_from(*at).ok()).collect();
         let (numbers, keys) = job.load.feature_counts;
         let processed = job.processed.as_mut()?;
