@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use parking_lot::{Condvar, Mutex};
-use sequor_core::{DataType, Dialect, Shape};
+use sequor_core::{DataType, Dialect, Refusal, Shape};
 use tempfile::TempDir;
 
 use super::*;
 use crate::backend::mock::{MockBackend, RunHook};
 use crate::config::model::settings::{InstanceRate, ResourceNeed};
 use crate::config::server::rates::ResourceLimit;
+use crate::error::Failure;
 use crate::model::runtime::RateLimiter;
 use crate::telemetry::Metrics;
 
@@ -23,9 +26,19 @@ struct RatedModels {
 
 impl RatedModels {
     fn new(rates: Option<&[&str]>, priorities: [u32; 2], hook: RunHook) -> RatedModels {
+        RatedModels::batching("max_batch_size: 1", rates, priorities, hook, Clock::default())
+    }
+
+    fn batching(
+        batching: &str,
+        rates: Option<&[&str]>,
+        priorities: [u32; 2],
+        hook: RunHook,
+        clock: Clock,
+    ) -> RatedModels {
         let folder = tempfile::tempdir().unwrap();
         let limits = |all: &[&str]| all.iter().map(|text| ResourceLimit::parse(text).unwrap()).collect();
-        let options = RepositoryOptions { rates: rates.map(limits), ..RepositoryOptions::default() };
+        let options = RepositoryOptions { rates: rates.map(limits), clock, ..RepositoryOptions::default() };
         let backend = Arc::new(MockBackend::with_hook(hook));
         let repository = Repository::new(backend, options, Metrics::new(true)).unwrap();
         for ((name, dims), priority) in [("a", 1), ("b", 2)].into_iter().zip(priorities) {
@@ -35,7 +48,7 @@ impl RatedModels {
                 format!("rate_limiter {{ resources {{ name: 'R' global: true count: 1 }} priority: {priority} }}");
             let port = |name: &str| format!("{{ name: '{name}' data_type: TYPE_INT32 dims: {dims} }}");
             let config = format!(
-                "backend: 'onnxruntime' max_batch_size: 1 input {} output {} instance_group {{ kind: KIND_CPU count: 1 {rate} }}",
+                "backend: 'onnxruntime' {batching} input {} output {} instance_group {{ kind: KIND_CPU count: 1 {rate} }}",
                 port("INPUT"),
                 port("OUTPUT")
             );
@@ -107,6 +120,43 @@ fn without_a_rate_limit_and_with_enough_of_a_resource_models_run_at_once() {
         let met = Arc::new(std::sync::Barrier::new(2));
         RatedModels::new(rates, [1, 1], Arc::new(move |_: &Shape| _ = met.wait())).run(20);
     }
+}
+
+#[test]
+fn a_batch_is_formed_once_its_instance_may_run() {
+    let (runs, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new((Mutex::new(false), Condvar::new())));
+    let (seen, closed) = (Arc::clone(&runs), Arc::clone(&gate));
+    let hook = move |shape: &Shape| {
+        seen.lock().push(shape.0.to_vec());
+        let mut open = closed.0.lock();
+        while !*open {
+            closed.1.wait(&mut open);
+        }
+    };
+    let batching = "max_batch_size: 4 dynamic_batching { default_queue_policy { \
+        timeout_action: REJECT default_timeout_microseconds: 1000000 } }";
+    let clock = Clock::manual();
+    let pair = RatedModels::batching(batching, Some(&[]), [1, 1], Arc::new(hook), clock.clone());
+    let first = pair.send("b", 2);
+    while runs.lock().is_empty() {
+        std::thread::yield_now();
+    }
+    // While `b` runs, `a` waits for the resource, and its request for its turn.
+    let late = pair.send("a", 1);
+    while pair.waiting() < 1 {
+        std::thread::yield_now();
+    }
+    clock.advance(Duration::from_secs(2));
+    pair.repository.tick();
+    let refused = late.now_or_never().expect("refused while the instance waits").unwrap_err();
+    let Failure::Refused(refused) = refused else { panic!("{refused:?}") };
+    assert!(matches!(refused.refusal, Refusal::QueueTimeout { .. }), "{refused:?}");
+    let together = vec![pair.send("a", 1), pair.send("a", 1)];
+    *gate.0.lock() = true;
+    gate.1.notify_all();
+    answered(vec![first]);
+    answered(together);
+    assert_eq!(*runs.lock(), [vec![1, 2], vec![2, 1]], "those that came meanwhile are in one batch");
 }
 
 #[test]

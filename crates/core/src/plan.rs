@@ -32,6 +32,11 @@ impl Core {
         }
     }
 
+    /// Whether a request is ready for this instance, which may take a batch. What it shall do, [`Core::next`] says.
+    pub fn has_ready(&self, who: Instance) -> bool {
+        self.load(who.load).is_some_and(|state| state.may_take(who.n)) && self.oldest_ready(who).is_some()
+    }
+
     fn plan(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> PlannedStep {
         let Some(oldest) = self.oldest_ready(who) else { return PlannedStep::Nothing(None) };
         let Some(state) = self.load(who.load) else { return PlannedStep::Nothing(None) };

@@ -49,14 +49,37 @@ impl Identity {
         self.model.next(self.instance, now)
     }
 
-    /// Gives a batch back and takes the next step.
-    pub(super) fn complete(&self, batch: FinishedBatch) -> Step {
-        self.complete_at(batch, self.model.now(), None)
+    /// The next step. Where instances wait for resources, a batch is formed once its instance has them, so that its requests wait in the queue. `permit`
+    /// is what the last run has held, and then what the next run holds.
+    pub(super) fn next_permitted(&self, permit: &mut Option<RunPermit>) -> Step {
+        let Some(rates) = &self.load.rates else { return self.next() };
+        let last = permit.take();
+        if let Some(step) = self.model.next_unless_ready(self.instance) {
+            return step;
+        }
+        *permit = rates.acquire(self.instance.n, last);
+        self.next()
     }
 
-    /// The same for a thread that has just read the clock. Steps of other models that follow from the answers may be left to `thread`.
-    pub(super) fn complete_at(&self, batch: FinishedBatch, now: Time, thread: Option<&ExecutorHandle>) -> Step {
-        self.model.complete(self.instance, batch, now, thread)
+    /// Gives a batch back and takes the next step.
+    pub(super) fn complete(&self, batch: FinishedBatch) -> Step {
+        self.model.complete(self.instance, batch, self.model.now(), None)
+    }
+
+    /// The same for a thread that has just read the clock. Steps of other models that follow from the answers may be left to `thread`. `permit` is as
+    /// for [`Identity::next_permitted`].
+    pub(super) fn complete_at(
+        &self,
+        batch: FinishedBatch,
+        now: Time,
+        thread: Option<&ExecutorHandle>,
+        permit: &mut Option<RunPermit>,
+    ) -> Step {
+        if self.load.rates.is_none() {
+            return self.model.complete(self.instance, batch, now, thread);
+        }
+        self.model.give_back(batch);
+        self.next_permitted(permit)
     }
 
     /// Sleeps until then, or until it is woken.
@@ -125,13 +148,21 @@ impl Identity {
         self.end();
     }
 
-    /// Waits until a batch may run, where instances wait for resources. `last`: what the run before it has held. Its requests have waited until now.
-    pub(super) fn admit(&self, taken: &mut TakenBatch, last: Option<RunPermit>) -> Option<RunPermit> {
-        let permit = self.load.rates.as_ref()?.acquire(self.instance.n, last)?;
-        let now = self.model.now();
-        for (_, job) in taken.jobs.iter_mut().flatten() {
-            job.taken = now;
-        }
+    /// Has a batch run with this permit. Where instances wait for resources, a batch without one waits here, and its requests have waited until then.
+    pub(super) fn admit(&self, taken: &mut TakenBatch, permit: Option<RunPermit>) -> Option<RunPermit> {
+        let rates = self.load.rates.as_ref()?;
+        let mut permit = match permit {
+            Some(permit) => permit,
+            None => {
+                let permit = rates.acquire(self.instance.n, None)?;
+                let now = self.model.now();
+                for (_, job) in taken.jobs.iter_mut().flatten() {
+                    job.taken = now;
+                }
+                permit
+            }
+        };
+        permit.run();
         Some(permit)
     }
 

@@ -9,6 +9,7 @@ use crate::batch::Staging;
 use crate::executor::ExecutorHandle;
 use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes};
 use crate::model::load::InlineStep;
+use crate::model::runtime::RunPermit;
 use crate::model::sequences::{Step, TakenBatch};
 use crate::scheduling::Decider;
 use crate::sync::Mutex;
@@ -57,20 +58,23 @@ impl SerialInstance {
         let mailbox = identity.mailbox();
         loop {
             let mut running = self.running.lock();
-            let mut step = running.step.take().unwrap_or_else(|| identity.next());
             let mut permit = None;
+            let mut step = running.step.take().unwrap_or_else(|| identity.next_permitted(&mut permit));
             let rest = loop {
                 if let Some(mailbox) = mailbox {
                     identity.serve(mailbox, &mut running.executor.slots);
                 }
-                // What a run has held is given back with the next one's turn, or before anything else.
-                permit = permit.filter(|_| matches!(step, Step::Run(_)));
+                // What leads to no run gives the resources of one back.
+                permit = permit.filter(|_| matches!(step, Step::Run(_) | Step::Ask(..)));
                 step = match step {
                     Step::Run(mut taken) => {
                         permit = identity.admit(&mut taken, permit.take());
-                        self.run_batch(&mut running, taken, None)
+                        self.run_batch(&mut running, taken, None, &mut permit)
                     }
-                    Step::Tidy(ops) => identity.tidy(&mut running.executor.slots, &ops),
+                    Step::Tidy(ops) => {
+                        running.executor.slots.apply(&ops, |_| None, |_| None);
+                        identity.next_permitted(&mut permit)
+                    }
                     Step::Ask(round, decider) => identity.ask(round, decider.as_ref()),
                     Step::Sleep(until) => break Some(until),
                     Step::Gone => break None,
@@ -83,8 +87,15 @@ impl SerialInstance {
         identity.end();
     }
 
-    /// Both halves of a run, one after the other. `thread`: this one, if it is not the instance's own.
-    fn run_batch(&self, running: &mut RunningInstance, taken: TakenBatch, thread: Option<&ExecutorHandle>) -> Step {
+    /// Both halves of a run, one after the other. `thread`: this one, if it is not the instance's own. `permit` is as for
+    /// [`Identity::next_permitted`].
+    fn run_batch(
+        &self,
+        running: &mut RunningInstance,
+        taken: TakenBatch,
+        thread: Option<&ExecutorHandle>,
+        permit: &mut Option<RunPermit>,
+    ) -> Step {
         let own_time = OwnTime::begin();
         let RunningInstance { executor, staging, is_warm, .. } = running;
         let load = &self.identity.load;
@@ -98,7 +109,7 @@ impl SerialInstance {
                 load.inline_gate.note(own_time.elapsed(), now);
             }
         }
-        self.identity.complete_at(run.end(load, ran), now, thread)
+        self.identity.complete_at(run.end(load, ran), now, thread, permit)
     }
 
     /// Runs a batch; if that fails, its rows one by one. One result for each real row.
@@ -145,7 +156,7 @@ impl InlineStep for SerialInstance {
                         Err(round) => break Step::Ask(round, decider),
                     }
                 }
-                Step::Run(taken) => break self.run_batch(&mut running, taken, Some(thread)),
+                Step::Run(taken) => break self.run_batch(&mut running, taken, Some(thread), &mut None),
                 rest => break rest,
             };
         };

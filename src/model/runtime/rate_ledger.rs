@@ -106,6 +106,14 @@ impl RateLedger {
         self.grant()
     }
 
+    /// Gives back the resources and the turn of an instance that had nothing to run. Returns whether other instances may run now.
+    pub(super) fn release_unused(&mut self, key: InstanceKey) -> bool {
+        if let Some(instance) = self.instances.get_mut(&key) {
+            instance.turns = instance.turns.saturating_sub(instance.priority);
+        }
+        self.release(key)
+    }
+
     /// Gives back what a run needed, and asks for the next run at once: the instance competes with those that wait. Returns whether any may run now.
     pub(super) fn release_and_wait(&mut self, key: InstanceKey) -> bool {
         self.free(key);

@@ -35,6 +35,22 @@ fn what_shares_a_resource_runs_one_after_the_other_and_the_rest_does_not_wait() 
 }
 
 #[test]
+fn a_turn_without_a_run_is_no_turn() {
+    let mut ledger = RateLedger::default();
+    let [a, b] = [0, 1].map(|_| add(&mut ledger, rate(&[("R", None, 1)], 1)));
+    for _ in 0..3 {
+        ledger.wait(a);
+        assert!(ledger.take_grant(a));
+        assert!(!ledger.release_unused(a));
+    }
+    ledger.wait(b);
+    assert!(ledger.take_grant(b));
+    ledger.wait(a);
+    // Each had no turn but this one, and `a` asked first.
+    assert!(ledger.release_and_wait(b) && ledger.take_grant(a) && !ledger.take_grant(b));
+}
+
+#[test]
 fn there_is_as_much_as_one_needs_at_most_unless_the_server_says_otherwise() {
     let runs = |limits: Vec<ResourceLimit>| {
         let mut ledger = RateLedger::new(limits);

@@ -30,6 +30,7 @@ pub(in crate::model) struct LoadRates {
 pub(in crate::model) struct RunPermit {
     limiter: RateLimiter,
     instance: InstanceKey,
+    has_run: bool,
     is_returned: bool,
 }
 
@@ -58,8 +59,10 @@ impl RateLimiter {
         self.0.ledger.lock().waiting()
     }
 
-    fn release(&self, instance: InstanceKey) {
-        if self.0.ledger.lock().release(instance) {
+    fn release(&self, instance: InstanceKey, has_run: bool) {
+        let mut ledger = self.0.ledger.lock();
+        let is_granted = if has_run { ledger.release(instance) } else { ledger.release_unused(instance) };
+        if is_granted {
             self.0.granted.notify_all();
         }
     }
@@ -85,7 +88,14 @@ impl LoadRates {
             ledger = sync::wait(granted, ledger);
         }
         drop(ledger);
-        Some(RunPermit { limiter: self.limiter.clone(), instance, is_returned: false })
+        Some(RunPermit { limiter: self.limiter.clone(), instance, has_run: false, is_returned: false })
+    }
+}
+
+impl RunPermit {
+    /// A run begins. If none does, the instance has its turn again.
+    pub(in crate::model) fn run(&mut self) {
+        self.has_run = true;
     }
 }
 
@@ -99,7 +109,7 @@ impl Drop for LoadRates {
 impl Drop for RunPermit {
     fn drop(&mut self) {
         if !self.is_returned {
-            self.limiter.release(self.instance);
+            self.limiter.release(self.instance, self.has_run);
         }
     }
 }

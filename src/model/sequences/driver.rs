@@ -214,6 +214,12 @@ impl ModelScheduler {
         self.locked(now, |table| table.next(now, who))
     }
 
+    /// The same, if no request is ready for this instance.
+    pub(in crate::model) fn next_unless_ready(self: &Arc<Self>, who: Instance) -> Option<Step> {
+        let now = self.now();
+        self.locked(now, |table| (!table.core.has_ready(who)).then(|| table.next(now, who)))
+    }
+
     /// Takes the answer to a question, and the next step, in one lock section.
     pub(in crate::model) fn answer(self: &Arc<Self>, who: Instance, round: Box<Round>, said: PolicyAnswer) -> Step {
         let now = self.now();
