@@ -83,7 +83,7 @@ pub(in crate::model) fn capture(
     };
     let state_now = || state_now(model, load, id, &guard.active, limits);
     let mut taken = state_now()?;
-    let ended = loop {
+    let mut ended = loop {
         if taken.steps.len() >= limits.steps {
             break "steps";
         }
@@ -108,6 +108,10 @@ pub(in crate::model) fn capture(
             },
         }
     };
+    // Steps that were noted before the state was there may not fit beside it.
+    while taken.bytes() > limits.bytes && taken.steps.pop().is_some() {
+        ended = "bytes";
+    }
     Ok(with_steps(&taken.file, digest, ended, &taken.steps)?)
 }
 
@@ -125,9 +129,10 @@ fn state_now(
 ) -> Result<CaptureState, TransferError> {
     let (last, file) = snapshot(model, id, Some(load.version))?;
     let bytes = file.len() as u64;
-    if !active.takes(bytes) {
+    if bytes > limits.bytes {
         return Err(TransferError::TooLarge { model: model.name.clone(), id: id.clone(), bytes, limit: limits.bytes });
     }
+    active.holds(bytes);
     Ok(CaptureState { last, has_failed: false, file, steps: Vec::new() })
 }
 

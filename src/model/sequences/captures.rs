@@ -23,8 +23,9 @@ pub(super) struct Captures {
 pub(super) struct ActiveCapture {
     id: Id,
     load: LoadId,
-    /// Bytes that may still be noted.
-    left: AtomicU64,
+    /// Bytes that are held: the state, and the steps.
+    held: AtomicU64,
+    limit: u64,
     steps: SyncSender<CaptureNews>,
 }
 
@@ -119,17 +120,22 @@ fn copied(NamedTensor { name, tensor }: NamedTensor) -> NamedTensor {
 
 impl ActiveCapture {
     pub(super) fn new(id: Id, load: LoadId, bytes: u64, steps: SyncSender<CaptureNews>) -> ActiveCapture {
-        ActiveCapture { id, load, left: AtomicU64::new(bytes), steps }
+        ActiveCapture { id, load, held: AtomicU64::new(0), limit: bytes, steps }
     }
 
     /// Whether so many bytes more may be noted.
     pub(super) fn takes(&self, bytes: u64) -> bool {
-        let less = |left: u64| left.checked_sub(bytes);
-        self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+        let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
     pub(super) fn gives_back(&self, bytes: u64) {
-        self.left.fetch_add(bytes, Ordering::AcqRel);
+        self.held.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    /// Counts a state, also beyond the maximum: steps that the state contains are given back later.
+    pub(super) fn holds(&self, bytes: u64) {
+        self.held.fetch_add(bytes, Ordering::AcqRel);
     }
 
     fn report(&self, news: CaptureNews) {
