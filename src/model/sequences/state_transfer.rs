@@ -153,7 +153,8 @@ fn scratch_for(load: &LoadedModel, file: &[u8]) -> Result<Option<SequenceScratch
     let (made_by, scratch) = scratch_of(file)?;
     let processors = load.scratch_owners().unwrap_or_default();
     let limit = load.processors.as_ref().map_or(0, |processors| processors.chain.scratch_bytes());
-    let other = |why: String| Err(TransferError::Other { model: load.settings.name.clone(), what: "the snapshot", why });
+    let other =
+        |why: String| Err(TransferError::Other { model: load.settings.name.clone(), what: "the snapshot", why });
     if made_by.is_empty() && limit == 0 {
         return Ok(None);
     }
