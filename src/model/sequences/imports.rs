@@ -185,7 +185,7 @@ mod tests {
         for n in 0..1000u64 {
             let given = GivenTo { version: 1, states: Vec::new(), until: Time(1_000 + n) };
             let origin = ImportOrigin { step: 1, carried: None, given: Some(given) };
-            imports.insert(Id::from(n), Import { origin, snapshot: Bytes::new(), ticket: None });
+            imports.insert(Id::from(n), Import { origin, snapshot: Bytes::new(), ticket: None, scratch: None });
         }
         let (mut now, mut looks) = (Time(1_000), 0);
         while now != Time::NEVER {

@@ -336,7 +336,8 @@ impl Table {
         match *origin {
             StateOrigin::Stored(id, kept) => self.put_back(now, &live.load, id, kept, file),
             StateOrigin::Given(id, origin) => {
-                self.imports.insert(id, Import { origin, snapshot: file, ticket: live.ticket.take() });
+                let scratch = live.load.processors.is_some().then(|| std::mem::take(&mut live.scratch));
+                self.imports.insert(id, Import { origin, snapshot: file, ticket: live.ticket.take(), scratch });
             }
         }
     }
