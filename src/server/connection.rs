@@ -24,6 +24,7 @@ use super::first_bytes;
 use super::metered::MeteredStream;
 use super::shutdown::Shutdown;
 use super::tls::{self, Tls};
+use super::write_timeout::WriteTimeout;
 use crate::api::message_meter::MessageMeter;
 use crate::api::{Caller, ConnectionOrder};
 use crate::config::server::Connections;
@@ -87,6 +88,7 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
         let name = name.unwrap_or_else(|| Caller::LOCAL.to_owned());
         Arc::new(Caller { name, address: peer })
     };
+    let stream = WriteTimeout::new(stream, serving.options.write.0, serving.metrics.clone());
     let Some(tls) = &serving.tls else {
         let caller = caller(None);
         return talk(stream, caller, permit, serving).await;

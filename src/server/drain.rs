@@ -36,7 +36,8 @@ pub enum Drained {
     Cut,
 }
 
-/// Turns signals into wishes: SIGTERM drains, SIGINT and a second SIGTERM stop now. To be called within a runtime, before models load.
+/// Turns signals into wishes: SIGTERM drains, SIGINT and a second SIGTERM stop now; after `sequor drain` the first SIGTERM changes nothing. To be
+/// called within a runtime, before models load.
 pub fn signals() -> io::Result<mpsc::Receiver<Stop>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (sender, receiver) = mpsc::channel(8);
@@ -60,13 +61,17 @@ pub(super) async fn run(
     api: Api,
     options: Drain,
     shutdown: Shutdown,
-    mut stop: mpsc::Receiver<Stop>,
+    stop: mpsc::Receiver<Stop>,
     asked: Arc<Notify>,
 ) -> Drained {
+    let mut stop = StopSignals { receiver: stop, begun_by_operator: false };
     // An operator who asks twice has asked once: only signals hurry.
     let wish = tokio::select! {
-        wish = next(&mut stop) => wish,
-        () = asked.notified() => Stop::Drain,
+        wish = stop.next() => wish,
+        () = asked.notified() => {
+            stop.begun_by_operator = true;
+            Stop::Drain
+        }
     };
     let begun = Instant::now();
     let limit = begun + options.exit_timeout.0;
@@ -84,7 +89,7 @@ pub(super) async fn run(
     let drained = tokio::select! {
         () = shutdown.connections.wait() => Drained::Clean,
         () = sleep_until(limit) => Drained::Cut,
-        _ = next(&mut stop) => Drained::Cut,
+        () = stop.hurries() => Drained::Cut,
     };
     if drained == Drained::Cut {
         tracing::warn!(in_flight = api.metrics().in_flight().get(), "connections are cut");
@@ -100,28 +105,44 @@ pub(super) async fn run(
     drained
 }
 
-/// The next wish. A closed channel has none any more.
-async fn next(stop: &mut mpsc::Receiver<Stop>) -> Stop {
-    match stop.recv().await {
-        Some(stop) => stop,
-        None => std::future::pending().await,
+/// The signals that reach a stopping server.
+struct StopSignals {
+    receiver: mpsc::Receiver<Stop>,
+    /// An operator began the stop, and no SIGTERM has come since.
+    begun_by_operator: bool,
+}
+
+impl StopSignals {
+    /// The next wish. A closed channel has none any more.
+    async fn next(&mut self) -> Stop {
+        match self.receiver.recv().await {
+            Some(stop) => stop,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for a signal that hurries the stop. After `sequor drain` the service manager sends its SIGTERM: that one hurries nothing.
+    async fn hurries(&mut self) {
+        while self.next().await == Stop::Drain && std::mem::take(&mut self.begun_by_operator) {
+            tracing::info!("SIGTERM: the server is draining already; a second one stops it at once");
+        }
     }
 }
 
 /// Announces, then lets live sequences end. Whether it was hurried on.
-async fn wind_down(api: &Api, options: Drain, limit: Instant, stop: &mut mpsc::Receiver<Stop>) -> bool {
+async fn wind_down(api: &Api, options: Drain, limit: Instant, stop: &mut StopSignals) -> bool {
     api.set_phase(ServerPhase::Announcing);
     let announced = limit.min(Instant::now() + options.announce.0);
     tokio::select! {
         () = sleep_until(announced) => {}
-        _ = next(stop) => return true,
+        () = stop.hurries() => return true,
     }
     api.set_phase(ServerPhase::Finishing);
     let finished = limit.min(Instant::now() + options.finish.0);
     tokio::select! {
         () = sleep_until(finished) => false,
         () = ended(api) => false,
-        _ = next(stop) => true,
+        () = stop.hurries() => true,
     }
 }
 
@@ -131,5 +152,50 @@ async fn ended(api: &Api) {
     let keeps = || api.metrics().live_sequences() > 0;
     while api.repository().live_unkept() > 0 || (api.metrics().in_flight().get() > 0 && !keeps()) {
         sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::server::ServerLimits;
+    use crate::config::units::Span;
+    use crate::model::Repository;
+    use crate::telemetry::Metrics;
+
+    #[tokio::test]
+    async fn the_first_sigterm_after_an_operators_drain_hurries_nothing() {
+        let hour = Span(Duration::from_secs(3600));
+        let options = Drain { announce: hour, finish: hour, exit_timeout: hour };
+        let api = Api::new(Repository::empty(), Metrics::new(false), ServerLimits::default());
+        let (signals, receiver) = mpsc::channel(2);
+        let asked = Arc::new(Notify::new());
+        asked.notify_one();
+        let mut phases = api.phases();
+        let drained = tokio::spawn(run(api, options, Shutdown::default(), receiver, asked));
+        phases.wait_for(|phase| *phase == ServerPhase::Announcing).await.unwrap();
+        signals.send(Stop::Drain).await.unwrap();
+        // The drain acts on a signal in the same turn in which it takes it.
+        while signals.capacity() < signals.max_capacity() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*phases.borrow(), ServerPhase::Announcing);
+        signals.send(Stop::Drain).await.unwrap();
+        assert_eq!(drained.await.unwrap(), Drained::Clean);
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_hurries_an_operators_drain() {
+        let hour = Span(Duration::from_secs(3600));
+        let options = Drain { announce: hour, finish: hour, exit_timeout: hour };
+        let api = Api::new(Repository::empty(), Metrics::new(false), ServerLimits::default());
+        let (signals, receiver) = mpsc::channel(2);
+        let asked = Arc::new(Notify::new());
+        asked.notify_one();
+        let mut phases = api.phases();
+        let drained = tokio::spawn(run(api, options, Shutdown::default(), receiver, asked));
+        phases.wait_for(|phase| *phase == ServerPhase::Announcing).await.unwrap();
+        signals.send(Stop::Now).await.unwrap();
+        assert_eq!(drained.await.unwrap(), Drained::Clean);
     }
 }

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::connection::{ConnectionSetup, talk};
 use super::connection_limit::ConnectionLimit;
 use super::shutdown::Shutdown;
+use super::write_timeout::WriteTimeout;
 use super::{ServerOptions, clients};
 use crate::api::kserve::Kserve;
 use crate::api::{Api, Caller};
@@ -44,6 +45,7 @@ impl StreamServer {
         match serving.limit.admit(peer) {
             Ok(permit) => {
                 let caller = Caller { name: Caller::LOCAL.to_owned(), address: peer };
+                let stream = WriteTimeout::new(stream, serving.options.write.0, serving.metrics.clone());
                 talk(stream, Arc::new(caller), Arc::new(permit), serving).await;
             }
             Err(reason) => serving.metrics.connection_closed(reason),

@@ -43,6 +43,12 @@ pub enum BindError {
         "the service manager passed a socket for {address} (LISTEN_FDS), where nothing is served. Make its address and port equal to those of http, grpc, metrics or admin."
     )]
     NotWanted { address: SocketAddr },
+    #[error(
+        "the service manager passed a socket for {address} (LISTEN_FDS), but {what}.address is {}: the server would be open to more clients than its settings say. Let the socket unit listen on {wanted}, or set {what}.address = \"{}\".",
+        .wanted.ip(),
+        .address.ip()
+    )]
+    Wider { what: &'static str, wanted: SocketAddr, address: SocketAddr },
 }
 
 impl Listeners {
@@ -61,7 +67,13 @@ impl Listeners {
                     waits |= matches!(what, "http" | "grpc");
                     TcpListener::from_std(passed.swap_remove(at)).map(Some).map_err(|cause| BindError::Passed { cause })
                 }
-                None => bind(what, address).map(Some),
+                None => {
+                    match passed.iter().filter_map(|socket| socket.local_addr().ok()).find(|at| is_wider(*at, address))
+                    {
+                        Some(wider) => Err(BindError::Wider { what, wanted: address, address: wider }),
+                        None => bind(what, address).map(Some),
+                    }
+                }
             }
         };
         let http = listen("http", wanted.http)?;
@@ -94,11 +106,15 @@ pub fn passed() -> Result<Vec<std::net::TcpListener>, BindError> {
     Ok(all.map_err(|cause| BindError::Passed { cause })?.into_iter().flatten().collect())
 }
 
-/// Whether this socket is the one for an address: its port is the same, and its address, or one of them stands for every address.
+/// Whether this socket is the one for an address: its port is the same, and its address as well or within the wanted ones.
 fn serves(socket: &std::net::TcpListener, wanted: SocketAddr) -> bool {
     let Ok(at) = socket.local_addr() else { return false };
-    let any = at.ip().is_unspecified() || wanted.ip().is_unspecified();
-    at.port() == wanted.port() && (any || at.ip() == wanted.ip())
+    at.port() == wanted.port() && (wanted.ip().is_unspecified() || at.ip() == wanted.ip())
+}
+
+/// Whether a socket takes connections at the wanted port from addresses that the settings do not name.
+fn is_wider(at: SocketAddr, wanted: SocketAddr) -> bool {
+    at.port() == wanted.port() && at.ip().is_unspecified() && !wanted.ip().is_unspecified()
 }
 
 fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
@@ -155,5 +171,25 @@ mod tests {
         let refused = Listeners::bind_with(&Addresses::default(), vec![other]).expect_err("nothing is served there");
         assert!(matches!(refused, BindError::NotWanted { address } if address == unknown), "{refused}");
         assert!(!Listeners::bind(&Addresses::default()).expect("bound").waits);
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_is_open_to_more_than_the_settings_say_is_refused() {
+        let open = |address: [u8; 4]| {
+            let socket = std::net::TcpListener::bind(SocketAddr::from((address, 0))).expect("a port");
+            socket.set_nonblocking(true).expect("nonblocking");
+            let port = socket.local_addr().expect("an address").port();
+            (socket, port)
+        };
+        let wanted = |address: [u8; 4], port| Addresses { admin: Some((address, port).into()), ..Addresses::default() };
+        let (any, own) = ([0; 4], [127, 0, 0, 1]);
+        let (socket, port) = open(any);
+        let refused = Listeners::bind_with(&wanted(own, port), vec![socket]).expect_err("it is open to everyone");
+        assert!(matches!(refused, BindError::Wider { what: "admin", address, .. } if address == (any, port).into()));
+        for (at, settings) in [(any, any), (own, any), (own, own)] {
+            let (socket, port) = open(at);
+            let bound = Listeners::bind_with(&wanted(settings, port), vec![socket]).expect("bound").addresses();
+            assert_eq!(bound.admin, Some((at, port).into()));
+        }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! - [`listeners`]: the ports, bound before anything else is done; [`holder`] says who has a port that is taken.
 //! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task, which owns a [`crate::executor`]; `activity`: whether it has any.
-//! - [`connection_limit`], [`descriptors`]: how many connections there may be · `first_bytes`, `request_body`: what must arrive in time · `metered`: messages of upgraded connections.
+//! - [`connection_limit`], [`descriptors`]: how many connections there may be · `first_bytes`, `request_body`: what must arrive in time · `metered`: messages of upgraded connections · `write_timeout`: clients that stop reading.
 //! - `dispatcher`: the one way of every request: its context, the checks of the listener, where it goes.
 //! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `origin`: what web pages may call · `changed`: files that are read again.
 //! - [`StreamServer`]: the same for clients over byte streams of the caller's own.
@@ -31,6 +31,7 @@ mod request_body;
 mod shutdown;
 pub mod systemd;
 pub mod tls;
+mod write_timeout;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use sha2::{Digest, Sha256};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -65,14 +65,17 @@ impl Tls {
     }
 
     /// Does the handshake of a new connection within this time.
-    pub(super) async fn accept(&self, stream: TcpStream, within: Duration) -> std::io::Result<TlsStream<TcpStream>> {
+    pub(super) async fn accept<S>(&self, stream: S, within: Duration) -> std::io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let config = self.0.lock().current();
         tokio::time::timeout(within, TlsAcceptor::from(config).accept(stream)).await?
     }
 }
 
 /// What a client that showed a certificate is called: the head of the certificate's SHA-256.
-pub(super) fn client_name(stream: &TlsStream<TcpStream>) -> Option<String> {
+pub(super) fn client_name<S>(stream: &TlsStream<S>) -> Option<String> {
     let certificate = stream.get_ref().1.peer_certificates()?.first()?;
     let digest = Sha256::digest(certificate);
     let head: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();

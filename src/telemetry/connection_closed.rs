@@ -8,15 +8,17 @@ pub enum ConnectionClosed {
     FirstByte,
     Head,
     Idle,
+    Write,
 }
 
 impl ConnectionClosed {
-    pub const ALL: [ConnectionClosed; 5] = [
+    pub const ALL: [ConnectionClosed; 6] = [
         ConnectionClosed::Max,
         ConnectionClosed::PerPeer,
         ConnectionClosed::FirstByte,
         ConnectionClosed::Head,
         ConnectionClosed::Idle,
+        ConnectionClosed::Write,
     ];
 
     /// The setting of this name under `connections`.
@@ -27,6 +29,7 @@ impl ConnectionClosed {
             ConnectionClosed::FirstByte => "first_byte",
             ConnectionClosed::Head => "head",
             ConnectionClosed::Idle => "idle",
+            ConnectionClosed::Write => "write",
         }
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Families {
     pub(super) in_flight: Gauge,
     pub(super) queued: Gauge,
     pub(super) connections: Gauge,
-    pub(super) connections_closed: [Counter; 5],
+    pub(super) connections_closed: [Counter; ConnectionClosed::ALL.len()],
     pub(super) peers: PeerFamilies,
 }
 
@@ -132,7 +132,7 @@ fn gauge_alone(registry: &mut Registry, name: &str, help: &str) -> Gauge {
 }
 
 /// One counter for each reason, so that a scrape shows them before they count.
-fn connections_closed(registry: &mut Registry) -> [Counter; 5] {
+fn connections_closed(registry: &mut Registry) -> [Counter; ConnectionClosed::ALL.len()] {
     let help = "Connections that the server closed: the setting under [connections] whose limit they met";
     let all = family(registry, "sequor_connections_closed_total", help, Counter::default as fn() -> Counter);
     ConnectionClosed::ALL.map(|reason| all.get_or_create_owned(&vec![label("reason", reason.name())]))

@@ -173,6 +173,48 @@ async fn streams_of_a_connection_are_bounded() {
     assert_eq!(step(&house, 1, true).await, 1);
 }
 
+/// A client with a small buffer that has sent this and reads nothing.
+async fn deaf(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_is_not_kept() {
+    let connections = Connections { write: MOMENT, ..Connections::default() };
+    let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
+    let address = house.addresses.http.unwrap();
+    // More than the system's buffers hold.
+    let elements = 6 << 20;
+    let input = json!({ "name": "INPUT", "shape": [1, elements], "datatype": "INT32",
+        "parameters": { "binary_data_size": elements * 4 } });
+    let json = json!({ "inputs": [input], "parameters": { "binary_data_output": true } }).to_string();
+    let tensor = vec![0; elements * 4];
+    let closed_ones = |count: u64| {
+        let line = format!("sequor_connections_closed_total{{reason=\"write\"}} {count}\n");
+        move |house: &House| house.metrics.encode().contains(&line) && house.metrics.connections().get() == 0
+    };
+    let head = format!(
+        "POST /v2/models/same/infer HTTP/1.1\r\nhost: x\r\ninference-header-content-length: {}\r\ncontent-length: {}\r\n\r\n",
+        json.len(),
+        json.len() + tensor.len()
+    );
+    let over_http = deaf(address, &[head.as_bytes(), json.as_bytes(), &tensor].concat()).await;
+    house.until(closed_ones(1)).await;
+    let head = "GET /v2/models/same/stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let length = u32::try_from(json.len()).unwrap().to_le_bytes();
+    let message = [&length[..], json.as_bytes(), &tensor].concat();
+    // A binary message in one frame, its length in 8 bytes, masked with zeros.
+    let frame = [&[0x82, 0xff], &(message.len() as u64).to_be_bytes()[..], &[0; 4], &message].concat();
+    let over_websocket = deaf(address, &[head.as_bytes(), &frame].concat()).await;
+    house.until(closed_ones(2)).await;
+    drop((over_http, over_websocket));
+}
+
 #[tokio::test]
 async fn a_websocket_is_asked_for_a_sign_of_life() {
     let asked_each = |keepalive| House::served(ServerOptions { keepalive, ..ServerOptions::default() });

@@ -246,6 +246,8 @@ section! {
         pub head: Span = seconds(30), positive;
         /// Maximum time without a byte of a body that has begun; then the request is refused; streams may rest between messages
         pub body: Span = seconds(30), positive;
+        /// Maximum time in which a client takes no byte of what is sent to it; then the connection is closed
+        pub write: Span = seconds(60), positive;
         /// Time without a request after which a connection is closed; 0s is never
         pub idle: Span = seconds(600);
         /// Maximum concurrent requests on one HTTP/2 connection; clients wait with further ones
