@@ -18,6 +18,7 @@ use super::outgoing::OutgoingCalls;
 use super::ports::{PortTensors, TensorSignature, place};
 use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::source::{OnFailure, ProcessorSource};
+use super::tensors::check_handles;
 use super::version::{LinkSite, LinkVersion};
 use crate::config::model::LoadFacts;
 use crate::telemetry::Hook;
@@ -184,6 +185,8 @@ impl ChainLink {
         }
         let shown: Vec<Vec<(u32, &Tensor)>> =
             runs.iter().map(|run| shown(manifest, &self.site.inner.outputs, run)).collect();
+        let handed = check_handles(shown.iter().flatten().map(|(_, tensor)| *tensor), manifest.by_value);
+        handed.map_err(|what| self.too_large(&what))?;
         let bytes = shown.iter().flatten().map(|(_, tensor)| tensor.data.len()).sum::<usize>() + scratch.len();
         let passing = self.passing(manifest, bytes);
         let called = match version.guest().await {

@@ -17,8 +17,10 @@ use super::outgoing::OutgoingCalls;
 use super::ports::check_size;
 use crate::tensor::Tensor;
 
-/// Maximum number of handles of one guest.
-const HANDLES: usize = 16 * 1024;
+/// Maximum number of handles that are passed to a guest with one call.
+const HANDED: usize = 16 * 1024;
+/// Maximum number of handles of one guest: those of a call, and as many of its own.
+const HANDLES: usize = 2 * HANDED;
 /// Maximum bytes of a guest's unfinished buffers, and of the tensors that it makes during one call.
 const MADE: u64 = 64 << 20;
 /// Maximum number of dimensions of a tensor that a guest makes.
@@ -205,6 +207,17 @@ pub(super) trait HeldEntry: Send + 'static {
 /// Bytes of a handle to a tensor, which it shares with no other.
 fn own_bytes(tensor: &Tensor) -> u64 {
     ENTRY + 8 * tensor.shape.0.len() as u64
+}
+
+/// Checks that a call does not pass too many tensors by handle. How many there are is up to the request.
+pub(super) fn check_handles<'t>(
+    tensors: impl Iterator<Item = &'t Tensor>,
+    by_value: u64,
+) -> std::result::Result<(), String> {
+    match tensors.filter(|tensor| tensor.data.len() as u64 > by_value).count() {
+        0..=HANDED => Ok(()),
+        count => Err(format!("{count} large outputs of its runs at once; the maximum is {HANDED}")),
+    }
 }
 
 /// A tensor of what a guest gave by value.

@@ -161,7 +161,7 @@ struct Tape {
     written: u64,
     most: u64,
     head: Head,
-    /// Repeated at the beginning of every file.
+    /// Repeated at the beginning of every file: the newest load of each version of each model.
     loads: Vec<Load<'static>>,
     line: Vec<u8>,
 }
@@ -216,6 +216,7 @@ impl Tape {
         match message {
             RecorderMessage::Load(load) => {
                 self.put(&load)?;
+                self.loads.retain(|other| (&other.load, other.version) != (&load.load, load.version));
                 self.loads.push(load);
             }
             RecorderMessage::Request(seq, through) => self.put(&line(seq, &through))?,
@@ -359,6 +360,24 @@ mod tests {
         };
         let all: Vec<u64> = times(&old).into_iter().chain(times(&new)).collect();
         assert_eq!((all.last(), all.windows(2).all(|w| w[1] == w[0] + 1)), (Some(&99), true));
+    }
+
+    #[test]
+    fn only_the_newest_load_of_a_version_is_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.jsonl");
+        let mut tape = Tape::begin(&path, 1 << 20, 0).unwrap();
+        for slots in 1..=100 {
+            tape.write(RecorderMessage::Load(Load { slots, ..load() }));
+        }
+        tape.write(RecorderMessage::Load(Load { version: 2, ..load() }));
+        tape.turn().unwrap();
+        tape.flush();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let loads =
+            text.lines().filter_map(|l| if let Ok(TraceLine::Load(load)) = read(l) { Some(load) } else { None });
+        let loads: Vec<_> = loads.map(|load| (load.version, load.slots)).collect();
+        assert_eq!(loads, [(1, 100), (2, 2)]);
     }
 
     #[test]

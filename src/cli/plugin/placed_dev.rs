@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::ArgMatches;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use super::{Failed, dev_loop, remote};
 use crate::cli::remote::client::{Client, segment};
@@ -41,26 +42,41 @@ pub(super) fn run(folder: &Path, matches: &ArgMatches, words: PlacedWords) -> Re
             format!("--set is for schedulers: the config of a plug-in of kind {kind} is in the model's sequor.toml");
         return Err(Failed::Configuration(what));
     }
-    if !serves(&client, &name, &model)? {
+    let Some(serving) = serving(&client, &name, &model)? else {
         let what = format!(
             "{model} has no {kind} {name}: name it in the model's sequor.toml, build it into plugins.dir and load the model"
         );
         return Err(Failed::Failed(what));
-    }
+    };
     let elsewhere = "the server has no plugins.dir on this machine, so the version from before could not be put back";
     let plugins = component::folder(&client).ok_or_else(|| Failed::Failed(elsewhere.to_owned()))?;
     let before = fs_err::read(plugins.join(format!("{name}.wasm"))).map_err(|e| Failed::Failed(e.to_string()))?;
+    check_same(&before, &serving, &name)?;
     let dev = PlacedDev { words, client, name, model, before, as_json: remote::wants_json(matches) };
     let ended = dev_loop::on_every_change(folder, || dev.round(folder));
-    ended.and_then(|()| dev.put_back())
+    dev.end(&plugins, ended)
 }
 
-/// Whether the model uses the plug-in.
-fn serves(client: &Client, name: &str, model: &str) -> Result<bool, Failed> {
+/// The hash of the version that serves, if the model uses the plug-in.
+fn serving(client: &Client, name: &str, model: &str) -> Result<Option<String>, Failed> {
     let plugins = client.get("/admin/plugins")?;
     let plugins: Vec<Summary> = serde_json::from_value(plugins).map_err(|e| Failed::Failed(e.to_string()))?;
     let plugin = plugins.into_iter().find(|plugin| plugin.name == name);
-    Ok(plugin.is_some_and(|plugin| plugin.attached.iter().any(|at| at.model == model)))
+    Ok(plugin.filter(|plugin| plugin.attached.iter().any(|at| at.model == model)).map(|plugin| plugin.sha256))
+}
+
+/// Checks that the file in the server's folder is the version that serves: it is put back in the end.
+fn check_same(file: &[u8], serving: &str, name: &str) -> Result<(), Failed> {
+    let digest = Sha256::digest(file);
+    let sha256: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    if sha256 == serving {
+        return Ok(());
+    }
+    let what = format!(
+        "{name}.wasm in the server's plugins.dir is not the version that serves, so that version could not be put back: run \
+         `sequor plugin replace {name} --from FILE` with the version that is to stay, and start again"
+    );
+    Err(Failed::Failed(what))
 }
 
 impl PlacedDev {
@@ -87,6 +103,24 @@ impl PlacedDev {
         Ok(answer.get("sha256").and_then(|sha| sha.as_str()).unwrap_or_default().to_owned())
     }
 
+    /// Ends the work. If the server cannot be asked, the version from before is in its folder when it starts again.
+    fn end(&self, plugins: &Path, ended: Result<(), Failed>) -> Result<(), Failed> {
+        let ended = ended.and_then(|()| self.put_back());
+        if ended.is_err() {
+            let (beside, kept) = (format!(".{}.{}.old", self.name, std::process::id()), format!("{}.wasm", self.name));
+            let (beside, kept) = (plugins.join(beside), plugins.join(kept));
+            let restored = fs_err::write(&beside, &self.before).and_then(|()| fs_err::rename(&beside, &kept));
+            match restored {
+                Ok(()) => eprintln!(
+                    "sequor: {} is the version from before; it serves once the server starts again",
+                    kept.display()
+                ),
+                Err(error) => eprintln!("sequor: the version from before is not in the server's folder: {error}"),
+            }
+        }
+        ended
+    }
+
     fn put_back(&self) -> Result<(), Failed> {
         let failed = |e: std::io::Error| Failed::Failed(e.to_string());
         let file = tempfile::NamedTempFile::new().map_err(failed)?;
@@ -99,5 +133,42 @@ impl PlacedDev {
             println!("{name} {} {model} as before", words.does);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_gone_finds_the_version_from_before_at_its_next_start() {
+        let plugins = tempfile::tempdir().unwrap();
+        let kept = plugins.path().join("p.wasm");
+        // Nothing listens at port 1.
+        let command = clap::Command::new("dev").args(remote::args());
+        let matches = command.try_get_matches_from(["dev", "--server", "127.0.0.1:1"]).unwrap();
+        let words = PlacedWords { kind: "processor", does: "prepares requests of" };
+        let dev = PlacedDev {
+            words,
+            client: Client::of(&matches).unwrap(),
+            name: "p".to_owned(),
+            model: "m".to_owned(),
+            before: b"before".to_vec(),
+            as_json: false,
+        };
+        for ended in [Err(Failed::Unreachable("gone".to_owned())), Ok(())] {
+            fs_err::write(&kept, "half done").unwrap();
+            assert!(matches!(dev.end(plugins.path(), ended), Err(Failed::Unreachable(_))));
+            assert_eq!(fs_err::read(&kept).unwrap(), b"before");
+        }
+        assert_eq!(fs_err::read_dir(plugins.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_file_that_is_put_back_is_the_version_that_serves() {
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert!(check_same(b"abc", sha256, "p").is_ok());
+        let refused = check_same(b"abd", sha256, "p").unwrap_err();
+        assert!(refused.to_string().contains("sequor plugin replace p"), "{refused}");
     }
 }

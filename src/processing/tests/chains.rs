@@ -170,6 +170,26 @@ fn a_request_that_needs_too_many_runs_is_refused_without_a_strike() {
 }
 
 #[test]
+fn a_request_with_too_many_large_outputs_is_refused_without_a_strike() {
+    let mut model = model();
+    for n in 1..5 {
+        let output = crate::processing::TensorPort { name: format!("y{n}"), ..model.outputs[0].clone() };
+        model.outputs.push(output);
+    }
+    let guest =
+        ProcessorWat { pre: &run_each(4000), manifest: "by-value = \"3B\"\n", strikes: 1, ..ProcessorWat::default() };
+    let chain = try_chain_before(model, &[guest]).unwrap();
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
+    let outputs = vec![vec![Some(tensor(b"defg")); 5]; 4000];
+    let refused = chain.post(&step(), prepared.pending, outputs).unwrap_err();
+    let text =
+        "the request needs 20000 large outputs of its runs at once; the maximum is 16384. Send less in one request";
+    assert_eq!(refused.0.why, RefusedBy::Plugin { code: 1, text: text.to_owned(), retry: None });
+    let link = &chain.links()[0];
+    assert_eq!((link.status().counts.strikes, link.health.parked()), (0, None));
+}
+
+#[test]
 fn several_processors_together_are_held_to_the_runs_of_one_request() {
     let (outer, inner) = (run_each(100), run_each(50));
     let reply = "(call $reply (local.get 11) (local.get 12))";
