@@ -114,10 +114,25 @@ pub enum NotServed {
 pub enum ControlFailure {
     /// Models are not loaded and unloaded by request here.
     NotExplicit,
+    /// The models are not loaded again by request here.
+    NotReloaded,
+    /// What the repository is made of could not be looked at.
+    Source(SourceFault),
     /// No repository has a model of this name.
     Absent { model: String },
     /// It was tried; every reason why it did not come about.
     Failed { model: String, why: Vec<String> },
+}
+
+/// Why the repository does not hold what it is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceFault {
+    /// The file that names the models cannot be read.
+    Unreadable(String),
+    /// The file that names the models is wrong.
+    Invalid(String),
+    /// Some models stay as they were.
+    Models(String),
 }
 
 /// A request that a processor plug-in refused, or could not handle.

@@ -11,6 +11,8 @@ use crate::telemetry::log::AUDIT;
 
 /// Changes that are kept for the page.
 const KEPT: usize = 50;
+/// Maximum bytes of a name in a change: clients write it.
+const LONGEST_NAME: usize = 256;
 
 /// A change that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,6 +36,7 @@ pub(crate) struct Changes(Mutex<VecDeque<Change>>);
 impl Changes {
     pub(crate) fn note(&self, caller: &Caller, what: &'static str, on: &str, outcome: Result<(), &Status>) {
         let Caller { name, address } = caller;
+        let on = on.get(..on.floor_char_boundary(LONGEST_NAME)).unwrap_or_default();
         match outcome {
             Ok(()) => tracing::info!(target: AUDIT, by = %name, from = %address, what, on, "done"),
             Err(status) => {
@@ -71,5 +74,7 @@ mod tests {
         let kept = changes.last();
         assert_eq!((kept.len(), kept[0].refused.as_deref(), kept[1].on.as_str()), (KEPT, Some("no"), "p59"));
         assert_eq!((kept[1].by.as_str(), kept[1].refused.as_deref()), ("anna", None));
+        changes.note(&caller, "model load", &"ü".repeat(LONGEST_NAME), Ok(()));
+        assert_eq!(changes.last()[0].on, "ü".repeat(LONGEST_NAME / 2));
     }
 }

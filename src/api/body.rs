@@ -57,6 +57,18 @@ pub(crate) async fn respond(request: &HeaderMap, mut response: Response, body: B
     Ok(response)
 }
 
+/// Maximum bytes of a body that holds a few settings.
+const SHORT: usize = 1 << 20;
+
+/// The whole of a body that holds a few settings.
+pub(crate) async fn collect_short(body: Body) -> Result<Bytes, Status> {
+    let text = || format!("the request's body has more than {SHORT} bytes, the maximum on this path");
+    collect(body, SHORT).await.map_err(|status| match status.code {
+        Code::TooLarge => Status::new(Code::TooLarge, refusal::BAD_INPUT, text()),
+        _ => status,
+    })
+}
+
 /// The whole of a body, if it is no longer than `limit`.
 pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, Status> {
     let too_large = || refusal::limit(&ExceededLimit::RequestBytes { limit });

@@ -7,6 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use sequor_proto::model_repository_parameter::ParameterChoice;
 use sequor_proto::repository_index_response::ModelIndex;
 
+use super::queued::QueuedBytesPermit;
 use super::{Api, Caller, Code, Status, triton};
 use crate::config::server::file::ControlMode;
 use crate::model::IndexRow;
@@ -68,25 +69,37 @@ fn entry(row: IndexRow) -> ModelIndex {
     ModelIndex { name: model, version, state: state.to_owned(), reason }
 }
 
-/// Loads a model for a client, and notes that.
+/// Loads a model for a client, and notes that. What the request holds counts by its permit until the load has ended, whether or not the client
+/// waits for that.
 pub(crate) async fn load_for_client(
     api: &Api,
     caller: &Caller,
     model: String,
     parameters: ControlParameters,
+    permit: QueuedBytesPermit,
 ) -> Result<(), Status> {
-    let outcome = load(api, model.clone(), parameters).await;
+    let outcome = load(api, model.clone(), parameters, Some(permit)).await;
     note(api, caller, "model load", &model, outcome.as_ref().copied());
     outcome
 }
 
-pub(crate) async fn load(api: &Api, model: String, parameters: ControlParameters) -> Result<(), Status> {
+pub(crate) async fn load(
+    api: &Api,
+    model: String,
+    parameters: ControlParameters,
+    permit: Option<QueuedBytesPermit>,
+) -> Result<(), Status> {
     let repository = api.repository().clone();
-    let LoadParameters { config, files } = load_parameters(parameters, repository.upload_limit())?;
-    if files.is_empty() {
-        return aside(move || repository.load_by_request(&model, config.as_deref())).await;
-    }
-    aside(move || repository.load_files(&model, &config.unwrap_or_default(), &files)).await
+    let load = move || {
+        let _permit = permit;
+        let LoadParameters { config, files } = load_parameters(parameters, repository.upload_limit())?;
+        let loaded = match files.is_empty() {
+            true => repository.load_by_request(&model, config.as_deref()),
+            false => repository.load_files(&model, &config.unwrap_or_default(), &files),
+        };
+        loaded.map_err(|failure| triton::status(&failure))
+    };
+    off_socket(load).await
 }
 
 /// What a load request brings.
@@ -178,11 +191,12 @@ fn note(api: &Api, caller: &Caller, what: &'static str, model: &str, outcome: Re
     }
 }
 
-/// No model depends on another here, so that `unload_dependents` changes nothing.
+/// Unloads a model. With `unload_dependents` the members of an ensemble go with it, except for those that another ensemble needs.
 pub(crate) async fn unload(api: &Api, model: String, parameters: ControlParameters) -> Result<(), Status> {
+    let mut dependents = false;
     for (key, value) in parameters {
         match (key.as_str(), value) {
-            ("unload_dependents", ControlParameter::Bool(_)) => {}
+            ("unload_dependents", ControlParameter::Bool(given)) => dependents = given,
             ("unload_dependents", _) => {
                 return Err(malformed(
                     "invalid value type for 'unload_dependents' parameter, expected bool.".to_owned(),
@@ -192,17 +206,17 @@ pub(crate) async fn unload(api: &Api, model: String, parameters: ControlParamete
         }
     }
     let repository = api.repository().clone();
-    aside(move || repository.unload_by_request(&model)).await
+    aside(move || repository.unload_by_request(&model, dependents)).await
 }
 
 /// Does what takes its time where no socket waits for it. It is done to its end, whether or not the client waits for that.
 pub(crate) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, crate::error::Failure> + Send + 'static,
 ) -> Result<T, Status> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.map_err(|failure| triton::status(&failure)),
-        Err(error) => {
-            Err(Status::new(Code::Internal, "internal", format!("the server did not get to its end: {error}")))
-        }
-    }
+    off_socket(move || work().map_err(|failure| triton::status(&failure))).await
+}
+
+async fn off_socket<T: Send + 'static>(work: impl FnOnce() -> Result<T, Status> + Send + 'static) -> Result<T, Status> {
+    let ended = |error| Status::new(Code::Internal, "internal", format!("the server did not get to its end: {error}"));
+    tokio::task::spawn_blocking(work).await.map_err(ended)?
 }

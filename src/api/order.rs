@@ -43,7 +43,7 @@ pub(crate) async fn off_task<T: Send + 'static>(
     if !is_long {
         return Ok(work());
     }
-    let ended = |error| Failure::Internal(format!("a request could not be unpacked: {error}"));
+    let ended = |error| Failure::Internal(format!("a request or its answer could not be processed: {error}"));
     tokio::task::spawn_blocking(work).await.map_err(ended)
 }
 

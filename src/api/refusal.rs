@@ -41,8 +41,8 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::Processor(failure) if failure.code.is_some() => "plugin_rejected",
         Failure::Processor(_) => "plugin_failed",
         Failure::Member { why, .. } => reason(why),
-        Failure::Control(ControlFailure::NotExplicit) => "not_explicit",
-        Failure::Control(ControlFailure::Failed { .. }) => "load_failed",
+        Failure::Control(ControlFailure::NotExplicit | ControlFailure::NotReloaded) => "not_explicit",
+        Failure::Control(ControlFailure::Failed { .. } | ControlFailure::Source(_)) => "load_failed",
         Failure::Run(_) => "run_failed",
         Failure::Internal(_) => "internal",
     }

@@ -9,7 +9,7 @@ use sequor_core::{EndReason, Id, Refusal, Tombstone};
 use super::refusal::{RETRY_AFTER, deadline, limit, member, processor, reason, rejection, retry, span};
 use super::{Code, Status};
 use crate::config::units::human;
-use crate::error::{ControlFailure, Failure, NotServed, Refused};
+use crate::error::{ControlFailure, Failure, NotServed, Refused, SourceFault};
 use invalid::invalid;
 
 /// Converts a failure to what a client of Triton reads.
@@ -96,6 +96,21 @@ fn control(what: &ControlFailure) -> (Code, String) {
             let text = "explicit model load / unload is not allowed if polling is enabled \
                         (model.control_mode of this server is not \"explicit\"; start it with --model-control-mode=explicit)";
             (Code::Unavailable, text.to_owned())
+        }
+        ControlFailure::NotReloaded => {
+            let text = "models are not loaded again by request: model.control_mode of this server is \"none\"; start it \
+                        with --model-control-mode=poll or explicit";
+            (Code::Unavailable, text.to_owned())
+        }
+        ControlFailure::Source(SourceFault::Unreadable(why)) => {
+            (Code::Internal, format!("Config file not found or cannot open. ({why})"))
+        }
+        ControlFailure::Source(SourceFault::Invalid(why)) => (
+            Code::FailedPrecondition,
+            format!("Reloading config file failed. Check server logs for more info. ({why})"),
+        ),
+        ControlFailure::Source(SourceFault::Models(why)) => {
+            (Code::Internal, format!("Reloading models versions failed. Check server logs for more info. ({why})"))
         }
         ControlFailure::Absent { model } => {
             (Code::Internal, format!("failed to load '{model}', failed to poll from model repository"))

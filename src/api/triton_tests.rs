@@ -8,7 +8,7 @@ use sequor_core::{DataType, Dims, Shape, Time};
 use super::*;
 use crate::api::Retry;
 use crate::api::kserve::refused_region::{RegionFault, region};
-use crate::error::{ExceededLimit, Invalid, ProcessorFailure, RejectionReason, RejectionStatus};
+use crate::error::{ExceededLimit, Invalid, ProcessorFailure, RejectionReason, RejectionStatus, SourceFault};
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
 struct Case {
@@ -178,6 +178,15 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.insert("bad-version", Failure::NotServed(NotServed::BadVersion { version: "abc".to_owned() }));
     all.insert("negative-version", Failure::NotServed(NotServed::NegativeVersion { version: "-1".to_owned() }));
     all.insert("not-explicit", Failure::Control(ControlFailure::NotExplicit));
+    all.insert("not-reloaded", Failure::Control(ControlFailure::NotReloaded));
+    let why = || "m: no version".to_owned();
+    for (name, fault) in [
+        ("source-unreadable", SourceFault::Unreadable(why())),
+        ("source-invalid", SourceFault::Invalid(why())),
+        ("source-models", SourceFault::Models(why())),
+    ] {
+        all.insert(name, Failure::Control(ControlFailure::Source(fault)));
+    }
     all.insert("absent", Failure::Control(ControlFailure::Absent { model: "nope".to_owned() }));
     let why = vec!["acc/config.pbtxt:1:1: bad".to_owned(), "worse".to_owned()];
     all.insert("load-failed", Failure::Control(ControlFailure::Failed { model: model(), why }));
@@ -246,6 +255,7 @@ fn region_cases() -> Vec<(&'static str, Status)> {
     vec![
         ("region-exists", of(RegionFault::Exists)),
         ("region-empty", of(RegionFault::Empty)),
+        ("region-long-name", of(RegionFault::LongName { what: "name", bytes: 1025, limit: 1024 })),
         ("region-too-many", of(RegionFault::TooMany(1024))),
         ("region-too-many-of-a-peer", of(RegionFault::TooManyOfAPeer(256))),
         ("region-off", of(RegionFault::Off)),

@@ -2,32 +2,60 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::sync::Arc;
 
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use tempfile::TempDir;
 
 use super::Failed;
-use crate::config::ovms::{OvmsCommand, layout};
+use crate::config::ovms::OvmsCommand;
+use crate::config::ovms::refresh::{OvmsRepository, RefreshError};
 use crate::config::server::GivenFlags;
+use crate::error::SourceFault;
+use crate::model::RepositorySource;
 
-/// Adds what the flags of OVMS say to our own. The models become a repository in a folder that lives as long as the server.
-pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result<Option<TempDir>, Failed> {
+impl RepositorySource for OvmsRepository {
+    fn refresh(&self) -> Result<(), SourceFault> {
+        OvmsRepository::refresh(self).map_err(|error| match error {
+            RefreshError::Unreadable(why) => SourceFault::Unreadable(why),
+            RefreshError::Invalid(why) => SourceFault::Invalid(why.join("; ")),
+            RefreshError::Models(why) => SourceFault::Models(why.join("; ")),
+        })
+    }
+}
+
+/// The folder of a repository, which is removed when this is dropped, and what it follows.
+pub(super) type FollowedFolder = (TempDir, Arc<dyn RepositorySource>);
+
+/// Adds what the flags of OVMS say to our own. The models become a repository that follows them, as OVMS does.
+pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result<Option<FollowedFolder>, Failed> {
     let lines = |wrong: Vec<String>| Failed::Configuration(wrong.join("\nsequor: "));
     let read = |path: &Path| fs_err::read_to_string(path);
     let Some(command) = OvmsCommand::from_matches(matches, &read).map_err(lines)? else { return Ok(None) };
-    let OvmsCommand { models, scan_minutes, settings, notices } = command;
+    let OvmsCommand { models, poll_seconds, scan_minutes, settings, notices } = command;
     given.notices.extend(notices);
     for (key, flag, value) in settings {
         given.set(key, flag, value);
     }
-    if models.is_empty() {
-        return Ok(None);
-    }
+    let Some(models) = models else { return Ok(None) };
     let failed = |error: std::io::Error| Failed::Failed(format!("no folder for the models: {error}"));
     let folder = tempfile::Builder::new().prefix("sequor-models-").tempdir().map_err(failed)?;
-    layout::write(folder.path(), &models, scan_minutes, layout::VersionFiles::Link).map_err(lines)?;
-    given.set("model.repository", "--config_path".to_owned(), folder.path().display().to_string());
-    Ok(Some(folder))
+    let repository = OvmsRepository::new(folder.path(), models, scan_minutes);
+    repository.refresh().map_err(|error| match error {
+        RefreshError::Unreadable(why) => Failed::Configuration(why),
+        RefreshError::Invalid(why) | RefreshError::Models(why) => lines(why),
+    })?;
+    let flag = || "--config_path".to_owned();
+    given.set("model.repository", flag(), folder.path().display().to_string());
+    let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
+    if poll_seconds > 0 && !is_given("model-control-mode") {
+        given.set("model.control_mode", flag(), "poll".to_owned());
+        if !is_given("model-poll") {
+            given.set("model.poll", flag(), format!("{poll_seconds}s"));
+        }
+    }
+    Ok(Some((folder, Arc::new(repository))))
 }
 
 /// The arguments as `sequor` takes them. Called as `tritonserver` or `ovms` (by a link of that name), the program takes that server's command

@@ -1,6 +1,7 @@
 //! `sequor serve`: serves a model repository until a signal or an operator stops it.
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{ArgMatches, Command};
@@ -11,7 +12,7 @@ use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
 use crate::config::server::{self, GivenFlags, Settings};
-use crate::model::{Availability, Repository, RepositoryControl};
+use crate::model::{Availability, Repository, RepositoryControl, RepositorySource};
 use crate::server::{drain, systemd};
 use crate::telemetry::Metrics;
 use crate::telemetry::log;
@@ -24,7 +25,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let began = Instant::now();
     launch::small_pages();
     let mut given = GivenFlags::from_matches(matches);
-    let _models = super::ovms::repository(matches, &mut given)?;
+    let (_folder, source) = super::ovms::repository(matches, &mut given)?.unzip();
     let settings = settings(&given)?;
     if settings.model.repository.is_empty() {
         let what = "no model repository: name one with --model-repository DIR, or [model] repository in the configuration file";
@@ -36,13 +37,18 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         tracing::warn!("{notice}");
     }
     let runtime = launch::sockets()?;
-    let served = runtime.block_on(serve(&settings, &given, began));
+    let served = runtime.block_on(serve(&settings, &given, source, began));
     // Not by dropping it: that waits for a load that the server does not wait for.
     runtime.shutdown_background();
     served
 }
 
-async fn serve(settings: &Settings, given: &GivenFlags, began: Instant) -> Result<(), Failed> {
+async fn serve(
+    settings: &Settings,
+    given: &GivenFlags,
+    source: Option<Arc<dyn RepositorySource>>,
+    began: Instant,
+) -> Result<(), Failed> {
     let listeners = launch::bind(settings)?;
     let stop = drain::signals().map_err(|e| Failed::Failed(format!("no signals: {e}")))?;
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
@@ -64,6 +70,9 @@ async fn serve(settings: &Settings, given: &GivenFlags, began: Instant) -> Resul
     }
     let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
     repository.govern(RepositoryControl { mode, directories });
+    if let Some(source) = source {
+        repository.follow(source);
+    }
     if settings.admin.upload {
         repository.take_uploads(settings.limits.request.0);
     }

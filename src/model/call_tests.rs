@@ -412,7 +412,7 @@ fn instances_are_gone_with_their_model() {
     calling.is_as_before();
     calling.gate.open();
     for model in ["scorer", "refuser"] {
-        calling.repository.unload_by_request(model).unwrap();
+        calling.repository.unload_by_request(model, false).unwrap();
     }
     while calling.count("sequor_plugin_instances{") > 0.0 {
         std::thread::yield_now();
@@ -473,7 +473,7 @@ fn a_model_that_is_unloaded_meanwhile_is_a_failed_call() {
     calling.wait_for(1.0);
     let waits = calling.begin("scorer", 2, |_| {}).unwrap();
     calling.wait_for(2.0);
-    calling.repository.unload_by_request("slow").unwrap();
+    calling.repository.unload_by_request("slow", false).unwrap();
     assert_eq!(calling.ask("scorer", 2), -4, "it is no longer there");
     calling.gate.open();
     assert_eq!(first(&wait(runs).unwrap()), 2, "a run that has begun is finished");

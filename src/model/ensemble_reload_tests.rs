@@ -64,6 +64,20 @@ fn a_member_that_changes_with_its_ensembles_takes_them_along() {
     assert_eq!(metadata.inputs[0].dims.to_string(), "[-1,2]");
 }
 
+#[test]
+fn an_unload_takes_the_members_along_if_it_is_asked_to() {
+    let house = explicit(House::both_ways(4));
+    let ready = |model: &str| house.repository.find(model, "").is_ok();
+    let served = || ["ab", "ba", "a", "b"].map(ready);
+    house.repository.unload_by_request("ab", true).unwrap();
+    assert_eq!(served(), [false, true, true, true], "another ensemble needs them");
+    house.repository.unload_by_request("ba", true).unwrap();
+    assert_eq!(served(), [false; 4]);
+    assert_eq!(load(&house, "ab"), [""; 0]);
+    house.repository.unload_by_request("ab", false).unwrap();
+    assert_eq!(served(), [false, false, true, true]);
+}
+
 const PLAIN: &str = "backend: 'onnxruntime' max_batch_size: 4 input { name: 'INPUT' data_type: TYPE_INT32 dims: 1 } \
                      output { name: 'OUTPUT' data_type: TYPE_INT32 dims: 1 } instance_group { kind: KIND_CPU count: 1 }";
 

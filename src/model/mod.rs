@@ -81,7 +81,7 @@ mod tier_tests;
 
 pub use catalog::{Availability, Counted, IndexRow, ModelHandle, ModelStatus, VersionOverview};
 pub use load::{BatchToSeal, Metadata, Sealed, SequenceStore, StateTier, StateToSeal, TensorMetadata};
-pub use repository::{Repository, RepositoryControl, RepositoryOptions};
+pub use repository::{Repository, RepositoryControl, RepositoryOptions, RepositorySource};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
 pub use sequences::{

@@ -83,3 +83,64 @@ fn the_program_called_tritonserver_takes_its_command_line() {
     assert_eq!(server.get("/v2/models/accumulator_int32/ready").0, 200);
     server.stop();
 }
+
+/// A base path of a running sum with this version, and a `config.json` that names it.
+fn served_by_name(folder: &std::path::Path) -> (std::path::PathBuf, std::path::PathBuf) {
+    let (base, file) = (folder.join("base"), folder.join("config.json"));
+    crate::server::copy(&models().join("accumulator_int32"), &base);
+    let own = std::fs::read_to_string(base.join("config.pbtxt")).unwrap();
+    std::fs::write(base.join("config.pbtxt"), own.replace("name: \"accumulator_int32\"", "name: \"sum\"")).unwrap();
+    std::fs::write(&file, config(&base, &["sum"])).unwrap();
+    (base, file)
+}
+
+/// A `config.json` with these models.
+fn config(base: &std::path::Path, names: &[&str]) -> String {
+    let model = |name: &&str| json!({ "config": { "name": name, "base_path": base, "stateful": true } });
+    json!({ "model_config_list": names.iter().map(model).collect::<Vec<_>>() }).to_string()
+}
+
+#[test]
+fn config_json_and_the_versions_are_read_again_when_a_client_asks_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, file) = served_by_name(folder.path());
+    let call = called("ovms", folder.path()).arguments(PORTS).arguments(["--config_path".as_ref(), file.as_os_str()]);
+    let server = call.arguments(["--file_system_poll_wait_seconds=0"]).start();
+    let reload = || {
+        let (status, text) = ask(server.http, "POST", "/v1/config/reload", "application/json", b"");
+        (status, serde_json::from_str::<Value>(&text).unwrap())
+    };
+    assert_eq!(predict(server.http, 7, 1).0, 200);
+    assert_eq!(reload().0, 200);
+    crate::server::copy(&base.join("1"), &base.join("2"));
+    let (status, models) = reload();
+    let states = models["sum"]["model_version_status"].as_array().unwrap();
+    let is_served = states.iter().any(|of| of["version"] == "2" && of["state"] == "AVAILABLE");
+    assert_eq!((status, is_served), (201, true), "{models}");
+    let (status, answer) = predict(server.http, 7, 0);
+    assert_eq!((status, &answer["outputs"]["OUTPUT"][0][0]), (200, &json!(4)), "a live sequence goes on");
+    std::fs::write(&file, "{").unwrap();
+    let (status, refused) = reload();
+    let text = "Reloading config file failed. Check server logs for more info.";
+    assert!(status == 412 && refused["error"].as_str().unwrap().starts_with(text), "{status} {refused}");
+    std::fs::remove_file(&file).unwrap();
+    let (status, refused) = reload();
+    assert!(status == 500 && refused["error"].as_str().unwrap().starts_with("Config file not found"), "{refused}");
+    std::fs::write(&file, config(&base, &[])).unwrap();
+    assert_eq!(reload().0, 201);
+    assert_eq!(predict(server.http, 9, 1).0, 404);
+    server.stop();
+}
+
+#[test]
+fn new_versions_are_found_without_being_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, file) = served_by_name(folder.path());
+    let call = called("ovms", folder.path()).arguments(PORTS).arguments(["--config_path".as_ref(), file.as_os_str()]);
+    let server = call.start();
+    crate::server::copy(&base.join("1"), &base.join("2"));
+    while !ask(server.http, "GET", "/v1/models/sum", "", b"").1.contains("\"2\"") {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    server.stop();
+}

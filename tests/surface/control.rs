@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sequor::api::ServerLimits;
 use sequor::backend::mock::MockBackend;
 use sequor::config::server::file::ControlMode;
+use sequor::config::units::Size;
 use sequor::model::RepositoryControl;
 use sequor_proto::model_repository_parameter::ParameterChoice;
 use sequor_proto::{
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::Code;
+use tonic::codec::CompressionEncoding;
 
 use crate::house::{END, House, SAME, START, SUM, request, step, values, write};
 
@@ -278,6 +280,54 @@ async fn files_of_a_model_come_with_the_request_where_uploads_are_on() {
     house.unload("sent").await.unwrap();
     let gone = house.client().await.model_infer(request("sent", "", &[1])).await.unwrap_err();
     assert_eq!(gone.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn large_files_of_a_model_come_over_http_and_larger_ones_are_refused_in_the_protocols_words() {
+    let limits = ServerLimits { request: Size(5 << 20), ..ServerLimits::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::over(Arc::new(MockBackend::new()), limits, folder);
+    let directories = vec![house.folder.path().to_owned()];
+    house.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
+    house.repository.take_uploads(5 << 20);
+    let port = |name: &str| json!([{ "name": name, "data_type": "TYPE_INT32", "dims": [-1] }]);
+    let config =
+        json!({ "backend": "onnxruntime", "max_batch_size": 8, "input": port("INPUT"), "output": port("OUTPUT") });
+    let body = |bytes: usize| {
+        let weights = "AAAA".repeat(bytes / 3);
+        let program = "aWRlbnRpdHkgSU5UMzIgZGltcz0tMQ==";
+        json!({ "parameters": { "config": config.to_string(), "file:7/model.onnx": program, "file:7/weights": weights } })
+    };
+    assert_eq!(house.post("/v2/repository/models/sent/load", body(3 << 20)).await.status, 200);
+    assert_eq!((house.version("sent").await.as_str(), house.metrics.queued().get()), ("7", 0));
+    let long = || json!({ "log_info": true, "more": " ".repeat(2 << 20) });
+    for (path, body) in [("/v2/repository/models/sent/load", body(6 << 20)), ("/v2/logging", long())] {
+        let answer = house.post(path, body).await;
+        assert_eq!((answer.status, &answer.json()["reason"]), (413, &"bad_input".into()), "{path} {}", answer.head);
+    }
+}
+
+#[tokio::test]
+async fn a_packed_load_counts_as_what_it_unpacks_to() {
+    let limits = ServerLimits { queued: Size(1 << 20), ..ServerLimits::default() };
+    let house = House::over(Arc::new(MockBackend::new()), limits, tempfile::tempdir().unwrap());
+    let directories = vec![house.folder.path().to_owned()];
+    house.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
+    house.repository.take_uploads(8 << 20);
+    let parameter = |choice| ModelRepositoryParameter { parameter_choice: Some(choice) };
+    let parameters = [
+        ("config".to_owned(), parameter(ParameterChoice::StringParam("{}".to_owned()))),
+        ("file:1/model.onnx".to_owned(), parameter(ParameterChoice::BytesParam(vec![0; 4 << 20]))),
+    ];
+    let request = RepositoryModelLoadRequest {
+        model_name: "sent".to_owned(),
+        parameters: parameters.into(),
+        ..Default::default()
+    };
+    let mut client = house.client().await.send_compressed(CompressionEncoding::Gzip);
+    let refused = client.repository_model_load(request).await.unwrap_err();
+    assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "queue_full", "{refused}");
+    assert_eq!(house.metrics.queued().get(), 0);
 }
 
 /// Bytes of memory that this process has in use.

@@ -12,7 +12,7 @@ impl Admin {
     }
 
     pub(super) async fn load_model(&self, caller: &Caller, model: String) -> Result<(), Status> {
-        let outcome = control::load(self.api(), model.clone(), Vec::new()).await;
+        let outcome = control::load(self.api(), model.clone(), Vec::new(), None).await;
         self.changes().note(caller, "model load", &model, outcome.as_ref().copied());
         outcome
     }

@@ -5,8 +5,9 @@ use sequor_core::DataType;
 use serde_json::{Value, json};
 
 use super::response_format::ResponseFormat;
+use crate::api::order::{INLINE_BYTES, off_task};
 use crate::api::refusal::BAD_INPUT;
-use crate::api::{Code, Status, json_elements};
+use crate::api::{Code, Status, json_elements, triton};
 use crate::model::{InferAnswer, Metadata, NamedTensor, Parameter, TensorMetadata};
 
 /// A body, and the length of its JSON if bytes follow it.
@@ -32,6 +33,24 @@ pub(crate) fn check(metadata: &Metadata, wanted: &[String], form: &ResponseForma
             Err(Status::new(Code::InvalidArgument, "bad_input", text))
         }
     }
+}
+
+/// Bytes that are copied in the time in which one is written as JSON.
+const COPIED_FOR_ONE: usize = 16;
+
+/// Whether writing an answer takes longer than a connection's task may. Bytes that follow the JSON are only copied.
+pub(crate) fn is_long(answer: &InferAnswer, form: &ResponseFormat) -> bool {
+    let work = |output: &NamedTensor| match form.is_plain(&output.name) && form.wants_bytes(&output.name) {
+        true => output.tensor.data.len() / COPIED_FOR_ONE,
+        false => output.tensor.data.len(),
+    };
+    answer.outputs.iter().map(work).sum::<usize>() > INLINE_BYTES
+}
+
+/// Writes an answer, a large one on another thread.
+pub(crate) async fn write_in_time(answer: InferAnswer, form: ResponseFormat) -> Result<EncodedBody, Status> {
+    let is_long = is_long(&answer, &form);
+    off_task(is_long, move || write(answer, &form)).await.map_err(|failure| triton::status(&failure))?
 }
 
 pub(crate) fn write(answer: InferAnswer, form: &ResponseFormat) -> Result<EncodedBody, Status> {
@@ -184,6 +203,26 @@ mod tests {
             r#"{"name":"z","datatype":"FP16","shape":[1,1],"parameters":{"binary_data_size":2}}]}"#
         );
         assert_eq!((said, &body.bytes[length..]), (want, [1u8, 2].as_slice()));
+    }
+
+    #[tokio::test]
+    async fn large_answers_are_written_on_another_thread() {
+        let answer = |bytes: usize| {
+            let tensor =
+                Tensor { dtype: DataType::Uint8, shape: Shape::of(&[1, bytes as u64]), data: vec![7; bytes].into() };
+            InferAnswer { outputs: vec![NamedTensor { name: "y".to_owned(), tensor }], ..answer() }
+        };
+        let is_here = async |bytes: usize, form: ResponseFormat| {
+            let mut writing = std::pin::pin!(write_in_time(answer(bytes), form));
+            let is_here = futures_util::poll!(&mut writing).is_ready();
+            assert!(is_here || writing.await.expect("a body").bytes.len() > bytes);
+            is_here
+        };
+        assert!(is_here(INLINE_BYTES, ResponseFormat::default()).await);
+        assert!(!is_here(INLINE_BYTES + 1, ResponseFormat::default()).await);
+        // Bytes behind the JSON are only copied.
+        assert!(is_here(INLINE_BYTES * COPIED_FOR_ONE, bytes_but("x")).await);
+        assert!(!is_here((INLINE_BYTES + 1) * COPIED_FOR_ONE, bytes_but("x")).await);
     }
 
     #[test]

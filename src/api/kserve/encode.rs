@@ -11,12 +11,27 @@ use super::contents;
 use super::response_format::ResponseFormat;
 use super::shared_memory::Window;
 use super::surface::CallNames;
-use crate::api::Status;
+use crate::api::order::{INLINE_BYTES, off_task};
 use crate::api::status::REASON_PARAMETER;
+use crate::api::{Status, triton};
 use crate::model::{self, InferAnswer, Metadata, NamedTensor, Parameter};
 
 /// Says of a stream's answer that no other follows it.
 const FINAL: &str = "triton_final_response";
+
+/// Whether writing an answer takes longer than a connection's task may: as lists, as classes, or into shared memory.
+pub(crate) fn is_long(answer: &InferAnswer, form: &ResponseFormat) -> bool {
+    let is_handed_on = |output: &&NamedTensor| !form.typed && form.is_plain(&output.name);
+    let written = answer.outputs.iter().filter(|output| !is_handed_on(output));
+    written.map(|output| output.tensor.data.len()).sum::<usize>() > INLINE_BYTES
+}
+
+/// The message of an answer. A large one is written on another thread.
+pub(crate) async fn answer_in_time(answer: InferAnswer, form: ResponseFormat) -> Result<ModelInferResponse, Status> {
+    let is_long = is_long(&answer, &form);
+    let written = off_task(is_long, move || self::answer(answer, &form)).await;
+    written.map_err(|failure| triton::status(&failure))?
+}
 
 pub(crate) fn answer(answer: InferAnswer, form: &ResponseFormat) -> Result<ModelInferResponse, Status> {
     let mut outputs = Vec::with_capacity(answer.outputs.len());
@@ -150,6 +165,21 @@ mod tests {
         let raw = answer(vec![int(), named(DataType::Fp16, &[0, 0])]);
         assert!(raw.outputs.iter().all(|output| output.contents.is_none()));
         assert_eq!(raw.raw_output_contents.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn large_lists_are_written_on_another_thread() {
+        let answer = || {
+            let data = Bytes::from(vec![7; INLINE_BYTES + 4]);
+            let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, data.len() as u64 / 4]), data };
+            let outputs = vec![NamedTensor { name: "y".to_owned(), tensor }];
+            InferAnswer { model: "m".to_owned(), version: 1, id: String::new(), outputs, parameters: Vec::new() }
+        };
+        for (typed, here) in [(false, true), (true, false)] {
+            let form = ResponseFormat { typed, ..ResponseFormat::default() };
+            let mut writing = std::pin::pin!(answer_in_time(answer(), form));
+            assert_eq!(futures_util::poll!(&mut writing).is_ready(), here);
+        }
     }
 
     #[test]

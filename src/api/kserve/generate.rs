@@ -78,8 +78,11 @@ async fn answered(
             status.message.extend(note);
         }
         status
-    });
-    generate_json::write(out, answer?)
+    })?;
+    let (is_long, mut body) = (answer.tensor_bytes() > INLINE_BYTES, std::mem::take(out));
+    let written = off_task(is_long, move || generate_json::write(&mut body, answer).map(|()| body)).await;
+    *out = written.map_err(|failure| triton::status(&failure))??;
+    Ok(())
 }
 
 /// Reads and decodes a request, with what its refusal would add. The request has its turn among those of its connection until it is admitted.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use prost::Message as _;
 use sequor_proto::service::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
 use sequor_proto::system_shared_memory_status_response::RegionStatus;
 use sequor_proto::{
@@ -16,7 +17,7 @@ use super::settings::{self, LogSetting};
 use super::shared_memory::{self, Region};
 use super::surface::Kserve;
 use super::{EXTENSIONS, encode, statistics};
-use crate::api::{Code, RequestContext, Status, control};
+use crate::api::{Code, RequestContext, Status, control, triton};
 
 type GrpcResult<T> = Result<Response<T>, tonic::Status>;
 
@@ -123,10 +124,13 @@ impl GrpcInferenceService for GrpcService {
         &self,
         request: Request<proto::RepositoryModelLoadRequest>,
     ) -> GrpcResult<proto::RepositoryModelLoadResponse> {
-        let caller = Arc::clone(&RequestContext::of(request.extensions())?.caller);
+        let (api, context) = (self.kserve.api(), RequestContext::of(request.extensions())?);
+        // It counted while it arrived, packed. From now on it counts as it is.
+        let permit = api.body_permit(context, request.get_ref().encoded_len());
+        let (permit, caller) = (permit.map_err(|failure| triton::status(&failure))?, Arc::clone(&context.caller));
         let proto::RepositoryModelLoadRequest { repository_name, model_name: model, parameters } = request.into_inner();
         control::check_repository(&repository_name)?;
-        control::load_for_client(self.kserve.api(), &caller, model, given(parameters)).await?;
+        control::load_for_client(api, &caller, model, given(parameters), permit).await?;
         Ok(Response::new(proto::RepositoryModelLoadResponse {}))
     }
 

@@ -120,7 +120,7 @@ async fn infer(
     let answer = kserve.begin(&context, call, request);
     drop(turn);
     let answer = answer.by_deadline().await?;
-    let answer::EncodedBody { bytes, json_length } = answer::write(answer, &form)?;
+    let answer::EncodedBody { bytes, json_length } = answer::write_in_time(answer, form).await?;
     let response = match json_length {
         None => ([(header::CONTENT_TYPE, "application/json")], ()).into_response(),
         Some(length) => {

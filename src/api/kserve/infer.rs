@@ -114,7 +114,7 @@ async fn infer(
     let answer = kserve.begin(&context, call, request);
     drop(turn);
     let answer = answer.by_deadline().await?;
-    Ok(echo::grpc(&metadata, encode::answer(answer, &form)?))
+    Ok(echo::grpc(&metadata, encode::answer_in_time(answer, form).await?))
 }
 
 /// A stream that is about to begin.

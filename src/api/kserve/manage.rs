@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use bytes::Bytes;
@@ -16,8 +16,10 @@ use super::settings::{self, LogSetting, TraceSettings};
 use super::shared_memory::{self, Region};
 use super::statistics;
 use super::surface::Kserve;
+use crate::api::body::{ReceivedBody, collect_short, receive};
 use crate::api::context::CallerOf;
-use crate::api::{Code, RequestContext, Status, control};
+use crate::api::order::{INLINE_BYTES, off_task};
+use crate::api::{Code, RequestContext, Status, control, triton};
 
 pub(super) fn routes() -> Router<Kserve> {
     Router::new()
@@ -43,6 +45,17 @@ pub(super) fn routes() -> Router<Kserve> {
         .route("/v2/cudasharedmemory/region/{region}/register", post(register_cuda))
         .route("/v2/cudasharedmemory/unregister", post(unregister_cuda))
         .route("/v2/cudasharedmemory/region/{region}/unregister", post(unregister_cuda))
+}
+
+/// The body of a request that says little.
+struct ShortBody(Bytes);
+
+impl<S: Sync> FromRequest<S> for ShortBody {
+    type Rejection = Status;
+
+    async fn from_request(request: Request, _: &S) -> Result<ShortBody, Status> {
+        collect_short(request.into_body()).await.map(ShortBody)
+    }
 }
 
 /// A body that may be left out.
@@ -86,7 +99,7 @@ impl RepositoryRequest {
     }
 }
 
-async fn index(State(kserve): State<Kserve>, body: Bytes) -> Result<Json<Value>, Status> {
+async fn index(State(kserve): State<Kserve>, ShortBody(body): ShortBody) -> Result<Json<Value>, Status> {
     let models = control::index(kserve.api(), read::<RepositoryRequest>(&body)?.ready).await?;
     let row = |row: &sequor_proto::repository_index_response::ModelIndex| {
         if row.version.is_empty() && row.state.is_empty() {
@@ -100,11 +113,23 @@ async fn index(State(kserve): State<Kserve>, body: Bytes) -> Result<Json<Value>,
 async fn load(
     State(kserve): State<Kserve>,
     Path(of): Path<ModelPath>,
-    CallerOf(caller): CallerOf,
-    body: Bytes,
+    context: RequestContext,
+    request: Request,
 ) -> Result<StatusCode, Status> {
-    let parameters = read::<RepositoryRequest>(&body)?.parameters();
-    control::load_for_client(kserve.api(), &caller, of.model, parameters).await?;
+    let (parts, body) = request.into_parts();
+    // Files of a model may come with it.
+    let received = receive(kserve.api(), &context, &parts.headers, body, triton::status).await?;
+    let ReceivedBody { body, mut permit, .. } = received;
+    let is_long = body.len() > INLINE_BYTES;
+    let parsed = move || {
+        if is_long {
+            // The parameters are a second copy.
+            permit.grow(body.len() as u64).map_err(|exceeded| triton::status(&exceeded.into()))?;
+        }
+        Ok::<_, Status>((read::<RepositoryRequest>(&body)?.parameters(), permit))
+    };
+    let (parameters, permit) = off_task(is_long, parsed).await.map_err(|failure| triton::status(&failure))??;
+    control::load_for_client(kserve.api(), &context.caller, of.model, parameters, permit).await?;
     Ok(StatusCode::OK)
 }
 
@@ -112,7 +137,7 @@ async fn unload(
     State(kserve): State<Kserve>,
     Path(of): Path<ModelPath>,
     CallerOf(caller): CallerOf,
-    body: Bytes,
+    ShortBody(body): ShortBody,
 ) -> Result<StatusCode, Status> {
     let parameters = read::<RepositoryRequest>(&body)?.parameters();
     control::unload_for_client(kserve.api(), &caller, of.model, parameters).await?;
@@ -160,7 +185,7 @@ async fn register(
     State(kserve): State<Kserve>,
     Path(of): Path<OfRegion>,
     context: RequestContext,
-    body: Bytes,
+    ShortBody(body): ShortBody,
 ) -> Result<StatusCode, Status> {
     let Registration { key, offset, byte_size } = read(&body)?;
     kserve.regions().register(context.caller.address.ip(), &of.region, &key, (offset, byte_size))?;
@@ -205,14 +230,14 @@ async fn model_trace(State(kserve): State<Kserve>, Path(of): Path<ModelPath>) ->
     update_trace(&kserve, &of.model, TraceSettings::new())
 }
 
-async fn set_trace(State(kserve): State<Kserve>, body: Bytes) -> Result<Json<Value>, Status> {
+async fn set_trace(State(kserve): State<Kserve>, ShortBody(body): ShortBody) -> Result<Json<Value>, Status> {
     update_trace(&kserve, "", trace_changes(&body)?)
 }
 
 async fn set_model_trace(
     State(kserve): State<Kserve>,
     Path(of): Path<ModelPath>,
-    body: Bytes,
+    ShortBody(body): ShortBody,
 ) -> Result<Json<Value>, Status> {
     update_trace(&kserve, &of.model, trace_changes(&body)?)
 }
@@ -255,7 +280,7 @@ async fn log() -> Result<Json<Value>, Status> {
     update_log(Vec::new())
 }
 
-async fn set_log(body: Bytes) -> Result<Json<Value>, Status> {
+async fn set_log(ShortBody(body): ShortBody) -> Result<Json<Value>, Status> {
     let setting = |(key, value): (String, Value)| {
         let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
         let value = match (value, number) {

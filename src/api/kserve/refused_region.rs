@@ -8,6 +8,12 @@ use crate::api::{Code, Status};
 pub(crate) enum RegionFault<'a> {
     Exists,
     Empty,
+    /// The name or the key has this many bytes, more than may be.
+    LongName {
+        what: &'static str,
+        bytes: usize,
+        limit: usize,
+    },
     TooMany(usize),
     TooManyOfAPeer(usize),
     /// Clients may register no shared memory.
@@ -62,6 +68,9 @@ pub(crate) fn region(name: &str, fault: &RegionFault<'_>) -> Status {
             Status::new(Code::AlreadyExists, BAD_INPUT, format!("shared memory region '{name}' already in manager"))
         }
         RegionFault::Empty => bad(format!("shared memory region '{name}' needs a name and a size")),
+        RegionFault::LongName { what, bytes, limit } => {
+            bad(format!("the {what} of a shared memory region has {bytes} bytes; the maximum is {limit}"))
+        }
         RegionFault::TooMany(most) => Status::new(
             Code::Unavailable,
             "live_limit",

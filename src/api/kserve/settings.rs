@@ -20,6 +20,9 @@ const TRACE: [(&str, &str); 6] = [
     ("trace_mode", "triton"),
 ];
 
+/// Maximum bytes of the values of one setting. They are kept for as long as their model is served.
+const LONGEST: usize = 4096;
+
 fn invalid(text: String) -> Status {
     Status::new(Code::InvalidArgument, "bad_input", text)
 }
@@ -56,6 +59,10 @@ impl Traces {
 fn check_trace(key: &str, values: &[String]) -> Result<(), Status> {
     if !TRACE.iter().any(|(known, _)| *known == key) {
         return Err(invalid(format!("Unknown trace setting: '{key}'")));
+    }
+    let bytes: usize = values.iter().map(|value| value.len() + 1).sum();
+    if bytes > LONGEST {
+        return Err(invalid(format!("the value of '{key}' has {bytes} bytes; the maximum is {LONGEST}")));
     }
     if key == "trace_level" {
         return match values.iter().find(|level| *level != "OFF") {
@@ -164,6 +171,8 @@ mod tests {
         assert_eq!(refused("trace_rate", &["often"]), Code::InvalidArgument);
         assert_eq!(refused("trace_rate", &["1", "2"]), Code::InvalidArgument);
         assert_eq!(refused("bogus", &["1"]), Code::InvalidArgument);
+        assert_eq!(refused("trace_file", &[&"f".repeat(LONGEST)]), Code::InvalidArgument);
+        assert_eq!(refused("trace_level", &["OFF"; LONGEST]), Code::InvalidArgument);
     }
 
     #[test]

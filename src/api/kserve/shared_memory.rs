@@ -25,6 +25,8 @@ const HOME: &str = "/dev/shm";
 /// Regions at most, of all peers and of one: each holds a file open.
 const MOST: usize = 1024;
 const MOST_OF_A_PEER: usize = 256;
+/// Maximum bytes of the name of a region, and of its key.
+const LONGEST_NAME: usize = 1024;
 
 /// The regions of a server, by name.
 #[derive(Debug)]
@@ -70,6 +72,9 @@ impl Regions {
         (offset, size): (u64, u64),
     ) -> Result<(), Status> {
         let fault = |fault: RegionFault<'_>| Err(refused_region::region(name, &fault));
+        if let Some((what, text)) = [("name", name), ("key", key)].into_iter().find(|(_, t)| t.len() > LONGEST_NAME) {
+            return fault(RegionFault::LongName { what, bytes: text.len(), limit: LONGEST_NAME });
+        }
         match &self.policy {
             SharedMemory::On => {}
             SharedMemory::Off => return fault(RegionFault::Off),
@@ -328,6 +333,18 @@ mod tests {
         regions.register(other, "more", "mem", (0, 8)).unwrap();
         regions.unregister("0");
         regions.add("0", "mem", 0, 8).unwrap();
+    }
+
+    #[test]
+    fn names_are_as_bounded_as_the_regions() {
+        let (_home, regions) = regions();
+        let (longest, longer) = ("n".repeat(LONGEST_NAME), "n".repeat(LONGEST_NAME + 1));
+        regions.add(&longest, "mem", 0, 8).unwrap();
+        for (name, key) in [(longer.as_str(), "mem"), ("r", longer.as_str())] {
+            let refused = regions.add(name, key, 0, 8).unwrap_err();
+            assert_eq!((refused.code, refused.message.contains(&longest)), (Code::InvalidArgument, false));
+        }
+        assert_eq!(regions.status("").unwrap().len(), 1);
     }
 
     #[test]

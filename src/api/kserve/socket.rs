@@ -17,7 +17,7 @@ use axum::{Extension, extract::rejection::ExtensionRejection};
 use bytes::Bytes;
 use futures_util::SinkExt;
 use serde_json::json;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::answer;
@@ -53,11 +53,11 @@ pub(super) async fn open(
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let limit = kserve.api().limits().request.to_usize();
     let keepalive = upgrades.as_ref().map(|Extension(upgrades)| upgrades.keepalive).unwrap_or_default();
-    let (waiting, decoding, largest) = (VecDeque::new(), None, None);
+    let (waiting, decoding, writing, largest) = (VecDeque::new(), None, None, None);
     // The connection's executor does not poll what an upgraded connection carries.
     let context = RequestContext { connection: None, ..context.for_messages() };
     let meter = upgrades.as_ref().map(|Extension(upgrades)| upgrades.meter.clone()).unwrap_or_default();
-    let talk = Talk { kserve, context, keepalive, meter, named, sequence, waiting, decoding, largest };
+    let talk = Talk { kserve, context, keepalive, meter, named, sequence, waiting, decoding, writing, largest };
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     Ok(upgrade.on_upgrade(move |socket| async move {
         match upgrades {
@@ -81,9 +81,15 @@ struct Talk {
     waiting: VecDeque<(CallAnswer, ResponseFormat)>,
     /// A large message, which another thread decodes. No other message is read meanwhile.
     decoding: Option<Decoding>,
+    /// A large answer, which another thread writes. Later answers wait for it.
+    writing: Option<JoinHandle<Message>>,
     /// Of the answers so far.
     largest: Option<usize>,
 }
+
+/// The requests that wait for their answers, the answer that is being written, and the size of the largest one so far.
+type Answers<'t> =
+    (&'t mut VecDeque<(CallAnswer, ResponseFormat)>, &'t mut Option<JoinHandle<Message>>, &'t mut Option<usize>);
 
 type DecodeResult = Result<(Decoded, ResponseFormat), Status>;
 
@@ -108,16 +114,16 @@ impl Talk {
         let mut is_asked = false;
         let mut silence = pin!(sleep(self.keepalive));
         loop {
-            if is_closing && self.waiting.is_empty() && self.decoding.is_none() {
+            if is_closing && self.unanswered() == 0 && self.decoding.is_none() {
                 let reason = Utf8Bytes::from_static("the server is stopping");
                 let _ = socket.send(Message::Close(Some(CloseFrame { code: close_code::AWAY, reason }))).await;
                 return;
             }
             let has_room = !is_closing && self.decoding.is_none() && !self.is_full();
-            let (waiting, largest) = (&mut self.waiting, &mut self.largest);
+            let answers = (&mut self.waiting, &mut self.writing, &mut self.largest);
             let heard = tokio::select! {
                 biased;
-                answer = next_answer(waiting, largest) => SocketEvent::Answer(answer),
+                answer = next_answer(answers) => SocketEvent::Answer(answer),
                 (id, decoded) = decoded(&mut self.decoding) => SocketEvent::Decoded(id, Box::new(decoded)),
                 message = socket.recv(), if has_room => match message {
                     Some(Ok(message)) => SocketEvent::Message(message),
@@ -189,10 +195,15 @@ impl Talk {
         let _ = timeout(GOODBYE, closes).await;
     }
 
+    /// Requests whose answers are not sent.
+    fn unanswered(&self) -> usize {
+        self.waiting.len() + usize::from(self.writing.is_some())
+    }
+
     fn is_full(&self) -> bool {
         is_full(
             0,
-            self.waiting.len(),
+            self.unanswered(),
             self.largest.unwrap_or(GUESS),
             self.kserve.api().limits().stream_unread.to_usize(),
         )
@@ -240,22 +251,39 @@ impl Talk {
 }
 
 /// The next answer, of requests in their order. Never, if none is awaited.
-async fn next_answer(waiting: &mut VecDeque<(CallAnswer, ResponseFormat)>, largest: &mut Option<usize>) -> Message {
-    let outcome = poll_fn(|cx| match waiting.front_mut() {
-        Some((answer, _)) => Pin::new(answer).poll(cx),
-        None => std::task::Poll::Pending,
-    })
-    .await;
-    let (answer, form) = match waiting.pop_front() {
-        Some(first) => first,
-        None => return Message::Ping(Bytes::new()),
+/// Cancel safe: an answer that is being written is in `writing`.
+async fn next_answer((waiting, writing, largest): Answers<'_>) -> Message {
+    let message = match writing {
+        Some(task) => written(task.await),
+        None => {
+            let outcome = poll_fn(|cx| match waiting.front_mut() {
+                Some((answer, _)) => Pin::new(answer).poll(cx),
+                None => std::task::Poll::Pending,
+            })
+            .await;
+            let Some((answer, form)) = waiting.pop_front() else { return Message::Ping(Bytes::new()) };
+            let is_long = outcome.as_ref().is_ok_and(|outputs| answer::is_long(outputs, &form));
+            let write = move || match outcome.and_then(|outputs| answer::write(outputs, &form)) {
+                Ok(body) => message(body),
+                Err(status) => error(&status, &answer.call.id),
+            };
+            match is_long {
+                false => write(),
+                true => written(writing.insert(spawn_blocking(write)).await),
+            }
+        }
     };
-    let message = match outcome.and_then(|outputs| answer::write(outputs, &form)) {
-        Ok(body) => message(body),
-        Err(status) => error(&status, &answer.call.id),
-    };
+    *writing = None;
     *largest = (*largest).max(Some(size(&message)));
     message
+}
+
+/// The message that another thread has written.
+fn written(ended: Result<Message, JoinError>) -> Message {
+    ended.unwrap_or_else(|lost| {
+        let text = format!("an answer could not be written: {lost}");
+        error(&Status::new(Code::Internal, "internal", text), "")
+    })
 }
 
 /// The message that another thread decodes. Never, if there is none.

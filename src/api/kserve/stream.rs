@@ -19,6 +19,7 @@ use super::surface::{CallAnswer, Kserve};
 use super::{contents, encode};
 use crate::api::frames::{Unpacked, UnpackedQueue};
 use crate::api::{Code, RequestContext, ServerPhase, Status};
+use crate::model::InferAnswer;
 
 /// What an answer is taken to need before the first one is seen.
 pub(super) const GUESS: usize = 64 << 10;
@@ -41,6 +42,8 @@ pub(crate) struct StreamTask<S> {
     decoding: Option<JoinHandle<Result<ReadMessage, tonic::Status>>>,
     replies: Sender<ModelStreamInferResponse>,
     waiting: VecDeque<(CallAnswer, ResponseFormat)>,
+    /// The first of those that wait, if another thread writes it.
+    writing: Option<Writing>,
     /// Of the answers so far; the next ones are taken to be no larger.
     largest: Option<usize>,
     closing: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -67,15 +70,35 @@ where
             }
         });
         let (waiting, messages, metadata) = (VecDeque::new(), Some(messages), Arc::new(metadata));
-        let (decoding, largest, end) = (None, None, None);
-        StreamTask { kserve, context, metadata, messages, unpacked, decoding, replies, waiting, largest, closing, end }
+        let (decoding, writing, largest, end) = (None, None, None, None);
+        StreamTask {
+            kserve,
+            context,
+            metadata,
+            messages,
+            unpacked,
+            decoding,
+            replies,
+            waiting,
+            writing,
+            largest,
+            closing,
+            end,
+        }
     }
 
     /// Puts the answers that are there in line. `Err` ends the stream.
     fn answer(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
         while let Some((answer, form)) = self.waiting.front_mut() {
-            let Poll::Ready(outcome) = Pin::new(&mut *answer).poll(cx) else { break };
-            let reply = match outcome.and_then(|answer| encode::answer(answer, form)) {
+            if self.writing.is_none() {
+                let Poll::Ready(outcome) = Pin::new(&mut *answer).poll(cx) else { break };
+                let form = std::mem::take(form);
+                self.writing = Some(Writing::begin(outcome, form));
+            }
+            let Some(writing) = &mut self.writing else { break };
+            let Poll::Ready(written) = Pin::new(writing).poll(cx) else { break };
+            self.writing = None;
+            let reply = match written {
                 Ok(answer) => ModelStreamInferResponse { error_message: String::new(), infer_response: Some(answer) },
                 Err(status) if self.metadata.strict => return Err(status),
                 Err(status) => encode::failure(&answer.call, status),
@@ -174,6 +197,39 @@ where
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+/// An answer on its way to a message.
+enum Writing {
+    Done(Option<Result<ModelInferResponse, Status>>),
+    /// A large one, on another thread.
+    Task(JoinHandle<Result<ModelInferResponse, Status>>),
+}
+
+impl Writing {
+    fn begin(outcome: Result<InferAnswer, Status>, form: ResponseFormat) -> Writing {
+        match outcome {
+            Ok(answer) if encode::is_long(&answer, &form) => {
+                Writing::Task(spawn_blocking(move || encode::answer(answer, &form)))
+            }
+            outcome => Writing::Done(Some(outcome.and_then(|answer| encode::answer(answer, &form)))),
+        }
+    }
+}
+
+impl Future for Writing {
+    type Output = Result<ModelInferResponse, Status>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<ModelInferResponse, Status>> {
+        let lost =
+            |why: String| Status::new(Code::Internal, "internal", format!("an answer could not be written: {why}"));
+        match &mut *self {
+            Writing::Done(written) => Poll::Ready(written.take().unwrap_or_else(|| Err(lost("twice".to_owned())))),
+            Writing::Task(task) => {
+                Pin::new(task).poll(cx).map(|ended| ended.unwrap_or_else(|e| Err(lost(e.to_string()))))
+            }
+        }
     }
 }
 

@@ -182,7 +182,9 @@ async fn predict(
         Err(status) => (None, Err(status), BodyLayout::Column, AnswerId::None),
     };
     let answer = tfs.answer(&context, Surface::TfsHttp, decoded, (&model, &version), turn).await?;
-    let bytes = json_answer::write(&answer, layout, id)?;
+    let is_long = answer.tensor_bytes() > INLINE_BYTES;
+    let written = off_task(is_long, move || json_answer::write(&answer, layout, id)).await;
+    let bytes = written.map_err(|failure| refusal::status(&failure))??;
     let response = ([(header::CONTENT_TYPE, "application/json")], ()).into_response();
     Ok(respond(&parts.headers, response, bytes).await.map_err(|failure| refusal::status(&failure))?)
 }

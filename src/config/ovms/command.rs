@@ -7,11 +7,15 @@ use clap::{Arg, ArgMatches};
 
 use super::file;
 use super::model::{DEFAULT_SCAN_MINUTES, GivenSequences, OvmsModel, version_policy};
+use super::refresh::OvmsModels;
 
 /// What the flags say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OvmsCommand {
-    pub models: Vec<OvmsModel>,
+    /// `None`: no flag names a model.
+    pub models: Option<OvmsModels>,
+    /// Seconds between two looks at the models; 0 is none.
+    pub poll_seconds: u32,
     /// Minutes between two looks for idle sequences; 0 is none.
     pub scan_minutes: u32,
     /// Our settings: the key, the flag as it was written, and the value.
@@ -31,15 +35,17 @@ const MODELS: [&str; 5] = ["config_path", "model_path", "model_name", "nireq", "
 /// Flags of the sequences of the model on the command line.
 const SEQUENCES: [&str; 4] = ["stateful", "idle_sequence_cleanup", "max_sequence_number", "low_latency_transformation"];
 const SCAN: &str = "sequence_cleaner_poll_wait_minutes";
+const POLL: &str = "file_system_poll_wait_seconds";
 const LOG_LEVEL: &str = "log_level";
+/// OVMS looks at its models this often, in seconds.
+const DEFAULT_POLL_SECONDS: u32 = 1;
 const METRICS: &str = "metrics_enable";
 /// Flags that mean nothing here.
-const WITHOUT_EFFECT: [&str; 14] = [
+const WITHOUT_EFFECT: [&str; 13] = [
     "allow_cache",
     "batch_size",
     "cache_dir",
     "cpu_extension",
-    "file_system_poll_wait_seconds",
     "grpc_channel_arguments",
     "grpc_workers",
     "layout",
@@ -54,7 +60,7 @@ const WITHOUT_EFFECT: [&str; 14] = [
 /// Every flag, to be added to a command.
 pub fn args() -> Vec<Arg> {
     let settings = SETTINGS.into_iter().map(|(flag, _)| flag);
-    let valued = settings.chain(MODELS).chain(WITHOUT_EFFECT).chain([SCAN, LOG_LEVEL, "max_sequence_number"]);
+    let valued = settings.chain(MODELS).chain(WITHOUT_EFFECT).chain([SCAN, POLL, LOG_LEVEL, "max_sequence_number"]);
     let valued = valued.map(|flag| arg(flag).num_args(1).allow_hyphen_values(true));
     let switches = SEQUENCES.into_iter().filter(|flag| *flag != "max_sequence_number").chain([METRICS]);
     let switches = switches.map(|flag| arg(flag).num_args(0..=1).require_equals(true).default_missing_value("true"));
@@ -77,7 +83,11 @@ impl OvmsCommand {
             return Ok(None);
         }
         let one = |what: String| vec![what];
-        let mut command = OvmsCommand { scan_minutes: DEFAULT_SCAN_MINUTES, ..OvmsCommand::default() };
+        let mut command = OvmsCommand {
+            scan_minutes: DEFAULT_SCAN_MINUTES,
+            poll_seconds: DEFAULT_POLL_SECONDS,
+            ..OvmsCommand::default()
+        };
         for (flag, key) in SETTINGS {
             command.settings.extend(text(flag).map(|value| (key, format!("--{flag}"), value.to_owned())));
         }
@@ -95,6 +105,10 @@ impl OvmsCommand {
             let wrong = |_| one(format!("--{SCAN} is a number of minutes, not \"{minutes}\""));
             command.scan_minutes = minutes.parse().map_err(wrong)?;
         }
+        if let Some(seconds) = text(POLL) {
+            let wrong = |_| one(format!("--{POLL} is a number of seconds, not \"{seconds}\""));
+            command.poll_seconds = seconds.parse().map_err(wrong)?;
+        }
         match (text("config_path"), text("model_path")) {
             (Some(_), Some(_)) => {
                 return Err(one("--config_path and --model_path exclude each other".to_owned()));
@@ -106,10 +120,12 @@ impl OvmsCommand {
                 let text = read(Path::new(path)).map_err(|error| one(error.to_string()))?;
                 let file = file::parse(Path::new(path), &text);
                 let file = file.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-                command.models = file.models;
+                command.models = Some(OvmsModels::File(path.into()));
                 command.notices.extend(file.notices);
             }
-            (None, Some(path)) => command.models.push(model(path.into(), &text).map_err(one)?),
+            (None, Some(path)) => {
+                command.models = Some(OvmsModels::Given(vec![model(path.into(), &text).map_err(one)?]));
+            }
             (None, None) => {}
         }
         Ok(Some(command))
@@ -175,14 +191,17 @@ mod tests {
         assert_eq!(of(&[]), Ok(None));
         let line = "--model_path /m --model_name m --stateful --max_sequence_number 7 --port 9000 --rest_port 5555";
         let command = of(&line.split(' ').collect::<Vec<_>>()).unwrap().unwrap();
-        let [model] = command.models.as_slice() else { panic!("{command:?}") };
+        let Some(OvmsModels::Given(models)) = &command.models else { panic!("{command:?}") };
+        let [model] = models.as_slice() else { panic!("{command:?}") };
         assert_eq!((model.name.as_str(), model.stateful.unwrap().max_sequence_number), ("m", 7));
         let settings: Vec<_> =
             command.settings.iter().map(|(key, flag, value)| (*key, flag.as_str(), value.as_str())).collect();
         assert_eq!(settings, [("grpc.port", "--port", "9000"), ("http.port", "--rest_port", "5555")]);
-        assert_eq!(command.scan_minutes, 5);
+        assert_eq!((command.scan_minutes, command.poll_seconds), (5, 1));
         let file = of(&["--config_path", "c.json", "--sequence_cleaner_poll_wait_minutes", "0"]).unwrap().unwrap();
-        assert_eq!((file.models[0].name.as_str(), file.scan_minutes), ("f", 0));
+        assert_eq!((file.models, file.scan_minutes), (Some(OvmsModels::File("c.json".into())), 0));
+        let never = of(&["--config_path", "c.json", "--file_system_poll_wait_seconds", "0"]).unwrap().unwrap();
+        assert_eq!(never.poll_seconds, 0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A model of OVMS as a directory of a model repository: `config.pbtxt`, `sequor.toml`, and links to its versions.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -76,7 +77,13 @@ fn plan(model: &OvmsModel, versions: &[(u64, PathBuf)]) -> Result<LayoutPlan, St
     Ok(LayoutPlan { config: config(model, &file) + &states, graphs })
 }
 
-fn write_one(folder: &Path, model: &OvmsModel, scan_minutes: u32, files: VersionFiles) -> Result<(), String> {
+/// Writes the directory of a model, or brings it up to date. Files that stay as they are keep their times.
+pub(super) fn write_one(
+    folder: &Path,
+    model: &OvmsModel,
+    scan_minutes: u32,
+    files: VersionFiles,
+) -> Result<(), String> {
     let said = |error: io::Error| error.to_string();
     if model.name.contains(['/', '\0']) || matches!(model.name.as_str(), "." | "..") {
         return Err("the name must be that of a folder".to_owned());
@@ -85,14 +92,19 @@ fn write_one(folder: &Path, model: &OvmsModel, scan_minutes: u32, files: Version
     let versions = versions(&model.base_path).map_err(said)?;
     let LayoutPlan { config, graphs } = plan(model, &versions)?;
     fs_err::create_dir_all(&directory).map_err(said)?;
-    fs_err::write(directory.join("config.pbtxt"), config).map_err(said)?;
-    fs_err::write(directory.join("sequor.toml"), sequor_toml(model, scan_minutes)).map_err(said)?;
+    put(&directory.join("config.pbtxt"), config.as_bytes()).map_err(said)?;
+    put(&directory.join("sequor.toml"), sequor_toml(model, scan_minutes).as_bytes()).map_err(said)?;
+    let is_gone = |name: &OsStr| {
+        let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
+        number.is_some_and(|number| !versions.iter().any(|(of, _)| *of == number))
+    };
+    remove_entries(&directory, is_gone).map_err(said)?;
     for (number, path) in &versions {
         let path = std::path::absolute(path).map_err(said)?;
         let to = directory.join(number.to_string());
         let graph = graphs.iter().find(|(of, ..)| of == number);
         match (graph, files) {
-            (None, VersionFiles::Link) => symlink(path, to).map_err(said)?,
+            (None, VersionFiles::Link) => link(&path, &to).map_err(said)?,
             (graph, files) => version(&path, &to, graph.map(|(_, name, bytes)| (name.as_str(), bytes)), files)?,
         }
     }
@@ -102,15 +114,57 @@ fn write_one(folder: &Path, model: &OvmsModel, scan_minutes: u32, files: Version
 /// Makes a version's folder. Its graph is written if it changes; every other file is linked or copied.
 fn version(from: &Path, to: &Path, graph: Option<(&str, &Vec<u8>)>, files: VersionFiles) -> Result<(), String> {
     let said = |error: io::Error| error.to_string();
-    fs_err::create_dir(to).map_err(said)?;
+    if to.is_symlink() {
+        remove(to).map_err(said)?;
+    }
+    fs_err::create_dir_all(to).map_err(said)?;
+    remove_entries(to, |name| !from.join(name).exists()).map_err(said)?;
     for entry in fs_err::read_dir(from).map_err(said)? {
         let entry = entry.map_err(said)?;
         let (name, path) = (entry.file_name(), entry.path());
         match graph.filter(|(graph, _)| name.to_str() == Some(graph)) {
-            Some((_, bytes)) => fs_err::write(to.join(name), bytes).map_err(said)?,
-            None if files == VersionFiles::Link => symlink(path, to.join(name)).map_err(said)?,
+            Some((_, bytes)) => put(&to.join(name), bytes).map_err(said)?,
+            None if files == VersionFiles::Link => link(&path, &to.join(name)).map_err(said)?,
             None if path.is_file() => fs_err::copy(path, to.join(name)).map(|_| ()).map_err(said)?,
             None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file unless it has this content: its time tells the server that it changed.
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if !path.is_symlink() && fs_err::read(path).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
+    remove(path)?;
+    fs_err::write(path, bytes)
+}
+
+/// Links to a file or folder, unless the link is there.
+fn link(target: &Path, at: &Path) -> io::Result<()> {
+    if fs_err::read_link(at).is_ok_and(|there| there == target) {
+        return Ok(());
+    }
+    remove(at)?;
+    symlink(target, at)
+}
+
+/// Removes a file, a link or a folder, if it is there.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs_err::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs_err::remove_dir_all(path),
+        Ok(_) => fs_err::remove_file(path),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Removes the entries of a folder with such names.
+fn remove_entries(folder: &Path, is_gone: impl Fn(&OsStr) -> bool) -> io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let entry = entry?;
+        if is_gone(&entry.file_name()) {
+            remove(&entry.path())?;
         }
     }
     Ok(())

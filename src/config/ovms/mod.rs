@@ -5,12 +5,13 @@
 //! - [`model`]: one model, and the rules for its options.
 //! - [`mod@file`]: the file `config.json`.
 //! - [`command`]: the flags of `ovms`.
-//! - [`layout`]: a model as a directory of a repository.
+//! - [`layout`]: a model as a directory of a repository · [`refresh`]: the repository as its models change.
 
 pub mod command;
 pub mod file;
 pub mod layout;
 pub mod model;
+pub mod refresh;
 
 pub use command::OvmsCommand;
 pub use file::{OvmsFile, parse as parse_ovms};

@@ -3,12 +3,19 @@
 use std::path::PathBuf;
 
 use crate::config::server::file::ControlMode;
+use crate::error::SourceFault;
 
 /// Where models lie, and who loads them.
 #[derive(Debug, Clone)]
 pub struct RepositoryControl {
     pub mode: ControlMode,
     pub directories: Vec<PathBuf>,
+}
+
+/// What a repository's folders are made of.
+pub trait RepositorySource: Send + Sync + std::fmt::Debug {
+    /// Brings the folders up to date, as far as that can be done.
+    fn refresh(&self) -> Result<(), SourceFault>;
 }
 
 impl RepositoryControl {

@@ -27,7 +27,7 @@ use crate::recording::Recorder;
 use crate::scheduling::{MakeSource, PluginRules, Registry};
 use crate::telemetry::Metrics;
 
-use super::control::RepositoryControl;
+use super::control::{RepositoryControl, RepositorySource};
 use super::lifecycle::ModelLifecycle;
 use super::loader::ModelLoader;
 use super::options::RepositoryOptions;
@@ -207,8 +207,13 @@ impl Repository {
     }
 
     /// Unloads a model because a client asked for it. A model that is not loaded counts as unloaded.
-    pub fn unload_by_request(&self, model: &str) -> Result<(), Failure> {
-        self.0.lifecycle.unload_by_request(model)
+    pub fn unload_by_request(&self, model: &str, dependents: bool) -> Result<(), Failure> {
+        self.0.lifecycle.unload_by_request(model, dependents)
+    }
+
+    /// Has the repository's folders brought up to date before each look at them. To be called once.
+    pub fn follow(&self, source: Arc<dyn RepositorySource>) {
+        self.0.lifecycle.follow(source);
     }
 
     /// Looks at the repository's folders once: loads what is new or changed, unloads what is gone.

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::config::server::file::ControlMode;
-use crate::error::{self, Failure, LoadError};
+use crate::error::{self, Failure, LoadError, SourceFault};
 use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directories};
 use crate::model::sequences::EnsembleParts;
 
-use super::control::{RepositoryControl, is_model_name};
+use super::control::{RepositoryControl, RepositorySource, is_model_name};
 use super::loader::ModelLoader;
 use super::uploads::Uploads;
 
@@ -21,12 +23,20 @@ pub(super) struct ModelLifecycle {
     catalog: Arc<Catalog>,
     control: OnceLock<RepositoryControl>,
     uploads: OnceLock<Uploads>,
+    source: OnceLock<FollowedSource>,
+}
+
+/// What the folders are made of, and what was wrong with it at the last look.
+#[derive(Debug)]
+struct FollowedSource {
+    source: Arc<dyn RepositorySource>,
+    fault: Mutex<Option<SourceFault>>,
 }
 
 impl ModelLifecycle {
     pub(super) fn new(loader: &Arc<ModelLoader>, catalog: &Arc<Catalog>) -> ModelLifecycle {
-        let (control, uploads) = (OnceLock::new(), OnceLock::new());
-        ModelLifecycle { loader: Arc::clone(loader), catalog: Arc::clone(catalog), control, uploads }
+        let (control, uploads, source) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        ModelLifecycle { loader: Arc::clone(loader), catalog: Arc::clone(catalog), control, uploads, source }
     }
 
     /// The folders of models.
@@ -77,11 +87,28 @@ impl ModelLifecycle {
         uploads.ok_or_else(absent)?.load((&self.loader, &self.catalog), model, config, files)
     }
 
-    /// Unloads a model because a client asked for it. A model that is not loaded counts as unloaded.
-    pub(super) fn unload_by_request(&self, model: &str) -> Result<(), Failure> {
+    /// Unloads a model because a client asked for it, with the members of an ensemble if `dependents` is set. A model that is not loaded counts
+    /// as unloaded.
+    pub(super) fn unload_by_request(&self, model: &str, dependents: bool) -> Result<(), Failure> {
         self.explicit()?;
-        self.unload(model);
+        match dependents {
+            true => self.unload_with_members(model),
+            false => self.unload(model),
+        }
         Ok(())
+    }
+
+    /// Unloads a model and its members. A member of another ensemble in service goes on.
+    fn unload_with_members(&self, model: &str) {
+        let members = self.catalog.look(model, |entry| entry.members.clone()).unwrap_or_default();
+        self.unload(model);
+        for member in members {
+            let needs_it =
+                |_: &String, entry: &CatalogEntry| (entry.open && entry.members.contains(&member)).then_some(());
+            if self.catalog.collect(needs_it).is_empty() {
+                self.unload_with_members(&member);
+            }
+        }
     }
 
     fn explicit(&self) -> Result<&RepositoryControl, Failure> {
@@ -140,19 +167,42 @@ impl ModelLifecycle {
         tracing::info!(model = name, "unloaded");
     }
 
-    /// Loads again what has changed on disk, because a client asked for it; in poll mode also what is new or gone. Whether anything has
-    /// changed.
+    /// Has the folders brought up to date before each look at them. To be called once.
+    pub(super) fn follow(&self, source: Arc<dyn RepositorySource>) {
+        let _ = self.source.set(FollowedSource { source, fault: Mutex::default() });
+    }
+
+    /// Brings the folders up to date. A fault is logged once.
+    fn refresh(&self) -> Result<(), SourceFault> {
+        let Some(FollowedSource { source, fault }) = self.source.get() else { return Ok(()) };
+        let refreshed = source.refresh();
+        let found = refreshed.as_ref().err();
+        let mut known = fault.lock();
+        if known.as_ref() != found {
+            if let Some(fault) = found {
+                tracing::error!(?fault, "the models could not be looked at; they stay as they were");
+            }
+            *known = found.cloned();
+        }
+        refreshed
+    }
+
+    /// Loads again what has changed on disk, because a client asked for it; in poll mode, and where the folders follow a source, also what is
+    /// new or gone. Whether anything has changed.
     pub(super) fn reload(&self) -> Result<bool, Failure> {
-        let control = self.control.get().filter(|control| control.mode != ControlMode::None);
-        let control = control.ok_or(Failure::Control(error::ControlFailure::NotExplicit))?;
+        let is_followed = self.source.get().is_some();
+        let control = self.control.get().filter(|control| control.mode != ControlMode::None || is_followed);
+        let control = control.ok_or(Failure::Control(error::ControlFailure::NotReloaded))?;
+        let refreshed = self.refresh();
         let tried = || self.catalog.collect(|name, entry| Some((name.clone(), entry.tried.clone(), entry.open)));
         let before = tried();
-        if control.mode == ControlMode::Poll {
-            self.poll();
+        if control.mode != ControlMode::Explicit {
+            self.look();
         } else {
             let open = before.iter().filter(|(_, _, open)| *open);
             open.for_each(|(name, ..)| self.reload_one(control, name));
         }
+        refreshed.map_err(|fault| Failure::Control(error::ControlFailure::Source(fault)))?;
         Ok(tried() != before)
     }
 
@@ -172,6 +222,13 @@ impl ModelLifecycle {
 
     /// Looks at the repository once: loads what is new or changed, unloads what is gone.
     pub(super) fn poll(&self) {
+        if !self.loader.is_stopped() {
+            let _ = self.refresh();
+            self.look();
+        }
+    }
+
+    fn look(&self) {
         let Some(control) = self.control.get().filter(|_| !self.loader.is_stopped()) else { return };
         let (mut present, mut complete) = (BTreeSet::new(), true);
         for directory in &control.directories {

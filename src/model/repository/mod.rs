@@ -37,7 +37,7 @@ mod rates;
 mod resources;
 mod uploads;
 
-pub use control::RepositoryControl;
+pub use control::{RepositoryControl, RepositorySource};
 pub use facade::Repository;
 pub use options::{RepositoryOptions, epoch_now, first_id_of};
 

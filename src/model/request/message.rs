@@ -60,3 +60,10 @@ pub struct InferAnswer {
     pub outputs: Vec<NamedTensor>,
     pub parameters: Vec<(String, Parameter)>,
 }
+
+impl InferAnswer {
+    /// Bytes of all outputs.
+    pub(crate) fn tensor_bytes(&self) -> usize {
+        self.outputs.iter().map(|output| output.tensor.data.len()).sum()
+    }
+}

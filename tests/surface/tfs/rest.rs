@@ -228,7 +228,12 @@ async fn status_metadata_and_paths() {
 async fn a_reload_says_whether_anything_has_changed() {
     let house = server();
     let reload = async || house.http("POST /v1/config/reload", &[], b"").await;
-    assert_eq!(reload().await.status, 503, "nothing says that clients may reload");
+    let refused = reload().await;
+    assert_eq!(refused.status, 503, "nothing says that clients may reload");
+    assert!(
+        refused.head.contains("sequor-reason: not_explicit")
+            && !refused.json().to_string().contains("polling is enabled")
+    );
     let directories = vec![house.folder.path().to_owned()];
     house.repository.govern(RepositoryControl { mode: ControlMode::Poll, directories });
     reload().await;

@@ -1,0 +1,184 @@
+//! The repository of OVMS's models while it is served: it follows `config.json` and the folders of versions.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+use super::file;
+use super::layout::{self, VersionFiles};
+use super::model::OvmsModel;
+
+/// Where the models are named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OvmsModels {
+    /// In `config.json`.
+    File(PathBuf),
+    /// On the command line.
+    Given(Vec<OvmsModel>),
+}
+
+/// Why a look at the models has not brought the repository up to date.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefreshError {
+    /// `config.json` cannot be read. Nothing has changed.
+    Unreadable(String),
+    /// `config.json` is wrong. Nothing has changed.
+    Invalid(Vec<String>),
+    /// These models stay as they were.
+    Models(Vec<String>),
+}
+
+/// A repository that is made of OVMS's models.
+#[derive(Debug)]
+pub struct OvmsRepository {
+    folder: PathBuf,
+    models: OvmsModels,
+    /// Minutes between two looks for idle sequences; 0 is none.
+    scan_minutes: u32,
+    /// Each model as it was when its directory was written.
+    written: Mutex<BTreeMap<String, ModelStamp>>,
+}
+
+/// What the directory of a model was made of.
+#[derive(Debug, PartialEq)]
+struct ModelStamp {
+    model: OvmsModel,
+    /// The files of its base path and of its versions.
+    files: Vec<(PathBuf, SystemTime, u64)>,
+}
+
+impl OvmsRepository {
+    /// Nothing is written yet.
+    pub fn new(folder: &Path, models: OvmsModels, scan_minutes: u32) -> OvmsRepository {
+        OvmsRepository { folder: folder.to_owned(), models, scan_minutes, written: Mutex::default() }
+    }
+
+    /// Looks at the models once, and writes what has changed. A model that cannot be written stays as it was.
+    pub fn refresh(&self) -> Result<(), RefreshError> {
+        let models = match &self.models {
+            OvmsModels::Given(models) => models.clone(),
+            OvmsModels::File(path) => {
+                let text = fs_err::read_to_string(path).map_err(|error| RefreshError::Unreadable(error.to_string()))?;
+                let parsed = file::parse(path, &text);
+                parsed.map_err(|faults| RefreshError::Invalid(faults.iter().map(ToString::to_string).collect()))?.models
+            }
+        };
+        let mut written = self.written.lock();
+        let gone: Vec<String> =
+            written.keys().filter(|name| !models.iter().any(|model| model.name == **name)).cloned().collect();
+        let removed = gone.into_iter().map(|name| {
+            written.remove(&name);
+            fs_err::remove_dir_all(self.folder.join(&name)).map_err(|error| format!("model {name}: {error}"))
+        });
+        let mut wrong: Vec<String> = removed.filter_map(Result::err).collect();
+        for model in models {
+            if let Err(what) = self.write(&model, &mut written) {
+                wrong.push(format!("model {}: {what}", model.name));
+            }
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(RefreshError::Models(wrong)) }
+    }
+
+    fn write(&self, model: &OvmsModel, written: &mut BTreeMap<String, ModelStamp>) -> Result<(), String> {
+        let files = files(&model.base_path).map_err(|error| error.to_string())?;
+        let stamp = ModelStamp { model: model.clone(), files };
+        if written.get(&model.name) == Some(&stamp) {
+            return Ok(());
+        }
+        layout::write_one(&self.folder, model, self.scan_minutes, VersionFiles::Link)?;
+        written.insert(model.name.clone(), stamp);
+        Ok(())
+    }
+}
+
+/// The files of a folder and of the folders in it, in their order. A file that vanishes meanwhile is left out.
+fn files(base_path: &Path) -> io::Result<Vec<(PathBuf, SystemTime, u64)>> {
+    let mut files = Vec::new();
+    for entry in fs_err::read_dir(base_path)? {
+        let path = entry?.path();
+        let within = if path.is_dir() {
+            fs_err::read_dir(&path)?.filter_map(|e| Some(e.ok()?.path())).collect()
+        } else {
+            Vec::new()
+        };
+        let stamp = |path: PathBuf| {
+            let metadata = fs_err::metadata(&path).ok()?;
+            Some((path, metadata.modified().ok()?, metadata.len()))
+        };
+        // The time of a folder changes with its files and with what the server links to it.
+        let each = if path.is_dir() { within } else { vec![path] };
+        files.extend(each.into_iter().filter_map(stamp));
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(base: &Path, number: u32) {
+        fs_err::create_dir_all(base.join(number.to_string())).unwrap();
+        fs_err::write(base.join(number.to_string()).join("net.onnx"), "graph").unwrap();
+    }
+
+    /// What lies in the repository, with the time of each file.
+    fn listed(folder: &Path) -> Vec<(PathBuf, SystemTime)> {
+        let mut all = Vec::new();
+        for entry in fs_err::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => all.extend(listed(&path)),
+                false => all.push((path.clone(), fs_err::metadata(&path).unwrap().modified().unwrap())),
+            }
+        }
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn the_repository_follows_the_file_and_the_versions() {
+        let (work, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (base, config) = (work.path().join("base"), work.path().join("config.json"));
+        version(&base, 1);
+        let entry = |name: &str| serde_json::json!({ "config": { "name": name, "base_path": base } });
+        let name = |names: &[&str]| {
+            let list: Vec<_> = names.iter().map(|name| entry(name)).collect();
+            fs_err::write(&config, serde_json::json!({ "model_config_list": list }).to_string()).unwrap();
+        };
+        let repository = OvmsRepository::new(folder.path(), OvmsModels::File(config.clone()), 5);
+        let there = |path: &str| folder.path().join(path).exists();
+        name(&["a"]);
+        repository.refresh().unwrap();
+        let before = listed(folder.path());
+        repository.refresh().unwrap();
+        assert_eq!((there("a/1/net.onnx"), listed(folder.path())), (true, before.clone()));
+        // A new version leaves the files of the others as they are.
+        version(&base, 2);
+        repository.refresh().unwrap();
+        let after = listed(folder.path());
+        assert!(there("a/2/net.onnx") && before.iter().all(|file| after.contains(file)), "{before:?} {after:?}");
+        fs_err::remove_dir_all(base.join("1")).unwrap();
+        name(&["a", "b"]);
+        repository.refresh().unwrap();
+        assert_eq!([there("a/1"), there("a/2/net.onnx"), there("b/2/net.onnx")], [false, true, true]);
+        // A version that is still being copied changes nothing.
+        fs_err::create_dir(base.join("3")).unwrap();
+        fs_err::write(base.join("3/net.part"), "gra").unwrap();
+        let Err(RefreshError::Models(wrong)) = repository.refresh() else { panic!("it has no file") };
+        assert_eq!((wrong.len(), there("a/2/net.onnx"), there("a/3")), (2, true, false), "{wrong:?}");
+        fs_err::remove_dir_all(base.join("3")).unwrap();
+        // Nor does a file that is wrong or away.
+        fs_err::write(&config, "{").unwrap();
+        assert!(matches!(repository.refresh(), Err(RefreshError::Invalid(_))));
+        fs_err::remove_file(&config).unwrap();
+        assert!(matches!(repository.refresh(), Err(RefreshError::Unreadable(_))));
+        assert!(there("a/2/net.onnx") && there("b/2/net.onnx"));
+        name(&["b"]);
+        repository.refresh().unwrap();
+        assert_eq!([there("a"), there("b/2/net.onnx")], [false, true]);
+    }
+}
