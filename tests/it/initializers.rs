@@ -25,7 +25,7 @@ copy_if_same = ["tenant"]
 
 /// A running sum with the guest, and some without beside it.
 fn serve() -> Server {
-    serve_with("1000", "2s")
+    serve_with("1000", "1s")
 }
 
 /// The same, where so many strikes within a minute park the guest, and a call has so much CPU time.
@@ -221,7 +221,7 @@ fn an_operator_sees_and_changes_it_by_command() {
 
 #[test]
 fn three_failures_park_it_and_a_new_version_serves_again() {
-    let server = serve_with("3", "2s");
+    let server = serve_with("3", "1s");
     start(&server, 1, 50);
     for id in 2..5 {
         assert_eq!(step(&server, "sum", id, true, "a", 1).unwrap_err().0, 500);

@@ -18,13 +18,13 @@ use crate::server::{Call, Server, until};
 use crate::steady::{Part, during};
 use crate::steps::{accumulators, metric, step, sum};
 
-/// A server of the running sum, with the puppet in front of it.
-fn server(puppet: PuppetProcessor, slots: u32, more: &str) -> Server {
+/// A server of the running sum, with the puppet in front of it, whose calls have more time than they need.
+fn server(puppet: PuppetProcessor, slots: u32) -> Server {
     let call = Call::serve("repository").arguments(["--admin-upload=true", "--plugins-dir=plugins"]);
     let call = call.environment("SEQUOR_DRAIN_FINISH", "0s");
     let repository = call.folder.path().join("repository");
     accumulators(&repository, slots, 600_000_000);
-    puppet.install(&call.folder.path().join("plugins"), &repository.join("oldest"), more);
+    puppet.install(&call.folder.path().join("plugins"), &repository.join("oldest"), "time = \"60s\"\n");
     call.start()
 }
 
@@ -67,7 +67,7 @@ fn of_grpc(id: i64, value: i32, start: bool) -> ModelInferRequest {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_serves_over_every_surface_and_hides_the_graph() {
-    let server = server(PuppetProcessor { renames: true, ..PuppetProcessor::default() }, 8, "");
+    let server = server(PuppetProcessor { renames: true, ..PuppetProcessor::default() }, 8);
     for at in ["", "/config"] {
         let (status, text) = server.get(&format!("/v2/models/oldest{at}"));
         let inputs = if at.is_empty() { "inputs" } else { "input" };
@@ -110,7 +110,7 @@ async fn it_serves_over_every_surface_and_hides_the_graph() {
 
 #[test]
 fn every_answer_of_pre_reaches_the_client() {
-    let server = server(PuppetProcessor::default(), 8, "");
+    let server = server(PuppetProcessor::default(), 8);
     let http = server.http;
     assert_eq!([value(http, 7, 5, true), value(http, 7, 1, false)], [5, 6]);
     assert_eq!(value(http, 7, PuppetOrder::ThreeRuns.value(), false), 9, "three runs of 1, one answer");
@@ -134,7 +134,7 @@ fn every_answer_of_pre_reaches_the_client() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_is_prepared_while_it_waits_for_a_slot() {
-    let server = server(PuppetProcessor::default(), 1, "");
+    let server = server(PuppetProcessor::default(), 1);
     let http = server.http;
     assert_eq!(value(http, 1, 5, true), 5);
     let calls = || metric(&server, "sequor_plugin_call_seconds_count", &["hook=\"pre\""]);
@@ -150,7 +150,7 @@ async fn a_start_is_prepared_while_it_waits_for_a_slot() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_step_ends_its_sequence_before_the_run_and_is_committed_after_it() {
-    let server = server(PuppetProcessor::default(), 8, "time = \"60s\"\n");
+    let server = server(PuppetProcessor::default(), 8);
     let http = server.http;
     let order = |id: i64, order: PuppetOrder| step("oldest", id, String::new(), order.value(), false, false);
     // Drops a step while `pre` or `post` of it runs.
@@ -208,7 +208,7 @@ fn a_stateless_model_has_no_scratch() {
     let folder = call.folder.path().join("plugins");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("puppet.wasm"), PuppetProcessor::default().component()).unwrap();
-    fs::write(model.join("sequor.toml"), "[[plugins.processor]]\nuse = \"puppet\"\n").unwrap();
+    fs::write(model.join("sequor.toml"), "[[plugins.processor]]\nuse = \"puppet\"\ntime = \"60s\"\n").unwrap();
     let server = call.start();
     let tensor =
         |name: &str, value: i32| json!({ "name": name, "shape": [1, 1], "datatype": "INT32", "data": [value] });
@@ -224,7 +224,7 @@ fn a_stateless_model_has_no_scratch() {
 
 #[test]
 fn a_parked_processor_is_shown_everywhere_until_another_version_takes_its_place() {
-    let server = server(PuppetProcessor::default(), 8, "");
+    let server = server(PuppetProcessor::default(), 8);
     let http = server.http;
     assert_eq!(value(http, 7, 5, true), 5);
     for _ in 0..3 {
@@ -268,7 +268,7 @@ fn a_parked_processor_is_shown_everywhere_until_another_version_takes_its_place(
 
 #[test]
 fn an_operator_sees_and_changes_it_by_command() {
-    let server = server(PuppetProcessor::default(), 8, "");
+    let server = server(PuppetProcessor::default(), 8);
     let http = server.http;
     assert_eq!(value(http, 7, 5, true), 5);
     let next = server.process.folder().join("next.wasm");
@@ -310,7 +310,7 @@ fn an_operator_sees_and_changes_it_by_command() {
 
 #[test]
 fn a_changed_file_takes_the_place_of_the_version_that_serves() {
-    let server = server(PuppetProcessor::default(), 8, "");
+    let server = server(PuppetProcessor::default(), 8);
     let http = server.http;
     assert_eq!(value(http, 7, 5, true), 5);
     let file = server.process.folder().join("plugins/puppet.wasm");
@@ -325,7 +325,7 @@ fn a_changed_file_takes_the_place_of_the_version_that_serves() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_version_after_the_other_under_streams_fails_no_step() {
-    let server = server(PuppetProcessor::default(), 64, "time = \"1s\"\n");
+    let server = server(PuppetProcessor::default(), 64);
     let http = server.http;
     let versions = [1, 2].map(|step| PuppetProcessor { step, ..PuppetProcessor::default() }.component());
     assert_eq!(value(http, 1_000_000, 5, true), 5);
@@ -358,7 +358,7 @@ async fn a_version_after_the_other_under_streams_fails_no_step() {
 /// What an order comes to: the status, a part of the sentence, and whether the sequence lives on.
 const HOSTILE: [(PuppetOrder, u16, &str, bool); 12] = [
     (PuppetOrder::Trap, 500, "it gave up (unreachable), in pre", true),
-    (PuppetOrder::Loop, 500, "time limit 2000020us in pre (1 KiB)", true),
+    (PuppetOrder::Loop, 500, "time limit 1000020us in pre (1 KiB)", true),
     (PuppetOrder::Gigabyte, 500, "asked for 1.0 GiB", true),
     (PuppetOrder::WrongShape, 500, "must have 12 bytes", true),
     (PuppetOrder::WrongPort, 500, "answered for port 7 of 1", true),
@@ -368,7 +368,7 @@ const HOSTILE: [(PuppetOrder, u16, &str, bool); 12] = [
     (PuppetOrder::ScratchOfGigabyte, 500, "in pre", true),
     (PuppetOrder::ScratchBeyond, 500, "left 9 bytes of scratch; plugin.toml says 8", true),
     (PuppetOrder::TrapInPost, 500, "it gave up (unreachable), in post", false),
-    (PuppetOrder::LoopInPost, 500, "time limit 2000020us in post (1 KiB)", false),
+    (PuppetOrder::LoopInPost, 500, "time limit 1000020us in post (1 KiB)", false),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -380,7 +380,7 @@ async fn a_hostile_processor_harms_the_request_that_it_failed_and_no_other() {
     PuppetProcessor::default().install(
         &call.folder.path().join("plugins"),
         &repository.join("oldest"),
-        "time = \"2s\"\n",
+        "time = \"1s\"\n",
     );
     let server = call.start();
     let http = server.http;
