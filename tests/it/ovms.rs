@@ -89,7 +89,10 @@ fn served_by_name(folder: &std::path::Path) -> (std::path::PathBuf, std::path::P
     let (base, file) = (folder.join("base"), folder.join("config.json"));
     crate::server::copy(&models().join("accumulator_int32"), &base);
     let own = std::fs::read_to_string(base.join("config.pbtxt")).unwrap();
-    std::fs::write(base.join("config.pbtxt"), own.replace("name: \"accumulator_int32\"", "name: \"sum\"")).unwrap();
+    let sum = own.replace("name: \"accumulator_int32\"", "name: \"sum\"");
+    // Its sequence lives as long as the test.
+    let sum = sum.replace("max_sequence_idle_microseconds: 5000000", "max_sequence_idle_microseconds: 600000000");
+    std::fs::write(base.join("config.pbtxt"), sum).unwrap();
     std::fs::write(&file, config(&base, &["sum"])).unwrap();
     (base, file)
 }
