@@ -354,7 +354,6 @@ fn a_pad_that_cannot_be_is_refused_at_its_line() {
         (direct.replace("max_batch_size: 16", "max_batch_size: 0"), mask.clone(), "max_batch_size is 0, so each request runs alone"),
         (direct.replace("\"KEYS_OUT\" data_type: TYPE_FP32 dims: [ -1, 4 ]\n        initial_state { name: \"none\" data_type: TYPE_FP32 dims: [ 0, 4 ]", "\"KEYS_OUT\" data_type: TYPE_FP32 dims: [ -1, -1 ]\n        initial_state { name: \"none\" data_type: TYPE_FP32 dims: [ 0, 4 ]"), mask.clone(), "exactly one variable dimension; this one has 2"),
         (direct.clone(), mask.clone() + "[input.INPUT]\nragged = \"pad\"\n", "pad needs new_lengths: requests of different lengths share a batch too (input \"INPUT\" is padded)"),
-        (direct.clone(), mask.clone() + "storage = \"fp16\"\n", "pad: a padded state is kept in its declared type; remove storage"),
         (direct.clone(), mask.clone() + "[output.KEYS_OUT]\ncrop = { lengths = \"OUTPUT\" }\n", "pad takes the padding off \"KEYS_OUT\" already; remove its crop"),
         (direct.clone(), mask + "[state.VALUES]\npad = { side = \"right\", mask = \"MASK\" }\n", "is the mask of state \"KEYS\" too; then side, multiple_of, buckets and new_steps must be those of that state"),
     ];

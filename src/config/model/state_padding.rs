@@ -9,7 +9,7 @@ use sequor_proto::model_sequence_batching::State;
 
 use super::padding::{self, ascends};
 use super::report::Report;
-use super::sequor_toml::{PadKeys, PadSide, Storage};
+use super::sequor_toml::{PadKeys, PadSide};
 use super::settings::{BatchInput, BatchInputKind, BatchSource, Padding, PaddingSide, RaggedInput, StatePad};
 use super::signature::Signature;
 use super::stateful::is_stateful;
@@ -77,10 +77,6 @@ fn wrong_state(report: &Report<'_>, state: &State) -> Option<String> {
     }
     if let Some(what) = wrong_place(config) {
         return Some(what);
-    }
-    let storage = report.toml.keys.state.get(&state.input_name).and_then(|keys| keys.storage);
-    if storage.is_some_and(|storage| storage != Storage::Declared) {
-        return Some("pad: a padded state is kept in its declared type; remove storage".to_owned());
     }
     let listed = config.output.iter().any(|output| output.name == state.output_name);
     if listed && report.batch_axis(&state.input_name) != 0 {

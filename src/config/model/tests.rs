@@ -351,6 +351,15 @@ fn an_initial_states_file_must_hold_it() {
 }
 
 #[test]
+fn a_growing_state_is_kept_in_its_declared_type() {
+    let growing = VAD.replace("dims: [ 2, 128 ]\n      initial", "dims: [ 2, -1 ]\n      initial");
+    let toml = VAD_TOML.replace("batch_axis = 1", "batch_axis = 1\nstorage = \"bf16\"");
+    let why = "state \"state\" has a variable dimension: only states of a fixed size can be kept as bf16";
+    let faults = faults(&growing, &toml, &vad_graph());
+    assert!(faults.iter().any(|fault| fault.ends_with(why)), "{faults:?}");
+}
+
+#[test]
 fn keys_of_sequor_toml_must_mean_something() {
     let toml = "[state.stat]\nstorage = \"fp16\"\n[input.sr]\nconstant = \"x\"\n[input.rate]\nconstant = 1\n[input.input]\nconstant = 1\n";
     let faults = faults(VAD, toml, &vad_graph());

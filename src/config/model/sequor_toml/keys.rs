@@ -140,8 +140,8 @@ section! {
         /// The axis of the model's state tensor that is the batch. `X` is the state's `input_name`. `dims` in `config.pbtxt` leave this
         /// axis out. Triton cannot batch such a model.
         pub batch_axis: Option<u8>, default "0", example "batch_axis = 1";
-        /// The type in which Sequor keeps an FP32 state between steps. The model still reads and writes FP32. The memory for that state is
-        /// halved, and so is its precision.
+        /// The type in which Sequor keeps an FP32 state of a fixed size between steps. The model still reads and writes FP32. The memory for that
+        /// state is halved, and so is its precision.
         pub storage: Option<Storage>, default "`declared`", example "storage = \"fp16\"";
         /// Lets sequences whose states differ in length share a batch. Sequor pads the one variable dimension of the state to the longest
         /// state of the batch, and takes the padding off after the run. See

@@ -69,6 +69,12 @@ fn tensor(report: &mut Report<'_>, field: &str, state: &State) {
         Some(Storage::Bf16) => Some("bf16"),
         Some(Storage::Declared) | None => None,
     });
+    let grows = state.dims.contains(&-1) && !is_stateful(report.config);
+    if let Some(half) = half.filter(|_| grows && dtype == Some(DataType::Fp32)) {
+        let what =
+            format!("state \"{name}\" has a variable dimension: only states of a fixed size can be kept as {half}");
+        report.toml_fault(&["state", name, "storage"], code::STATE, what);
+    }
     if let (Some(half), Some(dtype)) = (half.filter(|_| dtype != Some(DataType::Fp32)), dtype) {
         let what = format!("state \"{name}\" is {dtype}: only FP32 states can be kept as {half}");
         report.toml_fault(&["state", name, "storage"], code::STATE, what);
