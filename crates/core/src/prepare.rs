@@ -109,7 +109,8 @@ impl Core {
         // Should this START fail, the state is the first one.
         (s.step, s.state_shape, s.holds_state) = (step.saturating_sub(1), shape, false);
         s.first_state = Some(FirstState::Init(req));
-        if std::mem::replace(&mut s.begun, true) {
+        // A sequence that goes on from a state found elsewhere lives already, also if nothing of it has run here.
+        if std::mem::replace(&mut s.begun, true) || s.adopted {
             self.note(load, Note::Ended(seq, EndReason::Restarted), out);
             self.note(load, Note::Started(seq, req), out);
         }

@@ -60,7 +60,7 @@ impl Refer {
         let s = self.seq_mut(n);
         (s.step, s.state_shape, s.holds_state) = (start.step.saturating_sub(1), initial, false);
         s.first_state = Some(ROp::Init(0, start.key));
-        if std::mem::replace(&mut s.begun, true) {
+        if std::mem::replace(&mut s.begun, true) || s.adopted {
             self.out.push(Out::Ended(n, EndReason::Restarted));
             self.out.push(Out::Started(n, start.key));
         }
