@@ -185,7 +185,7 @@ sequence_batching {
   control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 3, 7 ] } }
   control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY fp32_false_true: [ -1, 0.5 ] } }
   control_input { name: "ID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } }
-  state { input_name: "h" output_name: "h_out" data_type: TYPE_FP32 dims: [ -1, 4 ] }
+  state { input_name: "h" output_name: "h_out" data_type: TYPE_FP32 dims: [ 2, 4 ] }
 }
 "#;
     let toml = r#"
@@ -233,7 +233,7 @@ storage = "fp16"
     let h = &s.states[0];
     assert_eq!(
         (h.storage, &h.initial.shape, &h.initial.data),
-        (DataType::Fp16, &Shape::of(&[1, 4]), &InitialData::Zero)
+        (DataType::Fp16, &Shape::of(&[2, 4]), &InitialData::Zero)
     );
 }
 
