@@ -6,7 +6,7 @@
 //! - [`grpc`]: the service; [`infer`] answers its two inference calls, and `stream` is one `ModelStreamInfer`, with its answers in a
 //!   [`reply_queue`]. `scan` counts a message's parts, `message` decodes it with [`decode`] and [`contents`]; [`encode`] writes answers.
 //! - [`http`]: the same over HTTP; [`json`] decodes bodies, which `json_body` parses, [`data`] their tensors, [`answer`] writes answers;
-//!   [`mod@generate`] is the flat form of both, in `generate_json`;
+//!   `generate` is the flat form of both, in `generate_json`;
 //!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name, `body` what comes with it.
 //! - `fault`: why a request could not be decoded · `model_inputs`: what decoding asks the model · `response_format`: how a client wants its
 //!   answer; `classes` and `shared_memory` are two of the ways.
