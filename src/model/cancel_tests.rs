@@ -2,7 +2,7 @@
 
 use sequor_core::{EndReason, Id, Refusal, Stage};
 
-use super::restart_tests::{Machine, OLDEST, start};
+use super::restart_tests::{Machine, OLDEST, Server, start};
 use super::tests::request;
 
 /// A machine whose model keeps its states like this, and the sequences of cancelled requests as well if it `keeps`.
@@ -11,19 +11,25 @@ fn machine(when: &str, keeps: bool) -> Machine {
     Machine::new(&format!("{when}\"\n[sequence]\non_cancel = \"{on_cancel}\" # \""), OLDEST)
 }
 
+/// A server that goes on from stored states. The first step of sequence 7, whose sum is 40, was cancelled while the store read its state.
+fn cancelled_while_read(machine: &Machine) -> Server {
+    let first = machine.serve();
+    [7, 8].into_iter().for_each(|id| assert_eq!(first.sum(id, 40, start), 40));
+    first.stop();
+    let second = machine.serve();
+    machine.hold_disk(true);
+    // It adds nothing, should the store be quicker than this thread.
+    drop(second.repository.submit(request(7, 0, |_| {})).unwrap());
+    machine.hold_disk(false);
+    assert_eq!(second.sum(8, 1, |_| {}), 41, "the store does what it was asked for in order");
+    second
+}
+
 #[test]
 fn a_step_that_is_cancelled_while_its_state_is_read_ends_its_sequence_only_where_the_model_says_so() {
     for (when, keeps) in [("drain", true), ("step", true), ("every", true), ("drain", false), ("every", false)] {
         let machine = machine(when, keeps);
-        let first = machine.serve();
-        [7, 8].into_iter().for_each(|id| assert_eq!(first.sum(id, 40, start), 40));
-        first.stop();
-        let second = machine.serve();
-        machine.hold_disk(true);
-        // It adds nothing, should the store be quicker than this thread.
-        drop(second.repository.submit(request(7, 0, |_| {})).unwrap());
-        machine.hold_disk(false);
-        assert_eq!(second.sum(8, 1, |_| {}), 41, "the store does what it was asked for in order");
+        let second = cancelled_while_read(&machine);
         let is_cancelled =
             |refusal| matches!(refusal, Refusal::Unknown(Some(stone)) if stone.why == EndReason::Cancelled);
         if keeps {
@@ -69,15 +75,7 @@ fn a_state_whose_first_step_is_cancelled_in_the_backlog_goes_back_to_where_it_wa
 fn a_state_that_went_back_survives_a_restart() {
     for when in ["drain", "step", "every"] {
         let machine = machine(when, true);
-        let first = machine.serve();
-        [7, 8].into_iter().for_each(|id| assert_eq!(first.sum(id, 40, start), 40));
-        first.stop();
-        let second = machine.serve();
-        machine.hold_disk(true);
-        drop(second.repository.submit(request(7, 0, |_| {})).unwrap());
-        machine.hold_disk(false);
-        assert_eq!(second.sum(8, 1, |_| {}), 41);
-        second.stop();
+        cancelled_while_read(&machine).stop();
         assert_eq!(machine.serve().sum(7, 2, |_| {}), 42, "{when}");
     }
 }

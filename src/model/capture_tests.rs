@@ -34,6 +34,19 @@ fn captured(fixture: &Fixture, limits: CaptureLimits, step: impl Fn(i32)) -> Res
     })
 }
 
+/// The five steps of this file run again on a server, with the same answers.
+fn runs_again(file: &[u8], there: &Fixture) {
+    let capture = Capture::parse(file).unwrap();
+    assert_eq!((capture.steps.len(), capture.ended.as_str()), (5, "steps"));
+    let served = there.repository.find("sum", "").unwrap();
+    assert_eq!(served.digest().unwrap(), capture.digest);
+    served.import(Id::from(7), file).unwrap();
+    for step in &capture.steps {
+        let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |_| {}) };
+        assert_eq!(there.answer(again).unwrap().outputs, step.outputs, "step {}", step.number);
+    }
+}
+
 #[test]
 fn a_capture_runs_again_as_it_ran() {
     let here = fixture();
@@ -44,17 +57,7 @@ fn a_capture_runs_again_as_it_ran() {
         assert_eq!(here.send(7, value, |_| {}).is_err(), value == 13);
         here.sum(8, 1, |s| s.start = n == 1);
     });
-    let file = file.unwrap();
-    let capture = Capture::parse(&file).unwrap();
-    assert_eq!((capture.steps.len(), capture.ended.as_str()), (5, "steps"));
-    let there = fixture();
-    let served = there.repository.find("sum", "").unwrap();
-    assert_eq!(served.digest().unwrap(), capture.digest);
-    served.import(Id::from(7), &file).unwrap();
-    for step in &capture.steps {
-        let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |_| {}) };
-        assert_eq!(there.answer(again).unwrap().outputs, step.outputs, "step {}", step.number);
-    }
+    runs_again(&file.unwrap(), &fixture());
 }
 
 #[test]
@@ -67,16 +70,7 @@ fn a_capture_holds_the_scratch_of_processors() {
         assert!(here.send(7, value, |_| {}).is_ok());
     });
     let file = file.unwrap();
-    let capture = Capture::parse(&file).unwrap();
-    assert_eq!((capture.steps.len(), capture.ended.as_str()), (5, "steps"));
-    let there = processor_tests::loaded(processor_tests::TOML);
-    let served = there.repository.find("sum", "").unwrap();
-    assert_eq!(served.digest().unwrap(), capture.digest);
-    served.import(Id::from(7), &file).unwrap();
-    for step in &capture.steps {
-        let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |_| {}) };
-        assert_eq!(there.answer(again).unwrap().outputs, step.outputs, "step {}", step.number);
-    }
+    runs_again(&file, &processor_tests::loaded(processor_tests::TOML));
     let without = fixture();
     match without.repository.find("sum", "").unwrap().import(Id::from(7), &file).unwrap_err() {
         TransferError::Other { why, .. } => assert!(why.starts_with("its processors were ["), "{why}"),

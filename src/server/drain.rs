@@ -157,14 +157,17 @@ async fn ended(api: &Api) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::watch;
+    use tokio::task::JoinHandle;
+
     use super::*;
     use crate::config::server::ServerLimits;
     use crate::config::units::Span;
     use crate::model::Repository;
     use crate::telemetry::Metrics;
 
-    #[tokio::test]
-    async fn the_first_sigterm_after_an_operators_drain_hurries_nothing() {
+    /// A server that an operator drains, with hours for each phase: the sender of its signals, its phases and how it ended.
+    async fn drained_by_operator() -> (mpsc::Sender<Stop>, watch::Receiver<ServerPhase>, JoinHandle<Drained>) {
         let hour = Span(Duration::from_secs(3600));
         let options = Drain { announce: hour, finish: hour, exit_timeout: hour };
         let api = Api::new(Repository::empty(), Metrics::new(false), ServerLimits::default());
@@ -174,6 +177,12 @@ mod tests {
         let mut phases = api.phases();
         let drained = tokio::spawn(run(api, options, Shutdown::default(), receiver, asked));
         phases.wait_for(|phase| *phase == ServerPhase::Announcing).await.unwrap();
+        (signals, phases, drained)
+    }
+
+    #[tokio::test]
+    async fn the_first_sigterm_after_an_operators_drain_hurries_nothing() {
+        let (signals, phases, drained) = drained_by_operator().await;
         signals.send(Stop::Drain).await.unwrap();
         // The drain acts on a signal in the same turn in which it takes it.
         while signals.capacity() < signals.max_capacity() {
@@ -186,15 +195,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_interrupt_hurries_an_operators_drain() {
-        let hour = Span(Duration::from_secs(3600));
-        let options = Drain { announce: hour, finish: hour, exit_timeout: hour };
-        let api = Api::new(Repository::empty(), Metrics::new(false), ServerLimits::default());
-        let (signals, receiver) = mpsc::channel(2);
-        let asked = Arc::new(Notify::new());
-        asked.notify_one();
-        let mut phases = api.phases();
-        let drained = tokio::spawn(run(api, options, Shutdown::default(), receiver, asked));
-        phases.wait_for(|phase| *phase == ServerPhase::Announcing).await.unwrap();
+        let (signals, _, drained) = drained_by_operator().await;
         signals.send(Stop::Now).await.unwrap();
         assert_eq!(drained.await.unwrap(), Drained::Clean);
     }
