@@ -165,11 +165,26 @@ fn rooms_name_only_the_rooms_they_may() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The rooms within a room, lowest first.
+/// The rooms within a room, lowest first. A room that lies in another one is named by its path.
 fn orders() -> Vec<(String, Vec<String>)> {
     let text = fs::read_to_string(root().join("tests/imports.allow")).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" : "));
     lines.map(|(room, inner)| (room.trim().to_owned(), inner.split_whitespace().map(str::to_owned).collect())).collect()
+}
+
+/// What stands behind `crate::ROOM::` where a path leads there. The error names the part of ROOM that a group hides.
+fn within<'a>(after: &'a str, room: &str) -> Result<Option<&'a str>, String> {
+    let mut rest = after;
+    for part in room.split('/') {
+        if rest.starts_with('{') && named(rest).iter().any(|name| name == part) {
+            return Err(part.to_owned());
+        }
+        match rest.strip_prefix(part).and_then(|rest| rest.strip_prefix("::")) {
+            Some(inner) => rest = inner,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(rest))
 }
 
 /// What a file of `src/ROOM/INNER/` names against the order of the rooms within ROOM.
@@ -178,29 +193,37 @@ fn against_the_order(path: &Path, text: &str, room: &str, order: &[String]) -> V
         return Vec::new();
     };
     let inner = inner.iter().next().unwrap().to_str().unwrap();
+    if inner == "tests" {
+        return Vec::new();
+    }
     let Some(height) = order.iter().position(|other| other == inner) else {
         return vec![format!("src/{}: {room}/{inner} has no place in tests/imports.allow", path.display())];
     };
     let (code, _) = circles::without_tests(&code(text));
-    let mut faults = Vec::new();
+    let (module, mut faults) = (room.replace('/', "::"), Vec::new());
     let mut fault = |what: String| faults.push(format!("src/{}: {what}", path.display()));
     for after in begins(&code, "crate") {
-        if after.starts_with('{') && named(after).iter().any(|name| name == room) {
-            fault(format!("a group hides what it names of {room}"));
-        }
-        let Some(within) = after.strip_prefix(room).and_then(|rest| rest.strip_prefix("::")) else { continue };
+        let within = match within(after, room) {
+            Ok(Some(within)) => within,
+            Ok(None) => continue,
+            Err(part) => {
+                fault(format!("a group hides what it names of {part}"));
+                continue;
+            }
+        };
         for name in named(within) {
             match order.iter().position(|other| *other == name) {
                 Some(other) if other > height => fault(format!("{inner} may not name {name}")),
-                None if name != "tests" => fault(format!("crate::{room}::{name}: say in which room it lives")),
+                None if name != "tests" => fault(format!("crate::{module}::{name}: say in which room it lives")),
                 _ => {}
             }
         }
     }
-    // `super` leads out of an inner room a step sooner than out of the room.
+    // `super` leads out of an inner room sooner than out of the room.
+    let depth_of_room = room.split('/').count();
     for (number, (climbed, depth)) in (1..).zip(climbs(path, &code)) {
-        if climbed > 0 && climbed + 1 >= depth {
-            fault(format!("line {number} climbs out of {inner}; say crate::{room}::"));
+        if climbed > 0 && climbed + depth_of_room >= depth {
+            fault(format!("line {number} climbs out of {inner}; say crate::{module}::"));
         }
     }
     faults
@@ -210,6 +233,13 @@ fn against_the_order(path: &Path, text: &str, room: &str, order: &[String]) -> V
 fn rooms_within_a_room_stand_in_order() {
     let mut faults = Vec::new();
     for (room, order) in orders() {
+        let folders = fs::read_dir(root().join("src").join(&room)).unwrap().map(|entry| entry.unwrap().path());
+        let rooms = folders.filter(|path| path.is_dir() && !path.ends_with("tests"));
+        assert_eq!(
+            rooms.count(),
+            order.len(),
+            "every room of {room} has its place in tests/imports.allow, and each is there"
+        );
         for (path, text) in sources("src").iter().filter(|(path, _)| path.starts_with(&room)) {
             faults.extend(against_the_order(path, text, &room, &order));
         }
@@ -378,6 +408,14 @@ fn what_stands_against_an_order_is_found() {
     assert_eq!(faults("#[cfg(test)]\nmod tests {\n    use crate::a::high::X;\n}\n"), 0);
     assert_eq!(against_the_order(Path::new("a/other/b.rs"), "", "a", &order).len(), 1);
     assert!(against_the_order(Path::new("a/mod.rs"), "use high::X;\n", "a", &order).is_empty());
+    assert!(against_the_order(Path::new("a/tests/b.rs"), "use crate::a::high::X;\n", "a", &order).is_empty());
+    let faults = |text: &str| against_the_order(Path::new("a/b/middle/c.rs"), text, "a/b", &order).len();
+    assert_eq!(faults("use crate::a::b::low::X;\nuse crate::a::c::Y;\nuse super::d::Z;\nuse crate::e::W;\n"), 0);
+    assert_eq!(faults("use crate::a::b::high::X;\n"), 1);
+    assert_eq!(faults("use crate::a::b::Face;\n"), 1);
+    assert_eq!(faults("use crate::a::{b::high::X, c};\n"), 1);
+    assert_eq!(faults("use crate::{a::b::low, c};\n"), 1);
+    assert_eq!(faults("use super::super::low::X;\n"), 1);
 }
 
 #[test]

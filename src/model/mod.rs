@@ -25,59 +25,12 @@ mod runtime;
 mod sequences;
 
 #[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod call_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod cancel_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod capture_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod ensemble_bounds_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod ensemble_inline_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod ensemble_reload_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod ensemble_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod growth_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod import_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod initializer_tests;
-#[cfg(test)]
 #[cfg(feature = "shuttle")]
+#[path = "tests/interleavings.rs"]
 mod interleavings;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
-mod processor_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod rate_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod reload_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod restart_plugin_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod restart_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
 mod tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod tier_tests;
 
 pub use catalog::{Availability, Counted, IndexRow, ModelHandle, ModelStatus, VersionOverview};
 pub use load::{BatchToSeal, Metadata, Sealed, SequenceStore, StateTier, StateToSeal, TensorMetadata};

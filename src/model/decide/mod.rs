@@ -10,16 +10,4 @@ pub(in crate::model) use plugins::Deciders;
 
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
-mod plugin_admission_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod plugin_files_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod plugin_inline_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod plugin_swap_tests;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod plugin_tests;
+mod tests;

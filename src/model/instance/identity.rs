@@ -12,7 +12,7 @@ use crate::executor::ExecutorHandle;
 use crate::model::execute::Slots;
 use crate::model::load::{Leaving, LeftState, LoadedModel, Mailbox, Postman};
 use crate::model::runtime::RunPermit;
-use crate::model::sequences::{FinishedBatch, ModelScheduler, Step, TakenBatch, resume, state_transfer};
+use crate::model::sequences::{FinishedBatch, ModelScheduler, Step, TakenBatch, restart, state_transfer};
 use crate::scheduling::{Decider, RoundAnswer};
 use crate::state::{SnapshotError, StateValues};
 use crate::sync;
@@ -211,7 +211,7 @@ impl Postman for InstancePostman<'_> {
     }
 
     fn leave(&mut self, seq: Seq, why: Leaving, step: u64, file: Vec<u8>) -> Option<Result<LeftState, SnapshotError>> {
-        resume::leave(&self.identity.model, seq, why, step, file)
+        restart::leave(&self.identity.model, seq, why, step, file)
     }
 }
 

@@ -173,5 +173,5 @@ fn digest(inputs: &[Option<Tensor>]) -> [u8; 32] {
 }
 
 #[cfg(test)]
-#[path = "response_cache_tests.rs"]
+#[path = "tests/response_cache.rs"]
 mod tests;

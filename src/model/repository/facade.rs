@@ -18,7 +18,7 @@ use crate::model::request::InferRequest;
 use crate::model::runtime::Timer;
 use crate::model::sequences::{
     EndedSequence, EnsembleParts, LiveSequence, ModelScheduler, Pending, ResumableSequence, VersionStatistics, listing,
-    resume, usage,
+    restart, usage,
 };
 use crate::processing::link::ChainLink;
 use crate::processing::registry::MakePlaced;
@@ -392,7 +392,7 @@ impl Repository {
         }
         let began = Instant::now();
         for model in self.0.catalog.models() {
-            let resume::KeptLive { kept, lost, why } = resume::keep_live(&model);
+            let restart::KeptLive { kept, lost, why } = restart::keep_live(&model);
             let (model, seconds) = (&model.name, began.elapsed().as_secs_f64());
             if kept > 0 {
                 tracing::info!(model, kept, seconds, "live sequences are written, and resume when the server is back");

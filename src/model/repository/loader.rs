@@ -14,7 +14,7 @@ use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directorie
 use crate::model::decide::Deciders;
 use crate::model::load::LoadedModel;
 use crate::model::runtime::{StartGate, Timer};
-use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, carry, resume};
+use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, carry, restart};
 use crate::recording::Recorder;
 
 use super::instance_threads::{InstanceThreads, start_all};
@@ -287,7 +287,7 @@ impl ModelLoader {
         let model =
             Arc::new(ModelScheduler::new(name.to_owned(), clock, timer, memory, first_id, (recorder, store.clone())));
         if let Some(store) = store {
-            resume::keep(&model, store);
+            restart::keep(&model, store);
         }
         model
     }

@@ -190,5 +190,5 @@ impl RateLedger {
 }
 
 #[cfg(test)]
-#[path = "rate_ledger_tests.rs"]
+#[path = "tests/rate_ledger.rs"]
 mod tests;

@@ -1,0 +1,111 @@
+//! Saved settings stay true: where a model's file names a plug-in, it names the version that decides.
+
+use super::plugins::{BY, Rig, attach};
+use crate::scheduling::report::{Attach, PluginControl};
+
+/// A plug-in that came over the wire, and was saved.
+fn saved(rig: &Rig) -> &dyn PluginControl {
+    let repository: &dyn PluginControl = &rig.fixture.repository;
+    repository.load("up", b"first".to_vec(), BY).unwrap();
+    let config = "{\"burst\":4}".to_owned();
+    repository.attach(&Attach { save: true, config, ..attach("up") }, BY).unwrap();
+    assert_eq!(names(rig), ("first".to_owned(), "first".to_owned(), "first".to_owned()));
+    repository
+}
+
+/// What decides, what the model's file names, and what the folder has.
+fn names(rig: &Rig) -> (String, String, String) {
+    let shown = rig.fixture.repository.show("up").unwrap();
+    assert!(shown.attached[0].from_file);
+    let file = fs_err::read_to_string(rig.fixture.model().join("sequor.toml")).unwrap();
+    let named = crate::model::decide::schedule_file::pinned(&file, "up").unwrap();
+    assert!(file.contains("config = { burst = 4 }"), "{file}");
+    let folder = rig.fixture.folder.path().join("plugins/up.wasm");
+    (shown.sha256, named, fs_err::read_to_string(folder).unwrap_or_default())
+}
+
+fn all(version: &str) -> (String, String, String) {
+    (version.to_owned(), version.to_owned(), version.to_owned())
+}
+
+#[test]
+fn another_version_is_saved_where_the_one_before_was() {
+    let rig = Rig::new(&[]);
+    let repository = saved(&rig);
+    repository.replace("up", b"all#2".to_vec(), BY).unwrap();
+    assert_eq!(names(&rig), all("all#2"));
+    rig.sequence(1);
+    repository.rollback("up", BY).unwrap();
+    assert_eq!(names(&rig), all("first"));
+    repository.replace("up", b"bad#33".to_vec(), BY).unwrap_err();
+    assert_eq!(names(&rig), all("first"), "a version that is not taken is not saved");
+    // An operator who says otherwise until the server ends says so of the version, too.
+    repository.attach(&attach("up"), BY).unwrap();
+    repository.replace("up", b"all#3".to_vec(), BY).unwrap();
+    let file = fs_err::read_to_string(rig.fixture.model().join("sequor.toml")).unwrap();
+    assert_eq!(crate::model::decide::schedule_file::pinned(&file, "up").as_deref(), Some("first"));
+}
+
+#[test]
+fn what_cannot_be_saved_does_not_take_the_place_of_what_is() {
+    let rig = Rig::new(&[]);
+    let repository = saved(&rig);
+    let folder = rig.fixture.folder.path().join("plugins");
+    fs_err::remove_dir_all(&folder).unwrap();
+    let error = repository.replace("up", b"all#2".to_vec(), BY).unwrap_err().to_string();
+    assert!(error.starts_with("not replaced: the next start would not find up, and "), "{error}");
+    assert!(error.contains("first goes on serving") && error.contains("attach it without --save"), "{error}");
+    let (decides, named, _) = names(&rig);
+    assert_eq!((decides.as_str(), named.as_str()), ("first", "first"));
+    repository.attach(&attach("up"), BY).unwrap();
+    repository.replace("up", b"all#2".to_vec(), BY).unwrap();
+    assert_eq!(repository.show("up").unwrap().sha256, "all#2", "until the server ends");
+}
+
+#[test]
+fn a_file_that_changes_is_not_taken_where_its_hash_is_named() {
+    let rig = Rig::new(&[]);
+    let repository = saved(&rig);
+    let registry = rig.fixture.repository.registry().unwrap();
+    registry.look();
+    fs_err::write(registry.file("up").unwrap(), "all#2").unwrap();
+    for _ in 0..3 {
+        registry.look();
+    }
+    assert_eq!(names(&rig), ("first".to_owned(), "first".to_owned(), "all#2".to_owned()));
+    let lines = repository.logs("up", 0).unwrap();
+    let told = |of: &&sequor_wasm::journal::LogLine| {
+        of.message.starts_with("not replaced: up.wasm of plugins.dir has changed (all#2), and ")
+    };
+    assert_eq!(lines.iter().filter(told).count(), 1, "{lines:?}");
+    // A hash that the operator wrote is taken.
+    let file = rig.fixture.model().join("sequor.toml");
+    let text = fs_err::read_to_string(&file).unwrap();
+    fs_err::write(&file, crate::model::decide::schedule_file::with_pin(&text, "all#2").unwrap()).unwrap();
+    registry.look();
+    assert_eq!(names(&rig), all("all#2"));
+    // A file as it is served changes nothing.
+    fs_err::write(registry.file("up").unwrap(), "all#3").unwrap();
+    registry.look();
+    fs_err::write(registry.file("up").unwrap(), "all#2 ".trim()).unwrap();
+    registry.look();
+    assert_eq!(names(&rig), all("all#2"));
+}
+
+#[test]
+fn a_hash_that_a_file_names_is_protected_while_an_operator_says_the_same() {
+    let rig = Rig::new(&[]);
+    let repository = saved(&rig);
+    let registry = rig.fixture.repository.registry().unwrap();
+    registry.look();
+    repository.attach(&attach("up"), BY).unwrap();
+    fs_err::write(registry.file("up").unwrap(), "all#2").unwrap();
+    registry.look();
+    assert_eq!(repository.show("up").unwrap().sha256, "first");
+    repository.replace("up", b"all#3".to_vec(), BY).unwrap();
+    fs_err::write(registry.file("up").unwrap(), "all#444").unwrap();
+    registry.look();
+    assert_eq!(repository.show("up").unwrap().sha256, "all#3");
+    let line = repository.logs("up", 0).unwrap().pop().unwrap().message;
+    assert!(line.contains("names first; all#3 goes on serving."), "{line}");
+}

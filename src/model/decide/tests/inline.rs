@@ -1,0 +1,91 @@
+//! Plug-ins that are asked by the thread of a socket, at whole models; guests are stand-ins.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::plugins::{BY, Rig, attach};
+use crate::executor::{AfterTurn, ConnectionExecutor};
+use crate::model::sequences::RequestOrigin;
+use crate::model::tests::request;
+use crate::scheduling::report::PluginControl as _;
+
+/// As often as it may take until the instance sleeps when a request comes.
+const TRIES: u64 = 500;
+/// Models that are tried. One slow run on a machine that has much to do closes a model's gate for a while: another has not had it.
+const RIGS: u64 = 100;
+
+/// A model and a plug-in whose calls may take no longer than a thread of a socket can wait.
+fn quick(plugin: &str) -> Rig {
+    let rig = Rig::empty(&[plugin], |rules| rules.time = Duration::from_millis(10));
+    rig.load();
+    rig
+}
+
+/// A model with this plug-in whose step was done by this thread, and so was what is asked for.
+fn rig_done_here(make: impl Fn() -> Rig, and: impl Fn(&Rig) -> bool) -> Option<Rig> {
+    (0..RIGS).map(|_| make()).find(|rig| done_here(rig, || and(rig)))
+}
+
+/// Sends whole sequences of one step, as a socket's thread does, until a step that was left to this thread is done, and so is what is asked for:
+/// the instance's thread may have come before it.
+fn done_here(rig: &Rig, and: impl Fn() -> bool) -> bool {
+    for id in 1..TRIES {
+        let mut connection = ConnectionExecutor::default();
+        connection.turn();
+        let whole = request(id, 5, |step| (step.start, step.end) = (true, true));
+        let served = rig.fixture.repository.find("sum", "").unwrap();
+        let mut pending = served
+            .submit_from(RequestOrigin { connection: Some(&connection.handle()), ..RequestOrigin::default() }, whole)
+            .unwrap();
+        let here = connection.next(Waker::noop()) == AfterTurn::Turn;
+        drop(connection);
+        let answer = match (&mut pending).now_or_never() {
+            Some(answer) if here && and() => {
+                assert!(answer.is_ok());
+                return true;
+            }
+            Some(answer) => answer,
+            None => tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending),
+        };
+        assert!(answer.is_ok());
+        // Its thread goes to sleep, if it gets the time.
+        thread::yield_now();
+    }
+    false
+}
+
+#[test]
+fn a_plug_in_that_answers_quickly_is_asked_by_the_thread_of_the_socket() {
+    for plugin in ["all", "admit"] {
+        let attached = || {
+            let rig = quick(plugin);
+            rig.fixture.repository.attach(&attach(plugin), BY).unwrap();
+            rig
+        };
+        let shown = |rig: &Rig| rig.fixture.repository.show(plugin).unwrap().attached.remove(0);
+        let asked_here = |rig: &Rig| {
+            let script = Arc::clone(&rig.versions.lock()[plugin].script);
+            let asked_by = script.lock().asked_by;
+            // Without a round that waited for the guest in vain: that, too, one slow moment of the machine can bring about.
+            asked_by == Some(thread::current().id()) && shown(rig).fallbacks == 0
+        };
+        let rig = rig_done_here(attached, asked_here).unwrap_or_else(|| panic!("{plugin}"));
+        assert_eq!(shown(&rig).strikes, 0, "{plugin}");
+    }
+}
+
+#[test]
+fn one_that_is_parked_is_in_nobodys_way() {
+    let parked = || {
+        let rig = quick("all");
+        rig.fixture.repository.attach(&attach("all"), BY).unwrap();
+        rig.fixture.repository.park("all", BY).unwrap();
+        rig
+    };
+    let rig = rig_done_here(parked, |_| true).unwrap();
+    assert_eq!(rig.plans("all"), 0);
+}

@@ -1,0 +1,225 @@
+//! A model as the ensembles reach it that it is a member of, an ensemble as its members reach it, and what a sequence of an ensemble holds
+//! in its members.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Weak};
+
+use sequor_core::{EndReason, Id, LoadId, Req, Seq, Time};
+
+use crate::error::Failure;
+use crate::executor::ExecutorHandle;
+use crate::model::request::InferRequest;
+use crate::sync::Mutex;
+use crate::tensor::Tensor;
+
+use super::reply_to::ReplyTo;
+
+/// Work for a member that is left until no lock is held.
+pub(in crate::model) type Followup = Box<dyn FnOnce()>;
+
+/// What a request to a member has beside its message.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::model) struct MemberCall<'a> {
+    /// `None` is the latest.
+    pub(in crate::model::sequences) version: Option<u64>,
+    /// Those of the client's request that features come from.
+    pub(in crate::model::sequences) headers: &'a [(String, String)],
+    /// When the client has no use for an answer any more.
+    pub(in crate::model::sequences) until: Option<Time>,
+    /// The models that wait for it.
+    pub(in crate::model::sequences) callers: Option<&'a Arc<[String]>>,
+    /// The connection of the client's request.
+    pub(in crate::model::sequences) connection: Option<&'a ExecutorHandle>,
+    /// The thread that sends it, if a step of the member may be left to that.
+    pub(in crate::model::sequences) thread: Option<&'a ExecutorHandle>,
+}
+
+/// A model as an ensemble reaches it. None of this is called under a lock, but for [`Member::end_quietly`].
+pub(in crate::model) trait Member: Debug + Send + Sync {
+    /// Takes a slot for a START whose inputs come later, or waits for one. It calls the reservation once it has the slot.
+    fn reserve(
+        self: Arc<Self>,
+        request: InferRequest,
+        call: MemberCall<'_>,
+        reservation: Reservation,
+        to: ReplyTo,
+    ) -> Result<Req, Failure>;
+
+    /// Gives a START its inputs. If it is over already, its refusal has been sent.
+    fn provide(self: Arc<Self>, req: Req, request: InferRequest, call: MemberCall<'_>) -> Result<(), Failure>;
+
+    fn submit_step(self: Arc<Self>, request: InferRequest, call: MemberCall<'_>, to: ReplyTo) -> Result<Req, Failure>;
+
+    fn cancel_step(self: Arc<Self>, req: Req);
+
+    fn end_sequence(self: Arc<Self>, seq: Seq, why: EndReason);
+
+    /// Ends a sequence, and leaves to the caller what follows from it.
+    fn end_quietly(self: Arc<Self>, seq: Seq, why: EndReason) -> Followup;
+
+    /// An ensemble has it as a member from now on.
+    fn join_ensemble(&self);
+
+    /// A load of an ensemble is gone. A member that was to be unloaded goes with the last one.
+    fn leave_ensemble(self: Arc<Self>);
+}
+
+/// An ensemble as its members and its flows reach it. None of this is called under a lock.
+pub(in crate::model) trait FlowHost: Debug + Send + Sync {
+    /// A sequence of a member has ended by itself: so does that of the ensemble, and with it those of all members.
+    fn end_for_member(self: Arc<Self>, seq: Seq, why: EndReason);
+
+    /// Every step of a request is done. If another ensemble waits for it, its next steps may be left to `thread`.
+    fn flow_done(self: Arc<Self>, req: Req, outputs: Vec<Option<Tensor>>, thread: Option<&ExecutorHandle>);
+
+    /// A step failed. `ends`: the sequence that ends with it.
+    fn flow_failed(self: Arc<Self>, req: Req, ends: Option<Seq>, failure: Failure);
+}
+
+/// A model as those see it that make ensembles of models.
+pub(in crate::model) trait EnsembleParts {
+    /// Names the models of the steps of an ensemble's load that is about to be added.
+    fn bind_members(&self, load: LoadId, models: Vec<Arc<dyn Member>>, max_in_flight: Option<u32>);
+
+    /// Lets the members of a load go that is no more.
+    fn release_members(&self, load: LoadId);
+
+    /// Takes a load out of service for which no other stands in, once no ensemble needs it.
+    fn retire_after_ensembles(self: &Arc<Self>, load: LoadId, until: Time);
+
+    /// Starts the flow of a request whose turn has come. Its first steps may be left to `thread`.
+    fn begin_flow(self: &Arc<Self>, req: Req, load: LoadId, thread: Option<&ExecutorHandle>);
+}
+
+/// Takes the report that a START has its slot. Steps that follow may be left to `thread`.
+pub(in crate::model) trait SlotGrant: Debug + Send + Sync {
+    fn granted(self: Arc<Self>, place: usize, req: Req, seq: Seq, thread: Option<&ExecutorHandle>);
+}
+
+/// A START of an ensemble that takes a slot before its inputs are there.
+#[derive(Debug, Clone)]
+pub(in crate::model) struct Reservation {
+    pub(in crate::model::sequences) flow: Arc<dyn SlotGrant>,
+    /// Its place among the members that have sequences.
+    pub(in crate::model::sequences) place: usize,
+    pub(in crate::model::sequences) holder: SequenceHolder,
+}
+
+impl Reservation {
+    pub(in crate::model::sequences) fn grant(self, req: Req, seq: Seq, thread: Option<&ExecutorHandle>) {
+        self.flow.granted(self.place, req, seq, thread);
+    }
+}
+
+/// The sequence of an ensemble that a member's sequence belongs to.
+#[derive(Debug, Clone)]
+pub(in crate::model) struct SequenceHolder {
+    pub(in crate::model::sequences) ensemble: Weak<dyn FlowHost>,
+    pub(in crate::model::sequences) seq: Seq,
+}
+
+impl SequenceHolder {
+    /// Whether both are the same sequence of the same ensemble.
+    pub(in crate::model::sequences) fn is(&self, other: &SequenceHolder) -> bool {
+        self.seq == other.seq && std::ptr::addr_eq(self.ensemble.as_ptr(), other.ensemble.as_ptr())
+    }
+
+    pub(in crate::model::sequences) fn end(&self, why: EndReason) {
+        if let Some(ensemble) = self.ensemble.upgrade() {
+            ensemble.end_for_member(self.seq, why);
+        }
+    }
+}
+
+/// The sequences of the members that make up one sequence of an ensemble.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct MemberSequences {
+    pub(in crate::model::sequences) id: Id,
+    held: Mutex<HeldSequences>,
+}
+
+#[derive(Debug, Default)]
+struct HeldSequences {
+    /// Why the ensemble's sequence has ended, if it has.
+    ended: Option<EndReason>,
+    members: Vec<(Arc<dyn Member>, Seq)>,
+    /// The last START in each member, which may wait for its slot.
+    starts: Vec<(Arc<dyn Member>, Req)>,
+}
+
+impl MemberSequences {
+    pub(in crate::model::sequences) fn new(id: Id) -> MemberSequences {
+        MemberSequences { id, held: Mutex::default() }
+    }
+
+    /// Adds the sequence of a member. If that of the ensemble has ended meanwhile, this one ends as well.
+    pub(in crate::model::sequences) fn add(&self, member: &Arc<dyn Member>, seq: Seq) {
+        let mut held = self.held.lock();
+        let Some(why) = held.ended else {
+            let is_there = |(of, has): &(Arc<dyn Member>, Seq)| *has == seq && is_same(of, member);
+            if !held.members.iter().any(is_there) {
+                held.members.push((Arc::clone(member), seq));
+            }
+            return;
+        };
+        drop(held);
+        Arc::clone(member).end_sequence(seq, why);
+    }
+
+    /// Adds a START that a member has taken. If the sequence of the ensemble has ended meanwhile, it is cancelled.
+    pub(super) fn add_start(&self, member: &Arc<dyn Member>, req: Req) {
+        let mut held = self.held.lock();
+        if held.ended.is_none() {
+            held.starts.retain(|(of, _)| !is_same(of, member));
+            held.starts.push((Arc::clone(member), req));
+            return;
+        }
+        drop(held);
+        Arc::clone(member).cancel_step(req);
+    }
+
+    /// Ends the sequences of all members, also those that wait for their slots. When it returns they have ended, whichever thread ended them.
+    pub(in crate::model::sequences) fn end(&self, why: EndReason) {
+        let (followups, starts): (Vec<Followup>, _) = {
+            // A member's table is the only lock that is taken under this one.
+            let mut held = self.held.lock();
+            held.ended.get_or_insert(why);
+            let followups = held.members.drain(..).map(|(member, seq)| member.end_quietly(seq, why)).collect();
+            (followups, std::mem::take(&mut held.starts))
+        };
+        followups.into_iter().for_each(|followup| followup());
+        starts.into_iter().for_each(|(member, req)| member.cancel_step(req));
+    }
+}
+
+fn is_same(one: &Arc<dyn Member>, other: &Arc<dyn Member>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
+}
+
+/// The ensembles that a model is a member of: while one of them may have requests, the model stays.
+#[derive(Debug, Default)]
+pub(in crate::model::sequences) struct MemberUses {
+    ensembles: u32,
+    /// Loads that are to be retired once no ensemble is left.
+    deferred: Vec<(LoadId, Time)>,
+}
+
+impl MemberUses {
+    pub(in crate::model::sequences) fn add(&mut self) {
+        self.ensembles += 1;
+    }
+
+    /// One ensemble less. Returns the loads that are to be retired now.
+    pub(in crate::model::sequences) fn remove(&mut self) -> Vec<(LoadId, Time)> {
+        self.ensembles = self.ensembles.saturating_sub(1);
+        if self.ensembles == 0 { std::mem::take(&mut self.deferred) } else { Vec::new() }
+    }
+
+    /// Keeps a load that is to be retired until no ensemble is left. False if none is.
+    pub(in crate::model::sequences) fn defer(&mut self, load: LoadId, until: Time) -> bool {
+        if self.ensembles > 0 {
+            self.deferred.push((load, until));
+        }
+        self.ensembles > 0
+    }
+}

@@ -1,0 +1,34 @@
+//! Where the answer to a request goes: to the surface that waits for it, or to the ensemble whose step it is.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::error::Failure;
+use crate::executor::ExecutorHandle;
+use crate::model::request::InferAnswer;
+
+/// What a request is answered with.
+pub(in crate::model) type Reply = Result<InferAnswer, Failure>;
+
+/// Takes the answers to the steps of a request of an ensemble. Called without any lock of a model. Steps that follow may be left to `thread`.
+pub(in crate::model) trait StepReply: Debug + Send + Sync {
+    fn answered(self: Arc<Self>, step: usize, reply: Reply, thread: Option<&ExecutorHandle>);
+}
+
+#[derive(Debug)]
+pub(in crate::model) enum ReplyTo {
+    Surface(oneshot::Sender<Reply>),
+    Step(Arc<dyn StepReply>, usize),
+}
+
+impl ReplyTo {
+    pub(in crate::model::sequences) fn send(self, reply: Reply, thread: Option<&ExecutorHandle>) {
+        match self {
+            // The client may have gone, which is no fault.
+            ReplyTo::Surface(sender) => drop(sender.send(reply)),
+            ReplyTo::Step(flow, step) => flow.answered(step, reply, thread),
+        }
+    }
+}

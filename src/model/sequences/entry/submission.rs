@@ -1,0 +1,226 @@
+//! The way of a request into the queue of its model: which load it is for, its checks, the job that is made of it, and its place in the table.
+
+use std::sync::Arc;
+
+use sequor_core::{Id, Refusal, Req, Submit, Time};
+use tokio::sync::oneshot;
+
+use crate::error::{Failure, NotServed};
+use crate::model::load::{CacheMiss, LoadedModel};
+use crate::model::request::{Accepted, InferRequest, intake};
+use crate::model::sequences::ensembles::{Reply, ReplyTo, Reservation};
+use crate::model::sequences::jobs::{
+    CapturedRequest, InheritedContext, Job, Looked, RequestOrigin, cached_answers, circle,
+};
+use crate::model::sequences::scheduler::{ActingThread, ModelScheduler, carry_out, make_whole};
+use crate::model::sequences::table::KeptStages;
+use crate::processing::outgoing::CallingRequest;
+
+/// A request that was checked, and the load that it is for.
+struct AcceptedRequest {
+    load: Arc<LoadedModel>,
+    /// As the client named it, or that of its stored state.
+    version: Option<u64>,
+    accepted: Accepted,
+    /// Its inputs, where its sequence is captured.
+    captured: Option<Box<CapturedRequest>>,
+    /// The request and the version as they came, where it may have to be checked again.
+    original: Option<Box<(InferRequest, Option<u64>)>>,
+}
+
+/// What came of putting a request in its queue.
+enum Enqueued {
+    Queued(Req),
+    /// The core would run it on another load than the one that it was checked for. Nothing has changed.
+    Moved(Box<Job>),
+}
+
+/// Checks of one request at most. Each but the first follows a reload, or the end of its sequence, that came right after the one before.
+const CHECKS: u32 = 8;
+
+/// Checks a request and puts it in its queue. A short step may be left to the connection that the request came on. Returns where its answer
+/// comes, and the request's key until then; no key if the response cache has answered it.
+pub(in crate::model) fn submit(
+    model: &Arc<ModelScheduler>,
+    mut request: InferRequest,
+    version: Option<u64>,
+    origin: RequestOrigin<'_>,
+) -> Result<(oneshot::Receiver<Reply>, Option<Req>), Failure> {
+    let (reply, receiver) = oneshot::channel();
+    let (reply, accepted) = (ReplyTo::Surface(reply), accept(model, &mut request, version, origin, None)?);
+    let miss = match cached_answers::look_up(&accepted.load, &request, &accepted.accepted) {
+        Looked::Runs(miss) => miss,
+        Looked::Answered(answer) => {
+            reply.send(Ok(answer), None);
+            return Ok((receiver, None));
+        }
+    };
+    let req = submit_accepted(model, request, accepted, origin, reply, (None, miss))?;
+    Ok((receiver, Some(req)))
+}
+
+/// The same for any receiver of the answer. With a reservation it is a START whose inputs come later, once it has its slot.
+pub(super) fn submit_for(
+    model: &Arc<ModelScheduler>,
+    mut request: InferRequest,
+    version: Option<u64>,
+    origin: RequestOrigin<'_>,
+    reply: ReplyTo,
+    reservation: Option<Reservation>,
+) -> Result<Req, Failure> {
+    let accepted = accept(model, &mut request, version, origin, reservation.as_ref())?;
+    submit_accepted(model, request, accepted, origin, reply, (reservation, None))
+}
+
+/// Finds the load that a request is for, and checks the request.
+fn accept(
+    model: &ModelScheduler,
+    request: &mut InferRequest,
+    version: Option<u64>,
+    origin: RequestOrigin<'_>,
+    reservation: Option<&Reservation>,
+) -> Result<AcceptedRequest, Failure> {
+    if let Some(callers) = origin.callers.filter(|callers| callers.contains(&model.name)) {
+        return Err(circle(callers, &model.name, request));
+    }
+    let original = model.loads.may_change().then(|| Box::new((request.clone(), version)));
+    let version = version_of(model, request, version);
+    let Some(mut load) = model.load_for(version) else {
+        return Err(Failure::NotServed(NotServed::NoVersion { model: model.name.clone() }));
+    };
+    if model.loads().len() > 1 {
+        let route = model.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
+        load = route.and_then(|key| model.loads.find(key)).unwrap_or(load);
+    }
+    make_whole(&load, request);
+    let captured = model.captures.note(request, load.key);
+    let accepted = match reservation {
+        None => intake::accept(&load.client, request, origin.headers, &load.texts),
+        Some(_) => intake::accept_reservation(&load.client, request, origin.headers, &load.texts),
+    };
+    let accepted = accepted.map_err(|what| Failure::Invalid {
+        model: model.name.clone(),
+        id: request.id.clone(),
+        what: Box::new(what),
+    })?;
+    Ok(AcceptedRequest { load, version, accepted, captured, original })
+}
+
+/// Puts a request that was checked in its queue. If it goes to another load by then, it is checked for that.
+fn submit_accepted(
+    model: &Arc<ModelScheduler>,
+    mut request: InferRequest,
+    mut accepted: AcceptedRequest,
+    origin: RequestOrigin<'_>,
+    mut reply: ReplyTo,
+    (mut reservation, mut miss): (Option<Reservation>, Option<CacheMiss>),
+) -> Result<Req, Failure> {
+    let mut checks = 1;
+    loop {
+        let (original, now) = (accepted.original.take(), model.now());
+        let (job, submit) = job(model, request, accepted, (origin, now), reply, (reservation, miss));
+        let job = match enqueue(model, job, submit, origin, now)? {
+            Enqueued::Queued(req) => return Ok(req),
+            Enqueued::Moved(job) => *job,
+        };
+        let Some((again, version)) = original.map(|original| *original).filter(|_| checks < CHECKS) else {
+            return Err(job.load.refused(Refusal::Stopping, job.id, job.facts.start, now));
+        };
+        (request, reply, reservation, miss) = (again, job.reply, job.reservation, None);
+        accepted = accept(model, &mut request, version, origin, reservation.as_ref())?;
+        checks += 1;
+    }
+}
+
+/// Makes the job of a request that was checked, and its event for the core.
+fn job(
+    model: &Arc<ModelScheduler>,
+    request: InferRequest,
+    AcceptedRequest { load, version, accepted, captured, .. }: AcceptedRequest,
+    (origin, now): (RequestOrigin<'_>, Time),
+    reply: ReplyTo,
+    (reservation, miss): (Option<Reservation>, Option<CacheMiss>),
+) -> (Job, Submit) {
+    let mut submit = model.admission.event((&load, version), &request, (accepted.meta, origin.patience), now);
+    if reservation.is_some() {
+        // The ensemble has decided what a START on a live id means.
+        (submit.origin, submit.dialect) = (1, request.dialect);
+    }
+    let calling = load.calls_models().then(|| calling(model, &request, origin, now));
+    let mut job = Job::new(load, request, accepted, now, reply);
+    (job.connection, job.captured) = (origin.awaiting.or(origin.connection).cloned(), captured);
+    job.cache_miss = miss;
+    if let Some(processed) = &mut job.processed {
+        processed.calling = calling;
+    }
+    if let Some(of) = &mut job.flow_request {
+        (of.headers, of.until) = (origin.headers.to_vec(), origin.patience.map(|t| now + t));
+        (of.callers, of.connection) = (Some(path(model, origin)), origin.connection.cloned());
+    }
+    if submit.fresh_id != 0 {
+        (job.id, job.made_id) = (Id::Int(submit.fresh_id), true);
+    }
+    job.holder = reservation.as_ref().map(|reservation| reservation.holder.clone());
+    job.reservation = reservation;
+    (job, submit)
+}
+
+/// The models that wait for a request that this one sends on.
+fn path(model: &ModelScheduler, origin: RequestOrigin<'_>) -> Arc<[String]> {
+    match origin.callers {
+        None => Arc::clone(&model.own_path),
+        Some(callers) => callers.iter().chain(model.own_path.iter()).cloned().collect(),
+    }
+}
+
+/// What the plug-ins of a request pass on when they call other models.
+fn calling(model: &ModelScheduler, request: &InferRequest, origin: RequestOrigin<'_>, now: Time) -> CallingRequest {
+    let path = path(model, origin);
+    CallingRequest { path, origin: InheritedContext::new(request, origin, now, &model.clock, &model.timer) }
+}
+
+/// Admits a request under the model's lock, and puts it in its queue.
+fn enqueue(
+    model: &Arc<ModelScheduler>,
+    mut job: Job,
+    mut submit: Submit,
+    RequestOrigin { owner, connection, .. }: RequestOrigin<'_>,
+    now: Time,
+) -> Result<Enqueued, Failure> {
+    let mut table = model.table.lock();
+    if table.is_of_another(&job, &submit) {
+        return Err(job.load.refused(Refusal::Live, submit.id, true, now));
+    }
+    // Its sequence moved to another load since the request was checked. Inputs and outputs are the same there.
+    if let Some(load) = table.imports.load_of(&submit).filter(|_| job.load.is_retired()) {
+        job.load = load;
+    }
+    if !model.loads.is_sole(job.load.key) && table.goes_elsewhere(&job, &submit) {
+        return Ok(Enqueued::Moved(Box::new(job)));
+    }
+    model.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
+    table.imports.check(&job.load, &submit)?;
+    table.look_up_kept(now, &mut job, &mut submit)?;
+    job.load.metrics.queued();
+    let req = table.submit(now, Box::new(job), submit);
+    let actions = ModelScheduler::take_actions(&mut table, now);
+    drop(table);
+    // A sequence that starts may leave less room for freed memory.
+    model.chunk_cache.trim();
+    carry_out(model, ActingThread { wakes: connection, answers: connection }, actions, now);
+    Ok(Enqueued::Queued(req))
+}
+
+/// The version that a request is for: that of its stored state, if it names none.
+fn version_of(model: &ModelScheduler, request: &InferRequest, version: Option<u64>) -> Option<u64> {
+    if version.is_some() || request.sequence.start || !model.store.has_kept() {
+        return version;
+    }
+    let of = model.table.lock().kept.get(&request.sequence.id).map(|kept| kept.head.version);
+    of.filter(|of| model.loads().iter().any(|load| load.version == *of))
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+#[path = "tests/submission.rs"]
+mod tests;

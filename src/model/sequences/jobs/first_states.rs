@@ -1,0 +1,228 @@
+//! The first states of sequences: what the initializer of a load answers to a START, and the steps and copies that it asks for.
+//!
+//! All of it is done on the threads of plug-ins. A START that waits, for a copy or for the steps of another START, holds no thread.
+
+use std::sync::{Arc, Weak};
+
+use sequor_core::{Req, RequestMeta, Seq, StateAt};
+
+use crate::executor::ModelStep;
+use crate::initializing::{FirstAnswer, KeepPermit, KeptLookup, KeptName, Waiting};
+use crate::model::load::{
+    FirstValues, LoadInitializer, LoadedModel, MailReply, ValuesRequest, run_with_plugins, submit_to_plugins,
+};
+use crate::model::request::intake;
+use crate::processing::fit::KnownMemory;
+use crate::processing::pool::{PREPARED, PreparedBytes};
+use crate::processing::{PortTensors, ProcessorRefusal};
+use crate::state::StateValues;
+
+use super::processing::{ModelRun, PrepareTask, PreparedJob, not_taken};
+
+/// The code of a refusal of a START that may succeed later.
+pub(in crate::model::sequences) const NOT_NOW: u32 = 2;
+/// The code of a refusal of a START that names a sequence which does not exist.
+pub(in crate::model::sequences) const NOT_FOUND: u32 = 4;
+
+/// What the sequence of a START begins with.
+#[derive(Debug, Default)]
+pub(in crate::model::sequences) struct Beginning {
+    /// `None` is what config.pbtxt says.
+    pub(in crate::model::sequences) first: Option<FirstValues>,
+    /// Steps of the model that run before the request.
+    pub(in crate::model::sequences) steps: Vec<ModelRun>,
+    /// Counts their inputs.
+    pub(in crate::model::sequences) held: Option<PreparedBytes>,
+    /// Keeps the states that the steps lead to.
+    pub(in crate::model::sequences) permit: Option<KeepPermit>,
+}
+
+/// A START that waits for the steps of another one.
+struct WaitingStart {
+    model: Weak<dyn PrepareHost>,
+    task: PrepareTask,
+    name: KeptName,
+}
+
+impl Beginning {
+    fn of(values: StateValues, is_copy: bool) -> Beginning {
+        Beginning { first: Some(FirstValues { values, is_copy }), ..Beginning::default() }
+    }
+}
+
+/// The model of a request, as far as its preparation needs it.
+pub(in crate::model::sequences) trait PrepareHost: Send + Sync {
+    /// Puts a prepared request back into its queue.
+    fn prepared(self: Arc<Self>, req: Req, prepared: PreparedJob, beginning: Beginning);
+
+    /// Whether a request still waits for its preparation.
+    fn is_preparing(&self, req: Req) -> bool;
+
+    /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none, with its code in the
+    /// contract.
+    fn parent(
+        &self,
+        of: &LoadInitializer,
+        load: &Arc<LoadedModel>,
+        keys: &[u64],
+        id: &str,
+    ) -> Result<(Seq, StateAt), (u32, &'static str)>;
+}
+
+/// Prepares requests of a model, on the threads of plug-ins.
+#[derive(Clone)]
+pub(in crate::model::sequences) struct Preparer(pub(in crate::model::sequences) Arc<dyn PrepareHost>);
+
+impl Preparer {
+    /// Prepares a request.
+    pub(in crate::model::sequences) fn prepare(&self, task: PrepareTask) {
+        let load = Arc::clone(&task.load);
+        let Some(of) = load.initializer.as_ref().filter(|_| task.facts.start) else {
+            return self.prepare_inputs(task, Beginning::default());
+        };
+        match of.initializer.initialize(&task.facts, &task.inputs) {
+            Ok(FirstAnswer::Default) => self.prepare_inputs(task, Beginning::default()),
+            Ok(FirstAnswer::States(given)) => {
+                let values = LoadInitializer::complete(&load.states, given);
+                self.prepare_inputs(task, Beginning::of(values, false));
+            }
+            Ok(FirstAnswer::CopyOf(id)) => self.begin_with_copy(task, of, &id),
+            Ok(FirstAnswer::Kept(name)) => self.begin_with_kept(task, of, name),
+            Err(refusal) => self.refuse_start(task.req, refusal),
+        }
+    }
+
+    /// Has the processors prepare the inputs, if there are any, and puts the request back into its queue.
+    fn prepare_inputs(&self, task: PrepareTask, beginning: Beginning) {
+        let (load, model) = (Arc::clone(&task.load), Arc::clone(&self.0));
+        let prepare = async move {
+            if let Some((req, prepared)) = task.run().await {
+                model.prepared(req, prepared, beginning);
+            }
+        };
+        run_with_plugins(&load, prepare);
+    }
+
+    fn refuse_start(&self, req: Req, refusal: ProcessorRefusal) {
+        Arc::clone(&self.0).prepared(req, PreparedJob::Refused(refusal), Beginning::default());
+    }
+
+    fn refuse_gone(&self, task: &PrepareTask, id: &str) {
+        let Some(of) = &task.load.initializer else { return };
+        let what = no_copy(id, "that sequence has just ended, or one of its requests is running in part");
+        self.refuse_start(task.req, of.initializer.refusal_with(NOT_NOW, what));
+    }
+
+    // === kept states ===
+
+    fn begin_with_kept(&self, task: PrepareTask, of: &LoadInitializer, name: KeptName) {
+        if name.name().is_empty() {
+            self.begin_with_steps(task, of, &name, None);
+        } else if task.has_slot {
+            // The START that runs the steps may need this very slot.
+            let found = of.initializer.kept.find_now(&name.key());
+            self.begin_with(task, of, &name, found);
+        } else {
+            let (key, model) = (name.key(), Arc::downgrade(&self.0));
+            of.initializer.kept.find(&key, Box::new(WaitingStart { model, task, name }));
+        }
+    }
+
+    fn begin_with(&self, task: PrepareTask, of: &LoadInitializer, name: &KeptName, found: KeptLookup) {
+        match found {
+            KeptLookup::Kept(values) => self.prepare_inputs(task, Beginning::of(values, true)),
+            KeptLookup::Missing(permit) => self.begin_with_steps(task, of, name, Some(permit)),
+        }
+    }
+
+    fn begin_with_steps(&self, task: PrepareTask, of: &LoadInitializer, name: &KeptName, permit: Option<KeepPermit>) {
+        // It may have been cancelled while it waited. Then the next one runs the steps.
+        if !self.0.is_preparing(task.req) {
+            return;
+        }
+        match of.initializer.steps(name, &task.facts, &task.inputs).and_then(|steps| take_steps(of, &task, steps)) {
+            Ok((steps, held)) => {
+                let held = Some(held);
+                self.prepare_inputs(task, Beginning { steps, held, permit, ..Beginning::default() });
+            }
+            Err(refusal) => self.refuse_start(task.req, refusal),
+        }
+    }
+
+    // === copies ===
+
+    /// Asks the thread that owns the other sequence's slot for a copy, and goes on once it is there.
+    fn begin_with_copy(&self, task: PrepareTask, of: &LoadInitializer, id: &str) {
+        let load = Arc::clone(&task.load);
+        let (seq, at) = match self.0.parent(of, &load, &task.facts.keys, id) {
+            Ok(found) => found,
+            Err((code, why)) => {
+                let refusal = of.initializer.refusal_with(code, no_copy(id, why));
+                return self.refuse_start(task.req, refusal);
+            }
+        };
+        let (model, id, lane) = (Arc::downgrade(&self.0), id.to_owned(), Arc::clone(&load));
+        let reply = MailReply::new(move |values| {
+            let go_on = move || {
+                let Some(preparer) = model.upgrade().map(Preparer) else { return };
+                match values {
+                    Some(values) => preparer.prepare_inputs(task, Beginning::of(values, true)),
+                    None => preparer.refuse_gone(&task, &id),
+                }
+            };
+            submit_to_plugins(&lane, Box::new(go_on));
+        });
+        if let Some(mailbox) = load.mail.get(usize::from(at.instance.n)) {
+            mailbox.post(ValuesRequest { seq, reply });
+        }
+        load.wake(at.instance.n);
+    }
+}
+
+impl Waiting for WaitingStart {
+    fn resume(self: Box<Self>, found: KeptLookup, at_once: bool) {
+        let WaitingStart { model, task, name } = *self;
+        let load = Arc::clone(&task.load);
+        let go_on = move || {
+            if let (Some(model), Some(of)) = (model.upgrade(), &Arc::clone(&task.load).initializer) {
+                Preparer(model).begin_with(task, of, &name, found);
+            }
+        };
+        if at_once { go_on() } else { submit_to_plugins(&load, Box::new(go_on)) }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.task.is_over()
+    }
+}
+
+/// The steps as the model takes them, counted with the inputs that processors prepare.
+fn take_steps(
+    of: &LoadInitializer,
+    task: &PrepareTask,
+    steps: Vec<PortTensors>,
+) -> Result<(Vec<ModelRun>, PreparedBytes), ProcessorRefusal> {
+    let bytes = KnownMemory::of(&task.inputs).add(&steps);
+    let full = || {
+        of.initializer.unavailable(format!("the prepared inputs of all requests have {PREPARED} bytes, the maximum"))
+    };
+    let held = of.pool.hold(bytes).ok_or_else(full)?;
+    let steps = accepted(task, steps).map_err(|what| of.initializer.refusal(what))?;
+    Ok((steps, held))
+}
+
+/// The steps as the model takes them. The error says which step it does not take.
+fn accepted(task: &PrepareTask, steps: Vec<PortTensors>) -> Result<Vec<ModelRun>, String> {
+    let step = |(n, inputs)| match intake::accept_run(&task.load.settings, inputs) {
+        Ok(run) => {
+            let RequestMeta { rows, bytes, shape, .. } = run.meta;
+            Ok(ModelRun { inputs: run.inputs, meta: RequestMeta { rows, bytes, shape, ..task.meta } })
+        }
+        Err(what) => Err(format!("the model does not take the inputs of step {n}: {}", not_taken(&what))),
+    };
+    steps.into_iter().enumerate().map(step).collect()
+}
+
+fn no_copy(id: &str, why: &str) -> String {
+    format!("copy-of \"{id}\": {why}")
+}

@@ -1,0 +1,369 @@
+//! A request on its way through the server: what it brought, who waits for it, and what its run has left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sequor_core::{EndReason, FEATURES, Id, RealRow, Refusal, Seq, Time};
+
+use crate::config::model::settings::Output;
+use crate::error::Failure;
+use crate::executor::ExecutorHandle;
+use crate::model::execute::RowWork;
+use crate::model::load::{CacheMiss, FirstValues, LoadDurability, LoadedModel, RequestFacts};
+use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
+use crate::model::sequences::ensembles::{FlowGuard, FlowRequest, ReplyTo, Reservation, SequenceHolder};
+use crate::model::sequences::offloaded::{ImportOrigin, KeptSequence, RowToSeal, StoreWork, WantedRoom};
+use crate::processing::SequenceScratch;
+use crate::recording::Recorder;
+use crate::state::StateCopy;
+use crate::state::budget::Ticket;
+use crate::telemetry::{FailureReason, refusal_reason};
+use crate::tensor::{NamedTensor, Tensor};
+
+use super::cached_answers;
+use super::captured_steps::CapturedRequest;
+use super::owner::SequencePermit;
+use super::processing::{Processed, failure};
+
+/// Lives in the driver's table, under the core's lock but for the time of its run.
+#[derive(Debug)]
+pub(in crate::model) struct Job {
+    pub(in crate::model) load: Arc<LoadedModel>,
+    /// The client's mark.
+    pub(in crate::model) mark: String,
+    pub(in crate::model) id: Id,
+    pub(in crate::model) inputs: Vec<Option<Tensor>>,
+    /// The outputs wanted, by their place in the settings.
+    pub(in crate::model) outputs: Vec<usize>,
+    pub(in crate::model) rows: u64,
+    pub(in crate::model) arrived: Time,
+    /// When its batch was taken.
+    pub(in crate::model) taken: Time,
+    /// State memory for the sequence it starts.
+    pub(in crate::model) ticket: Option<Ticket>,
+    /// Counts the sequence it starts for the client that owns it.
+    pub(in crate::model::sequences) permit: Option<SequencePermit>,
+    /// Known once it runs.
+    pub(in crate::model) seq: Option<Seq>,
+    /// Whether the server made the sequence's id; then the answer carries it.
+    pub(in crate::model::sequences) made_id: bool,
+    /// Whether the client counts its steps.
+    pub(in crate::model) counted: bool,
+    /// The state its sequence goes on from, if that was kept elsewhere.
+    pub(in crate::model) snapshot: Option<Bytes>,
+    /// The states that its sequence begins with, if they are not those of config.pbtxt. Known once it runs.
+    pub(in crate::model) first: Option<FirstValues>,
+    /// The step of the state that was given to the server for its sequence, and where that came from.
+    pub(in crate::model::sequences) imported: Option<Box<ImportOrigin>>,
+    /// The state memory that it waits for.
+    pub(in crate::model::sequences) wants: Option<Box<WantedRoom>>,
+    /// What the server's store does for it before its turn.
+    pub(in crate::model::sequences) store: Option<Box<StoreWork>>,
+    /// The stored sequence that it goes on with, until that begins here.
+    pub(in crate::model::sequences) kept: Option<Box<KeptSequence>>,
+    /// Which sequence of its id it goes on with, and as of which step, if that was kept.
+    pub(in crate::model::sequences) resumed: Option<(u64, u64)>,
+    /// The scratch that its sequence goes on from, if that was kept.
+    pub(in crate::model::sequences) kept_scratch: Option<SequenceScratch>,
+    /// The run of it that comes is the first of its sequence, though its state was kept.
+    pub(in crate::model::sequences) unrun: bool,
+    /// The state that its run has left, until its processors are done.
+    pub(in crate::model::sequences) to_seal: Option<RowToSeal>,
+    /// Whether the state that its run leaves is to be written.
+    pub(in crate::model::sequences) due: bool,
+    /// The last durable step of its sequence, where answers do not wait for theirs.
+    pub(in crate::model::sequences) durable_step: Option<u64>,
+    /// What its client reads if the store or a member of an ensemble refuses it.
+    pub(in crate::model::sequences) failure: Option<Failure>,
+    /// What a recording tells of it.
+    pub(in crate::model) facts: RequestFacts,
+    /// What its run has left, by the outputs that clients see.
+    pub(in crate::model) answer: Option<Result<Vec<Option<Tensor>>, Failure>>,
+    /// What it keeps for the plug-ins that prepare it.
+    pub(in crate::model) processed: Option<Box<Processed>>,
+    /// The response cache was asked in vain: its answer is to be kept.
+    pub(in crate::model::sequences) cache_miss: Option<CacheMiss>,
+    /// Its inputs, where its sequence is captured.
+    pub(in crate::model::sequences) captured: Option<Box<CapturedRequest>>,
+    /// The answer is that of an earlier request of the same step.
+    pub(in crate::model::sequences) replayed: bool,
+    /// The connection that it came on, if its answer is awaited there.
+    pub(in crate::model::sequences) connection: Option<ExecutorHandle>,
+    pub(in crate::model::sequences) reply: ReplyTo,
+    /// Of a START that an ensemble sent and whose inputs are not here yet: takes the report of its slot.
+    pub(in crate::model::sequences) reservation: Option<Reservation>,
+    /// The sequence of an ensemble that the sequence it starts belongs to.
+    pub(in crate::model::sequences) holder: Option<SequenceHolder>,
+    /// Where the load is an ensemble: the request as it came, until its turn.
+    pub(in crate::model::sequences) flow_request: Option<Box<FlowRequest>>,
+    /// Its way through the members, once that has begun.
+    pub(in crate::model::sequences) flow: Option<FlowGuard>,
+}
+
+impl Job {
+    /// A request that was accepted, on its way to its queue.
+    pub(in crate::model) fn new(
+        load: Arc<LoadedModel>,
+        request: InferRequest,
+        accepted: Accepted,
+        now: Time,
+        reply: ReplyTo,
+    ) -> Job {
+        let is_prepared = load.processors.is_some() || (load.initializer.is_some() && request.sequence.start);
+        let processed = is_prepared.then(|| Box::new(Processed::new(accepted.meta)));
+        let as_it_came = || FlowRequest::new(request.clone());
+        let flow_request = load.ensemble.is_some().then(|| Box::new(as_it_came()));
+        Job {
+            load,
+            processed,
+            facts: RequestFacts::of(&request, &accepted.meta),
+            counted: request.sequence.step.is_some(),
+            mark: request.id,
+            id: request.sequence.id,
+            made_id: false,
+            inputs: accepted.inputs,
+            outputs: accepted.outputs,
+            rows: accepted.rows,
+            arrived: now,
+            taken: now,
+            ticket: None,
+            permit: None,
+            seq: None,
+            snapshot: None,
+            first: None,
+            imported: None,
+            wants: None,
+            store: None,
+            kept: None,
+            resumed: None,
+            kept_scratch: None,
+            unrun: false,
+            to_seal: None,
+            due: false,
+            durable_step: None,
+            failure: None,
+            answer: None,
+            cache_miss: None,
+            captured: None,
+            replayed: false,
+            connection: None,
+            reply,
+            reservation: None,
+            holder: None,
+            flow_request,
+            flow: None,
+        }
+    }
+
+    /// Takes the inputs that came after the request.
+    pub(in crate::model::sequences) fn accept(&mut self, accepted: Accepted, facts: RequestFacts) {
+        let Accepted { inputs, outputs, rows, meta } = accepted;
+        (self.inputs, self.outputs, self.rows, self.facts) = (inputs, outputs, rows, facts);
+        if let Some(processed) = &mut self.processed {
+            processed.meta = meta;
+        }
+        if let Some(store) = &mut self.store {
+            store.meta = meta;
+        }
+    }
+
+    /// What its row needs to run.
+    pub(in crate::model) fn work(&mut self, row: &RealRow) -> RowWork {
+        let keeps = self.processed.as_ref().is_some_and(|processed| processed.keeps_next());
+        let inputs = match &mut self.processed {
+            Some(processed) => processed.runs.pop_front().map(|run| run.inputs).unwrap_or_default(),
+            None => std::mem::take(&mut self.inputs),
+        };
+        RowWork {
+            inputs,
+            rows: self.rows,
+            start: (row.start || std::mem::take(&mut self.unrun))
+                && !self.first.as_ref().is_some_and(|first| first.is_copy),
+            end: row.end,
+            id: self.id.clone(),
+            slot: row.placement.map(|(_, slot)| slot.ix),
+            seal: self.due || keeps,
+        }
+    }
+
+    /// Whether the state that its run leaves is to be written.
+    pub(in crate::model) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Whether it was answered without a run, and leaves scratch of processors that is to be written.
+    pub(in crate::model::sequences) fn leaves_scratch(&self) -> bool {
+        let replied = self.processed.as_ref().is_some_and(|processed| !processed.has_run) && !self.replayed;
+        replied && !self.facts.end && self.load.durable.as_ref().is_some_and(LoadDurability::is_continual)
+    }
+
+    /// Whether this run of it is the first.
+    pub(in crate::model) fn begins(&mut self) -> bool {
+        self.processed.as_mut().is_none_or(|processed| !std::mem::replace(&mut processed.has_run, true))
+    }
+
+    /// Takes what a run has left. With processors, that is the answer only after the last run. Returns whether they failed, so that the sequence has
+    /// to end.
+    pub(in crate::model) fn ran(&mut self, result: Result<Vec<Tensor>, Failure>) -> bool {
+        let result = result.map(|outputs| outputs.into_iter().map(Some).collect());
+        let answer = match (result, &mut self.processed) {
+            (Ok(outputs), Some(processed)) => processed.ran(self.load.processors.as_ref(), outputs),
+            (Err(failed), Some(processed)) => {
+                // Without the states of its initializer a sequence does not begin.
+                let has_to_end = processed.first_steps.left > 0;
+                let refusal = processed.failed_step(&self.load, &failed);
+                let (model, id) = (&self.load.settings.name, &self.id);
+                let failed = refusal.map_or(failed, |refusal| failure(refusal, model, id, true, true));
+                self.answer = Some(Err(failed));
+                return has_to_end;
+            }
+            (result, None) => {
+                self.answer = Some(result);
+                return false;
+            }
+        };
+        let fails = matches!(answer, Some(Err(_)));
+        let (model, id, ends) = (&self.load.settings.name, &self.id, self.seq.is_some());
+        self.answer = answer.map(|answer| answer.map_err(|refusal| failure(refusal, model, id, ends, !ends)));
+        fails
+    }
+
+    /// Takes a copy of the states that a run has left, to keep them for later sequences. Gives it back if it is to be written as well.
+    pub(in crate::model) fn keep(&mut self, copy: Option<StateCopy>) -> Option<StateCopy> {
+        let Some(processed) = self.processed.as_mut().filter(|processed| processed.keeps_next()) else { return copy };
+        let (permit, copy) = (processed.first_steps.permit.take()?, copy?);
+        let values = copy.values();
+        // Both count against the limit of states: the copy goes first, unless it is to be written.
+        let copy = Some(copy).filter(|_| self.due);
+        match values {
+            Ok(values) => permit.keep(&values),
+            Err(error) => {
+                let (model, name) = (&self.load.settings.name, permit.name());
+                tracing::error!(model, name, %error, "the states of an initializer's steps are not kept");
+            }
+        }
+        copy
+    }
+
+    /// The key features of a START that plug-ins prepare.
+    pub(in crate::model::sequences) fn start_keys(&self) -> [u64; FEATURES] {
+        self.processed.as_ref().filter(|_| self.facts.start).map(|processed| processed.meta.keys).unwrap_or_default()
+    }
+
+    /// Counts, records and sends what the run has left.
+    pub(in crate::model::sequences) fn release(
+        mut self,
+        now: Time,
+        recorder: Option<&Recorder>,
+        thread: Option<&ExecutorHandle>,
+    ) {
+        let total = now - self.arrived;
+        let never_ran = self.processed.as_ref().is_some_and(|processed| !processed.has_run);
+        if self.replayed || never_ran || self.load.ensemble.is_some() {
+            self.load.metrics.dequeued(1);
+        }
+        match &self.answer {
+            Some(Ok(_)) => self.load.metrics.succeeded(self.taken - self.arrived, total),
+            _ => self.load.metrics.failed(FailureReason::Backend, total),
+        }
+        if let Some(miss) = &self.cache_miss {
+            cached_answers::keep(&self.load, miss, self.answer.as_ref());
+        }
+        if let Some(recorder) = recorder {
+            let outcome = if matches!(self.answer, Some(Ok(_))) { "ok" } else { "failed" };
+            self.record(recorder, self.taken - self.arrived, now - self.taken, outcome);
+        }
+        if let (Some(captured), Some(answer), false) = (self.captured.take(), &self.answer, self.replayed) {
+            captured.answered(answer.as_ref().ok().map(|tensors| named(&self.load, tensors)));
+        }
+        self.send(thread);
+    }
+
+    /// Its outputs, for a client that repeats the step.
+    pub(in crate::model::sequences) fn kept_answer(&self) -> Option<Vec<NamedTensor>> {
+        let Some(Ok(tensors)) = &self.answer else { return None };
+        Some(named(&self.load, tensors))
+    }
+
+    fn send(self, thread: Option<&ExecutorHandle>) {
+        let answer = match self.answer {
+            Some(Ok(tensors)) => Ok(tensors),
+            Some(Err(failure)) => Err(failure),
+            None => Err(Failure::Internal(format!("a request to model '{}' was lost", self.load.settings.name))),
+        };
+        let replayed = self.replayed.then(|| ("sequor_replayed".to_owned(), Parameter::Bool(true)));
+        let made_id = match &self.id {
+            Id::Int(id) if self.made_id => Some(("sequence_id".to_owned(), integer(*id))),
+            _ => None,
+        };
+        let durable = self.durable_step.map(|step| ("sequor_durable_step".to_owned(), integer(step)));
+        let parameters = replayed.into_iter().chain(made_id).chain(durable).collect();
+        let answer = answer.map(|tensors| {
+            let mut tensors = tensors;
+            let outputs = cached_answers::wanted(&self.load, &self.outputs, &mut tensors);
+            let (model, version) = (self.load.settings.name.clone(), self.load.version);
+            InferAnswer { model, version, id: self.mark, outputs, parameters }
+        });
+        self.reply.send(answer, thread);
+    }
+
+    fn record(&self, recorder: &Recorder, queue: Duration, run: Duration, outcome: &'static str) {
+        recorder.request(&self.id, self.facts.through(&self.load, self.arrived, (queue, run), outcome));
+    }
+
+    /// Counts, records and answers a request that did not run. `ended` says whether its sequence ended with it.
+    pub(in crate::model) fn refuse(
+        mut self,
+        refusal: Refusal,
+        ended: bool,
+        now: Time,
+        recorder: Option<&Recorder>,
+        thread: Option<&ExecutorHandle>,
+    ) {
+        if self.begins() {
+            self.load.metrics.dequeued(1);
+        }
+        if let Some(reason) = failure_reason(&refusal) {
+            self.load.metrics.failed(reason, now - self.arrived);
+        }
+        if let Some(recorder) = recorder {
+            self.record(recorder, now - self.arrived, Duration::ZERO, refusal_reason(&refusal));
+        }
+        let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
+        let failure = self.failure.take().or(by_processor);
+        if let (Refusal::Failed(_) | Refusal::Ended(EndReason::Member), Some(failure)) = (&refusal, failure) {
+            return self.reply.send(Err(failure), thread);
+        }
+        let refused = self.load.refused(refusal, self.id.clone(), self.facts.start || !ended, now);
+        self.reply.send(Err(refused), thread);
+    }
+}
+
+/// The outputs of an answer under their names.
+pub(in crate::model::sequences) fn named(load: &LoadedModel, answer: &[Option<Tensor>]) -> Vec<NamedTensor> {
+    let named = |(output, tensor): (&Output, &Option<Tensor>)| {
+        let tensor = tensor.clone()?;
+        Some(NamedTensor { name: output.name.clone(), tensor })
+    };
+    load.client.outputs.iter().zip(answer).filter_map(named).collect()
+}
+
+/// An id as clients send it: a signed integer where it fits.
+fn integer(id: u64) -> Parameter {
+    i64::try_from(id).map_or(Parameter::Uint(id), Parameter::Int)
+}
+
+/// Triton's count of failures that a refusal belongs to; what is refused before the queue belongs to none.
+fn failure_reason(refusal: &Refusal) -> Option<FailureReason> {
+    match refusal {
+        Refusal::Cancelled => Some(FailureReason::Canceled),
+        Refusal::QueueTimeout { .. }
+        | Refusal::BacklogTimeout { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::BacklogFull { .. }
+        | Refusal::Policy(_) => Some(FailureReason::Rejected),
+        Refusal::Ended(_) | Refusal::Failed(_) => Some(FailureReason::Other),
+        _ => None,
+    }
+}

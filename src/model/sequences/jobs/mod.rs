@@ -1,0 +1,32 @@
+//! A request between its submission and its answer, and what it carries.
+//!
+//! - `job`: the request. `owner`: where it comes from, and how many sequences of its client live.
+//! - `processing`: what it keeps while plug-ins prepare and finish it. `first_states`: the first states of the sequence that it starts.
+//! - `inherited_context`: what its calls to other models inherit.
+//! - `cached_answers`: answers from the response cache. `captured_steps`: its inputs and outputs, if its sequence is captured.
+//!
+//! This room knows neither the core nor the table.
+
+pub(in crate::model::sequences) mod cached_answers;
+mod captured_steps;
+mod first_states;
+mod inherited_context;
+mod job;
+mod owner;
+mod processing;
+
+pub use owner::{RequestOrigin, SequenceOwner};
+
+pub(in crate::model) use inherited_context::InheritedContext;
+pub(in crate::model) use job::Job;
+
+pub(in crate::model::sequences) use cached_answers::Looked;
+pub(in crate::model::sequences) use captured_steps::{ActiveCapture, CaptureNews, CapturedRequest, Captures};
+pub(in crate::model::sequences) use first_states::{Beginning, NOT_FOUND, NOT_NOW, PrepareHost, Preparer};
+pub(in crate::model::sequences) use inherited_context::circle;
+pub(in crate::model::sequences) use job::named;
+pub(in crate::model::sequences) use owner::SequencePermit;
+pub(in crate::model::sequences) use processing::{
+    FinishedJob, FirstSteps, LentRequest, ModelRun, PostTask, PrepareTask, PreparedJob, PreparedRuns, Processed,
+    failure,
+};

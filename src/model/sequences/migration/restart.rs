@@ -1,0 +1,294 @@
+//! Takes over the sequences that the store keeps of a model, and writes the live ones when the server stops.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sequor_core::{Id, Seq, SequenceView, Stage, Time};
+
+use crate::model::load::{Leaving, LeftState, LoadDurability, LoadedModel, MailReply, SequenceStore};
+use crate::model::sequences::offloaded::{Carried, ImportOrigin, KeptSequence};
+use crate::model::sequences::scheduler::ModelScheduler;
+use crate::model::sequences::table::Import;
+use crate::model::sequences::write_back::{sealing, spill};
+use crate::processing::SequenceScratch;
+use crate::state::tier::{EndedState, FailedChanges, StateHead, TierChange, TierKey};
+use crate::state::{SnapshotError, with_answer, with_scratch};
+use crate::tensor::NamedTensor;
+
+use super::carry;
+
+/// Places of the table whose states are copied at one time.
+const PORTION: u32 = 64;
+/// Ends of sequences that are remembered over a restart.
+const ENDS: usize = 4096;
+
+/// What came of the live sequences of a server that stops.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::model) struct KeptLive {
+    pub(in crate::model) kept: u64,
+    /// They had a state, which could not be written.
+    pub(in crate::model) lost: u64,
+    /// Why the first of them could not be.
+    pub(in crate::model) why: Option<String>,
+}
+
+/// What came of asking a sequence to leave; nothing, if it has ended.
+type LeaveOutcome = Option<Result<LeftState, SnapshotError>>;
+
+impl KeptLive {
+    fn lose(&mut self, error: &impl ToString) {
+        self.lost += 1;
+        self.why.get_or_insert_with(|| error.to_string());
+    }
+}
+
+/// Takes over the sequences that the store keeps of this model, and those that it remembers as ended. Idle time goes on from now.
+pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore) {
+    let (kept, ended) = (store.list(&model.name), store.take_ended(&model.name));
+    let now = model.now();
+    let until = |head: &StateHead| head.idle_left.map_or(Time::NEVER, |left| now + left);
+    let kept = kept.into_iter().map(|(id, head)| (id, KeptSequence { until: until(&head), head, unwritten: None }));
+    let mut table = model.table.lock();
+    table.kept.extend(kept);
+    table.ended_before = ended;
+    let next = table.kept.values().map(|kept| kept.until).min();
+    table.kept_due = next.unwrap_or(Time::NEVER);
+    model.store.set_kept(!table.kept.is_empty());
+    drop(table);
+    if let Some(next) = next.filter(|next| *next != Time::NEVER) {
+        model.arm(next);
+    }
+}
+
+/// Sequences that are kept and were not gone on from: id, version, steps, bytes, and the idle time that is left.
+pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<(Id, Arc<StateHead>, Option<Duration>)> {
+    let now = model.now();
+    let left = |kept: &KeptSequence| (kept.until != Time::NEVER).then(|| kept.until - now);
+    let table = model.table.lock();
+    table.kept.iter().map(|(id, kept)| (id.clone(), Arc::clone(&kept.head), left(kept))).collect()
+}
+
+// === the server stops ===
+
+/// Writes the live sequences of loads that keep them when the server stops. Each ends here with its last committed step.
+pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
+    let (ended, unwritten) = {
+        let mut table = model.table.lock();
+        table.stopping = true;
+        let ended = table.core.ended(ENDS).into_iter();
+        let ended: Vec<_> = ended.map(|(id, stone)| (id, table.ended_state(stone))).collect();
+        // Those that left memory while the disk was full.
+        let unwritten = |(id, kept): (&Id, &KeptSequence)| {
+            let file = Bytes::clone(&kept.unwritten.as_ref()?.file);
+            Some(LeftState { id: id.clone(), head: Arc::clone(&kept.head), file, is_stored: false })
+        };
+        let unwritten: Vec<LeftState> = table.kept.iter().filter_map(unwritten).collect();
+        let now = model.now();
+        let carried =
+            table.imports.take_carried().into_iter().filter_map(|(id, import)| carried_state(id, import, now));
+        (ended, unwritten.into_iter().chain(carried).collect::<Vec<_>>())
+    };
+    let mut sum = KeptLive::default();
+    let (Some(store), mut from) = (model.store.get().cloned(), Some(0)) else { return sum };
+    remember(&model.name, &store, ended);
+    // The store writes one portion while the states of the next one are copied.
+    let mut writing = begin_write(&model.name, &store, unwritten);
+    while let Some(place) = from {
+        let (seen, rest) = model.seen(place, PORTION);
+        let leaving: Vec<_> = seen.into_iter().filter_map(|view| ask_to_leave(model, &view)).collect();
+        let mut left = Vec::with_capacity(leaving.len());
+        for state in leaving {
+            match state.recv().ok().flatten() {
+                None => {}
+                Some(Err(error)) => sum.lose(&error),
+                Some(Ok(state)) => left.push(state),
+            }
+        }
+        let next = begin_write(&model.name, &store, left);
+        std::mem::replace(&mut writing, next).wait(&mut sum);
+        from = rest;
+    }
+    writing.wait(&mut sum);
+    sum
+}
+
+/// The state of a sequence between two loads, if the second one keeps its sequences.
+fn carried_state(id: Id, import: Import, now: Time) -> Option<LeftState> {
+    let ImportOrigin { step, carried, .. } = import.origin;
+    let Carried { load, until, idle } = carried?;
+    let durable = load.durable.as_ref().filter(|_| until > now)?;
+    let of = ((load.version, durable.digest), (durable.store.next_incarnation(), step));
+    let left = idle.map(|_| until - now);
+    let head = Arc::new(StateHead::new(of.0, of.1, (idle, left), false, &import.snapshot));
+    Some(LeftState { id, head, file: import.snapshot, is_stored: false })
+}
+
+/// A portion of states that the store writes.
+struct PortionWrite {
+    count: u64,
+    failed: Receiver<FailedChanges>,
+}
+
+impl PortionWrite {
+    fn wait(self, sum: &mut KeptLive) {
+        let failed = self.failed.recv().unwrap_or_default();
+        sum.kept += self.count - failed.len() as u64;
+        failed.iter().for_each(|(_, error)| sum.lose(error));
+    }
+}
+
+/// Has the store write what sequences have left.
+fn begin_write(model: &str, store: &SequenceStore, states: Vec<LeftState>) -> PortionWrite {
+    let (sender, failed) = sync_channel(1);
+    let (count, change) = (states.len() as u64, |LeftState { id, head, file, .. }: LeftState| TierChange::Put {
+        key: TierKey::new(model, &id),
+        head,
+        file,
+    });
+    store.write(states.into_iter().map(change).collect(), move |failed| drop(sender.send(failed)));
+    PortionWrite { count, failed }
+}
+
+/// Has the store remember how sequences have ended.
+fn remember(model: &str, store: &SequenceStore, ended: Vec<(Id, EndedState)>) {
+    let change = |(id, ended): (Id, EndedState)| TierChange::Remember { key: TierKey::new(model, &id), ended };
+    let of = model.to_owned();
+    store.write(ended.into_iter().map(change).collect(), move |failed| {
+        if let Some((_, error)) = failed.first() {
+            tracing::error!(model = of, %error, "the ends of sequences are not stored; after the restart their ids are unknown");
+        }
+    });
+}
+
+/// Asks the instance of a sequence for its state. With that the sequence leaves.
+fn ask_to_leave(model: &Arc<ModelScheduler>, view: &SequenceView) -> Option<Receiver<LeaveOutcome>> {
+    let load = model.loads().iter().find(|load| load.key == view.load).cloned()?;
+    let at_stop = load.durable.as_ref()?.at_stop();
+    {
+        let table = model.table.lock();
+        let is_written = || table.live(view.seq)?.written.as_ref().map(|written| written.has_state);
+        if table.is_held(view.seq) || (!at_stop && is_written() != Some(false)) {
+            return None;
+        }
+    }
+    let (tell, left) = sync_channel(1);
+    let unrun = sealing::unrun_file(&model.table.lock(), &model.name, view);
+    if let Some(file) = unrun {
+        // Its requests were answered without a run. The state that it begins with is in no slot.
+        let gone = match file {
+            Ok(file) => leave(model, view.seq, Leaving::Stop, view.step, file),
+            Err(error) => Some(Err(error)),
+        };
+        return tell.send(gone).is_ok().then_some(left);
+    }
+    let reply = MailReply::new(move |left| drop(tell.send(left)));
+    spill::post_leave(&model.name, &load, view, Leaving::Stop, reply).then_some(left)
+}
+
+/// Ends a sequence whose state of this step was copied, and returns what is kept of it. Nothing, if it is not as it was. Called by the thread that
+/// runs its steps.
+pub(in crate::model) fn leave(
+    model: &Arc<ModelScheduler>,
+    seq: Seq,
+    why: Leaving,
+    step: u64,
+    file: Vec<u8>,
+) -> LeaveOutcome {
+    if why == Leaving::Carry {
+        carry::leave(model, seq, step, file);
+        return None;
+    }
+    let leaving = LeavingSequence::look_up(model, seq, step)?;
+    let durable = leaving.load.durable.as_ref()?;
+    if why == Leaving::Spill
+        && let Some(left) = leaving.stored(&model.name, durable)
+    {
+        return leave_as(model, &leaving.view, why, left);
+    }
+    let file = match leaving.file(file) {
+        Ok(file) => file,
+        Err(error) => return Some(Err(error)),
+    };
+    let left = leaving.left(durable, file, model.now());
+    leave_as(model, &leaving.view, why, left)
+}
+
+/// A sequence that is to leave, as it was when its state was copied.
+struct LeavingSequence {
+    view: SequenceView,
+    load: Arc<LoadedModel>,
+    /// The answer to its last step, if its client counts steps.
+    answer: Option<Vec<NamedTensor>>,
+    scratch: SequenceScratch,
+    /// Its number in the store, if its states are written while it lives.
+    incarnation: Option<u64>,
+    /// Whether the store has been given its state.
+    is_written: bool,
+}
+
+impl LeavingSequence {
+    /// Looks up a sequence. `None` if this step is not its last one.
+    fn look_up(model: &ModelScheduler, seq: Seq, step: u64) -> Option<LeavingSequence> {
+        let table = model.table.lock();
+        let live = table.live(seq)?;
+        let view = table.core.view_of(seq).filter(|view| view.step == step)?;
+        // The state may be of a step that is not answered yet. The answer of the one before is not its answer.
+        let answer = table.last_answer(seq).filter(|_| table.core.is_answered(seq));
+        let incarnation = live.written.as_ref().map(|of| of.incarnation);
+        let (load, scratch, is_written) = (Arc::clone(&live.load), live.scratch.clone(), live.is_written(step));
+        Some(LeavingSequence { view, load, answer, scratch, incarnation, is_written })
+    }
+
+    /// What the store has of it, if that is all there is to keep.
+    fn stored(&self, model: &str, durable: &LoadDurability) -> Option<LeftState> {
+        if !self.is_written || self.load.scratch_owners().is_some() {
+            return None;
+        }
+        let head = durable.store.head(&TierKey::new(model, &self.view.id))?;
+        let is_it = self.incarnation == Some(head.incarnation) && head.step == self.view.step && !head.behind;
+        let is_whole = is_it && head.answered == self.answer.is_some();
+        is_whole.then(|| LeftState { id: self.view.id.clone(), head, file: Bytes::new(), is_stored: true })
+    }
+
+    /// Its file: the states, the scratch of its processors and the last answer.
+    fn file(&self, states: Vec<u8>) -> Result<Vec<u8>, SnapshotError> {
+        let with_scratch = match self.load.scratch_owners() {
+            // The scratch is committed when the step is answered.
+            Some(_) if matches!(self.view.stage, Stage::Running | Stage::Sealing | Stage::Posting) => {
+                return Err(SnapshotError::Unanswered);
+            }
+            Some(names) => with_scratch(&states, &names, self.scratch.parts())?,
+            None => states,
+        };
+        match &self.answer {
+            Some(answer) => with_answer(&with_scratch, answer),
+            None => Ok(with_scratch),
+        }
+    }
+
+    /// Its head and this file, as the store keeps them.
+    fn left(&self, durable: &LoadDurability, file: Vec<u8>, now: Time) -> LeftState {
+        let LeavingSequence { view, load, .. } = self;
+        let quiet = now.since(view.touched);
+        let idle_left = view.idle.map(|idle| idle.saturating_sub(quiet));
+        let incarnation = self.incarnation.unwrap_or_else(|| durable.store.next_incarnation());
+        let (of, at) = ((load.version, durable.digest), (incarnation, view.step));
+        let head = Arc::new(StateHead::new(of, at, (view.idle, idle_left), self.answer.is_some(), &file));
+        LeftState { id: view.id.clone(), head, file: Bytes::from(file), is_stored: false }
+    }
+}
+
+/// Ends a sequence of which this is kept, if it is as it was.
+fn leave_as(model: &Arc<ModelScheduler>, view: &SequenceView, why: Leaving, left: LeftState) -> LeaveOutcome {
+    let mut has_left = false;
+    model.change(|table, now| has_left = spill::leave(model, table, now, view.seq, why, &left));
+    if has_left && why == Leaving::Spill {
+        model.store.set_kept(true);
+        if view.due != Time::NEVER {
+            model.arm(view.due);
+        }
+    }
+    has_left.then_some(Ok(left))
+}

@@ -1,0 +1,22 @@
+//! Records of states that are not in the memory of an instance. They are plain values; nothing here moves a state.
+//!
+//! - `stored_sequences`: sequences that the server's store keeps, and what the store does for a request.
+//! - `durable_states`: what the store has of live sequences, and the rows of a batch whose states it is to get.
+//! - `carried_sequences`: sequences of a replaced load, on their way to the next one.
+//! - `memory_waits`: requests that wait for state memory, and the sequences that make room for them.
+//!
+//! This room names no request, table or model. The only I/O is that of the store, on its own threads.
+
+mod carried_sequences;
+mod durable_states;
+mod memory_waits;
+mod stored_sequences;
+
+pub(in crate::model) use durable_states::RowToSeal;
+
+pub(in crate::model::sequences) use carried_sequences::{Carried, CarriedLoad, GivenTo, ImportOrigin};
+pub(in crate::model::sequences) use durable_states::WrittenSequence;
+pub(in crate::model::sequences) use memory_waits::{RoomWait, Spilling, WantedRoom};
+pub(in crate::model::sequences) use stored_sequences::{
+    Forgotten, KeptSequence, KeptStore, LOOK, ResumedState, StoreTask, StoreWork, UnwrittenFile,
+};

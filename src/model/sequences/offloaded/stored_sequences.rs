@@ -1,0 +1,205 @@
+//! Sequences that do not live here and whose states the server's store keeps, and what the store does for a request before its turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sequor_core::{Id, Req, RequestMeta, Seq, Time};
+
+use crate::error::Failure;
+use crate::model::load::{LoadedModel, SequenceStore, UNRUN};
+use crate::processing::SequenceScratch;
+use crate::state::tier::{AfterTake, EndedState, FoundState, StateHead, TierError, TierKey};
+use crate::state::{answer_of, check_snapshot, scratch_of};
+use crate::sync::AtomicBool;
+use crate::tensor::Tensor;
+
+/// A look at all sequences that wait for a step comes no sooner after the one before than this for each of them, so that the table is not locked by
+/// looks alone.
+pub(in crate::model::sequences) const LOOK: Duration = Duration::from_micros(10);
+
+/// A sequence whose next step goes on from a stored state.
+#[derive(Debug, Clone)]
+pub(in crate::model::sequences) struct KeptSequence {
+    pub(in crate::model::sequences) head: Arc<StateHead>,
+    /// When it expires. Idle time passes only while a server runs.
+    pub(in crate::model::sequences) until: Time,
+    /// Its file, until the store has it.
+    pub(in crate::model::sequences) unwritten: Option<Arc<UnwrittenFile>>,
+}
+
+/// The file of a sequence that has left memory. Its bytes are counted until the store has it, or nothing needs it any more.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct UnwrittenFile {
+    pub(in crate::model::sequences) file: Bytes,
+    counter: Arc<AtomicU64>,
+}
+
+/// What the store does for a request before its turn.
+#[derive(Debug, Clone)]
+pub(in crate::model) struct StoreWork {
+    pub(in crate::model::sequences) kept: KeptSequence,
+    /// Whether the request goes on from the stored state. If not, it is a START, and the stored state is to be forgotten.
+    pub(in crate::model::sequences) resumes: bool,
+    /// As the request was accepted.
+    pub(in crate::model::sequences) meta: RequestMeta,
+}
+
+/// The same on its way to the store.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct StoreTask {
+    pub(in crate::model::sequences) req: Req,
+    pub(in crate::model::sequences) seq: Option<Seq>,
+    pub(in crate::model::sequences) load: Arc<LoadedModel>,
+    pub(in crate::model::sequences) key: TierKey,
+    pub(in crate::model::sequences) work: Box<StoreWork>,
+    /// What the store does with the state. After a crash nothing may go on from a state that was gone on from already.
+    pub(in crate::model::sequences) then: AfterTake,
+}
+
+/// A stored state that fits, and the answer of its last step by the outputs that clients see.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct ResumedState {
+    pub(in crate::model::sequences) snapshot: Bytes,
+    pub(in crate::model::sequences) answer: Vec<Option<Tensor>>,
+    /// The scratch of the load's processors, if it has any.
+    pub(in crate::model::sequences) scratch: Option<SequenceScratch>,
+    /// No step has run with it yet.
+    pub(in crate::model::sequences) unrun: bool,
+}
+
+/// A sequence that has ended and is to be forgotten by the store.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct Forgotten {
+    pub(in crate::model::sequences) id: Id,
+    pub(in crate::model::sequences) incarnation: u64,
+    pub(in crate::model::sequences) ended: Option<EndedState>,
+}
+
+/// The store of this server, as one model uses it.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct KeptStore {
+    store: Option<Arc<SequenceStore>>,
+    /// Whether the store had sequences of this model.
+    has_kept: AtomicBool,
+}
+
+impl KeptStore {
+    pub(in crate::model::sequences) fn new(store: Option<Arc<SequenceStore>>) -> KeptStore {
+        KeptStore { store, has_kept: AtomicBool::new(false) }
+    }
+
+    pub(in crate::model::sequences) fn has_kept(&self) -> bool {
+        self.has_kept.load(Ordering::Acquire)
+    }
+
+    pub(in crate::model::sequences) fn set_kept(&self, has_kept: bool) {
+        self.has_kept.store(has_kept, Ordering::Release);
+    }
+
+    pub(in crate::model::sequences) fn get(&self) -> Option<&Arc<SequenceStore>> {
+        self.store.as_ref()
+    }
+
+    /// Does the store's part for a request. `done` runs on the store's thread.
+    pub(in crate::model::sequences) fn take(
+        &self,
+        task: StoreTask,
+        done: impl FnOnce(StoreTask, Result<Option<ResumedState>, Failure>) + Send + 'static,
+    ) {
+        let Some(store) = &self.store else { return };
+        store.take(task.key.clone(), task.then, move |found| {
+            let outcome = checked(&task, found);
+            done(task, outcome);
+        });
+    }
+
+    /// Forgets a sequence that has ended, soon.
+    pub(in crate::model::sequences) fn forget(&self, model: &str, Forgotten { id, incarnation, ended }: Forgotten) {
+        if let Some(store) = &self.store {
+            store.forget(TierKey::new(model, &id), incarnation, ended);
+        }
+    }
+}
+
+impl KeptSequence {
+    /// Why this load does not go on from the state with such a step, if it does not.
+    pub(in crate::model::sequences) fn misfit(&self, load: &LoadedModel, counted: bool) -> Option<String> {
+        let StateHead { version, step, .. } = *self.head;
+        if self.head.behind && !counted {
+            return Some(format!(
+                "it is as of step {step}, and later steps may have been answered; a step with its number (sequence_step) goes on from there"
+            ));
+        }
+        if load.version != version {
+            return Some(format!("version {version} made it, which takes no sequences here"));
+        }
+        match &load.durable {
+            None => Some("the model's durability is \"never\" now".to_owned()),
+            Some(durable) if durable.digest != self.head.digest => {
+                Some(format!("the files of version {version} or its processors have changed since"))
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+impl UnwrittenFile {
+    pub(in crate::model::sequences) fn new(file: Bytes, counter: &Arc<AtomicU64>) -> UnwrittenFile {
+        counter.fetch_add(file.len() as u64, Ordering::AcqRel);
+        UnwrittenFile { file, counter: Arc::clone(counter) }
+    }
+}
+
+impl Drop for UnwrittenFile {
+    fn drop(&mut self) {
+        self.counter.fetch_sub(self.file.len() as u64, Ordering::AcqRel);
+    }
+}
+
+/// What a client reads if the store failed.
+fn store_failure(model: &str, id: &Id, resumes: bool, error: &TierError) -> Failure {
+    let (model, id, why) = (model.to_owned(), id.clone(), error.to_string());
+    match error {
+        TierError::Checksum { .. } if resumes => Failure::NotResumed { model, id, why },
+        _ => Failure::Store { model, id, why },
+    }
+}
+
+/// What the store has found for a request, checked against its load.
+fn checked(task: &StoreTask, found: FoundState) -> Result<Option<ResumedState>, Failure> {
+    let (model, id) = (&task.key.model, &task.key.id);
+    let KeptSequence { head: wanted, unwritten, .. } = &task.work.kept;
+    // What the store could not take is still here, and the store has nothing of it.
+    let found = match (found, unwritten) {
+        (Ok(Some((head, file))), _) if head == *wanted => Ok(Some((head, Bytes::from(file)))),
+        (_, Some(unwritten)) => Ok(Some((Arc::clone(wanted), Bytes::clone(&unwritten.file)))),
+        (found, None) => found.map(|found| found.map(|(head, file)| (head, Bytes::from(file)))),
+    };
+    let found = found.map_err(|error| store_failure(model, id, task.work.resumes, &error))?;
+    if !task.work.resumes {
+        return Ok(None);
+    }
+    let refused = |why: String| Failure::NotResumed { model: model.clone(), id: id.clone(), why };
+    match found {
+        Some((head, file)) if head == *wanted => {
+            let header = check_snapshot(&task.load.states, &file).map_err(|error| refused(error.to_string()))?;
+            let unrun = header.contains_key(UNRUN);
+            let mut named = answer_of(&file).map_err(|error| refused(error.to_string()))?;
+            let mut tensor = |name: &str| {
+                let at = named.iter().position(|output| output.name == name)?;
+                Some(named.swap_remove(at).tensor)
+            };
+            let answer = task.load.client.outputs.iter().map(|output| tensor(&output.name)).collect();
+            let (kept_by, scratch) = scratch_of(&file).map_err(|error| refused(error.to_string()))?;
+            let processors = task.load.scratch_owners().unwrap_or_default();
+            if kept_by != processors {
+                return Err(refused(format!("its processors were [{kept_by}], and are [{processors}] now")));
+            }
+            let scratch = task.load.processors.as_ref().map(|_| SequenceScratch::of(scratch));
+            Ok(Some(ResumedState { snapshot: file, answer, scratch, unrun }))
+        }
+        _ => Err(refused("the store does not have it any more".to_owned())),
+    }
+}

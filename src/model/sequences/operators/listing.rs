@@ -1,0 +1,140 @@
+//! The sequences of a model as operators see them, and how one is ended from outside.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor_core::{EndReason, Event, Id, SequenceView, Stage, Time, Tombstone};
+
+use crate::model::sequences::migration::restart;
+use crate::model::sequences::offloaded::ImportOrigin;
+use crate::model::sequences::scheduler::ModelScheduler;
+use crate::telemetry::ended_reason;
+
+/// Places of the table that are looked at under one lock.
+const PORTION: u32 = 256;
+/// Ends that are told of at most.
+const ENDS: usize = 10_000;
+
+/// A live sequence.
+#[derive(Debug, Clone)]
+pub struct LiveSequence {
+    pub id: Id,
+    pub version: u64,
+    pub stage: Stage,
+    /// Instance, and slot within it.
+    pub placement: Option<(u16, u32)>,
+    /// The last committed step.
+    pub step: u64,
+    pub queued: u32,
+    pub queued_bytes: u64,
+    pub state_bytes: u64,
+    /// It ends with what is queued.
+    pub ending: bool,
+    pub age: Duration,
+    /// Since its last request arrived or was answered.
+    pub quiet: Duration,
+    /// Until it expires or leaves the backlog; `None` if nothing is due.
+    pub left: Option<Duration>,
+}
+
+/// A sequence that is no more, and is remembered.
+#[derive(Debug, Clone)]
+pub struct EndedSequence {
+    pub id: Id,
+    pub reason: &'static str,
+    /// The last committed step.
+    pub step: u64,
+    pub ago: Duration,
+}
+
+/// A sequence that the server's store keeps, or whose state was given to the server, until its next step comes.
+#[derive(Debug, Clone)]
+pub struct ResumableSequence {
+    pub id: Id,
+    pub version: u64,
+    /// Steps that its state contains.
+    pub step: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Until it expires; `None` is never.
+    pub left: Option<Duration>,
+}
+
+/// The sequences of a model whose states are kept for their next steps, by id.
+pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequence> {
+    let mut all: Vec<ResumableSequence> = restart::resumable(model)
+        .into_iter()
+        .map(|(id, head, left)| ResumableSequence {
+            id,
+            version: head.version,
+            step: head.step,
+            bytes: head.bytes,
+            left,
+        })
+        .collect();
+    let now = model.now();
+    let table = model.table.lock();
+    all.extend(table.imports.all().map(|(id, import)| {
+        let ImportOrigin { step, carried, given } = &import.origin;
+        let version =
+            carried.as_ref().map(|carried| carried.load.version).or(given.as_ref().map(|given| given.version));
+        let (version, bytes) = (version.unwrap_or(0), import.snapshot.len() as u64);
+        let left = (import.until() != Time::NEVER).then(|| import.until().since(now));
+        ResumableSequence { id: id.clone(), version, step: *step, bytes, left }
+    }));
+    drop(table);
+    all.sort_by_cached_key(|kept| kept.id.to_string());
+    all
+}
+
+/// Every live sequence of a model, in no order.
+pub(in crate::model) fn live(model: &ModelScheduler) -> Vec<LiveSequence> {
+    let (mut all, mut from) = (Vec::new(), Some(0));
+    while let Some(place) = from {
+        let (seen, rest) = model.seen(place, PORTION);
+        let now = model.now();
+        all.extend(seen.into_iter().map(|seen| shown(model, seen, now)));
+        from = rest;
+    }
+    all
+}
+
+fn shown(model: &ModelScheduler, seen: SequenceView, now: Time) -> LiveSequence {
+    let loads = model.loads();
+    let load = loads.iter().find(|load| load.key == seen.load);
+    // What a run has told, else what every sequence has once it sits.
+    let fixed = load.filter(|_| seen.placement.is_some()).map_or(0, |load| load.state_bytes());
+    LiveSequence {
+        id: seen.id,
+        version: load.map_or(0, |load| load.version),
+        stage: seen.stage,
+        placement: seen.placement,
+        step: seen.step,
+        queued: seen.queued,
+        queued_bytes: seen.queued_bytes,
+        state_bytes: seen.state_bytes.max(fixed),
+        ending: seen.ending,
+        age: now.since(seen.began),
+        quiet: now.since(seen.touched),
+        left: (seen.due != Time::NEVER).then(|| seen.due.since(now)),
+    }
+}
+
+/// The last sequences of a model that ended, the latest first.
+pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
+    let (now, ended) = (model.now(), model.ended(ENDS));
+    let one = |(id, Tombstone { why, at, step, .. }): (Id, Tombstone)| EndedSequence {
+        id,
+        reason: ended_reason(why),
+        step,
+        ago: now.since(at),
+    };
+    ended.into_iter().map(one).collect()
+}
+
+/// Ends a sequence that lives or is kept; what it has queued is refused. False if there is none of this id.
+pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: EndReason) -> bool {
+    let Some((seq, _)) = model.state_of(id, None) else { return model.drop_kept(id, why) };
+    model.apply(Event::End(seq, why));
+    true
+}

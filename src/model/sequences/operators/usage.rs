@@ -1,0 +1,72 @@
+//! How full a model is and what was counted of it, by version: all loads of a version count as one.
+
+use std::sync::Arc;
+
+use sequor_core::Usage;
+
+use crate::model::load::LoadedModel;
+use crate::model::sequences::scheduler::ModelScheduler;
+use crate::telemetry::{ModelMetrics, Statistics};
+
+/// What was counted of a version since the server began.
+#[derive(Debug, Clone)]
+pub struct VersionStatistics {
+    pub model: String,
+    pub version: u64,
+    pub counted: Statistics,
+    /// Bytes of state that its sequences hold.
+    pub state_bytes: u64,
+}
+
+/// Brings the gauges of every version up to date.
+pub(in crate::model) fn observe(model: &ModelScheduler) {
+    let loads = model.loads();
+    // Loads of one version share their gauges; the first of them sets them for all.
+    let first =
+        |load: &&Arc<LoadedModel>| loads.iter().find(|l| l.version == load.version).map(|l| l.key) == Some(load.key);
+    for load in loads.iter().filter(first) {
+        let (usage, bytes) = usage_of(model, load.version);
+        load.metrics.set_backlogged(usage.backlog as usize);
+        load.metrics.set_slots(u64::from(usage.slots_used), u64::from(usage.slots.saturating_sub(usage.slots_used)));
+        load.metrics.set_state_bytes(bytes);
+    }
+}
+
+/// How full a version is, over all loads of it, and the bytes of state that its sequences hold.
+pub(in crate::model) fn usage_of(model: &ModelScheduler, version: u64) -> (Usage, u64) {
+    let loads = model.loads();
+    let usage = |load: &Arc<LoadedModel>| {
+        let usage = model.usage(load.key);
+        Usage { slots: load.ensemble.as_ref().map_or(usage.slots, |ensemble| ensemble.slots), ..usage }
+    };
+    let of = loads.iter().filter(|l| l.version == version).map(|l| (usage(l), l.state_bytes()));
+    of.fold((Usage::default(), 0), |(sum, bytes), (usage, each)| {
+        let sum = Usage {
+            live: sum.live + usage.live,
+            backlog: sum.backlog + usage.backlog,
+            slots_used: sum.slots_used + usage.slots_used,
+            slots: sum.slots + usage.slots,
+            ready: sum.ready + usage.ready,
+        };
+        (sum, bytes + u64::from(usage.live).saturating_mul(each))
+    })
+}
+
+/// What was counted of this version, or of all that are in service.
+pub(in crate::model) fn statistics(model: &ModelScheduler, version: Option<u64>) -> Vec<VersionStatistics> {
+    let loads = model.loads();
+    let mut versions: Vec<_> = loads
+        .iter()
+        .filter(|l| version.map_or(!l.is_retired(), |v| v == l.version))
+        .map(|l| (l.version, &l.metrics))
+        .collect();
+    versions.sort_unstable_by_key(|(version, _)| *version);
+    versions.dedup_by_key(|(version, _)| *version);
+    let of = |(version, metrics): (u64, &Arc<ModelMetrics>)| VersionStatistics {
+        model: model.name.clone(),
+        version,
+        counted: metrics.statistics(),
+        state_bytes: usage_of(model, version).1,
+    };
+    versions.into_iter().map(of).collect()
+}

@@ -1,0 +1,164 @@
+//! Carries out the actions that a model's table asked for, once its lock is released.
+
+use std::sync::Arc;
+
+use sequor_core::{LoadId, Req, Time};
+
+use crate::executor::ExecutorHandle;
+use crate::model::load::{run_with_plugins, submit_to_plugins};
+use crate::model::sequences::jobs::{LentRequest, PostTask, PrepareHost, Preparer};
+use crate::model::sequences::offloaded::{KeptStore, StoreTask};
+use crate::model::sequences::table::{Actions, KeptStages, PolicyNotice, SealAction, Table};
+use crate::model::sequences::write_back::{SpillHost, sealing, spill};
+use crate::recording::Recorder;
+use crate::scheduling::Decider;
+
+use super::inline;
+use super::loads::LoadsNow;
+
+/// A model, as its actions reach it.
+pub(in crate::model::sequences) trait ActionHost: SpillHost + PrepareHost {
+    fn loads_now(&self) -> LoadsNow;
+
+    /// Does something with the table under its lock that asks for no actions.
+    fn with_table(&self, with: &mut dyn FnMut(&mut Table));
+
+    fn kept_store(&self) -> &KeptStore;
+
+    /// Where requests that are through are written down.
+    fn recorder(&self) -> Option<&Recorder>;
+
+    /// Hands a notice to the plug-in that decides for a load.
+    fn notify_plugin(&self, load: LoadId, decider: Option<Decider>, notice: PolicyNotice);
+
+    /// Tells the timer of a deadline.
+    fn arm_timer(self: &Arc<Self>, due: Time);
+
+    /// Starts the flow of a request of an ensemble. Its first steps may be left to `thread`.
+    fn start_flow(self: &Arc<Self>, req: Req, load: LoadId, thread: Option<&ExecutorHandle>);
+}
+
+/// The steps of models that may be left to the thread that carries out actions.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::model::sequences) struct ActingThread<'a> {
+    /// Takes the steps of this model: a request of it was just submitted there.
+    pub(in crate::model::sequences) wakes: Option<&'a ExecutorHandle>,
+    /// Takes the steps of other models that follow, where an ensemble goes on with an answer.
+    pub(in crate::model::sequences) answers: Option<&'a ExecutorHandle>,
+}
+
+/// Carries out actions, in the order in which they depend on each other.
+pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
+    host: &Arc<H>,
+    thread: ActingThread<'_>,
+    mut actions: Actions,
+    now: Time,
+) {
+    let ActingThread { wakes, answers } = thread;
+    // Before any answer leaves: a client that reads it finds the sequence ended in all members.
+    for (members, why) in actions.departed.drain(..) {
+        members.end(why);
+        host.with_table(&mut |table| table.forget_departed(&members));
+    }
+    for (instance, decider) in actions.wake.drain(..) {
+        if let Some(load) = host.loads_now().iter().find(|l| l.key == instance.load) {
+            inline::wake(load, instance.n, wakes, decider.as_ref(), now);
+        }
+    }
+    actions.send_answers(now, host.recorder(), answers);
+    if actions.wants_room {
+        spill::make_room(host);
+    }
+    for task in actions.store {
+        ask_store(host, task);
+    }
+    for forgotten in actions.forgotten {
+        host.kept_store().forget(host.model_name(), forgotten);
+    }
+    for task in actions.prepare {
+        prepare(host, task);
+    }
+    for task in actions.post {
+        post(host, task);
+    }
+    for action in actions.seals {
+        seal(host, action);
+    }
+    for (load, decider, notice) in actions.policies {
+        host.notify_plugin(load, decider, notice);
+    }
+    if let Some(due) = actions.due {
+        host.arm_timer(due);
+    }
+    for (holder, why) in actions.bereaved {
+        holder.end(why);
+    }
+    for (reservation, req, seq) in actions.granted {
+        reservation.grant(req, seq, answers);
+    }
+    for (req, load) in actions.flows {
+        host.start_flow(req, load, answers);
+    }
+}
+
+/// Has the plug-ins of its load prepare a request, on their threads.
+fn prepare<H: ActionHost>(host: &Arc<H>, LentRequest { req, load }: LentRequest) {
+    let host = Arc::downgrade(host);
+    let prepare = move || {
+        let Some(host) = host.upgrade() else { return };
+        let mut task = None;
+        host.with_table(&mut |table| task = table.begin_prepare(req));
+        // A request that was cancelled while it waited costs nothing more.
+        if let Some(task) = task {
+            Preparer(host).prepare(task);
+        }
+    };
+    submit_to_plugins(&load, Box::new(prepare));
+}
+
+/// Has the processors of its load finish a request, on their threads.
+fn post<H: ActionHost>(host: &Arc<H>, task: PostTask) {
+    let (load, host) = (Arc::clone(&task.load), Arc::downgrade(host));
+    let post = move || {
+        let load = Arc::clone(&task.load);
+        let finish = async move {
+            let Some((req, finished)) = task.run().await else { return };
+            if let Some(host) = host.upgrade() {
+                change(&host, |table, now| table.posted(now, req, finished));
+            }
+        };
+        run_with_plugins(&load, finish);
+    };
+    submit_to_plugins(&load, Box::new(post));
+}
+
+/// Hands states to a tier, whose report releases or refuses the answers.
+fn seal<H: ActionHost>(host: &Arc<H>, SealAction { tier, waiting, rows, batch }: SealAction) {
+    let host = Arc::downgrade(host);
+    let sealed = move |failed: Vec<usize>| {
+        if let Some(host) = host.upgrade() {
+            change(&host, |table, now| sealing::sealed(table, now, waiting, &rows, &failed));
+        }
+    };
+    tier.seal(batch, Box::new(sealed));
+}
+
+/// Has the store do its part for a request, on its own thread.
+fn ask_store<H: ActionHost>(host: &Arc<H>, task: StoreTask) {
+    let weak = Arc::downgrade(host);
+    host.kept_store().take(task, move |task, outcome| {
+        if let Some(host) = weak.upgrade() {
+            change(&host, |table, now| table.stored(now, task, outcome));
+        }
+    });
+}
+
+/// Changes the table under its lock, and does what follows from it.
+fn change<H: SpillHost>(host: &Arc<H>, change: impl FnOnce(&mut Table, Time)) {
+    let mut change = Some(change);
+    host.change_table(&mut |table, now| {
+        if let Some(change) = change.take() {
+            change(table, now);
+        }
+    });
+}

@@ -1,0 +1,33 @@
+//! Runs one short model step on a connection's thread instead of waking the instance's thread.
+//!
+//! Waking a thread and being woken by it takes longer than a short step. A step runs inline only if all of this holds:
+//! - the instance is idle and its lock is free;
+//! - its recent steps took less than 100 µs, and none took more than 1 ms lately ([`crate::telemetry::InlineGate`]);
+//! - a scheduler plug-in, if there is one, has answered as quickly and is not busy.
+//!
+//! Every other step is left to the instance's thread. The threads of plug-ins take every step at first, so that the calls of many guests gather. Once they run
+//! out of tasks, they run it by the same rules, or wake the instance.
+
+use std::sync::Arc;
+
+use sequor_core::Time;
+
+use crate::executor::{ExecutorHandle, ModelStep};
+use crate::model::load::LoadedModel;
+use crate::scheduling::Decider;
+
+/// Wakes an instance, or leaves its step to the connection whose request is being submitted. `decider` is the plug-in that decides for the
+/// load.
+pub(in crate::model::sequences) fn wake(
+    load: &Arc<LoadedModel>,
+    instance: u16,
+    connection: Option<&ExecutorHandle>,
+    decider: Option<&Decider>,
+    now: Time,
+) {
+    let is_short = || load.inline_gate.is_open(now) && decider.is_none_or(Decider::is_quick);
+    let is_left = |to: &ExecutorHandle| (to.gathers() || is_short()) && to.defer(load, instance);
+    if !connection.is_some_and(is_left) {
+        load.wake(instance);
+    }
+}

@@ -1,0 +1,21 @@
+//! One model name as the server drives it: a table under one short lock, and what follows once the lock is released.
+//!
+//! - `model_scheduler`: the lock and its sections. `loads`: the loads of the name. `admission`: what a request needs before it enters the table.
+//! - `carry_out`: the actions after the lock. `inline`: leaves a short step to a connection's thread.
+//! - `hosts`, `plugin_host`: the scheduler as the rooms below and as plug-ins reach it.
+//!
+//! Nothing here runs a graph.
+
+mod admission;
+mod carry_out;
+mod hosts;
+mod inline;
+mod loads;
+mod model_scheduler;
+mod plugin_host;
+
+pub(in crate::model) use admission::ID_BITS;
+pub(in crate::model) use model_scheduler::ModelScheduler;
+
+pub(in crate::model::sequences) use admission::make_whole;
+pub(in crate::model::sequences) use carry_out::{ActingThread, carry_out};

@@ -1,0 +1,315 @@
+//! One model name as the server drives it: the core and the table of requests under one short lock, and what is done once it is given back (`carry_out`).
+//! Under the lock there is no I/O, payload, log or wake-up.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sequor_core::{
+    EndReason, Event, Id, Instance, LoadId, PolicyAnswer, Req, Round, Seq, SequenceView, StateAt, Time, Tombstone,
+    Usage,
+};
+
+use crate::executor::ExecutorHandle;
+use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
+use crate::model::runtime::{Clock, Timer};
+use crate::model::sequences::ensembles::{EnsembleMembers, EnsembleParts, MemberUses};
+use crate::model::sequences::jobs::Captures;
+use crate::model::sequences::offloaded::{CarriedLoad, KeptStore};
+use crate::model::sequences::table::{Actions, FinishedBatch, Import, KeptStages, Step, Table, store_stages};
+use crate::model::sequences::write_back::sealing;
+use crate::recording::Recorder;
+use crate::state::ChunkCache;
+use crate::state::budget::Budget;
+use crate::sync::{AtomicU64, Mutex};
+
+use super::admission::RequestAdmission;
+use super::carry_out::{ActingThread, carry_out};
+use super::loads::{LoadsNow, ModelLoads};
+
+/// A model name: every load of it, and every request to it.
+#[derive(Debug)]
+pub(in crate::model) struct ModelScheduler {
+    pub(in crate::model) name: String,
+    pub(in crate::model) table: Mutex<Table>,
+    /// The models that wait for a request of a client: this one.
+    pub(in crate::model::sequences) own_path: Arc<[String]>,
+    pub(in crate::model::sequences) loads: ModelLoads,
+    pub(in crate::model::sequences) clock: Clock,
+    pub(in crate::model::sequences) timer: Timer,
+    pub(in crate::model::sequences) admission: RequestAdmission,
+    pub(in crate::model::sequences) chunk_cache: ChunkCache,
+    /// The soonest time the timer knows of, in the clock's nanoseconds.
+    armed: AtomicU64,
+    /// Where requests that are through are written down.
+    pub(in crate::model::sequences) recorder: Option<Recorder>,
+    pub(in crate::model::sequences) store: KeptStore,
+    pub(in crate::model::sequences) captures: Captures,
+    /// The members of its loads that are ensembles.
+    pub(in crate::model::sequences) members: Mutex<Vec<(LoadId, Arc<EnsembleMembers>)>>,
+    /// The ensembles that it is a member of.
+    pub(in crate::model::sequences) uses: Mutex<MemberUses>,
+    /// Replaced loads whose sequences are to move to their successors.
+    pub(in crate::model::sequences) carrying: Mutex<Vec<CarriedLoad>>,
+}
+
+impl ModelScheduler {
+    pub(in crate::model) fn new(
+        name: String,
+        clock: Clock,
+        timer: Timer,
+        (budget, chunk_cache): (Budget, ChunkCache),
+        first_id: u64,
+        (recorder, store): (Option<Recorder>, Option<Arc<SequenceStore>>),
+    ) -> ModelScheduler {
+        let zero = clock.wall().saturating_sub(clock.now() - Time::ZERO);
+        ModelScheduler {
+            own_path: Arc::new([name.clone()]),
+            recorder,
+            store: KeptStore::new(store.clone()),
+            captures: Captures::new(),
+            table: Mutex::new(Table::new(zero)),
+            loads: ModelLoads::default(),
+            clock,
+            timer,
+            admission: RequestAdmission::new(&name, budget, (first_id, store)),
+            name,
+            chunk_cache,
+            armed: AtomicU64::new(Time::NEVER.0),
+            members: Mutex::default(),
+            uses: Mutex::default(),
+            carrying: Mutex::default(),
+        }
+    }
+
+    pub(in crate::model) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// The loads that are there, newest last.
+    pub(in crate::model) fn loads(&self) -> LoadsNow {
+        self.loads.now()
+    }
+
+    /// The load that serves this version, or the server's choice of one.
+    pub(in crate::model) fn load_for(&self, version: Option<u64>) -> Option<Arc<LoadedModel>> {
+        self.loads.of_version(version)
+    }
+
+    pub(in crate::model) fn usage(&self, load: LoadId) -> Usage {
+        self.table.lock().core.usage(load)
+    }
+
+    /// Reserves the key of a load that is about to be made. Dropping the key makes its place free again.
+    pub(in crate::model) fn reserve_load(&self) -> LoadKey {
+        self.loads.reserve()
+    }
+
+    /// Takes a load into service.
+    pub(in crate::model) fn add(self: &Arc<Self>, load: &Arc<LoadedModel>) {
+        let spec = load.spec();
+        if let Some(recorder) = &self.recorder {
+            recorder.load(record::load(load, &spec));
+        }
+        self.loads.add(load);
+        self.change(|table, now| {
+            table.apply(now, Event::Loaded(load.key, spec));
+            table.remember_ended(load.key);
+        });
+    }
+
+    /// Takes a load out of service: no new sequences; what is live at `until` is ended.
+    pub(in crate::model) fn retire(self: &Arc<Self>, load: LoadId, until: Time) {
+        if let Some(load) = self.loads.find(load) {
+            load.retire();
+        }
+        self.apply(Event::Retire { load, until });
+    }
+
+    /// A thread of a retired load ends; with the last of them the load is forgotten.
+    pub(in crate::model) fn forget(&self, load: LoadId) {
+        if !self.loads().iter().any(|l| l.key == load && l.thread_ends()) {
+            return;
+        }
+        let policy = {
+            // In one section with the loads: a change of the policy finds both or neither.
+            let mut table = self.table.lock();
+            self.loads.remove(load);
+            table.forget_policy(load)
+        };
+        drop(policy);
+        self.release_members(load);
+    }
+
+    // === requests ===
+
+    pub(in crate::model) fn cancel(self: &Arc<Self>, req: Req) {
+        self.apply(Event::Cancel(req));
+    }
+
+    pub(in crate::model) fn apply(self: &Arc<Self>, event: Event) {
+        let now = self.now();
+        self.locked(now, |table| table.apply(now, event));
+    }
+
+    // === for operators ===
+
+    /// A portion of the live sequences, and where the next one begins.
+    pub(in crate::model) fn seen(&self, from: u32, most: u32) -> (Vec<SequenceView>, Option<u32>) {
+        self.table.lock().core.seen(from, most)
+    }
+
+    pub(in crate::model) fn ended(&self, most: usize) -> Vec<(Id, Tombstone)> {
+        self.table.lock().core.ended(most)
+    }
+
+    // === a sequence's state ===
+
+    /// Where the state of this sequence lies.
+    pub(in crate::model) fn state_of(&self, id: &Id, version: Option<u64>) -> Option<(Seq, Option<StateAt>)> {
+        let table = self.table.lock();
+        table.core.find(id, version).map(|seq| (seq, table.core.state_of(seq)))
+    }
+
+    /// Where the state of this very sequence lies, if it is still there.
+    pub(in crate::model) fn state_now(&self, seq: Seq) -> Option<StateAt> {
+        self.table.lock().core.state_of(seq)
+    }
+
+    /// Where the states of this very sequence lie, if they may be copied now.
+    pub(in crate::model) fn copyable_now(&self, seq: Seq) -> Option<StateAt> {
+        let table = self.table.lock();
+        table.core.state_of(seq).filter(|_| !table.core.is_between_runs(seq))
+    }
+
+    /// Keeps a state for the next step of a sequence. False if that lives here.
+    pub(in crate::model::sequences) fn adopt(self: &Arc<Self>, id: Id, import: Import) -> bool {
+        let until = import.until();
+        let is_kept = self.table.lock().import(id, import);
+        if is_kept {
+            self.arm(until);
+        }
+        is_kept
+    }
+
+    /// Ends a sequence that does not live here and whose state is kept. False if there is none of this id.
+    pub(in crate::model::sequences) fn drop_kept(self: &Arc<Self>, id: &Id, why: EndReason) -> bool {
+        let (load, mut was_kept) = (self.load_for(None).map(|load| load.key), false);
+        self.change(|table, now| was_kept = store_stages::drop_kept(table, now, load, id, why));
+        was_kept
+    }
+
+    pub(in crate::model) fn budget(&self) -> &Budget {
+        self.admission.budget()
+    }
+
+    // === an instance ===
+
+    pub(in crate::model) fn next(self: &Arc<Self>, who: Instance, now: Time) -> Step {
+        self.locked(now, |table| table.next(now, who))
+    }
+
+    /// The same, if no request is ready for this instance.
+    pub(in crate::model) fn next_unless_ready(self: &Arc<Self>, who: Instance) -> Option<Step> {
+        let now = self.now();
+        self.locked(now, |table| (!table.core.has_ready(who)).then(|| table.next(now, who)))
+    }
+
+    /// Takes the answer to a question, and the next step, in one lock section.
+    pub(in crate::model) fn answer(self: &Arc<Self>, who: Instance, round: Box<Round>, said: PolicyAnswer) -> Step {
+        let now = self.now();
+        self.locked(now, |table| table.answer(now, who, round, said))
+    }
+
+    /// Gives a batch's requests back and takes the next step, in one lock section. Steps of other models that follow from the answers may be left
+    /// to `thread`.
+    pub(in crate::model) fn complete(
+        self: &Arc<Self>,
+        who: Instance,
+        finished: FinishedBatch,
+        now: Time,
+        thread: Option<&ExecutorHandle>,
+    ) -> Step {
+        let give_back = |table: &mut Table| {
+            table.give_back(now, finished);
+            // Sequences that do not wait for the store may be in the next batch.
+            sealing::work(table, now);
+            table.next(now, who)
+        };
+        self.locked_on(ActingThread { answers: thread, ..ActingThread::default() }, now, give_back)
+    }
+
+    /// Gives a batch's requests back. Whose it is is woken, if it has anything to do.
+    pub(in crate::model) fn give_back(self: &Arc<Self>, finished: FinishedBatch) {
+        let now = self.now();
+        self.locked(now, |table| table.give_back(now, finished));
+    }
+
+    /// The actions to carry out once the lock is released.
+    pub(in crate::model::sequences) fn take_actions(table: &mut Table, now: Time) -> Actions {
+        sealing::work(table, now);
+        table.take_actions()
+    }
+
+    // === after the lock ===
+
+    pub(in crate::model::sequences) fn act(self: &Arc<Self>, actions: Actions, now: Time) {
+        carry_out(self, ActingThread::default(), actions, now);
+    }
+
+    /// Does something with the table under its lock, and then what follows from it.
+    fn locked<T>(self: &Arc<Self>, now: Time, what: impl FnOnce(&mut Table) -> T) -> T {
+        self.locked_on(ActingThread::default(), now, what)
+    }
+
+    /// The same on a thread that may take steps of models that follow.
+    pub(in crate::model::sequences) fn locked_on<T>(
+        self: &Arc<Self>,
+        thread: ActingThread<'_>,
+        now: Time,
+        what: impl FnOnce(&mut Table) -> T,
+    ) -> T {
+        let mut table = self.table.lock();
+        let outcome = what(&mut table);
+        let actions = Self::take_actions(&mut table, now);
+        drop(table);
+        carry_out(self, thread, actions, now);
+        outcome
+    }
+
+    /// Changes the table under its lock, and does what follows from it.
+    pub(in crate::model::sequences) fn change(self: &Arc<Self>, change: impl FnOnce(&mut Table, Time)) {
+        let now = self.now();
+        self.locked(now, |table| change(table, now));
+    }
+
+    // === sequences that the store keeps ===
+
+    /// Forgets stored sequences whose idle time has passed.
+    fn expire_due(self: &Arc<Self>) {
+        if !self.store.has_kept() {
+            return;
+        }
+        let Some(load) = self.load_for(None) else { return };
+        let now = self.now();
+        let mut next = Time::NEVER;
+        self.change(|table, now| next = table.expire_kept(now, &load));
+        if next > now && next != Time::NEVER {
+            self.arm(next);
+        }
+    }
+
+    /// Does what has come due in the core, and forgets stored sequences that have expired.
+    pub(in crate::model::sequences) fn apply_due(self: &Arc<Self>) {
+        self.armed.store(Time::NEVER.0, Ordering::Release);
+        self.apply(Event::Tick);
+        self.expire_due();
+    }
+
+    /// Tells the timer of a deadline, if it is sooner than what it knows.
+    pub(in crate::model::sequences) fn arm(self: &Arc<Self>, due: Time) {
+        if due.0 < self.armed.fetch_min(due.0, Ordering::AcqRel) {
+            let this = Arc::downgrade(self);
+            self.timer.arm(due, this);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What goes to an instance and comes back: its next step, and a batch with its requests. How it runs is the business of the instance.
+
+use std::sync::Arc;
+
+use sequor_core::{Batch, BatchId, Req, Round, RowEnd, Seq, SlotOp, Time};
+
+use crate::model::execute::AdoptedState;
+use crate::model::load::{BatchToSeal, StateTier};
+use crate::model::sequences::jobs::Job;
+use crate::model::sequences::offloaded::RowToSeal;
+use crate::scheduling::Decider;
+
+/// The next step of an instance.
+#[derive(Debug)]
+pub(in crate::model) enum Step {
+    Run(TakenBatch),
+    /// A question, and the plug-in that it was made for.
+    Ask(Box<Round>, Option<Decider>),
+    Tidy(Vec<SlotOp>),
+    Sleep(Option<Time>),
+    Gone,
+}
+
+/// A batch as it was taken, with the requests it runs.
+#[derive(Debug)]
+pub(in crate::model) struct TakenBatch {
+    pub(in crate::model) batch: Batch,
+    /// One for each row; `None` is padding.
+    pub(in crate::model) jobs: Vec<Option<(Req, Box<Job>)>>,
+    /// The states that slots are to be given, by the requests that brought them.
+    pub(in crate::model) adopted: Vec<(Req, AdoptedState)>,
+}
+
+/// A batch whose run is over: its requests, and how each of its rows ended.
+#[derive(Debug)]
+pub(in crate::model) struct FinishedBatch {
+    pub(in crate::model) batch: Batch,
+    pub(in crate::model) jobs: Vec<(Req, Box<Job>)>,
+    /// In the order of the batch's real rows.
+    pub(in crate::model) rows: Vec<RowEnd>,
+    /// The rows whose states are to be made durable.
+    pub(in crate::model) sealing: Vec<RowToSeal>,
+    /// Bytes of state that its rows were refused for, because states would have exceeded their limit.
+    pub(in crate::model) missing: u64,
+}
+
+/// A batch on its way to a tier.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct SealAction {
+    pub(in crate::model::sequences) tier: Arc<dyn StateTier>,
+    pub(in crate::model::sequences) waiting: SealWaiting,
+    /// Whose states these are, in the same order.
+    pub(in crate::model::sequences) rows: Vec<SealingRow>,
+    pub(in crate::model::sequences) batch: BatchToSeal,
+}
+
+/// What waits until a batch is durable.
+#[derive(Debug)]
+pub(in crate::model::sequences) enum SealWaiting {
+    Nothing,
+    /// The answers of a batch.
+    Batch(BatchId),
+    /// A request whose processors are done.
+    Posted(Req),
+    /// A request that was answered without a run.
+    Reply(Box<Job>),
+}
+
+/// A state on its way to a tier: the request that led to it, and its sequence.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::model::sequences) struct SealingRow {
+    pub(in crate::model::sequences) req: Req,
+    pub(in crate::model::sequences) seq: Seq,
+    pub(in crate::model::sequences) incarnation: u64,
+    pub(in crate::model::sequences) step: u64,
+}
+
+/// Handed to tiers before the lock is released.
+#[derive(Debug, Default)]
+pub(in crate::model::sequences) struct PendingSeals {
+    pub(in crate::model::sequences) batches: Vec<(BatchId, Vec<RowToSeal>)>,
+    /// Requests whose processors are done.
+    pub(in crate::model::sequences) posted: Vec<Req>,
+    /// Requests that were answered without a run.
+    #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
+    pub(in crate::model::sequences) replies: Vec<Box<Job>>,
+}
+
+impl PendingSeals {
+    pub(in crate::model::sequences) fn is_empty(&self) -> bool {
+        self.batches.is_empty() && self.posted.is_empty() && self.replies.is_empty()
+    }
+}

@@ -1,0 +1,111 @@
+//! The requests of an ensemble and of its members in their tables: when a flow is made, and what its end changes.
+
+use std::sync::{Arc, Weak};
+
+use sequor_core::{EndReason, Event, Preparation, Refusal, Req, RequestMeta, Seq, Time};
+
+use crate::config::model::settings::Scheduling;
+use crate::error::Failure;
+use crate::model::sequences::ensembles::{EnsembleFlow, EnsembleMembers, FlowGuard, FlowHost, FlowRequest, FlowState};
+use crate::model::sequences::jobs::Job;
+use crate::sync::Mutex;
+use crate::tensor::Tensor;
+
+use super::job_stage::JobPlace;
+use super::model_table::Table;
+
+/// What a request is refused with whose member failed. The job says how.
+const BY_MEMBER: u32 = 5;
+
+/// The table of an ensemble or of a member, as flows change it.
+pub(in crate::model::sequences) trait FlowTable {
+    /// Makes the flow of a request whose turn has come. Nothing, if the request is over.
+    fn make_flow(
+        &mut self,
+        ensemble: Weak<dyn FlowHost>,
+        members: Arc<EnsembleMembers>,
+        req: Req,
+    ) -> Option<Arc<EnsembleFlow>>;
+
+    /// Answers a request whose steps are all done.
+    fn flow_done(&mut self, now: Time, req: Req, outputs: Vec<Option<Tensor>>);
+
+    /// Refuses a request whose member failed, and ends its sequence if that has to end.
+    fn flow_failed(&mut self, now: Time, req: Req, ends: Option<Seq>, failure: Failure);
+
+    /// Gives a START its inputs that has its slot. Nothing, if it is over.
+    fn provide(&mut self, now: Time, req: Req, meta: RequestMeta, fill: impl FnOnce(&mut Job));
+}
+
+impl FlowTable for Table {
+    fn make_flow(
+        &mut self,
+        ensemble: Weak<dyn FlowHost>,
+        members: Arc<EnsembleMembers>,
+        req: Req,
+    ) -> Option<Arc<EnsembleFlow>> {
+        let job = self.jobs.get_mut(req).and_then(JobPlace::job_mut)?;
+        let (load, seq) = (Arc::clone(&job.load), job.seq);
+        let FlowRequest { mut request, headers, until, callers, connection } = *job.flow_request.take()?;
+        // The server may have made the id.
+        request.sequence.id = job.id.clone();
+        if let Scheduling::Sequence(sequence) = &load.settings.scheduling {
+            request.dialect = sequence.dialect.unwrap_or(request.dialect);
+        }
+        let state = Mutex::new(FlowState::new(&load.ensemble.as_ref()?.plan, std::mem::take(&mut job.inputs)));
+        let held = seq.and_then(|seq| self.live(seq)).and_then(|live| live.members.clone());
+        let starts = request.sequence.start && held.is_some();
+        let previous = self.departing.get(&request.sequence.id).filter(|_| starts).cloned();
+        let flow = Arc::new(EnsembleFlow {
+            ensemble,
+            req,
+            seq,
+            load,
+            members,
+            request,
+            headers,
+            until,
+            callers,
+            connection,
+            held,
+            previous,
+            state,
+        });
+        self.jobs.get_mut(req).and_then(JobPlace::job_mut)?.flow = Some(FlowGuard(Arc::clone(&flow)));
+        Some(flow)
+    }
+
+    fn flow_done(&mut self, now: Time, req: Req, outputs: Vec<Option<Tensor>>) {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        job.answer = Some(Ok(outputs));
+        self.set_place(req, JobPlace::Queued);
+        self.apply(now, Event::Prepared(req, Preparation::Reply));
+    }
+
+    fn flow_failed(&mut self, now: Time, req: Req, ends: Option<Seq>, failure: Failure) {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        job.failure = Some(failure);
+        self.set_place(req, JobPlace::Queued);
+        let refusal = Refusal::Failed(BY_MEMBER);
+        self.apply(
+            now,
+            match ends {
+                Some(seq) => Event::End(seq, EndReason::Member),
+                None => Event::Prepared(req, Preparation::Refuse { refusal, ends: false }),
+            },
+        );
+    }
+
+    fn provide(&mut self, now: Time, req: Req, meta: RequestMeta, fill: impl FnOnce(&mut Job)) {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        fill(job);
+        job.reservation = None;
+        let (seq, is_prepared) = (job.seq, job.processed.is_some() || job.store.is_some());
+        if !is_prepared {
+            self.set_place(req, JobPlace::Queued);
+            self.apply(now, Event::Prepared(req, Preparation::Run(meta)));
+        } else if let Some(event) = self.lend_to_prepare(req, seq) {
+            self.apply(now, event);
+        }
+    }
+}

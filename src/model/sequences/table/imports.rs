@@ -1,0 +1,207 @@
+//! States that wait for the next step of a sequence that does not live here: an operator gave them, or a replaced load left them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sequor_core::{EndReason, Id, Submit, Time, Tombstone};
+
+use crate::error::Failure;
+use crate::model::load::LoadedModel;
+use crate::model::sequences::jobs::Job;
+use crate::model::sequences::offloaded::{Carried, GivenTo, ImportOrigin, LOOK};
+use crate::processing::SequenceScratch;
+use crate::state::budget::Ticket;
+
+/// How long a given state waits for the next step of its sequence.
+const WAITS: Duration = Duration::from_secs(600);
+
+/// A state and its memory.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct Import {
+    pub(in crate::model::sequences) origin: ImportOrigin,
+    pub(in crate::model) snapshot: Bytes,
+    /// `None` if the model has no states.
+    pub(in crate::model) ticket: Option<Ticket>,
+    /// The scratch of the load's processors, if it has any.
+    pub(in crate::model::sequences) scratch: Option<SequenceScratch>,
+}
+
+impl Import {
+    /// A state that an operator gives to a sequence of this load.
+    pub(in crate::model::sequences) fn given(
+        load: &LoadedModel,
+        now: Time,
+        step: u64,
+        snapshot: Bytes,
+        ticket: Ticket,
+    ) -> Import {
+        let given = GivenTo { version: load.version, states: load.states.clone(), until: now + WAITS };
+        let origin = ImportOrigin { step, carried: None, given: Some(given) };
+        Import { origin, snapshot, ticket: Some(ticket), scratch: None }
+    }
+
+    /// A state that a replaced load left.
+    pub(in crate::model::sequences) fn carried(
+        step: u64,
+        carried: Carried,
+        snapshot: Bytes,
+        ticket: Option<Ticket>,
+    ) -> Import {
+        let origin = ImportOrigin { step, carried: Some(carried), given: None };
+        Import { origin, snapshot, ticket, scratch: None }
+    }
+
+    /// Until when it waits.
+    pub(in crate::model::sequences) fn until(&self) -> Time {
+        let ImportOrigin { carried, given, .. } = &self.origin;
+        let until = carried.as_ref().map(|carried| carried.until);
+        until.or(given.as_ref().map(|given| given.until)).unwrap_or(Time::NEVER)
+    }
+}
+
+/// All of them, by the ids of their sequences.
+#[derive(Debug, Default)]
+pub(in crate::model::sequences) struct Imports {
+    by_id: HashMap<Id, Import>,
+    /// When to look for expired ones.
+    due: Time,
+}
+
+impl Imports {
+    pub(in crate::model::sequences) fn has(&self, id: &Id) -> bool {
+        !self.by_id.is_empty() && self.by_id.contains_key(id)
+    }
+
+    pub(in crate::model::sequences) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub(in crate::model::sequences) fn insert(&mut self, id: Id, import: Import) {
+        self.due = self.due.min(import.until());
+        self.by_id.insert(id, import);
+    }
+
+    /// The load that a step of this id goes to, if a replaced load left its state.
+    pub(in crate::model::sequences) fn load_of(&self, submit: &Submit) -> Option<Arc<LoadedModel>> {
+        if self.by_id.is_empty() || submit.start {
+            return None;
+        }
+        self.by_id.get(&submit.id)?.origin.carried.as_ref().map(|carried| Arc::clone(&carried.load))
+    }
+
+    /// Refuses a step whose load has other states than the one that was given for it.
+    pub(in crate::model::sequences) fn check(&self, load: &LoadedModel, submit: &Submit) -> Result<(), Failure> {
+        if self.by_id.is_empty() || submit.start {
+            return Ok(());
+        }
+        let given = self.by_id.get(&submit.id).and_then(|import| import.origin.given.as_ref());
+        let Some(GivenTo { version, .. }) = given.filter(|given| given.states != load.states) else { return Ok(()) };
+        let why =
+            format!("it was given to version {version}, whose states differ from those of version {}", load.version);
+        Err(Failure::NotResumed { model: load.settings.name.clone(), id: submit.id.clone(), why })
+    }
+
+    /// Forgets the state that waits for a step of this id. Whether there was one.
+    pub(in crate::model::sequences) fn remove(&mut self, id: &Id) -> bool {
+        !self.by_id.is_empty() && self.by_id.remove(id).is_some()
+    }
+
+    /// All of them, with their ids.
+    pub(in crate::model::sequences) fn all(&self) -> impl Iterator<Item = (&Id, &Import)> {
+        self.by_id.iter()
+    }
+
+    /// Gives a request the state that waits for it. A START begins without, once it is accepted.
+    pub(super) fn give(&mut self, job: &mut Job, submit: &mut Submit) {
+        // Nearly always there is nothing to look up.
+        if self.by_id.is_empty() || submit.start {
+            return;
+        }
+        let names_another = |import: &Import| {
+            let version = import.origin.carried.as_ref().map(|carried| carried.load.version);
+            version.zip(submit.version).is_some_and(|(there, named)| there != named)
+        };
+        if self.by_id.get(&submit.id).is_none_or(names_another) {
+            return;
+        }
+        let Some(import) = self.by_id.remove(&submit.id) else { return };
+        submit.adopt = Some(import.origin.step);
+        submit.idle = import.origin.carried.as_ref().map_or(submit.idle, |carried| carried.idle);
+        (job.snapshot, job.ticket, job.kept_scratch) = (Some(import.snapshot), import.ticket, import.scratch);
+        job.imported = Some(Box::new(import.origin));
+    }
+
+    /// Takes back what a request was given that was refused before its sequence began.
+    pub(super) fn keep_on(&mut self, job: &mut Job) {
+        let Some(origin) = job.imported.take() else { return };
+        if let Some(snapshot) = job.snapshot.take() {
+            let (ticket, scratch) = (job.ticket.take(), job.kept_scratch.take());
+            self.insert(job.id.clone(), Import { origin: *origin, snapshot, ticket, scratch });
+        }
+    }
+
+    /// Takes those that wait for this load.
+    pub(in crate::model::sequences) fn take_for(&mut self, load: &LoadedModel) -> Vec<(Id, Import)> {
+        let goes_there =
+            |import: &Import| import.origin.carried.as_ref().is_some_and(|carried| carried.load.key == load.key);
+        let ids: Vec<Id> =
+            self.by_id.iter().filter(|(_, import)| goes_there(import)).map(|(id, _)| id.clone()).collect();
+        ids.into_iter().filter_map(|id| self.by_id.remove(&id).map(|import| (id, import))).collect()
+    }
+
+    /// Takes all that replaced loads left.
+    pub(in crate::model::sequences) fn take_carried(&mut self) -> Vec<(Id, Import)> {
+        let ids: Vec<Id> =
+            self.by_id.iter().filter(|(_, import)| import.origin.carried.is_some()).map(|(id, _)| id.clone()).collect();
+        ids.into_iter().filter_map(|id| self.by_id.remove(&id).map(|import| (id, import))).collect()
+    }
+
+    /// Forgets those that have expired. Returns how they ended, and when to look again.
+    pub(in crate::model::sequences) fn expire(&mut self, now: Time) -> (Vec<(Id, Tombstone)>, Time) {
+        let (mut ended, mut next) = (Vec::new(), Time::NEVER);
+        if self.by_id.is_empty() || now < self.due {
+            return (ended, if self.by_id.is_empty() { next } else { self.due });
+        }
+        self.by_id.retain(|id, import| {
+            let until = import.until();
+            if until > now {
+                next = next.min(until);
+                return true;
+            }
+            // A given state that waited for too long was no sequence yet.
+            let ImportOrigin { step, carried, .. } = &import.origin;
+            ended.extend(carried.as_ref().map(|carried| {
+                (id.clone(), Tombstone { why: EndReason::Idle, at: until, step: *step, idle: carried.idle })
+            }));
+            false
+        });
+        if next != Time::NEVER {
+            next = next.max(now + LOOK * u32::try_from(self.by_id.len()).unwrap_or(u32::MAX));
+        }
+        self.due = next;
+        (ended, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_that_expire_one_after_the_other_cost_few_looks() {
+        let mut imports = Imports::default();
+        for n in 0..1000u64 {
+            let given = GivenTo { version: 1, states: Vec::new(), until: Time(1_000 + n) };
+            let origin = ImportOrigin { step: 1, carried: None, given: Some(given) };
+            imports.insert(Id::from(n), Import { origin, snapshot: Bytes::new(), ticket: None, scratch: None });
+        }
+        let (mut now, mut looks) = (Time(1_000), 0);
+        while now != Time::NEVER {
+            now = imports.expire(now).1;
+            looks += 1;
+        }
+        assert!(looks <= 3 && imports.is_empty(), "{looks} looks");
+    }
+}

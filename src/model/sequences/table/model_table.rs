@@ -1,0 +1,436 @@
+//! What one model's lock guards: the core, the requests, and what live sequences hold. Turns effects into what is to be done without the lock.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor_core::{
+    Core, Effect, EndReason, Event, Id, Instance, LoadId, Next, Note, PolicyAnswer, Refusal, Req, Round, Seq, Slab,
+    Submit, Time,
+};
+
+use crate::model::load::LoadedModel;
+use crate::model::sequences::ensembles::{MemberSequences, SequenceHolder};
+use crate::model::sequences::jobs::{Job, SequenceOwner, named};
+use crate::model::sequences::offloaded::{KeptSequence, RowToSeal, Spilling, WrittenSequence};
+use crate::scheduling::{Decider, LoadPolicy};
+use crate::state::tier::EndedState;
+use crate::tensor::NamedTensor;
+
+use super::batch::{FinishedBatch, PendingSeals, Step};
+use super::deferred_actions::{Actions, PolicyNotice, SequenceChange};
+use super::imports::{Import, Imports};
+use super::job_stage::JobPlace;
+use super::live_sequences::{Live, LiveSequences};
+use super::load_policies::LoadPolicies;
+
+#[derive(Debug, Default)]
+pub(in crate::model) struct Table {
+    pub(in crate::model) core: Core,
+    pub(in crate::model::sequences) jobs: Slab<Req, JobPlace>,
+    /// What live sequences hold, by the index of their key.
+    live: LiveSequences,
+    /// Which policy decides for a load, where a plug-in does or is about to.
+    policies: LoadPolicies,
+    /// States that wait for the next step of a sequence that does not live here.
+    pub(in crate::model::sequences) imports: Imports,
+    /// Sequences that do not live here, and whose states the store keeps.
+    pub(in crate::model::sequences) kept: HashMap<Id, KeptSequence>,
+    /// When the first of these expires, or earlier.
+    pub(in crate::model::sequences) kept_due: Time,
+    /// Requests that the store reads a state for, and with which their sequences have ended meanwhile.
+    pub(super) given_up: HashSet<Req>,
+    /// The server stops: what the store keeps stays there.
+    pub(in crate::model::sequences) stopping: bool,
+    /// STARTs that wait for state memory, and who makes room for them.
+    pub(in crate::model::sequences) spilling: Spilling,
+    /// What ended sequences of an ensemble held in its members, until it has been given back.
+    pub(super) departing: HashMap<Id, Arc<MemberSequences>>,
+    effects: Vec<Effect>,
+    pub(in crate::model::sequences) actions: Actions,
+    /// Sequences of an earlier server, until a load remembers them.
+    pub(in crate::model::sequences) ended_before: Vec<(Id, EndedState)>,
+    /// The time at the clock's zero, since 1970.
+    pub(in crate::model::sequences) zero: Duration,
+    /// Of the batch that is being given back: the rows whose states are to be made durable.
+    sealing: Vec<RowToSeal>,
+    pub(in crate::model::sequences) pending: PendingSeals,
+}
+
+impl Table {
+    /// An empty table. `zero` is the time at the clock's zero, since 1970.
+    pub(in crate::model::sequences) fn new(zero: Duration) -> Table {
+        Table { zero, ..Table::default() }
+    }
+
+    pub(in crate::model) fn apply(&mut self, now: Time, event: Event) {
+        self.core.apply(now, event, &mut self.effects);
+        self.take_effects(now);
+    }
+
+    /// Enters a request and puts it in its queue.
+    pub(in crate::model) fn submit(&mut self, now: Time, mut job: Box<Job>, mut submit: Submit) -> Req {
+        self.imports.give(&mut job, &mut submit);
+        let req = self.jobs.insert(JobPlace::Queued(job));
+        submit.req = req;
+        self.apply(now, Event::Submit(submit));
+        req
+    }
+
+    /// Whether a sequence of this id lives on this load, with memory of its own.
+    pub(in crate::model) fn holds(&self, id: &Id, version: Option<u64>, load: LoadId) -> bool {
+        let seq = self.core.find(id, version);
+        let live = seq.and_then(|seq| self.live.get(seq));
+        live.is_some_and(|live| live.load.key == load && live.has_memory())
+    }
+
+    /// Whether a sequence of this id lives, and this client started it.
+    pub(in crate::model::sequences) fn is_owned(
+        &self,
+        id: &Id,
+        version: Option<u64>,
+        owner: &Arc<dyn SequenceOwner>,
+    ) -> bool {
+        let seq = self.core.find(id, version);
+        let live = seq.and_then(|seq| self.live.get(seq));
+        live.and_then(|live| live.permit.as_ref()).is_some_and(|permit| permit.is_of(owner))
+    }
+
+    /// Whether a START of this id would begin anew a sequence that belongs to another ensemble, to a client where an ensemble sends it, or to an
+    /// ensemble where a client sends it.
+    pub(in crate::model::sequences) fn is_of_another(&self, job: &Job, submit: &Submit) -> bool {
+        let find = || self.core.find(&submit.id, submit.version);
+        let seq = if submit.start { find() } else { None };
+        let Some(live) = seq.and_then(|seq| self.live.get(seq)) else { return false };
+        match (&live.holder, &job.holder) {
+            (None, None) => false,
+            (Some(one), Some(other)) => !one.is(other),
+            _ => true,
+        }
+    }
+
+    /// Whether a request goes to another load than the one that it was checked for.
+    pub(in crate::model::sequences) fn goes_elsewhere(&self, job: &Job, submit: &Submit) -> bool {
+        let load = self.core.route(&submit.id, submit.version, submit.start);
+        load.is_some_and(|load| load != job.load.key)
+    }
+
+    /// Whether a live sequence belongs to one of an ensemble, which keeps it in memory: it ends with that, at the same time in all members.
+    pub(in crate::model::sequences) fn is_held(&self, seq: Seq) -> bool {
+        self.live.get(seq).is_some_and(|live| live.holder.is_some())
+    }
+
+    /// Whether the next step of this id begins a sequence with a state that was given to the server.
+    pub(in crate::model::sequences) fn has_import(&self, id: &Id) -> bool {
+        self.imports.has(id)
+    }
+
+    /// Whether a state of this sequence waits somewhere already.
+    pub(in crate::model::sequences) fn has_elsewhere(&self, id: &Id) -> bool {
+        self.has_import(id) || self.kept.contains_key(id)
+    }
+
+    /// Keeps a state for the next step of this sequence, which must not live here.
+    pub(in crate::model::sequences) fn import(&mut self, id: Id, import: Import) -> bool {
+        let free = self.core.find(&id, None).is_none() && !self.kept.contains_key(&id);
+        if free {
+            self.imports.insert(id, import);
+        }
+        free
+    }
+
+    /// Takes back a batch that is over, with its requests.
+    pub(in crate::model) fn give_back(&mut self, now: Time, finished: FinishedBatch) {
+        let FinishedBatch { batch, jobs, rows, sealing, missing } = finished;
+        if let Some((_, job)) = jobs.first().filter(|(_, job)| missing > 0 && job.load.durable.is_some()) {
+            self.spilling.growth = Some((Arc::clone(&job.load), missing));
+            self.actions.wants_room = true;
+        }
+        for (req, mut job) in jobs {
+            self.commit_scratch(&mut job);
+            self.go_on(now, req, &job);
+            if let Some(place) = self.jobs.get_mut(req) {
+                *place = JobPlace::Queued(job);
+            }
+        }
+        self.sealing = sealing;
+        self.apply(now, Event::Ran { batch: batch.id, rows });
+        self.sealing.clear();
+    }
+
+    /// Says what comes next of a request of several runs, before the run of it that is over is given back.
+    fn go_on(&mut self, now: Time, req: Req, job: &Job) {
+        let Some(processed) = &job.processed else { return };
+        if let (None, Some(meta)) = (&job.answer, processed.next_meta()) {
+            self.apply(now, Event::NextRun(req, meta));
+        }
+    }
+
+    pub(in crate::model) fn next(&mut self, now: Time, who: Instance) -> Step {
+        if let Some(round) = self.core.consult(now, who.load) {
+            return self.ask(who.load, round);
+        }
+        let next = self.core.next(now, who, &mut self.effects);
+        self.step(now, who, next)
+    }
+
+    /// Takes the answer to a question, and says what its instance does next.
+    pub(in crate::model) fn answer(&mut self, now: Time, who: Instance, round: Box<Round>, said: PolicyAnswer) -> Step {
+        let planned = matches!(said, PolicyAnswer::Plan(_));
+        let next = self.core.answer(now, round, said, &mut self.effects);
+        // After an admission a batch comes first, before any other question: where sequences come and go faster than a plug-in answers
+        // who of them gets a slot, nothing would ever run.
+        let next = if planned { next } else { self.core.next(now, who, &mut self.effects) };
+        self.step(now, who, next)
+    }
+
+    fn step(&mut self, now: Time, who: Instance, next: Next) -> Step {
+        // Before requests are lent: what the effects say of a request is noted in it.
+        self.take_effects(now);
+        match next {
+            Next::Run(batch) => Step::Run(self.lend(now, batch)),
+            Next::Tidy(ops) => Step::Tidy(ops),
+            // An admission question may have come up while it was awake, and no other thread is woken for that.
+            Next::Sleep(until) => match self.core.consult(now, who.load) {
+                Some(round) => self.ask(who.load, round),
+                None => Step::Sleep(until),
+            },
+            Next::Ask(round) => self.ask(who.load, round),
+            Next::Gone => Step::Gone,
+        }
+    }
+
+    fn ask(&self, load: LoadId, round: Box<Round>) -> Step {
+        Step::Ask(round, self.decider(load))
+    }
+
+    // === which policy decides ===
+
+    /// The plug-in that decides for a load.
+    pub(in crate::model::sequences) fn decider(&self, load: LoadId) -> Option<Decider> {
+        self.policies.decider(load)
+    }
+
+    /// Changes which policy decides for a load, and what the core calls for it. Returns the policy before, to be dropped without the lock.
+    pub(in crate::model::sequences) fn change_policy(
+        &mut self,
+        now: Time,
+        load: LoadId,
+        change: &mut dyn FnMut(&mut LoadPolicy<Decider>),
+    ) -> LoadPolicy<Decider> {
+        let before = self.policies.get(load);
+        let mut after = before.clone();
+        change(&mut after);
+        // Rounds that are lost with this are those of the policy before.
+        if let Some(event) = after.event_since(&before, load) {
+            self.apply(now, event);
+        }
+        self.policies.set(load, after)
+    }
+
+    /// Forgets which policy decided for a load that is gone. To be dropped without the lock.
+    pub(in crate::model::sequences) fn forget_policy(&mut self, load: LoadId) -> Option<LoadPolicy<Decider>> {
+        self.policies.forget(load)
+    }
+
+    /// Takes the actions to carry out after the lock is released.
+    pub(in crate::model::sequences) fn take_actions(&mut self) -> Actions {
+        Actions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
+    }
+
+    /// The outputs of the last step of a sequence whose client counts them.
+    pub(in crate::model::sequences) fn last_answer(&self, seq: Seq) -> Option<Vec<NamedTensor>> {
+        let live = self.live.get(seq)?;
+        Some(named(&live.load, live.kept.as_ref()?))
+    }
+
+    /// Turns effects into actions. A stage that nothing on this server carries out is answered here, so that no request waits for it.
+    fn take_effects(&mut self, now: Time) {
+        while !self.effects.is_empty() {
+            for event in self.take_some_effects(now) {
+                self.core.apply(now, event, &mut self.effects);
+            }
+        }
+    }
+
+    fn take_some_effects(&mut self, now: Time) -> Vec<Event> {
+        let mut answers = Vec::new();
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Refuse { req, refusal, ended } => {
+                    let mut job = self.jobs.remove(req).and_then(JobPlace::into_job);
+                    if let Some(job) = &mut job {
+                        self.imports.keep_on(job);
+                        self.keep_on(now, req, job, (refusal, ended));
+                    }
+                    self.actions.refused.extend(job.map(|job| (job, refusal, ended)));
+                }
+                Effect::Release(req) => self.release(req),
+                Effect::Replay(req, seq) => self.replay(req, seq),
+                Effect::Wake(instance) => self.actions.wake.push((instance, self.decider(instance.load))),
+                Effect::Note(note) => self.take_note(now, note),
+                Effect::Tell(load) => {
+                    let (first, news, lost) = self.core.observed(load);
+                    self.notify(load, PolicyNotice::News(first, news, lost));
+                }
+                // The threads of the load find the question before their next step.
+                Effect::Consult(_) => {}
+                Effect::Prepare(req, seq) => answers.extend(self.lend_to_prepare(req, seq)),
+                Effect::Post(req, _) => answers.extend(self.lend_to_post(req)),
+                Effect::Seal(batch) => self.pending.batches.push((batch, std::mem::take(&mut self.sealing))),
+            }
+        }
+        self.effects = effects;
+        answers
+    }
+
+    /// The last durable step of a sequence, where answers do not wait for theirs.
+    pub(in crate::model::sequences) fn durable_step(&self, seq: Option<Seq>) -> Option<u64> {
+        self.live(seq?)?.written.as_ref()?.behind()
+    }
+
+    /// A request that is in the table, and not with an instance.
+    pub(in crate::model::sequences) fn job(&self, req: Req) -> Option<&Job> {
+        self.jobs.get(req).and_then(JobPlace::job)
+    }
+
+    pub(in crate::model::sequences) fn set_place(&mut self, req: Req, place: fn(Box<Job>) -> JobPlace) {
+        if let Some(of) = self.jobs.get_mut(req) {
+            of.set(place);
+        }
+    }
+
+    fn release(&mut self, req: Req) {
+        let Some(mut job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
+        self.commit_scratch(&mut job);
+        if let Some(Ok(tensors)) = &job.answer
+            && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
+        {
+            // The answer before is not that of this step.
+            live.kept = job.counted.then(|| tensors.clone());
+        }
+        job.durable_step = self.durable_step(job.seq);
+        if job.leaves_scratch() || self.leaves_stale(&job) {
+            self.pending.replies.push(job);
+        } else {
+            self.actions.released.push(job);
+        }
+    }
+
+    /// Answers a repeated step with the answer that was kept of it.
+    fn replay(&mut self, req: Req, seq: Seq) {
+        let Some(mut job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
+        let step = self.core.view_of(seq).map_or(0, |view| view.step);
+        let written = self.live(seq).and_then(|live| live.written.as_ref());
+        if written.is_some_and(|written| written.replies > 0) {
+            // The answer is here, and may still fail with what is on its way to the store.
+            self.actions.refused.push((job, Refusal::StepBusy { step }, false));
+            return;
+        }
+        match self.live_mut(seq).and_then(|live| live.kept.clone()) {
+            Some(kept) => {
+                job.answer = Some(Ok(kept));
+                (job.replayed, job.durable_step) = (true, self.durable_step(Some(seq)));
+                self.actions.released.push(job);
+            }
+            None => {
+                self.actions.refused.push((job, Refusal::StepGone { want: step + 1 }, false));
+            }
+        }
+    }
+
+    fn take_note(&mut self, now: Time, note: Note) {
+        let change = match note {
+            // It begins anew, in the memory it has.
+            Note::Ended(seq, why) if self.core.id_of(seq).is_some() => self.live_mut(seq).map(|live| {
+                live.begin_anew();
+                (Arc::clone(&live.load), SequenceChange::Ended(why))
+            }),
+            Note::Started(seq, req) if self.live_mut(seq).is_some() => {
+                let job = self.jobs.get_mut(req).and_then(JobPlace::job_mut);
+                let taken = job.map(|job| (job.start_keys(), job.permit.take(), job.holder.take()));
+                let (keys, permit, holder) = taken.unwrap_or_default();
+                self.live_mut(seq).map(|live| {
+                    live.started_again(keys, permit, holder);
+                    (Arc::clone(&live.load), SequenceChange::Started)
+                })
+            }
+            Note::Started(seq, req) => {
+                let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+                let live = Live::begin(req, job);
+                if !self.imports.is_empty() && job.facts.start {
+                    self.imports.remove(&job.id);
+                }
+                let load = Arc::clone(&live.load);
+                self.live.insert(seq, live);
+                Some((load, SequenceChange::Started))
+            }
+            Note::Ended(seq, why) => {
+                let ended = self.live.remove(seq);
+                ended.map(|mut live| {
+                    if why == EndReason::Spilled {
+                        self.take_back(now, &mut live);
+                    }
+                    // A server that stops leaves what is written.
+                    let stays = self.stopping && why == EndReason::Drained;
+                    if let Some(WrittenSequence { id, incarnation, .. }) = live.take_obsolete(why).filter(|_| !stays) {
+                        self.forget(id, incarnation);
+                    }
+                    self.part(live.members, live.holder, why);
+                    (live.load, SequenceChange::Ended(why))
+                })
+            }
+            Note::Slotted(seq, _, _, waited) => {
+                self.live_mut(seq).map(|live| (Arc::clone(&live.load), SequenceChange::Slotted(waited)))
+            }
+            Note::Fallback(load) => {
+                self.notify(load, PolicyNotice::Fallback);
+                None
+            }
+            Note::Stale(load, n) => {
+                self.notify(load, PolicyNotice::Stale(n));
+                None
+            }
+            // The binding has checked the answer too, and says more of it.
+            Note::Fault(..) => None,
+        };
+        self.actions.sequences.extend(change);
+    }
+
+    /// A sequence of an ensemble, or of a member of one, is no more.
+    fn part(&mut self, members: Option<Arc<MemberSequences>>, holder: Option<SequenceHolder>, why: EndReason) {
+        if let Some(members) = members {
+            self.departing.insert(members.id.clone(), Arc::clone(&members));
+            self.actions.departed.push((members, why));
+        }
+        if !matches!(why, EndReason::End | EndReason::Restarted | EndReason::Spilled) {
+            self.actions.bereaved.extend(holder.map(|holder| (holder, why)));
+        }
+    }
+
+    /// What a sequence held in its members has been given back.
+    pub(in crate::model::sequences) fn forget_departed(&mut self, members: &Arc<MemberSequences>) {
+        if self.departing.get(&members.id).is_some_and(|of| Arc::ptr_eq(of, members)) {
+            self.departing.remove(&members.id);
+        }
+    }
+
+    /// The load of a request that waits.
+    pub(in crate::model::sequences) fn load_of(&self, req: Req) -> Option<Arc<LoadedModel>> {
+        self.jobs.get(req)?.job().map(|job| Arc::clone(&job.load))
+    }
+
+    fn notify(&mut self, load: LoadId, notice: PolicyNotice) {
+        let decider = self.decider(load);
+        self.actions.policies.push((load, decider, notice));
+    }
+
+    pub(in crate::model::sequences) fn live(&self, seq: Seq) -> Option<&Live> {
+        self.live.get(seq)
+    }
+
+    pub(in crate::model::sequences) fn live_mut(&mut self, seq: Seq) -> Option<&mut Live> {
+        self.live.get_mut(seq)
+    }
+}

@@ -1,0 +1,427 @@
+//! The stages of a request: plug-ins prepare it, an instance runs it in a batch, plug-ins finish its answer. The table lends each of them the request
+//! with what its sequence holds. `kept_stages` does the same with the server's store.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sequor_core::{
+    Batch, EndReason, Event, Id, Preparation, RealRow, Refusal, Req, Row, Seq, SlotOp, StateAt, Time, Tombstone,
+};
+
+use crate::model::execute::AdoptedState;
+use crate::model::load::{LoadDurability, LoadInitializer, LoadedModel};
+use crate::model::sequences::jobs::{
+    Beginning, FinishedJob, FirstSteps, Job, LentRequest, ModelRun, NOT_FOUND, NOT_NOW, PostTask, PrepareTask,
+    PreparedJob, PreparedRuns, Processed, failure,
+};
+use crate::model::sequences::offloaded::{Forgotten, KeptSequence, RoomWait, UnwrittenFile};
+use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy};
+use crate::state::tier::EndedState;
+
+use super::batch::TakenBatch;
+use super::imports::Import;
+use super::job_stage::JobPlace;
+use super::live_sequences::{Live, StateOrigin};
+use super::model_table::Table;
+use super::store_stages::KeptStages;
+
+/// What a request is refused with that processors refuse. The job says why.
+const BY_PROCESSOR: u32 = 3;
+/// What a request is refused with whose load names a preparation, while no processor is there to do it.
+const NO_PROCESSOR: u32 = 1;
+
+impl Table {
+    // === before the runs ===
+
+    /// Lends a request to the processors of its load. An event is the answer if it has none.
+    pub(in crate::model::sequences) fn lend_to_prepare(&mut self, req: Req, seq: Option<Seq>) -> Option<Event> {
+        self.set_place(req, JobPlace::Preparing);
+        if self.wait_for_room(req, seq) || self.lend_to_ensemble(req, seq) || self.lend_to_store(req, seq) {
+            return None;
+        }
+        if let Some(load) = self.note_lent(req, seq) {
+            self.actions.prepare.push(LentRequest { req, load });
+            return None;
+        }
+        let refusal = Refusal::Failed(NO_PROCESSOR);
+        Some(Event::Prepared(req, Preparation::Refuse { refusal, ends: false }))
+    }
+
+    /// Whether a request is in the hands of an ensemble: as a START that has its slot and waits for its inputs, or as a request to its members.
+    fn lend_to_ensemble(&mut self, req: Req, seq: Option<Seq>) -> bool {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return false };
+        job.seq = seq;
+        if let (Some(reservation), Some(seq)) = (&job.reservation, seq) {
+            self.actions.granted.push((reservation.clone(), req, seq));
+            return true;
+        }
+        let is_ensemble = job.load.ensemble.is_some();
+        if is_ensemble {
+            self.actions.flows.push((req, job.load.key));
+        }
+        is_ensemble
+    }
+
+    /// Notes in a request what its processors are to see of it besides its tensors.
+    fn note_lent(&mut self, req: Req, seq: Option<Seq>) -> Option<Arc<LoadedModel>> {
+        let step = self.core.step_of_request(req);
+        let job = self.jobs.get_mut(req)?.job_mut()?;
+        job.seq = seq;
+        let (start, end) = (job.facts.start, job.facts.end);
+        if let Some(captured) = &mut job.captured {
+            captured.number = step;
+        }
+        let outputs = job.outputs.iter().filter_map(|at| u32::try_from(*at).ok()).collect();
+        let (numbers, keys) = job.load.feature_counts;
+        let processed = job.processed.as_mut()?;
+        let meta = processed.meta;
+        processed.facts = CallFacts {
+            sequence: seq.map_or(0, Seq::handle),
+            step,
+            start,
+            end,
+            numbers: meta.numbers.iter().take(numbers).copied().collect(),
+            keys: meta.keys.iter().take(keys).copied().collect(),
+            outputs,
+            calling: processed.calling.clone(),
+        };
+        Some(Arc::clone(&job.load))
+    }
+
+    /// What the processors of a request begin with. Nothing, if the request is over.
+    pub(in crate::model::sequences) fn begin_prepare(&mut self, req: Req) -> Option<PrepareTask> {
+        let JobPlace::Preparing(job) = self.jobs.get_mut(req)? else { return None };
+        let has_slot = job.seq.is_some_and(|seq| self.core.has_slot(seq));
+        let (seq, start, load) = (job.seq, job.facts.start, Arc::clone(&job.load));
+        let processed = job.processed.as_mut()?;
+        let gone = processed.watch(start && load.initializer.is_some());
+        let (facts, meta, inputs) = (processed.facts.clone(), processed.meta, std::mem::take(&mut job.inputs));
+        let kept_scratch = job.kept_scratch.clone();
+        // A START begins with nothing, also where its sequence lives.
+        let live = seq.filter(|_| !start).and_then(|seq| self.live_mut(seq));
+        let lives = live.map(|live| live.scratch.clone());
+        let scratch = lives.or_else(|| kept_scratch.clone()).unwrap_or_default();
+        Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta, gone })
+    }
+
+    /// Takes what came of a preparation. Nothing, if the request is over.
+    pub(in crate::model::sequences) fn prepared(
+        &mut self,
+        now: Time,
+        req: Req,
+        prepared: PreparedJob,
+        beginning: Beginning,
+    ) {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        let (seq, load) = (job.seq.filter(|_| job.facts.start), Arc::clone(&job.load));
+        let Beginning { first, steps, held, permit } = beginning;
+        let first_steps = FirstSteps { all: steps.len(), left: steps.len(), permit, held };
+        let preparation = take_prepared(job, prepared, steps, first_steps);
+        self.set_place(req, JobPlace::Queued);
+        if let Some(values) = first.as_ref().map(|first| &first.values).filter(|_| load.grows()) {
+            self.apply(now, Event::FirstShape(req, values.shape_class(&load.states)));
+        }
+        if let Some(live) = seq.and_then(|seq| self.live_mut(seq)) {
+            live.first = first;
+        }
+        self.apply(now, Event::Prepared(req, preparation));
+    }
+
+    /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none, with its code in the
+    /// contract.
+    pub(in crate::model::sequences) fn parent(
+        &self,
+        of: &LoadInitializer,
+        load: &Arc<LoadedModel>,
+        keys: &[u64],
+        id: &str,
+    ) -> Result<(Seq, StateAt), (u32, &'static str)> {
+        let find = |id: Id| self.core.find(&id, Some(load.version));
+        let number = || id.parse().ok().map(Id::Int);
+        let seq = find(Id::Str(id.into())).or_else(|| find(number()?));
+        // Whether a sequence exists that may not be copied is not for the client to know.
+        let seq = seq.filter(|seq| self.live(*seq).is_some_and(|live| live.may_be_copied(of, load, keys)));
+        let seq = seq.ok_or((NOT_FOUND, "no live sequence that may be copied has this id"))?;
+        match self.core.state_of(seq).filter(|_| !self.core.is_between_runs(seq)) {
+            Some(at) => Ok((seq, at)),
+            None => Err((NOT_NOW, "no request of that sequence has been committed yet")),
+        }
+    }
+
+    // === a run ===
+
+    /// Lends the requests of a batch to its instance, with the states that slots are given.
+    pub(super) fn lend(&mut self, now: Time, batch: Batch) -> TakenBatch {
+        let mates = u32::try_from(batch.real().count()).unwrap_or(u32::MAX);
+        let lend = |row: &Row| match row {
+            Row::Pad => None,
+            Row::Real(real) => {
+                let mut job = self.jobs.get_mut(real.req)?.lend()?;
+                job.taken = now;
+                job.facts.batch = mates;
+                job.seq = real.placement.map(|(seq, _)| seq);
+                job.unrun =
+                    job.seq.and_then(|seq| self.live_mut(seq)).is_some_and(|live| std::mem::take(&mut live.unrun));
+                if real.start
+                    && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
+                {
+                    job.first = live.first.take();
+                }
+                job.due = self.is_due(real, &job);
+                if let Some(captured) = &mut job.captured {
+                    captured.number = self.core.step_of_request(real.req);
+                }
+                Some((real.req, job))
+            }
+        };
+        let jobs = batch.rows.iter().map(lend).collect();
+        let adopted = self.adopted(&batch);
+        TakenBatch { batch, jobs, adopted }
+    }
+
+    /// The states that slots of a batch are to be given.
+    fn adopted(&mut self, batch: &Batch) -> Vec<(Req, AdoptedState)> {
+        if !batch.ops.iter().any(|op| matches!(op, SlotOp::Adopt(..))) {
+            return Vec::new();
+        }
+        let of = |row: RealRow| {
+            let live = self.live_mut(row.placement?.0)?;
+            let (req, snapshot) = live.first_state.take()?;
+            live.origin = None;
+            let at_start = live.load.state_bytes();
+            let grown = live.ticket.as_mut().and_then(|ticket| ticket.split_above(at_start));
+            Some((req, AdoptedState { snapshot, grown }))
+        };
+        batch.real().filter_map(of).collect()
+    }
+
+    /// Whether the state that this run leaves is to be written.
+    fn is_due(&self, row: &RealRow, job: &Job) -> bool {
+        if job.load.durable.is_some() && job.seq.is_some_and(|seq| self.is_held(seq)) {
+            return false;
+        }
+        let every = job.load.durable.as_ref().and_then(LoadDurability::interval);
+        let Some(steps) = every.filter(|_| row.seal) else { return row.seal };
+        let written = job.seq.and_then(|seq| self.live(seq)).and_then(|live| live.written.as_ref());
+        let is_stale = written.is_some_and(|written| written.is_stale);
+        !row.end && (is_stale || self.core.step_of_request(row.req).is_multiple_of(steps))
+    }
+
+    // === after the runs ===
+
+    /// Lends a request whose runs are over to the processors of its load. An event is the answer if they have nothing to do.
+    pub(super) fn lend_to_post(&mut self, req: Req) -> Option<Event> {
+        self.set_place(req, JobPlace::Posting);
+        match self.post_task(req) {
+            Some(task) => {
+                self.actions.post.push(task);
+                None
+            }
+            None => self.done_posting(req),
+        }
+    }
+
+    fn post_task(&mut self, req: Req) -> Option<PostTask> {
+        let job = self.jobs.get_mut(req)?.job_mut()?;
+        let load = Arc::clone(&job.load);
+        let processed = job.processed.as_mut()?;
+        let (facts, pending) = (processed.facts.clone(), processed.pending.take()?);
+        let gone = processed.watch(false);
+        Some(PostTask { req, load, facts, pending, outputs: std::mem::take(&mut processed.outputs), gone })
+    }
+
+    /// Takes what came of finishing a request. If the processors failed, its sequence ends: the run is committed and not answered.
+    pub(in crate::model::sequences) fn posted(&mut self, now: Time, req: Req, (finished, scratch): FinishedJob) {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        let seq = job.seq;
+        let ends = match finished {
+            Ok(answer) => {
+                job.answer = Some(Ok(answer));
+                None
+            }
+            Err(refusal) => {
+                let why = end_of(&refusal).filter(|_| seq.is_some());
+                let failed = failure(refusal, &job.load.settings.name, &job.id, why.is_some(), seq.is_none());
+                job.answer = Some(Err(failed));
+                why
+            }
+        };
+        if let Some(live) = seq.and_then(|seq| self.live_mut(seq)) {
+            live.scratch = scratch;
+        }
+        if let (Some(seq), Some(why)) = (seq, ends) {
+            self.apply(now, Event::End(seq, why));
+            return self.apply(now, Event::Posted(req));
+        }
+        if let Some(event) = self.done_posting(req) {
+            self.apply(now, event);
+        }
+    }
+
+    /// The processors of a request are done. An event, if nothing of it is to be written before its answer.
+    fn done_posting(&mut self, req: Req) -> Option<Event> {
+        let writes = self.jobs.get(req).and_then(JobPlace::job).is_some_and(|job| job.to_seal.is_some());
+        if writes {
+            self.pending.posted.push(req);
+        }
+        (!writes).then_some(Event::Posted(req))
+    }
+
+    /// Gives a sequence the scratch that a request has left, if that is done.
+    pub(super) fn commit_scratch(&mut self, job: &mut Job) {
+        let Some(processed) = &mut job.processed else { return };
+        let scratch = processed.scratch.take();
+        if let (Some(live), Some(scratch)) = (job.seq.and_then(|seq| self.live_mut(seq)), scratch) {
+            live.scratch = scratch;
+        }
+    }
+
+    // === state memory ===
+
+    /// Lets a request wait for its state memory, if it has to.
+    pub(super) fn wait_for_room(&mut self, req: Req, seq: Option<Seq>) -> bool {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return false };
+        let Some(wanted) = job.wants.take() else { return false };
+        let load = Arc::clone(&job.load);
+        self.spilling.waiting.push_back(RoomWait { req, seq, load, wanted: *wanted });
+        self.actions.wants_room = true;
+        true
+    }
+
+    // === sequences that the store keeps ===
+
+    /// Whether the next step of this id begins a sequence here with a stored state.
+    pub(in crate::model::sequences) fn resumes(&self, id: &Id, version: Option<u64>) -> bool {
+        !self.kept.is_empty() && self.kept.contains_key(id) && self.core.find(id, version).is_none()
+    }
+
+    /// Whether this request is a START that failed on a live sequence, while the store may have a state of the life before.
+    pub(in crate::model::sequences) fn leaves_stale(&self, job: &Job) -> bool {
+        let failed = job.facts.start && matches!(job.answer, Some(Err(_)));
+        let live = job.seq.filter(|_| failed).and_then(|seq| self.live(seq));
+        live.and_then(|live| live.written.as_ref()).is_some_and(|written| written.is_stale)
+    }
+
+    /// Keeps on the stored sequence of a request that was refused before that began here. If it ends with the request, the store forgets it.
+    pub(super) fn keep_on(&mut self, now: Time, req: Req, job: &mut Job, (refusal, ended): (Refusal, bool)) {
+        if let Some(work) = job.store.take() {
+            // The store was not asked.
+            self.keep_again(job.id.clone(), work.kept);
+        }
+        let Some(kept) = job.kept.take() else { return };
+        let by_processors = job.processed.as_ref().is_some_and(|processed| processed.refusal.is_some());
+        let (id, file) = (job.id.clone(), job.snapshot.take());
+        if by_processors {
+            return self.forget(id, kept.head.incarnation);
+        }
+        match file {
+            _ if self.stopping && ended => {}
+            Some(file) if !ended => self.put_back(now, &job.load, id, *kept, file),
+            // The store is reading it. Then it goes back.
+            None if !ended => {}
+            file => {
+                let why = if let Refusal::Ended(why) = refusal { why } else { EndReason::Cancelled };
+                let stone = Tombstone { why, at: now, step: kept.head.step, idle: kept.head.idle };
+                self.core.remember(job.load.key, id.clone(), stone);
+                if file.is_some() {
+                    self.forget(id, kept.head.incarnation);
+                } else {
+                    self.given_up.insert(req);
+                }
+            }
+        }
+    }
+
+    /// Takes back the state that a sequence was to go on from and of which nothing has run.
+    pub(super) fn take_back(&mut self, now: Time, live: &mut Live) {
+        let Some((origin, (_, file))) = live.origin.take().zip(live.first_state.take()) else { return };
+        match *origin {
+            StateOrigin::Stored(id, kept) => self.put_back(now, &live.load, id, kept, file),
+            StateOrigin::Given(id, origin) => {
+                let scratch = live.load.processors.is_some().then(|| std::mem::take(&mut live.scratch));
+                self.imports.insert(id, Import { origin, snapshot: file, ticket: live.ticket.take(), scratch });
+            }
+        }
+    }
+
+    /// Puts a stored sequence back. The store has read its file, and may have removed or outdated it: then it writes the file again.
+    pub(super) fn put_back(&mut self, now: Time, load: &LoadedModel, id: Id, kept: KeptSequence, file: Bytes) {
+        if self.core.find(&id, None).is_some() || self.kept.contains_key(&id) {
+            return self.forget(id, kept.head.incarnation);
+        }
+        let until = kept.head.idle.map_or(Time::NEVER, |idle| now + idle);
+        let stays = load.durable.as_ref().is_some_and(|durable| durable.is_continual() && durable.interval().is_none());
+        if stays {
+            return self.keep_again(id, KeptSequence { until, ..kept });
+        }
+        self.spilling.failed.push((id.clone(), Arc::clone(&kept.head)));
+        self.actions.wants_room = true;
+        let unwritten = Some(Arc::new(UnwrittenFile::new(file, &self.spilling.unwritten)));
+        self.keep_again(id, KeptSequence { until, unwritten, ..kept });
+    }
+
+    pub(in crate::model::sequences) fn keep_again(&mut self, id: Id, kept: KeptSequence) {
+        self.kept_due = self.kept_due.min(kept.until);
+        self.kept.insert(id, kept);
+    }
+
+    /// Has the store forget the state of a sequence that has ended.
+    pub(in crate::model::sequences) fn forget(&mut self, id: Id, incarnation: u64) {
+        let ended = self.core.end_of(&id).map(|stone| self.ended_state(stone));
+        self.actions.forgotten.push(Forgotten { id, incarnation, ended });
+    }
+
+    /// How a sequence ended, as the store remembers it.
+    pub(in crate::model::sequences) fn ended_state(&self, Tombstone { why, at, step, idle }: Tombstone) -> EndedState {
+        EndedState { why, step, idle, at: self.zero + (at - Time::ZERO) }
+    }
+}
+
+/// Why a refusal after the run ends the sequence; `None` if it does not.
+fn end_of(refusal: &ProcessorRefusal) -> Option<EndReason> {
+    match &refusal.why {
+        RefusedBy::Failure { .. } | RefusedBy::Unavailable { .. } => Some(EndReason::Failed),
+        RefusedBy::Plugin { .. } => refusal.ends.then_some(EndReason::Rejected),
+    }
+}
+
+fn take_prepared(job: &mut Job, prepared: PreparedJob, steps: Vec<ModelRun>, first_steps: FirstSteps) -> Preparation {
+    let Some(processed) = &mut job.processed else {
+        return Preparation::Refuse { refusal: Refusal::Failed(NO_PROCESSOR), ends: true };
+    };
+    processed.first_steps = first_steps;
+    let first = steps.into_iter();
+    match prepared {
+        PreparedJob::Run(prepared) => {
+            let PreparedRuns { runs, rows, pending, held } = *prepared;
+            job.rows = rows;
+            processed.take_pending(pending, held);
+            runs_of(processed, first.chain(runs).collect())
+        }
+        PreparedJob::Reply { answer, scratch } => {
+            processed.scratch = Some(scratch);
+            if first.len() > 0 {
+                (processed.reply, job.rows) = (Some(answer), 1);
+                return runs_of(processed, first.collect());
+            }
+            job.answer = Some(Ok(answer));
+            Preparation::Reply
+        }
+        PreparedJob::Refused(refusal) => {
+            let (stateful, start) = (job.seq.is_some(), job.facts.start);
+            let ends = refusal.ends;
+            let ended = stateful && (ends || start);
+            processed.refusal = Some(failure(refusal, &job.load.settings.name, &job.id, ended, start || !ended));
+            Preparation::Refuse { refusal: Refusal::Failed(BY_PROCESSOR), ends }
+        }
+    }
+}
+
+fn runs_of(processed: &mut Processed, runs: VecDeque<ModelRun>) -> Preparation {
+    let meta = runs.front().map_or(processed.meta, |run| run.meta);
+    let count = u32::try_from(runs.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+    processed.runs = runs;
+    if count == NonZeroU32::MIN { Preparation::Run(meta) } else { Preparation::RunSteps(meta, count) }
+}

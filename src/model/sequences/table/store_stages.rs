@@ -1,0 +1,201 @@
+//! The stages of a request whose sequence the server's store keeps: what the table looks up, lends to the store and takes back.
+
+use std::sync::Arc;
+
+use sequor_core::{EndReason, Event, Id, LoadId, Preparation, Refusal, Req, Seq, Submit, Time, Tombstone};
+
+use crate::error::Failure;
+use crate::model::load::{LoadDurability, LoadedModel};
+use crate::model::sequences::jobs::Job;
+use crate::model::sequences::offloaded::{KeptSequence, LOOK, ResumedState, StoreTask, StoreWork};
+use crate::state::tier::{AfterTake, EndedState, TierKey};
+
+use super::job_stage::JobPlace;
+use super::model_table::Table;
+
+/// What a request is refused with for which the store failed. The job says why.
+pub(in crate::model::sequences) const BY_STORE: u32 = 4;
+
+/// The table of a model, as far as the server's store keeps its sequences.
+pub(in crate::model::sequences) trait KeptStages {
+    /// Looks up whether this request is of a sequence that is kept. If it is, the store is asked before its turn. An error changes nothing.
+    fn look_up_kept(&mut self, now: Time, job: &mut Job, submit: &mut Submit) -> Result<(), Failure>;
+
+    /// Lends a request to the store, if that has something to do for it.
+    fn lend_to_store(&mut self, req: Req, seq: Option<Seq>) -> bool;
+
+    /// Takes what the store has done for a request. If the request is over, the stored state is not gone on from.
+    fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<Option<ResumedState>, Failure>);
+
+    /// Forgets stored sequences that have expired. When the next ones are forgotten: of many, each look forgets those of some time.
+    fn expire_kept(&mut self, now: Time, load: &Arc<LoadedModel>) -> Time;
+
+    /// Remembers the sequences that ended before this server started.
+    fn remember_ended(&mut self, load: LoadId);
+}
+
+impl KeptStages for Table {
+    fn look_up_kept(&mut self, now: Time, job: &mut Job, submit: &mut Submit) -> Result<(), Failure> {
+        if !self.resumes(&submit.id, submit.version) {
+            return Ok(());
+        }
+        let Some(kept) = self.kept.get(&submit.id) else { return Ok(()) };
+        if kept.until <= now {
+            self.expire_kept(now, &job.load);
+            expire_one(self, job.load.key, &submit.id);
+            return Ok(());
+        }
+        let id = submit.id.clone();
+        if !submit.start {
+            if let Some(why) = kept.misfit(&job.load, job.counted) {
+                return Err(Failure::NotResumed { model: job.load.settings.name.clone(), id, why });
+            }
+            if job.load.is_retired() {
+                let why = "the server or the model is going out of service".to_owned();
+                return Err(Failure::Store { model: job.load.settings.name.clone(), id, why });
+            }
+            submit.adopt = Some(kept.head.step);
+            submit.idle = kept.head.idle;
+            submit.version = Some(kept.head.version);
+            // A step that is repeated gets the answer that is kept of it, or is refused.
+            submit.prepare = submit.step != Some(kept.head.step) || kept.head.answered;
+        } else {
+            submit.prepare = true;
+        }
+        let Some(kept) = self.kept.remove(&id) else { return Ok(()) };
+        job.store = Some(Box::new(StoreWork { kept, resumes: !submit.start, meta: submit.meta }));
+        Ok(())
+    }
+
+    fn lend_to_store(&mut self, req: Req, seq: Option<Seq>) -> bool {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return false };
+        let Some(work) = job.store.take() else { return false };
+        let load = Arc::clone(&job.load);
+        let key = TierKey::new(&load.settings.name, &job.id);
+        let durable = load.durable.as_ref().filter(|durable| work.resumes && durable.is_continual());
+        if work.resumes {
+            job.kept = Some(Box::new(work.kept.clone()));
+            job.resumed = Some((work.kept.head.incarnation, work.kept.head.step));
+        }
+        let then = match durable.map(LoadDurability::interval) {
+            None => AfterTake::Forget { incarnation: work.kept.head.incarnation },
+            Some(None) => AfterTake::Keep,
+            Some(Some(_)) => AfterTake::Outdate,
+        };
+        self.actions.store.push(StoreTask { req, seq, load, key, work, then });
+        true
+    }
+
+    fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<Option<ResumedState>, Failure>) {
+        let StoreTask { req, seq, load, key, work, .. } = task;
+        let StoreWork { kept, resumes, meta } = *work;
+        let repeats = resumes && self.core.step_of_request(req) == kept.head.step;
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else {
+            let has_ended = self.given_up.remove(&req);
+            if resumes && !self.stopping {
+                stored_in_vain(self, now, &load, key.id, (kept, outcome), has_ended);
+            }
+            return;
+        };
+        match outcome {
+            Ok(found) => {
+                let mut preparation = Preparation::Run(meta);
+                if let Some(ResumedState { snapshot, answer, scratch, unrun }) = found {
+                    (job.snapshot, job.kept_scratch, job.unrun) = (Some(snapshot), scratch, unrun);
+                    if repeats {
+                        (job.answer, job.replayed, job.seq) = (Some(Ok(answer)), true, seq);
+                        preparation = Preparation::Reply;
+                    }
+                }
+                if preparation != Preparation::Reply && job.processed.is_some() {
+                    if let Some(event) = self.lend_to_prepare(req, seq) {
+                        self.apply(now, event);
+                    }
+                    return;
+                }
+                self.set_place(req, JobPlace::Queued);
+                self.apply(now, Event::Prepared(req, preparation));
+            }
+            Err(failure) => {
+                (job.failure, job.kept) = (Some(failure), None);
+                self.set_place(req, JobPlace::Queued);
+                let refusal = Refusal::Failed(BY_STORE);
+                self.apply(now, Event::Prepared(req, Preparation::Refuse { refusal, ends: true }));
+                if self.core.find(&key.id, None).is_none() {
+                    self.keep_again(key.id, kept);
+                }
+            }
+        }
+    }
+
+    fn expire_kept(&mut self, now: Time, load: &Arc<LoadedModel>) -> Time {
+        if now < self.kept_due {
+            return self.kept_due;
+        }
+        let mut next = Time::NEVER;
+        let mut expired = Vec::new();
+        for (id, kept) in &self.kept {
+            if kept.until > now {
+                next = next.min(kept.until);
+            } else {
+                expired.push(id.clone());
+            }
+        }
+        expired.iter().for_each(|id| expire_one(self, load.key, id));
+        let looks = u32::try_from(self.kept.len()).unwrap_or(u32::MAX);
+        self.kept_due = next.max(now + LOOK * looks);
+        self.kept_due
+    }
+
+    fn remember_ended(&mut self, load: LoadId) {
+        for (id, ended) in std::mem::take(&mut self.ended_before) {
+            let EndedState { why, step, idle, at } = ended;
+            let stone = Tombstone { why, at: Time::ZERO + at.saturating_sub(self.zero), step, idle };
+            self.core.remember(load, id, stone);
+        }
+    }
+}
+
+/// The store has read a state for a request that was refused meanwhile. Nothing of the sequence has run.
+fn stored_in_vain(
+    table: &mut Table,
+    now: Time,
+    load: &LoadedModel,
+    id: Id,
+    (kept, outcome): (KeptSequence, Result<Option<ResumedState>, Failure>),
+    has_ended: bool,
+) {
+    match outcome {
+        Ok(Some(found)) if !has_ended => table.put_back(now, load, id, kept, found.snapshot),
+        Err(_) if !has_ended && table.core.find(&id, None).is_none() => table.keep_again(id, kept),
+        _ => table.forget(id, kept.head.incarnation),
+    }
+}
+
+/// Forgets a stored sequence that has expired.
+fn expire_one(table: &mut Table, load: LoadId, id: &Id) {
+    let Some(KeptSequence { head, until, .. }) = table.kept.remove(id) else { return };
+    let stone = Tombstone { why: EndReason::Idle, at: until, step: head.step, idle: head.idle };
+    table.core.remember(load, id.clone(), stone);
+    table.forget(id.clone(), head.incarnation);
+}
+
+/// Ends a sequence that does not live here and whose state is kept. False if there is none of this id.
+pub(in crate::model::sequences) fn drop_kept(
+    table: &mut Table,
+    now: Time,
+    load: Option<LoadId>,
+    id: &Id,
+    why: EndReason,
+) -> bool {
+    if table.imports.remove(id) {
+        return true;
+    }
+    let Some(kept) = table.kept.remove(id) else { return false };
+    if let Some(load) = load {
+        let stone = Tombstone { why, at: now, step: kept.head.step, idle: kept.head.idle };
+        table.core.remember(load, id.clone(), stone);
+    }
+    table.forget(id.clone(), kept.head.incarnation);
+    true
+}

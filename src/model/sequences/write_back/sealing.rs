@@ -1,0 +1,305 @@
+//! States on their way to the store: what is handed to it, what waits for that, and what came of it. All under the lock of the table.
+
+use std::sync::Arc;
+
+use sequor_core::{BatchId, EndReason, Event, Refusal, Req, Seq, SequenceView, Stage, Time};
+
+use crate::model::load::{BatchToSeal, LoadDurability, LoadedModel, StateTier, StateToSeal, first_file, header};
+use crate::model::sequences::jobs::Job;
+use crate::model::sequences::offloaded::{RowToSeal, WrittenSequence};
+use crate::model::sequences::table::{JobPlace, PendingSeals, SealAction, SealWaiting, SealingRow, Table};
+use crate::state::{SnapshotError, StateCopy, StateValues};
+
+/// What a request is refused with for a load whose states are to be made durable, and that has no tier.
+const NO_TIER: u32 = 2;
+
+/// Hands what is pending to the tiers. What does not wait for them goes on.
+pub(in crate::model::sequences) fn work(table: &mut Table, now: Time) {
+    while !table.pending.is_empty() {
+        let PendingSeals { batches, posted, replies } = std::mem::take(&mut table.pending);
+        for (id, rows) in batches {
+            if let Some(event) = seal(table, now, id, rows) {
+                table.apply(now, event);
+            }
+        }
+        for req in posted {
+            if let Some(event) = seal_posted(table, now, req) {
+                table.apply(now, event);
+            }
+        }
+        for job in replies {
+            if let Some(job) = seal_reply(table, now, job) {
+                table.actions.released.push(job);
+            }
+        }
+    }
+}
+
+/// What a batch does once its states were handed to the tier.
+enum SealStep {
+    /// Its answers leave, but those of these requests.
+    GoesOn(Vec<(Req, Refusal)>),
+    /// Its answers wait until the states are durable.
+    Waits,
+}
+
+/// Hands the states of the batch that is being given back to the tier of its load. The event is the answer if nothing waits for the tier.
+fn seal(table: &mut Table, now: Time, id: BatchId, rows: Vec<RowToSeal>) -> Option<Event> {
+    match hand_over(table, now, id, rows) {
+        SealStep::GoesOn(refused) => Some(Event::Sealed(id, refused)),
+        SealStep::Waits => None,
+    }
+}
+
+fn hand_over(table: &mut Table, now: Time, id: BatchId, mut rows: Vec<RowToSeal>) -> SealStep {
+    // A request that is over leaves nothing to make durable, and takes nothing from the others.
+    rows.retain(|row| table.job(row.req).is_some());
+    let Some(load) = rows.first().and_then(|row| Some(Arc::clone(&table.job(row.req)?.load))) else {
+        return SealStep::GoesOn(Vec::new());
+    };
+    let Some(tier) = load.tier.clone() else {
+        let failed = |row: RowToSeal| (row.req, Refusal::Failed(NO_TIER));
+        return SealStep::GoesOn(rows.into_iter().map(failed).collect());
+    };
+    if load.durable.is_some() {
+        rows.retain(|row| !table.job(row.req).and_then(|job| job.seq).is_some_and(|seq| table.is_held(seq)));
+    }
+    if load.processors.is_some() {
+        seal_after_processors(table, rows);
+        return SealStep::GoesOn(Vec::new());
+    }
+    let interval = load.durable.as_ref().and_then(LoadDurability::interval);
+    let waits = wait_for_tier(table, &mut rows, interval);
+    if rows.is_empty() && !waits {
+        return SealStep::GoesOn(Vec::new());
+    }
+    let waiting = if waits { SealWaiting::Batch(id) } else { SealWaiting::Nothing };
+    let states = rows.into_iter().filter_map(|row| state_to_seal(table, now, row)).collect();
+    write(table, &load, tier, waiting, states);
+    if waits { SealStep::Waits } else { SealStep::GoesOn(Vec::new()) }
+}
+
+/// Keeps the states with their requests. Processors may change what is kept of a sequence, so its state is written after them.
+fn seal_after_processors(table: &mut Table, rows: Vec<RowToSeal>) {
+    for row in rows {
+        if let Some(job) = table.jobs.get_mut(row.req).and_then(JobPlace::job_mut) {
+            job.to_seal = Some(row);
+        }
+    }
+}
+
+/// Whether the answers of a batch wait until its states are durable. Where a load writes every `interval` steps, only the rows that are due are left.
+fn wait_for_tier(table: &mut Table, rows: &mut Vec<RowToSeal>, interval: Option<u64>) -> bool {
+    if interval.is_none() {
+        return !rows.is_empty();
+    }
+    let is_late = rows.iter().any(|row| is_late(table, row, interval));
+    rows.retain(|row| row.copy.is_some());
+    // Each of them is asked: that marks it as replaced.
+    let replacing = rows.iter().filter(|row| replaces_stale(table, row.req)).count();
+    is_late || replacing > 0
+}
+
+/// Hands the state of a request whose processors are done to the tier. The event is the answer if it does not wait for that.
+fn seal_posted(table: &mut Table, now: Time, req: Req) -> Option<Event> {
+    let posted = Some(Event::Posted(req));
+    let Some(job) = table.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return posted };
+    let (Some(row), load) = (job.to_seal.take(), Arc::clone(&job.load)) else { return posted };
+    let Some(tier) = load.tier.clone() else { return posted };
+    let interval = load.durable.as_ref().and_then(LoadDurability::interval);
+    let late = is_late(table, &row, interval);
+    let is_due = interval.is_none() || row.copy.is_some();
+    let waits = interval.is_none() || late || (is_due && replaces_stale(table, req));
+    if !is_due && !waits {
+        return posted;
+    }
+    let state = is_due.then(|| state_to_seal(table, now, row)).flatten();
+    table.set_place(req, JobPlace::Posting);
+    let waiting = if waits { SealWaiting::Posted(req) } else { SealWaiting::Nothing };
+    write(table, &load, tier, waiting, state.into_iter().collect());
+    posted.filter(|_| !waits)
+}
+
+/// Has the tier forget the life before. Until then the failure of the START is not answered: after a restart nothing goes on from that life.
+fn forget_before(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>> {
+    let (load, seq) = (Arc::clone(&job.load), job.seq);
+    let Some(tier) = load.tier.clone() else { return Some(job) };
+    let Some((row, state)) = state_of_job(table, now, &job, None, None) else { return Some(job) };
+    if let Some(written) = seq.and_then(|seq| table.live_mut(seq)).and_then(|live| live.written.as_mut()) {
+        (written.has_state, written.is_stale) = (false, false);
+    }
+    write(table, &load, tier, SealWaiting::Reply(job), vec![(row, StateToSeal { forgets: true, ..state })]);
+    None
+}
+
+/// Hands what a request has left that was answered without a run to the tier: the scratch of its processors. Gives the request back if it does
+/// not wait for that.
+fn seal_reply(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>> {
+    if table.leaves_stale(&job) {
+        return forget_before(table, now, job);
+    }
+    let ran = job.processed.as_ref().is_none_or(|processed| processed.has_run);
+    let (load, end, start) = (Arc::clone(&job.load), job.facts.end, job.facts.start);
+    let Some(seq) = job.seq.filter(|_| !ran && !end && !job.replayed) else { return Some(job) };
+    let Some((tier, durable)) = load.tier.clone().zip(load.durable.as_ref()) else { return Some(job) };
+    let Some(written) = table.live_mut(seq).and_then(|live| live.written.as_mut()) else { return Some(job) };
+    // Between two writes only what replaces the state of the life before is written.
+    if durable.interval().is_some() && !(start && std::mem::take(&mut written.is_stale)) {
+        return Some(job);
+    }
+    let has_kept = table.live(seq).is_some_and(|live| live.first_state.is_some());
+    let begins = start || (table.core.state_of(seq).is_none() && !has_kept);
+    let first = begins.then(|| first_values(table, seq)).flatten();
+    let Some((row, state)) = state_of_job(table, now, &job, None, first) else { return Some(job) };
+    if let Some(written) = written_as(table, &row) {
+        written.replies += 1;
+    }
+    write(table, &load, tier, SealWaiting::Reply(job), vec![(row, state)]);
+    None
+}
+
+/// What a sequence begins with of which nothing has run.
+fn first_values(table: &Table, seq: Seq) -> Option<StateValues> {
+    let live = table.live(seq)?;
+    let made = live.first.as_ref().map(|first| first.values.clone());
+    Some(made.unwrap_or_else(|| StateValues::initial(&live.load.states)))
+}
+
+/// The file of a live sequence that waits for a request, if nothing of it has run.
+pub(in crate::model::sequences) fn unrun_file(
+    table: &Table,
+    model: &str,
+    view: &SequenceView,
+) -> Option<Result<Vec<u8>, SnapshotError>> {
+    let waits = view.stage == Stage::Idle && view.step > 0 && table.core.state_of(view.seq).is_none();
+    let live = table.live(view.seq).filter(|_| waits)?;
+    if let Some((_, file)) = &live.first_state {
+        return Some(Ok(file.to_vec()));
+    }
+    let first = first_values(table, view.seq)?;
+    Some(first_file(&first, &live.load.states, header(model, live.load.version, view.step)))
+}
+
+fn write(
+    table: &mut Table,
+    load: &LoadedModel,
+    tier: Arc<dyn StateTier>,
+    waiting: SealWaiting,
+    states: Vec<(SealingRow, StateToSeal)>,
+) {
+    let (rows, states) = states.into_iter().unzip();
+    let (model, specs) = (load.settings.name.clone(), load.states.clone());
+    let digest = load.durable.as_ref().map(|durable| durable.digest).unwrap_or_default();
+    let behind = load.durable.as_ref().is_some_and(|durable| durable.interval().is_some());
+    let batch = BatchToSeal { model, version: load.version, digest, specs, behind, states };
+    table.actions.seals.push(SealAction { tier, waiting, rows, batch });
+}
+
+/// Whether so many steps after the durable one were answered that this one waits for what the store has still to write.
+fn is_late(table: &Table, row: &RowToSeal, interval: Option<u64>) -> bool {
+    let seq = table.job(row.req).and_then(|job| job.seq);
+    let step = seq.and_then(|seq| table.core.state_of(seq)).map(|at| at.step);
+    let last = table.durable_step(seq).and_then(|durable| durable.checked_add(interval?));
+    !row.end && step.zip(last).is_some_and(|(step, last)| step > last)
+}
+
+/// Whether the state that this request has led to replaces one of the life before.
+fn replaces_stale(table: &mut Table, req: Req) -> bool {
+    let seq = table.job(req).and_then(|job| job.seq);
+    let live = seq.and_then(|seq| table.live_mut(seq));
+    live.and_then(|live| live.written.as_mut()).is_some_and(|written| std::mem::take(&mut written.is_stale))
+}
+
+fn state_to_seal(table: &mut Table, now: Time, row: RowToSeal) -> Option<(SealingRow, StateToSeal)> {
+    let RowToSeal { req, end, copy } = row;
+    table.set_place(req, JobPlace::Sealing);
+    let JobPlace::Sealing(job) = std::mem::replace(table.jobs.get_mut(req)?, JobPlace::Running) else { return None };
+    let state = state_of_job(table, now, &job, copy, None);
+    if let Some(place) = table.jobs.get_mut(req) {
+        *place = JobPlace::Sealing(job);
+    }
+    let (row, state) = state?;
+    let live = table.live_mut(row.seq)?;
+    live.is_forgotten = end;
+    Some((SealingRow { req, ..row }, StateToSeal { end, ..state }))
+}
+
+/// What the tier is to have of the sequence of a request.
+fn state_of_job(
+    table: &mut Table,
+    now: Time,
+    job: &Job,
+    copy: Option<StateCopy>,
+    first: Option<StateValues>,
+) -> Option<(SealingRow, StateToSeal)> {
+    let (id, seq) = (job.id.clone(), job.seq?);
+    let answer = job.counted.then(|| job.kept_answer()).flatten();
+    let step = table.core.view_of(seq).map_or(0, |view| view.step);
+    let idle = table.core.idle_of_sequence(seq);
+    let at = table.zero + (now - Time::ZERO);
+    let owners = job.load.scratch_owners();
+    let live = table.live_mut(seq)?;
+    let scratch = owners.map(|names| (names, live.scratch.clone()));
+    let incarnation = live.written.as_mut().map_or(0, |written| {
+        written.has_state = true;
+        written.incarnation
+    });
+    // The key of the request is not known here, and means nothing once it is answered.
+    let row = SealingRow { req: Req::new(0, std::num::NonZeroU32::MIN), seq, incarnation, step };
+    let (end, forgets) = (false, false);
+    let state = StateToSeal { id, incarnation, step, end, forgets, at, idle, copy, first, scratch, answer };
+    Some((row, state))
+}
+
+/// What the store has of the sequence of this row, if that still lives.
+fn written_as<'a>(table: &'a mut Table, row: &SealingRow) -> Option<&'a mut WrittenSequence> {
+    let written = table.live_mut(row.seq).and_then(|live| live.written.as_mut());
+    written.filter(|written| written.incarnation == row.incarnation)
+}
+
+/// These states are durable, but those at the failed places.
+pub(in crate::model::sequences) fn sealed(
+    table: &mut Table,
+    now: Time,
+    waiting: SealWaiting,
+    rows: &[SealingRow],
+    failed: &[usize],
+) {
+    let durable = rows.iter().enumerate().filter(|(place, _)| !failed.contains(place));
+    for (_, row) in durable {
+        if let Some(written) = written_as(table, row) {
+            // One of the life before has a state no more.
+            written.durable = if written.has_state { row.step } else { 0 };
+        }
+    }
+    if let (SealWaiting::Reply(_), Some(written)) = (&waiting, rows.first().and_then(|row| written_as(table, row))) {
+        written.replies = written.replies.saturating_sub(1);
+    }
+    let unsealed = Refusal::Ended(EndReason::Unsealed);
+    let seq = rows.first().filter(|_| !failed.is_empty()).map(|row| row.seq);
+    match waiting {
+        SealWaiting::Nothing => {}
+        SealWaiting::Batch(id) => {
+            let refused = |place: &usize| Some((rows.get(*place)?.req, unsealed));
+            table.apply(now, Event::Sealed(id, failed.iter().filter_map(refused).collect()));
+        }
+        SealWaiting::Posted(req) => {
+            if let (Some(seq), Some(job)) = (seq, table.jobs.get_mut(req).and_then(JobPlace::job_mut)) {
+                let start = job.facts.start;
+                job.answer = Some(Err(job.load.refused(unsealed, job.id.clone(), start, now)));
+                table.apply(now, Event::End(seq, EndReason::Unsealed));
+            }
+            table.apply(now, Event::Posted(req));
+        }
+        SealWaiting::Reply(mut job) => match seq {
+            None => {
+                job.durable_step = table.durable_step(job.seq);
+                table.actions.released.push(job);
+            }
+            Some(seq) => {
+                table.apply(now, Event::End(seq, EndReason::Unsealed));
+                table.actions.refused.push((job, unsealed, true));
+            }
+        },
+    }
+}

@@ -1,0 +1,293 @@
+//! Moves idle sequences to the store where a START needs their memory. They come back at their next step, as after a restart.
+//!
+//! A START that finds no room waits before its turn. Those that have been idle longest leave, as many as it needs. Their files are in memory until
+//! the store has written them, so a failed write loses none.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Seq, SequenceView, Stage, Time};
+
+use crate::error::Failure;
+use crate::executor::ModelStep as _;
+use crate::model::load::{LeaveRequest, Leaving, LeftState, LoadedModel, MailReply, SequenceStore, header};
+use crate::model::sequences::offloaded::{KeptSequence, RoomWait, UnwrittenFile};
+use crate::model::sequences::table::{BY_STORE, JobPlace, Table};
+use crate::state::SnapshotError;
+use crate::state::budget::{Budget, NoRoom, Ticket};
+use crate::state::tier::{StateHead, TierChange, TierKey};
+
+/// After a failed write no sequence is moved for this long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Sequences that leave at one time.
+const MOST: usize = 64;
+
+/// An idle sequence that is to leave, and its load.
+type Victim = (Arc<LoadedModel>, SequenceView);
+
+/// Whether a sequence of this load can leave to make room, or leaves already. Those of ensembles never do.
+pub(in crate::model::sequences) fn can_spill(table: &Table, now: Time, load: &LoadedModel) -> bool {
+    let Some(durable) = &load.durable else { return false };
+    let usage = durable.store.usage();
+    let fits = usage.bytes.saturating_add(load.state_bytes()) <= usage.limit;
+    let is_on = fits && !table.stopping && now >= table.spilling.paused_until;
+    let mut idle = table.core.idle_sequences(load.key);
+    is_on && (!table.spilling.leaving.is_empty() || idle.any(|seq| !table.is_held(seq)))
+}
+
+/// The sequences of a load that are to leave, so that there is room for so many bytes.
+fn victims(table: &mut Table, load: &Arc<LoadedModel>, wanted: u64, NoRoom { used, limit, .. }: NoRoom) -> Vec<Victim> {
+    let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
+    let coming = sum(&mut table.spilling.leaving.iter().map(|(_, bytes)| *bytes));
+    let may_leave = table.spilling.may_leave(limit).saturating_sub(coming);
+    let mut missing = wanted.saturating_sub(limit.saturating_sub(used)).saturating_sub(coming);
+    let mut leaving = 0;
+    let mut victims = Vec::new();
+    for seq in table.core.idle_sequences(load.key) {
+        if missing == 0 || victims.len() >= MOST || leaving >= may_leave {
+            break;
+        }
+        // A sequence that came back would need its slot again while it holds those of other members. That breaks the one order of slots.
+        if table.is_held(seq) {
+            continue;
+        }
+        let leaves = table.spilling.leaving.iter().any(|(of, _)| *of == seq);
+        let Some(view) = table.core.view_of(seq).filter(|view| !leaves && can_leave(view)) else { continue };
+        if table.core.state_of(seq).is_some() {
+            let bytes = view.state_bytes.max(load.state_bytes());
+            missing = missing.saturating_sub(bytes);
+            leaving += bytes;
+            victims.push((Arc::clone(load), view));
+        }
+    }
+    let bytes = |view: &SequenceView| view.state_bytes.max(load.state_bytes());
+    table.spilling.leaving.extend(victims.iter().map(|(_, view)| (view.seq, bytes(view))));
+    victims
+}
+
+/// Ends a sequence whose state has been copied, if it is as it was then. If it makes room, the store is handed its file before the table is unlocked:
+/// its next step is behind that in the store's queue.
+pub(in crate::model::sequences) fn leave<H: SpillHost>(
+    host: &Arc<H>,
+    table: &mut Table,
+    now: Time,
+    seq: Seq,
+    why: Leaving,
+    left: &LeftState,
+) -> bool {
+    let as_it_was = table.core.view_of(seq).filter(|view| view.step == left.head.step);
+    match (why, as_it_was) {
+        (_, None) => return false,
+        (Leaving::Stop, Some(_)) => table.apply(now, Event::End(seq, EndReason::Drained)),
+        (Leaving::Spill, Some(view)) if can_leave(&view) && view.due > now => {
+            let until = view.due;
+            table.apply(now, Event::End(seq, EndReason::Spilled));
+            let counter = Arc::clone(&table.spilling.unwritten);
+            let unwritten = (!left.is_stored).then(|| Arc::new(UnwrittenFile::new(Bytes::clone(&left.file), &counter)));
+            table.keep_again(left.id.clone(), KeptSequence { head: Arc::clone(&left.head), until, unwritten });
+            if !left.is_stored {
+                write(host, table, now, (left.id.clone(), Arc::clone(&left.head), Bytes::clone(&left.file)));
+            }
+        }
+        (Leaving::Spill | Leaving::Carry, Some(_)) => return false,
+    }
+    true
+}
+
+/// Has the store write the file of a sequence that has left. If the store is closed, because the process ends, the file stays in memory.
+fn write<H: SpillHost>(host: &Arc<H>, table: &mut Table, now: Time, (id, head, file): (Id, Arc<StateHead>, Bytes)) {
+    let Some(store) = host.sequence_store() else { return };
+    table.spilling.writing += 1;
+    let key = TierKey::new(host.model_name(), &id);
+    let (weak, change) = (Arc::downgrade(host), TierChange::Put { key, head: Arc::clone(&head), file });
+    let (of, as_of) = (id.clone(), Arc::clone(&head));
+    let is_taken = store.try_write(vec![change], move |failed| {
+        let Some(host) = weak.upgrade() else { return };
+        if let Some((_, error)) = failed.first() {
+            let model = host.model_name();
+            tracing::error!(model, %error, "an idle sequence is not written and stays in memory");
+        }
+        let mut is_waited_for = false;
+        host.change_table(&mut |table, now| {
+            spilled(table, now, &id, &head, failed.is_empty());
+            is_waited_for = !table.spilling.waiting.is_empty();
+        });
+        if is_waited_for {
+            make_room(&host);
+        }
+    });
+    if !is_taken {
+        spilled(table, now, &of, &as_of, false);
+    }
+}
+
+/// The store has the file of a sequence that left, or could not write it.
+fn spilled(table: &mut Table, now: Time, id: &Id, head: &Arc<StateHead>, is_written: bool) {
+    table.spilling.writing = table.spilling.writing.saturating_sub(1);
+    if !is_written {
+        table.spilling.paused_until = now + PAUSE;
+        table.spilling.failed.push((id.clone(), Arc::clone(head)));
+    } else if let Some(kept) = table.kept.get_mut(id).filter(|kept| Arc::ptr_eq(&kept.head, head)) {
+        kept.unwritten = None;
+    }
+}
+
+/// Has the store write the files again that it could not write. Those of sequences that have gone on or ended since are forgotten.
+fn write_again<H: SpillHost>(host: &Arc<H>, table: &mut Table, now: Time) {
+    if now < table.spilling.paused_until || table.stopping {
+        return;
+    }
+    let most = table.spilling.failed.len().min(MOST);
+    let failed: Vec<_> = table.spilling.failed.drain(..most).collect();
+    for (id, head) in failed {
+        let kept = table.kept.get(&id).filter(|kept| Arc::ptr_eq(&kept.head, &head));
+        if let Some(unwritten) = kept.and_then(|kept| kept.unwritten.clone()) {
+            write(host, table, now, (id, head, Bytes::clone(&unwritten.file)));
+        }
+    }
+}
+
+/// Gives a request the memory that it waited for. It goes on to what else comes before its turn.
+fn has_room(table: &mut Table, now: Time, wait: &RoomWait, ticket: Ticket) {
+    let RoomWait { req, seq, wanted, .. } = *wait;
+    let Some(job) = table.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+    let lends_on = job.store.is_some() || job.processed.is_some() || job.reservation.is_some();
+    let start = job.facts.start;
+    match seq.filter(|_| start).and_then(|seq| table.live_mut(seq)) {
+        Some(live) => live.ticket = Some(ticket),
+        None => {
+            if let Some(job) = table.jobs.get_mut(req).and_then(JobPlace::job_mut) {
+                job.ticket = Some(ticket);
+            }
+        }
+    }
+    if lends_on {
+        if let Some(event) = table.lend_to_prepare(req, seq) {
+            table.apply(now, event);
+        }
+        return;
+    }
+    table.set_place(req, JobPlace::Queued);
+    table.apply(now, Event::Prepared(req, Preparation::Run(wanted.meta)));
+}
+
+fn has_no_room(table: &mut Table, now: Time, wait: &RoomWait, no_room: NoRoom) {
+    let Some(job) = table.jobs.get_mut(wait.req).and_then(JobPlace::job_mut) else { return };
+    let NoRoom { wanted, used, limit } = no_room;
+    let (model, id) = (job.load.settings.name.clone(), job.id.clone());
+    job.failure = Some(Failure::StateMemory { model, id, wanted, used, limit });
+    table.set_place(wait.req, JobPlace::Queued);
+    let refusal = Refusal::Failed(BY_STORE);
+    table.apply(now, Event::Prepared(wait.req, Preparation::Refuse { refusal, ends: true }));
+}
+
+pub(in crate::model::sequences) fn can_leave(view: &SequenceView) -> bool {
+    view.stage == Stage::Idle && view.queued == 0 && !view.ending
+}
+
+/// What a model does for the sequences that leave.
+pub(in crate::model::sequences) trait SpillHost: Send + Sync + 'static {
+    /// Changes the table under its lock, and does what follows from it.
+    fn change_table(self: &Arc<Self>, change: &mut dyn FnMut(&mut Table, Time));
+
+    fn state_budget(&self) -> &Budget;
+
+    fn sequence_store(&self) -> Option<&Arc<SequenceStore>>;
+
+    fn model_name(&self) -> &str;
+}
+
+/// Posts the request to leave to the instance that has the state. The reply comes in any case.
+pub(in crate::model::sequences) fn post_leave(
+    model: &str,
+    load: &LoadedModel,
+    view: &SequenceView,
+    why: Leaving,
+    reply: MailReply<Result<LeftState, SnapshotError>>,
+) -> bool {
+    let Some((instance, _)) = view.placement else { return false };
+    let header = header(model, load.version, view.step);
+    let mailbox = load.mail.get(usize::from(instance));
+    let posted = mailbox.is_some_and(|mailbox| mailbox.post(LeaveRequest { seq: view.seq, header, why, reply }));
+    load.wake(instance);
+    posted
+}
+
+/// Gives memory to the requests that wait for it, and has idle sequences leave for the others. A request that none can leave for is refused.
+pub(in crate::model::sequences) fn make_room<H: SpillHost>(host: &Arc<H>) {
+    let mut victims = Vec::new();
+    host.change_table(&mut |table, now| {
+        write_again(host, table, now);
+        serve_waiting(host.state_budget(), table, now, &mut victims);
+        if table.spilling.waiting.is_empty() {
+            make_room_to_grow(host.state_budget(), table, now, &mut victims);
+        }
+    });
+    for (load, view) in victims {
+        let (weak, seq) = (Arc::downgrade(host), view.seq);
+        let reply = MailReply::new(move |left| has_left(&weak, seq, left));
+        post_leave(host.model_name(), &load, &view, Leaving::Spill, reply);
+    }
+}
+
+/// Gives memory to the requests that wait, in their order, until one has to wait on for sequences that leave.
+fn serve_waiting(budget: &Budget, table: &mut Table, now: Time, victims: &mut Vec<Victim>) {
+    // The load of which none can leave.
+    let mut exhausted = None;
+    while let Some(wait) = table.spilling.waiting.pop_front() {
+        let no_room = match budget.take(wait.wanted.bytes) {
+            Ok(ticket) => {
+                has_room(table, now, &wait, ticket);
+                continue;
+            }
+            Err(no_room) => no_room,
+        };
+        if now >= table.spilling.paused_until && exhausted != Some(wait.load.key) {
+            // As many leave as all that wait need.
+            let behind = table.spilling.waiting.iter().map(|wait| wait.wanted.bytes);
+            let wanted = behind.fold(wait.wanted.bytes, u64::saturating_add);
+            victims.extend(self::victims(table, &wait.load, wanted, no_room));
+        }
+        if table.spilling.is_coming(no_room.limit) {
+            table.spilling.waiting.push_front(wait);
+            return;
+        }
+        exhausted = Some(wait.load.key);
+        // Those behind it may need less.
+        has_no_room(table, now, &wait, no_room);
+    }
+}
+
+/// Has idle sequences leave for states that were to grow.
+fn make_room_to_grow(budget: &Budget, table: &mut Table, now: Time, victims: &mut Vec<Victim>) {
+    let growth = table.spilling.growth.take();
+    let Some((load, bytes)) = growth.filter(|_| now >= table.spilling.paused_until) else { return };
+    if let Err(no_room) = budget.take(bytes).map(drop) {
+        victims.extend(self::victims(table, &load, bytes, no_room));
+    }
+}
+
+/// Gives the memory of a sequence that has left to what waits for it.
+fn has_left<H: SpillHost>(host: &Weak<H>, seq: Seq, left: Option<Result<LeftState, SnapshotError>>) {
+    let Some(host) = host.upgrade() else { return };
+    let (is_lost, is_failed) = (left.is_none(), matches!(left, Some(Err(_))));
+    if let Some(Err(error)) = left {
+        let model = host.model_name();
+        tracing::error!(model, %error, "the state of an idle sequence is not copied; it stays in memory");
+    }
+    host.change_table(&mut |table, now| {
+        table.spilling.leaving.retain(|(of, _)| *of != seq);
+        // It could have left, and nothing came of it: the load is on its way out.
+        let can = || table.core.view_of(seq).is_some_and(|view| can_leave(&view));
+        if is_failed || (is_lost && can()) {
+            table.spilling.paused_until = now + PAUSE;
+        }
+    });
+    make_room(&host);
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+#[path = "tests/spill.rs"]
+mod tests;

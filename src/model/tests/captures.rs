@@ -1,0 +1,134 @@
+//! Captures of sequences of a whole model: what they hold, what ends them, and that they run again as they ran.
+
+use std::time::Duration;
+
+use sequor_core::Id;
+
+use super::processors;
+use super::{Fixture, load, request};
+use crate::model::*;
+use crate::state::Capture;
+
+const LIMITS: CaptureLimits = CaptureLimits { steps: 5, bytes: 1 << 20, wait: Duration::from_secs(60) };
+
+/// A model whose runs fail on 13.
+fn fixture() -> Fixture {
+    let fixture = Fixture::empty(u64::MAX);
+    fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32 poison=13").unwrap();
+    load(&fixture.repository, &fixture.model());
+    fixture
+}
+
+/// Captures sequence 7 while it goes on, until the capture ends.
+fn captured(fixture: &Fixture, limits: CaptureLimits, step: impl Fn(i32)) -> Result<Vec<u8>, TransferError> {
+    let served = fixture.repository.find("sum", "").unwrap();
+    std::thread::scope(|scope| {
+        let capture = scope.spawn(move || served.capture(&Id::from(7), limits));
+        for n in 1.. {
+            if capture.is_finished() {
+                break;
+            }
+            step(n);
+        }
+        capture.join().unwrap()
+    })
+}
+
+/// The five steps of this file run again on a server, with the same answers.
+fn runs_again(file: &[u8], there: &Fixture) {
+    let capture = Capture::parse(file).unwrap();
+    assert_eq!((capture.steps.len(), capture.ended.as_str()), (5, "steps"));
+    let served = there.repository.find("sum", "").unwrap();
+    assert_eq!(served.digest().unwrap(), capture.digest);
+    served.import(Id::from(7), file).unwrap();
+    for step in &capture.steps {
+        let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |_| {}) };
+        assert_eq!(there.answer(again).unwrap().outputs, step.outputs, "step {}", step.number);
+    }
+}
+
+#[test]
+fn a_capture_runs_again_as_it_ran() {
+    let here = fixture();
+    here.sum(7, 40, |s| s.start = true);
+    let file = captured(&here, LIMITS, |n| {
+        // Every third step fails, and the sequence goes on without it.
+        let value = if n % 3 == 0 { 13 } else { n };
+        assert_eq!(here.send(7, value, |_| {}).is_err(), value == 13);
+        here.sum(8, 1, |s| s.start = n == 1);
+    });
+    runs_again(&file.unwrap(), &fixture());
+}
+
+#[test]
+fn a_capture_holds_the_scratch_of_processors() {
+    let here = processors::loaded(processors::TOML);
+    here.sum(7, 5, |s| s.start = true);
+    let file = captured(&here, LIMITS, |n| {
+        // Every third is answered without a run, and every fourth runs the model three times.
+        let value = if n % 3 == 0 { 1001 } else { n % 20 + if n % 4 == 0 { 200 } else { 0 } };
+        assert!(here.send(7, value, |_| {}).is_ok());
+    });
+    let file = file.unwrap();
+    runs_again(&file, &processors::loaded(processors::TOML));
+    let without = fixture();
+    match without.repository.find("sum", "").unwrap().import(Id::from(7), &file).unwrap_err() {
+        TransferError::Other { why, .. } => assert!(why.starts_with("its processors were ["), "{why}"),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_start_that_failed_begins_a_capture_anew() {
+    let fixture = fixture();
+    fixture.sum(7, 40, |s| s.start = true);
+    let file = captured(&fixture, LIMITS, |n| {
+        // A START that fails leaves the sequence with its first state.
+        assert_eq!(fixture.send(7, if n % 7 == 0 { 13 } else { 1 }, |s| s.start = n % 7 == 0).is_err(), n % 7 == 0);
+    });
+    let file = file.unwrap();
+    let capture = Capture::parse(&file).unwrap();
+    let there = self::fixture();
+    there.repository.find("sum", "").unwrap().import(Id::from(7), &file).unwrap();
+    for step in &capture.steps {
+        let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |_| {}) };
+        assert_eq!(there.answer(again).unwrap().outputs, step.outputs, "step {}", step.number);
+    }
+}
+
+#[test]
+fn an_end_and_the_maximum_of_bytes_end_a_capture() {
+    let fixture = fixture();
+    fixture.sum(7, 40, |s| s.start = true);
+    let step = |_: i32| drop(fixture.send(7, 1, |_| {}));
+    let small = CaptureLimits { bytes: 8, ..LIMITS };
+    assert!(matches!(captured(&fixture, small, step), Err(TransferError::TooLarge { limit: 8, .. })));
+    let state = fixture.repository.find("sum", "").unwrap().export(&Id::from(7)).unwrap().len() as u64;
+    // A number in the header may take more digits by then.
+    let two = CaptureLimits { bytes: state + 2 * 8 + 7, ..LIMITS };
+    let capture = Capture::parse(&captured(&fixture, two, step).unwrap()).unwrap();
+    assert!(capture.ended == "bytes" && capture.steps.len() <= 2, "{capture:?}");
+    let many = CaptureLimits { steps: 1000, ..LIMITS };
+    let ends = |n: i32| drop(fixture.send(7, 1, |s| (s.start, s.end) = (n % 20 == 1, n % 20 == 0)));
+    let capture = loop {
+        match captured(&fixture, many, ends) {
+            Ok(file) => break Capture::parse(&file).unwrap(),
+            // It had just ended.
+            Err(TransferError::Unknown { .. } | TransferError::NoState { .. } | TransferError::Gone { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(capture.ended == "end" && capture.steps.last().is_some_and(|step| step.end), "{capture:?}");
+}
+
+#[test]
+fn what_does_not_live_is_not_captured_and_a_quiet_sequence_is_its_state() {
+    let fixture = fixture();
+    let served = fixture.repository.find("sum", "").unwrap();
+    assert!(matches!(served.capture(&Id::from(7), LIMITS), Err(TransferError::Unknown { .. })));
+    fixture.sum(7, 40, |s| s.start = true);
+    let now = CaptureLimits { wait: Duration::ZERO, ..LIMITS };
+    let capture = Capture::parse(&served.capture(&Id::from(7), now).unwrap()).unwrap();
+    assert_eq!((capture.steps.len(), capture.ended.as_str(), capture.note("sequor.step")), (0, "wait", "1"));
+    assert_eq!(fixture.sum(7, 2, |_| {}), 42, "nothing has changed");
+}

@@ -1,0 +1,94 @@
+//! Ensembles: what a member's new load means for those in service.
+
+use super::ensembles::{House, LONG, accumulator, both_ways, ensemble};
+use crate::config::server::file::ControlMode;
+use crate::error::{ControlFailure, Failure};
+use crate::model::*;
+
+/// Clients may load models of this house.
+fn explicit(house: House) -> House {
+    let directories = vec![house.folder.path().to_owned()];
+    house.repository.govern(RepositoryControl { directories, mode: ControlMode::Explicit });
+    house
+}
+
+/// Loads a model again, and says what was wrong.
+fn load(house: &House, model: &str) -> Vec<String> {
+    match house.repository.load_by_request(model, None) {
+        Ok(()) => Vec::new(),
+        Err(Failure::Control(ControlFailure::Failed { why, .. })) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_member_whose_new_load_an_ensemble_cannot_use_goes_on_as_it_was() {
+    let house = explicit(House::both_ways(4));
+    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    let wide = accumulator(4, LONG).replace("dims: 1", "dims: 2");
+    house.put("b", "accumulate INT32 dims=2", &wide);
+    let faults = load(&house, "b");
+    for ensemble in ["ab", "ba"] {
+        let said = format!("b: ensemble '{ensemble}' is in service and does not fit this load: ");
+        let fault = faults.iter().find(|fault| fault.starts_with(&said)).unwrap_or_else(|| panic!("{faults:?}"));
+        assert!(fault.contains("inconsistent shape"), "{fault}");
+    }
+    assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "live sequences go on");
+    assert_eq!(house.value("ba", 2, 5, |s| s.start = true).unwrap(), 5, "and new ones begin");
+    // Once nothing is in the way, it loads.
+    house.put("b", "accumulate INT32 poison=77", &accumulator(8, LONG));
+    assert_eq!(load(&house, "b"), [""; 0]);
+    assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 18);
+}
+
+#[test]
+fn a_member_that_changes_with_its_ensembles_takes_them_along() {
+    let house = explicit(House::new(&[
+        ("ab", "", ensemble("ab", &["a", "b"], "")),
+        ("a", "accumulate INT32", accumulator(4, LONG)),
+        ("b", "accumulate INT32", accumulator(4, LONG)),
+    ]));
+    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    // The second member has no sequences from now on, which the ensemble can use as it is written.
+    house.put("b", "identity INT32", PLAIN);
+    assert_eq!(load(&house, "b"), [""; 0]);
+    assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "a live sequence goes on in the loads that it began in");
+    assert_eq!(house.value("ab", 2, 5, |s| s.start = true).unwrap(), 5);
+    assert_eq!(house.value("ab", 2, 5, |_| {}).unwrap(), 10, "the new plan knows that b is stateless");
+    assert_eq!((house.live("a"), house.live("b")), (2, 1));
+    // Both members' shapes change. With the ensemble's file changed as well, all of it is taken; the order does not matter.
+    house.put("ab", "", &ensemble("ab", &["b"], "").replace("dims: 1", "dims: 2"));
+    house.put("b", "identity INT32 dims=2", &PLAIN.replace("dims: 1", "dims: 2"));
+    assert_eq!(load(&house, "b"), [""; 0]);
+    let metadata = house.repository.find("ab", "").unwrap().metadata();
+    assert_eq!(metadata.inputs[0].dims.to_string(), "[-1,2]");
+}
+
+#[test]
+fn an_unload_takes_the_members_along_if_it_is_asked_to() {
+    let house = explicit(House::both_ways(4));
+    let ready = |model: &str| house.repository.find(model, "").is_ok();
+    let served = || ["ab", "ba", "a", "b"].map(ready);
+    house.repository.unload_by_request("ab", true).unwrap();
+    assert_eq!(served(), [false, true, true, true], "another ensemble needs them");
+    house.repository.unload_by_request("ba", true).unwrap();
+    assert_eq!(served(), [false; 4]);
+    assert_eq!(load(&house, "ab"), [""; 0]);
+    house.repository.unload_by_request("ab", false).unwrap();
+    assert_eq!(served(), [false, false, true, true]);
+}
+
+const PLAIN: &str = "backend: 'onnxruntime' max_batch_size: 4 input { name: 'INPUT' data_type: TYPE_INT32 dims: 1 } \
+                     output { name: 'OUTPUT' data_type: TYPE_INT32 dims: 1 } instance_group { kind: KIND_CPU count: 1 }";
+
+#[test]
+fn a_member_that_takes_sequences_from_now_on_is_planned_anew() {
+    let mut models = both_ways(4, LONG).to_vec();
+    models[3] = ("b", "identity INT32", PLAIN.to_owned());
+    let house = explicit(House::new(&models));
+    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    house.put("b", "accumulate INT32", &accumulator(4, LONG));
+    assert_eq!(load(&house, "b"), [""; 0]);
+    assert_eq!(house.value("ba", 2, 5, |s| s.start = true).unwrap(), 5);
+    assert_eq!(house.value("ba", 2, 1, |_| {}).unwrap(), 11, "both members remember");
+}

@@ -1,0 +1,110 @@
+//! States that are given to the server, and sequences that it keeps, as operators meet them.
+
+use std::time::Duration;
+
+use sequor_core::{Dialect, EndReason, Id, Refusal, WhenFull};
+
+use super::restarts::{Machine, OLDEST, start};
+use super::{Fixture, load, request};
+use crate::error::Failure;
+use crate::model::*;
+
+fn fixture() -> Fixture {
+    let fixture = Fixture::empty(u64::MAX);
+    load(&fixture.repository, &fixture.model());
+    fixture
+}
+
+/// The state of a sequence whose sum is 40.
+fn state(fixture: &Fixture) -> Vec<u8> {
+    fixture.sum(1, 40, |s| s.start = true);
+    let file = fixture.repository.find("sum", "").unwrap().export(&Id::from(1)).unwrap();
+    fixture.sum(1, 0, |s| s.end = true);
+    file
+}
+
+fn give(repository: &Repository, id: u64, file: &[u8]) {
+    repository.find("sum", "").unwrap().import(Id::from(id), file).unwrap();
+}
+
+#[test]
+fn a_given_state_goes_to_a_load_with_the_same_states_alone() {
+    let fixture = fixture();
+    give(&fixture.repository, 7, &state(&fixture));
+    let config = fixture.model().join("config.pbtxt");
+    let before = fs_err::read_to_string(&config).unwrap();
+    fs_err::write(&config, before.replace("dims: [ 1 ]", "dims: [ 2 ]")).unwrap();
+    fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32 dims=2").unwrap();
+    load(&fixture.repository, &fixture.model());
+    let wide = |id: u64, starts: bool| {
+        let mut request = request(id, 1, |s| s.start = starts);
+        let tensor = &mut request.inputs[0].tensor;
+        (tensor.shape, tensor.data) = (sequor_core::Shape::of(&[1, 2]), vec![0; 8].into());
+        fixture.answer(request)
+    };
+    wide(2, true).unwrap();
+    match wide(7, false).unwrap_err() {
+        Failure::NotResumed { why, .. } => assert!(why.contains("states differ"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    wide(2, false).unwrap();
+    wide(7, true).unwrap();
+}
+
+#[test]
+fn a_given_state_stays_where_its_step_is_refused() {
+    let fixture = fixture();
+    give(&fixture.repository, 7, &state(&fixture));
+    (11..=14).for_each(|id| assert_eq!(fixture.sum(id, 1, |s| s.start = true), 1));
+    let full = || {
+        let mut request = request(7, 2, |_| {});
+        request.dialect = Dialect { full: WhenFull::Refuse, ..Dialect::TRITON };
+        fixture.answer(request)
+    };
+    assert!(matches!(full(), Err(Failure::Refused(refused)) if matches!(refused.refusal, Refusal::TooMany { .. })));
+    fixture.sum(11, 1, |s| s.end = true);
+    assert_eq!(full().unwrap().outputs[0].tensor.data[..], 42_i32.to_le_bytes());
+}
+
+#[test]
+fn a_given_state_is_listed_and_dropped_and_waits_only_so_long() {
+    let machine = Machine::new("drain", OLDEST);
+    let server = machine.serve();
+    server.sum(1, 40, start);
+    let file = server.repository.find("sum", "").unwrap().export(&Id::from(1)).unwrap();
+    let used = || server.repository.state_bytes().0;
+    let before = used();
+    let drop = |id: u64| server.repository.drop_sequence("sum", &Id::from(id)).unwrap();
+    give(&server.repository, 7, &file);
+    assert_eq!((server.resumable(), used() > before), (vec![(Id::from(7), 1)], true));
+    assert!(drop(7) && !drop(7));
+    assert_eq!((server.resumable(), used()), (vec![], before));
+    give(&server.repository, 7, &file);
+    machine.clock.advance(Duration::from_secs(599));
+    server.repository.tick();
+    assert_eq!(server.resumable().len(), 1);
+    machine.clock.advance(Duration::from_secs(2));
+    server.repository.tick();
+    assert_eq!((server.resumable(), used()), (vec![], 0), "sequence 1 has expired as well");
+}
+
+#[test]
+fn a_kept_sequence_can_be_dropped() {
+    let machine = Machine::new("drain", OLDEST);
+    let first = machine.serve();
+    first.sum(7, 40, start);
+    first.sum(8, 1, start);
+    first.stop();
+    let second = machine.serve();
+    assert!(second.repository.drop_sequence("sum", &Id::from(7)).unwrap());
+    assert_eq!(second.resumable(), [(Id::from(8), 1)]);
+    match second.send(7, 1, |_| {}).unwrap_err() {
+        Failure::Refused(refused) => {
+            assert!(matches!(refused.refusal, Refusal::Unknown(Some(stone)) if stone.why == EndReason::Admin));
+        }
+        other => panic!("{other:?}"),
+    }
+    // The store has done what came before this.
+    assert_eq!(second.sum(8, 1, |_| {}), 2);
+    assert_eq!(machine.serve_from(&machine.crashed()).resumable(), []);
+}

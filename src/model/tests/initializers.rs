@@ -1,0 +1,333 @@
+//! A model with a state initializer: first states, copies, kept states, and what failures leave.
+
+use std::sync::Arc;
+
+use sequor_core::Refusal;
+
+use super::{Fixture, load, request};
+use crate::error::{Failure, ProcessorFailure};
+use crate::initializing::InitializerComponent;
+use crate::initializing::wat_fixture::InitializerWat;
+use crate::model::*;
+use crate::processing::pool::PREPARED;
+use crate::processing::wat_fixture::SERVING;
+use crate::processing::{PlaceRules, PluginOperations, ProcessorComponent};
+
+use sequor_wasm::grants::Grants;
+use sequor_wasm::plugin_error::PluginError;
+
+/// The input of the START says what it answers: 1000 and more is the first state; 1 traps, 2 never comes back, 3 refuses, 4 has wrong dimensions; 5 is a
+/// copy of sequence 7, 6 one of sequence 8; 10 is what `p` leads to, 11 `k`, 12 `f`, 13 `e`, 14 steps that are not kept. All else begins with zeros.
+const INITIALIZE: &str = "
+    (local $v i32)
+    (local.set $v (i32.load (i32.load offset=20 (local.get $inputs))))
+    (if (i32.eq (local.get $v) (i32.const 1)) (then unreachable))
+    (if (i32.eq (local.get $v) (i32.const 2)) (then (loop $ever (br $ever))))
+    (if (i32.eq (local.get $v) (i32.const 3)) (then (return (call $refuse (i32.const 4)))))
+    (if (i32.eq (local.get $v) (i32.const 4)) (then (return (call $state (i32.const 1) (i32.const 2) (i32.const 0)))))
+    (if (i32.eq (local.get $v) (i32.const 5)) (then (return (call $text (i32.const 2) (i32.const 0) (i32.const 1)))))
+    (if (i32.eq (local.get $v) (i32.const 6)) (then (return (call $text (i32.const 2) (i32.const 2) (i32.const 1)))))
+    (if (i32.eq (local.get $v) (i32.const 14)) (then (return (call $text (i32.const 3) (i32.const 0) (i32.const 0)))))
+    (if (i32.and (i32.ge_u (local.get $v) (i32.const 10)) (i32.lt_u (local.get $v) (i32.const 14))) (then
+        (return (call $text (i32.const 3) (i32.sub (local.get $v) (i32.const 6)) (i32.const 1)))))
+    (if (i32.ge_u (local.get $v) (i32.const 1000)) (then
+        (return (call $state (local.get $v) (i32.const 1) (i32.const 0)))))
+    (call $text (i32.const 0) (i32.const 0) (i32.const 0))";
+
+/// Three steps of 100; of `k` 10,000 steps, of `f` steps that the model fails at, of `e` none; without a name two steps.
+const STEPS: &str = "
+    (local $c i32)
+    (if (i32.eqz (local.get $name_len)) (then (return (call $steps (i32.const 100) (i32.const 2)))))
+    (local.set $c (i32.load8_u (local.get $name)))
+    (if (i32.eq (local.get $c) (i32.const 107)) (then (return (call $steps (i32.const 1) (i32.const 10000)))))
+    (if (i32.eq (local.get $c) (i32.const 102)) (then (return (call $steps (i32.const 666) (i32.const 3)))))
+    (if (i32.eq (local.get $c) (i32.const 101)) (then (return (call $steps (i32.const 1) (i32.const 0)))))
+    (call $steps (i32.const 100) (i32.const 3))";
+
+/// The guest of these bytes: empty for the one above; `other` has one step of 5 for each name; `bad` cannot be configured.
+pub(super) fn component(_: &str, bytes: &[u8]) -> Result<Arc<InitializerComponent>, PluginError> {
+    let guest = InitializerWat {
+        initialize: INITIALIZE,
+        steps: STEPS,
+        manifest: "reads = [\"INPUT\"]\n",
+        ..InitializerWat::default()
+    };
+    let guest = match bytes {
+        b"other" => InitializerWat { steps: "(call $steps (i32.const 5) (i32.const 1))", ..guest },
+        b"bad" => InitializerWat { configure: "unreachable", ..guest },
+        _ => guest,
+    };
+    InitializerComponent::new(&SERVING, "guest.wasm", &guest.component(), Grants::default(), None)
+        .map(Arc::new)
+        .map_err(|e| PluginError::Invalid(e.to_string()))
+}
+
+pub(super) fn no_processor(name: &str, _: &[u8]) -> Result<Arc<ProcessorComponent>, PluginError> {
+    Err(PluginError::Invalid(format!("there is no {name}")))
+}
+
+/// The model `sum` with this sequor.toml; a run fails on 666.
+fn fixture(toml: &str, state_limit: u64, strikes: u32) -> Fixture {
+    let fixture = Fixture::empty(state_limit);
+    // Slots for all sequences of a test.
+    let config = fixture.model().join("config.pbtxt");
+    let text = fs_err::read_to_string(&config).unwrap();
+    fs_err::write(&config, text.replace("max_candidate_sequences: 4", "max_candidate_sequences: 16")).unwrap();
+    fs_err::write(fixture.folder.path().join("guest.wasm"), "").unwrap();
+    fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32 poison=666").unwrap();
+    let dir = Some(fixture.folder.path().to_owned());
+    fixture.repository.run_processors(PlaceRules::default(), Box::new(no_processor)).unwrap();
+    let rules = PlaceRules { dir, strikes, ..PlaceRules::default() };
+    fixture.repository.run_initializers(rules, Box::new(component)).unwrap();
+    fs_err::write(fixture.model().join("sequor.toml"), toml).unwrap();
+    fixture
+}
+
+const FEATURE: &str =
+    "[[feature]]\nname = \"tenant\"\nfrom = \"parameter\"\nkey = \"tenant\"\ntype = \"key\"\n[plugins.initializer]\n";
+pub(super) const TOML: &str = "[plugins.initializer]\nuse = \"guest\"\ntime = \"500ms\"\n";
+
+fn loaded(toml: &str) -> Fixture {
+    let fixture = fixture(toml, u64::MAX, 1000);
+    load(&fixture.repository, &fixture.model());
+    fixture
+}
+
+fn copies() -> Fixture {
+    loaded(&format!("{FEATURE}use = \"guest\"\ntime = \"500ms\"\ncopy_if_same = [\"tenant\"]\n"))
+}
+
+fn failed(answer: Result<InferAnswer, Failure>) -> ProcessorFailure {
+    match answer {
+        Err(Failure::Processor(failure)) => *failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn start(fixture: &Fixture, id: u64, value: i32) -> i32 {
+    fixture.sum(id, value, |s| s.start = true)
+}
+
+/// A START of this tenant.
+fn of_tenant(fixture: &Fixture, id: u64, value: i32, tenant: &str) -> Result<i32, Failure> {
+    let mut start = request(id, value, |s| s.start = true);
+    start.parameters.push(("tenant".to_owned(), Parameter::Text(tenant.to_owned())));
+    let answer = fixture.answer(start)?;
+    Ok(i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap()))
+}
+
+/// Hits and misses of kept states, and runs of the model.
+fn counts(fixture: &Fixture) -> (u64, u64, u64) {
+    let text = fixture.repository.0.resources.metrics.encode();
+    let of = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+        line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap() as u64
+    };
+    let lookups =
+        |result: &str| of(&format!("sequor_kept_states_total{{model=\"sum\",version=\"1\",result=\"{result}\"}}"));
+    (lookups("hit"), lookups("miss"), of("nv_inference_exec_count{model=\"sum\",version=\"1\"}"))
+}
+
+#[test]
+fn a_sequence_begins_with_the_states_that_the_initializer_gives() {
+    let fixture = loaded(TOML);
+    assert_eq!(start(&fixture, 1, 50), 50, "default is zero");
+    assert_eq!(start(&fixture, 2, 1000), 2000);
+    assert_eq!((fixture.sum(2, 1, |_| {}), fixture.sum(1, 1, |_| {})), (2001, 51));
+    // A START on a live id begins anew.
+    assert_eq!(start(&fixture, 2, 3000), 6000);
+    assert_eq!(start(&fixture, 2, 50), 50);
+}
+
+#[test]
+fn a_failure_refuses_the_start_and_leaves_the_others() {
+    let fixture = loaded(TOML);
+    start(&fixture, 1, 50);
+    let fails = |value: i32| failed(fixture.send(9, value, |s| s.start = true));
+    for (value, text) in [
+        (1, "it gave up (unreachable), in initialize"),
+        (4, "initialize \"INPUT_STATE\" is [1], not [2]"),
+        (11, "steps answered 10000 steps; there may be 1 to 4096"),
+        (13, "steps answered 0 steps; there may be 1 to 4096"),
+    ] {
+        let failure = fails(value);
+        assert_eq!((failure.text.as_str(), failure.code, failure.ended, failure.may_retry), (text, None, true, true));
+        assert_eq!(failure.world, "initializer");
+    }
+    assert!(fails(2).text.starts_with("time limit"));
+    assert_eq!((fails(3).code, fails(3).ended), (Some(4), true));
+    let absent = fails(5);
+    assert_eq!(absent.text, "copy-of \"7\": no live sequence that may be copied has this id");
+    assert_eq!((absent.code, absent.ended, absent.may_retry), (Some(4), true, true));
+    let step = fails(12);
+    assert!(step.text.starts_with("the model did not run step 0 of 3: "), "{}", step.text);
+    assert_eq!((step.ended, step.may_retry), (true, true));
+    let gone = fixture.send(9, 1, |_| {}).unwrap_err();
+    assert!(matches!(&gone, Failure::Refused(refused) if matches!(refused.refusal, Refusal::Unknown(_))), "{gone:?}");
+    assert_eq!((fixture.sum(1, 1, |_| {}), fixture.repository.live()), (51, 1));
+    assert_eq!(fixture.repository.state_bytes().0, 4);
+}
+
+#[test]
+fn the_second_start_of_a_name_runs_nothing_more() {
+    let fixture = loaded(TOML);
+    assert_eq!(start(&fixture, 1, 10), 310);
+    assert_eq!(counts(&fixture), (0, 1, 4));
+    assert_eq!(start(&fixture, 2, 10), 310);
+    assert_eq!(counts(&fixture), (1, 1, 5));
+    assert_eq!((fixture.sum(1, 1, |_| {}), fixture.sum(2, 1, |_| {})), (311, 311));
+    // A START on a live id gets a copy as well.
+    assert_eq!(start(&fixture, 2, 10), 310);
+    assert_eq!(start(&fixture, 3, 14), 214, "without a name nothing is kept");
+    assert_eq!(start(&fixture, 3, 14), 214);
+    assert_eq!(counts(&fixture), (2, 1, 5 + 2 + 1 + 2 * 3));
+    // Kept states are counted with those of sequences, and go with their load.
+    assert!(fixture.repository.state_bytes().0 > 3 * 4 + 4);
+    fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32 poison=665").unwrap();
+    load(&fixture.repository, &fixture.model());
+    for id in 1..4 {
+        fixture.sum(id, 1, |s| s.end = true);
+    }
+    assert_eq!(start(&fixture, 4, 10), 310);
+    assert_eq!(counts(&fixture).1, 2);
+}
+
+#[test]
+fn starts_of_one_name_at_a_time_wait_for_one_of_them() {
+    let fixture = loaded(TOML);
+    let pending: Vec<_> =
+        (1..9).map(|id| fixture.repository.submit(request(id, 10, |s| s.start = true)).unwrap()).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut pending = pending.into_iter();
+    // A cancelled START does not keep the others waiting, also if it runs the steps.
+    drop(pending.next());
+    for answer in pending {
+        let answer = runtime.block_on(answer).unwrap();
+        assert_eq!(answer.outputs[0].tensor.data[..], 310i32.to_le_bytes());
+    }
+    let (_, misses, _) = counts(&fixture);
+    assert!((1..=2).contains(&misses), "{misses}");
+}
+
+#[test]
+fn live_sequences_go_before_kept_states() {
+    // Two sequences, or one and the states of a name: 4 bytes, the name with the version that answered it, and 256.
+    let fixture = fixture(TOML, 4 + 4 + 18 + 256, 1000);
+    load(&fixture.repository, &fixture.model());
+    assert_eq!(start(&fixture, 1, 10), 310);
+    assert_eq!(fixture.repository.state_bytes().0, 282);
+    assert_eq!(start(&fixture, 2, 50), 50);
+    assert_eq!(fixture.repository.state_bytes().0, 8);
+}
+
+#[test]
+fn a_child_begins_with_the_state_of_its_parent() {
+    let fixture = copies();
+    of_tenant(&fixture, 7, 50, "a").unwrap();
+    assert_eq!(fixture.sum(7, 3, |_| {}), 53);
+    assert_eq!(of_tenant(&fixture, 20, 5, "a").unwrap(), 58);
+    assert_eq!((fixture.sum(7, 5, |_| {}), fixture.sum(20, 1, |_| {})), (58, 59), "both go on by themselves");
+}
+
+#[test]
+fn a_sequence_of_another_tenant_is_not_copied() {
+    let fixture = copies();
+    of_tenant(&fixture, 7, 50, "a").unwrap();
+    let foreign = failed(of_tenant(&fixture, 20, 5, "b").map(|_| unreachable!()));
+    let absent = failed(of_tenant(&fixture, 20, 6, "a").map(|_| unreachable!()));
+    assert_eq!(foreign.text, "copy-of \"7\": no live sequence that may be copied has this id");
+    assert_eq!(absent.text, foreign.text.replace('7', "8"), "a client does not learn whether the sequence exists");
+    // Two STARTs without a tenant are not of the same one.
+    let fixture = copies();
+    start(&fixture, 7, 50);
+    failed(fixture.send(20, 5, |s| s.start = true));
+    assert_eq!(fixture.repository.live(), 1);
+}
+
+#[test]
+fn an_initializer_that_cannot_serve_refuses_the_model() {
+    let refused = |toml: &str| {
+        let fixture = fixture(toml, u64::MAX, 1000);
+        fixture.repository.load(&fixture.model());
+        match fixture.repository.statuses().remove(0).availability {
+            Availability::Failed(faults) => faults[0].to_string(),
+            Availability::Ready(_) => panic!("it is ready"),
+        }
+    };
+    let absent = refused("[plugins.initializer]\nuse = \"guests\"\n");
+    assert!(absent.contains("sequor.toml:2:1: guests: there is no plug-in \"guests\": "), "{absent}");
+    assert!(absent.ends_with("did you mean \"guest\"?"), "{absent}");
+    let files = refused(&format!("{TOML}files = [\"../x\"]\n"));
+    assert!(files.ends_with("guest: ../x: a file of a plug-in must be in the model's directory"), "{files}");
+    let feature = refused(&format!("{TOML}copy_if_same = [\"tenant\"]\n"));
+    assert!(feature.contains("copy_if_same: no [[feature]] of type \"key\" is named \"tenant\""), "{feature}");
+}
+
+#[test]
+fn a_version_takes_the_place_of_another_and_kept_states_go_with_it() {
+    let fixture = loaded(TOML);
+    let registry = fixture.repository.initializers().unwrap();
+    assert_eq!(start(&fixture, 1, 10), 310);
+    let first = registry.show("guest").unwrap();
+    assert_eq!((first.world, first.attached.len()), ("state-initializer", 1));
+    let refused = registry.replace("guest", b"bad".to_vec(), "local").unwrap_err().to_string();
+    assert!(refused.contains("does not fit sum: it gave up (unreachable), in configure"), "{refused}");
+    assert_eq!((start(&fixture, 2, 10), counts(&fixture).0), (310, 1), "the version before goes on");
+    let second = registry.replace("guest", b"other".to_vec(), "local").unwrap();
+    assert_eq!(second.attached[0].sha256, second.sha256);
+    assert_eq!((start(&fixture, 3, 10), counts(&fixture).1), (15, 2), "at once, without a load");
+    assert_eq!((fixture.sum(1, 1, |_| {}), fixture.sum(2, 1, |_| {})), (311, 311), "live sequences go on");
+    assert_eq!(registry.rollback("guest", "local").unwrap().sha256, first.sha256);
+    assert_eq!(start(&fixture, 4, 10), 310);
+    assert!(matches!(registry.unload("guest", "local"), Err(PluginError::Conflict(_))));
+    registry.park("guest", "local").unwrap();
+    assert!(failed(fixture.send(9, 50, |s| s.start = true)).unavailable);
+    registry.unpark("guest", "local").unwrap();
+    assert_eq!(start(&fixture, 9, 50), 50);
+}
+
+#[test]
+fn a_changed_file_of_a_model_that_names_its_hash_waits() {
+    let fixture = fixture(TOML, u64::MAX, 1000);
+    let sha256 = component("", b"").unwrap().sha256().to_owned();
+    fs_err::write(fixture.model().join("sequor.toml"), format!("{TOML}sha256 = \"{sha256}\"\n")).unwrap();
+    load(&fixture.repository, &fixture.model());
+    let registry = fixture.repository.initializers().unwrap();
+    let refused = registry.replace("guest", b"other".to_vec(), "local").unwrap_err();
+    assert!(matches!(&refused, PluginError::Conflict(what) if what.contains("names the hash")), "{refused}");
+    assert_eq!(registry.show("guest").unwrap().sha256, sha256);
+}
+
+#[test]
+fn the_inputs_of_steps_count_with_those_that_processors_prepare() {
+    let fixture = loaded(TOML);
+    let model = fixture.repository.0.catalog.model("sum").unwrap();
+    let pool = Arc::clone(&model.loads().first().unwrap().initializer.as_ref().unwrap().pool);
+    let others = pool.hold(PREPARED).unwrap();
+    let full = failed(fixture.send(9, 10, |s| s.start = true));
+    assert_eq!((full.unavailable, full.ended, full.may_retry), (true, true, true));
+    assert_eq!(full.text, "the prepared inputs of all requests have 1073741824 bytes, the maximum");
+    assert_eq!(start(&fixture, 8, 50), 50, "a START without steps needs no room");
+    drop(others);
+    assert_eq!(start(&fixture, 9, 10), 310);
+    assert!(pool.hold(PREPARED).is_some(), "nothing is counted once the steps have run");
+}
+
+#[test]
+fn three_failures_park_it_and_live_sequences_go_on() {
+    let fixture = fixture(TOML, u64::MAX, 3);
+    load(&fixture.repository, &fixture.model());
+    start(&fixture, 1, 50);
+    let fails = |value: i32| failed(fixture.send(9, value, |s| s.start = true));
+    assert!((0..3).all(|_| !fails(1).unavailable));
+    let parked = fails(50);
+    assert_eq!((parked.unavailable, parked.may_retry), (true, true));
+    let why = "guest is parked on sum after 3 strikes in 60 s (trap: it gave up (unreachable), in initialize)";
+    assert_eq!(parked.text, why);
+    assert_eq!(fixture.repository.find("sum", "").unwrap().unready().as_deref(), Some(why), "the model is not ready");
+    assert_eq!(fixture.sum(1, 1, |_| {}), 51);
+    // The model is loaded anew: it begins without strikes.
+    fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32").unwrap();
+    load(&fixture.repository, &fixture.model());
+    assert_eq!(start(&fixture, 9, 50), 50);
+}

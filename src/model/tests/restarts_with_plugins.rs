@@ -1,0 +1,172 @@
+//! Sequences of models with plug-ins over a restart: the scratch of processors stays with the state, and a first state is made once.
+
+use std::path::Path;
+
+use sequor_core::Refusal;
+
+use super::request;
+use super::restarts::{Machine, OLDEST, answered, start};
+use super::{initializers, processors};
+use crate::error::Failure;
+use crate::model::*;
+use crate::processing::PlaceRules;
+use crate::processing::wat_fixture::ProcessorWat;
+
+/// A machine whose model has these plug-ins.
+fn machine(when: &str, toml: &str, equip: fn(&Path, &Repository)) -> Machine {
+    let mut machine = Machine::new(when, OLDEST);
+    machine.equip = equip;
+    fs_err::write(machine.folder.path().join("guest.wasm"), processors::guest().component()).unwrap();
+    let toml = format!("{toml}[durability]\nwhen = \"{when}\"\n");
+    fs_err::write(machine.model().join("sequor.toml"), toml).unwrap();
+    machine
+}
+
+fn with_processors(folder: &Path, repository: &Repository) {
+    let rules = PlaceRules { dir: Some(folder.to_owned()), strikes: 3, ..PlaceRules::default() };
+    repository.run_processors(rules, Box::new(processors::component)).unwrap();
+}
+
+fn with_an_initializer(folder: &Path, repository: &Repository) {
+    repository.run_processors(PlaceRules::default(), Box::new(initializers::no_processor)).unwrap();
+    let rules = PlaceRules { dir: Some(folder.to_owned()), strikes: 3, ..PlaceRules::default() };
+    repository.run_initializers(rules, Box::new(initializers::component)).unwrap();
+}
+
+#[test]
+fn the_scratch_of_processors_stays_with_the_state() {
+    for when in ["drain", "step", "every"] {
+        let machine = machine(when, processors::TOML, with_processors);
+        let first = machine.serve();
+        assert_eq!(first.sum(7, 5, start), 10_005);
+        assert_eq!(first.sum(7, 1, |_| {}), 20_006, "its second call");
+        assert_eq!(first.sum(7, 1001, |_| {}), 1001, "a reply runs nothing");
+        assert_eq!(first.sum(8, 1001, start), 1001);
+        if when == "step" {
+            let after = machine.serve_from(&machine.crashed());
+            assert_eq!(after.sum(7, 1, |_| {}), 30_007);
+            assert_eq!(after.sum(8, 1, |_| {}), 10_001);
+        }
+        first.stop();
+        let second = machine.serve();
+        let steps: Vec<u64> = second.resumable().into_iter().map(|(_, step)| step).collect();
+        assert_eq!(steps, [3, 1], "{when}");
+        assert_eq!(second.sum(7, 1, |_| {}), 30_007, "{when}: its third call");
+        assert_eq!(second.sum(8, 1001, |_| {}), 1001, "{when}: nothing has run yet");
+        second.stop();
+        let third = machine.serve();
+        assert_eq!(third.sum(8, 1, |_| {}), 10_001, "{when}: its first run");
+        assert_eq!(third.sum(7, 1, |_| {}), 40_008, "{when}");
+    }
+}
+
+#[test]
+fn a_counted_step_is_answered_again_with_what_the_processors_made() {
+    for when in ["drain", "step"] {
+        let machine = machine(when, processors::TOML, with_processors);
+        let first = machine.serve();
+        first.sum(7, 5, |s| (s.start, s.step) = (true, Some(1)));
+        assert_eq!(first.sum(7, 1, |s| s.step = Some(2)), 20_006);
+        first.stop();
+        let second = machine.serve();
+        assert_eq!(second.sum(7, 1, |s| s.step = Some(2)), 20_006, "{when}: the answer of the first time");
+        assert_eq!(second.sum(7, 1, |s| s.step = Some(3)), 30_007, "{when}");
+    }
+}
+
+#[test]
+fn a_reply_on_its_way_to_the_store_is_not_repeated() {
+    let machine = machine("step", processors::TOML, with_processors);
+    let server = machine.serve();
+    server.sum(7, 5, |s| (s.start, s.step) = (true, Some(1)));
+    machine.hold_disk(true);
+    let second = server.repository.submit(request(7, 1001, |s| s.step = Some(2))).unwrap();
+    while server.repository.live_sequences("sum").unwrap().iter().all(|live| live.step < 2) {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.refusal(7, |s| s.step = Some(2)), Refusal::StepBusy { step: 2 });
+    machine.hold_disk(false);
+    let of = |answer: InferAnswer| answer.outputs[0].tensor.data.to_vec();
+    let first = of(answered(second));
+    assert_eq!(
+        (of(server.send(7, 1, |s| s.step = Some(2)).unwrap()), &first[..]),
+        (first.clone(), &1001i32.to_le_bytes()[..])
+    );
+}
+
+#[test]
+fn other_processors_do_not_go_on_with_a_scratch() {
+    let machine = machine("drain", processors::TOML, with_processors);
+    let first = machine.serve();
+    first.sum(7, 5, start);
+    first.stop();
+    let toml = machine.model().join("sequor.toml");
+    let before = fs_err::read_to_string(&toml).unwrap();
+    fs_err::write(&toml, "[durability]\nwhen = \"drain\"\n").unwrap();
+    let changed = machine.serve();
+    match changed.send(7, 1, |_| {}).unwrap_err() {
+        Failure::NotResumed { why, .. } => {
+            assert_eq!(why, "the files of version 1 or its processors have changed since");
+        }
+        other => panic!("{other:?}"),
+    }
+    changed.stop();
+    fs_err::write(&toml, before).unwrap();
+    assert_eq!(machine.serve().sum(7, 1, |_| {}), 20_006, "nothing was lost by that");
+}
+
+#[test]
+fn a_sequence_goes_on_from_its_state_and_not_from_a_new_first_one() {
+    for when in ["drain", "step"] {
+        let machine = machine(when, initializers::TOML, with_an_initializer);
+        let first = machine.serve();
+        assert_eq!(first.sum(7, 1000, start), 2000, "its first state is 1000");
+        assert_eq!(first.sum(8, 10, start), 310, "three steps of 100");
+        first.stop();
+        let second = machine.serve();
+        assert_eq!(second.sum(7, 1, |_| {}), 2001, "{when}");
+        assert_eq!(second.sum(8, 1, |_| {}), 311, "{when}");
+        assert_eq!(second.sum(7, 1000, start), 2000, "a START on it begins anew");
+        second.stop();
+        let third = machine.serve();
+        assert_eq!(third.sum(8, 1000, start), 2000, "{when}: also where it was not read");
+    }
+}
+
+/// It declares an output of one row, so the outputs of two runs do not fit. Only the sequence of that request ends.
+#[test]
+fn a_sequence_that_ends_with_its_run_takes_no_other_of_its_batch_with_it() {
+    let one_row = "
+        (i64.store (i32.load offset=12 (i32.load offset=72 (local.get 0))) (i64.const 1))
+        (i32.store8 (i32.const 1024) (i32.const 0))
+        (memory.copy (i32.const 1028) (i32.add (local.get 0) (i32.const 64)) (i32.const 16))
+        (global.set $heap (i32.const 8192))
+        (i32.const 1024)";
+    let guest = ProcessorWat { configure: one_row, manifest: "wants = [\"pre\"]\n", ..processors::guest() };
+    for (when, ends) in [("step", 1), ("step", 2), ("every", 1), ("every", 2)] {
+        let machine = machine(when, processors::TOML, with_processors);
+        fs_err::write(machine.folder.path().join("guest.wasm"), guest.component()).unwrap();
+        // A batch has a row of each of the two sequences.
+        let file = machine.model().join("config.pbtxt");
+        let direct = "direct { minimum_slot_utilization: 1.0 max_queue_delay_microseconds: 60000000 }";
+        let config = fs_err::read_to_string(&file).unwrap().replace(OLDEST, direct);
+        fs_err::write(file, config.replace("max_batch_size: 4", "max_batch_size: 2").replace("count: 2", "count: 1"))
+            .unwrap();
+        let server = machine.serve();
+        let submit = |id: u64, value: i32, starts: bool| {
+            server.repository.submit(super::request(id, value, |s| s.start = starts)).unwrap()
+        };
+        let answer =
+            |pending: Pending| tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending);
+        let lives = 3 - ends;
+        // Its second run is in one batch with the other's second step.
+        let two_runs = submit(ends, 100, true);
+        let value = |answer: InferAnswer| i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap());
+        assert_eq!(value(answer(submit(lives, 5, true)).unwrap()), 5);
+        let second = submit(lives, 1, false);
+        let failed = answer(two_runs).unwrap_err();
+        assert!(matches!(&failed, Failure::Processor(failure) if failure.ended), "{failed:?}");
+        assert_eq!(value(answer(second).unwrap()), 6, "{when}, {ends} ends");
+        assert_eq!(server.repository.live(), 1);
+    }
+}
