@@ -84,7 +84,7 @@ mod interleavings {
                 }
             })
         };
-        [alarm(), alarm()].map(|thread| thread.join().unwrap());
+        let _ = [alarm(), alarm()].map(|thread| thread.join().unwrap());
         while seen.load(Ordering::SeqCst) < 2 * ALARMS {
             shuttle::thread::yield_now();
         }

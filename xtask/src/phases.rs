@@ -34,6 +34,21 @@ impl Phases {
         }
     }
 
+    /// Runs two rows of phases at the same time, because each alone leaves a core idle now and then. Their output is mixed.
+    pub(crate) fn side_by_side(
+        &mut self,
+        here: impl FnOnce(&mut Phases) -> Result<()>,
+        beside: impl FnOnce(&mut Phases) + Send,
+    ) -> Result<()> {
+        let mut other = Phases::new();
+        let result = std::thread::scope(|scope| {
+            scope.spawn(|| beside(&mut other));
+            here(self)
+        });
+        self.done.append(&mut other.done);
+        result
+    }
+
     fn time(&mut self, name: &'static str, run: impl FnOnce() -> Result<String>) -> Result<()> {
         eprintln!("--- {name}");
         let since = Instant::now();
@@ -62,5 +77,34 @@ impl Phases {
     /// `8 of 9 phases passed`.
     pub(crate) fn verdict(&self) -> String {
         format!("{} of {} phases passed", self.done.len() - self.failed(), self.done.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn two_rows_are_one_table_and_the_failures_of_both_count() {
+        let mut phases = Phases::new();
+        let (to_beside, from_here) = std::sync::mpsc::channel();
+        let (to_here, from_beside) = std::sync::mpsc::channel();
+        let here = |phases: &mut Phases| {
+            to_beside.send(())?;
+            phases.need("here", || Ok(from_beside.recv().map(|()| "met".to_owned())?))?;
+            phases.need("needed", || bail!("not there"))
+        };
+        let beside = move |phases: &mut Phases| {
+            phases.check("beside", || Ok(from_here.recv().map(|()| "met".to_owned())?));
+            phases.check("wrong", || bail!("it is"));
+            assert!(to_here.send(()).is_ok());
+        };
+        let result = phases.side_by_side(here, beside);
+        assert!(result.is_err_and(|e| e.to_string() == "not there"));
+        let names: Vec<_> = phases.done.iter().map(|phase| (phase.name, phase.passed)).collect();
+        assert_eq!(names, [("here", true), ("needed", false), ("beside", true), ("wrong", false)]);
+        assert_eq!((phases.failed(), phases.verdict().as_str()), (2, "2 of 4 phases passed"));
     }
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change goes in, in one command.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -60,7 +60,8 @@ pub(crate) fn prepare() -> Result<()> {
     let mut phases = Phases::new();
     let wishes = TestOptions::default();
     fetch(&wishes, &mut phases)?;
-    build(&wishes, &mut phases)?;
+    let sequor = build(&mut phases)?;
+    build_guests(&sequor, &wishes, &mut phases)?;
     for (name, value) in environment() {
         println!("export {name}='{}'", value.display());
     }
@@ -75,15 +76,20 @@ fn fetch(wishes: &TestOptions, phases: &mut Phases) -> Result<bool> {
     browser(wishes, phases)
 }
 
-/// Builds the server, gets it its runtime, and has it build plug-ins.
-fn build(wishes: &TestOptions, phases: &mut Phases) -> Result<()> {
+/// Builds the server and gets it its runtime. Where the server is.
+fn build(phases: &mut Phases) -> Result<PathBuf> {
     // Along with the tests: alone it would have other features of the crates below it, and each of those were compiled twice.
     phases.need("build", || quiet(process::cargo().args(["build", "--locked", "--workspace", "--bins", "--tests"])))?;
     let sequor = process::built("debug", "sequor")?;
     phases.need("runtime", || runtime::ensure(&sequor))?;
-    phases.need("guests", || guests::build(&sequor))?;
+    Ok(sequor)
+}
+
+/// Has the server build plug-ins.
+fn build_guests(sequor: &Path, wishes: &TestOptions, phases: &mut Phases) -> Result<()> {
+    phases.need("guests", || guests::build(sequor))?;
     if wishes.all_languages {
-        phases.need("languages", || guests::build_the_others(&sequor))?;
+        phases.need("languages", || guests::build_the_others(sequor))?;
     }
     Ok(())
 }
@@ -105,13 +111,23 @@ fn run(wishes: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Resu
     let has_browser = fetch(wishes, phases)?;
     phases.check("models", models);
     phases.check("kernels", kernels::check);
-    build(wishes, phases)?;
+    let sequor = build(phases)?;
+    let mut beside = TestTally::default();
+    let built = phases.side_by_side(
+        |phases| build_guests(&sequor, wishes, phases),
+        |phases| {
+            phases.check("planted faults and interleavings", || {
+                tally::run(&mut planted_and_interleavings(), &mut beside)
+            });
+            phases.check("tests of guests", || guests::test(&mut beside));
+        },
+    );
+    tally.add(beside);
+    built?;
     phases.check("tests", || tally::run(&mut tests(has_browser, wishes.all_languages), tally));
-    phases.check("tests of guests", || guests::test(tally));
     if wishes.all_languages {
         phases.check("types", types::check);
     }
-    phases.check("planted faults and interleavings", || tally::run(&mut planted_and_interleavings(), tally));
     phases.check("doc tests", || {
         tally::run(with_environment(process::cargo().args(["test", "--workspace", "--locked", "--doc"])), tally)
     });

@@ -39,7 +39,6 @@ impl UnusedOwners {
 }
 
 #[derive(Debug)]
-#[cfg_attr(feature = "shuttle", allow(dead_code, reason = "there is no timer thread"))]
 pub(in crate::model) struct Upkeep {
     chunk_cache: ChunkCache,
     backend: Arc<dyn Backend>,
@@ -54,7 +53,6 @@ impl Upkeep {
     }
 
     /// Does what is due, if a second has passed since the last time.
-    #[cfg_attr(feature = "shuttle", allow(dead_code, reason = "there is no timer thread"))]
     pub(in crate::model) fn run(&mut self, now: Time) {
         if now < self.next {
             return;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sequor_core::{Columns, Hooks, LoadId, Picks, PolicyAnswer, PolicyFault, PolicyQuestion, Round};
-use sequor_wasm::cache::Cache;
+use sequor_wasm::cache::{COMPILED, Cache};
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::{Limits, room};
@@ -34,8 +34,10 @@ fn component(name: &str) -> SchedulerComponent {
             file.display()
         )
     });
-    // Tests are not optimised, and a compiler that is not takes its time: what one has compiled serves the others.
-    let cache = Cache::new(&folder().with_file_name("code")).unwrap();
+    // What was compiled when the guest was built, or by another test, serves this one.
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sequor/tools");
+    let tools = std::env::var_os("SEQUOR_CACHE").map_or(default, PathBuf::from);
+    let cache = Cache::new(&tools.join(COMPILED)).unwrap();
     SchedulerComponent::new(&SERVING, &format!("{name}.wasm"), &bytes, Grants::default(), Some(&cache)).unwrap()
 }
 
