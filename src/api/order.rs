@@ -47,6 +47,25 @@ pub(crate) async fn off_task<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(ended)
 }
 
+/// Runs a future in which [`off_task`] may be called. Returns its output, and whether it was ready without another thread: the only other one is
+/// busy until the first poll is over.
+#[cfg(test)]
+pub(crate) fn run_and_see_if_inline<T>(work: impl Future<Output = T>) -> (T, bool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().expect("a runtime");
+    runtime.block_on(async {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || released.recv());
+        let mut work = std::pin::pin!(work);
+        let first = futures_util::poll!(&mut work);
+        drop(release);
+        assert!(busy.await.expect("it ended").is_err());
+        match first {
+            std::task::Poll::Ready(output) => (output, true),
+            std::task::Poll::Pending => (work.await, false),
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

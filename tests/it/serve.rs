@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
@@ -131,8 +132,8 @@ fn it_serves_also_where_nobody_reads_what_it_says() {
         }
         let call = call.environment("ORT_DYLIB_PATH", runtime()).environment("SEQUOR_DRAIN_ANNOUNCE", "0s");
         let call = call.arguments(["serve", "--http-address", &address, "--http-port", &number]);
-        let call = call.arguments(["--allow-grpc=false", "--allow-metrics=false", "--model-repository"]);
-        let process = call.arguments([models()]).begin();
+        let call = call.arguments(["--allow-grpc=false", "--allow-metrics=false", "--admin-port", "0"]);
+        let process = call.arguments([Path::new("--model-repository"), &models()]).begin();
         let hangs = Instant::now() + Duration::from_secs(180);
         while TcpStream::connect(port).is_err() || get(port, "/v2/health/ready").0 != 200 {
             assert!(Instant::now() < hangs);

@@ -150,6 +150,7 @@ mod tests {
     use crate::api::kserve::json::JsonRequestHead;
     use crate::api::kserve::model_inputs::AnyInputs;
     use crate::api::kserve::shared_memory::Regions;
+    use crate::api::order::run_and_see_if_inline;
     use crate::api::queued::QueuedBytesPermit;
     use crate::config::server::settings::SharedMemory;
     use crate::model::Tensor;
@@ -205,24 +206,23 @@ mod tests {
         assert_eq!((said, &body.bytes[length..]), (want, [1u8, 2].as_slice()));
     }
 
-    #[tokio::test]
-    async fn large_answers_are_written_on_another_thread() {
+    #[test]
+    fn large_answers_are_written_on_another_thread() {
         let answer = |bytes: usize| {
             let tensor =
                 Tensor { dtype: DataType::Uint8, shape: Shape::of(&[1, bytes as u64]), data: vec![7; bytes].into() };
             InferAnswer { outputs: vec![NamedTensor { name: "y".to_owned(), tensor }], ..answer() }
         };
-        let is_here = async |bytes: usize, form: ResponseFormat| {
-            let mut writing = std::pin::pin!(write_in_time(answer(bytes), form));
-            let is_here = futures_util::poll!(&mut writing).is_ready();
-            assert!(is_here || writing.await.expect("a body").bytes.len() > bytes);
+        let is_here = |bytes: usize, form: ResponseFormat| {
+            let (body, is_here) = run_and_see_if_inline(write_in_time(answer(bytes), form));
+            assert!(body.expect("a body").bytes.len() > bytes);
             is_here
         };
-        assert!(is_here(INLINE_BYTES, ResponseFormat::default()).await);
-        assert!(!is_here(INLINE_BYTES + 1, ResponseFormat::default()).await);
+        assert!(is_here(INLINE_BYTES, ResponseFormat::default()));
+        assert!(!is_here(INLINE_BYTES + 1, ResponseFormat::default()));
         // Bytes behind the JSON are only copied.
-        assert!(is_here(INLINE_BYTES * COPIED_FOR_ONE, bytes_but("x")).await);
-        assert!(!is_here((INLINE_BYTES + 1) * COPIED_FOR_ONE, bytes_but("x")).await);
+        assert!(is_here(INLINE_BYTES * COPIED_FOR_ONE, bytes_but("x")));
+        assert!(!is_here((INLINE_BYTES + 1) * COPIED_FOR_ONE, bytes_but("x")));
     }
 
     #[test]
