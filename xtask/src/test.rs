@@ -94,7 +94,7 @@ fn build_guests(sequor: &Path, wishes: &TestOptions, phases: &mut Phases) -> Res
     Ok(())
 }
 
-fn run(wishes: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Result<()> {
+fn lint(wishes: &TestOptions, phases: &mut Phases) {
     phases.check("format", || {
         quiet(process::cargo().args(["fmt", "--all", "--check"]))?;
         quiet(guests::cargo("fmt").args(["--all", "--check"]))
@@ -108,9 +108,24 @@ fn run(wishes: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Resu
             quiet(doc.args(["doc", "--workspace", "--lib", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-Dwarnings"))
         });
     }
-    let has_browser = fetch(wishes, phases)?;
-    phases.check("models", models);
-    phases.check("kernels", kernels::check);
+}
+
+fn run(wishes: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Result<()> {
+    let mut fetched = Ok(false);
+    phases.side_by_side(
+        |phases| {
+            lint(wishes, phases);
+            Ok(())
+        },
+        |phases| {
+            fetched = fetch(wishes, phases);
+            if fetched.is_ok() {
+                phases.check("models", models);
+                phases.check("kernels", kernels::check);
+            }
+        },
+    )?;
+    let has_browser = fetched?;
     let sequor = build(phases)?;
     let mut beside = TestTally::default();
     let built = phases.side_by_side(
