@@ -147,6 +147,26 @@ fn a_gpu_that_breaks_down_fails_its_requests_in_a_sentence() {
 }
 
 #[test]
+fn a_warm_up_is_over_before_its_model_is_ready() {
+    let sample = "model_warmup { name: \"zeros\" batch_size: 2 count: 3 inputs { key: \"INPUT\" value { data_type: TYPE_INT32 dims: 1 zero_data: true } } }";
+    let gpus = StandIns::new(1, ROOM);
+    let of = |sample: &str| {
+        let text = config("instance_group { kind: KIND_GPU count: 1 }", "direct { }", 1) + sample;
+        let spec = model("sum").config(&text).mock("accumulate INT32 poison=99", MockBackend::new().with_stand_ins());
+        spec.accelerators(&gpus)
+    };
+    let plain = of("").serve();
+    let before = gpus.waits();
+    let warm = of(sample).serve();
+    assert_eq!(gpus.waits() - before, 1, "one wait for all three runs of the sample");
+    drop((plain, warm));
+    gpus.break_down();
+    let said = of(sample).refused();
+    let why = "failed to run warmup sample 'zeros': GPU 0 failed to finish its work: it was broken on purpose";
+    assert!(said.contains(why), "{said}");
+}
+
+#[test]
 fn instances_are_placed_as_the_groups_say() {
     let gpus = StandIns::new(2, ROOM);
     let on = |groups: &str| spec(groups, "direct { }", 1, &gpus).serve().ready();

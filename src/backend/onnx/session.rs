@@ -6,12 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ort::AsPointer;
 use ort::environment::Environment;
 use ort::session::RunOptions;
 use ort::session::builder::SessionBuilder;
-use ort::sys::{OrtIoBinding, OrtSession, OrtValue};
+use ort::sys::{OrtIoBinding, OrtRunOptions, OrtSession, OrtValue};
 
 use super::cuda;
 use super::names::Names;
@@ -20,14 +21,38 @@ use super::tuning::{builder, on_host};
 use crate::backend::{BackendError, LoadOptions};
 use crate::device::{Device, DeviceId};
 
+/// One of this many runs waits for the accelerator. Kernels copy small tables from pinned host memory, and ONNX Runtime frees those tables only at the
+/// end of a run that waits: without one, they would gather for as long as the session is loaded.
+const AWAITED: u32 = 64;
+
+/// Options of runs that do not wait for the accelerator.
+struct Unawaited {
+    options: RunOptions,
+    runs: AtomicU32,
+}
+
+impl Unawaited {
+    fn new() -> Result<Unawaited, BackendError> {
+        let mut options = RunOptions::new().map_err(|error| describe(&error))?;
+        options.disable_device_sync().map_err(|error| describe(&error))?;
+        Ok(Unawaited { options, runs: AtomicU32::new(0) })
+    }
+
+    /// The options of the next run. Null for a run that waits.
+    fn next(&self) -> *const OrtRunOptions {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        if run % AWAITED == AWAITED - 1 { ptr::null() } else { self.options.ptr() }
+    }
+}
+
 /// Made over the C API and not as `ort`'s own session: that one reads the types of inputs and outputs while it is made, and panics at
 /// those it does not know.
 pub(super) struct Session {
     pointer: NonNull<OrtSession>,
     /// Where it runs.
     place: DeviceId,
-    /// A run with these does not wait for the accelerator.
-    unawaited: Option<RunOptions>,
+    /// If it runs on an accelerator.
+    unawaited: Option<Unawaited>,
     /// Whose stream it uses, if it runs on an accelerator. It is released after the session.
     device: Option<Arc<dyn Device>>,
     _environment: Environment,
@@ -65,9 +90,7 @@ impl Session {
         // From here on its drop releases the pointer.
         let device = Some(Arc::clone(device));
         let mut session = Session { pointer, place, unawaited: None, device, _environment: environment };
-        let mut unawaited = RunOptions::new().map_err(|error| describe(&error))?;
-        unawaited.disable_device_sync().map_err(|error| describe(&error))?;
-        session.unawaited = Some(unawaited);
+        session.unawaited = Some(Unawaited::new()?);
         Ok(session)
     }
 
@@ -99,7 +122,7 @@ impl Session {
     ) -> Result<(), BackendError> {
         // Outputs that it makes itself here are the host's: they must be there when it returns.
         let all_given = outputs.iter().all(|value| !value.is_null());
-        let run_options = self.unawaited.as_ref().filter(|_| all_given).map_or(ptr::null(), AsPointer::ptr);
+        let run_options = self.unawaited.as_ref().filter(|_| all_given).map_or(ptr::null(), Unawaited::next);
         debug_assert_eq!((input_names.len(), output_names.len()), (inputs.len(), outputs.len()));
         // SAFETY: the caller's promise; the session is alive and its Run may overlap with others. Options are null or alive.
         check(unsafe {
@@ -118,12 +141,12 @@ impl Session {
 }
 
 impl Session {
-    /// Runs what is bound. Nothing is waited for.
+    /// Runs what is bound. One of [`AWAITED`] runs waits for the accelerator.
     ///
     /// # Safety
     /// The binding must be one of this session, and hold what [`Session::run`] wants.
     pub(super) unsafe fn run_bound(&self, binding: *mut OrtIoBinding) -> Result<(), BackendError> {
-        let run_options = self.unawaited.as_ref().map_or(ptr::null(), AsPointer::ptr);
+        let run_options = self.unawaited.as_ref().map_or(ptr::null(), Unawaited::next);
         // SAFETY: the caller's promise; options are null or alive.
         check(unsafe { (ort::api().RunWithBinding)(self.pointer.as_ptr(), run_options, binding) })
     }
@@ -146,5 +169,22 @@ impl Drop for Session {
     fn drop(&mut self) {
         // SAFETY: this is the only owner, so nothing runs it and nothing uses it later.
         unsafe { (ort::api().ReleaseSession)(self.pointer.as_ptr()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::onnx::tests::backend;
+
+    #[test]
+    fn one_of_many_runs_on_an_accelerator_waits_for_it() {
+        let _runtime = backend();
+        let unawaited = Unawaited::new().unwrap();
+        let waits: Vec<bool> = (0..3 * AWAITED).map(|_| unawaited.next().is_null()).collect();
+        for runs in waits.chunks(AWAITED as usize) {
+            assert_eq!(runs.iter().filter(|waits| **waits).count(), 1);
+        }
+        assert!(!waits[0], "the first run of a model waits for nothing");
     }
 }

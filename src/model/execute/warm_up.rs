@@ -55,11 +55,14 @@ fn run(placement: &Placement, settings: &ModelSettings, wiring: &Wiring, sample:
         })
         .collect();
     let mut context = placement.graph.context(&wiring.input_names, &wiring.output_names).map_err(|e| e.0)?;
-    for _ in 0..sample.count.max(1) {
+    let once = || {
         let mut fetches: Vec<Fetch<'_>> = wiring.output_names.iter().map(|_| Fetch::New(None)).collect();
-        context.run(&feeds, &mut fetches).map_err(|e| e.0)?;
-    }
-    Ok(())
+        context.run(&feeds, &mut fetches).map_err(|e| e.0)
+    };
+    let ran = std::iter::repeat_with(once).take(sample.count.max(1) as usize).collect::<Result<(), String>>();
+    // An accelerator may read the inputs until it is done, and what fails there shows only now.
+    let done = placement.device.fence().and_then(|fence| placement.device.wait(fence));
+    ran.and(done.map_err(|e| e.to_string()))
 }
 
 /// Values in memory that is aligned as a backend wants it.

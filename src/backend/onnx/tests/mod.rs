@@ -31,7 +31,7 @@ fn library() -> &'static Library {
     })
 }
 
-fn backend() -> OnnxBackend {
+pub(super) fn backend() -> OnnxBackend {
     OnnxBackend::new(&library().path).unwrap()
 }
 
