@@ -22,10 +22,15 @@ fn devices() -> Vec<(Arc<dyn Device>, u32)> {
         let gpus = CudaDriver.usable().expect("SEQUOR_TEST_GPU=1 asks for a GPU");
         for gpu in gpus {
             eprintln!("GPU {}: {}, {} MiB", gpu.ordinal, gpu.name, gpu.total_bytes >> 20);
-            all.push((CudaDriver.open(gpu.ordinal).unwrap(), 600));
+            all.push((CudaDriver.open(gpu.ordinal).unwrap(), cases_of_a_gpu()));
         }
     }
     all
+}
+
+/// Fewer under compute-sanitizer, which is slow.
+fn cases_of_a_gpu() -> u32 {
+    std::env::var("SEQUOR_TEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600)
 }
 
 fn noise(len: usize, seed: u64) -> Vec<u8> {

@@ -29,7 +29,7 @@ pub(crate) const TRANSDUCER: &str = r#"
 const SUM: &str = r#"
     max_batch_size: 256
     input { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] }
-    output { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] }
+    output { name: "OUTPUT" data_type: TYPE_INT32 dims: [ -1 ] }
     sequence_batching {
       max_sequence_idle_microseconds: 600000000
       oldest { max_candidate_sequences: 10000 }
@@ -73,10 +73,11 @@ pub(crate) fn all(terms: &Terms) -> ExitCode {
         };
         println!("{verdict:<7}{name:<44}{what}   {:.1} s", began.elapsed().as_secs_f64());
     };
+    // No more sequences than candidates: every step waits for the answers of all.
     for (name, near) in [("accumulator_int32", 0.0), ("accumulator_fp32", 0.0), ("gru", NEAR), ("vad", NEAR)] {
         let began = Instant::now();
         let of = |on| LoadedModel::of_repository(terms, name, on);
-        tell(name, alike(&of(On::Cpu), &of(On::Gpu), 12, 8, near), began);
+        tell(name, alike(&of(On::Cpu), &of(On::Gpu), 8, 8, near), began);
     }
     for strategy in ["direct { }", "oldest { max_candidate_sequences: 16 }"] {
         let began = Instant::now();

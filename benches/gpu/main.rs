@@ -1,14 +1,18 @@
 //! What only a machine with an NVIDIA GPU can show: that models answer there as on the CPU (`check`), and how fast (`measure`). Called by
 //! `cargo xtask gpu-test` and `cargo xtask gpu-bench`; docs/deploy/gpu.md says how to carry it to a machine without Rust.
 //!
-//! `gpu look | check | measure [--root DIR] [--batch N] [--seconds N]`, with a repository's models and tests/models below DIR (by default here).
+//! `gpu look | check | measure [--root DIR] [--batch N] [--seconds N] [--rehearse]`, with a repository's models and tests/models below DIR (by
+//! default here). With `--rehearse`, `check` and `measure` run on the CPU alone: their verdicts and figures then say nothing of a GPU.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod bare;
 mod check;
 mod count;
+mod graph;
 mod measure;
 mod model;
+mod rows;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,7 +21,7 @@ use std::sync::Arc;
 use sequor::backend::Backend;
 use sequor::backend::onnx::OnnxBackend;
 use sequor::backend::onnx::library::{self, System};
-use sequor::device::Accelerators;
+use sequor::device::{Accelerators, Device, Host};
 
 use count::Counted;
 
@@ -26,8 +30,17 @@ struct Terms {
     root: PathBuf,
     batch: u32,
     seconds: u64,
+    /// On the CPU, which stands in for the GPU.
+    rehearse: bool,
     backend: Arc<dyn Backend>,
     gpus: Counted,
+}
+
+impl Terms {
+    /// The GPU, or the host in a rehearsal.
+    fn device(&self, gpus: &dyn Accelerators) -> Arc<dyn Device> {
+        if self.rehearse { Arc::new(Host) } else { gpus.open(0).unwrap() }
+    }
 }
 
 fn main() -> ExitCode {
@@ -40,8 +53,10 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let gpus = Counted::default();
+    let rehearse = arguments.iter().any(|a| a == "--rehearse");
     let found = match gpus.usable() {
         Ok(found) => found,
+        Err(_) if rehearse => Vec::new(),
         Err(error) => return refuse(&error),
     };
     for gpu in &found {
@@ -49,6 +64,9 @@ fn main() -> ExitCode {
     }
     if what == Some("look") {
         return ExitCode::SUCCESS;
+    }
+    if rehearse {
+        println!("A rehearsal on the CPU: nothing below is of a GPU");
     }
     let library = match library::find(None, &System) {
         Ok(library) => library,
@@ -58,7 +76,7 @@ fn main() -> ExitCode {
         Ok(backend) => Arc::new(backend),
         Err(error) => return refuse(&error),
     };
-    if let Err(error) = backend.is_for_accelerators().and_then(|()| backend.try_accelerator(0)) {
+    if !rehearse && let Err(error) = backend.is_for_accelerators().and_then(|()| backend.try_accelerator(0)) {
         return refuse(&error);
     }
     println!("ONNX Runtime {} ({})", library.version, library.path.display());
@@ -66,6 +84,7 @@ fn main() -> ExitCode {
         root: behind("--root").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from),
         batch: behind("--batch").and_then(|n| n.parse().ok()).unwrap_or(256),
         seconds: behind("--seconds").and_then(|n| n.parse().ok()).unwrap_or(5),
+        rehearse,
         backend,
         gpus,
     };

@@ -38,7 +38,7 @@ impl LoadedModel {
         let file = target.join("config.pbtxt");
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("KIND_CPU"), "{name} does not say where it runs");
-        std::fs::write(file, placed(&text, on)).unwrap();
+        std::fs::write(file, patient(&placed(terms, &text, on))).unwrap();
         LoadedModel::load(terms, folder, name, 2)
     }
 
@@ -49,7 +49,7 @@ impl LoadedModel {
         std::fs::create_dir_all(&version).unwrap();
         std::fs::copy(terms.root.join(graph), version.join("model.onnx")).unwrap();
         let text = format!("instance_group {{ kind: KIND_CPU count: 1 }}\n{config}");
-        std::fs::write(folder.path().join("m/config.pbtxt"), placed(&text, on)).unwrap();
+        std::fs::write(folder.path().join("m/config.pbtxt"), placed(terms, &text, on)).unwrap();
         LoadedModel::load(terms, folder, "m", depth)
     }
 
@@ -112,11 +112,20 @@ impl Drop for LoadedModel {
     }
 }
 
-fn placed(text: &str, on: On) -> String {
+fn placed(terms: &Terms, text: &str, on: On) -> String {
     match on {
-        On::Cpu => text.to_owned(),
-        On::Gpu => text.replace("kind: KIND_CPU", "kind: KIND_GPU gpus: 0"),
+        On::Gpu if !terms.rehearse => text.replace("kind: KIND_CPU", "kind: KIND_GPU gpus: 0"),
+        _ => text.to_owned(),
     }
+}
+
+/// The configuration with ten minutes of idle time. The first run on a GPU loads libraries and takes seconds, while other sequences wait.
+fn patient(text: &str) -> String {
+    let line = |line: &str| match line.split_once("max_sequence_idle_microseconds:") {
+        Some((before, _)) => format!("{before}max_sequence_idle_microseconds: 600000000\n"),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
 }
 
 fn copy(from: &Path, to: &Path) {

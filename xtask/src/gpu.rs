@@ -57,13 +57,16 @@ fn sanitize() -> Result<String> {
     if !process::succeeds(process::command("compute-sanitizer").arg("--version")) {
         return Ok("not installed here (compute-sanitizer, of the CUDA toolkit): NOT CHECKED".to_owned());
     }
-    let mut cargo = process::cargo();
-    cargo.args(["test", "--release", "--locked", "--package", "sequor", "--test", "device"]);
-    cargo.env("SEQUOR_TEST_GPU", "1");
-    // Cargo runs the test program under it.
-    let runner = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER", std::env::consts::ARCH.to_uppercase());
-    process::run(cargo.env(runner, "compute-sanitizer --error-exitcode 1"))?;
-    Ok("clean".to_owned())
+    for tool in ["memcheck", "racecheck"] {
+        let mut cargo = process::cargo();
+        cargo.args(["test", "--release", "--locked", "--package", "sequor", "--test", "device"]);
+        cargo.env("SEQUOR_TEST_GPU", "1").env("SEQUOR_TEST_CASES", "60");
+        // Cargo runs the test program under it. A test asks for more memory than there is, so calls that fail are no finding.
+        let runner = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER", std::env::consts::ARCH.to_uppercase());
+        let sanitizer = format!("compute-sanitizer --tool {tool} --report-api-errors no --error-exitcode 1");
+        process::run(cargo.env(runner, sanitizer))?;
+    }
+    Ok("memcheck and racecheck are clean".to_owned())
 }
 
 fn end(phases: &Phases) -> Result<()> {

@@ -21,6 +21,7 @@ mod soak;
 mod sounds;
 mod tally;
 mod test;
+mod thin;
 mod types;
 
 use std::process::ExitCode;
@@ -41,6 +42,8 @@ cargo xtask gpu-test               what only a machine with an NVIDIA GPU can sh
 cargo xtask gpu-bench [-- ARGS]    how fast that is (--batch N, --seconds N)
 cargo xtask gpu-pack FOLDER        both in one folder that runs where there is no Rust and no network: sh FOLDER/run.sh
         [--libraries FOLDER]       with the libraries that lie there: ONNX Runtime and its provider
+        [--gpu 9.0]                without the provider's code for GPUs of another compute capability
+        [--split MIB]              and compressed beside it, in pieces of at most so many MiB
         [--profile release]
 cargo xtask dist                   the packages, in target/dist-packages: a tarball and a Python wheel (a build with full LTO: minutes)
         [--check]                  and run both where nothing else is installed (needs root and apt)
