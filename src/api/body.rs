@@ -5,6 +5,8 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Deserialize;
+use serde::de::{Error as _, IgnoredAny};
 
 use super::compress::{self, Packing};
 use super::order::Turn;
@@ -57,6 +59,16 @@ pub(crate) async fn respond(request: &HeaderMap, mut response: Response, body: B
     Ok(response)
 }
 
+/// Parses a JSON object. A struct alone would be parsed from an array of its members, too.
+pub(crate) fn parse_object<'b, T: Deserialize<'b>>(json: &'b [u8]) -> Result<T, serde_json::Error> {
+    if json.trim_ascii_start().first() == Some(&b'{') {
+        return serde_json::from_slice(json);
+    }
+    // Text that is no JSON at all is refused as such.
+    serde_json::from_slice::<IgnoredAny>(json)?;
+    Err(serde_json::Error::custom("expected an object"))
+}
+
 /// Maximum bytes of a body that holds a few settings.
 const SHORT: usize = 1 << 20;
 
@@ -84,4 +96,28 @@ pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, Status> {
             Status::new(Code::InvalidArgument, "bad_input", format!("the request's body could not be read: {error}"))
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Settings {
+        ready: bool,
+    }
+
+    #[test]
+    fn an_object_is_no_array_of_its_members() {
+        let ready = |json: &str| parse_object::<Settings>(json.as_bytes()).map(|settings| settings.ready);
+        assert!(ready(" \n{\"ready\": true}").unwrap());
+        for json in ["[true]", "[]", "null", "true", "\"ready\"", "1"] {
+            let refused = ready(json).unwrap_err();
+            assert_eq!((refused.is_data(), refused.to_string().as_str()), (true, "expected an object"), "{json}");
+        }
+        for json in ["", "[true", "{", "ready"] {
+            assert!(!ready(json).unwrap_err().is_data(), "{json}");
+        }
+    }
 }

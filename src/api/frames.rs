@@ -20,7 +20,9 @@ use tonic_prost::ProstEncoder;
 use super::compress::{InflateError, Packing};
 use super::order::Turn;
 use super::queued::QueuedBytesPermit;
-use super::{Api, RequestContext};
+use super::refusal::BAD_INPUT;
+use super::{Api, Code, RequestContext, Status};
+use crate::config::units::human;
 use crate::error::Failure;
 
 /// Flag and length in front of each message.
@@ -65,6 +67,16 @@ impl Decoder for RawDecoder {
     fn decode(&mut self, message: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, tonic::Status> {
         Ok(Some(message.copy_to_bytes(message.remaining())))
     }
+}
+
+/// Refuses an answer whose tensors have more bytes than a message can: its length is a number of 32 bits.
+pub(crate) fn check_size(bytes: usize) -> Result<(), Status> {
+    if u32::try_from(bytes).is_ok() {
+        return Ok(());
+    }
+    let bytes = human(bytes as u64);
+    let text = format!("the answer has {bytes}; a message of gRPC has less than 4 GiB. Ask for fewer outputs");
+    Err(Status::new(Code::TooLarge, BAD_INPUT, text))
 }
 
 // === compressed messages ===
@@ -267,5 +279,17 @@ impl Unpacking {
         self.queue.0.lock().push_back(Unpacked { permit, turn });
         self.ready.extend([head.freeze(), message]);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_no_longer_than_its_length_can_say() {
+        let most = u32::MAX as usize;
+        assert_eq!(check_size(most), Ok(()));
+        assert_eq!(check_size(most + 1).map_err(|status| status.code), Err(Code::TooLarge));
     }
 }

@@ -17,6 +17,12 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) const BAD_INPUT: &str = "bad_input";
 
+/// The reason of a request that has run, and whose answer cannot be sent.
+pub(crate) const ANSWER_UNSENT: &str = "answer_unsent";
+
+/// What a client has to know of such a request: to send it again without its number would count its step twice.
+const HAS_RUN: &str = "the request has run: if it is a step of a sequence, go on with the next one, or send it again with its sequence_step";
+
 /// The reason of a request for a model or version that is not there, or not ready.
 pub(crate) const NOT_SERVED: &str = "not_served";
 
@@ -46,6 +52,13 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::Run(_) => "run_failed",
         Failure::Internal(_) => "internal",
     }
+}
+
+/// The refusal of a request that has run, and whose answer cannot be written for this reason.
+pub(crate) fn unsent(why: Status) -> Status {
+    let Status { code, message, reason, .. } = why;
+    let reason = if reason == BAD_INPUT { ANSWER_UNSENT } else { reason };
+    Status::new(code, reason, format!("{message} ({HAS_RUN})"))
 }
 
 /// Whether and when a client may send the request again.

@@ -8,6 +8,7 @@ use sequor_core::{DataType, Dims, Shape, Time};
 use super::*;
 use crate::api::Retry;
 use crate::api::kserve::refused_region::{RegionFault, region};
+use crate::api::refusal::unsent;
 use crate::error::{ExceededLimit, Invalid, ProcessorFailure, RejectionReason, RejectionStatus, SourceFault};
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
@@ -270,6 +271,7 @@ fn region_cases() -> Vec<(&'static str, Status)> {
         ("region-too-large", of(RegionFault::TooLarge { size: 65, limit: 64 })),
         ("region-too-large-in-all", of(RegionFault::TooLargeInAll { size: 65, limit: 64 })),
         ("region-too-small", of(RegionFault::TooSmall { output: "OUTPUT", size: 4, needed: 64 })),
+        ("answer-unsent", unsent(of(RegionFault::TooSmall { output: "OUTPUT", size: 4, needed: 64 }))),
         ("region-broken", of(RegionFault::Broken { why: "failed to fill whole buffer" })),
         ("region-cuda", of(RegionFault::NoCuda)),
     ]

@@ -435,7 +435,9 @@ async fn http_controls_the_same_repository() {
     assert!(failed.head.contains("sequor-reason: not_served"), "{}", failed.head);
     assert_eq!(house.post("/v2/repository/mine/index", Value::Null).await.status, 501);
     assert_eq!(house.post("/v2/repository/mine/models/same/load", Value::Null).await.status, 501);
-    assert_eq!(house.http("POST /v2/repository/index", &[], b"{").await.status, 400);
+    for body in [b"{".as_slice(), b"[true]"] {
+        assert_eq!(house.http("POST /v2/repository/index", &[], body).await.status, 400);
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::response_format::ResponseFormat;
 use crate::api::order::{INLINE_BYTES, off_task};
-use crate::api::refusal::BAD_INPUT;
+use crate::api::refusal::{BAD_INPUT, unsent};
 use crate::api::{Code, Status, json_elements, triton};
 use crate::model::{InferAnswer, Metadata, NamedTensor, Parameter, TensorMetadata};
 
@@ -50,10 +50,14 @@ pub(crate) fn is_long(answer: &InferAnswer, form: &ResponseFormat) -> bool {
 /// Writes an answer, a large one on another thread.
 pub(crate) async fn write_in_time(answer: InferAnswer, form: ResponseFormat) -> Result<EncodedBody, Status> {
     let is_long = is_long(&answer, &form);
-    off_task(is_long, move || write(answer, &form)).await.map_err(|failure| triton::status(&failure))?
+    off_task(is_long, move || write(answer, &form)).await.map_err(|failure| unsent(triton::status(&failure)))?
 }
 
 pub(crate) fn write(answer: InferAnswer, form: &ResponseFormat) -> Result<EncodedBody, Status> {
+    write_body(answer, form).map_err(unsent)
+}
+
+fn write_body(answer: InferAnswer, form: &ResponseFormat) -> Result<EncodedBody, Status> {
     let mut out = Vec::with_capacity(256 + answer.outputs.iter().map(|o| o.tensor.data.len() * 3).sum::<usize>());
     out.push(b'{');
     if !answer.id.is_empty() {
@@ -152,6 +156,7 @@ mod tests {
     use crate::api::kserve::shared_memory::Regions;
     use crate::api::order::run_and_see_if_inline;
     use crate::api::queued::QueuedBytesPermit;
+    use crate::api::refusal::ANSWER_UNSENT;
     use crate::config::server::settings::SharedMemory;
     use crate::model::Tensor;
 
@@ -230,6 +235,16 @@ mod tests {
         let mut answer = answer();
         answer.outputs.pop();
         assert_eq!(write(answer, &ResponseFormat::default()).expect("a body").json_length, None);
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_written_says_that_its_request_has_run() {
+        let text = Tensor { dtype: DataType::Bytes, shape: Shape::of(&[1]), data: b"\x01\0\0\0\xff".as_slice().into() };
+        let outputs = vec![NamedTensor { name: "t".to_owned(), tensor: text }];
+        let refused = write(InferAnswer { outputs, ..answer() }, &ResponseFormat::default()).expect_err("no text");
+        assert_eq!((refused.code, refused.reason), (Code::InvalidArgument, ANSWER_UNSENT));
+        assert!(refused.message.starts_with("output 't' cannot be sent as JSON"), "{}", refused.message);
+        assert!(refused.message.contains("the request has run"), "{}", refused.message);
     }
 
     #[test]

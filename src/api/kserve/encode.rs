@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::model_infer_response::InferOutputTensor;
 use sequor_proto::model_metadata_response::TensorMetadata;
@@ -11,7 +12,9 @@ use super::contents;
 use super::response_format::ResponseFormat;
 use super::shared_memory::Window;
 use super::surface::CallNames;
+use crate::api::frames;
 use crate::api::order::{INLINE_BYTES, off_task};
+use crate::api::refusal::unsent;
 use crate::api::status::REASON_PARAMETER;
 use crate::api::{Status, triton};
 use crate::model::{self, InferAnswer, Metadata, NamedTensor, Parameter};
@@ -30,10 +33,14 @@ pub(crate) fn is_long(answer: &InferAnswer, form: &ResponseFormat) -> bool {
 pub(crate) async fn answer_in_time(answer: InferAnswer, form: ResponseFormat) -> Result<ModelInferResponse, Status> {
     let is_long = is_long(&answer, &form);
     let written = off_task(is_long, move || self::answer(answer, &form)).await;
-    written.map_err(|failure| triton::status(&failure))?
+    written.map_err(|failure| unsent(triton::status(&failure)))?
 }
 
 pub(crate) fn answer(answer: InferAnswer, form: &ResponseFormat) -> Result<ModelInferResponse, Status> {
+    message(answer, form).map_err(unsent)
+}
+
+fn message(answer: InferAnswer, form: &ResponseFormat) -> Result<ModelInferResponse, Status> {
     let mut outputs = Vec::with_capacity(answer.outputs.len());
     let mut raw = Vec::with_capacity(answer.outputs.len());
     // Half floats have no list of their own, and an answer is all of one kind.
@@ -47,6 +54,7 @@ pub(crate) fn answer(answer: InferAnswer, form: &ResponseFormat) -> Result<Model
         outputs.push(InferOutputTensor { name, datatype, shape, parameters, contents });
         raw.push(tensor.data);
     }
+    frames::check_size(raw.iter().map(Bytes::len).sum())?;
     if typed {
         raw.clear();
     }
@@ -119,7 +127,6 @@ fn tensor_metadata(tensor: &model::TensorMetadata) -> TensorMetadata {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use sequor_core::{DataType, Dims, Shape};
 
     use super::*;

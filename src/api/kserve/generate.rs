@@ -15,6 +15,7 @@ use crate::api::body::{ReceivedBody, receive};
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
+use crate::api::refusal::unsent;
 use crate::api::{Code, RequestContext, Status, triton};
 use crate::telemetry::metrics::Surface;
 
@@ -81,7 +82,7 @@ async fn answered(
     })?;
     let (is_long, mut body) = (answer.tensor_bytes() > INLINE_BYTES, std::mem::take(out));
     let written = off_task(is_long, move || generate_json::write(&mut body, answer).map(|()| body)).await;
-    *out = written.map_err(|failure| triton::status(&failure))??;
+    *out = written.map_err(|failure| unsent(triton::status(&failure)))??;
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use super::fault::DecodeError;
 use super::json::read_parameters;
 use super::json_body::{self, Object};
 use crate::api::queued::QueuedBytesPermit;
+use crate::api::refusal::{BAD_INPUT, unsent};
 use crate::api::{Code, ServerLimits, Status, json_elements};
 use crate::model::{InferAnswer, InferRequest, Metadata, NamedTensor, Tensor, TensorMetadata};
 
@@ -322,6 +323,10 @@ impl<'de> Visitor<'de> for NestedValue<'_> {
 
 /// Writes an answer.
 pub(super) fn write(out: &mut Vec<u8>, answer: InferAnswer) -> Result<(), Status> {
+    write_object(out, answer).map_err(unsent)
+}
+
+fn write_object(out: &mut Vec<u8>, answer: InferAnswer) -> Result<(), Status> {
     out.push(b'{');
     if !answer.id.is_empty() {
         member(out, "id", &answer.id.into());
@@ -340,7 +345,7 @@ pub(super) fn write(out: &mut Vec<u8>, answer: InferAnswer) -> Result<(), Status
         let begin = out.len();
         json_elements::write(out, tensor.dtype, &tensor.data).map_err(|why| {
             let text = format!("output '{name}' cannot be sent as JSON: {why}. Use infer with the binary data format");
-            Status::new(Code::InvalidArgument, "bad_input", text)
+            Status::new(Code::InvalidArgument, BAD_INPUT, text)
         })?;
         // A single element stands by itself.
         if tensor.shape.elements() == Some(1) {

@@ -122,6 +122,12 @@ fn a_single_element_is_no_list() {
         ],
         parameters: vec![("sequence_id".to_owned(), Parameter::Int(7))],
     };
+    let not_text = InferAnswer {
+        outputs: vec![output("text_output", DataType::Bytes, &[1, 1], b"\x01\0\0\0\xff")],
+        ..answer.clone()
+    };
+    let refused = write(&mut Vec::new(), not_text).unwrap_err();
+    assert_eq!(refused.reason, crate::api::refusal::ANSWER_UNSENT);
     let mut out = Vec::new();
     write(&mut out, answer).unwrap();
     let expected = r#"{"id":"r","model_name":"m","model_version":"3","sequence_id":7,"text_output":"hi","y":[1,2]}"#;

@@ -20,7 +20,7 @@ use crate::api::context::SEQUENCE_HEADER;
 use crate::api::echo;
 use crate::api::intake::Decoded;
 use crate::api::order::{Turn, off_task};
-use crate::api::refusal::NOT_SERVED;
+use crate::api::refusal::{NOT_SERVED, unsent};
 use crate::api::status::is_grpc;
 use crate::api::{Code, RequestContext, Status, triton};
 use crate::config::model::json::to_json;
@@ -129,7 +129,7 @@ async fn infer(
             (headers, ()).into_response()
         }
     };
-    respond(&parts.headers, response, bytes).await.map_err(|failure| triton::status(&failure))
+    respond(&parts.headers, response, bytes).await.map_err(|failure| unsent(triton::status(&failure)))
 }
 
 /// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.

@@ -16,7 +16,7 @@ use super::settings::{self, LogSetting, TraceSettings};
 use super::shared_memory::{self, Region};
 use super::statistics;
 use super::surface::Kserve;
-use crate::api::body::{ReceivedBody, collect_short, receive};
+use crate::api::body::{ReceivedBody, collect_short, parse_object, receive};
 use crate::api::context::CallerOf;
 use crate::api::order::{INLINE_BYTES, off_task};
 use crate::api::{Code, RequestContext, Status, control, triton};
@@ -63,7 +63,7 @@ fn read<'b, T: Deserialize<'b> + Default>(body: &'b Bytes) -> Result<T, Status> 
     if body.is_empty() {
         return Ok(T::default());
     }
-    serde_json::from_slice(body).map_err(|e| {
+    parse_object(body).map_err(|e| {
         Status::new(Code::InvalidArgument, "bad_input", format!("failed to parse the request JSON buffer: {e}"))
     })
 }

@@ -26,10 +26,11 @@ use super::path::{ModelPath, Path};
 use super::response_format::ResponseFormat;
 use super::stream::{GUESS, is_full};
 use super::surface::{CallAnswer, CallNames, Kserve};
+use crate::api::body::parse_object;
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
 use crate::api::message_meter::MessageMeter;
-use crate::api::refusal::BAD_INPUT;
+use crate::api::refusal::{BAD_INPUT, unsent};
 use crate::api::{Code, RequestContext, ServerPhase, Status, Upgrades, triton};
 use crate::telemetry::metrics::Surface;
 
@@ -282,7 +283,7 @@ async fn next_answer((waiting, writing, largest): Answers<'_>) -> Message {
 fn written(ended: Result<Message, JoinError>) -> Message {
     ended.unwrap_or_else(|lost| {
         let text = format!("an answer could not be written: {lost}");
-        error(&Status::new(Code::Internal, "internal", text), "")
+        error(&unsent(Status::new(Code::Internal, "internal", text)), "")
     })
 }
 
@@ -302,14 +303,14 @@ fn request_id(json: &[u8]) -> String {
         #[serde(default)]
         id: String,
     }
-    serde_json::from_slice::<WithId>(json).map(|body| body.id).unwrap_or_default()
+    parse_object::<WithId>(json).map(|body| body.id).unwrap_or_default()
 }
 
 fn message(body: answer::EncodedBody) -> Message {
     let Some(length) = body.json_length else {
         return match Utf8Bytes::try_from(body.bytes) {
             Ok(text) => Message::Text(text),
-            Err(_) => error(&Status::new(Code::Internal, "internal", "the answer is not UTF-8"), ""),
+            Err(_) => error(&unsent(Status::new(Code::Internal, "internal", "the answer is not UTF-8")), ""),
         };
     };
     let length = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();

@@ -18,6 +18,7 @@ use super::response_format::ResponseFormat;
 use super::surface::{CallAnswer, Kserve};
 use super::{contents, encode};
 use crate::api::frames::{Unpacked, UnpackedQueue};
+use crate::api::refusal::unsent;
 use crate::api::{Code, RequestContext, ServerPhase, Status};
 use crate::model::InferAnswer;
 
@@ -222,8 +223,9 @@ impl Future for Writing {
     type Output = Result<ModelInferResponse, Status>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<ModelInferResponse, Status>> {
-        let lost =
-            |why: String| Status::new(Code::Internal, "internal", format!("an answer could not be written: {why}"));
+        let lost = |why: String| {
+            unsent(Status::new(Code::Internal, "internal", format!("an answer could not be written: {why}")))
+        };
         match &mut *self {
             Writing::Done(written) => Poll::Ready(written.take().unwrap_or_else(|| Err(lost("twice".to_owned())))),
             Writing::Task(task) => {

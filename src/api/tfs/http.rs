@@ -24,8 +24,10 @@ use crate::api::body::{ReceivedBody, receive, respond};
 use crate::api::context::{CallerOf, SEQUENCE_HEADER};
 use crate::api::echo;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
+use crate::api::refusal::unsent;
 use crate::api::status::{HELP, REASON};
 use crate::api::{Code, RequestContext, Retry, Status};
+use crate::error::Failure;
 use crate::telemetry::metrics::Surface;
 
 /// The paths of the protocol.
@@ -184,9 +186,10 @@ async fn predict(
     let answer = tfs.answer(&context, Surface::TfsHttp, decoded, (&model, &version), turn).await?;
     let is_long = answer.tensor_bytes() > INLINE_BYTES;
     let written = off_task(is_long, move || json_answer::write(&answer, layout, id)).await;
-    let bytes = written.map_err(|failure| refusal::status(&failure))??;
+    let lost = |failure: Failure| unsent(refusal::status(&failure));
+    let bytes = written.map_err(lost)??;
     let response = ([(header::CONTENT_TYPE, "application/json")], ()).into_response();
-    Ok(respond(&parts.headers, response, bytes).await.map_err(|failure| refusal::status(&failure))?)
+    Ok(respond(&parts.headers, response, bytes).await.map_err(lost)?)
 }
 
 /// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.

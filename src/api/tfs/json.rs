@@ -12,6 +12,7 @@ use super::ndarray::{NdArray, memory};
 use super::refusal;
 use super::request::{PredictRequestParts, check_names, invalid};
 use super::special::{self, AnswerId, CONTROL, SEQUENCE_ID, SpecialInputFault};
+use crate::api::body::parse_object;
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::refusal::limit;
 use crate::api::{Code, ServerLimits, Status};
@@ -111,7 +112,7 @@ pub(crate) fn parse(
 
 /// The members of a body that say what its layout is.
 fn top(body: &[u8]) -> Result<PredictBody<'_>, Status> {
-    serde_json::from_slice(body).map_err(|error| {
+    parse_object(body).map_err(|error| {
         if !error.is_data() {
             let text = format!("The file is not valid json ({error})");
             return Status::new(Code::FailedPrecondition, crate::api::refusal::BAD_INPUT, text);

@@ -7,11 +7,16 @@ use sequor_core::DataType;
 
 use super::json::{BodyLayout, rows};
 use super::special::{AnswerId, SEQUENCE_ID};
+use crate::api::refusal::{BAD_INPUT, unsent};
 use crate::api::{Code, Status, json_elements};
 use crate::model::{BytesElements, InferAnswer, NamedTensor, Tensor};
 
 /// Writes an answer.
 pub(crate) fn write(answer: &InferAnswer, layout: BodyLayout, id: AnswerId) -> Result<Bytes, Status> {
+    write_body(answer, layout, id).map_err(unsent)
+}
+
+fn write_body(answer: &InferAnswer, layout: BodyLayout, id: AnswerId) -> Result<Bytes, Status> {
     let id = id.find(answer);
     let size: usize = answer.outputs.iter().map(|output| output.tensor.data.len() * 3).sum();
     let mut out = Vec::with_capacity(64 + size);
@@ -60,7 +65,7 @@ fn predictions(out: &mut Vec<u8>, outputs: &[WrittenOutput<'_>], id: Option<u64>
         [] => 1,
         _ => {
             let text = "the outputs have no common batch size, so row format cannot hold them; send `inputs` instead";
-            return Err(Status::new(Code::InvalidArgument, crate::api::refusal::BAD_INPUT, text));
+            return Err(Status::new(Code::InvalidArgument, BAD_INPUT, text));
         }
     };
     out.extend_from_slice(b"{\"predictions\":[");
@@ -258,7 +263,10 @@ mod tests {
             assert_eq!(written(Vec::new(), layout, AnswerId::Given(10)), Ok(want.to_owned()));
         }
         let other = named_tensor("other", &[3], &[1.0, 2.0, 3.0]);
-        assert!(written(vec![z(), other], BodyLayout::Row, AnswerId::None).is_err());
+        // It is not known before the run that these outputs have no common batch size.
+        let refused = written(vec![z(), other], BodyLayout::Row, AnswerId::None).expect_err("no rows");
+        assert_eq!(refused.reason, crate::api::refusal::ANSWER_UNSENT);
+        assert!(refused.message.contains("the request has run"), "{}", refused.message);
     }
 
     #[test]

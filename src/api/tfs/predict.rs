@@ -24,6 +24,7 @@ use crate::api::context::SEQUENCE_HEADER;
 use crate::api::frames::{self, CallKind, RawCodec, Unpacked, UnpackedQueue};
 use crate::api::order::{INLINE_BYTES, off_task};
 use crate::api::queued::QueuedBytesPermit;
+use crate::api::refusal::unsent;
 use crate::api::{RequestContext, Status, echo};
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle, SequenceStep};
@@ -97,6 +98,7 @@ async fn predict(
         Err(status) => (Err(status), AnswerId::None),
     };
     let answer = tfs.answer(&context, Surface::TfsGrpc, decoded, (&model, &version), turn).await?;
+    frames::check_size(answer.tensor_bytes()).map_err(unsent)?;
     Ok(echo::grpc(&metadata, encode(answer, id)))
 }
 

@@ -136,7 +136,8 @@ async fn bodies_that_cannot_be_read() {
     let instance = "Could not parse instance content. Not valid ndarray detected";
     let rows = [
         ("{\"inputs\": [[1]", 412, "The file is not valid json"),
-        ("[1]", 400, "Request body should be JSON object"),
+        ("[1]", 400, "Request body should be JSON object (expected an object)"),
+        (r#"[null, {"INPUT": [[1]]}]"#, 400, "Request body should be JSON object (expected an object)"),
         ("{}", 400, layout),
         (r#"{"inputs": [[1]], "instances": [[1]]}"#, 400, layout),
         (r#"{"instances": 7}"#, 400, "Invalid JSON structure. Nonamed instance is not an array."),
