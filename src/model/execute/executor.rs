@@ -263,7 +263,9 @@ impl Executor {
         self.outputs.room(store, bound, wiring, held)?;
         held.splits = splits(&self.load.settings, &self.outputs, store, (wiring, bound, &fresh), batch, held)?;
         self.outputs.send(store, bound, wiring, held)?;
-        let good: Vec<bool> = batch.iter().map(Option::is_some).collect();
+        // A sequence that ends leaves no state. Where states grow, the last one is not taken, so it needs no memory.
+        let grows = store.grows();
+        let good: Vec<bool> = batch.iter().map(|row| row.as_ref().is_some_and(|work| !(work.end && grows))).collect();
         let reserved = reserve(store, &self.slots.grown, (bound, &fresh), batch)?;
         let sealed: Vec<bool> = batch.iter().map(|row| row.as_ref().is_some_and(|work| work.seal)).collect();
         let mut copies = store.commit_with_copies(bound, fresh, &good, &sealed)?.into_iter();
@@ -319,7 +321,7 @@ fn outcomes(settings: &ModelSettings, rows: Vec<Option<CommittedRow>>, splits: V
     rows
 }
 
-/// Memory for the states that this run lets grow.
+/// Memory for the states that this run lets grow, but for those of sequences that end with it.
 fn reserve(
     store: &Store,
     grown: &GrownStates,
@@ -330,7 +332,8 @@ fn reserve(
         return Ok(None);
     }
     let after = store.growing_bytes_after(bound, fresh)?;
-    let sizes = batch.iter().zip(after).filter_map(|(row, bytes)| Some((row.as_ref()?.slot?, bytes)));
+    let stay = |row: &Option<RowWork>| row.as_ref().filter(|work| !work.end)?.slot;
+    let sizes = batch.iter().zip(after).filter_map(|(row, bytes)| Some((stay(row)?, bytes)));
     Ok(Some(grown.reserve(sizes)?))
 }
 

@@ -69,6 +69,26 @@ fn idle_sequences_leave_for_a_state_that_grows_and_come_back_with_room_for_all_o
     assert_eq!(append_in_time(&server, 1, 1), 8006);
 }
 
+/// Nothing goes on from the state that an END leaves.
+#[test]
+fn an_end_needs_no_memory_for_a_state_that_grows() {
+    let machine = growing(64 << 10);
+    let server = machine.serve();
+    assert_eq!(append(&server, 1, 15_000, true).unwrap(), 15_001);
+    let refused = append(&server, 1, 3000, false).unwrap_err();
+    assert!(matches!(refused, Failure::StateMemory { .. }), "{refused:?}");
+    let last = |id: u64, start: bool| {
+        let mut request = request(id, 0, |s| (s.start, s.end) = (start, true));
+        let tensor = &mut request.inputs[0].tensor;
+        (tensor.shape, tensor.data) = (Shape::of(&[1, 3000]), vec![0; 4 * 3000].into());
+        answered(server.repository.submit(request).unwrap())
+    };
+    assert_eq!(last(1, false).unwrap(), 18_001, "the step that was refused has changed nothing");
+    assert_eq!(last(2, true).unwrap(), 3001);
+    let (used, limit) = server.repository.state_bytes();
+    assert!(used <= limit, "{used} of {limit}");
+}
+
 /// Its state needs more memory than there is now, so it stays in the store. Those behind it need four bytes each.
 #[test]
 fn a_step_that_finds_no_room_takes_none_from_the_requests_that_wait_behind_it() {
