@@ -25,6 +25,8 @@ pub struct Core {
     pub(crate) seq_links: Links,
     // Only looked up, never iterated: the order of the map shows nowhere.
     pub(crate) ids: HashMap<Id, Seq>,
+    /// Sequences that have ended while a request of theirs is past its queue, by their ids.
+    pub(crate) leaving: HashMap<Id, u32>,
     pub(crate) reqs: RequestTable,
     pub(crate) req_links: Links,
     pub(crate) loads: Loads,

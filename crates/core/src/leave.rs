@@ -4,7 +4,7 @@ use crate::core::{Core, load_in};
 use crate::ending::{EndReason, Tombstone};
 use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
-use crate::ids::{LoadId, Req, Seq};
+use crate::ids::{Id, LoadId, Req, Seq};
 use crate::load::{Consulting, LoadState};
 use crate::policy::Hooks;
 use crate::sequence::Stage;
@@ -22,6 +22,7 @@ impl Core {
         }
         if s.current.is_some() {
             s.leaving = Some(why);
+            *self.leaving.entry(s.id.clone()).or_default() += 1;
             self.refuse_queue(seq, why, told, out);
             self.unlink(seq);
             self.insert(now, seq, why);
@@ -65,6 +66,7 @@ impl Core {
         let Some(s) = self.seqs.remove(seq) else { return };
         if s.leaving.is_some() {
             self.tombstones.amend(&s.id, s.born, s.step);
+            self.has_left(&s.id);
         }
         self.transitions.count(s.stage, None);
         if s.stage == Some(Stage::Preparing) && s.placement.is_none() {
@@ -76,6 +78,15 @@ impl Core {
             state.release(placement, s.ran, out);
         }
         self.wake_if_over(s.load, out);
+    }
+
+    fn has_left(&mut self, id: &Id) {
+        if let Some(left) = self.leaving.get_mut(id) {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.leaving.remove(id);
+            }
+        }
     }
 
     /// Takes a sequence out of whichever list its stage puts it in.

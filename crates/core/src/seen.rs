@@ -46,6 +46,16 @@ impl Core {
         self.view(seq, self.seqs.get(seq)?)
     }
 
+    /// Whether a sequence of this id has ended while a request of it is past its queue.
+    pub fn is_leaving(&self, id: &Id) -> bool {
+        !self.leaving.is_empty() && self.leaving.contains_key(id)
+    }
+
+    /// Whether there is such a sequence of any id.
+    pub fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     /// The sequences of a load that wait for a request and hold a slot, the longest idle first.
     pub fn idle_sequences(&self, load: LoadId) -> impl Iterator<Item = Seq> + '_ {
         let idle = self.load(load).map(|load| self.seq_links.iter(&load.idle));

@@ -180,8 +180,14 @@ impl SequenceStore {
         self.writer.tier().take_ended(model)
     }
 
-    /// Forgets the state of a sequence that has ended, soon, and remembers how it ended.
-    pub(in crate::model) fn forget(&self, key: TierKey, incarnation: u64, ended: Option<EndedState>) {
+    /// Forgets the state of a sequence that has ended, and remembers how it ended. `done` runs on the store's thread, with the error if that failed.
+    pub(in crate::model) fn forget(
+        &self,
+        key: TierKey,
+        incarnation: u64,
+        ended: Option<EndedState>,
+        done: impl FnOnce(Option<String>) + Send + 'static,
+    ) {
         let model = key.model.clone();
         let end = ended.map(|ended| TierChange::Remember { key: key.clone(), ended });
         let changes = [TierChange::Remove { key, incarnation }].into_iter().chain(end).collect();
@@ -189,6 +195,7 @@ impl SequenceStore {
             if let Some((_, error)) = failed.first() {
                 tracing::error!(model, %error, "the stored state of an ended sequence is not removed; a restart may resume it");
             }
+            done(failed.first().map(|(_, error)| error.to_string()));
         });
     }
 

@@ -283,9 +283,10 @@ impl Repository {
         Ok(listing::ended(&*self.model(model)?))
     }
 
-    /// Ends a sequence that lives or is kept; what it has queued is refused. False if there is none of this id.
+    /// Ends a sequence that lives or is kept; what it has queued is refused. If it is in the store, waits until that has removed it. False if there is
+    /// none of this id.
     pub fn drop_sequence(&self, model: &str, id: &Id) -> Result<bool, Failure> {
-        Ok(listing::end(&self.model(model)?, id, EndReason::Admin))
+        listing::end(&self.model(model)?, id, EndReason::Admin)
     }
 
     fn model(&self, name: &str) -> Result<Arc<ModelScheduler>, Failure> {

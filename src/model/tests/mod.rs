@@ -10,6 +10,7 @@ mod ensembles;
 mod growth;
 mod imports;
 mod initializers;
+mod pending_ends;
 mod processors;
 mod rates;
 mod reloads;

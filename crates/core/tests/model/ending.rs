@@ -66,6 +66,7 @@ impl World {
         while !self.everything_once()? {}
         let stay: Vec<Instance> = self.hands.iter().filter(|h| h.thread != Thread::Gone).map(|h| h.who).collect();
         hold!(stay.is_empty(), "retired loads let go", "{stay:?} still wait");
+        hold!(!self.core.has_leaving(), "nothing is lost at the end", "a sequence that is gone is said to leave");
         hold!(self.store.is_empty(), "ended sequences leave no state", "some slot is not empty");
         self.quiet()
     }

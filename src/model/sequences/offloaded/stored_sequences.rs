@@ -115,10 +115,16 @@ impl KeptStore {
         });
     }
 
-    /// Forgets a sequence that has ended, soon.
-    pub(in crate::model::sequences) fn forget(&self, model: &str, Forgotten { id, incarnation, ended }: Forgotten) {
-        if let Some(store) = &self.store {
-            store.forget(TierKey::new(model, &id), incarnation, ended);
+    /// Forgets a sequence that has ended. `done` runs on the store's thread, with the error if that failed.
+    pub(in crate::model::sequences) fn forget(
+        &self,
+        model: &str,
+        Forgotten { id, incarnation, ended }: Forgotten,
+        done: impl FnOnce(Option<String>) + Send + 'static,
+    ) {
+        match &self.store {
+            Some(store) => store.forget(TierKey::new(model, &id), incarnation, ended, done),
+            None => done(None),
         }
     }
 }

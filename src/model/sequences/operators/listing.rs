@@ -1,13 +1,16 @@
 //! The sequences of a model as operators see them, and how one is ended from outside.
 
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use sequor_core::{EndReason, Event, Id, SequenceView, Stage, Time, Tombstone};
 
+use crate::error::Failure;
 use crate::model::sequences::migration::restart;
 use crate::model::sequences::offloaded::ImportOrigin;
 use crate::model::sequences::scheduler::ModelScheduler;
+use crate::model::sequences::table::store_stages;
 use crate::telemetry::ended_reason;
 
 /// Places of the table that are looked at under one lock.
@@ -132,9 +135,32 @@ pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
     ended.into_iter().map(one).collect()
 }
 
-/// Ends a sequence that lives or is kept; what it has queued is refused. False if there is none of this id.
-pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: EndReason) -> bool {
-    let Some((seq, _)) = model.state_of(id, None) else { return model.drop_kept(id, why) };
-    model.apply(Event::End(seq, why));
-    true
+/// Ends a sequence that lives or is kept; what it has queued is refused. If it is in the store, waits until that has removed it. False if there is none
+/// of this id.
+pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: EndReason) -> Result<bool, Failure> {
+    let (report, removed) = sync_channel(1);
+    let load = model.load_for(None).map(|load| load.key);
+    let mut is_there = true;
+    model.change(|table, now| {
+        let is_written = match table.core.find(id, None) {
+            Some(seq) => {
+                let is_written = table.live(seq).is_some_and(|live| live.written.is_some());
+                table.apply(now, Event::End(seq, why));
+                is_written
+            }
+            None => {
+                is_there = store_stages::drop_kept(table, now, load, id, why);
+                is_there
+            }
+        };
+        if is_written {
+            table.pending_ends.report(id.clone(), report);
+        }
+    });
+    match removed.recv().ok().flatten() {
+        None => Ok(is_there),
+        Some(error) => Err(Failure::Internal(format!(
+            "sequence {id} has ended, and its stored state is not removed: {error}; a restart may resume it"
+        ))),
+    }
 }

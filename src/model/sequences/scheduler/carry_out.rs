@@ -7,7 +7,7 @@ use sequor_core::{LoadId, Req, Time};
 use crate::executor::ExecutorHandle;
 use crate::model::load::{run_with_plugins, submit_to_plugins};
 use crate::model::sequences::jobs::{LentRequest, PostTask, PrepareHost, Preparer};
-use crate::model::sequences::offloaded::{KeptStore, StoreTask};
+use crate::model::sequences::offloaded::{Forgotten, KeptStore, StoreTask};
 use crate::model::sequences::table::{Actions, KeptStages, PolicyNotice, SealAction, Table};
 use crate::model::sequences::write_back::{SpillHost, sealing, spill};
 use crate::recording::Recorder;
@@ -73,7 +73,7 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
         ask_store(host, task);
     }
     for forgotten in actions.forgotten {
-        host.kept_store().forget(host.model_name(), forgotten);
+        forget(host, forgotten);
     }
     for task in actions.prepare {
         prepare(host, task);
@@ -149,6 +149,16 @@ fn ask_store<H: ActionHost>(host: &Arc<H>, task: StoreTask) {
     host.kept_store().take(task, move |task, outcome| {
         if let Some(host) = weak.upgrade() {
             change(&host, |table, now| table.stored(now, task, outcome));
+        }
+    });
+}
+
+/// Has the store forget a sequence that has ended. What waits for that is answered then.
+fn forget<H: ActionHost>(host: &Arc<H>, forgotten: Forgotten) {
+    let (weak, id) = (Arc::downgrade(host), forgotten.id.clone());
+    host.kept_store().forget(host.model_name(), forgotten, move |error| {
+        if let Some(host) = weak.upgrade() {
+            change(&host, |table, _| table.pending_ends.finish(&id, error.as_deref()));
         }
     });
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sequor_core::{
-    EndReason, Event, Id, Instance, LoadId, PolicyAnswer, Req, Round, Seq, SequenceView, StateAt, Time, Tombstone,
-    Usage,
+    Event, Id, Instance, LoadId, PolicyAnswer, Req, Round, Seq, SequenceView, StateAt, Time, Tombstone, Usage,
 };
 
 use crate::executor::ExecutorHandle;
@@ -15,7 +14,7 @@ use crate::model::runtime::{Clock, Timer};
 use crate::model::sequences::ensembles::{EnsembleMembers, EnsembleParts, MemberUses};
 use crate::model::sequences::jobs::Captures;
 use crate::model::sequences::offloaded::{CarriedLoad, KeptStore};
-use crate::model::sequences::table::{Actions, FinishedBatch, Import, KeptStages, Step, Table, store_stages};
+use crate::model::sequences::table::{Actions, FinishedBatch, Import, KeptStages, Step, Table};
 use crate::model::sequences::write_back::sealing;
 use crate::recording::Recorder;
 use crate::state::ChunkCache;
@@ -189,13 +188,6 @@ impl ModelScheduler {
             self.arm(until);
         }
         is_kept
-    }
-
-    /// Ends a sequence that does not live here and whose state is kept. False if there is none of this id.
-    pub(in crate::model::sequences) fn drop_kept(self: &Arc<Self>, id: &Id, why: EndReason) -> bool {
-        let (load, mut was_kept) = (self.load_for(None).map(|load| load.key), false);
-        self.change(|table, now| was_kept = store_stages::drop_kept(table, now, load, id, why));
-        was_kept
     }
 
     pub(in crate::model) fn budget(&self) -> &Budget {

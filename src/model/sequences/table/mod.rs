@@ -2,6 +2,7 @@
 //!
 //! - `model_table`: the table. `live_sequences`, `imports`, `load_policies`, `job_stage`: what it holds.
 //! - `stages`: lends requests to processors and to instances. `store_stages`: to the store. `ensemble_stages`: to the members of an ensemble.
+//! - `pending_ends`: ended sequences that the store has still to forget, and the answers that wait for that.
 //! - `batch`: what an instance gets and gives back. `deferred_actions`: what is left to do after the lock is released.
 //!
 //! Everything here runs under the lock: no I/O, payload, log, wake-up or foreign code.
@@ -14,6 +15,7 @@ mod job_stage;
 mod live_sequences;
 mod load_policies;
 mod model_table;
+mod pending_ends;
 mod stages;
 pub(in crate::model::sequences) mod store_stages;
 

@@ -23,6 +23,7 @@ use super::imports::{Import, Imports};
 use super::job_stage::JobPlace;
 use super::live_sequences::{Live, LiveSequences};
 use super::load_policies::LoadPolicies;
+use super::pending_ends::PendingEnds;
 
 #[derive(Debug, Default)]
 pub(in crate::model) struct Table {
@@ -55,6 +56,8 @@ pub(in crate::model) struct Table {
     /// Of the batch that is being given back: the rows whose states are to be made durable.
     sealing: Vec<RowToSeal>,
     pub(in crate::model::sequences) pending: PendingSeals,
+    /// Ended sequences that the store is still to forget.
+    pub(in crate::model::sequences) pending_ends: PendingEnds,
 }
 
 impl Table {
@@ -235,6 +238,7 @@ impl Table {
 
     /// Takes the actions to carry out after the lock is released.
     pub(in crate::model::sequences) fn take_actions(&mut self) -> Actions {
+        self.pending_ends.sort(&self.core, &mut self.actions);
         Actions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
     }
 

@@ -328,6 +328,7 @@ impl Table {
                 if file.is_some() {
                     self.forget(id, kept.head.incarnation);
                 } else {
+                    self.pending_ends.begin(&id);
                     self.given_up.insert(req);
                 }
             }
@@ -367,9 +368,10 @@ impl Table {
         self.kept.insert(id, kept);
     }
 
-    /// Has the store forget the state of a sequence that has ended.
+    /// Has the store forget the state of a sequence that has ended. Nothing of its id is answered before.
     pub(in crate::model::sequences) fn forget(&mut self, id: Id, incarnation: u64) {
         let ended = self.core.end_of(&id).map(|stone| self.ended_state(stone));
+        self.pending_ends.begin(&id);
         self.actions.forgotten.push(Forgotten { id, incarnation, ended });
     }
 

@@ -93,7 +93,10 @@ impl KeptStages for Table {
         let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else {
             let has_ended = self.given_up.remove(&req);
             if resumes && !self.stopping {
-                stored_in_vain(self, now, &load, key.id, (kept, outcome), has_ended);
+                stored_in_vain(self, now, &load, key.id.clone(), (kept, outcome), has_ended);
+            }
+            if has_ended {
+                self.pending_ends.finish(&key.id, None);
             }
             return;
         };

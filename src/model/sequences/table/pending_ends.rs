@@ -1,0 +1,143 @@
+//! Sequences that have ended, and whose states the store is still to remove. Until it has, a crash would bring the ended sequence back: so nothing of
+//! its id is answered.
+
+use std::collections::HashMap;
+use std::sync::mpsc::SyncSender;
+
+use sequor_core::{Core, Id, Refusal};
+
+use crate::model::sequences::ensembles::ReplyTo;
+use crate::model::sequences::jobs::Job;
+
+use super::deferred_actions::Actions;
+
+/// What came of removing a state: why it failed, if it did.
+pub(in crate::model::sequences) type Removed = Option<String>;
+
+/// The ends that the store does not know yet, by the ids of their sequences, and what waits for them.
+#[derive(Debug, Default)]
+pub(in crate::model::sequences) struct PendingEnds {
+    /// Removals that the store is to confirm.
+    removals: HashMap<Id, u32>,
+    /// In the order in which they would have been sent.
+    held: Vec<HeldAnswer>,
+    /// Operators who have ended a sequence.
+    droppers: Vec<Dropper>,
+}
+
+/// An answer or a refusal that waits for the store.
+#[derive(Debug)]
+enum HeldAnswer {
+    Released(Box<Job>),
+    Refused(Box<Job>, Refusal, bool),
+}
+
+#[derive(Debug)]
+struct Dropper {
+    id: Id,
+    removed: Removed,
+    /// Takes the report.
+    done: SyncSender<Removed>,
+}
+
+impl HeldAnswer {
+    fn job(&self) -> &Job {
+        match self {
+            HeldAnswer::Released(job) | HeldAnswer::Refused(job, ..) => job,
+        }
+    }
+
+    fn send(self, actions: &mut Actions) {
+        match self {
+            HeldAnswer::Released(job) => actions.released.push(job),
+            HeldAnswer::Refused(job, refusal, ended) => actions.refused.push((job, refusal, ended)),
+        }
+    }
+}
+
+impl PendingEnds {
+    /// The store is asked to remove a state of this id.
+    pub(super) fn begin(&mut self, id: &Id) {
+        *self.removals.entry(id.clone()).or_default() += 1;
+    }
+
+    /// The store has removed it, or could not because of this error.
+    pub(in crate::model::sequences) fn finish(&mut self, id: &Id, error: Option<&str>) {
+        if let Some(left) = self.removals.get_mut(id) {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.removals.remove(id);
+            }
+        }
+        for dropper in self.droppers.iter_mut().filter(|dropper| dropper.id == *id) {
+            dropper.removed = dropper.removed.take().or_else(|| error.map(str::to_owned));
+        }
+    }
+
+    /// Reports to `done` once nothing goes on from the ended sequence of this id, also after a crash.
+    pub(in crate::model::sequences) fn report(&mut self, id: Id, done: SyncSender<Removed>) {
+        self.droppers.push(Dropper { id, removed: None, done });
+    }
+
+    /// Takes the answers from these actions that have to wait, and adds those that need not any more.
+    pub(super) fn sort(&mut self, core: &Core, actions: &mut Actions) {
+        if self.removals.is_empty() && self.held.is_empty() && self.droppers.is_empty() && !core.has_leaving() {
+            return;
+        }
+        let held = std::mem::take(&mut self.held).into_iter();
+        let released = std::mem::take(&mut actions.released).into_iter().map(HeldAnswer::Released);
+        let refused = std::mem::take(&mut actions.refused).into_iter();
+        let refused = refused.map(|(job, refusal, ended)| HeldAnswer::Refused(job, refusal, ended));
+        for answer in held.chain(released).chain(refused) {
+            match self.has_to_wait(core, &answer) {
+                true => self.held.push(answer),
+                false => answer.send(actions),
+            }
+        }
+        let removals = &self.removals;
+        let done = self.droppers.extract_if(.., |of| !removals.contains_key(&of.id) && !core.is_leaving(&of.id));
+        // An operator who does not wait has gone, which is no fault.
+        done.for_each(|Dropper { removed, done, .. }| _ = done.try_send(removed));
+    }
+
+    fn has_to_wait(&self, core: &Core, answer: &HeldAnswer) -> bool {
+        let job = answer.job();
+        // A sequence of an ensemble is not written.
+        let Some(durable) = job.load.durable.as_ref().filter(|_| matches!(job.reply, ReplyTo::Surface(_))) else {
+            return false;
+        };
+        let is_answer = matches!(answer, HeldAnswer::Released(job) if matches!(job.answer, Some(Ok(_))));
+        let is_behind = durable.interval().is_some();
+        if self.removals.contains_key(&job.id) {
+            // Answers do not wait for the disk there, and no step follows this one.
+            return !(is_behind && is_answer && job.facts.end);
+        }
+        // The run of a sequence that has ended is written when it is over. A younger sequence of the id replaces it with its own first state.
+        let is_replaced = is_answer && !is_behind;
+        durable.is_continual() && !is_replaced && core.is_leaving(&job.id)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn an_operator_reads_why_a_state_is_not_removed() {
+        let (mut ends, core, mut actions) = (PendingEnds::default(), Core::new(), Actions::default());
+        let (report, removed) = sync_channel(1);
+        let id = Id::from(7);
+        (0..2).for_each(|_| ends.begin(&id));
+        ends.report(id.clone(), report);
+        for outcome in [Some("the disk is full"), None] {
+            ends.sort(&core, &mut actions);
+            assert!(removed.try_recv().is_err(), "there is one more to come");
+            ends.finish(&id, outcome);
+        }
+        ends.sort(&core, &mut actions);
+        assert_eq!(removed.try_recv(), Ok(Some("the disk is full".to_owned())));
+    }
+}
