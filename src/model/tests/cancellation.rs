@@ -3,7 +3,8 @@
 use sequor_core::{EndReason, Id, Refusal, Stage};
 
 use super::request;
-use super::restarts::{Machine, OLDEST, Server, start};
+use super::restarts::{Machine, OLDEST, Server, answered, start};
+use crate::error::Failure;
 
 /// A machine whose model keeps its states like this, and the sequences of cancelled requests as well if it `keeps`.
 fn machine(when: &str, keeps: bool) -> Machine {
@@ -44,6 +45,31 @@ fn a_step_that_is_cancelled_while_its_state_is_read_ends_its_sequence_only_where
         } else {
             assert!(is_cancelled(third.refusal(7, |_| {})), "{when}");
         }
+    }
+}
+
+#[test]
+fn a_step_that_is_sent_again_before_the_state_is_back_is_to_come_once_more() {
+    for when in ["drain", "step", "every"] {
+        let machine = machine(when, true);
+        let first = machine.serve();
+        (7..=9).for_each(|id| assert_eq!(first.sum(id, 40, start), 40));
+        first.stop();
+        let second = machine.serve();
+        machine.hold_disk(true);
+        let ninth = second.repository.submit(request(9, 1, |_| {})).unwrap();
+        // The store writes what that leads to. It reads no other state meanwhile.
+        machine.wait_for_held_commit();
+        let kept = || second.repository.resumable("sum").unwrap().len();
+        assert_eq!(kept(), 2);
+        drop(second.repository.submit(request(7, 100, |_| {})).unwrap());
+        assert_eq!(kept(), 1, "{when}: the store has not read it yet");
+        let again = second.send(7, 2, |_| {}).unwrap_err();
+        assert!(matches!(again, Failure::Store { .. }), "{when}: {again:?}");
+        machine.hold_disk(false);
+        answered(ninth);
+        assert_eq!(second.sum(8, 1, |_| {}), 41, "{when}: the store does what it was asked for in order");
+        assert_eq!(second.sum(7, 2, |_| {}), 42, "{when}");
     }
 }
 

@@ -43,6 +43,8 @@ pub(super) struct Machine {
 struct SlowDisk {
     is_held: Mutex<bool>,
     changed: Condvar,
+    /// Commits that have begun, and those that were not held up any more.
+    begun: AtomicU64,
     commits: AtomicU64,
     /// States that were to be written.
     states: AtomicU64,
@@ -64,12 +66,13 @@ impl Tier for SlowTier {
     }
 
     fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError> {
+        self.1.begun.fetch_add(1, Ordering::Release);
         let mut held = self.1.is_held.lock();
         while *held {
             self.1.changed.wait(&mut held);
         }
+        self.1.commits.fetch_add(1, Ordering::Release);
         drop(held);
-        self.1.commits.fetch_add(1, Ordering::Relaxed);
         let states = changes.iter().filter(|change| matches!(change, TierChange::Put { .. })).count();
         self.1.states.fetch_add(states as u64, Ordering::Relaxed);
         self.0.put_batch(changes)
@@ -138,6 +141,13 @@ impl Machine {
     /// Holds up what the store has to write, or lets it go on.
     pub(super) fn hold_disk(&self, held: bool) {
         self.disk.hold(held);
+    }
+
+    /// Waits until the store is held up.
+    pub(super) fn wait_for_held_commit(&self) {
+        while self.disk.begun.load(Ordering::Acquire) == self.disk.commits.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
     }
 
     pub(super) fn model(&self) -> PathBuf {

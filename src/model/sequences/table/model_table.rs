@@ -41,6 +41,8 @@ pub(in crate::model) struct Table {
     pub(in crate::model::sequences) kept_due: Time,
     /// Requests that the store reads a state for, and with which their sequences have ended meanwhile.
     pub(super) given_up: HashSet<Req>,
+    /// Ids whose states the store reads for requests that were cancelled meanwhile, and that go back then.
+    pub(super) returning: HashSet<Id>,
     /// The server stops: what the store keeps stays there.
     pub(in crate::model::sequences) stopping: bool,
     /// STARTs that wait for state memory, and who makes room for them.

@@ -320,7 +320,7 @@ impl Table {
             _ if self.stopping && ended => {}
             Some(file) if !ended => self.put_back(now, &job.load, id, *kept, file),
             // The store is reading it. Then it goes back.
-            None if !ended => {}
+            None if !ended => _ = self.returning.insert(id),
             file => {
                 let why = if let Refusal::Ended(why) = refusal { why } else { EndReason::Cancelled };
                 let stone = Tombstone { why, at: now, step: kept.head.step, idle: kept.head.idle };

@@ -37,6 +37,12 @@ pub(in crate::model::sequences) trait KeptStages {
 impl KeptStages for Table {
     fn look_up_kept(&mut self, now: Time, job: &mut Job, submit: &mut Submit) -> Result<(), Failure> {
         if !self.resumes(&submit.id, submit.version) {
+            let is_late = !submit.start && self.returning.contains(&submit.id);
+            if is_late && self.core.find(&submit.id, submit.version).is_none() {
+                let (model, id) = (job.load.settings.name.clone(), submit.id.clone());
+                let why = "a request that was cancelled has not put it back yet".to_owned();
+                return Err(Failure::Store { model, id, why });
+            }
             return Ok(());
         }
         let Some(kept) = self.kept.get(&submit.id) else { return Ok(()) };
@@ -92,6 +98,7 @@ impl KeptStages for Table {
         let repeats = resumes && self.core.step_of_request(req) == kept.head.step;
         let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else {
             let has_ended = self.given_up.remove(&req);
+            self.returning.remove(&key.id);
             if resumes && !self.stopping {
                 stored_in_vain(self, now, &load, key.id.clone(), (kept, outcome), has_ended);
             }
