@@ -84,12 +84,19 @@ impl PendingEnds {
         if self.removals.is_empty() && self.held.is_empty() && self.droppers.is_empty() && !core.has_leaving() {
             return;
         }
+        let mut released_now = actions.released.iter().map(|job| (&**job, has_outputs(job)));
+        let mut refused_now = actions.refused.iter().map(|(job, ..)| (&**job, false));
+        let waits = |(job, is_answer): (&Job, bool)| self.has_to_wait(core, job, is_answer);
+        if self.held.is_empty() && self.droppers.is_empty() && !released_now.any(waits) && !refused_now.any(waits) {
+            return;
+        }
         let held = std::mem::take(&mut self.held).into_iter();
         let released = std::mem::take(&mut actions.released).into_iter().map(HeldAnswer::Released);
         let refused = std::mem::take(&mut actions.refused).into_iter();
         let refused = refused.map(|(job, refusal, ended)| HeldAnswer::Refused(job, refusal, ended));
         for answer in held.chain(released).chain(refused) {
-            match self.has_to_wait(core, &answer) {
+            let is_answer = matches!(&answer, HeldAnswer::Released(job) if has_outputs(job));
+            match self.has_to_wait(core, answer.job(), is_answer) {
                 true => self.held.push(answer),
                 false => answer.send(actions),
             }
@@ -100,13 +107,12 @@ impl PendingEnds {
         done.for_each(|Dropper { removed, done, .. }| _ = done.try_send(removed));
     }
 
-    fn has_to_wait(&self, core: &Core, answer: &HeldAnswer) -> bool {
-        let job = answer.job();
+    /// Whether an answer with outputs, or a failure, waits for the store.
+    fn has_to_wait(&self, core: &Core, job: &Job, is_answer: bool) -> bool {
         // A sequence of an ensemble is not written.
         let Some(durable) = job.load.durable.as_ref().filter(|_| matches!(job.reply, ReplyTo::Surface(_))) else {
             return false;
         };
-        let is_answer = matches!(answer, HeldAnswer::Released(job) if matches!(job.answer, Some(Ok(_))));
         let is_behind = durable.interval().is_some();
         if self.removals.contains_key(&job.id) {
             // Answers do not wait for the disk there, and no step follows this one.
@@ -116,6 +122,11 @@ impl PendingEnds {
         let is_replaced = is_answer && !is_behind;
         durable.is_continual() && !is_replaced && core.is_leaving(&job.id)
     }
+}
+
+/// Whether a request is answered with outputs.
+fn has_outputs(job: &Job) -> bool {
+    matches!(job.answer, Some(Ok(_)))
 }
 
 #[cfg(test)]
