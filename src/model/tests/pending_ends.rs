@@ -82,7 +82,7 @@ fn an_operator_has_dropped_a_sequence_once_the_store_has_removed_its_state() {
             while server.repository.ended_sequences("sum").unwrap().is_empty() {
                 std::thread::yield_now();
             }
-            // Whoever waits behind it is not refused either.
+            // A step behind it is not refused either.
             assert!(behind.as_mut().is_none_or(|behind| behind.now_or_never().is_none()));
             let mut late = step(&server);
             assert!((&mut late).now_or_never().is_none());
