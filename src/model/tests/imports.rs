@@ -79,6 +79,7 @@ fn a_given_state_is_listed_and_dropped_and_waits_only_so_long() {
     assert_eq!((server.resumable(), used() > before), (vec![(Id::from(7), 1)], true));
     assert!(drop(7) && !drop(7));
     assert_eq!((server.resumable(), used()), (vec![], before));
+    assert!(matches!(server.refusal(7, |_| {}), Refusal::Unknown(Some(stone)) if stone.why == EndReason::Admin));
     give(&server.repository, 7, &file);
     machine.clock.advance(Duration::from_secs(599));
     server.repository.tick();

@@ -104,8 +104,8 @@ impl Imports {
     }
 
     /// Forgets the state that waits for a step of this id. Whether there was one.
-    pub(in crate::model::sequences) fn remove(&mut self, id: &Id) -> bool {
-        !self.by_id.is_empty() && self.by_id.remove(id).is_some()
+    pub(in crate::model::sequences) fn remove(&mut self, id: &Id) -> Option<Import> {
+        if self.by_id.is_empty() { None } else { self.by_id.remove(id) }
     }
 
     /// All of them, with their ids.

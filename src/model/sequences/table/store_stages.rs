@@ -1,6 +1,7 @@
 //! The stages of a request whose sequence the server's store keeps: what the table looks up, lends to the store and takes back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sequor_core::{EndReason, Event, Id, LoadId, Preparation, Refusal, Req, Seq, Submit, Time, Tombstone};
 
@@ -198,14 +199,17 @@ pub(in crate::model::sequences) fn drop_kept(
     id: &Id,
     why: EndReason,
 ) -> bool {
-    if table.imports.remove(id) {
+    let remember = |table: &mut Table, step: u64, idle: Option<Duration>| {
+        if let Some(load) = load {
+            table.core.remember(load, id.clone(), Tombstone { why, at: now, step, idle });
+        }
+    };
+    if let Some(import) = table.imports.remove(id) {
+        remember(table, import.origin.step, None);
         return true;
     }
     let Some(kept) = table.kept.remove(id) else { return false };
-    if let Some(load) = load {
-        let stone = Tombstone { why, at: now, step: kept.head.step, idle: kept.head.idle };
-        table.core.remember(load, id.clone(), stone);
-    }
+    remember(table, kept.head.step, kept.head.idle);
     table.forget(id.clone(), kept.head.incarnation);
     true
 }
