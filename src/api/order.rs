@@ -53,7 +53,7 @@ pub(crate) async fn off_task<T: Send + 'static>(
 pub(crate) fn run_and_see_if_inline<T>(work: impl Future<Output = T>) -> (T, bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().expect("a runtime");
     runtime.block_on(async {
-        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
         let busy = tokio::task::spawn_blocking(move || released.recv());
         let mut work = std::pin::pin!(work);
         let first = futures_util::poll!(&mut work);
