@@ -52,16 +52,18 @@ fn is_there(test: &str) -> bool {
 }
 
 /// The files that may hold this module.
-fn files(place: &str, modules: &[&str]) -> [PathBuf; 3] {
+fn files(place: &str, modules: &[&str]) -> [PathBuf; 4] {
     let path = root().join(place).join(modules.iter().collect::<PathBuf>());
-    // A file of tests beside the file of its subject is named after that and called `tests`.
-    let beside = match modules.split_last() {
-        Some((&"tests", [.., _])) => {
-            path.parent().unwrap_or(&path).with_extension("").display().to_string() + "_tests.rs"
+    // A file of tests beside the file of its subject, or in a folder of tests there, is named after that and called `tests`.
+    let (beside, within) = match modules.split_last() {
+        Some((&"tests", [.., name])) => {
+            let subject = path.parent().unwrap_or(&path);
+            let within = subject.with_file_name("tests").join(name).with_extension("rs");
+            (subject.with_extension("").display().to_string() + "_tests.rs", within)
         }
-        _ => String::new(),
+        _ => (String::new(), PathBuf::new()),
     };
-    [path.with_extension("rs"), path.join("mod.rs"), PathBuf::from(beside)]
+    [path.with_extension("rs"), path.join("mod.rs"), PathBuf::from(beside), within]
 }
 
 /// Whether the text has a test of this name: a function that says so right before it.
