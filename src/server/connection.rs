@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -107,20 +108,13 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
 }
 
 /// Answers the requests of a connection, with TLS or without.
-pub(super) async fn talk<S>(stream: S, caller: Arc<Caller>, permit: Arc<ConnectionPermit>, serving: ConnectionSetup)
+pub(super) async fn talk<S>(mut stream: S, caller: Arc<Caller>, permit: Arc<ConnectionPermit>, serving: ConnectionSetup)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let Some(head) = begin(&mut stream, &serving).await else { return };
     let ConnectionSetup { dispatcher, keepalive, shutdown, options, metrics, .. } = serving;
     let peer = caller.address;
-    let begun = tokio::select! {
-        begun = first_bytes::read(stream, &options) => begun,
-        () = shutdown.closing.cancelled() => return,
-    };
-    let stream = match begun {
-        Ok(stream) => stream,
-        Err(reason) => return reason.into_iter().for_each(|reason| metrics.connection_closed(reason)),
-    };
     let mut tasks = ConnectionExecutor::default();
     let builder = builder(tasks.handle(), keepalive, &options);
     let (activity, meter) = (Activity::default(), MessageMeter::default());
@@ -137,7 +131,7 @@ where
         permit,
     };
     let service = service_fn(move |request| dispatcher.call(&handle, request));
-    let stream = MeteredStream::new(stream, meter, options.body.0);
+    let stream = MeteredStream::new(head, stream, meter, options.body.0);
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut closing = pin!(shutdown.closing.cancelled());
     let mut is_closing = false;
@@ -157,25 +151,7 @@ where
             }
             Poll::Ready(Idle::Cut) => return Poll::Ready(Ok(())),
         }
-        for _ in 0..ROUNDS {
-            // A task that has used its share of the thread is polled again at once, and may not go on until other tasks have run.
-            if !has_budget_remaining() {
-                break;
-            }
-            // Tasks first: what they answer is then written by the connection at once.
-            if tasks.turn()
-                && let Poll::Ready(end) = connection.as_mut().poll(&mut Context::from_waker(tasks.waker()))
-            {
-                return Poll::Ready(end);
-            }
-            // Models last: everything that came in is in their queues.
-            if tasks.next(cx.waker()) == AfterTurn::Rest {
-                return Poll::Pending;
-            }
-        }
-        tasks.pause();
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        poll_in_turns(&mut tasks, cx, |cx| connection.as_mut().poll(cx))
     });
     tokio::select! {
         end = served => if let Err(error) = end {
@@ -183,6 +159,42 @@ where
         },
         () = shutdown.cut.cancelled() => {}
     }
+}
+
+/// Reads the first bytes of a connection. `None` ends it: they did not come in time, the client left, or the server stops.
+async fn begin<S: AsyncRead + Unpin>(stream: &mut S, serving: &ConnectionSetup) -> Option<Bytes> {
+    let begun = tokio::select! {
+        begun = first_bytes::read(stream, &serving.options) => begun,
+        () = serving.shutdown.closing.cancelled() => return None,
+    };
+    begun.map_err(|reason| reason.into_iter().for_each(|reason| serving.metrics.connection_closed(reason))).ok()
+}
+
+/// Polls the tasks of a connection and the connection itself in turns, until none of them can go on.
+fn poll_in_turns<T>(
+    tasks: &mut ConnectionExecutor,
+    cx: &mut Context<'_>,
+    mut connection: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
+    for _ in 0..ROUNDS {
+        // A task that has used its share of the thread is polled again at once, and may not go on until other tasks have run.
+        if !has_budget_remaining() {
+            break;
+        }
+        // Tasks first: what they answer is then written by the connection at once.
+        if tasks.turn()
+            && let Poll::Ready(end) = connection(&mut Context::from_waker(tasks.waker()))
+        {
+            return Poll::Ready(end);
+        }
+        // Models last: everything that came in is in their queues.
+        if tasks.next(cx.waker()) == AfterTurn::Rest {
+            return Poll::Pending;
+        }
+    }
+    tasks.pause();
+    cx.waker().wake_by_ref();
+    Poll::Pending
 }
 
 /// Ends a connection without requests: it asks the client to leave, and cuts the connection if the client does not.

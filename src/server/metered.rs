@@ -1,11 +1,12 @@
-//! The stream of a connection. Once the connection is upgraded, the bytes of a message that is not whole count, and a message that stops is
-//! given up. Bodies of HTTP requests are counted in `request_body`.
+//! The stream of a connection. It begins with the bytes that `first_bytes` has read. Once the connection is upgraded, the bytes of a message that
+//! is not whole count, and a message that stops is given up. Bodies of HTTP requests are counted in `request_body`.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
@@ -16,6 +17,8 @@ use crate::config::units::Span;
 /// A stream whose reads are added to a meter.
 #[derive(Debug)]
 pub(super) struct MeteredStream<S> {
+    /// Bytes of the stream that were read already, and are read once more.
+    head: Bytes,
     stream: S,
     meter: MessageMeter,
     /// Maximum time between two reads of one message.
@@ -24,8 +27,8 @@ pub(super) struct MeteredStream<S> {
 }
 
 impl<S> MeteredStream<S> {
-    pub(super) fn new(stream: S, meter: MessageMeter, stall: Duration) -> MeteredStream<S> {
-        MeteredStream { stream, meter, stall, stalled: None }
+    pub(super) fn new(head: Bytes, stream: S, meter: MessageMeter, stall: Duration) -> MeteredStream<S> {
+        MeteredStream { head, stream, meter, stall, stalled: None }
     }
 
     /// Waits no longer than the client may rest within a message.
@@ -43,13 +46,28 @@ impl<S> MeteredStream<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> MeteredStream<S> {
+    fn poll_uncounted(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.head.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let count = self.head.len().min(buf.remaining());
+        buf.put_slice(&self.head.split_to(count));
+        if self.head.is_empty() {
+            // An empty slice would keep the memory of the whole.
+            self.head = Bytes::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for MeteredStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if !self.meter.counts() {
-            return Pin::new(&mut self.stream).poll_read(cx, buf);
+            return self.poll_uncounted(cx, buf);
         }
         let before = buf.filled().len();
-        let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, buf) else {
+        let Poll::Ready(read) = self.poll_uncounted(cx, buf) else {
             return self.poll_stalled(cx).map(Err);
         };
         self.stalled = None;
