@@ -160,28 +160,9 @@ fn refused(refused: &Refused) -> (Code, String) {
         Refusal::Failed(code) => {
             (Code::Internal, format!("the request to model '{model}' could not be prepared (code {code})"))
         }
-        Refusal::Policy(code) if !refused.may_retry => (
-            Code::FailedPrecondition,
-            format!(
-                "the scheduler of model '{model}' rejected a request of sequence {id} (code {code}), and with it the sequence \
-                 ended; send START"
-            ),
-        ),
-        Refusal::Stopping => {
-            let text = format!(
-                "Server is stopping, scheduler for model has stopped accepting new inference requests (model '{model}' takes no \
-                 new sequences: it is being drained; START with a new id, on another server)"
-            );
-            (Code::Unavailable, text)
-        }
-        Refusal::StoreFull { limit } => {
-            let text = format!(
-                "Too many simultaneous connections (sequence {id} of model '{model}' cannot start: {limit} sequences have \
-                 states, the maximum by max_candidate_sequence_use_ratio; live sequences are not affected; retry after {})",
-                span(RETRY_AFTER)
-            );
-            (Code::Internal, text)
-        }
+        Refusal::Policy(code) if !refused.may_retry => (Code::FailedPrecondition, ended_by_policy(refused, *code)),
+        Refusal::Stopping => (Code::Unavailable, stopping(model)),
+        Refusal::StoreFull { limit } => (Code::Internal, store_full(refused, *limit)),
         Refusal::TooMany { .. }
         | Refusal::BacklogFull { .. }
         | Refusal::QueueTimeout { .. }
@@ -189,17 +170,38 @@ fn refused(refused: &Refused) -> (Code, String) {
         | Refusal::QueueFull { .. }
         | Refusal::Elsewhere
         | Refusal::Policy(_) => {
-            let text = unavailable(refused);
-            let text = match refused.may_retry {
-                true => format!("{text}; retry after {}", span(RETRY_AFTER)),
-                false => format!("{text}; the sequence ended, send START"),
+            let next = match refused.may_retry {
+                true => format!("retry after {}", span(RETRY_AFTER)),
+                false => "the sequence ended, send START".to_owned(),
             };
-            (Code::Unavailable, text)
+            (Code::Unavailable, format!("{}; {next}", unavailable(refused)))
         }
     }
 }
 
-/// The sentence of what a client may try again.
+fn ended_by_policy(Refused { model, id, .. }: &Refused, code: u32) -> String {
+    format!(
+        "the scheduler of model '{model}' rejected a request of sequence {id} (code {code}), and with it the sequence \
+         ended; send START"
+    )
+}
+
+fn stopping(model: &str) -> String {
+    format!(
+        "Server is stopping, scheduler for model has stopped accepting new inference requests (model '{model}' takes no \
+         new sequences: it is being drained; START with a new id, on another server)"
+    )
+}
+
+fn store_full(Refused { model, id, .. }: &Refused, limit: u32) -> String {
+    format!(
+        "Too many simultaneous connections (sequence {id} of model '{model}' cannot start: {limit} sequences have \
+         states, the maximum by max_candidate_sequence_use_ratio; live sequences are not affected; retry after {})",
+        span(RETRY_AFTER)
+    )
+}
+
+/// The sentence of a refusal that a client may send again, or after which it may start again.
 fn unavailable(refused: &Refused) -> String {
     let Refused { refusal, model, id, .. } = refused;
     match refusal {

@@ -54,12 +54,7 @@ async fn serve(
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
     let metrics = Metrics::new(settings.metrics.triton_names);
     let repository = launch::repository(&library, settings, &metrics)?;
-    if let Some((path, most)) = &settings.record {
-        let failed = |e: std::io::Error| {
-            Failed::Configuration(format!("{}: nothing can be recorded there: {e}", path.display()))
-        };
-        repository.record(path, *most).map_err(failed)?;
-    }
+    record(&repository, settings)?;
     let loading = repository.loading();
     let options = launch::server_options(settings, &library, &repository)?;
     let mut running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
@@ -68,17 +63,7 @@ async fn serve(
     if let Some(store) = repository.store() {
         say(&report::store(&settings.state.dir, &store.usage()));
     }
-    let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
-    repository.govern(RepositoryControl { mode, directories });
-    if let Some(source) = source {
-        repository.follow(source);
-    }
-    if settings.admin.upload {
-        repository.take_uploads(settings.limits.request.0);
-    }
-    if settings.plugins.watch {
-        plugin_host::watch(&repository)?;
-    }
+    govern(&repository, settings, source)?;
     let is_stopped = tokio::select! {
         loaded = load(&repository, settings) => loaded.map(|()| false)?,
         _ = running.stopped() => true,
@@ -94,7 +79,7 @@ async fn serve(
     crate::device::trim();
     tokio::spawn(heaps::give_back());
     drop(loading);
-    if mode == ControlMode::Poll {
+    if settings.model.control_mode == ControlMode::Poll {
         tokio::spawn(crate::server::poll::run(repository.clone(), settings.model.poll.0));
     }
     say(report::models(&repository).trim_end());
@@ -108,6 +93,33 @@ async fn serve(
     running.join().await;
     let stopping = repository.clone();
     let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;
+    Ok(())
+}
+
+fn record(repository: &Repository, settings: &Settings) -> Result<(), Failed> {
+    let Some((path, most)) = &settings.record else { return Ok(()) };
+    let failed =
+        |e: std::io::Error| Failed::Configuration(format!("{}: nothing can be recorded there: {e}", path.display()));
+    repository.record(path, *most).map_err(failed)
+}
+
+/// Settles what may change the models while the server runs.
+fn govern(
+    repository: &Repository,
+    settings: &Settings,
+    source: Option<Arc<dyn RepositorySource>>,
+) -> Result<(), Failed> {
+    let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
+    repository.govern(RepositoryControl { mode, directories });
+    if let Some(source) = source {
+        repository.follow(source);
+    }
+    if settings.admin.upload {
+        repository.take_uploads(settings.limits.request.0);
+    }
+    if settings.plugins.watch {
+        plugin_host::watch(repository)?;
+    }
     Ok(())
 }
 

@@ -62,78 +62,69 @@ pub(crate) enum RegionFault<'a> {
 }
 
 pub(crate) fn region(name: &str, fault: &RegionFault<'_>) -> Status {
-    let bad = |text: String| Status::new(Code::InvalidArgument, BAD_INPUT, text);
     match fault {
         RegionFault::Exists => {
             Status::new(Code::AlreadyExists, BAD_INPUT, format!("shared memory region '{name}' already in manager"))
         }
+        RegionFault::TooMany(most) => limit(format!("{most} shared memory regions are registered, as many as may be")),
+        RegionFault::TooManyOfAPeer(most) => {
+            limit(format!("this client has registered {most} shared memory regions, the maximum; unregister one first"))
+        }
+        RegionFault::Off => denied(
+            name,
+            "this server takes no shared memory of clients (shared_memory.allow is \"off\", the default unless HTTP and \
+             gRPC listen on loopback)",
+        ),
+        RegionFault::OtherPrefix { key, prefix } => {
+            denied(name, &format!("key '{key}' does not begin with '{prefix}' (shared_memory.prefix)"))
+        }
+        RegionFault::NotRegistered => not_found("system shared memory region", name),
+        RegionFault::NotRegisteredCuda => not_found("cuda shared memory region", name),
+        RegionFault::Unknown => not_found("shared memory region", name),
+        RegionFault::TooLarge { size, limit } => {
+            too_large(format!("{size} bytes of shared memory region '{name}' are more than {limit} (limits.request)"))
+        }
+        RegionFault::TooLargeInAll { size, limit } => too_large(format!(
+            "the request's inputs in shared memory up to region '{name}' have {size} bytes; at most {limit} are read (limits.request)"
+        )),
+        RegionFault::NoCuda => Status::unimplemented(format!(
+            "shared memory region '{name}' is not registered: CUDA shared memory is not served here; use system shared memory"
+        )),
         RegionFault::Empty => bad(format!("shared memory region '{name}' needs a name and a size")),
         RegionFault::LongName { what, bytes, limit } => {
             bad(format!("the {what} of a shared memory region has {bytes} bytes; the maximum is {limit}"))
         }
-        RegionFault::TooMany(most) => Status::new(
-            Code::Unavailable,
-            "live_limit",
-            format!("{most} shared memory regions are registered, as many as may be"),
-        )
-        .retry_after(RETRY_AFTER),
-        RegionFault::TooManyOfAPeer(most) => Status::new(
-            Code::Unavailable,
-            "live_limit",
-            format!("this client has registered {most} shared memory regions, the maximum; unregister one first"),
-        )
-        .retry_after(RETRY_AFTER),
-        RegionFault::Off => Status::new(
-            Code::Denied,
-            "denied",
-            format!(
-                "shared memory region '{name}' is not registered: this server takes no shared memory of clients \
-                 (shared_memory.allow is \"off\", the default unless HTTP and gRPC listen on loopback)"
-            ),
-        ),
-        RegionFault::OtherPrefix { key, prefix } => Status::new(
-            Code::Denied,
-            "denied",
-            format!(
-                "shared memory region '{name}' is not registered: key '{key}' does not begin with '{prefix}' \
-                 (shared_memory.prefix)"
-            ),
-        ),
         RegionFault::NotOpened { key, why } => bad(format!("Unable to open shared memory region: '{key}' ({why})")),
         RegionFault::DoesNotFit { key, offset, size, there } => bad(format!(
             "failed to register shared memory region '{name}': {size} bytes from {offset} on do not lie within '{key}', \
              which has {there}"
         )),
-        RegionFault::NotRegistered => {
-            Status::new(Code::NotFound, BAD_INPUT, format!("Unable to find system shared memory region: '{name}'"))
-        }
-        RegionFault::NotRegisteredCuda => {
-            Status::new(Code::NotFound, BAD_INPUT, format!("Unable to find cuda shared memory region: '{name}'"))
-        }
-        RegionFault::Unknown => {
-            Status::new(Code::NotFound, BAD_INPUT, format!("Unable to find shared memory region: '{name}'"))
-        }
         RegionFault::BadOffset => bad(format!("Invalid offset for shared memory region: '{name}'")),
         RegionFault::BadSize => bad(format!("Invalid offset + byte size for shared memory region: '{name}'")),
-        RegionFault::TooLarge { size, limit } => Status::new(
-            Code::TooLarge,
-            BAD_INPUT,
-            format!("{size} bytes of shared memory region '{name}' are more than {limit} (limits.request)"),
-        ),
-        RegionFault::TooLargeInAll { size, limit } => Status::new(
-            Code::TooLarge,
-            BAD_INPUT,
-            format!(
-                "the request's inputs in shared memory up to region '{name}' have {size} bytes; at most {limit} are read (limits.request)"
-            ),
-        ),
         RegionFault::TooSmall { output, size, needed } => bad(format!(
             "shared memory size specified with the request for output '{output}' ({size} bytes) should be at least \
              {needed} bytes to hold the results"
         )),
         RegionFault::Broken { why } => bad(format!("shared memory region '{name}' is not what was registered: {why}")),
-        RegionFault::NoCuda => Status::unimplemented(format!(
-            "shared memory region '{name}' is not registered: CUDA shared memory is not served here; use system shared memory"
-        )),
     }
+}
+
+fn bad(text: String) -> Status {
+    Status::new(Code::InvalidArgument, BAD_INPUT, text)
+}
+
+fn too_large(text: String) -> Status {
+    Status::new(Code::TooLarge, BAD_INPUT, text)
+}
+
+fn limit(text: String) -> Status {
+    Status::new(Code::Unavailable, "live_limit", text).retry_after(RETRY_AFTER)
+}
+
+fn denied(name: &str, why: &str) -> Status {
+    Status::new(Code::Denied, "denied", format!("shared memory region '{name}' is not registered: {why}"))
+}
+
+fn not_found(what: &str, name: &str) -> Status {
+    Status::new(Code::NotFound, BAD_INPUT, format!("Unable to find {what}: '{name}'"))
 }

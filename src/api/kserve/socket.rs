@@ -116,9 +116,7 @@ impl Talk {
         let mut silence = pin!(sleep(self.keepalive));
         loop {
             if is_closing && self.unanswered() == 0 && self.decoding.is_none() {
-                let reason = Utf8Bytes::from_static("the server is stopping");
-                let _ = socket.send(Message::Close(Some(CloseFrame { code: close_code::AWAY, reason }))).await;
-                return;
+                return say_goodbye(&mut socket).await;
             }
             let has_room = !is_closing && self.decoding.is_none() && !self.is_full();
             let answers = (&mut self.waiting, &mut self.writing, &mut self.largest);
@@ -141,38 +139,43 @@ impl Talk {
             if let SocketEvent::Message(message) = &heard {
                 self.note_received(message);
             }
-            match heard {
+            let sent = match heard {
                 // A client that does not read is waited for here, and its messages stay unread meanwhile.
-                SocketEvent::Answer(answer) => {
-                    if socket.send(answer).await.is_err() {
-                        return;
-                    }
-                }
-                SocketEvent::Message(Message::Text(text)) => self.begin(None, text.into()),
-                SocketEvent::Message(Message::Binary(bytes)) => self.begin_binary(&bytes),
-                // The pong is written before the next message is read: a client that does not read its pongs is not read from.
-                SocketEvent::Message(Message::Ping(_)) => {
-                    if socket.flush().await.is_err() {
-                        return;
-                    }
-                }
-                SocketEvent::Message(Message::Pong(_)) => {}
+                SocketEvent::Answer(answer) => socket.send(answer).await,
                 SocketEvent::Message(Message::Close(_)) => return,
+                SocketEvent::Message(message) => self.take(message, &mut socket).await,
                 SocketEvent::Gone => return self.give_up(&mut socket).await,
                 SocketEvent::Silent if is_asked => return,
                 SocketEvent::Silent => {
                     is_asked = true;
-                    if socket.send(Message::Ping(Bytes::new())).await.is_err() {
-                        return;
-                    }
+                    socket.send(Message::Ping(Bytes::new())).await
                 }
                 SocketEvent::Decoded(id, decoded) => {
                     self.decoding = None;
                     self.push(id, *decoded);
+                    Ok(())
                 }
-                SocketEvent::Closing => is_closing = true,
+                SocketEvent::Closing => {
+                    is_closing = true;
+                    Ok(())
+                }
+            };
+            if sent.is_err() {
+                return;
             }
         }
+    }
+
+    /// Takes a message of the client. An error ends the connection.
+    async fn take(&mut self, message: Message, socket: &mut WebSocket) -> Result<(), axum::Error> {
+        match message {
+            Message::Text(text) => self.begin(None, text.into()),
+            Message::Binary(bytes) => self.begin_binary(&bytes),
+            // The pong is written before the next message is read: a client that does not read its pongs is not read from.
+            Message::Ping(_) => socket.flush().await?,
+            Message::Pong(_) | Message::Close(_) => {}
+        }
+        Ok(())
     }
 
     /// Takes what was received whole from the meter. A ping may come between two parts of a message.
@@ -249,6 +252,12 @@ impl Talk {
         };
         self.waiting.push_back((self.kserve.begin(&self.context, call, request), form));
     }
+}
+
+/// Tells the client that the server stops.
+async fn say_goodbye(socket: &mut WebSocket) {
+    let reason = Utf8Bytes::from_static("the server is stopping");
+    let _ = socket.send(Message::Close(Some(CloseFrame { code: close_code::AWAY, reason }))).await;
 }
 
 /// The next answer, of requests in their order. Never, if none is awaited.

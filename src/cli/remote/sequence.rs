@@ -15,36 +15,41 @@ use crate::text::numbers::span;
 use crate::text::table;
 
 pub(in crate::cli) fn command() -> Command {
-    let model = Arg::new("of").value_name("MODEL").required(true).help("The model");
-    let id = Arg::new("id").value_name("ID").required(true).help("The sequence");
-    let is_text =
-        Arg::new("text").long("text").action(ArgAction::SetTrue).help("ID is a text, even if it reads as a number");
-    let one = |name: &'static str, about: &'static str| {
-        Command::new(name).about(about).args([model.clone(), id.clone(), is_text.clone()]).args(args())
-    };
-    let option = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help)
-    };
-    let file = |name: &'static str, help: &'static str| {
-        option(name, "FILE", help).value_parser(value_parser!(PathBuf)).required(true)
-    };
-    let list = Command::new("list")
+    Command::new("sequence")
+        .about("The sequences of a running server: list, show, drop, export, import, fork, capture")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(list_command())
+        .subcommand(of_one("show", "One sequence, or what became of it"))
+        .subcommand(of_one("drop", "End a sequence; what it has queued is refused").arg(option(
+            "reason",
+            "TEXT",
+            "Why, for the audit line",
+        )))
+        .subcommand(
+            of_one("export", "The state of a live sequence as a file")
+                .arg(file("to", "The .safetensors file to write")),
+        )
+        .subcommand(
+            of_one("import", "Give a state to a sequence that does not live there; its next step goes on from it")
+                .arg(file("from", "The .safetensors file")),
+        )
+        .subcommand(
+            of_one("fork", "Give a copy of a live sequence's state to another one; its next step goes on from there")
+                .arg(option("as", "NEW", "The id of the copy, which does not live there").required(true)),
+        )
+        .subcommand(capture_command())
+}
+
+fn list_command() -> Command {
+    Command::new("list")
         .about("Sequences that live, or that have ended and are remembered")
         .arg(option("model", "MODEL", "The model").required(true))
         .arg(option("sort", "BY", "The largest first").value_parser(["age", "idle", "step", "queued", "bytes"]))
         .arg(option("limit", "N", "How many are printed").value_parser(value_parser!(u32)).default_value("20"))
+        .arg(flag("ended", "Those that have ended").conflicts_with("sort"))
         .arg(
-            Arg::new("ended")
-                .long("ended")
-                .action(ArgAction::SetTrue)
-                .help("Those that have ended")
-                .conflicts_with("sort"),
-        )
-        .arg(
-            Arg::new("resumable")
-                .long("resumable")
-                .action(ArgAction::SetTrue)
-                .help("Those that the store keeps over a restart, and whose next step has not come yet")
+            flag("resumable", "Those that the store keeps over a restart, and whose next step has not come yet")
                 .conflicts_with_all(["sort", "ended"]),
         )
         .arg(option("reason", "REASON", "Of the ended: those that ended so (expired, dropped, ...)").requires("ended"))
@@ -53,43 +58,42 @@ pub(in crate::cli) fn command() -> Command {
                 .value_parser(value_parser!(Span))
                 .requires("ended"),
         )
-        .args(args());
-    Command::new("sequence")
-        .about("The sequences of a running server: list, show, drop, export, import, fork, capture")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(list)
-        .subcommand(one("show", "One sequence, or what became of it"))
-        .subcommand(one("drop", "End a sequence; what it has queued is refused").arg(option(
-            "reason",
-            "TEXT",
-            "Why, for the audit line",
-        )))
-        .subcommand(
-            one("export", "The state of a live sequence as a file").arg(file("to", "The .safetensors file to write")),
+        .args(args())
+}
+
+fn capture_command() -> Command {
+    of_one("capture", "The state of a live sequence and its next steps as a file for sequor replay")
+        .arg(file("to", "The .safetensors file to write"))
+        .arg(
+            option("steps", "N", "Number of steps after which the capture ends, if no END comes before")
+                .value_parser(value_parser!(u32).range(1..=10_000))
+                .default_value("100"),
         )
-        .subcommand(
-            one("import", "Give a state to a sequence that does not live there; its next step goes on from it")
-                .arg(file("from", "The .safetensors file")),
+        .arg(
+            option("wait", "DURATION", "How long to wait for the steps, at most 100s")
+                .value_parser(value_parser!(Span))
+                .default_value("30s"),
         )
-        .subcommand(
-            one("fork", "Give a copy of a live sequence's state to another one; its next step goes on from there")
-                .arg(option("as", "NEW", "The id of the copy, which does not live there").required(true)),
-        )
-        .subcommand(
-            one("capture", "The state of a live sequence and its next steps as a file for sequor replay")
-                .arg(file("to", "The .safetensors file to write"))
-                .arg(
-                    option("steps", "N", "Number of steps after which the capture ends, if no END comes before")
-                        .value_parser(value_parser!(u32).range(1..=10_000))
-                        .default_value("100"),
-                )
-                .arg(
-                    option("wait", "DURATION", "How long to wait for the steps, at most 100s")
-                        .value_parser(value_parser!(Span))
-                        .default_value("30s"),
-                ),
-        )
+}
+
+/// A command for one sequence, which its arguments name.
+fn of_one(name: &'static str, about: &'static str) -> Command {
+    let model = Arg::new("of").value_name("MODEL").required(true).help("The model");
+    let id = Arg::new("id").value_name("ID").required(true).help("The sequence");
+    let is_text = flag("text", "ID is a text, even if it reads as a number");
+    Command::new(name).about(about).args([model, id, is_text]).args(args())
+}
+
+fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(help)
+}
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
+fn file(name: &'static str, help: &'static str) -> Arg {
+    option(name, "FILE", help).value_parser(value_parser!(PathBuf)).required(true)
 }
 
 pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {

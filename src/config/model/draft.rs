@@ -154,53 +154,23 @@ impl Draft {
             }
         };
         let own_name = directory.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let is_plugin = toml.keys.model.is_some();
-        if is_plugin {
-            graphless::fill(&mut config, &own_name);
-        } else {
-            names::fill(&mut config, &own_name, &files);
-        }
-        let is_stateful = !is_plugin && stateful::is_stateful(&config);
-        if is_stateful {
-            stateful::fill_file_name(&mut config);
-        }
+        let kind = fill(&mut config, &toml, &own_name, &files);
         let moved = if options.cpu_only { cpu_only::move_to_cpu(&mut config) } else { None };
-        let settled = is_plugin || is_stateful || !options.auto_complete || !complete::is_needed(&config);
-        let mut normal = config.clone();
-        if is_stateful {
-            stateful::fill_defaults(&mut normal);
-        }
-        normalise::normalise(&mut normal);
+        let is_complete = kind != DraftKind::Graph || !options.auto_complete || !complete::is_needed(&config);
+        let normal = normal(&config, kind);
         let texts = ConfigSources { toml: &toml, directory: &directory, path: &path, places: &places };
-        let mut report = Report::new(&normal, texts, options.limits, settled);
+        let mut report = Report::new(&normal, texts, options.limits, is_complete);
         names::check(&mut report, &own_name);
-        if names::is_ensemble(&config) {
-            validate::ensemble::check(&mut report, &config);
-        }
-        let mut notes = refuse::check(&mut report, &config);
-        notes.extend(moved.map(|group| cpu_only::note(&report, group)));
-        if is_stateful {
-            notes.extend(stateful::check(&mut report, &config));
-        }
-        let tuning = if is_plugin { SessionTuning::default() } else { tuning::read(&mut report) };
-        metric_tags::check(&mut report);
-        padding::check(&mut report);
-        state_padding::check(&mut report);
-        validate::check(&mut report, &file_size);
-        if is_plugin {
-            graphless::check(&mut report);
-            notes.extend(graphless::notes(&report));
-        }
+        let (notes, tuning) = check(&mut report, &config, kind, moved);
         let faults = in_order(report.faults);
         if !faults.is_empty() {
             return Err(faults);
         }
-        notes = in_order(notes);
         Ok(Draft {
-            notes,
+            notes: in_order(notes),
             tuning,
             name: config.name.clone(),
-            backend: if is_plugin { BackendKind::Plugin } else { settle::backend(&config) },
+            backend: if kind == DraftKind::Plugin { BackendKind::Plugin } else { settle::backend(&config) },
             file_name: config.default_model_filename.clone(),
             versions: settle::versions(&normal),
             options: options.clone(),
@@ -362,6 +332,66 @@ impl Draft {
         let field = step.map_or("ensemble_scheduling".to_owned(), |n| format!("ensemble_scheduling.step[{n}]"));
         self.places.get(&field).at(&self.path)
     }
+}
+
+/// Where the rest of a configuration comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DraftKind {
+    /// A plug-in answers every request: there is no graph.
+    Plugin,
+    /// The graph, as Triton's stateful backend reads it.
+    StatefulBackend,
+    Graph,
+}
+
+/// Fills in the names that follow from the directory.
+fn fill(config: &mut ModelConfig, toml: &SequorToml, own_name: &str, files: &[String]) -> DraftKind {
+    if toml.keys.model.is_some() {
+        graphless::fill(config, own_name);
+        return DraftKind::Plugin;
+    }
+    names::fill(config, own_name, files);
+    if !stateful::is_stateful(config) {
+        return DraftKind::Graph;
+    }
+    stateful::fill_file_name(config);
+    DraftKind::StatefulBackend
+}
+
+fn normal(config: &ModelConfig, kind: DraftKind) -> ModelConfig {
+    let mut normal = config.clone();
+    if kind == DraftKind::StatefulBackend {
+        stateful::fill_defaults(&mut normal);
+    }
+    normalise::normalise(&mut normal);
+    normal
+}
+
+/// Checks all that needs no graph. Returns the notes, and how the graph is to be loaded. `moved`: the first group that runs on the CPU instead of a GPU.
+fn check(
+    report: &mut Report<'_>,
+    config: &ModelConfig,
+    kind: DraftKind,
+    moved: Option<usize>,
+) -> (Vec<Fault>, SessionTuning) {
+    if names::is_ensemble(config) {
+        validate::ensemble::check(report, config);
+    }
+    let mut notes = refuse::check(report, config);
+    notes.extend(moved.map(|group| cpu_only::note(report, group)));
+    if kind == DraftKind::StatefulBackend {
+        notes.extend(stateful::check(report, config));
+    }
+    let tuning = if kind == DraftKind::Plugin { SessionTuning::default() } else { tuning::read(report) };
+    metric_tags::check(report);
+    padding::check(report);
+    state_padding::check(report);
+    validate::check(report, &file_size);
+    if kind == DraftKind::Plugin {
+        graphless::check(report);
+        notes.extend(graphless::notes(report));
+    }
+    (notes, tuning)
 }
 
 fn parse_config(directory: &Path, source: ConfigSource) -> Result<(ModelConfig, PathBuf, Places), Fault> {
