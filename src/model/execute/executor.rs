@@ -1,18 +1,15 @@
 //! Runs the batches of one instance: states, contexts and outputs.
 //!
 //! A run has two halves. [`Executor::submit`] asks for the whole run, with the commit of its states. [`Submitted::wait`] waits for the device
-//! and splits the outputs. On the host, the first half does all the work. This file knows no lock and no client.
+//! and splits the outputs (`submitted`). On the host, the first half does all the work. This file knows no lock and no client.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::backend::{Fetch, Graph};
-use crate::batch::crop::numbers;
-use crate::batch::outputs::OutputSplit;
-use crate::batch::{BatchError, Staging, Wiring};
-use crate::config::model::settings::{ModelSettings, Output};
+use crate::batch::Staging;
 use crate::config::units::human;
-use crate::device::{Device, DeviceError, Fence, Unfinished};
+use crate::device::Device;
 use crate::model::load::LoadedModel;
 use crate::state::{Bound, Fresh, Store};
 
@@ -20,9 +17,10 @@ use super::contexts::Contexts;
 use super::growth::{GrownStates, ReservedGrowth};
 use super::placement::Placement;
 use super::ports::{OutputMemory, RunMemory, feed};
-use super::reply_shapes::{crop_by_lengths, cropped, flat_parts, reshape_output};
 use super::run_error::RunError;
+use super::run_outputs::{fresh, splits};
 use super::slots::Slots;
+use super::submitted::{LostDevice, Submitted};
 use super::work::{CommittedRow, RowOutcome, RowWork, RunSize, RunTimes, StateNow};
 
 #[derive(Debug)]
@@ -33,40 +31,7 @@ pub(in crate::model) struct Executor {
     contexts: Contexts,
     graph: Arc<dyn Graph>,
     device: Arc<dyn Device>,
-    lost: Arc<Lost>,
-}
-
-/// The error of a device that failed during its work. The slots of this instance then hold no sequence's state any more.
-#[derive(Debug)]
-struct Lost {
-    /// The first error, which says more than those that follow from it.
-    error: OnceLock<DeviceError>,
-    /// Outputs that it may still write.
-    memory: Unfinished,
-}
-
-impl Lost {
-    /// Notes that the device failed, and keeps what it may still write.
-    fn lose(&self, error: &DeviceError, held: RunMemory) {
-        let _ = self.error.set(error.clone());
-        self.memory.keep(held);
-    }
-}
-
-/// A run that was asked for: what is left to do when the device has done it.
-#[derive(Debug)]
-pub(in crate::model) struct Submitted {
-    load: Arc<LoadedModel>,
-    device: Arc<dyn Device>,
-    lost: Arc<Lost>,
-    /// Behind all of it.
-    fence: Fence,
-    /// Each row of the batch: what its state is then, or padding.
-    rows: Vec<Option<CommittedRow>>,
-    pub(in crate::model) size: RunSize,
-    at: Instant,
-    /// What the device writes, and may still read.
-    held: RunMemory,
+    lost: Arc<LostDevice>,
 }
 
 /// Whether the first chunks of all instances fit into `limits.state`. They are there from the load on, with or without sequences.
@@ -98,9 +63,8 @@ impl Executor {
         let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
         let contexts = Contexts::new(load.wiring.clone(), context);
         let outputs = OutputMemory::new(&device, pool, &load.settings)?;
-        let memory = Unfinished::new(Arc::clone(&device));
         let grown = GrownStates::new(budget, chunk_cache, &load.states);
-        let (slots, lost) = (Slots::new(store, grown, gpu), Arc::new(Lost { error: OnceLock::new(), memory }));
+        let (slots, lost) = (Slots::new(store, grown, gpu), Arc::new(LostDevice::new(&device)));
         Ok(Executor { load, slots, outputs, contexts, graph, device, lost })
     }
 
@@ -129,7 +93,7 @@ impl Executor {
         batch: &[Option<RowWork>],
         times: &mut RunTimes,
     ) -> Result<Submitted, RunError> {
-        if let Some(error) = self.lost.error.get() {
+        if let Some(error) = self.lost.error() {
             return Err(error.clone().into());
         }
         let mut held = RunMemory::default();
@@ -281,46 +245,6 @@ impl Executor {
     }
 }
 
-impl Submitted {
-    /// How many requests it runs.
-    pub(in crate::model) fn requests(&self) -> usize {
-        self.rows.iter().flatten().count()
-    }
-
-    /// Waits until the device has done it: the outcome of each request. The wait counts from `from`. If it fails, the device is lost.
-    pub(in crate::model) fn wait(self, from: Instant, times: &mut RunTimes) -> Result<Vec<RowOutcome>, RunError> {
-        let Submitted { load, device, lost, fence, rows, held, .. } = self;
-        let waited = device.wait(fence);
-        let done = Instant::now();
-        times.run += done.saturating_duration_since(from);
-        if let Err(error) = waited {
-            lost.lose(&error, held);
-            return Err(error.into());
-        }
-        let outcomes = outcomes(&load.settings, rows, held.splits);
-        times.state_out += done.elapsed();
-        Ok(outcomes)
-    }
-}
-
-fn outcomes(settings: &ModelSettings, rows: Vec<Option<CommittedRow>>, splits: Vec<OutputSplit>) -> Vec<RowOutcome> {
-    let outcome = |CommittedRow { state, copy }: CommittedRow| {
-        let outputs = Vec::with_capacity(splits.len());
-        RowOutcome { outputs, state, copy }
-    };
-    let mut rows: Vec<Option<RowOutcome>> = rows.into_iter().map(|row| row.map(outcome)).collect();
-    for (output, cut) in settings.outputs.iter().zip(splits) {
-        for (row, mut tensor) in rows.iter_mut().zip(cut.tensors()) {
-            let Some(row) = row else { continue };
-            reshape_output(settings, output.reshape.as_ref(), &output.dims, &mut tensor);
-            row.outputs.push(tensor);
-        }
-    }
-    let mut rows: Vec<RowOutcome> = rows.into_iter().flatten().collect();
-    rows.iter_mut().for_each(|row| crop_by_lengths(settings, row));
-    rows
-}
-
 /// Memory for the states that this run lets grow, but for those of sequences that end with it.
 fn reserve(
     store: &Store,
@@ -335,72 +259,4 @@ fn reserve(
     let stay = |row: &Option<RowWork>| row.as_ref().filter(|work| !work.end)?.slot;
     let sizes = batch.iter().zip(after).filter_map(|(row, bytes)| Some((stay(row)?, bytes)));
     Ok(Some(grown.reserve(sizes)?))
-}
-
-/// The states that the backend allocated.
-fn fresh(settings: &ModelSettings, store: &Store, wiring: &Wiring, held: &RunMemory) -> Vec<Option<Fresh>> {
-    let mut fresh: Vec<Option<Fresh>> = store.specs().map(|_| None).collect();
-    for (sink, produced) in wiring.outputs.iter().zip(&held.produced) {
-        if let (Some(place), Some(p)) = (sink.state.and_then(|n| fresh.get_mut(n)), produced) {
-            *place = Some(Fresh { shape: p.shape.clone(), data: p.data.clone(), lengths: None });
-        }
-    }
-    for (output, state) in &wiring.new_lengths {
-        if let Some(Some(produced)) = fresh.get_mut(*state) {
-            produced.lengths = Some(new_lengths(settings, wiring, held, *output).unwrap_or_default());
-        }
-    }
-    fresh
-}
-
-/// The numbers of an output (its place among those of the graph) that says how long the rows of a state are.
-fn new_lengths(settings: &ModelSettings, wiring: &Wiring, held: &RunMemory, output: usize) -> Option<Vec<i64>> {
-    if let Some(Some(produced)) = held.produced.get(output) {
-        return numbers(produced.dtype, produced.data.as_ref());
-    }
-    let client = settings.outputs.get(wiring.outputs.get(output)?.client?)?;
-    let (_, pooled) = held.pooled.get(output)?.as_ref()?;
-    numbers(client.dtype, pooled.as_ref())
-}
-
-/// The clients' outputs, ready to be cut, in the order of the settings.
-fn splits(
-    settings: &ModelSettings,
-    outputs: &OutputMemory,
-    store: &Store,
-    (wiring, bound, fresh): (&Wiring, &Bound, &[Option<Fresh>]),
-    batch: &[Option<RowWork>],
-    held: &mut RunMemory,
-) -> Result<Vec<OutputSplit>, RunError> {
-    let parts: Vec<u64> = batch.iter().map(|row| row.as_ref().map_or(1, |r| r.rows)).collect();
-    let mut splits: Vec<Option<OutputSplit>> = std::iter::repeat_with(|| None).take(settings.outputs.len()).collect();
-    for ((sink, pooled), produced) in wiring.outputs.iter().zip(&mut held.pooled).zip(&held.produced) {
-        let Some(n) = sink.client else { continue };
-        let (Some(output), Some(place)) = (settings.outputs.get(n), splits.get_mut(n)) else { continue };
-        let Some((shape, data)) = outputs.written(store, bound, *sink, (pooled.take(), produced))? else { continue };
-        if let Some(source) = output.cut_like {
-            let shapes = flat_parts(settings, output, source, batch);
-            *place = Some(OutputSplit::shapes(&output.name, output.dtype, data, shapes)?);
-            continue;
-        }
-        if let Some(axis) = output.batch_dim {
-            let rows = (batch.len() as u64, axis);
-            *place = Some(OutputSplit::on_axis(&output.name, output.dtype, &shape, data, rows)?);
-            continue;
-        }
-        let padded = sink.state.map(|state| store.lengths_after(bound, state, fresh)).transpose()?.flatten();
-        if let Some((padding, lengths)) = padded {
-            let split = OutputSplit::rows(&output.name, output.dtype, &shape, data, &parts)?;
-            *place = Some(split.cropped(padding.axis + 1, padding.side, lengths));
-            continue;
-        }
-        *place = Some(match settings.max_batch_size {
-            0 => OutputSplit::whole(output.dtype, shape, data),
-            _ => cropped(OutputSplit::rows(&output.name, output.dtype, &shape, data, &parts)?, output, batch),
-        });
-    }
-    let whole = |(output, cut): (&Output, Option<OutputSplit>)| {
-        cut.ok_or_else(|| RunError::Batch(BatchError::Missing { output: output.name.clone() }))
-    };
-    settings.outputs.iter().zip(splits).map(whole).collect()
 }

@@ -1,0 +1,95 @@
+//! The second half of a run: waits for the device, and splits the outputs. A device that fails during its work is lost.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use crate::batch::outputs::OutputSplit;
+use crate::config::model::settings::ModelSettings;
+use crate::device::{Device, DeviceError, Fence, Unfinished};
+use crate::model::load::LoadedModel;
+
+use super::ports::RunMemory;
+use super::reply_shapes::{crop_by_lengths, reshape_output};
+use super::run_error::RunError;
+use super::work::{CommittedRow, RowOutcome, RunSize, RunTimes};
+
+/// The error of a device that failed during its work. The slots of this instance then hold no sequence's state any more.
+#[derive(Debug)]
+pub(super) struct LostDevice {
+    /// The first error, which says more than those that follow from it.
+    error: OnceLock<DeviceError>,
+    /// Outputs that it may still write.
+    memory: Unfinished,
+}
+
+impl LostDevice {
+    pub(super) fn new(device: &Arc<dyn Device>) -> LostDevice {
+        LostDevice { error: OnceLock::new(), memory: Unfinished::new(Arc::clone(device)) }
+    }
+
+    pub(super) fn error(&self) -> Option<&DeviceError> {
+        self.error.get()
+    }
+
+    /// Notes that the device failed, and keeps what it may still write.
+    pub(super) fn lose(&self, error: &DeviceError, held: RunMemory) {
+        let _ = self.error.set(error.clone());
+        self.memory.keep(held);
+    }
+}
+
+/// A run that was asked for: what is left to do when the device has done it.
+#[derive(Debug)]
+pub(in crate::model) struct Submitted {
+    pub(super) load: Arc<LoadedModel>,
+    pub(super) device: Arc<dyn Device>,
+    pub(super) lost: Arc<LostDevice>,
+    /// Behind all of it.
+    pub(super) fence: Fence,
+    /// Each row of the batch: what its state is then, or padding.
+    pub(super) rows: Vec<Option<CommittedRow>>,
+    pub(in crate::model) size: RunSize,
+    pub(super) at: Instant,
+    /// What the device writes, and may still read.
+    pub(super) held: RunMemory,
+}
+
+impl Submitted {
+    /// How many requests it runs.
+    pub(in crate::model) fn requests(&self) -> usize {
+        self.rows.iter().flatten().count()
+    }
+
+    /// Waits until the device has done it: the outcome of each request. The wait counts from `from`. If it fails, the device is lost.
+    pub(in crate::model) fn wait(self, from: Instant, times: &mut RunTimes) -> Result<Vec<RowOutcome>, RunError> {
+        let Submitted { load, device, lost, fence, rows, held, .. } = self;
+        let waited = device.wait(fence);
+        let done = Instant::now();
+        times.run += done.saturating_duration_since(from);
+        if let Err(error) = waited {
+            lost.lose(&error, held);
+            return Err(error.into());
+        }
+        let outcomes = outcomes(&load.settings, rows, held.splits);
+        times.state_out += done.elapsed();
+        Ok(outcomes)
+    }
+}
+
+fn outcomes(settings: &ModelSettings, rows: Vec<Option<CommittedRow>>, splits: Vec<OutputSplit>) -> Vec<RowOutcome> {
+    let outcome = |CommittedRow { state, copy }: CommittedRow| {
+        let outputs = Vec::with_capacity(splits.len());
+        RowOutcome { outputs, state, copy }
+    };
+    let mut rows: Vec<Option<RowOutcome>> = rows.into_iter().map(|row| row.map(outcome)).collect();
+    for (output, cut) in settings.outputs.iter().zip(splits) {
+        for (row, mut tensor) in rows.iter_mut().zip(cut.tensors()) {
+            let Some(row) = row else { continue };
+            reshape_output(settings, output.reshape.as_ref(), &output.dims, &mut tensor);
+            row.outputs.push(tensor);
+        }
+    }
+    let mut rows: Vec<RowOutcome> = rows.into_iter().flatten().collect();
+    rows.iter_mut().for_each(|row| crop_by_lengths(settings, row));
+    rows
+}
