@@ -13,7 +13,7 @@ use crate::model::sequences::jobs::{
     CapturedRequest, InheritedContext, Job, Looked, RequestOrigin, cached_answers, circle,
 };
 use crate::model::sequences::scheduler::{ActingThread, ModelScheduler, carry_out, make_whole};
-use crate::model::sequences::table::KeptStages;
+use crate::model::sequences::table::{KeptStages, SequenceLookup};
 use crate::processing::outgoing::CallingRequest;
 
 /// A request that was checked, and the load that it is for.

@@ -13,7 +13,7 @@ use sequor_core::{EndReason, Event, Id, LoadId, Seq, SequenceView, Time, Tombsto
 use crate::model::load::{Leaving, LoadedModel, MailReply};
 use crate::model::sequences::offloaded::{Carried, CarriedLoad, ImportOrigin};
 use crate::model::sequences::scheduler::ModelScheduler;
-use crate::model::sequences::table::{Import, Table};
+use crate::model::sequences::table::{Import, SequenceLookup, Table};
 use crate::model::sequences::write_back::{can_leave, post_leave};
 
 /// Places of the table that are looked at, at one time.

@@ -10,7 +10,7 @@ use sequor_core::{Id, Seq, SequenceView, Stage, Time};
 use crate::model::load::{Leaving, LeftState, LoadDurability, LoadedModel, MailReply, SequenceStore};
 use crate::model::sequences::offloaded::{Carried, ImportOrigin, KeptSequence};
 use crate::model::sequences::scheduler::ModelScheduler;
-use crate::model::sequences::table::Import;
+use crate::model::sequences::table::{Import, SequenceLookup};
 use crate::model::sequences::write_back::{sealing, spill};
 use crate::processing::SequenceScratch;
 use crate::state::tier::{EndedState, FailedChanges, StateHead, TierChange, TierKey};

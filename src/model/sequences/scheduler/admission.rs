@@ -13,7 +13,7 @@ use crate::model::load::{LoadedModel, SequenceStore};
 use crate::model::request::InferRequest;
 use crate::model::sequences::jobs::{Job, SequenceOwner, SequencePermit};
 use crate::model::sequences::offloaded::WantedRoom;
-use crate::model::sequences::table::Table;
+use crate::model::sequences::table::{SequenceLookup, Table};
 use crate::model::sequences::write_back::spill;
 use crate::state::budget::{Budget, Ticket};
 use crate::sync::AtomicU64;

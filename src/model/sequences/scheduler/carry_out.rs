@@ -8,7 +8,7 @@ use crate::executor::ExecutorHandle;
 use crate::model::load::{run_with_plugins, submit_to_plugins};
 use crate::model::sequences::jobs::{LentRequest, PostTask, PrepareHost, Preparer};
 use crate::model::sequences::offloaded::{Forgotten, KeptStore, StoreTask};
-use crate::model::sequences::table::{Actions, KeptStages, PolicyNotice, SealAction, Table};
+use crate::model::sequences::table::{Actions, KeptStages, PluginStages, PolicyNotice, SealAction, Table};
 use crate::model::sequences::write_back::{SpillHost, sealing, spill};
 use crate::recording::Recorder;
 use crate::scheduling::Decider;

@@ -7,7 +7,7 @@ use sequor_core::{Id, LoadId, Observed, Portion, Req, Seq, StateAt, Time};
 use crate::model::load::{LoadInitializer, LoadedModel};
 use crate::model::runtime::Clock;
 use crate::model::sequences::jobs::{Beginning, PrepareHost, PreparedJob};
-use crate::model::sequences::table::PolicyNotice;
+use crate::model::sequences::table::{PluginStages, PolicyNotice};
 use crate::scheduling::{self, Decider, LoadPolicy, SchedulerPort};
 
 use super::model_scheduler::ModelScheduler;

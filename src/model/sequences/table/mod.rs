@@ -1,7 +1,9 @@
 //! What a model's lock guards: the core, its requests, and what live sequences hold.
 //!
 //! - `model_table`: the table. `live_sequences`, `imports`, `load_policies`, `job_stage`: what it holds.
-//! - `stages`: lends requests to processors and to instances. `store_stages`: to the store. `ensemble_stages`: to the members of an ensemble.
+//! - `sequence_lookup`: what the table knows of the sequence that a request names.
+//! - `stages`: lends requests to plug-ins and to instances. `plugin_stages`: takes the answers of plug-ins. `store_stages`, `ensemble_stages`: the
+//!   same for the server's store and for the members of an ensemble.
 //! - `pending_ends`: ended sequences that the store has still to forget, and the answers that wait for that.
 //! - `batch`: what an instance gets and gives back. `deferred_actions`: what is left to do after the lock is released.
 //!
@@ -16,6 +18,8 @@ mod live_sequences;
 mod load_policies;
 mod model_table;
 mod pending_ends;
+mod plugin_stages;
+mod sequence_lookup;
 mod stages;
 pub(in crate::model::sequences) mod store_stages;
 
@@ -27,4 +31,6 @@ pub(in crate::model::sequences) use ensemble_stages::FlowTable;
 pub(in crate::model::sequences) use imports::Import;
 pub(in crate::model::sequences) use job_stage::JobPlace;
 pub(in crate::model::sequences) use model_table::Table;
+pub(in crate::model::sequences) use plugin_stages::PluginStages;
+pub(in crate::model::sequences) use sequence_lookup::SequenceLookup;
 pub(in crate::model::sequences) use store_stages::{BY_STORE, KeptStages};

@@ -11,11 +11,10 @@ use sequor_core::{
 
 use crate::model::load::LoadedModel;
 use crate::model::sequences::ensembles::{MemberSequences, SequenceHolder};
-use crate::model::sequences::jobs::{Job, SequenceOwner, named};
+use crate::model::sequences::jobs::Job;
 use crate::model::sequences::offloaded::{KeptSequence, RowToSeal, Spilling, WrittenSequence};
 use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::tier::EndedState;
-use crate::tensor::NamedTensor;
 
 use super::batch::{FinishedBatch, PendingSeals, Step};
 use super::deferred_actions::{Actions, PolicyNotice, SequenceChange};
@@ -82,44 +81,6 @@ impl Table {
         req
     }
 
-    /// Whether a sequence of this id lives on this load, with memory of its own.
-    pub(in crate::model) fn holds(&self, id: &Id, version: Option<u64>, load: LoadId) -> bool {
-        let seq = self.core.find(id, version);
-        let live = seq.and_then(|seq| self.live.get(seq));
-        live.is_some_and(|live| live.load.key == load && live.has_memory())
-    }
-
-    /// Whether a sequence of this id lives, and this client started it.
-    pub(in crate::model::sequences) fn is_owned(
-        &self,
-        id: &Id,
-        version: Option<u64>,
-        owner: &Arc<dyn SequenceOwner>,
-    ) -> bool {
-        let seq = self.core.find(id, version);
-        let live = seq.and_then(|seq| self.live.get(seq));
-        live.and_then(|live| live.permit.as_ref()).is_some_and(|permit| permit.is_of(owner))
-    }
-
-    /// Whether a START of this id would begin anew a sequence that belongs to another ensemble, to a client where an ensemble sends it, or to an
-    /// ensemble where a client sends it.
-    pub(in crate::model::sequences) fn is_of_another(&self, job: &Job, submit: &Submit) -> bool {
-        let find = || self.core.find(&submit.id, submit.version);
-        let seq = if submit.start { find() } else { None };
-        let Some(live) = seq.and_then(|seq| self.live.get(seq)) else { return false };
-        match (&live.holder, &job.holder) {
-            (None, None) => false,
-            (Some(one), Some(other)) => !one.is(other),
-            _ => true,
-        }
-    }
-
-    /// Whether a request goes to another load than the one that it was checked for.
-    pub(in crate::model::sequences) fn goes_elsewhere(&self, job: &Job, submit: &Submit) -> bool {
-        let load = self.core.route(&submit.id, submit.version, submit.start);
-        load.is_some_and(|load| load != job.load.key)
-    }
-
     /// Whether a live sequence belongs to one of an ensemble, which keeps it in memory: it ends with that, at the same time in all members.
     pub(in crate::model::sequences) fn is_held(&self, seq: Seq) -> bool {
         self.live.get(seq).is_some_and(|live| live.holder.is_some())
@@ -128,11 +89,6 @@ impl Table {
     /// Whether the next step of this id begins a sequence with a state that was given to the server.
     pub(in crate::model::sequences) fn has_import(&self, id: &Id) -> bool {
         self.imports.has(id)
-    }
-
-    /// Whether a state of this sequence waits somewhere already.
-    pub(in crate::model::sequences) fn has_elsewhere(&self, id: &Id) -> bool {
-        self.has_import(id) || self.kept.contains_key(id)
     }
 
     /// Keeps a state for the next step of this sequence, which must not live here.
@@ -242,12 +198,6 @@ impl Table {
     pub(in crate::model::sequences) fn take_actions(&mut self) -> Actions {
         self.pending_ends.sort(&self.core, &mut self.actions);
         Actions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
-    }
-
-    /// The outputs of the last step of a sequence whose client counts them.
-    pub(in crate::model::sequences) fn last_answer(&self, seq: Seq) -> Option<Vec<NamedTensor>> {
-        let live = self.live.get(seq)?;
-        Some(named(&live.load, live.kept.as_ref()?))
     }
 
     /// Turns effects into actions. A stage that nothing on this server carries out is answered here, so that no request waits for it.

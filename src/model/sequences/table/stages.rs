@@ -1,23 +1,16 @@
 //! The stages of a request: plug-ins prepare it, an instance runs it in a batch, plug-ins finish its answer. The table lends each of them the request
-//! with what its sequence holds. `kept_stages` does the same with the server's store.
+//! with what its sequence holds. `store_stages` does the same with the server's store.
 
-use std::collections::VecDeque;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sequor_core::{
-    Batch, EndReason, Event, Id, Preparation, RealRow, Refusal, Req, Row, Seq, SlotOp, StateAt, Time, Tombstone,
-};
+use sequor_core::{Batch, EndReason, Event, Id, Preparation, RealRow, Refusal, Req, Row, Seq, SlotOp, Time, Tombstone};
 
 use crate::model::execute::AdoptedState;
-use crate::model::load::{LoadDurability, LoadInitializer, LoadedModel};
-use crate::model::sequences::jobs::{
-    Beginning, FinishedJob, FirstSteps, Job, LentRequest, ModelRun, NOT_FOUND, NOT_NOW, PostTask, PrepareTask,
-    PreparedJob, PreparedRuns, Processed, failure,
-};
+use crate::model::load::{LoadDurability, LoadedModel};
+use crate::model::sequences::jobs::{Job, LentRequest, PostTask};
 use crate::model::sequences::offloaded::{Forgotten, KeptSequence, RoomWait, UnwrittenFile};
-use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy};
+use crate::processing::CallFacts;
 use crate::state::tier::EndedState;
 
 use super::batch::TakenBatch;
@@ -25,12 +18,8 @@ use super::imports::Import;
 use super::job_stage::JobPlace;
 use super::live_sequences::{Live, StateOrigin};
 use super::model_table::Table;
+use super::plugin_stages::NO_PROCESSOR;
 use super::store_stages::KeptStages;
-
-/// What a request is refused with that processors refuse. The job says why.
-const BY_PROCESSOR: u32 = 3;
-/// What a request is refused with whose load names a preparation, while no processor is there to do it.
-const NO_PROCESSOR: u32 = 1;
 
 impl Table {
     // === before the runs ===
@@ -88,66 +77,6 @@ impl Table {
             calling: processed.calling.clone(),
         };
         Some(Arc::clone(&job.load))
-    }
-
-    /// What the processors of a request begin with. Nothing, if the request is over.
-    pub(in crate::model::sequences) fn begin_prepare(&mut self, req: Req) -> Option<PrepareTask> {
-        let JobPlace::Preparing(job) = self.jobs.get_mut(req)? else { return None };
-        let has_slot = job.seq.is_some_and(|seq| self.core.has_slot(seq));
-        let (seq, start, load) = (job.seq, job.facts.start, Arc::clone(&job.load));
-        let processed = job.processed.as_mut()?;
-        let gone = processed.watch(start && load.initializer.is_some());
-        let (facts, meta, inputs) = (processed.facts.clone(), processed.meta, std::mem::take(&mut job.inputs));
-        let kept_scratch = job.kept_scratch.clone();
-        // A START begins with nothing, also where its sequence lives.
-        let live = seq.filter(|_| !start).and_then(|seq| self.live_mut(seq));
-        let lives = live.map(|live| live.scratch.clone());
-        let scratch = lives.or_else(|| kept_scratch.clone()).unwrap_or_default();
-        Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta, gone })
-    }
-
-    /// Takes what came of a preparation. Nothing, if the request is over.
-    pub(in crate::model::sequences) fn prepared(
-        &mut self,
-        now: Time,
-        req: Req,
-        prepared: PreparedJob,
-        beginning: Beginning,
-    ) {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
-        let (seq, load) = (job.seq.filter(|_| job.facts.start), Arc::clone(&job.load));
-        let Beginning { first, steps, held, permit } = beginning;
-        let first_steps = FirstSteps { all: steps.len(), left: steps.len(), permit, held };
-        let preparation = take_prepared(job, prepared, steps, first_steps);
-        self.set_place(req, JobPlace::Queued);
-        if let Some(values) = first.as_ref().map(|first| &first.values).filter(|_| load.grows()) {
-            self.apply(now, Event::FirstShape(req, values.shape_class(&load.states)));
-        }
-        if let Some(live) = seq.and_then(|seq| self.live_mut(seq)) {
-            live.first = first;
-        }
-        self.apply(now, Event::Prepared(req, preparation));
-    }
-
-    /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none, with its code in the
-    /// contract.
-    pub(in crate::model::sequences) fn parent(
-        &self,
-        of: &LoadInitializer,
-        load: &Arc<LoadedModel>,
-        keys: &[u64],
-        id: &str,
-    ) -> Result<(Seq, StateAt), (u32, &'static str)> {
-        let find = |id: Id| self.core.find(&id, Some(load.version));
-        let number = || id.parse().ok().map(Id::Int);
-        let seq = find(Id::Str(id.into())).or_else(|| find(number()?));
-        // Whether a sequence exists that may not be copied is not for the client to know.
-        let seq = seq.filter(|seq| self.live(*seq).is_some_and(|live| live.may_be_copied(of, load, keys)));
-        let seq = seq.ok_or((NOT_FOUND, "no live sequence that may be copied has this id"))?;
-        match self.core.state_of(seq).filter(|_| !self.core.is_between_runs(seq)) {
-            Some(at) => Ok((seq, at)),
-            None => Err((NOT_NOW, "no request of that sequence has been committed yet")),
-        }
     }
 
     // === a run ===
@@ -232,36 +161,8 @@ impl Table {
         Some(PostTask { req, load, facts, pending, outputs: std::mem::take(&mut processed.outputs), gone })
     }
 
-    /// Takes what came of finishing a request. If the processors failed, its sequence ends: the run is committed and not answered.
-    pub(in crate::model::sequences) fn posted(&mut self, now: Time, req: Req, (finished, scratch): FinishedJob) {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
-        let seq = job.seq;
-        let ends = match finished {
-            Ok(answer) => {
-                job.answer = Some(Ok(answer));
-                None
-            }
-            Err(refusal) => {
-                let why = end_of(&refusal).filter(|_| seq.is_some());
-                let failed = failure(refusal, &job.load.settings.name, &job.id, why.is_some(), seq.is_none());
-                job.answer = Some(Err(failed));
-                why
-            }
-        };
-        if let Some(live) = seq.and_then(|seq| self.live_mut(seq)) {
-            live.scratch = scratch;
-        }
-        if let (Some(seq), Some(why)) = (seq, ends) {
-            self.apply(now, Event::End(seq, why));
-            return self.apply(now, Event::Posted(req));
-        }
-        if let Some(event) = self.done_posting(req) {
-            self.apply(now, event);
-        }
-    }
-
     /// The processors of a request are done. An event, if nothing of it is to be written before its answer.
-    fn done_posting(&mut self, req: Req) -> Option<Event> {
+    pub(super) fn done_posting(&mut self, req: Req) -> Option<Event> {
         let writes = self.jobs.get(req).and_then(JobPlace::job).is_some_and(|job| job.to_seal.is_some());
         if writes {
             self.pending.posted.push(req);
@@ -291,11 +192,6 @@ impl Table {
     }
 
     // === sequences that the store keeps ===
-
-    /// Whether the next step of this id begins a sequence here with a stored state.
-    pub(in crate::model::sequences) fn resumes(&self, id: &Id, version: Option<u64>) -> bool {
-        !self.kept.is_empty() && self.kept.contains_key(id) && self.core.find(id, version).is_none()
-    }
 
     /// Whether this request is a START that failed on a live sequence, while the store may have a state of the life before.
     pub(in crate::model::sequences) fn leaves_stale(&self, job: &Job) -> bool {
@@ -379,51 +275,4 @@ impl Table {
     pub(in crate::model::sequences) fn ended_state(&self, Tombstone { why, at, step, idle }: Tombstone) -> EndedState {
         EndedState { why, step, idle, at: self.zero + (at - Time::ZERO) }
     }
-}
-
-/// Why a refusal after the run ends the sequence; `None` if it does not.
-fn end_of(refusal: &ProcessorRefusal) -> Option<EndReason> {
-    match &refusal.why {
-        RefusedBy::Failure { .. } | RefusedBy::Unavailable { .. } => Some(EndReason::Failed),
-        RefusedBy::Plugin { .. } => refusal.ends.then_some(EndReason::Rejected),
-    }
-}
-
-fn take_prepared(job: &mut Job, prepared: PreparedJob, steps: Vec<ModelRun>, first_steps: FirstSteps) -> Preparation {
-    let Some(processed) = &mut job.processed else {
-        return Preparation::Refuse { refusal: Refusal::Failed(NO_PROCESSOR), ends: true };
-    };
-    processed.first_steps = first_steps;
-    let first = steps.into_iter();
-    match prepared {
-        PreparedJob::Run(prepared) => {
-            let PreparedRuns { runs, rows, pending, held } = *prepared;
-            job.rows = rows;
-            processed.take_pending(pending, held);
-            runs_of(processed, first.chain(runs).collect())
-        }
-        PreparedJob::Reply { answer, scratch } => {
-            processed.scratch = Some(scratch);
-            if first.len() > 0 {
-                (processed.reply, job.rows) = (Some(answer), 1);
-                return runs_of(processed, first.collect());
-            }
-            job.answer = Some(Ok(answer));
-            Preparation::Reply
-        }
-        PreparedJob::Refused(refusal) => {
-            let (stateful, start) = (job.seq.is_some(), job.facts.start);
-            let ends = refusal.ends;
-            let ended = stateful && (ends || start);
-            processed.refusal = Some(failure(refusal, &job.load.settings.name, &job.id, ended, start || !ended));
-            Preparation::Refuse { refusal: Refusal::Failed(BY_PROCESSOR), ends }
-        }
-    }
-}
-
-fn runs_of(processed: &mut Processed, runs: VecDeque<ModelRun>) -> Preparation {
-    let meta = runs.front().map_or(processed.meta, |run| run.meta);
-    let count = u32::try_from(runs.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
-    processed.runs = runs;
-    if count == NonZeroU32::MIN { Preparation::Run(meta) } else { Preparation::RunSteps(meta, count) }
 }

@@ -13,6 +13,7 @@ use crate::state::tier::{AfterTake, EndedState, TierKey};
 
 use super::job_stage::JobPlace;
 use super::model_table::Table;
+use super::sequence_lookup::SequenceLookup;
 
 /// What a request is refused with for which the store failed. The job says why.
 pub(in crate::model::sequences) const BY_STORE: u32 = 4;

@@ -1,0 +1,78 @@
+//! What a table knows of the sequence that a request names: whether it lives, whose it is, and where its state waits.
+
+use std::sync::Arc;
+
+use sequor_core::{Id, LoadId, Seq, Submit};
+
+use crate::model::sequences::jobs::{Job, SequenceOwner, named};
+use crate::tensor::NamedTensor;
+
+use super::model_table::Table;
+
+/// A table, as those see it who admit requests and move sequences.
+pub(in crate::model::sequences) trait SequenceLookup {
+    /// Whether a sequence of this id lives on this load, with memory of its own.
+    fn holds(&self, id: &Id, version: Option<u64>, load: LoadId) -> bool;
+
+    /// Whether a sequence of this id lives, and this client started it.
+    fn is_owned(&self, id: &Id, version: Option<u64>, owner: &Arc<dyn SequenceOwner>) -> bool;
+
+    /// Whether a START of this id would begin anew a sequence that belongs to another ensemble, to a client where an ensemble sends it, or to an
+    /// ensemble where a client sends it.
+    fn is_of_another(&self, job: &Job, submit: &Submit) -> bool;
+
+    /// Whether a request goes to another load than the one that it was checked for.
+    fn goes_elsewhere(&self, job: &Job, submit: &Submit) -> bool;
+
+    /// Whether a state of this sequence waits somewhere already.
+    fn has_elsewhere(&self, id: &Id) -> bool;
+
+    /// Whether the next step of this id begins a sequence here with a stored state.
+    fn resumes(&self, id: &Id, version: Option<u64>) -> bool;
+
+    /// The outputs of the last step of a sequence whose client counts them.
+    fn last_answer(&self, seq: Seq) -> Option<Vec<NamedTensor>>;
+}
+
+impl SequenceLookup for Table {
+    fn holds(&self, id: &Id, version: Option<u64>, load: LoadId) -> bool {
+        let seq = self.core.find(id, version);
+        let live = seq.and_then(|seq| self.live(seq));
+        live.is_some_and(|live| live.load.key == load && live.has_memory())
+    }
+
+    fn is_owned(&self, id: &Id, version: Option<u64>, owner: &Arc<dyn SequenceOwner>) -> bool {
+        let seq = self.core.find(id, version);
+        let live = seq.and_then(|seq| self.live(seq));
+        live.and_then(|live| live.permit.as_ref()).is_some_and(|permit| permit.is_of(owner))
+    }
+
+    fn is_of_another(&self, job: &Job, submit: &Submit) -> bool {
+        let find = || self.core.find(&submit.id, submit.version);
+        let seq = if submit.start { find() } else { None };
+        let Some(live) = seq.and_then(|seq| self.live(seq)) else { return false };
+        match (&live.holder, &job.holder) {
+            (None, None) => false,
+            (Some(one), Some(other)) => !one.is(other),
+            _ => true,
+        }
+    }
+
+    fn goes_elsewhere(&self, job: &Job, submit: &Submit) -> bool {
+        let load = self.core.route(&submit.id, submit.version, submit.start);
+        load.is_some_and(|load| load != job.load.key)
+    }
+
+    fn has_elsewhere(&self, id: &Id) -> bool {
+        self.has_import(id) || self.kept.contains_key(id)
+    }
+
+    fn resumes(&self, id: &Id, version: Option<u64>) -> bool {
+        !self.kept.is_empty() && self.kept.contains_key(id) && self.core.find(id, version).is_none()
+    }
+
+    fn last_answer(&self, seq: Seq) -> Option<Vec<NamedTensor>> {
+        let live = self.live(seq)?;
+        Some(named(&live.load, live.kept.as_ref()?))
+    }
+}
