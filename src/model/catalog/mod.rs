@@ -1,6 +1,6 @@
 //! The models by name, and what clients and operators see of them.
 //!
-//! - `names`: the catalog. `entry`: what it remembers of a model. `served`: a model as a request addresses it.
+//! - `names`: the catalog. `entry`: what it remembers of a model. `model_handle`: a model as a request addresses it.
 //! - `directories`: the folders of models. `fingerprint`: whether a model's files have changed. `digest`: what they hold.
 //!   `scheduler_choice`: who chose its plug-in. `uploaded`: files that came with a load request.
 //! - `index`, `overview`: what is shown of all models.
@@ -12,16 +12,16 @@ mod directories;
 mod entry;
 mod fingerprint;
 mod index;
+mod model_handle;
 mod names;
 mod overview;
 mod scheduler_choice;
-mod served;
 mod uploaded;
 
 pub use entry::{Availability, ModelStatus, ReadyVersion};
 pub use index::IndexRow;
+pub use model_handle::ModelHandle;
 pub use overview::{Counted, VersionOverview};
-pub use served::ModelHandle;
 
 pub(in crate::model) use digest::model_digest;
 pub(in crate::model) use directories::model_directories;

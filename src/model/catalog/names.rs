@@ -12,7 +12,7 @@ use crate::model::sequences::{ModelScheduler, VersionStatistics, usage};
 
 use super::entry::{CatalogEntry, ModelStatus};
 use super::fingerprint::Fingerprint;
-use super::served::ModelHandle;
+use super::model_handle::ModelHandle;
 
 #[derive(Debug, Default)]
 pub(in crate::model) struct Catalog {

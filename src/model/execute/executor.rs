@@ -17,11 +17,11 @@ use super::contexts::Contexts;
 use super::growth::{GrownStates, ReservedGrowth};
 use super::placement::Placement;
 use super::ports::{OutputMemory, RunMemory, feed};
+use super::row_work::{CommittedRow, RowOutcome, RowWork, RunSize, RunTimes, StateNow};
 use super::run_error::RunError;
 use super::run_outputs::{fresh, splits};
 use super::slots::Slots;
 use super::submitted::{LostDevice, Submitted};
-use super::work::{CommittedRow, RowOutcome, RowWork, RunSize, RunTimes, StateNow};
 
 #[derive(Debug)]
 pub(in crate::model) struct Executor {

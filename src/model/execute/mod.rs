@@ -1,6 +1,7 @@
 //! Runs rows: slots, staging, states, a graph's contexts, outputs.
 //!
-//! - `executor`: a run in two halves; `submitted`: the second. `run_outputs`: what the graph has written. `contexts`: what runs the graph. `work`: its rows. `ports`: its memory. `reply_shapes`: what clients get of it. `run_error`: why a run failed.
+//! - `executor`: a run in two halves; `submitted`: the second. `row_work`: its rows. `contexts`: what runs the graph. `ports`: its memory.
+//!   `run_outputs`: what the graph has written. `reply_shapes`: what clients get of it. `run_error`: why a run failed.
 //! - `slots`: the states of an instance's sequences. `growth`: state memory beyond what a START takes.
 //! - `warm_up`: samples that run before a model is ready.
 //! - `placement`: the graph and the device of an instance.
@@ -13,17 +14,17 @@ mod growth;
 pub(in crate::model) mod placement;
 mod ports;
 mod reply_shapes;
+mod row_work;
 mod run_error;
 mod run_outputs;
 mod slots;
 mod submitted;
 mod warm_up;
-mod work;
 
 pub(in crate::model) use executor::Executor;
 pub(in crate::model) use placement::Placement;
+pub(in crate::model) use row_work::{AdoptedState, RowOutcome, RowWork, RunSize, RunTimes, StateNow};
 pub(in crate::model) use run_error::RunError;
 pub(in crate::model) use slots::Slots;
 pub(in crate::model) use submitted::Submitted;
 pub(in crate::model) use warm_up::warm_up;
-pub(in crate::model) use work::{AdoptedState, RowOutcome, RowWork, RunSize, RunTimes, StateNow};

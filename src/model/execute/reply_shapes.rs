@@ -10,7 +10,7 @@ use crate::batch::staging::source_shapes;
 use crate::config::model::settings::{Crop, ModelSettings, Output, reshaped};
 use crate::tensor::Tensor;
 
-use super::work::{RowOutcome, RowWork};
+use super::row_work::{RowOutcome, RowWork};
 
 /// Takes the padding off an output whose length follows that of an input.
 pub(super) fn cropped(split: OutputSplit, output: &Output, batch: &[Option<RowWork>]) -> OutputSplit {

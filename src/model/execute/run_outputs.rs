@@ -8,8 +8,8 @@ use crate::state::{Bound, Fresh, Store};
 
 use super::ports::{OutputMemory, RunMemory};
 use super::reply_shapes::{cropped, flat_parts};
+use super::row_work::RowWork;
 use super::run_error::RunError;
-use super::work::RowWork;
 
 /// The states that the backend allocated.
 pub(super) fn fresh(settings: &ModelSettings, store: &Store, wiring: &Wiring, held: &RunMemory) -> Vec<Option<Fresh>> {

@@ -9,8 +9,8 @@ use crate::state::{SnapshotError, StateValues, Store};
 use crate::telemetry::GpuMetrics;
 
 use super::growth::GrownStates;
+use super::row_work::AdoptedState;
 use super::run_error::RunError;
-use super::work::AdoptedState;
 
 #[derive(Debug)]
 pub(in crate::model) struct Slots {

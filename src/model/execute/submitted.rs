@@ -10,8 +10,8 @@ use crate::model::load::LoadedModel;
 
 use super::ports::RunMemory;
 use super::reply_shapes::{crop_by_lengths, reshape_output};
+use super::row_work::{CommittedRow, RowOutcome, RunSize, RunTimes};
 use super::run_error::RunError;
-use super::work::{CommittedRow, RowOutcome, RunSize, RunTimes};
 
 /// The error of a device that failed during its work. The slots of this instance then hold no sequence's state any more.
 #[derive(Debug)]

@@ -19,9 +19,9 @@ use crate::state::{ChunkPlan, ChunkSizes, StateSpec};
 use crate::telemetry::{BatchTimes, InlineGate, ModelMetrics, RunLog};
 
 use super::ensemble::LoadEnsemble;
-use super::handle::Handle;
 use super::initial_states::state_specs;
 use super::initializer::LoadInitializer;
+use super::instance_handle::Handle;
 use super::load_key::LoadKey;
 use super::mailbox::Mailbox;
 use super::metadata::{Metadata, class_names};

@@ -2,7 +2,7 @@
 //!
 //! - `loaded`: the load. `parts`: what it has besides its settings. `core_spec`: the load as the core sees it. `initial_states`: what its sequences
 //!   begin with. `metadata`: what clients see of it. `load_key`: its key within the model.
-//! - `handle`: wakes an instance. `mailbox`: asks an instance for a sequence's state.
+//! - `instance_handle`: wakes an instance. `mailbox`: asks an instance for a sequence's state.
 //! - `record`: what a recording holds of loads and requests.
 //! - `processors`: the processors in front of the graph, and the settings that clients then see. `initializer`: what makes first states.
 //!   `plugin_threads`: the threads of both.
@@ -14,9 +14,9 @@
 
 mod core_spec;
 mod ensemble;
-mod handle;
 mod initial_states;
 mod initializer;
+mod instance_handle;
 mod load_key;
 mod loaded;
 mod mailbox;
@@ -33,8 +33,8 @@ pub use tier::{BatchToSeal, Sealed, SequenceStore, StateTier, StateToSeal};
 
 pub(in crate::model) use core_spec::strategy_name;
 pub(in crate::model) use ensemble::LoadEnsemble;
-pub(in crate::model) use handle::{Handle, InlineStep};
 pub(in crate::model) use initializer::{FirstValues, LoadInitializer};
+pub(in crate::model) use instance_handle::{Handle, InlineStep};
 pub(in crate::model) use load_key::{LoadKey, LoadKeys};
 pub(in crate::model) use loaded::LoadedModel;
 pub(in crate::model) use mailbox::{

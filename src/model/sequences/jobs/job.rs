@@ -13,7 +13,7 @@ use crate::model::execute::RowWork;
 use crate::model::load::{CacheMiss, FirstValues, LoadDurability, LoadedModel, RequestFacts};
 use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
 use crate::model::sequences::ensembles::{FlowGuard, FlowRequest, ReplyTo, Reservation, SequenceHolder};
-use crate::model::sequences::offloaded::{ImportOrigin, KeptSequence, RowToSeal, StoreWork, WantedRoom};
+use crate::model::sequences::offloaded::{ImportOrigin, KeptSequence, RowToSeal, StoreWork, WantedMemory};
 use crate::processing::SequenceScratch;
 use crate::recording::Recorder;
 use crate::state::StateCopy;
@@ -57,7 +57,7 @@ pub(in crate::model) struct Job {
     /// The step of the state that was given to the server for its sequence, and where that came from.
     pub(in crate::model::sequences) imported: Option<Box<ImportOrigin>>,
     /// The state memory that it waits for.
-    pub(in crate::model::sequences) wants: Option<Box<WantedRoom>>,
+    pub(in crate::model::sequences) wants: Option<Box<WantedMemory>>,
     /// What the server's store does for it before its turn.
     pub(in crate::model::sequences) store: Option<Box<StoreWork>>,
     /// The stored sequence that it goes on with, until that begins here.

@@ -11,7 +11,7 @@ use crate::state::tier::StateHead;
 
 /// State memory that a request waits for.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::model::sequences) struct WantedRoom {
+pub(in crate::model::sequences) struct WantedMemory {
     pub(in crate::model::sequences) bytes: u64,
     /// As the request was accepted.
     pub(in crate::model::sequences) meta: RequestMeta,
@@ -23,7 +23,7 @@ const UNWRITTEN: u64 = 64 << 20;
 /// Requests that wait for state memory, in their order, and the sequences that leave for them.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct Spilling {
-    pub(in crate::model::sequences) waiting: VecDeque<RoomWait>,
+    pub(in crate::model::sequences) waiting: VecDeque<MemoryWait>,
     pub(in crate::model::sequences) leaving: Vec<(Seq, u64)>,
     /// Bytes of the files of those that have left and that the store does not have yet.
     pub(in crate::model::sequences) unwritten: Arc<AtomicU64>,
@@ -55,9 +55,9 @@ impl Spilling {
 }
 
 #[derive(Debug)]
-pub(in crate::model::sequences) struct RoomWait {
+pub(in crate::model::sequences) struct MemoryWait {
     pub(in crate::model::sequences) req: Req,
     pub(in crate::model::sequences) seq: Option<Seq>,
     pub(in crate::model::sequences) load: Arc<LoadedModel>,
-    pub(in crate::model::sequences) wanted: WantedRoom,
+    pub(in crate::model::sequences) wanted: WantedMemory,
 }

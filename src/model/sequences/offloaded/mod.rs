@@ -16,7 +16,7 @@ pub(in crate::model) use durable_states::RowToSeal;
 
 pub(in crate::model::sequences) use carried_sequences::{Carried, CarriedLoad, GivenTo, ImportOrigin};
 pub(in crate::model::sequences) use durable_states::WrittenSequence;
-pub(in crate::model::sequences) use memory_waits::{RoomWait, Spilling, WantedRoom};
+pub(in crate::model::sequences) use memory_waits::{MemoryWait, Spilling, WantedMemory};
 pub(in crate::model::sequences) use stored_sequences::{
     Forgotten, KeptSequence, KeptStore, LOOK, ResumedState, StoreTask, StoreWork, UnwrittenFile,
 };

@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::model::load::{LoadedModel, SequenceStore};
 use crate::model::request::InferRequest;
 use crate::model::sequences::jobs::{Job, SequenceOwner, SequencePermit};
-use crate::model::sequences::offloaded::WantedRoom;
+use crate::model::sequences::offloaded::WantedMemory;
 use crate::model::sequences::table::{SequenceLookup, Table};
 use crate::model::sequences::write_back::spill;
 use crate::state::budget::{Budget, Ticket};
@@ -132,7 +132,7 @@ impl RequestAdmission {
             // Idle sequences go to the store instead.
             Err(_) if spill::can_spill(table, now, &job.load) => {
                 let bytes = bytes_to_begin(table, &job.load, submit);
-                job.wants = Some(Box::new(WantedRoom { bytes, meta: submit.meta }));
+                job.wants = Some(Box::new(WantedMemory { bytes, meta: submit.meta }));
                 submit.prepare = true;
             }
             Err(no_room) => return Err(no_room),

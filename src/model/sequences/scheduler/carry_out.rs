@@ -8,7 +8,7 @@ use crate::executor::ExecutorHandle;
 use crate::model::load::{run_with_plugins, submit_to_plugins};
 use crate::model::sequences::jobs::{LentRequest, PostTask, PrepareHost, Preparer};
 use crate::model::sequences::offloaded::{Forgotten, KeptStore, StoreTask};
-use crate::model::sequences::table::{Actions, KeptStages, PluginStages, PolicyNotice, SealAction, Table};
+use crate::model::sequences::table::{DeferredActions, KeptStages, PluginStages, PolicyNotice, SealAction, Table};
 use crate::model::sequences::write_back::{SpillHost, sealing, spill};
 use crate::recording::Recorder;
 use crate::scheduling::Decider;
@@ -51,7 +51,7 @@ pub(in crate::model::sequences) struct ActingThread<'a> {
 pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
     host: &Arc<H>,
     thread: ActingThread<'_>,
-    mut actions: Actions,
+    mut actions: DeferredActions,
     now: Time,
 ) {
     let ActingThread { wakes, answers } = thread;
@@ -66,7 +66,7 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
         }
     }
     actions.send_answers(now, host.recorder(), answers);
-    if actions.wants_room {
+    if actions.wants_memory {
         spill::make_room(host);
     }
     for task in actions.store {

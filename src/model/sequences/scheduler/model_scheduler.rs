@@ -14,7 +14,7 @@ use crate::model::runtime::{Clock, Timer};
 use crate::model::sequences::ensembles::{EnsembleMembers, EnsembleParts, MemberUses};
 use crate::model::sequences::jobs::Captures;
 use crate::model::sequences::offloaded::{CarriedLoad, KeptStore};
-use crate::model::sequences::table::{Actions, FinishedBatch, Import, KeptStages, Step, Table};
+use crate::model::sequences::table::{DeferredActions, FinishedBatch, Import, KeptStages, Step, Table};
 use crate::model::sequences::write_back::sealing;
 use crate::recording::Recorder;
 use crate::state::ChunkCache;
@@ -237,14 +237,14 @@ impl ModelScheduler {
     }
 
     /// The actions to carry out once the lock is released.
-    pub(in crate::model::sequences) fn take_actions(table: &mut Table, now: Time) -> Actions {
+    pub(in crate::model::sequences) fn take_actions(table: &mut Table, now: Time) -> DeferredActions {
         sealing::work(table, now);
         table.take_actions()
     }
 
     // === after the lock ===
 
-    pub(in crate::model::sequences) fn act(self: &Arc<Self>, actions: Actions, now: Time) {
+    pub(in crate::model::sequences) fn act(self: &Arc<Self>, actions: DeferredActions, now: Time) {
         carry_out(self, ActingThread::default(), actions, now);
     }
 

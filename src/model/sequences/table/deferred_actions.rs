@@ -32,9 +32,9 @@ pub(in crate::model::sequences) enum PolicyNotice {
     Stale(u32),
 }
 
-/// Actions to carry out after the lock is released.
+/// DeferredActions to carry out after the lock is released.
 #[derive(Debug, Default)]
-pub(in crate::model::sequences) struct Actions {
+pub(in crate::model::sequences) struct DeferredActions {
     /// And whether the request's sequence ended with it.
     pub(in crate::model) refused: Vec<(Box<Job>, Refusal, bool)>,
     #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
@@ -51,7 +51,7 @@ pub(in crate::model::sequences) struct Actions {
     /// Sequences that the store is to forget.
     pub(in crate::model::sequences) forgotten: Vec<Forgotten>,
     /// Whether a request waits for state memory.
-    pub(in crate::model::sequences) wants_room: bool,
+    pub(in crate::model::sequences) wants_memory: bool,
     /// Requests for processors to prepare and to finish.
     pub(in crate::model::sequences) prepare: Vec<LentRequest>,
     pub(in crate::model::sequences) post: Vec<PostTask>,
@@ -67,7 +67,7 @@ pub(in crate::model::sequences) struct Actions {
     pub(in crate::model) due: Option<Time>,
 }
 
-impl Actions {
+impl DeferredActions {
     /// Sends the answers and refusals, and counts what became of sequences. The answers of a batch wake their connections together. Steps of other
     /// models that follow may be left to `thread`.
     pub(in crate::model::sequences) fn send_answers(

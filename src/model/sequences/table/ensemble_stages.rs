@@ -11,7 +11,7 @@ use crate::model::sequences::jobs::Job;
 use crate::sync::Mutex;
 use crate::tensor::Tensor;
 
-use super::job_stage::JobPlace;
+use super::job_stage::JobStage;
 use super::model_table::Table;
 
 /// What a request is refused with whose member failed. The job says how.
@@ -44,7 +44,7 @@ impl FlowTable for Table {
         members: Arc<EnsembleMembers>,
         req: Req,
     ) -> Option<Arc<EnsembleFlow>> {
-        let job = self.jobs.get_mut(req).and_then(JobPlace::job_mut)?;
+        let job = self.jobs.get_mut(req).and_then(JobStage::job_mut)?;
         let (load, seq) = (Arc::clone(&job.load), job.seq);
         let FlowRequest { mut request, headers, until, callers, connection } = *job.flow_request.take()?;
         // The server may have made the id.
@@ -71,21 +71,21 @@ impl FlowTable for Table {
             previous,
             state,
         });
-        self.jobs.get_mut(req).and_then(JobPlace::job_mut)?.flow = Some(FlowGuard(Arc::clone(&flow)));
+        self.jobs.get_mut(req).and_then(JobStage::job_mut)?.flow = Some(FlowGuard(Arc::clone(&flow)));
         Some(flow)
     }
 
     fn flow_done(&mut self, now: Time, req: Req, outputs: Vec<Option<Tensor>>) {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
         job.answer = Some(Ok(outputs));
-        self.set_place(req, JobPlace::Queued);
+        self.set_stage(req, JobStage::Queued);
         self.apply(now, Event::Prepared(req, Preparation::Reply));
     }
 
     fn flow_failed(&mut self, now: Time, req: Req, ends: Option<Seq>, failure: Failure) {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
         job.failure = Some(failure);
-        self.set_place(req, JobPlace::Queued);
+        self.set_stage(req, JobStage::Queued);
         let refusal = Refusal::Failed(BY_MEMBER);
         self.apply(
             now,
@@ -97,12 +97,12 @@ impl FlowTable for Table {
     }
 
     fn provide(&mut self, now: Time, req: Req, meta: RequestMeta, fill: impl FnOnce(&mut Job)) {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
         fill(job);
         job.reservation = None;
         let (seq, is_prepared) = (job.seq, job.processed.is_some() || job.store.is_some());
         if !is_prepared {
-            self.set_place(req, JobPlace::Queued);
+            self.set_stage(req, JobStage::Queued);
             self.apply(now, Event::Prepared(req, Preparation::Run(meta)));
         } else if let Some(event) = self.lend_to_prepare(req, seq) {
             self.apply(now, event);

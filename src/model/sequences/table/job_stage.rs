@@ -1,9 +1,9 @@
-//! Where a request is between its submission and its answer, as the driver's table keeps it.
+//! The stage of a request between its submission and its answer. The table keeps the request with it.
 
 use crate::model::sequences::jobs::Job;
 
 #[derive(Debug)]
-pub(in crate::model::sequences) enum JobPlace {
+pub(in crate::model::sequences) enum JobStage {
     /// In its queue.
     Queued(Box<Job>),
     /// Its preparation is under way. The job stays here, so that the request can be refused or cancelled meanwhile.
@@ -16,44 +16,44 @@ pub(in crate::model::sequences) enum JobPlace {
     Posting(Box<Job>),
 }
 
-impl JobPlace {
+impl JobStage {
     /// The job, unless a thread has it.
     pub(super) fn into_job(self) -> Option<Box<Job>> {
         match self {
-            JobPlace::Queued(job) | JobPlace::Preparing(job) | JobPlace::Sealing(job) | JobPlace::Posting(job) => {
+            JobStage::Queued(job) | JobStage::Preparing(job) | JobStage::Sealing(job) | JobStage::Posting(job) => {
                 Some(job)
             }
-            JobPlace::Running => None,
+            JobStage::Running => None,
         }
     }
 
     pub(in crate::model::sequences) fn job(&self) -> Option<&Job> {
         match self {
-            JobPlace::Queued(job) | JobPlace::Preparing(job) | JobPlace::Sealing(job) | JobPlace::Posting(job) => {
+            JobStage::Queued(job) | JobStage::Preparing(job) | JobStage::Sealing(job) | JobStage::Posting(job) => {
                 Some(job)
             }
-            JobPlace::Running => None,
+            JobStage::Running => None,
         }
     }
 
     pub(in crate::model::sequences) fn job_mut(&mut self) -> Option<&mut Job> {
         match self {
-            JobPlace::Queued(job) | JobPlace::Preparing(job) | JobPlace::Sealing(job) | JobPlace::Posting(job) => {
+            JobStage::Queued(job) | JobStage::Preparing(job) | JobStage::Sealing(job) | JobStage::Posting(job) => {
                 Some(job)
             }
-            JobPlace::Running => None,
+            JobStage::Running => None,
         }
     }
 
     /// Takes the job for a run.
     pub(super) fn lend(&mut self) -> Option<Box<Job>> {
-        std::mem::replace(self, JobPlace::Running).into_job()
+        std::mem::replace(self, JobStage::Running).into_job()
     }
 
-    /// Moves a job that is here to another place.
-    pub(in crate::model) fn set(&mut self, place: fn(Box<Job>) -> JobPlace) {
+    /// Moves a job that is here to another stage.
+    pub(in crate::model) fn set(&mut self, stage: fn(Box<Job>) -> JobStage) {
         if let Some(job) = self.lend() {
-            *self = place(job);
+            *self = stage(job);
         }
     }
 }

@@ -26,10 +26,10 @@ pub(in crate::model::sequences) mod store_stages;
 pub(in crate::model) use batch::{FinishedBatch, Step, TakenBatch};
 
 pub(in crate::model::sequences) use batch::{PendingSeals, SealAction, SealWaiting, SealingRow};
-pub(in crate::model::sequences) use deferred_actions::{Actions, PolicyNotice};
+pub(in crate::model::sequences) use deferred_actions::{DeferredActions, PolicyNotice};
 pub(in crate::model::sequences) use ensemble_stages::FlowTable;
 pub(in crate::model::sequences) use imports::Import;
-pub(in crate::model::sequences) use job_stage::JobPlace;
+pub(in crate::model::sequences) use job_stage::JobStage;
 pub(in crate::model::sequences) use model_table::Table;
 pub(in crate::model::sequences) use plugin_stages::PluginStages;
 pub(in crate::model::sequences) use sequence_lookup::SequenceLookup;

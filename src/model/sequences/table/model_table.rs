@@ -17,9 +17,9 @@ use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::tier::EndedState;
 
 use super::batch::{FinishedBatch, PendingSeals, Step};
-use super::deferred_actions::{Actions, PolicyNotice, SequenceChange};
+use super::deferred_actions::{DeferredActions, PolicyNotice, SequenceChange};
 use super::imports::{Import, Imports};
-use super::job_stage::JobPlace;
+use super::job_stage::JobStage;
 use super::live_sequences::{Live, LiveSequences};
 use super::load_policies::LoadPolicies;
 use super::pending_ends::PendingEnds;
@@ -27,7 +27,7 @@ use super::pending_ends::PendingEnds;
 #[derive(Debug, Default)]
 pub(in crate::model) struct Table {
     pub(in crate::model) core: Core,
-    pub(in crate::model::sequences) jobs: Slab<Req, JobPlace>,
+    pub(in crate::model::sequences) jobs: Slab<Req, JobStage>,
     /// What live sequences hold, by the index of their key.
     live: LiveSequences,
     /// Which policy decides for a load, where a plug-in does or is about to.
@@ -49,7 +49,7 @@ pub(in crate::model) struct Table {
     /// What ended sequences of an ensemble held in its members, until it has been given back.
     pub(super) departing: HashMap<Id, Arc<MemberSequences>>,
     effects: Vec<Effect>,
-    pub(in crate::model::sequences) actions: Actions,
+    pub(in crate::model::sequences) actions: DeferredActions,
     /// Sequences of an earlier server, until a load remembers them.
     pub(in crate::model::sequences) ended_before: Vec<(Id, EndedState)>,
     /// The time at the clock's zero, since 1970.
@@ -75,7 +75,7 @@ impl Table {
     /// Enters a request and puts it in its queue.
     pub(in crate::model) fn submit(&mut self, now: Time, mut job: Box<Job>, mut submit: Submit) -> Req {
         self.imports.give(&mut job, &mut submit);
-        let req = self.jobs.insert(JobPlace::Queued(job));
+        let req = self.jobs.insert(JobStage::Queued(job));
         submit.req = req;
         self.apply(now, Event::Submit(submit));
         req
@@ -105,13 +105,13 @@ impl Table {
         let FinishedBatch { batch, jobs, rows, sealing, missing } = finished;
         if let Some((_, job)) = jobs.first().filter(|(_, job)| missing > 0 && job.load.durable.is_some()) {
             self.spilling.growth = Some((Arc::clone(&job.load), missing));
-            self.actions.wants_room = true;
+            self.actions.wants_memory = true;
         }
         for (req, mut job) in jobs {
             self.commit_scratch(&mut job);
             self.go_on(now, req, &job);
-            if let Some(place) = self.jobs.get_mut(req) {
-                *place = JobPlace::Queued(job);
+            if let Some(stage) = self.jobs.get_mut(req) {
+                *stage = JobStage::Queued(job);
             }
         }
         self.sealing = sealing;
@@ -195,9 +195,9 @@ impl Table {
     }
 
     /// Takes the actions to carry out after the lock is released.
-    pub(in crate::model::sequences) fn take_actions(&mut self) -> Actions {
+    pub(in crate::model::sequences) fn take_actions(&mut self) -> DeferredActions {
         self.pending_ends.sort(&self.core, &mut self.actions);
-        Actions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
+        DeferredActions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
     }
 
     /// Turns effects into actions. A stage that nothing on this server carries out is answered here, so that no request waits for it.
@@ -215,7 +215,7 @@ impl Table {
         for effect in effects.drain(..) {
             match effect {
                 Effect::Refuse { req, refusal, ended } => {
-                    let mut job = self.jobs.remove(req).and_then(JobPlace::into_job);
+                    let mut job = self.jobs.remove(req).and_then(JobStage::into_job);
                     if let Some(job) = &mut job {
                         self.imports.keep_on(job);
                         self.keep_on(now, req, job, (refusal, ended));
@@ -248,17 +248,17 @@ impl Table {
 
     /// A request that is in the table, and not with an instance.
     pub(in crate::model::sequences) fn job(&self, req: Req) -> Option<&Job> {
-        self.jobs.get(req).and_then(JobPlace::job)
+        self.jobs.get(req).and_then(JobStage::job)
     }
 
-    pub(in crate::model::sequences) fn set_place(&mut self, req: Req, place: fn(Box<Job>) -> JobPlace) {
+    pub(in crate::model::sequences) fn set_stage(&mut self, req: Req, stage: fn(Box<Job>) -> JobStage) {
         if let Some(of) = self.jobs.get_mut(req) {
-            of.set(place);
+            of.set(stage);
         }
     }
 
     fn release(&mut self, req: Req) {
-        let Some(mut job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
+        let Some(mut job) = self.jobs.remove(req).and_then(JobStage::into_job) else { return };
         self.commit_scratch(&mut job);
         if let Some(Ok(tensors)) = &job.answer
             && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
@@ -276,7 +276,7 @@ impl Table {
 
     /// Answers a repeated step with the answer that was kept of it.
     fn replay(&mut self, req: Req, seq: Seq) {
-        let Some(mut job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
+        let Some(mut job) = self.jobs.remove(req).and_then(JobStage::into_job) else { return };
         let step = self.core.view_of(seq).map_or(0, |view| view.step);
         let written = self.live(seq).and_then(|live| live.written.as_ref());
         if written.is_some_and(|written| written.replies > 0) {
@@ -304,7 +304,7 @@ impl Table {
                 (Arc::clone(&live.load), SequenceChange::Ended(why))
             }),
             Note::Started(seq, req) if self.live_mut(seq).is_some() => {
-                let job = self.jobs.get_mut(req).and_then(JobPlace::job_mut);
+                let job = self.jobs.get_mut(req).and_then(JobStage::job_mut);
                 let taken = job.map(|job| (job.start_keys(), job.permit.take(), job.holder.take()));
                 let (keys, permit, holder) = taken.unwrap_or_default();
                 self.live_mut(seq).map(|live| {
@@ -313,7 +313,7 @@ impl Table {
                 })
             }
             Note::Started(seq, req) => {
-                let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+                let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
                 let live = Live::begin(req, job);
                 if !self.imports.is_empty() && job.facts.start {
                     self.imports.remove(&job.id);

@@ -9,7 +9,7 @@ use sequor_core::{Core, Id, Refusal};
 use crate::model::sequences::ensembles::ReplyTo;
 use crate::model::sequences::jobs::Job;
 
-use super::deferred_actions::Actions;
+use super::deferred_actions::DeferredActions;
 
 /// What came of removing a state: why it failed, if it did.
 pub(in crate::model::sequences) type Removed = Option<String>;
@@ -47,7 +47,7 @@ impl HeldAnswer {
         }
     }
 
-    fn send(self, actions: &mut Actions) {
+    fn send(self, actions: &mut DeferredActions) {
         match self {
             HeldAnswer::Released(job) => actions.released.push(job),
             HeldAnswer::Refused(job, refusal, ended) => actions.refused.push((job, refusal, ended)),
@@ -80,7 +80,7 @@ impl PendingEnds {
     }
 
     /// Takes the answers from these actions that have to wait, and adds those that need not any more.
-    pub(super) fn sort(&mut self, core: &Core, actions: &mut Actions) {
+    pub(super) fn sort(&mut self, core: &Core, actions: &mut DeferredActions) {
         if self.removals.is_empty() && self.held.is_empty() && self.droppers.is_empty() && !core.has_leaving() {
             return;
         }
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn an_operator_reads_why_a_state_is_not_removed() {
-        let (mut ends, core, mut actions) = (PendingEnds::default(), Core::new(), Actions::default());
+        let (mut ends, core, mut actions) = (PendingEnds::default(), Core::new(), DeferredActions::default());
         let (report, removed) = sync_channel(1);
         let id = Id::from(7);
         (0..2).for_each(|_| ends.begin(&id));

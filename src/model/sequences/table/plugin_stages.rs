@@ -13,7 +13,7 @@ use crate::model::sequences::jobs::{
 };
 use crate::processing::{ProcessorRefusal, RefusedBy};
 
-use super::job_stage::JobPlace;
+use super::job_stage::JobStage;
 use super::model_table::Table;
 
 /// What a request is refused with that processors refuse. The job says why.
@@ -45,7 +45,7 @@ pub(in crate::model::sequences) trait PluginStages {
 
 impl PluginStages for Table {
     fn begin_prepare(&mut self, req: Req) -> Option<PrepareTask> {
-        let JobPlace::Preparing(job) = self.jobs.get_mut(req)? else { return None };
+        let JobStage::Preparing(job) = self.jobs.get_mut(req)? else { return None };
         let has_slot = job.seq.is_some_and(|seq| self.core.has_slot(seq));
         let (seq, start, load) = (job.seq, job.facts.start, Arc::clone(&job.load));
         let processed = job.processed.as_mut()?;
@@ -60,12 +60,12 @@ impl PluginStages for Table {
     }
 
     fn prepared(&mut self, now: Time, req: Req, prepared: PreparedJob, beginning: Beginning) {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
         let (seq, load) = (job.seq.filter(|_| job.facts.start), Arc::clone(&job.load));
         let Beginning { first, steps, held, permit } = beginning;
         let first_steps = FirstSteps { all: steps.len(), left: steps.len(), permit, held };
         let preparation = take_prepared(job, prepared, steps, first_steps);
-        self.set_place(req, JobPlace::Queued);
+        self.set_stage(req, JobStage::Queued);
         if let Some(values) = first.as_ref().map(|first| &first.values).filter(|_| load.grows()) {
             self.apply(now, Event::FirstShape(req, values.shape_class(&load.states)));
         }
@@ -95,7 +95,7 @@ impl PluginStages for Table {
     }
 
     fn posted(&mut self, now: Time, req: Req, (finished, scratch): FinishedJob) {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
         let seq = job.seq;
         let ends = match finished {
             Ok(answer) => {

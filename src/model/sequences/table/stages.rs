@@ -9,13 +9,13 @@ use sequor_core::{Batch, EndReason, Event, Id, Preparation, RealRow, Refusal, Re
 use crate::model::execute::AdoptedState;
 use crate::model::load::{LoadDurability, LoadedModel};
 use crate::model::sequences::jobs::{Job, LentRequest, PostTask};
-use crate::model::sequences::offloaded::{Forgotten, KeptSequence, RoomWait, UnwrittenFile};
+use crate::model::sequences::offloaded::{Forgotten, KeptSequence, MemoryWait, UnwrittenFile};
 use crate::processing::CallFacts;
 use crate::state::tier::EndedState;
 
 use super::batch::TakenBatch;
 use super::imports::Import;
-use super::job_stage::JobPlace;
+use super::job_stage::JobStage;
 use super::live_sequences::{Live, StateOrigin};
 use super::model_table::Table;
 use super::plugin_stages::NO_PROCESSOR;
@@ -26,8 +26,8 @@ impl Table {
 
     /// Lends a request to the processors of its load. An event is the answer if it has none.
     pub(in crate::model::sequences) fn lend_to_prepare(&mut self, req: Req, seq: Option<Seq>) -> Option<Event> {
-        self.set_place(req, JobPlace::Preparing);
-        if self.wait_for_room(req, seq) || self.lend_to_ensemble(req, seq) || self.lend_to_store(req, seq) {
+        self.set_stage(req, JobStage::Preparing);
+        if self.wait_for_memory(req, seq) || self.lend_to_ensemble(req, seq) || self.lend_to_store(req, seq) {
             return None;
         }
         if let Some(load) = self.note_lent(req, seq) {
@@ -40,7 +40,7 @@ impl Table {
 
     /// Whether a request is in the hands of an ensemble: as a START that has its slot and waits for its inputs, or as a request to its members.
     fn lend_to_ensemble(&mut self, req: Req, seq: Option<Seq>) -> bool {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return false };
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return false };
         job.seq = seq;
         if let (Some(reservation), Some(seq)) = (&job.reservation, seq) {
             self.actions.granted.push((reservation.clone(), req, seq));
@@ -142,7 +142,7 @@ impl Table {
 
     /// Lends a request whose runs are over to the processors of its load. An event is the answer if they have nothing to do.
     pub(super) fn lend_to_post(&mut self, req: Req) -> Option<Event> {
-        self.set_place(req, JobPlace::Posting);
+        self.set_stage(req, JobStage::Posting);
         match self.post_task(req) {
             Some(task) => {
                 self.actions.post.push(task);
@@ -163,7 +163,7 @@ impl Table {
 
     /// The processors of a request are done. An event, if nothing of it is to be written before its answer.
     pub(super) fn done_posting(&mut self, req: Req) -> Option<Event> {
-        let writes = self.jobs.get(req).and_then(JobPlace::job).is_some_and(|job| job.to_seal.is_some());
+        let writes = self.jobs.get(req).and_then(JobStage::job).is_some_and(|job| job.to_seal.is_some());
         if writes {
             self.pending.posted.push(req);
         }
@@ -182,12 +182,12 @@ impl Table {
     // === state memory ===
 
     /// Lets a request wait for its state memory, if it has to.
-    pub(super) fn wait_for_room(&mut self, req: Req, seq: Option<Seq>) -> bool {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return false };
+    pub(super) fn wait_for_memory(&mut self, req: Req, seq: Option<Seq>) -> bool {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return false };
         let Some(wanted) = job.wants.take() else { return false };
         let load = Arc::clone(&job.load);
-        self.spilling.waiting.push_back(RoomWait { req, seq, load, wanted: *wanted });
-        self.actions.wants_room = true;
+        self.spilling.waiting.push_back(MemoryWait { req, seq, load, wanted: *wanted });
+        self.actions.wants_memory = true;
         true
     }
 
@@ -254,7 +254,7 @@ impl Table {
             return self.keep_again(id, KeptSequence { until, ..kept });
         }
         self.spilling.failed.push((id.clone(), Arc::clone(&kept.head)));
-        self.actions.wants_room = true;
+        self.actions.wants_memory = true;
         let unwritten = Some(Arc::new(UnwrittenFile::new(file, &self.spilling.unwritten)));
         self.keep_again(id, KeptSequence { until, unwritten, ..kept });
     }

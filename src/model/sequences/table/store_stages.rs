@@ -11,7 +11,7 @@ use crate::model::sequences::jobs::Job;
 use crate::model::sequences::offloaded::{KeptSequence, LOOK, ResumedState, StoreTask, StoreWork};
 use crate::state::tier::{AfterTake, EndedState, TierKey};
 
-use super::job_stage::JobPlace;
+use super::job_stage::JobStage;
 use super::model_table::Table;
 use super::sequence_lookup::SequenceLookup;
 
@@ -76,7 +76,7 @@ impl KeptStages for Table {
     }
 
     fn lend_to_store(&mut self, req: Req, seq: Option<Seq>) -> bool {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return false };
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return false };
         let Some(work) = job.store.take() else { return false };
         let load = Arc::clone(&job.load);
         let key = TierKey::new(&load.settings.name, &job.id);
@@ -98,7 +98,7 @@ impl KeptStages for Table {
         let StoreTask { req, seq, load, key, work, .. } = task;
         let StoreWork { kept, resumes, meta } = *work;
         let repeats = resumes && self.core.step_of_request(req) == kept.head.step;
-        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else {
             let has_ended = self.given_up.remove(&req);
             self.returning.remove(&key.id);
             if resumes && !self.stopping {
@@ -125,12 +125,12 @@ impl KeptStages for Table {
                     }
                     return;
                 }
-                self.set_place(req, JobPlace::Queued);
+                self.set_stage(req, JobStage::Queued);
                 self.apply(now, Event::Prepared(req, preparation));
             }
             Err(failure) => {
                 (job.failure, job.kept) = (Some(failure), None);
-                self.set_place(req, JobPlace::Queued);
+                self.set_stage(req, JobStage::Queued);
                 let refusal = Refusal::Failed(BY_STORE);
                 self.apply(now, Event::Prepared(req, Preparation::Refuse { refusal, ends: true }));
                 if self.core.find(&key.id, None).is_none() {

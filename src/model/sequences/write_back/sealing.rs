@@ -7,7 +7,7 @@ use sequor_core::{BatchId, EndReason, Event, Refusal, Req, Seq, SequenceView, St
 use crate::model::load::{BatchToSeal, LoadDurability, LoadedModel, StateTier, StateToSeal, first_file, header};
 use crate::model::sequences::jobs::Job;
 use crate::model::sequences::offloaded::{RowToSeal, WrittenSequence};
-use crate::model::sequences::table::{JobPlace, PendingSeals, SealAction, SealWaiting, SealingRow, Table};
+use crate::model::sequences::table::{JobStage, PendingSeals, SealAction, SealWaiting, SealingRow, Table};
 use crate::state::{SnapshotError, StateCopy, StateValues};
 
 /// What a request is refused with for a load whose states are to be made durable, and that has no tier.
@@ -82,7 +82,7 @@ fn hand_over(table: &mut Table, now: Time, id: BatchId, mut rows: Vec<RowToSeal>
 /// Keeps the states with their requests. Processors may change what is kept of a sequence, so its state is written after them.
 fn seal_after_processors(table: &mut Table, rows: Vec<RowToSeal>) {
     for row in rows {
-        if let Some(job) = table.jobs.get_mut(row.req).and_then(JobPlace::job_mut) {
+        if let Some(job) = table.jobs.get_mut(row.req).and_then(JobStage::job_mut) {
             job.to_seal = Some(row);
         }
     }
@@ -103,7 +103,7 @@ fn wait_for_tier(table: &mut Table, rows: &mut Vec<RowToSeal>, interval: Option<
 /// Hands the state of a request whose processors are done to the tier. The event is the answer if it does not wait for that.
 fn seal_posted(table: &mut Table, now: Time, req: Req) -> Option<Event> {
     let posted = Some(Event::Posted(req));
-    let Some(job) = table.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return posted };
+    let Some(job) = table.jobs.get_mut(req).and_then(JobStage::job_mut) else { return posted };
     let (Some(row), load) = (job.to_seal.take(), Arc::clone(&job.load)) else { return posted };
     let Some(tier) = load.tier.clone() else { return posted };
     let interval = load.durable.as_ref().and_then(LoadDurability::interval);
@@ -114,7 +114,7 @@ fn seal_posted(table: &mut Table, now: Time, req: Req) -> Option<Event> {
         return posted;
     }
     let state = is_due.then(|| state_to_seal(table, now, row)).flatten();
-    table.set_place(req, JobPlace::Posting);
+    table.set_stage(req, JobStage::Posting);
     let waiting = if waits { SealWaiting::Posted(req) } else { SealWaiting::Nothing };
     write(table, &load, tier, waiting, state.into_iter().collect());
     posted.filter(|_| !waits)
@@ -212,11 +212,11 @@ fn replaces_stale(table: &mut Table, req: Req) -> bool {
 
 fn state_to_seal(table: &mut Table, now: Time, row: RowToSeal) -> Option<(SealingRow, StateToSeal)> {
     let RowToSeal { req, end, copy } = row;
-    table.set_place(req, JobPlace::Sealing);
-    let JobPlace::Sealing(job) = std::mem::replace(table.jobs.get_mut(req)?, JobPlace::Running) else { return None };
+    table.set_stage(req, JobStage::Sealing);
+    let JobStage::Sealing(job) = std::mem::replace(table.jobs.get_mut(req)?, JobStage::Running) else { return None };
     let state = state_of_job(table, now, &job, copy, None);
     if let Some(place) = table.jobs.get_mut(req) {
-        *place = JobPlace::Sealing(job);
+        *place = JobStage::Sealing(job);
     }
     let (row, state) = state?;
     let live = table.live_mut(row.seq)?;
@@ -284,7 +284,7 @@ pub(in crate::model::sequences) fn sealed(
             table.apply(now, Event::Sealed(id, failed.iter().filter_map(refused).collect()));
         }
         SealWaiting::Posted(req) => {
-            if let (Some(seq), Some(job)) = (seq, table.jobs.get_mut(req).and_then(JobPlace::job_mut)) {
+            if let (Some(seq), Some(job)) = (seq, table.jobs.get_mut(req).and_then(JobStage::job_mut)) {
                 let start = job.facts.start;
                 job.answer = Some(Err(job.load.refused(unsealed, job.id.clone(), start, now)));
                 table.apply(now, Event::End(seq, EndReason::Unsealed));

@@ -12,8 +12,8 @@ use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Seq, SequenceView,
 use crate::error::Failure;
 use crate::executor::ModelStep as _;
 use crate::model::load::{LeaveRequest, Leaving, LeftState, LoadedModel, MailReply, SequenceStore, header};
-use crate::model::sequences::offloaded::{KeptSequence, RoomWait, UnwrittenFile};
-use crate::model::sequences::table::{BY_STORE, JobPlace, Table};
+use crate::model::sequences::offloaded::{KeptSequence, MemoryWait, UnwrittenFile};
+use crate::model::sequences::table::{BY_STORE, JobStage, Table};
 use crate::state::SnapshotError;
 use crate::state::budget::{Budget, NoRoom, Ticket};
 use crate::state::tier::{StateHead, TierChange, TierKey};
@@ -149,15 +149,15 @@ fn write_again<H: SpillHost>(host: &Arc<H>, table: &mut Table, now: Time) {
 }
 
 /// Gives a request the memory that it waited for. It goes on to what else comes before its turn.
-fn has_room(table: &mut Table, now: Time, wait: &RoomWait, ticket: Ticket) {
-    let RoomWait { req, seq, wanted, .. } = *wait;
-    let Some(job) = table.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+fn has_room(table: &mut Table, now: Time, wait: &MemoryWait, ticket: Ticket) {
+    let MemoryWait { req, seq, wanted, .. } = *wait;
+    let Some(job) = table.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
     let lends_on = job.store.is_some() || job.processed.is_some() || job.reservation.is_some();
     let start = job.facts.start;
     match seq.filter(|_| start).and_then(|seq| table.live_mut(seq)) {
         Some(live) => live.ticket = Some(ticket),
         None => {
-            if let Some(job) = table.jobs.get_mut(req).and_then(JobPlace::job_mut) {
+            if let Some(job) = table.jobs.get_mut(req).and_then(JobStage::job_mut) {
                 job.ticket = Some(ticket);
             }
         }
@@ -168,16 +168,16 @@ fn has_room(table: &mut Table, now: Time, wait: &RoomWait, ticket: Ticket) {
         }
         return;
     }
-    table.set_place(req, JobPlace::Queued);
+    table.set_stage(req, JobStage::Queued);
     table.apply(now, Event::Prepared(req, Preparation::Run(wanted.meta)));
 }
 
-fn has_no_room(table: &mut Table, now: Time, wait: &RoomWait, no_room: NoRoom) {
-    let Some(job) = table.jobs.get_mut(wait.req).and_then(JobPlace::job_mut) else { return };
+fn has_no_room(table: &mut Table, now: Time, wait: &MemoryWait, no_room: NoRoom) {
+    let Some(job) = table.jobs.get_mut(wait.req).and_then(JobStage::job_mut) else { return };
     let NoRoom { wanted, used, limit } = no_room;
     let (model, id) = (job.load.settings.name.clone(), job.id.clone());
     job.failure = Some(Failure::StateMemory { model, id, wanted, used, limit });
-    table.set_place(wait.req, JobPlace::Queued);
+    table.set_stage(wait.req, JobStage::Queued);
     let refusal = Refusal::Failed(BY_STORE);
     table.apply(now, Event::Prepared(wait.req, Preparation::Refuse { refusal, ends: true }));
 }
