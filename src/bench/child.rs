@@ -21,7 +21,7 @@ pub struct Child {
     pub grpc: String,
     /// `host:port` of its metrics.
     pub metrics: Option<String>,
-    /// `host:port` of its operators' listener.
+    /// `host:port` of its admin listener.
     pub admin: Option<String>,
     /// From its start until it said that it serves.
     pub ready_after: Duration,

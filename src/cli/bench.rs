@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::RangedI64ValueParser;
+use clap::parser::ValueSource;
 use clap::{ArgGroup, ArgMatches, Args, Command, FromArgMatches, value_parser};
 
 use super::{Failed, launch};
@@ -86,12 +87,12 @@ struct BenchArgs {
 }
 
 pub(super) fn command() -> Command {
-    let about = "Measure how fast a server answers, in sequences, closed loop or at the pace of speech";
+    let about = "Measure a server's throughput and latency with sequences, in a closed loop or at the pace of speech";
     BenchArgs::augment_args(Command::new("bench")).about(about)
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
-    let args = BenchArgs::from_arg_matches(matches).map_err(|e| Failed::Failed(e.to_string()))?;
+    let args = parse(matches)?;
     let child = match &args.serve {
         Some(repository) => {
             let program = std::env::current_exe().map_err(|e| Failed::Failed(e.to_string()))?;
@@ -106,6 +107,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         _ => print!("{report}"),
     }
     verdict(&report)
+}
+
+/// Reads the arguments. The commands for operators have a flag of the same name, whose default (the admin listener) and variable reach every
+/// command: only a server that is named on the command line counts here.
+fn parse(matches: &ArgMatches) -> Result<BenchArgs, Failed> {
+    let args = BenchArgs::from_arg_matches(matches).map_err(|e| Failed::Failed(e.to_string()))?;
+    let is_named = matches.value_source("server") == Some(ValueSource::CommandLine);
+    Ok(BenchArgs { server: args.server.filter(|_| is_named), ..args })
 }
 
 /// What the senders run on. Where calls of a sequence may be sent ahead of answers, one thread: on several, hyper's client may put the end
@@ -201,9 +210,17 @@ fn shape(text: &str) -> Result<(String, Vec<i64>), String> {
 mod tests {
     use super::*;
 
+    /// Through the whole command line, whose flags for operators reach every command.
     fn parse(arguments: &[&str]) -> BenchArgs {
-        let matches = command().try_get_matches_from([&["bench", "vad"], arguments].concat()).expect("arguments");
-        BenchArgs::from_arg_matches(&matches).expect("arguments")
+        let line = [&["sequor", "bench", "vad"], arguments].concat();
+        let matches = crate::cli::parse(line.into_iter().map(Into::into)).expect("arguments");
+        super::parse(matches.subcommand_matches("bench").expect("the command")).expect("arguments")
+    }
+
+    #[test]
+    fn the_default_server_is_the_grpc_port_and_not_the_admin_listener() {
+        assert_eq!(parse(&[]).plan(None).address, ADDRESS);
+        assert_eq!(parse(&["--server", "far:1"]).plan(None).address, "far:1");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(super) fn command() -> Command {
         .value_parser(PossibleValuesParser::new(["table", "json"]))
         .help("Output format");
     Command::new("check")
-        .about("Tell everything that is wrong with a model repository, and try the models that are good")
+        .about("List every fault of a model repository, and run each model that has none")
         .after_help("Exit: 0 no errors, 3 errors.")
         .args([repositories, config, output])
 }
@@ -98,8 +98,14 @@ fn check(path: &Path, library: &Library, settings: &Settings, report: &mut Check
     Ok(())
 }
 
+/// Whether `serve` takes any folder of this one for a model.
+pub(super) fn holds_models(path: &Path) -> bool {
+    fs_err::read_dir(path)
+        .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| is_model(&entry.path()))))
+}
+
 /// What `serve` takes for a model.
-fn is_model(path: &Path) -> bool {
+pub(super) fn is_model(path: &Path) -> bool {
     path.join("config.pbtxt").is_file() || versions::versions_in(path).is_ok_and(|v| !v.is_empty())
 }
 

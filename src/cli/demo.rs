@@ -37,7 +37,7 @@ const CLIENTS: u64 = 4;
 
 pub(super) fn command() -> Command {
     Command::new("demo")
-        .about("Stream speech and noise through a model that remembers, on a server of its own, and check every answer")
+        .about("Start a server with a speech model, stream speech and noise to it, and verify every answer")
 }
 
 /// A sound, cut for the model.

@@ -33,7 +33,7 @@ pub(super) fn command() -> Command {
         .value_parser(PossibleValuesParser::new(["table", "json"]))
         .help("Output format");
     Command::new("migrate")
-        .about("Say what becomes of a Triton model repository or of OVMS's models: what serves unchanged, what changes, what cannot be served and what to do instead")
+        .about("Report which models of a Triton repository or of OVMS Sequor can serve: unchanged, with changes or not, and what to do instead")
         .after_help("Exit: 0 every model can be served, 3 some cannot.")
         .args([repository, output, write])
 }

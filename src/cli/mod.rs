@@ -56,7 +56,7 @@ fn commands() -> Vec<(Command, CommandFn)> {
 /// Describes the whole command line.
 fn program() -> Command {
     Command::new("sequor")
-        .about("Sequor, an inference server for models that remember")
+        .about("Sequor, an inference server for stateful ONNX models")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::backend::onnx::library::Library;
+use crate::config::server::Settings;
+use crate::config::server::file::ControlMode;
 use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, ModelStatus, Repository};
@@ -75,27 +77,78 @@ fn ready(status: &ModelStatus, version: &ReadyVersion, limit: u64) -> String {
     )
 }
 
-/// Where it listens, how long it took, and something to try.
-pub(super) fn tail(repository: &Repository, addresses: Addresses, tls: bool, took: Duration) -> String {
-    let statuses = repository.statuses();
-    let good = statuses.iter().filter(|s| matches!(s.availability, Availability::Ready(_))).count();
+/// Where it listens, whether it is ready, and something to try.
+pub(super) fn tail(repository: &Repository, addresses: Addresses, settings: &Settings, took: Duration) -> String {
     let at = |address: Option<SocketAddr>| address.map_or("off".to_owned(), |a| a.to_string());
     let Addresses { http, grpc, metrics, admin } = addresses;
-    let admin = admin.map_or("off".to_owned(), |a| format!("{}://{a}", if tls { "https" } else { "http" }));
-    let listens = format!(
-        "http  {}   grpc  {}   metrics  {}   admin and status page  {admin}{}",
-        at(http),
-        at(grpc),
-        at(metrics),
-        if tls { "   (TLS on all but metrics)" } else { "" }
-    );
-    let curl = http.map(|a| format!("   or: curl localhost:{}/v2", a.port())).unwrap_or_default();
-    let program = std::env::args().next().unwrap_or_else(|| "sequor".to_owned());
-    let next = match statuses.len() {
-        0 => format!("No model is loaded: {program} model load NAME, or start with --load-model='*' or NAME"),
-        _ => format!("  try: {program} demo{curl}"),
+    let (scheme, note) = match settings.tls {
+        Some(_) => ("https", "   (TLS on all but metrics)"),
+        None => ("http", ""),
     };
-    format!("{listens}\nready in {} with {good} of {} models. {next}", seconds(took), statuses.len())
+    let admin = admin.map_or("off".to_owned(), |a| format!("{scheme}://{a}"));
+    let (rest, grpc, metrics) = (readiness(repository, http, settings, took), at(grpc), at(metrics));
+    format!("http  {}   grpc  {grpc}   metrics  {metrics}   admin and status page  {admin}{note}\n{rest}", at(http))
+}
+
+/// The last line: how many models serve, and whether the server reports ready.
+fn readiness(repository: &Repository, http: Option<SocketAddr>, settings: &Settings, took: Duration) -> String {
+    let (statuses, took) = (repository.statuses(), seconds(took));
+    let refused: Vec<&str> = statuses
+        .iter()
+        .filter(|status| !matches!(status.availability, Availability::Ready(_)))
+        .map(|status| status.name.as_str())
+        .collect();
+    let (all, good) = (statuses.len(), statuses.len() - refused.len());
+    let why = match refused.as_slice() {
+        [] => "`sequor model list` names the model that refuses requests".to_owned(),
+        [name] => format!("{name} is refused (above)"),
+        [a, b] => format!("{a} and {b} are refused (above)"),
+        more => format!("{} models are refused (above)", more.len()),
+    };
+    match (repository.complete(), settings.strict_readiness) {
+        _ if all == 0 => format!("ready in {took} with 0 of 0 models. {}", without_models(settings)),
+        (true, _) => {
+            format!("ready in {took} with {good} of {all} models.   try: {} demo{}", program(), curl(http, settings))
+        }
+        (false, false) => format!("ready in {took} with {good} of {all} models (--strict-readiness=false): {why}"),
+        (false, true) => format!(
+            "serving {good} of {all} models after {took}, NOT READY: {why}. Repair or remove it, or start with --strict-readiness=false"
+        ),
+    }
+}
+
+/// How to see that the server answers.
+fn curl(http: Option<SocketAddr>, settings: &Settings) -> String {
+    let Some(port) = http.map(|address| address.port()) else { return String::new() };
+    match &settings.tls {
+        None => format!("   or: curl localhost:{port}/v2"),
+        Some(tls) if tls.client_ca.as_os_str().is_empty() => {
+            format!("   or: curl --cacert CA.pem https://localhost:{port}/v2")
+        }
+        Some(_) => format!("   or: curl --cacert CA.pem --cert FILE --key FILE https://localhost:{port}/v2"),
+    }
+}
+
+/// Why a server without models has none.
+fn without_models(settings: &Settings) -> String {
+    let folders: Vec<String> = settings.model.repository.iter().map(|path| path.display().to_string()).collect();
+    let (folders, s) = (folders.join(", "), if folders.len() == 1 { "s" } else { "" });
+    let program = program();
+    match settings.model.control_mode {
+        ControlMode::None => {
+            format!(
+                "{folders} hold{s} no model: a model is a folder with 1/model.onnx in it. Models that come later are served after a restart"
+            )
+        }
+        ControlMode::Poll => format!("{folders} hold{s} no model yet; it is scanned every {}", settings.model.poll),
+        ControlMode::Explicit => {
+            format!("No model is loaded: {program} model load NAME, or start with --load-model='*' or NAME")
+        }
+    }
+}
+
+fn program() -> String {
+    std::env::args().next().unwrap_or_else(|| "sequor".to_owned())
 }
 
 fn seconds(span: Duration) -> String {

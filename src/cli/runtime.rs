@@ -27,7 +27,7 @@ pub(super) fn command() -> Command {
         )
         .subcommand(
             Command::new("path")
-                .about("Print the library that would be used; exit 1 and say what was tried if there is none"),
+                .about("Print the path of the ONNX Runtime library that Sequor would load; exit 1 if there is none"),
         )
 }
 

@@ -1,12 +1,13 @@
 //! `sequor serve`: serves a model repository until a signal or an operator stops it.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{ArgMatches, Command};
 
-use super::{Failed, heaps, host, launch, plugin_host, report, variable};
+use super::{Failed, check, environment, heaps, host, launch, plugin_host, report, variable};
 use crate::config::Fault;
 use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
@@ -17,8 +18,18 @@ use crate::server::{drain, systemd};
 use crate::telemetry::Metrics;
 use crate::telemetry::log;
 
+/// The end of the help, which a terminal shows.
+const EXAMPLES: &str = "Examples:
+  sequor serve --model-repository models
+  sequor serve --config /etc/sequor/sequor.toml
+
+Each flag is also a key of the settings file and a variable: the flag wins, then the variable, then the file.
+Flags of tritonserver and of OVMS are taken too (docs/reference/server.md).
+Durations have a unit (250ms, 5s, 10m), sizes too (512KiB, 64MiB, 4GiB).";
+
 pub(super) fn command() -> Command {
-    Command::new("serve").about("Serve a model repository").args(server::args()).args(ovms::args())
+    let (about, examples) = ("Serve the models of a repository over HTTP (8000) and gRPC (8001)", EXAMPLES);
+    Command::new("serve").about(about).after_help(examples).args(server::args()).args(ovms::args())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
@@ -31,9 +42,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         let what = "no model repository: name one with --model-repository DIR, or [model] repository in the configuration file";
         return Err(Failed::Configuration(what.to_owned()));
     }
+    refuse_model_folders(&settings.model.repository)?;
     log::init(settings.log.format, &settings.log.level, variable("RUST_LOG").as_deref())
         .map_err(|e| Failed::Configuration(e.to_string()))?;
     for notice in &given.notices {
+        tracing::warn!("{notice}");
+    }
+    for notice in environment::misspelt(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())) {
         tracing::warn!("{notice}");
     }
     let runtime = launch::sockets()?;
@@ -83,9 +98,17 @@ async fn serve(
         tokio::spawn(crate::server::poll::run(repository.clone(), settings.model.poll.0));
     }
     say(report::models(&repository).trim_end());
-    say(&report::tail(&repository, running.addresses, settings.tls.is_some(), began.elapsed()));
+    say(&report::tail(&repository, running.addresses, settings, began.elapsed()));
     if settings.exit_on_error && !repository.complete() {
-        return Err(Failed::Failed(unloaded(&repository)));
+        let names = unloaded(&repository).join(", ");
+        return Err(Failed::Failed(format!("exit_on_error is set, and these models did not load: {names}")));
+    }
+    if settings.strict_readiness && !repository.complete() {
+        let models = unloaded(&repository).join(", ");
+        tracing::warn!(models, "the server is not ready: a model is not served, and strict_readiness is set");
+    }
+    if settings.model.control_mode == ControlMode::None && repository.statuses().is_empty() {
+        tracing::warn!(repository = ?settings.model.repository, "the repository holds no model");
     }
     tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
     running.open();
@@ -123,15 +146,21 @@ fn govern(
     Ok(())
 }
 
-/// Why a server with `exit_on_error` ends after its start.
-fn unloaded(repository: &Repository) -> String {
-    let names: Vec<String> = repository
-        .statuses()
-        .into_iter()
-        .filter(|status| !matches!(status.availability, Availability::Ready(_)))
-        .map(|status| status.name)
-        .collect();
-    format!("exit_on_error is set, and these models did not load: {}", names.join(", "))
+/// The models that should be served and are not.
+fn unloaded(repository: &Repository) -> Vec<String> {
+    let all = repository.statuses().into_iter();
+    all.filter(|status| !matches!(status.availability, Availability::Ready(_))).map(|status| status.name).collect()
+}
+
+/// Refuses the folder of one model in the place of a repository: it would be served as a repository without models.
+fn refuse_model_folders(repositories: &[PathBuf]) -> Result<(), Failed> {
+    let is_one_model = |folder: &&PathBuf| check::is_model(folder) && !check::holds_models(folder);
+    let Some(folder) = repositories.iter().find(is_one_model) else { return Ok(()) };
+    let above = fs_err::canonicalize(folder).ok().and_then(|path| path.parent().map(|path| path.display().to_string()));
+    let (folder, above) = (folder.display(), above.unwrap_or_else(|| "..".to_owned()));
+    Err(Failed::Configuration(format!(
+        "{folder} is the folder of one model; name the repository above it: --model-repository {above}"
+    )))
 }
 
 /// Which system shared memory clients may register, for the log.

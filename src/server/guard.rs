@@ -1,25 +1,59 @@
-//! Checks who may call the operators' listener: callers with a key, where keys are set. Web pages in a browser never may, because they act
+//! Checks who may call the admin listener: callers with a key, where keys are set. Web pages in a browser never may, because they act
 //! without their reader's knowledge.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use axum::http::header::{HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
 
-use super::keys::ApiKeys;
+use super::keys::{ApiKeys, KEY};
 use crate::api::{Caller, Check, Code, RequestContext, RequestHead, Status};
+use crate::telemetry::log::AUDIT;
+
+/// A line in the log about wrong keys is followed by the next one after this long at the earliest.
+const QUIET: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
-    pub(super) keys: Option<ApiKeys>,
+    keys: Option<ApiKeys>,
     /// Every caller that gets here has shown a certificate.
-    pub(super) certificates: bool,
+    certificates: bool,
+    wrong_keys: Arc<WrongKeys>,
+}
+
+/// Wrong keys that were shown, and when the last line about them was written. Clones of a guard share it.
+#[derive(Debug, Default)]
+struct WrongKeys(Mutex<(u64, Option<Instant>)>);
+
+impl WrongKeys {
+    /// Counts one. How many there were since the last line, if it is time for the next one.
+    fn count(&self, now: Instant) -> Option<u64> {
+        let mut held = self.0.lock();
+        let (count, written) = &mut *held;
+        *count += 1;
+        if written.is_some_and(|at| now.saturating_duration_since(at) < QUIET) {
+            return None;
+        }
+        *written = Some(now);
+        Some(std::mem::take(count))
+    }
 }
 
 impl Check for Guard {
     fn check(&self, context: &mut RequestContext, head: &RequestHead<'_>) -> Result<(), Status> {
-        if let Some(name) = self.admit(head.headers, head.uri.authority())? {
+        let admitted = self.admit(head.headers, head.uri.authority());
+        if let Err(status) = &admitted
+            && status.code == Code::Unauthenticated
+            && shows_key(head.headers)
+            && let Some(count) = self.wrong_keys.count(Instant::now())
+        {
+            let (from, why) = (context.caller.address, &status.message);
+            tracing::warn!(target: AUDIT, by = "unknown", %from, count, why, "refused");
+        }
+        if let Some(name) = admitted? {
             context.caller = Arc::new(Caller { name, address: context.caller.address });
         }
         Ok(())
@@ -27,6 +61,10 @@ impl Check for Guard {
 }
 
 impl Guard {
+    pub(super) fn new(keys: Option<ApiKeys>, certificates: bool) -> Guard {
+        Guard { keys, certificates, wrong_keys: Arc::default() }
+    }
+
     /// The name of the key, if keys are asked for.
     fn admit(&self, headers: &HeaderMap, authority: Option<&Authority>) -> Result<Option<String>, Status> {
         let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
@@ -35,12 +73,20 @@ impl Guard {
             return Err(Status::new(Code::Denied, "denied", text));
         }
         if let Some(keys) = &self.keys {
-            let text = "a key is needed here (admin.keys_file): authorization: Bearer KEY, or sequor-key: KEY";
+            let text = match shows_key(headers) {
+                true => "the key is not one of admin.keys_file",
+                false => "this server needs a key: --key-file FILE; over HTTP, the header sequor-key: KEY",
+            };
             let stranger = || Status::new(Code::Unauthenticated, "unauthenticated", text);
             return keys.who(headers).map(Some).ok_or_else(stranger);
         }
         if self.certificates { Ok(None) } else { check_host(headers, authority).map(|()| None) }
     }
+}
+
+/// Whether a request carries any key.
+fn shows_key(headers: &HeaderMap) -> bool {
+    headers.contains_key(KEY) || headers.contains_key(AUTHORIZATION)
 }
 
 /// Refuses a request that is not addressed to this machine by its own name. A browser answers a page as its own site if that site's name
@@ -83,7 +129,7 @@ mod tests {
 
     #[test]
     fn pages_of_a_browser_may_not_act_for_an_operator() {
-        let open = Guard { keys: None, certificates: false };
+        let open = Guard::new(None, false);
         let own = ("host", "127.0.0.1:8003");
         assert_eq!(refused(&open, &[own]), None);
         assert_eq!(refused(&open, &[("host", "localhost:8003")]), None);
@@ -93,12 +139,12 @@ mod tests {
         assert_eq!(refused(&open, &[own, ("origin", "http://example.org")]), Some(403));
         let rebound = [("host", "rebound.example.org:8003")];
         assert_eq!(refused(&open, &rebound), Some(403));
-        assert_eq!(refused(&Guard { keys: None, certificates: true }, &rebound), None);
+        assert_eq!(refused(&Guard::new(None, true), &rebound), None);
     }
 
     #[test]
     fn without_keys_only_a_host_that_is_this_machine_is_served() {
-        let open = Guard { keys: None, certificates: false };
+        let open = Guard::new(None, false);
         assert_eq!(refused(&open, &[]), Some(403), "none");
         for host in [
             "",
@@ -131,10 +177,20 @@ mod tests {
     fn where_there_are_keys_one_is_needed() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs_err::write(file.path(), "anna:one").expect("written");
-        let guard = Guard { keys: Some(ApiKeys::open(file.path()).expect("keys")), certificates: false };
+        let guard = Guard::new(Some(ApiKeys::open(file.path()).expect("keys")), false);
         assert_eq!(refused(&guard, &[("host", "127.0.0.1")]), Some(401));
         assert_eq!(refused(&guard, &[("host", "127.0.0.1"), ("sequor-key", "two")]), Some(401));
         assert_eq!(refused(&guard, &[("host", "admin.example.org"), ("sequor-key", "one")]), None);
         assert_eq!(refused(&guard, &[("sequor-key", "one"), ("origin", "http://admin.example.org")]), Some(403));
+    }
+
+    #[test]
+    fn wrong_keys_write_one_line_in_ten_seconds_with_their_number() {
+        let (wrong, start) = (WrongKeys::default(), Instant::now());
+        let after = |seconds| wrong.count(start + Duration::from_secs(seconds));
+        assert_eq!(
+            [after(0), after(1), after(9), after(10), after(11), after(30)],
+            [Some(1), None, None, Some(3), None, Some(2)]
+        );
     }
 }

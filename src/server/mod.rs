@@ -87,7 +87,7 @@ pub struct ServerOptions {
     pub checks: Vec<Arc<dyn Check>>,
 }
 
-/// The operators' listener: what it serves, and who may call it.
+/// The admin listener: what it serves, and who may call it.
 #[derive(Debug, Clone, Default)]
 pub struct AdminOptions {
     /// Without keys, every caller that reaches the listener may do everything.
@@ -153,7 +153,7 @@ pub fn start(
     let shutdown = Shutdown::default();
     let ServerOptions { drain, tls, admin, allowed_origins, checks, connections, keepalive, .. } = options;
     let drain_asked = Arc::new(Notify::new());
-    let guard = Guard { keys: admin.keys, certificates: tls.as_ref().is_some_and(Tls::asks_clients) };
+    let guard = Guard::new(admin.keys, tls.as_ref().is_some_and(Tls::asks_clients));
     let for_operators = admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)));
     // Operators are served also when clients have filled the queue.
     let bodies = BodyLimits { queued: None, stall: connections.body.0 };

@@ -19,6 +19,11 @@ use crate::config::server::file::LogFormat;
 pub enum LogError {
     #[error("RUST_LOG or the log level, {directives:?}, is not understood: {cause}")]
     Filter { directives: String, cause: ParseError },
+    #[error(
+        "{setting}: {word:?} is not a log level. Levels: error, warn, info, debug, trace, off. A filter names modules: \
+         info,sequor=debug"
+    )]
+    Level { setting: &'static str, word: String },
     #[error("logs are set up already: {0}")]
     Twice(#[from] TryInitError),
     #[error("the log cannot be changed: {0}")]
@@ -138,8 +143,23 @@ fn chosen(filter: EnvFilter, levels: Levels, operators: EnvFilter) -> Chosen {
 }
 
 fn filter(level: &str, rust_log: Option<&str>) -> Result<EnvFilter, LogError> {
-    let directives = rust_log.filter(|text| !text.is_empty()).unwrap_or(level);
-    EnvFilter::try_new(directives).map_err(|cause| LogError::Filter { directives: directives.to_owned(), cause })
+    let given = rust_log.filter(|text| !text.trim().is_empty());
+    let (setting, directives) = given.map_or(("log.level", level), |text| ("RUST_LOG", text));
+    let words: Result<Vec<&str>, LogError> = directives.split(',').map(|word| directive(setting, word)).collect();
+    let directives = words?.join(",");
+    EnvFilter::try_new(&directives).map_err(|cause| LogError::Filter { directives, cause })
+}
+
+/// One directive of a filter, with the level's usual name. The filter would take any other word for a module, and write nothing else.
+fn directive<'a>(setting: &'static str, word: &'a str) -> Result<&'a str, LogError> {
+    let word = word.trim();
+    match word.to_ascii_lowercase().as_str() {
+        "warning" => Ok("warn"),
+        "verbose" => Ok("debug"),
+        "err" | "fatal" => Ok("error"),
+        _ if word.contains(['=', '[', ':']) || word.parse::<LevelFilter>().is_ok() => Ok(word),
+        _ => Err(LogError::Level { setting, word: word.to_owned() }),
+    }
 }
 
 #[cfg(test)]
@@ -156,6 +176,26 @@ mod tests {
         assert_eq!(filter("warn", None).expect("a filter").to_string(), "warn");
         let error = filter("a=b=c", None).expect_err("no filter");
         assert!(error.to_string().contains("a=b=c"), "{error}");
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_and_the_usual_ones_are_taken() {
+        let of = |level, variable| filter(level, variable).map(|filter| filter.to_string()).map_err(|e| e.to_string());
+        for (word, level) in
+            [("warning", "warn"), ("WARNING", "warn"), ("verbose", "debug"), ("fatal", "error"), ("INFO", "info")]
+        {
+            assert_eq!(of(word, None).as_deref(), Ok(level), "{word}");
+        }
+        let refused = |setting: &str, word: &str| {
+            format!(
+                "{setting}: {word:?} is not a log level. Levels: error, warn, info, debug, trace, off. A filter names modules: info,sequor=debug"
+            )
+        };
+        assert_eq!(of("loud", None), Err(refused("log.level", "loud")));
+        assert_eq!(of("", None), Err(refused("log.level", "")));
+        assert_eq!(of("info", Some("sequor")), Err(refused("RUST_LOG", "sequor")));
+        assert_eq!(of("info", Some(" ")).as_deref(), Ok("info"));
+        assert!(of("warning,sequor=debug", None).is_ok_and(|text| text.contains("warn")));
     }
 
     #[derive(Clone, Default)]

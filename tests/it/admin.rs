@@ -140,8 +140,86 @@ fn it_can_be_left_out_and_the_demo_has_none() {
 #[test]
 fn sequor_drain_takes_a_server_out_of_service() {
     let server = explicit().start();
-    assert_eq!(told(&server, &["drain", "--wait"]), "the server takes no connections any more\n");
+    assert_eq!(
+        told(&server, &["drain", "--wait"]),
+        "the server has closed its connections; its process ends once states are stored\n"
+    );
     let ended = server.process.ended();
     assert_eq!(ended.code, Some(0));
     assert!(ended.stderr.contains("what=\"drain\" on=\"server\""), "{}", ended.stderr);
+}
+
+#[test]
+fn a_port_that_is_not_the_admin_listeners_is_named_as_such() {
+    let server = Server::of_models();
+    for port in [server.http, server.grpc, server.metrics] {
+        let ended = command(&server, &["model", "list", "--server", &port.to_string()]);
+        let begin =
+            format!("sequor: {port} (from --server) answers, but has no /admin/models: it is not an admin listener");
+        assert!(ended.code == Some(4) && ended.stderr.starts_with(&begin), "{ended:?}");
+    }
+    let ended = command(&server, &["model", "list", "--server", "localhost"]);
+    let said = "sequor: \"localhost\" has no port; write HOST:PORT, for example localhost:8003\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), said));
+}
+
+/// As `openssl req -x509` makes it: it is its own authority.
+#[test]
+fn a_certificate_of_an_authority_is_refused_with_what_to_do() {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+    let folder = tempfile::tempdir().unwrap();
+    let path = |file: &str| folder.path().join(file).display().to_string();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    fs::write(path("own.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(path("own.key"), key.serialize_pem()).unwrap();
+    let server =
+        Call::serve(models()).arguments(["--tls-cert", &path("own.pem"), "--tls-key", &path("own.key")]).start();
+    let ended = command(&server, &["model", "list", "--tls-ca", &path("own.pem")]);
+    let said = "its certificate is refused: it is a CA's own certificate, as `openssl req -x509` makes it";
+    assert!(ended.code == Some(4) && ended.stderr.contains(said), "{ended:?}");
+    let http = server.http.port();
+    let said = server.stop().stdout;
+    assert!(said.contains(&format!("   or: curl --cacert CA.pem https://localhost:{http}/v2")), "{said}");
+}
+
+#[test]
+fn a_wrong_key_is_a_line_of_the_log() {
+    let papers = Papers::new();
+    fs::write(papers.path("keys"), "anna:first\n").unwrap();
+    fs::write(papers.path("wrong"), "second\n").unwrap();
+    let server =
+        Call::serve(models()).arguments(["--admin-keys-file".as_ref(), papers.path("keys").as_os_str()]).start();
+    let said = |arguments: &[&str]| command(&server, arguments).stderr;
+    let none = said(&["drain"]);
+    assert!(none.starts_with("sequor: this server needs a key: --key-file FILE; over HTTP"), "{none}");
+    let wrong = said(&["drain", "--key-file", &papers.path("wrong").display().to_string()]);
+    assert!(wrong.starts_with("sequor: the key is not one of admin.keys_file\n"), "{wrong}");
+    let log = server.stop().stderr;
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("sequor::audit: refused by=\"unknown\"")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("why=\"the key is not one of admin.keys_file\""), "{log}");
+}
+
+#[test]
+fn a_failed_reload_is_shown_and_a_model_that_is_gone_is_logged_once() {
+    let call = Call::serve("repository").arguments(["--model-control-mode=poll", "--model-poll=10h"]);
+    let repository = call.folder.path().join("repository");
+    crate::server::copy(&models(), &repository);
+    let server = call.start();
+    // A look at the files, as polling does it.
+    let look = || crate::operator::ask(server.http, "POST", "/v1/config/reload", "application/json", b"");
+    fs::write(repository.join("accumulator_int32/sequor.toml"), "[sequence]\nidle = 30\n").unwrap();
+    fs::remove_dir_all(repository.join("gru")).unwrap();
+    for _ in 0..3 {
+        look();
+    }
+    let list = told(&server, &["model", "list"]);
+    let row = list.lines().find(|line| line.starts_with("accumulator_int32")).unwrap();
+    assert!(row.contains(" ready ") && row.contains("reload failed: "), "{list}");
+    assert_eq!(server.get("/v2/models/accumulator_int32/ready").0, 200);
+    let log = server.stop().stderr;
+    let count = |what: &str| log.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(count("unloaded model=\"gru\""), 1, "{log}");
+    assert_eq!(count("reload failed; what was loaded before goes on serving model=\"accumulator_int32\""), 1, "{log}");
 }

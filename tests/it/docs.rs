@@ -48,7 +48,7 @@ fn settings() -> String {
             let title = if of.is_empty() { "At the top of the file".to_owned() } else { format!("`[{of}]`") };
             let _ = writeln!(
                 out,
-                "\n### {title}\n\n| key | flag | variable | value | default | |\n|---|---|---|---|---|---|"
+                "\n### {title}\n\n| key | flag | variable | value | default | meaning |\n|---|---|---|---|---|---|"
             );
             section = Some(of);
         }
@@ -94,22 +94,62 @@ fn meaning(support: &FlagSupport) -> (&'static str, String) {
     }
 }
 
+const SETTINGS: &str = "\
+# Settings and flags of `sequor serve`
+
+For operators. After this page you can set everything that a server can be told. A setting has three names: a key in the server's file, a
+variable and a flag. The flag wins over the variable, the variable over the file, the file over the default.
+
+```toml
+# /etc/sequor/sequor.toml, named by --config or SEQUOR_CONFIG
+[model]
+repository = [\"/srv/models\"]
+
+[limits]
+state = \"4GiB\"              # or --limits-state 4GiB, or SEQUOR_LIMITS_STATE=4GiB
+```
+
+* **DURATION** is a number with `us`, `ms`, `s`, `m` or `h`. **SIZE** is a number with `B`, `KiB`, `MiB` or `GiB`.
+* **BOOL** is `true` or `false`. A flag without a value is true.
+* **Lists** are `[...]` in the file and separated by commas in a variable. Their flags may be repeated.
+* **A misspelt variable** is named in the log at the start. A misspelt key or flag is refused.
+* **Changes** take effect at the next start. Keys and certificates (`admin.keys_file`, `tls.*`) are read again when their files change.
+* `curl 127.0.0.1:8003/admin/config` shows the value of every setting, and where it comes from.
+* A model has a [file of its own](../model-config.md) with other keys. It is called `sequor.toml` as well, and lies beside `config.pbtxt`.
+
+## Settings
+";
+
+const METRICS: &str = "\
+# Metrics
+
+For operators who build dashboards and alerts. Prometheus scrapes `http://HOST:8002/metrics`. [Operate](../operate.md#alerts) has alerts to copy.
+Begin with these:
+
+| question | metric |
+|---|---|
+| are slots full? | `sequor_slots{state=\"used\"}`, `sequor_sequences_backlogged` |
+| why do requests fail? | `sequor_requests_total` by `code` and `reason` |
+| where does the time go? | `sequor_request_seconds` by `phase` |
+| why do sequences end? | `sequor_sequences_ended_total` by `reason` |
+| is memory for states full? | `sequor_state_bytes` |
+
+Labels are bounded: never the id of a sequence, never a model that is not served. A histogram `x` has the series `x_bucket`, `x_sum` and `x_count`.
+";
+
 #[test]
 fn the_page_of_flags_is_what_the_tables_say() {
-    let mut page = "# Settings and flags of `sequor serve`\n\n\
-        A setting is a key of the server's `sequor.toml`, a variable of the environment and a flag: the flag beats the variable, the variable\n\
-        beats the file, the file beats the default. `--config FILE` (or `SEQUOR_CONFIG`) names the file. Lists are separated by commas in a\n\
-        variable; their flags may be repeated. A flag that is true or false may stand without a value, and is true then.\n\n\
-        Made from `src/config/server/file.rs` and `src/config/server/triton.rs` by `tests/it/docs.rs`.\n\n## Settings\n"
-        .to_owned();
+    let mut page = SETTINGS.to_owned();
     page += &settings();
     page += "\n## Flags of `tritonserver`\n\n\
         Its command lines go on working. A flag without effect is named once in the log when the server starts, with the reason; a refused one\n\
-        stops the start (exit code 3) and says what to do instead.\n\n| flag | here | |\n|---|---|---|\n";
+        stops the start (exit code 3) and says what to do instead.\n\n| flag | here | meaning |\n|---|---|---|\n";
     for flag in FLAGS {
         let (support, meaning) = meaning(&flag.support);
         let _ = writeln!(page, "| `--{}` | {support} | {} |", flag.name, cell(&meaning));
     }
+    page +=
+        "\n<!-- Generated from src/config/server/file.rs and src/config/server/triton.rs by tests/it/docs.rs. -->\n";
     is_page("reference/server.md", &page);
 }
 
@@ -216,15 +256,11 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
         GpuReading { utilization: some, watts: some, watts_at_most: some, joules: some, ..GpuReading::default() };
     metrics.gpu("g").set(&reading);
     let text = metrics.encode();
-    let mut page = "# Metrics\n\n\
-        At `GET /metrics` on the metrics port (8002), in Prometheus' text format. Labels are bounded: never the id of a sequence, never a model\n\
-        that is not served. A histogram `x` is `x_bucket`, `x_sum` and `x_count`.\n\n\
-        Made from what a scrape reads (`src/telemetry/names.rs`) by `tests/it/docs.rs`.\n"
-        .to_owned();
+    let mut page = METRICS.to_owned();
     let families: Vec<(&str, &str)> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
     for (title, prefix) in [("Sequor's own", "sequor_"), ("Under Triton's names (`metrics.triton_names`)", "nv_")] {
-        let _ = writeln!(page, "\n## {title}\n\n| name | kind | labels | |\n|---|---|---|---|");
+        let _ = writeln!(page, "\n## {title}\n\n| name | kind | labels | meaning |\n|---|---|---|---|");
         let mut named: Vec<_> = families.iter().filter(|(name, _)| name.starts_with(prefix)).collect();
         named.sort_unstable();
         assert!(named.len() > 5, "{text}");
@@ -238,5 +274,6 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
     names.sort_unstable();
     page += &table_of_values(&text, &names);
     page += WHAT_VALUES_MEAN;
+    page += "\n<!-- Generated from a scrape (src/telemetry/names.rs) by tests/it/docs.rs. -->\n";
     is_page("reference/metrics.md", &page);
 }

@@ -186,7 +186,29 @@ fn broken_models_are_told_of_and_stop_no_other() {
         assert!(model == of && fault.starts_with(begin.as_str()), "{of}: want {begin}\n{model}: got {fault}");
         assert!(ended.stderr.contains(fault.as_str()), "{fault} is not in the log");
     }
-    assert!(ended.stdout.contains(&format!(" with 1 of {} models.", cases.len() + 1)), "{}", ended.stdout);
+    assert!(ended.stdout.contains(&format!("serving 1 of {} models after ", cases.len() + 1)), "{}", ended.stdout);
+}
+
+#[test]
+fn the_folder_of_one_model_is_not_a_repository() {
+    let said = "MODELS/vad is the folder of one model; name the repository above it: --model-repository MODELS";
+    let above = models().canonicalize().unwrap();
+    assert_refused(&Call::serve(above.join("vad")).end(), 3, &said.replace("MODELS", &above.display().to_string()));
+}
+
+#[test]
+fn a_repository_without_models_is_named() {
+    let empty = tempfile::tempdir().unwrap();
+    let ended = Call::serve(empty.path()).start().stop();
+    let said = format!("{} holds no model: a model is a folder with 1/model.onnx in it.", empty.path().display());
+    assert!(ended.stdout.contains("with 0 of 0 models. ") && ended.stdout.contains(&said), "{}", ended.stdout);
+    assert!(
+        ended.stderr.contains("WARN") && ended.stderr.contains("the repository holds no model"),
+        "{}",
+        ended.stderr
+    );
+    let ended = Call::serve(empty.path()).arguments(["--model-control-mode=poll"]).start().stop();
+    assert!(ended.stdout.contains(" holds no model yet; it is scanned every 15s"), "{}", ended.stdout);
 }
 
 #[test]
@@ -195,6 +217,8 @@ fn readiness_need_not_be_strict() {
     let server = call.arguments(["--strict-readiness=false"]).start();
     assert_eq!(server.get("/v2/health/ready").0, 200);
     assert_eq!(server.get("/v2/models/accumulator_fp32/ready").0, 200);
+    let said = server.stop().stdout;
+    assert!(said.contains(" models (--strict-readiness=false): "), "{said}");
 }
 
 #[test]

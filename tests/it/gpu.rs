@@ -62,7 +62,7 @@ fn kind_gpu_is_refused_with_all_that_is_missing() {
     let end =
         format!("KIND_GPU cannot be served: {missing}; use KIND_CPU or KIND_AUTO, or start the server with --cpu-only");
     assert!(said.contains("REFUSED") && said.ends_with(&end), "{said}\n{end}");
-    assert!(said.contains("config.pbtxt:") && stdout.contains("with 0 of 1 models"), "{stdout}");
+    assert!(said.contains("config.pbtxt:") && stdout.contains("serving 0 of 1 models"), "{stdout}");
 }
 
 /// With a driver the sentence is ONNX Runtime's, which does not load such a provider.

@@ -16,7 +16,8 @@ use crate::server::{Call, root};
 const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
     For operators who serve their own models. After this page you can set what `config.pbtxt` cannot say: idle times, limits of the\n\
     backlog, the batch axis of a state, constant inputs, and the plug-in that decides.\n\n\
-    The file lies beside `config.pbtxt`. It is optional, and so is every key.\n\n\
+    This is the file `MODEL/sequor.toml`, beside `config.pbtxt`. It is optional, and so is every key. The server's own file has the same name and\n\
+    other keys ([settings](reference/server.md)): it is the one that `--config` names.\n\n\
     ```toml\n\
     # models/encoder/sequor.toml\n\
     schema = 1\n\n\
@@ -29,8 +30,7 @@ const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
     * **When a change takes effect.** Sequor reads the file when it loads the model. How a running server loads a model again depends on its\n  \
     control mode ([reload](operate.md#reload)). New sequences follow the new file; live ones finish under the old one.\n\
     * **Durations** are text with a unit: `\"5s\"`, `\"250ms\"`, `\"10m\"`. **Sizes** too: `\"64MiB\"`.\n\
-    * **Unknown keys** are refused with file, line and column. `sequor check` reports all of them at once.\n\n\
-    This page is generated from `src/config/model/sequor_toml`, where each key is declared.\n";
+    * **Unknown keys** are refused with file, line and column. `sequor check` reports all of them at once.\n";
 
 #[test]
 fn the_page_of_a_models_keys_is_what_their_declarations_say() {
@@ -140,22 +140,24 @@ pub(crate) fn refusals() -> BTreeMap<String, Vec<(String, u16, String)>> {
 #[test]
 fn the_page_of_errors_is_what_clients_read() {
     let mut page = "# Errors\n\n\
-        For client authors and operators. The table lists every refusal that a client of the KServe v2 protocol can read: its reason, its\n\
-        codes and its sentence. [Troubleshooting](../troubleshoot.md) says for each reason what to do.\n\n\
-        The reason is the trailer `sequor-reason` over gRPC, the header `sequor-reason` and the field `reason` over HTTP, and the response\n\
-        parameter `sequor_reason` on a stream. The header or trailer `sequor-help` names the anchor of the reason in\n\
-        troubleshooting. Match on the reason or the code: a sentence begins as Triton's does, and may say more.\n\n\
-        Refusals of malformed requests (`bad_input`) are listed with their requests in\n\
-        `tests/cases/bad_input.toml`.\n\n\
-        This page is generated from `tests/cases/refusals.toml`.\n\n\
+        For client authors and operators who have a sentence at hand. Search this page for words of it. The reason in the first column leads to\n\
+        [what to do](../troubleshoot.md).\n\n\
+        Programs match on the reason or on the code, never on the sentence: it begins as Triton's does, and may say more. The reason is the\n\
+        trailer `sequor-reason` over gRPC, the header `sequor-reason` and the field `reason` over HTTP, and the response parameter\n\
+        `sequor_reason` on a stream. The header or trailer `sequor-help` names the entry in troubleshooting.\n\n\
+        The examples speak of a model 'acc', of sequence 7, and of an ensemble 'asr' with the member 'encoder'. Refusals of sequences stand first,\n\
+        malformed requests (`bad_input`) last; `tests/cases/bad_input.toml` has more of those, with their requests.\n\n\
         | reason | gRPC | HTTP | sentence (example) |\n|---|---|---|---|\n"
         .to_owned();
-    for (reason, entries) in refusals() {
+    let mut refusals: Vec<_> = refusals().into_iter().collect();
+    refusals.sort_by_key(|(reason, _)| reason == "bad_input");
+    for (reason, entries) in refusals {
         for (code, http, text) in entries {
             let text = cell(&text);
             let _ = writeln!(page, "| [`{reason}`](../troubleshoot.md#{reason}) | {code} | {http} | {text} |");
         }
     }
+    page += "\n<!-- Generated from tests/cases/refusals.toml by tests/it/reference.rs. -->\n";
     is_page("reference/errors.md", &page);
 }
 
@@ -163,12 +165,13 @@ fn the_page_of_errors_is_what_clients_read() {
 fn the_page_of_codes_is_generated_from_their_table() {
     let mut page = "# Codes of `sequor check`\n\nFor everyone who configures models. `sequor check` prints a code for each fault and each note, and \
         the line of this page that explains it. Codes that begin with `E` are errors: the server refuses the model. Codes that begin with `N` are \
-        notes: it serves.\n\nThis page is generated from the table of codes in the source.\n\n| code | meaning | what to do |\n|---|---|---|\n"
+        notes: it serves.\n\n| code | meaning | what to do |\n|---|---|---|\n"
         .to_owned();
     for (code, meaning, action) in sequor::config::fault::code::ALL {
         let _ =
             writeln!(page, "| <a id=\"{}\"></a>`{code}` | {} | {} |", code.to_lowercase(), cell(meaning), cell(action));
     }
+    page += "\n<!-- Generated from the table of codes in src/config/fault.rs by tests/it/reference.rs. -->\n";
     is_page("reference/check.md", &page);
 }
 

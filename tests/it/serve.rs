@@ -81,6 +81,18 @@ fn a_log_that_is_no_terminals_has_no_colours() {
 }
 
 #[test]
+fn words_for_levels_and_names_of_variables_are_checked() {
+    let ended = Call::serve(models()).arguments(["--log-level", "loud"]).end();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.stderr.starts_with("sequor: log.level: \"loud\" is not a log level. Levels: error, "), "{ended:?}");
+    let call = Call::serve(models()).arguments(["--log-level", "warning", "--http-thread-count=4"]);
+    let ended = call.environment("SEQUOR_HTTP_PROT", "9").start().stop();
+    let said = |what: &str| assert!(ended.stderr.contains(what), "{what}: {}", ended.stderr);
+    said("--http-thread-count has no effect");
+    said("SEQUOR_HTTP_PROT is not a setting; did you mean \"SEQUOR_HTTP_PORT\"?");
+}
+
+#[test]
 fn the_log_can_be_json() {
     let ended = Call::serve(models()).arguments(["--log-format", "json"]).start().stop();
     let lines: Vec<serde_json::Value> = ended.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -110,7 +122,11 @@ fn only_models_that_are_named_are_loaded_if_so_wished() {
     assert_eq!((server.get("/v2/models/gru/ready").0, server.get("/v2/models/vad/ready").0), (200, 400));
     assert_eq!(server.get("/v2/health/ready").0, 400, "nope is wanted and is not there");
     let said = server.stop().stdout;
-    assert!(said.contains("  nope               -  REFUSED  ") && said.contains(" with 1 of 2 models."), "{said}");
+    assert!(
+        said.contains("  nope               -  REFUSED  ") && said.contains("serving 1 of 2 models after "),
+        "{said}"
+    );
+    assert!(said.contains(", NOT READY: nope is refused (above). Repair or remove it"), "{said}");
     assert!(explicit(&["*"]).stop().stdout.contains(" with 5 of 5 models."));
 }
 

@@ -192,10 +192,15 @@ impl Process {
 
     /// The next line of standard output that begins so; `None` if the program ends or hangs without one.
     pub(crate) fn wait_for(&mut self, begin: &str) -> Option<String> {
+        self.wait_for_one(&[begin])
+    }
+
+    /// The next line of standard output that begins in one of these ways.
+    fn wait_for_one(&mut self, begins: &[&str]) -> Option<String> {
         let until = Instant::now() + HANGS;
         loop {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(line) if line.starts_with(begin) => return Some(line),
+                Ok(line) if begins.iter().any(|begin| line.starts_with(begin)) => return Some(line),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
             }
@@ -219,7 +224,7 @@ impl Process {
         let [http, grpc, metrics] = ["http", "grpc", "metrics"].map(address);
         let admin = line.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
         let admin = admin.map(|address| address.parse().unwrap());
-        self.wait_for("ready in ").unwrap_or_else(|| panic!("not ready: {:?}", self.kill()));
+        self.wait_for_one(&["ready in ", "serving "]).unwrap_or_else(|| panic!("not ready: {:?}", self.kill()));
         Server { process: self, http, grpc, metrics, admin }
     }
 

@@ -87,7 +87,12 @@ fn stage(sequor: &Path, staging: &Path) -> Result<()> {
         place(&deploy.join(unit), &staging.join("lib/systemd/system").join(unit))?;
     }
     place(&deploy.join("sequor.toml"), &staging.join("share/doc/sequor/sequor.toml"))?;
-    place(&process::root().join("README.md"), &staging.join("share/doc/sequor/README.md"))?;
+    let doc = staging.join("share/doc/sequor");
+    place(&process::root().join("README.md"), &doc.join("README.md"))?;
+    // Messages of the program name these pages.
+    for page in pages(process::root())? {
+        place(&process::root().join(&page), &doc.join(&page))?;
+    }
     for (shell, file) in [
         ("bash", "bash-completion/completions/sequor"),
         ("zsh", "zsh/site-functions/_sequor"),
@@ -101,6 +106,20 @@ fn stage(sequor: &Path, staging: &Path) -> Result<()> {
     place(&runtime.join("LICENSE"), &licences.join("onnxruntime/LICENSE"))?;
     place(&runtime.join("ThirdPartyNotices.txt"), &licences.join("onnxruntime/ThirdPartyNotices.txt"))?;
     write(&licences.join("THIRD-PARTY.txt"), third_party()?.as_bytes())
+}
+
+/// Every file of `docs/`, by its path in the source tree.
+fn pages(root: &Path) -> Result<Vec<PathBuf>> {
+    let (mut folders, mut found) = (vec![PathBuf::from("docs")], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root.join(&folder)).with_context(|| format!("cannot read {}", folder.display()))? {
+            let entry = entry?;
+            let path = folder.join(entry.file_name());
+            if entry.file_type()?.is_dir() { folders.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// The library in the folder of ONNX Runtime's Python package, whose name ends with its version.
@@ -224,6 +243,14 @@ mod tests {
         );
         for wrong in ["--profile", "--chek", "there"] {
             assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_pages_that_messages_name_are_packed() {
+        let pages = pages(process::root()).unwrap_or_default();
+        for page in ["docs/troubleshoot.md", "docs/reference/check.md", "docs/reference/security.md"] {
+            assert!(pages.contains(&PathBuf::from(page)), "{page}");
         }
     }
 

@@ -56,8 +56,8 @@ impl Client {
             (_, Some(rest)) => (false, rest),
             _ => (false, said),
         };
-        let (host, port) = address(rest.trim_end_matches('/'))
-            .ok_or_else(|| Failed::Configuration(format!("\"{said}\" is no HOST:PORT of a server")))?;
+        let rest = rest.trim_end_matches('/');
+        let (host, port) = address(rest).ok_or_else(|| Failed::Configuration(no_address(rest)))?;
         let own = path("tls-cert").zip(path("tls-key"));
         let tls = match path("tls-ca") {
             Some(ca) => Some(tls::config(ca, own).map_err(Failed::Configuration)?),
@@ -131,6 +131,9 @@ impl Client {
         }
         let answer: Option<Value> = serde_json::from_slice(&bytes).ok();
         let field = |name: &str| answer.as_ref().and_then(|answer| answer.get(name)?.as_str());
+        if status == 404 && field("reason").is_none() {
+            return Err(self.not_the_admin_listener(path));
+        }
         let text = field("error").map_or_else(|| format!("the server answers with status {status}"), str::to_owned);
         let help = field("reason").map(|reason| format!("docs/troubleshoot.md#{reason}"));
         Err(Failed::Refused { text, help })
@@ -168,7 +171,7 @@ impl Client {
         let name = ServerName::try_from(self.host.trim_matches(['[', ']']).to_owned());
         let name = name.map_err(|e| Failed::Configuration(format!("{}: {e}", self.host)))?;
         let shaken = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await;
-        self.talk(shaken.map_err(|e| self.unreachable(&format!("no TLS: {e}")))?, request).await
+        self.talk(shaken.map_err(|e| self.unreachable(&tls::refusal(&e)))?, request).await
     }
 
     async fn talk<S>(&self, stream: S, request: Request<Full<Bytes>>) -> Result<(u16, Bytes), Failed>
@@ -176,7 +179,7 @@ impl Client {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let broken = |e: hyper::Error| {
-            let hint = if self.tls.is_none() { "; if it speaks TLS, --tls-ca is needed" } else { "" };
+            let hint = if self.tls.is_none() { ". If it speaks TLS, add --tls-ca FILE" } else { "" };
             self.unreachable(&format!("{e}{hint}"))
         };
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
@@ -194,6 +197,15 @@ impl Client {
         ))
     }
 
+    /// Something that answers there, and not as an admin listener does.
+    fn not_the_admin_listener(&self, path: &str) -> Failed {
+        let (host, port, said) = (&self.host, self.port, self.said);
+        Failed::Unreachable(format!(
+            "{host}:{port} ({said}) answers, but has no {path}: it is not an admin listener, or of another version. The admin listener \
+             is port 8003 by default; `sequor serve` prints its address"
+        ))
+    }
+
     fn unreachable(&self, why: &str) -> Failed {
         let (host, port, said) = (&self.host, self.port, self.said);
         Failed::Unreachable(format!("no answer from the admin listener {host}:{port} ({said}): {why}"))
@@ -205,6 +217,14 @@ fn address(text: &str) -> Option<(String, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     let is_host = !host.is_empty() && (!host.contains(':') || (host.starts_with('[') && host.ends_with(']')));
     Some((host.to_owned(), port.parse().ok()?)).filter(|_| is_host)
+}
+
+/// Why a text is no address of a server.
+fn no_address(text: &str) -> String {
+    match text.contains(':') || text.is_empty() {
+        true => format!("\"{text}\" is no HOST:PORT of a server"),
+        false => format!("\"{text}\" has no port; write HOST:PORT, for example {text}:8003"),
+    }
 }
 
 /// The key of a file: all of its first line, or what stands behind the name.
@@ -236,6 +256,8 @@ mod tests {
         for wrong in ["localhost", "::1:8003", ":8003", "a:99999", ""] {
             assert_eq!(address(wrong), None, "{wrong}");
         }
+        assert_eq!(no_address("far"), "\"far\" has no port; write HOST:PORT, for example far:8003");
+        assert_eq!(no_address("::1:8003"), "\"::1:8003\" is no HOST:PORT of a server");
         assert_eq!(segment("a b/ä.wasm"), "a%20b%2F%C3%A4.wasm");
     }
 

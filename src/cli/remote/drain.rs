@@ -1,4 +1,4 @@
-//! `sequor drain`: takes a running server out of service.
+//! `sequor drain`: drains a running server, which then ends.
 
 use std::time::Duration;
 
@@ -12,9 +12,12 @@ use crate::cli::Failed;
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(in crate::cli) fn command() -> Command {
-    let wait = Arg::new("wait").long("wait").action(ArgAction::SetTrue).help("Return when it is out of service");
+    let wait = Arg::new("wait")
+        .long("wait")
+        .action(ArgAction::SetTrue)
+        .help("Return when the server has closed its connections");
     Command::new("drain")
-        .about("Take a running server out of service: live sequences may end first")
+        .about("Drain a running server and end its process: new sequences are refused, live ones may finish first (as after SIGTERM)")
         .arg(wait)
         .args(args())
 }
@@ -26,6 +29,9 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     while waits && client.is_there() {
         std::thread::sleep(LOOK);
     }
-    let told = if waits { "the server takes no connections any more\n" } else { "the server goes out of service\n" };
+    let told = match waits {
+        true => "the server has closed its connections; its process ends once states are stored\n",
+        false => "the server drains; then its process ends\n",
+    };
     print(matches, &serde_json::json!({ "draining": true, "out": waits }), |_: serde_json::Value| told.to_owned())
 }

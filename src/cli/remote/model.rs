@@ -16,7 +16,9 @@ pub(in crate::cli) fn command() -> Command {
         .about("The models of a running server: list, load, unload")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(Command::new("list").about("Every version of every model of its repositories").args(args()))
+        .subcommand(
+            Command::new("list").about("List models with their state, slots, live sequences and load").args(args()),
+        )
         .subcommand(Command::new("load").about("Load a model, or what has changed of it").arg(name()).args(args()))
         .subcommand(Command::new("unload").about("Take a model out of service").arg(name()).args(args()))
 }

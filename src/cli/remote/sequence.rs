@@ -62,7 +62,7 @@ fn list_command() -> Command {
 }
 
 fn capture_command() -> Command {
-    of_one("capture", "The state of a live sequence and its next steps as a file for sequor replay")
+    of_one("capture", "Record a live sequence's state and next steps into a file for sequor replay")
         .arg(file("to", "The .safetensors file to write"))
         .arg(
             option("steps", "N", "Number of steps after which the capture ends, if no END comes before")

@@ -27,6 +27,21 @@ pub(super) fn config(ca: &Path, own: Option<(&Path, &Path)>) -> Result<Arc<Clien
     Ok(Arc::new(config))
 }
 
+/// Why a TLS connection did not come about.
+pub(super) fn refusal(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        // The one kind of refusal that comes from the usual way to make a certificate.
+        Some(rustls::Error::InvalidCertificate(why)) if format!("{why:?}").contains("CaUsedAsEndEntity") => {
+            "its certificate is refused: it is a CA's own certificate, as `openssl req -x509` makes it. Make a server certificate \
+             (CA:FALSE) that the CA of --tls-ca signs: docs/security.md"
+                .to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(why)) => format!("its certificate is refused: {why}"),
+        _ => format!("no TLS: {error}"),
+    }
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let wrong = |e: rustls::pki_types::pem::Error| format!("{}: {e}", path.display());
     let all: Vec<_> = CertificateDer::pem_file_iter(path).map_err(wrong)?.collect::<Result<_, _>>().map_err(wrong)?;

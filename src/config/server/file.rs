@@ -40,21 +40,21 @@ const fn seconds(n: u64) -> Span {
 section! {
     /// The whole file. What it does not say is the default.
     pub struct ServerFile, "" {
-        /// Name of this server in what it says of itself; the host's name if not given
+        /// Name of this server on the status page and in its first line; default: the host name
         pub node: Option<String> = None;
         /// Stop if a model fails to load at the start
         pub exit_on_error: bool = false;
         /// Run every instance on the CPU, also of KIND_GPU; the log has a line for each model that asks for a GPU
         pub cpu_only: bool = false;
-        /// Be ready only when every wanted model is
+        /// Report ready only while every model that should be loaded is ready
         pub strict_readiness: bool = true;
         /// File to record requests in: times, sizes and hashed ids, no tensors (see sequor simulate --trace)
         pub record: PathBuf = PathBuf::new();
-        /// Maximum bytes of the recording; the oldest requests give way
+        /// Maximum bytes of the recording; beyond it the oldest requests are overwritten
         pub record_max: Size = Size(1 << 30);
-        /// Whether runs wait for the resources that `instance_group.rate_limiter` of a model names
+        /// execution_count: an instance waits for the resources of its `rate_limiter`; off: it does not
         pub rate_limit: RateLimit = RateLimit::Off;
-        /// How many of a resource there are, as NAME:COUNT or NAME:COUNT:DEVICE; of others, as many as one instance needs at most
+        /// Capacity of a resource, as NAME:COUNT or NAME:COUNT:DEVICE; default: the largest demand of one instance
         pub rate_limit_resource: Vec<String> = Vec::new();
     }
     with {
@@ -92,13 +92,13 @@ section! {
     pub struct ModelSection, "model." {
         /// Directory of models in Triton's layout
         pub repository: Vec<PathBuf> = Vec::new();
-        /// Who says which models are loaded: the repository at the start, the repository at any time, or load and unload requests
+        /// When models are loaded: none (all, at the start), poll (all, and again when files change), explicit (those of --load-model, then on request)
         pub control_mode: ControlMode = ControlMode::None;
         /// Model to load at the start in control mode explicit; * is all
         pub load: Vec<String> = Vec::new();
-        /// How often the repository is looked at in control mode poll
+        /// Interval between two scans of the repository in control mode poll
         pub poll: Span = seconds(15), positive;
-        /// Take what a configuration leaves out from the model; without it, what is missing is refused
+        /// Complete a missing or partial config.pbtxt from the ONNX model; if false, refuse the model
         pub auto_complete: bool = true;
         /// max_batch_size of a model that can batch and whose configuration does not say it
         pub default_max_batch_size: u32 = 4, positive;
@@ -161,15 +161,15 @@ section! {
     pub struct AdminSection, "admin." {
         /// Serve operators: the status page, /admin, /openapi.json
         pub enabled: bool = true;
-        /// Address of the operators' listener; beyond this machine only with keys or client certificates
+        /// Address of the admin listener; beyond this machine only with keys or client certificates
         pub address: String = "127.0.0.1".to_owned();
-        /// Port of the operators' listener
+        /// Port of the admin listener
         pub port: u16 = 8003;
         /// File of the keys that operators need, a line name:key for each; reloaded
         pub keys_file: PathBuf = PathBuf::new();
         /// Take plug-ins, states of sequences and files of models over the wire
         pub upload: bool = false;
-        /// Show operators the ids that are texts, and states of sequences
+        /// Let operators see ids that are texts, and states of sequences, which may hold client data
         pub peek: bool = false;
         /// Maximum bytes of a captured sequence, with the states, inputs and outputs that its clients sent and got; 0B captures none
         pub capture: Size = Size(0);
@@ -179,7 +179,7 @@ section! {
 section! {
     /// Of the listeners for clients and operators; empty paths are none.
     pub struct TlsSection, "tls." {
-        /// Certificate (PEM) of the HTTP, gRPC and operators' listeners; reloaded
+        /// Certificate (PEM) of the HTTP, gRPC and admin listeners; reloaded
         pub cert: PathBuf = PathBuf::new();
         /// Its private key (PEM)
         pub key: PathBuf = PathBuf::new();
@@ -238,11 +238,11 @@ section! {
         pub max: usize = 8192, positive;
         /// Maximum open connections of HTTP and gRPC from one address (IPv6: one /64 network); one more is closed at once
         pub per_peer: usize = 4096, positive;
-        /// Connections that are kept for the operators' and for the metrics listener each, on top of connections.max
+        /// Connections that are kept for the admin and for the metrics listener each, on top of connections.max
         pub reserved: usize = 32, positive;
         /// Maximum time for a TLS handshake, and then until the first byte of a connection; then it is closed
         pub first_byte: Span = seconds(10), positive;
-        /// Maximum time for the head of a request; over HTTP/1.1 also between two requests; then the connection is closed
+        /// Maximum time to receive a request's headers, over HTTP/1.1 also between two requests; then the connection is closed
         pub head: Span = seconds(30), positive;
         /// Maximum time without a byte of a body that has begun; then the request is refused; streams may rest between messages
         pub body: Span = seconds(30), positive;
@@ -280,7 +280,7 @@ section! {
     pub struct Drain, "drain." {
         /// After SIGTERM, report not-ready for this long while still accepting requests, so that load balancers can react
         pub announce: Span = seconds(5);
-        /// How long it then takes no new sequences while live ones go on; shorter if none is left
+        /// After that, refuse new sequences for up to this long while live ones finish; ends early if none is live
         pub finish: Span = seconds(20);
         /// Maximum time that stopping may take in all
         pub exit_timeout: Span = seconds(30);
@@ -315,7 +315,7 @@ section! {
     pub struct LogSection, "log." {
         /// Form of the log
         pub format: LogFormat = LogFormat::Text;
-        /// Log level: error, warn, info, debug, trace, or a filter by module
+        /// Log level: error, warn, info, debug, trace, off, or a filter by module (info,sequor=debug)
         pub level: String = "info".to_owned();
     }
 }
@@ -346,11 +346,11 @@ section! {
         pub max_wait: Span = Span(Duration::from_secs(60)), positive;
         /// Strikes within a minute after which a plug-in is parked
         pub strikes: u32 = 3, positive;
-        /// Maximum percent of a core that a scheduler's calls may take at a model; it is passed over for the rest of a second in which it took more
+        /// Maximum percent of a core that a scheduler's calls may take at a model; beyond it the built-in policy decides for the rest of that second
         pub cpu_share: Option<u32> = None, positive;
         /// Maximum instances of a plug-in that calls other models, at each model that names it; further calls wait in order
         pub instances: u32 = 64, positive;
-        /// What single plug-ins are given beyond their world: NAME=clock, NAME=random, NAME=sequence-text, NAME=model:MODEL
+        /// Extra permissions for named plug-ins: NAME=clock, NAME=random, NAME=sequence-text, NAME=model:MODEL
         pub grants: Vec<String> = Vec::new();
     }
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 
 use super::file::{
-    AdminSection, AllowSharedMemory, CacheSection, Connections, Drain, GRANT_MODEL, GRANTS, Grpc, Http, LogSection,
-    MetricsSection, ModelSection, PluginsSection, RateLimit, Runtime, ServerFile, ServerLimits, StateSection,
-    TlsSection, keys,
+    AdminSection, AllowSharedMemory, CacheSection, Connections, ControlMode, Drain, GRANT_MODEL, GRANTS, Grpc, Http,
+    LogSection, MetricsSection, ModelSection, PluginsSection, RateLimit, Runtime, ServerFile, ServerLimits,
+    StateSection, TlsSection, keys,
 };
 use super::flags::GivenFlags;
 use super::layers::{Layers, Origin};
@@ -123,6 +123,7 @@ fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
             faults.push(Fault { at: layers.origin(key).at(), code: code::VALUE, what });
         }
     }
+    faults.extend(load_without_control(said, layers));
     faults.extend(unsafe_admin(said, layers));
     faults.extend(half_a_tls(said, layers));
     if said.shared_memory.allow == Some(AllowSharedMemory::Prefix) {
@@ -151,6 +152,21 @@ fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     faults.extend(wrong.map(|what| Fault { at: at(), code: code::VALUE, what }));
     faults.extend(against_rules(said, layers));
     faults
+}
+
+/// Models to load at the start, of a server that loads all there are. The sentence begins as Triton's.
+fn load_without_control(said: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let mode = match said.model.control_mode {
+        _ if said.model.load.is_empty() => return None,
+        ControlMode::Explicit => return None,
+        ControlMode::None => "none",
+        ControlMode::Poll => "poll",
+    };
+    let what = format!(
+        "Use of '--load-model' requires setting '--model-control-mode=explicit' as well. (model.control_mode is \"{mode}\": every \
+         model of the repository is loaded)"
+    );
+    Some(Fault { at: layers.origin("model.load").at(), code: code::VALUE, what })
 }
 
 /// A prefix of shared memory that is missing, or that every key has.
@@ -190,7 +206,7 @@ fn against_rules(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     refused.map(fault).collect()
 }
 
-/// An operators' listener that anybody could reach.
+/// An admin listener that every machine could reach.
 fn unsafe_admin(said: &ServerFile, layers: &Layers) -> Option<Fault> {
     let AdminSection { enabled, address, port, keys_file, .. } = &said.admin;
     let is_guarded = !keys_file.as_os_str().is_empty() || !said.tls.client_ca.as_os_str().is_empty();
@@ -276,7 +292,6 @@ fn settle(said: ServerFile, origins: BTreeMap<&'static str, Origin>, host: &Host
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::server::file::ControlMode;
     use crate::config::units::Span;
     use std::time::Duration;
 
@@ -321,6 +336,18 @@ mod tests {
         assert_eq!(origin("grpc.port"), "--grpc-port");
         assert_eq!(origin("drain.exit_timeout"), "--exit-timeout-secs");
         assert_eq!(origin("metrics.port"), "default");
+    }
+
+    #[test]
+    fn models_to_load_need_the_control_mode_in_which_they_are_chosen() {
+        let explicit = settings("", &[], &["--load-model=vad", "--model-control-mode=explicit"]);
+        assert_eq!(explicit.map(|settings| settings.model.load), Ok(vec!["vad".to_owned()]));
+        let begin =
+            "Use of '--load-model' requires setting '--model-control-mode=explicit' as well. (model.control_mode is";
+        let refused = settings("", &[], &["--load-model=vad"]).unwrap_err();
+        assert_eq!(refused, [format!("--load-model: {begin} \"none\": every model of the repository is loaded)")]);
+        let refused = settings("[model]\nload = [\"vad\"]\ncontrol_mode = \"poll\"\n", &[], &[]).unwrap_err();
+        assert_eq!(refused, [format!("sequor.toml:2:1: {begin} \"poll\": every model of the repository is loaded)")]);
     }
 
     #[test]

@@ -153,9 +153,10 @@ impl ModelLifecycle {
         }
         let Some(gate) = self.catalog.look(name, |entry| Arc::clone(&entry.gate)) else { return };
         let _held = gate.lock();
-        let model = self.catalog.edit(name, |entry| {
+        let (was_served, model) = self.catalog.edit(name, |entry| {
+            let was_served = entry.open;
             entry.close();
-            entry.model.clone()
+            (was_served, entry.model.clone())
         });
         drop(self.catalog.edit(name, |entry| entry.uploaded.take()));
         let Some(model) = model else { return };
@@ -164,7 +165,10 @@ impl ModelLifecycle {
         for key in keys {
             model.retire_after_ensembles(key, now);
         }
-        tracing::info!(model = name, "unloaded");
+        // Polling unloads a model that is gone at every look.
+        if was_served {
+            tracing::info!(model = name, "unloaded");
+        }
     }
 
     /// Has the folders brought up to date before each look at them. To be called once.
@@ -257,8 +261,13 @@ impl ModelLifecycle {
             return;
         }
         if let Err(faults) = self.loader.load_model(&name, path, config, true) {
+            let serves = self.catalog.look(&name, |entry| entry.open).unwrap_or_default();
             for fault in faults {
-                tracing::error!(model = name, "{fault}");
+                if serves {
+                    tracing::error!(model = name, why = %fault, "reload failed; what was loaded before goes on serving");
+                } else {
+                    tracing::error!(model = name, "{fault}");
+                }
             }
         }
     }
