@@ -16,12 +16,12 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use self::finding::{CheckReport, Finding, ServableVersion};
 use super::plugin::machine;
 use super::plugin::scheduler::check::tried;
-use super::{Failed, launch, serve};
+use super::{Failed, launch, serve, variable};
 use crate::author::trial::TrialOptions;
 use crate::backend::onnx::library::Library;
 use crate::config::fault::code;
 use crate::config::model::versions;
-use crate::config::server::{GivenFlags, Settings};
+use crate::config::server::{self, GivenFlags, Settings};
 use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, Repository};
@@ -55,7 +55,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let given = GivenFlags::of_file(matches.get_one::<String>("config").cloned());
     let settings = serve::settings(&given)?;
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
-    let mut report = CheckReport::default();
+    let has_settings = server::config_path(&variable, &given).is_some();
+    let mut report = CheckReport::new(has_settings);
     for path in matches.get_many::<PathBuf>("repository").into_iter().flatten() {
         check(path, &library, &settings, &mut report)?;
     }
@@ -122,7 +123,9 @@ fn model(
 ) -> Result<(), Failed> {
     report.models += 1;
     let metrics = Metrics::new(false);
-    let repository = launch::trial(library, settings, &metrics)?;
+    // As `serve` would, with settings that name no directory for states.
+    let keeps = report.has_settings && settings.state.dir.as_os_str().is_empty();
+    let repository = launch::trial(library, settings, &metrics, keeps)?;
     repository.load(folder);
     // The members of an ensemble were loaded for it, and have a check of their own.
     for status in repository.statuses().into_iter().filter(|status| status.name == name_of(folder)) {

@@ -63,9 +63,14 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
     over(library, settings, metrics, stored(settings)?)
 }
 
-/// The same for a trial: it opens no store, which a server may have open, and keeps no sequence.
-pub(super) fn trial(library: &Library, settings: &Settings, metrics: &Metrics) -> Result<Repository, Failed> {
-    over(library, settings, metrics, RepositoryOptions { keeps: false, ..RepositoryOptions::default() })
+/// The same for a trial: it opens no store, which a server may have open. With `keeps`, it refuses models that need a store.
+pub(super) fn trial(
+    library: &Library,
+    settings: &Settings,
+    metrics: &Metrics,
+    keeps: bool,
+) -> Result<Repository, Failed> {
+    over(library, settings, metrics, RepositoryOptions { keeps, ..RepositoryOptions::default() })
 }
 
 fn over(

@@ -76,7 +76,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let given = GivenFlags::of_file(matches.get_one::<String>("config").cloned());
     let settings = serve::settings(&given)?;
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
-    let repository = launch::trial(&library, &settings, &Metrics::new(false))?;
+    let repository = launch::trial(&library, &settings, &Metrics::new(false), false)?;
     let replayed = replay(&repository, &folder, &snapshot, &capture);
     repository.stop();
     let replayed = replayed?;

@@ -12,7 +12,7 @@ use crate::config::Fault;
 use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
-use crate::config::server::{self, GivenFlags, Settings};
+use crate::config::server::{self, Drain, GivenFlags, Settings};
 use crate::model::{Availability, Repository, RepositoryControl, RepositorySource};
 use crate::server::{drain, systemd};
 use crate::telemetry::Metrics;
@@ -46,6 +46,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     log::init(settings.log.format, &settings.log.level, variable("RUST_LOG").as_deref())
         .map_err(|e| Failed::Configuration(e.to_string()))?;
     for notice in &given.notices {
+        tracing::warn!("{notice}");
+    }
+    if let Some(notice) = shortened_drain(settings.drain) {
         tracing::warn!("{notice}");
     }
     for notice in environment::misspelt(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())) {
@@ -110,6 +113,10 @@ async fn serve(
     if settings.model.control_mode == ControlMode::None && repository.statuses().is_empty() {
         tracing::warn!(repository = ?settings.model.repository, "the repository holds no model");
     }
+    if repository.complete() || !settings.strict_readiness {
+        let (models, seconds) = (repository.statuses().len(), began.elapsed().as_secs_f64());
+        tracing::info!(models, seconds, "the server is ready");
+    }
     tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
     running.open();
     systemd::ready();
@@ -150,6 +157,18 @@ fn govern(
 fn unloaded(repository: &Repository) -> Vec<String> {
     let all = repository.statuses().into_iter();
     all.filter(|status| !matches!(status.availability, Availability::Ready(_))).map(|status| status.name).collect()
+}
+
+/// Why live sequences get less time at a stop than `drain.finish` says.
+fn shortened_drain(drain: Drain) -> Option<String> {
+    let (needed, limit) = (drain.announce.0.saturating_add(drain.finish.0), drain.exit_timeout.0);
+    let (announce, finish, exit) = (drain.announce, drain.finish, drain.exit_timeout);
+    (needed > limit).then(|| {
+        format!(
+            "live sequences get less time than drain.finish: drain.exit_timeout ({exit}) ends a drain before drain.announce \
+             ({announce}) and drain.finish ({finish}) are over"
+        )
+    })
 }
 
 /// Refuses the folder of one model in the place of a repository: it would be served as a repository without models.
@@ -213,4 +232,27 @@ pub(super) fn settings(given: &GivenFlags) -> Result<Settings, Failed> {
 
 fn lines(faults: &[Fault]) -> String {
     faults.iter().map(|f| format!("{} {}", f.at, f.what)).collect::<Vec<_>>().join("\nsequor: ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::units::Span;
+
+    #[test]
+    fn a_drain_that_cannot_be_as_long_as_it_is_set_is_named() {
+        let drain = |announce, finish, exit| {
+            let [announce, finish, exit_timeout] =
+                [announce, finish, exit].map(|seconds| Span(Duration::from_secs(seconds)));
+            shortened_drain(Drain { announce, finish, exit_timeout })
+        };
+        assert_eq!(drain(5, 25, 30), None);
+        let said = drain(5, 600, 30).unwrap_or_default();
+        assert!(
+            said.contains("drain.exit_timeout (30s) ends a drain before drain.announce (5s) and drain.finish ("),
+            "{said}"
+        );
+    }
 }

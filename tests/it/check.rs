@@ -76,6 +76,24 @@ fn every_fault_of_every_model_is_told_with_its_place() {
 }
 
 #[test]
+fn a_model_that_needs_a_directory_for_states_is_checked_with_the_servers_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, settings) = (folder.path().join("models/accumulator_int32"), folder.path().join("server.toml"));
+    copy(&models().join("accumulator_int32"), &model);
+    fs::write(model.join("sequor.toml"), "[durability]\nwhen = \"drain\"\n").unwrap();
+    let check = |text: &str| {
+        fs::write(&settings, text).unwrap();
+        let call = Call::sequor().arguments(["check".as_ref(), folder.path().join("models").as_os_str()]);
+        call.arguments(["--config".as_ref(), settings.as_os_str()]).end()
+    };
+    let refused = check("schema = 1\n");
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.stdout.contains("[durability] needs a directory for states"), "{refused:?}");
+    let good = check("[state]\ndir = \"states\"\n");
+    assert_eq!(good.code, Some(0), "{good:?}");
+}
+
+#[test]
 fn a_text_file_that_is_not_in_the_bytes_layout_is_a_note() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("repository/text");

@@ -165,6 +165,8 @@ fn sentence(ran: &Ran) -> String {
 #[derive(Debug, Default)]
 pub(super) struct CheckReport {
     pub(super) models: usize,
+    /// Whether the settings of a server were named, whose directories then count.
+    pub(super) has_settings: bool,
     /// Those that were told of.
     pub(super) plugins: BTreeSet<String>,
     findings: Vec<Finding>,
@@ -174,6 +176,10 @@ pub(super) struct CheckReport {
 const WIDEST: usize = 100;
 
 impl CheckReport {
+    pub(super) fn new(has_settings: bool) -> CheckReport {
+        CheckReport { has_settings, ..CheckReport::default() }
+    }
+
     pub(super) fn push(&mut self, finding: Finding) {
         self.findings.push(finding);
     }
