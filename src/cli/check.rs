@@ -14,13 +14,13 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use self::finding::{CheckReport, Finding, ServableVersion};
+use super::folders::is_model;
 use super::plugin::machine;
 use super::plugin::scheduler::check::tried;
 use super::{Failed, launch, serve, variable};
 use crate::author::trial::TrialOptions;
 use crate::backend::onnx::library::Library;
 use crate::config::fault::code;
-use crate::config::model::versions;
 use crate::config::server::{self, GivenFlags, Settings};
 use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
@@ -97,17 +97,6 @@ fn check(path: &Path, library: &Library, settings: &Settings, report: &mut Check
         }
     }
     Ok(())
-}
-
-/// Whether `serve` takes any folder of this one for a model.
-pub(super) fn holds_models(path: &Path) -> bool {
-    fs_err::read_dir(path)
-        .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| is_model(&entry.path()))))
-}
-
-/// What `serve` takes for a model.
-pub(super) fn is_model(path: &Path) -> bool {
-    path.join("config.pbtxt").is_file() || versions::versions_in(path).is_ok_and(|v| !v.is_empty())
 }
 
 fn name_of(folder: &Path) -> String {

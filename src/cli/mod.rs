@@ -10,6 +10,7 @@ mod completions;
 mod demo;
 mod environment;
 mod failed;
+mod folders;
 mod heaps;
 mod host;
 mod launch;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::{ArgMatches, Command};
 
-use super::{Failed, check, environment, heaps, host, launch, plugin_host, report, variable};
+use super::{Failed, environment, folders, heaps, host, launch, plugin_host, report, variable};
 use crate::config::Fault;
 use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
@@ -173,7 +173,7 @@ fn shortened_drain(drain: Drain) -> Option<String> {
 
 /// Refuses the folder of one model in the place of a repository: it would be served as a repository without models.
 fn refuse_model_folders(repositories: &[PathBuf]) -> Result<(), Failed> {
-    let is_one_model = |folder: &&PathBuf| check::is_model(folder) && !check::holds_models(folder);
+    let is_one_model = |folder: &&PathBuf| folders::is_model(folder) && !folders::holds_models(folder);
     let Some(folder) = repositories.iter().find(is_one_model) else { return Ok(()) };
     let above = fs_err::canonicalize(folder).ok().and_then(|path| path.parent().map(|path| path.display().to_string()));
     let (folder, above) = (folder.display(), above.unwrap_or_else(|| "..".to_owned()));

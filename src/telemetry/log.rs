@@ -145,14 +145,17 @@ fn chosen(filter: EnvFilter, levels: Levels, operators: EnvFilter) -> Chosen {
 fn filter(level: &str, rust_log: Option<&str>) -> Result<EnvFilter, LogError> {
     let given = rust_log.filter(|text| !text.trim().is_empty());
     let (setting, directives) = given.map_or(("log.level", level), |text| ("RUST_LOG", text));
-    let words: Result<Vec<&str>, LogError> = directives.split(',').map(|word| directive(setting, word)).collect();
-    let directives = words?.join(",");
+    let words = directives.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let words = words.map(|word| directive(setting, word)).collect::<Result<Vec<&str>, LogError>>()?;
+    if words.is_empty() {
+        return Err(LogError::Level { setting, word: String::new() });
+    }
+    let directives = words.join(",");
     EnvFilter::try_new(&directives).map_err(|cause| LogError::Filter { directives, cause })
 }
 
 /// One directive of a filter, with the level's usual name. The filter would take any other word for a module, and write nothing else.
 fn directive<'a>(setting: &'static str, word: &'a str) -> Result<&'a str, LogError> {
-    let word = word.trim();
     match word.to_ascii_lowercase().as_str() {
         "warning" => Ok("warn"),
         "verbose" => Ok("debug"),

@@ -39,14 +39,18 @@ fn rows(entry: &CatalogEntry, name: &str) -> Vec<IndexRow> {
     let mut versions: BTreeSet<u64> = loads.iter().map(|load| load.version).collect();
     versions.extend(&entry.known);
     let why = || entry.faults.iter().map(LoadError::to_string).collect::<Vec<_>>().join("; ");
-    let failed_reload = || if entry.faults.is_empty() { String::new() } else { format!("reload failed: {}", why()) };
+    // Where another version was to take over, its own row says why it did not.
+    let failed_reload = |version: u64| match entry.faults.is_empty() || !entry.versions.contains(&version) {
+        true => String::new(),
+        false => format!("reload failed: {}", why()),
+    };
     let row = |version: u64| {
         let mut of = loads.iter().filter(|load| load.version == version);
         let (open, there) = (entry.open && of.clone().any(|load| !load.is_retired()), of.next().is_some());
         let unready =
             loads.iter().filter(|load| load.version == version && !load.is_retired()).find_map(|l| l.unready());
         let (state, reason) = match (open, entry.loading, there) {
-            (true, ..) => unready.map_or_else(|| ("READY", failed_reload()), |why| ("UNAVAILABLE", why)),
+            (true, ..) => unready.map_or_else(|| ("READY", failed_reload(version)), |why| ("UNAVAILABLE", why)),
             (_, true, _) => ("LOADING", String::new()),
             (.., true) => ("UNLOADING", String::new()),
             _ if entry.faults.is_empty() || !entry.versions.contains(&version) => {
