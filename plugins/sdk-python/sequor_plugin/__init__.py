@@ -1,4 +1,5 @@
-"""Writes plug-ins for the Sequor inference server: a plug-in decides which requests run together and when.
+"""The kit for plug-ins of the Sequor inference server. This module is for schedulers, which decide which requests run together and when.
+`sequor_plugin.processor` changes inputs and outputs of a model. `sequor_plugin.initializer` makes first states.
 
     from sequor_plugin import Scheduler, fire
 

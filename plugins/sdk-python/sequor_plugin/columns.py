@@ -1,6 +1,11 @@
 """The candidates."""
 
 
+NAMES = (
+    "sequence", "step", "slot", "arrival_us", "ready_us", "deadline_us", "priority", "shape_key", "start_end", "rows", "input_bytes", "state_bytes")
+_MISSING = object()
+
+
 class Ready:
     """The candidates, longest ready first: columns as lists, entry `i` of each is about candidate `i`. A column is there if plugin.toml
     names it: sequence, step, slot, arrival_us, ready_us, deadline_us, priority, shape_key, start_end, rows, input_bytes, state_bytes."""
@@ -12,7 +17,11 @@ class Ready:
         return self._columns.len
 
     def __getattr__(self, name):
-        column = getattr(self._columns, name)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        column = getattr(self._columns, name, _MISSING)
+        if column is _MISSING:
+            raise AttributeError(f'there is no column "{name}"; there are {", ".join(NAMES)}')
         if not column and self._columns.len:
             raise LookupError(f'the server was not asked for this column; add "{name.replace("_", "-")}" to `columns` of plugin.toml')
         return column or []

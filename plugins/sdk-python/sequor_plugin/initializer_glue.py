@@ -2,6 +2,7 @@
 
 import json
 
+from .glue import expect
 from .initializer import FirstState
 from .processor import Call
 from .processor_glue import logged, named, placed
@@ -22,8 +23,7 @@ class InitializerGlue:
         """(kind, value): the value is a list of tensors, a text, or None."""
         def call():
             answer = self.plugin.initialize(self._call(facts), named(self.ports.request, inputs))
-            if not isinstance(answer, FirstState):
-                raise TypeError(f"initialize answered {type(answer).__name__}; it is default(), states(...), copy_of(...) or kept(...)")
+            expect("initialize", answer, (FirstState,), "default(), states(...), copy_of(...) or kept(...)")
             if answer.kind == "states":
                 return answer.kind, placed(self.ports.states, answer.value, "the model has no state")
             return answer.kind, answer.value

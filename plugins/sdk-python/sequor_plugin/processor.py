@@ -45,11 +45,11 @@ class Processor:
 
     def pre(self, call, inputs):
         """Prepares a request: run(...), run_each(...) or reply(...); or it raises refuse(...). `inputs` is a dict of tensors. An END may come without any,
-        if the model allows that. As it is, inputs are passed on."""
+        if the model allows that. Default: passes the inputs on."""
         return run(inputs) if inputs else reply({})
 
     def post(self, call, runs):
-        """Finishes a request: a dict of tensors. `runs` has the outputs of each run, a dict each. As it is, they are joined on their first dimension."""
+        """Finishes a request: a dict of tensors. `runs` has the outputs of each run, a dict each. Default: joins them on their first dimension."""
         return join(runs)
 
 

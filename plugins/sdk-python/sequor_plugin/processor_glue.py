@@ -2,8 +2,9 @@
 
 import json
 
-from .glue import told
-from .processor import RUNS, WRONG_REQUEST, Call, Refusal, Run, refuse
+from .glue import expect, told
+from .processor import RUNS, WRONG_REQUEST, Call, Refusal, Reply, Run, refuse
+from .tensors import Signature
 
 
 class Glue:
@@ -14,7 +15,8 @@ class Glue:
 
     def configure(self, config, model, inner, files):
         self.model, self.inner = model, inner
-        self.outer = self.plugin.configure(json.loads(config or "{}"), model, inner, files)
+        outer = self.plugin.configure(json.loads(config or "{}"), model, inner, files)
+        self.outer = expect("configure", outer, (Signature,), "a Signature, for example `inner` with its changes")
         return self.outer
 
     def pre(self, facts, scratch, inputs):
@@ -22,6 +24,7 @@ class Glue:
         def call():
             call = self._call(facts, scratch)
             action = self.plugin.pre(call, named(self.outer.inputs, inputs))
+            expect("pre", action, (Run, Reply), "run(...), run_each(...) or reply(...)")
             if isinstance(action, Run):
                 if len(action.runs) > RUNS:
                     raise refuse(WRONG_REQUEST, f"the request needs more than {RUNS} runs of the model. Send less in one request")
@@ -34,6 +37,7 @@ class Glue:
         def call():
             call = self._call(facts, scratch)
             outputs = self.plugin.post(call, [named(self.inner.outputs, run) for run in runs])
+            expect("post", outputs, (dict,), "a dict of tensors by their names")
             return placed(self.outer.outputs, outputs, "clients do not see an output"), self._kept(call, scratch)
         return logged(call)
 

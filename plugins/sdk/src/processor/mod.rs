@@ -99,13 +99,13 @@ pub trait Processor: Default + 'static {
         Ok(inner.clone())
     }
 
-    /// Prepares a request. An END may come without inputs, if the model allows that. As it is, inputs are passed on.
+    /// Prepares a request. An END may come without inputs, if the model allows that. Default: passes the inputs on.
     fn pre(&mut self, call: &Call<'_>, inputs: Tensors, scratch: &mut Self::Scratch) -> Result<Prepared, Refusal> {
         let _ = (call, scratch);
         Ok(if inputs.is_empty() { Prepared::reply(inputs) } else { Prepared::run(inputs) })
     }
 
-    /// Finishes a request from the outputs of each run. As it is, they are joined on their first dimension.
+    /// Finishes a request from the outputs of each run. Default: joins them on their first dimension.
     fn post(&mut self, call: &Call<'_>, runs: Vec<Tensors>, scratch: &mut Self::Scratch) -> Result<Tensors, Refusal> {
         let _ = (call, scratch);
         Ok(join(runs))
