@@ -20,7 +20,10 @@ pub fn named(name: &str) -> Option<&'static dyn Language> {
 pub fn of(folder: &Path) -> Result<&'static dyn Language, AuthorError> {
     let found = LANGUAGES.into_iter().find(|language| folder.join(language.source()).is_file());
     found.ok_or_else(|| {
-        let names = LANGUAGES.map(Language::source);
-        AuthorError::file(folder, format!("no plug-in here: there is no {}", names.join(", no ")))
+        let names = LANGUAGES.map(Language::source).join(", ");
+        let has_components = std::fs::read_dir(folder)
+            .is_ok_and(|files| files.flatten().any(|file| file.path().extension().is_some_and(|end| end == "wasm")));
+        let hint = if has_components { ". Name components by their files: *.wasm" } else { "" };
+        AuthorError::file(folder, format!("this is not the folder of a plug-in: it has none of {names}{hint}"))
     })
 }

@@ -57,10 +57,7 @@ fn manifest(path: &Path) -> Result<ProjectManifest, AuthorError> {
     let text = std::fs::read_to_string(path).map_err(|e| AuthorError::file(path, e))?;
     let header: Header = toml_file::read(path, &text).map_err(|fault| AuthorError::Text(fault.to_string()))?;
     if !is_name(&header.name) {
-        return Err(AuthorError::file(
-            path,
-            format!("\"{}\" is no name: [a-z][a-z0-9-]*, at most 63 long", header.name),
-        ));
+        return Err(AuthorError::file(path, not_a_name(&header.name)));
     }
     worlds::named(&header.world).map_err(|what| AuthorError::file(path, what))?;
     Ok(ProjectManifest { path: path.to_owned(), name: header.name, world: header.world, text })
@@ -81,6 +78,11 @@ pub(super) fn no_kit(world: &dyn AuthorWorld, language: &dyn Language) -> String
     format!("there is no kit in {language} for world \"{world}\" yet: --lang rust or python")
 }
 
+/// The refusal of a name.
+pub(super) fn not_a_name(name: &str) -> String {
+    format!("\"{name}\" is not a valid name: a to z, 0 to 9 and \"-\", a letter first, at most 63 characters")
+}
+
 /// Names stand in file names, metrics and TOML keys.
 pub fn is_name(name: &str) -> bool {
     let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
@@ -95,12 +97,16 @@ mod tests {
     fn a_folder_is_a_plug_in_by_its_sources_and_its_manifest() {
         let folder = tempfile::tempdir().unwrap();
         let open = || Project::open(folder.path()).map_err(|e| e.to_string());
-        assert!(open().unwrap_err().ends_with("there is no Cargo.toml, no plugin.py, no plugin.js, no plugin.c"));
+        let no_source =
+            "this is not the folder of a plug-in: it has none of Cargo.toml, plugin.py, plugin.js, plugin.c";
+        assert!(open().unwrap_err().ends_with(no_source));
+        std::fs::write(folder.path().join("mine.wasm"), "").unwrap();
+        assert!(open().unwrap_err().ends_with(". Name components by their files: *.wasm"));
         std::fs::write(folder.path().join("plugin.py"), "").unwrap();
         assert!(open().unwrap_err().contains("plugin.toml: "));
         let manifest = |text: &str| std::fs::write(folder.path().join("plugin.toml"), text).unwrap();
         manifest("name = \"Fair\"\nworld = \"scheduler\"\n");
-        assert!(open().unwrap_err().contains("\"Fair\" is no name"));
+        assert!(open().unwrap_err().contains("\"Fair\" is not a valid name"));
         manifest("name = \"fair\"\nworld = \"prozessor\"\n");
         assert!(
             open()

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use super::project::{is_name, no_kit};
+use super::project::{is_name, no_kit, not_a_name};
 use super::world::AuthorWorld;
 use super::{AuthorError, Language, sdk};
 
 /// Makes the folder, which must not be there, with the kit its sources use in `sdk/`.
 pub fn write(name: &str, world: &dyn AuthorWorld, language: &dyn Language, folder: &Path) -> Result<(), AuthorError> {
     if !is_name(name) {
-        return Err(AuthorError::file(folder, format!("\"{name}\" is no name: [a-z][a-z0-9-]*, at most 63 long")));
+        return Err(AuthorError::file(folder, not_a_name(name)));
     }
     if folder.exists() {
         return Err(AuthorError::file(
             folder,
-            "is there already: take another name, or say with --dir where the folder goes",
+            "the folder exists already: choose another name, or another folder with --dir",
         ));
     }
     let template = world.template(language.name()).ok_or_else(|| AuthorError::Text(no_kit(world, language)))?;
@@ -58,7 +58,12 @@ mod tests {
             let project = Project::open(&folder).unwrap();
             assert_eq!((project.world.name(), project.language.name()), (world.name(), language.name()));
             assert_eq!(project.manifests[0].name, "mine");
-            assert!(write("mine", world, language, &folder).unwrap_err().to_string().contains("is there already: "));
+            assert!(
+                write("mine", world, language, &folder)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("the folder exists already: ")
+            );
             let whole = std::fs::read_to_string(folder.join("README.md")).unwrap() + &project.manifests[0].text;
             assert!(!whole.contains('@'), "{whole}");
         }

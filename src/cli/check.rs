@@ -25,6 +25,7 @@ use crate::config::server::{self, GivenFlags, Settings};
 use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, Repository};
+use crate::scheduling;
 use crate::scheduling::report::PluginControl as _;
 use crate::telemetry::Metrics;
 use sequor_wasm::grants::GrantTable;
@@ -39,6 +40,11 @@ pub(super) fn command() -> Command {
         .help("Directory of models in Triton's layout, or of one model");
     let config =
         Arg::new("config").long("config").value_name("FILE").help("The server's settings file, checked as well");
+    let plugins = Arg::new("plugins-dir")
+        .long("plugins-dir")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .help("Directory of plug-ins, NAME.wasm each; overrides plugins.dir of the settings file");
     let output = Arg::new("output")
         .long("output")
         .value_name("FORM")
@@ -48,12 +54,15 @@ pub(super) fn command() -> Command {
     Command::new("check")
         .about("List every fault of a model repository, and run each model that has none")
         .after_help("Exit: 0 no errors, 3 errors.")
-        .args([repositories, config, output])
+        .args([repositories, config, plugins, output])
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let given = GivenFlags::of_file(matches.get_one::<String>("config").cloned());
-    let settings = serve::settings(&given)?;
+    let mut settings = serve::settings(&given)?;
+    if let Some(folder) = matches.get_one::<PathBuf>("plugins-dir") {
+        settings.plugins.dir.clone_from(folder);
+    }
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
     let has_settings = server::config_path(&variable, &given).is_some();
     let mut report = CheckReport::new(has_settings);
@@ -139,11 +148,11 @@ fn model(
     Ok(())
 }
 
-/// The plug-ins that decide for a repository's models, each told of once and tried as `sequor plugin check` tries them.
+/// Tries each scheduler of a repository once, as `sequor plugin check` does. Loading the model has tried its processors and its initializer.
 fn plugins(repository: &Repository, settings: &Settings, report: &mut CheckReport) -> Result<(), Failed> {
     let said = &settings.plugins;
     let table = GrantTable::parse(said.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
-    for plugin in repository.list() {
+    for plugin in repository.list().into_iter().filter(|plugin| plugin.world == scheduling::WORLD) {
         if !report.plugins.insert(plugin.name.clone()) {
             continue;
         }

@@ -52,14 +52,14 @@ fn arrivals() -> Vec<Arg> {
         flag("trace", "FILE", "Trace recorded by sequor serve --record; several are read one after the other")
             .value_parser(file())
             .action(ArgAction::Append),
-        flag("model", "NAME", "Whose requests of the trace").requires("trace"),
+        flag("model", "NAME", "Replay the requests of this model only").requires("trace"),
         flag("poisson", "RATE", "Requests at random, as 2000/s").value_parser(value_parser!(Rate)),
         flag("bursts", "SIZE/EVERY", "Requests in bursts, as 64/500ms").value_parser(value_parser!(Rate)),
         flag("talkers", "N", "People who talk and listen: a step every 32 ms of speech")
             .value_parser(value_parser!(u32).range(1..)),
         flag("sequences", "N", "Sequences that live at the same time [default: 100]")
             .value_parser(value_parser!(u32).range(1..)),
-        flag("steps", "N", "Requests of a sequence, on the average; without it they never end")
+        flag("steps", "N", "Requests of a sequence, on average; without this flag sequences never end")
             .value_parser(value_parser!(f64)),
         flag("step", "DURATION", "From one step of a talker to the next [default: 32ms]")
             .value_parser(value_parser!(Span)),
@@ -69,17 +69,13 @@ fn arrivals() -> Vec<Arg> {
         flag("zipf", "EXPONENT", "How unevenly: the n-th tenant has 1/n^EXPONENT of the first [default: 1]")
             .value_parser(value_parser!(f64))
             .requires("tenants"),
-        flag("for", "DURATION", "For how long requests arrive [default: 60s]")
+        flag("for", "DURATION", "How long requests arrive [default: 60s]")
             .value_parser(value_parser!(Span))
             .conflicts_with("trace"),
-        flag("seed", "N", "Another seed, other chances [default: 1]").value_parser(value_parser!(u64)),
-        flag(
-            "replay-round",
-            "FILE",
-            "No arrivals: a round that a server recorded as faulty, put again to --policy NAME.wasm",
-        )
-        .value_parser(file())
-        .requires("policy"),
+        flag("seed", "N", "Random seed [default: 1]").value_parser(value_parser!(u64)),
+        flag("replay-round", "FILE", "Replay a round that a server recorded as faulty, with --policy NAME.wasm")
+            .value_parser(file())
+            .requires("policy"),
     ];
     for arg in args.iter_mut().filter(|a| OF_A_FLOW.contains(&a.get_id().as_str())) {
         *arg = arg.clone().conflicts_with_all(["load", "trace"]);
@@ -99,9 +95,9 @@ fn serving() -> Vec<Arg> {
         )
         .action(ArgAction::Append),
         flag("set", "KEY=VALUE", "A setting of the plug-ins, as burst=4 or weights.gold=4").action(ArgAction::Append),
-        flag("plugin-time", "DURATION", "What a plan of a plug-in may take at most [default: 2ms]")
+        flag("plugin-time", "DURATION", "Maximum time of a plan of a plug-in [default: 2ms]")
             .value_parser(value_parser!(Span)),
-        flag("plugin-memory", "SIZE", "Memory of a plug-in at most [default: what its language needs]")
+        flag("plugin-memory", "SIZE", "Maximum memory of a plug-in [default: what its language needs]")
             .value_parser(value_parser!(Size)),
         flag("cost", "FILE", "How long a batch of so many rows runs (TOML)").value_parser(value_parser!(PathBuf)),
         flag("instances", "N,...", "Instances; each number is tried")
@@ -119,7 +115,7 @@ fn serving() -> Vec<Arg> {
             .value_parser(value_parser!(u32).range(1..)),
         flag("max-wait", "DURATION", "A request that waits longer runs next, against any policy")
             .value_parser(value_parser!(Span)),
-        flag("expire", "HOW", "What becomes of a request that waits beyond its deadline")
+        flag("expire", "HOW", "What happens to a request that waits beyond its deadline")
             .value_parser(PossibleValuesParser::new(["reject", "run"])),
     ]
 }

@@ -88,6 +88,8 @@ pub mod code {
         NOTE_PADDING = "N-PADDING", "Give the graph the true lengths or a mask (`lengths`, `mask` of `[input.X]`, of `pad` of `[state.X]`), use them in the graph, and cut the padding off (`crop` of `[output.X]`).";
         /// The first value of a state is not used as its file has it.
         NOTE_INITIAL = "N-INITIAL", "Write the file in the BYTES layout, or take it out.";
+        /// The model has a state initializer and sees START. If its graph drops the state at START, the initializer's values have no effect.
+        NOTE_INITIALIZER = "N-INITIALIZER", "Nothing, if the graph keeps its state at START. Else use a model that leaves the first state to the server, or answer `copy-of` or `kept`.";
         /// A field of `config.pbtxt` has no effect; the message says why.
         NOTE_NO_EFFECT = "N-NO-EFFECT", "Nothing, or take the field out.";
     }

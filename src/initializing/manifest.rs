@@ -10,8 +10,6 @@ use super::contract::WORLD;
 use crate::config::fault::Fault;
 use crate::config::units::{Size, human};
 
-const FIELDS: [&str; 8] = ["name", "version", "world", "contract", "config", "reads", "by-value", "features"];
-
 /// Maximum bytes of a tensor that is passed by value, and the default.
 const BY_VALUE: (u64, u64) = (1 << 20, 64 << 10);
 
@@ -47,7 +45,7 @@ struct InitializerFile {
 /// Parses a `plugin.toml`. `path` is how faults name it.
 pub fn parse(path: &Path, text: &str) -> Result<Declared<InitializerManifest>, Fault> {
     let InitializerFile { name, version, world, contract, reads, by_value, features, config } =
-        manifest::parse(path, text, &FIELDS)?;
+        manifest::parse(path, text)?;
     let fields = Fields { name, version, world, contract, config };
     fields.check(path, text, WORLD)?;
     let by_value = by_value.map_or(BY_VALUE.1, |size| size.0);

@@ -11,8 +11,6 @@ use crate::config::fault::{Fault, did_you_mean};
 use crate::config::units::{Size, human};
 
 const WANTS: [&str; 2] = ["pre", "post"];
-const FIELDS: [&str; 10] =
-    ["name", "version", "world", "contract", "config", "wants", "reads", "scratch", "by-value", "features"];
 
 /// Maximum bytes of scratch of one sequence.
 const SCRATCH: u64 = 16 << 20;
@@ -58,7 +56,7 @@ struct File {
 /// Parses a `plugin.toml`. `path` is how faults name it.
 pub fn parse(path: &Path, text: &str) -> Result<Declared<ProcessorManifest>, Fault> {
     let File { name, version, world, contract, wants, reads, scratch, by_value, features, config } =
-        manifest::parse(path, text, &FIELDS)?;
+        manifest::parse(path, text)?;
     let fields = Fields { name, version, world, contract, config };
     fields.check(path, text, WORLD)?;
     let (pre, post) = hooks(path, text, wants.as_deref())?;

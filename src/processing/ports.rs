@@ -67,10 +67,10 @@ impl TensorPort {
     pub fn check(&self, tensor: &Tensor) -> Result<(), String> {
         let Tensor { dtype, shape, data } = tensor;
         if *dtype != self.dtype {
-            return Err(format!("\"{}\" is {}, not {dtype}", self.name, self.dtype));
+            return Err(format!("\"{}\" has the type {dtype}; {} is expected", self.name, self.dtype));
         }
         if !self.dims.matches(shape) {
-            return Err(format!("\"{}\" is {}, not {shape}", self.name, self.dims));
+            return Err(format!("\"{}\" has the shape {shape}; {} is expected", self.name, self.dims));
         }
         check_size(tensor).map_err(|what| format!("\"{}\" {shape} {what} ({} bytes)", self.name, data.len()))
     }

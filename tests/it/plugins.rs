@@ -253,7 +253,10 @@ fn a_version_that_takes_the_place_of_a_saved_one_decides_after_a_restart_too() {
     is(&server, "edf");
     // By a file that is laid beside, and back.
     let said = told(&server, &["plugin", "replace", "mine", "--from", &guest("lru-evict")]);
-    assert!(said.ends_with("has taken over, and the sequor.toml of accumulator_int32 says so\n"), "{said}");
+    assert!(
+        said.ends_with("has taken over, also after the next start: the sequor.toml of accumulator_int32 names it\n"),
+        "{said}"
+    );
     let server = again(server);
     is(&server, "lru-evict");
     told(&server, &["plugin", "replace", "mine", "--from", &guest("single")]);

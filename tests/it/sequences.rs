@@ -57,6 +57,7 @@ fn who_lives_is_listed_and_texts_are_not_shown() {
     assert_eq!(command(&server, &["sequence", "show", "accumulator_fp32", "8"]).code, Some(5));
     assert_eq!(command(&server, &["sequence", "show", "accumulator_fp32", "7", "--text"]).code, Some(5));
     assert_eq!(command(&server, &["sequence", "list", "--model", "nope"]).code, Some(5));
+    assert_eq!(command(&server, &["sequence", "list", "nope"]).code, Some(5));
 
     let drop = ["sequence", "drop", "accumulator_fp32", "7", "--reason", "stuck client"];
     assert_eq!(told(&server, &drop), "7 is dropped\n");

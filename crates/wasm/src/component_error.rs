@@ -14,7 +14,9 @@ pub enum ComponentError {
     /// Its plugin.toml is wrong.
     #[error("{file}: {what}")]
     Manifest { file: String, what: String },
-    #[error("{file} is built for sequor:plugin@{wanted}; this server offers {offered}. Rebuild with sdk {sdk}, or upgrade the server.", sdk = sdk(offered))]
+    #[error(
+        "{file} is built for sequor:plugin@{wanted} (contract of plugin.toml); this server offers {offered}. Build it with the kit of {offered}, or upgrade the server."
+    )]
     Contract { file: String, wanted: String, offered: &'static str },
     #[error("{0}")]
     Imports(String),
@@ -25,8 +27,4 @@ pub enum ComponentError {
     /// Its types are not those of the contract.
     #[error("{file} does not fit the contract {offered}: {what}")]
     Types { file: String, offered: &'static str, what: String },
-}
-
-fn sdk(offered: &str) -> &str {
-    offered.rsplit_once('.').map_or(offered, |(minor, _)| minor)
 }

@@ -14,8 +14,6 @@ use sequor_files::toml_file;
 pub const SECTION: &str = "sequor:plugin";
 /// The file's name, as faults have it.
 pub(crate) const PATH: &str = "plugin.toml";
-/// The fields of every `plugin.toml`.
-pub const FIELDS: [&str; 5] = ["name", "version", "world", "contract", "config"];
 
 /// A checked `plugin.toml`; `M` is what its world adds.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,20 +86,15 @@ impl<M> Declared<M> {
 impl Declared<()> {
     /// Parses the `plugin.toml` of a world that adds no fields.
     pub fn parse(path: &Path, text: &str, world: &'static str) -> Result<Declared<()>, Fault> {
-        let fields: Fields = parse(path, text, &FIELDS)?;
+        let fields: Fields = parse(path, text)?;
         fields.check(path, text, world)?;
         Ok(fields.declare(()))
     }
 }
 
-/// Parses a file with these fields. The fault of an unknown one names the nearest.
-pub fn parse<T: DeserializeOwned>(path: &Path, text: &str, fields: &[&str]) -> Result<T, Fault> {
-    toml_file::read(path, text).map_err(|mut fault: Fault| {
-        if let Some(name) = fault.what.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next()) {
-            fault.what += &did_you_mean(name, fields.iter().copied());
-        }
-        fault
-    })
+/// Parses a file. The fault of an unknown field names the nearest.
+pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Fault> {
+    toml_file::read(path, text)
 }
 
 /// A fault at the value of this key.

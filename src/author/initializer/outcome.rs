@@ -46,7 +46,10 @@ pub fn run(case: &InitializerCase, running: &RunningInitializer) -> Result<Vec<S
 fn words(first: &FirstAnswer) -> String {
     match first {
         FirstAnswer::Default => "default".to_owned(),
-        FirstAnswer::States(states) => format!("{} states", states.iter().flatten().count()),
+        FirstAnswer::States(states) => match states.iter().flatten().count() {
+            1 => "1 state".to_owned(),
+            count => format!("{count} states"),
+        },
         FirstAnswer::CopyOf(id) => copy_of(id),
         FirstAnswer::Kept(name) => kept(name.name()),
     }

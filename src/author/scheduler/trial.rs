@@ -35,6 +35,8 @@ pub struct RunningGuest {
     guest: Box<dyn Guest>,
     facts: LoadFacts,
     hooks: Hooks,
+    /// Whether a plan was not left to the built-in policy.
+    has_decided: bool,
     pub starting: Duration,
 }
 
@@ -77,7 +79,7 @@ impl SchedulerTrial {
         configured.map_err(|what| wrong("configure", &what))?;
         let count = u8::try_from(self.facts.keys.len()).unwrap_or(4);
         let hooks = Hooks { numbers: count, keys: count, ..self.component.manifest().hooks };
-        Ok(RunningGuest { guest, facts: self.facts.clone(), hooks, starting: began.elapsed() })
+        Ok(RunningGuest { guest, facts: self.facts.clone(), hooks, has_decided: false, starting: began.elapsed() })
     }
 }
 
@@ -95,6 +97,7 @@ impl RunningGuest {
         let began = Instant::now();
         let decision = self.guest.plan(0, &see, &Events::default(), &mut picks).map_err(said_of("plan", candidates))?;
         let took = began.elapsed();
+        self.has_decided |= decision != Decision::Default;
         // Its columns may hide what tells candidates apart; the server knows it all the same.
         let all = Hooks { columns: columns::ALL, ..self.hooks };
         let known = made_up(candidates, all, self.facts.max_batch, round);
@@ -125,6 +128,11 @@ impl RunningGuest {
             .restore(&saved)
             .map_err(said_of("restore", 0))?
             .map_err(|what| format!("restore: \"{what}\", of what it has just saved itself"))
+    }
+
+    /// Whether any plan so far was not left to the built-in policy.
+    pub fn has_decided(&self) -> bool {
+        self.has_decided
     }
 
     pub fn hooks(&self) -> Hooks {

@@ -1,7 +1,11 @@
 //! Plug-ins that prepare a model's inputs and finish its outputs.
 
+use std::path::Path;
+
 use crate::author::sdk::{Kit, WitWorld, files};
 use crate::author::world::AuthorWorld;
+use crate::config::fault::Fault;
+use crate::processing::manifest;
 
 #[derive(Debug)]
 pub struct ProcessorProjects;
@@ -53,6 +57,10 @@ impl AuthorWorld for ProcessorProjects {
                 ".gitignore": "python/gitignore")),
             _ => None,
         }
+    }
+
+    fn check_manifest(&self, path: &Path, text: &str) -> Result<(), Fault> {
+        manifest::parse(path, text).map(drop)
     }
 
     fn case(&self) -> &'static str {

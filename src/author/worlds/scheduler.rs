@@ -1,7 +1,11 @@
 //! Plug-ins that decide which requests run together, and when.
 
+use std::path::Path;
+
 use crate::author::sdk::{Kit, WitWorld, files};
 use crate::author::world::AuthorWorld;
+use crate::config::fault::Fault;
+use crate::scheduling::manifest;
 
 #[derive(Debug)]
 pub struct SchedulerProjects;
@@ -55,6 +59,10 @@ impl AuthorWorld for SchedulerProjects {
             "c" => Some(files!("plugin.c": "c/plugin.c" ".gitignore": "c/gitignore")),
             _ => None,
         }
+    }
+
+    fn check_manifest(&self, path: &Path, text: &str) -> Result<(), Fault> {
+        manifest::parse(path, text).map(drop)
     }
 
     fn case(&self) -> &'static str {

@@ -10,7 +10,7 @@ use super::{Failed, file, machine, remote, worlds};
 use crate::author::Machine;
 
 pub(super) fn command() -> Command {
-    let about = "Hold components against the contract, and try them on made-up candidates or cases; exit 3 if one would be refused";
+    let about = "Check that a server would load the components, and try them on made-up candidates or cases; exit 3 if a server would refuse one";
     Command::new("check")
         .about(about)
         .arg(file::argument())
@@ -42,7 +42,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     if wrong == 0 {
         return Ok(());
     }
-    Err(Failed::Configuration(format!("{wrong} of {} would be refused", files.len())))
+    Err(Failed::Configuration(format!("a server would refuse {wrong} of {} components", files.len())))
 }
 
 fn one(path: &Path, matches: &ArgMatches, machine: &Machine) -> Result<Printed, String> {

@@ -9,7 +9,7 @@ use super::{Failed, file, remote, worlds};
 pub(super) fn command() -> Command {
     let folder = Arg::new("folder").value_name("FOLDER").value_parser(value_parser!(PathBuf)).default_value(".");
     Command::new("dev")
-        .about("Build on every change, and let a model of a running server use the result; Ctrl-C puts back what was")
+        .about("Build on every change, and let a model of a running server use the result; Ctrl-C restores the version from before")
         .arg(folder.help("The plug-in's folder"))
         .arg(Arg::new("model").long("model").value_name("MODEL").required(true).help("The model that uses it"))
         .arg(file::set())

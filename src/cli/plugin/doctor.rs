@@ -13,7 +13,7 @@ pub(super) fn command() -> Command {
     let languages = PossibleValuesParser::new(LANGUAGES.map(Language::name));
     let install = Arg::new("install").long("install").value_name("LANG").value_parser(languages);
     Command::new("doctor")
-        .about("Say which languages plug-ins can be built in here, and what is missing for the others")
+        .about("List the languages that this machine can build, and what the others lack")
         .arg(install.help("Fetch what building in it needs; for C, that is too large to be fetched unasked"))
         .arg(remote::output())
 }

@@ -35,8 +35,12 @@ pub(super) fn trial_arguments() -> Vec<Arg> {
     vec![
         set(),
         flag("time", "DURATION", "CPU time of a call [default: 2ms]").value_parser(value_parser!(Span)),
-        flag("memory", "SIZE", "Memory, as 64MiB; a number alone is MiB [default: what its language needs]")
-            .value_parser(memory),
+        flag(
+            "memory",
+            "SIZE",
+            "Maximum memory of an instance, as 64MiB; a number alone is MiB [default: what its language needs]",
+        )
+        .value_parser(memory),
         grant(),
     ]
 }
@@ -84,7 +88,38 @@ pub(super) fn set() -> Arg {
 /// The files that are meant: a folder stands for the component that was built in it.
 pub(super) fn named(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failed> {
     let given = matches.get_many::<PathBuf>("file").into_iter().flatten();
-    given.map(|path| component(path)).collect::<Result<_, _>>().map_err(failed)
+    given.map(|path| built(path)).collect::<Result<_, _>>().map_err(failed)
+}
+
+/// The component of a folder, or the file itself. If a source of the folder is newer, the author reads of it.
+fn built(path: &Path) -> Result<PathBuf, AuthorError> {
+    let file = component(path)?;
+    if let Some(source) = path.is_dir().then(|| newer_source(path, &file)).flatten() {
+        eprintln!(
+            "sequor: note: {} is older than {}; sequor plugin build makes a new one",
+            file.display(),
+            source.display()
+        );
+    }
+    Ok(file)
+}
+
+/// The first source of a folder that was changed after its component was built.
+fn newer_source(folder: &Path, component: &Path) -> Option<PathBuf> {
+    let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+    let built = changed(component)?;
+    let files = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_source = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        ["plugin.toml", "plugin.py", "plugin.js", "plugin.c", "Cargo.toml"].contains(&name) || name.ends_with(".rs")
+    };
+    let mut newer: Vec<PathBuf> = files(folder)
+        .chain(files(&folder.join("src")))
+        .filter(is_source)
+        .filter(|path| changed(path).is_some_and(|at| at > built))
+        .collect();
+    newer.sort();
+    newer.into_iter().next()
 }
 
 /// The component of a folder, or the file itself.
@@ -115,6 +150,26 @@ mod tests {
         let options = trial_options(&matches).ok().unwrap();
         assert!(options.grants.clock && options.grants.models);
         assert_eq!((options.limits, options.config.as_str()), (Limits::default(), "{}"));
+    }
+
+    #[test]
+    fn a_source_that_is_newer_than_its_component_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |seconds: u64| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        let write = |name: &str, seconds: u64| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::File::create(&path).unwrap().set_modified(at(seconds)).unwrap();
+            path
+        };
+        let component = write("mine.wasm", 100);
+        write("plugin.toml", 90);
+        write("README.md", 200);
+        let source = write("src/lib.rs", 80);
+        assert_eq!(newer_source(folder.path(), &component), None);
+        write("src/lib.rs", 110);
+        assert_eq!(newer_source(folder.path(), &component), Some(source));
+        assert_eq!(newer_source(folder.path(), &folder.path().join("none.wasm")), None, "it was never built");
     }
 
     #[test]

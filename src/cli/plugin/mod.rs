@@ -43,7 +43,7 @@ fn verbs() -> Vec<(Command, CommandFn)> {
 
 pub(super) fn command() -> Command {
     Command::new("plugin")
-        .about("Plug-ins: write, build and try them; hand them to a running server")
+        .about("Write, build and try plug-ins, and load them into a running server")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(verbs().into_iter().map(|(command, _)| command))

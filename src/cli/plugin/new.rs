@@ -17,28 +17,33 @@ use crate::author::worlds::{self, WORLDS};
 pub(super) fn command() -> Command {
     let languages = LANGUAGES.map(Language::name);
     Command::new("new")
-        .about("Make a folder with a plug-in that works, to be changed")
-        .arg(Arg::new("name").value_name("NAME").required(true).help("What it is called: [a-z][a-z0-9-]*"))
+        .about("Make a folder with a working plug-in, for you to change")
+        .arg(
+            Arg::new("name")
+                .value_name("NAME")
+                .required(true)
+                .help("Name of the plug-in: [a-z][a-z0-9-]*, at most 63 characters"),
+        )
         .arg(
             Arg::new("world")
                 .long("world")
                 .default_value("scheduler")
                 .value_parser(PossibleValuesParser::new(WORLDS.map(AuthorWorld::name)))
-                .help("What it is"),
+                .help("Kind of the plug-in"),
         )
         .arg(
             Arg::new("lang")
                 .long("lang")
                 .default_value("rust")
                 .value_parser(PossibleValuesParser::new(languages))
-                .help("What it is written in"),
+                .help("Language"),
         )
         .arg(
             Arg::new("dir")
                 .long("dir")
                 .value_name("DIR")
                 .value_parser(value_parser!(PathBuf))
-                .help("Where the folder goes [default: ./NAME]"),
+                .help("Folder to make [default: ./NAME]"),
         )
         .arg(remote::output())
 }

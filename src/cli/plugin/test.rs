@@ -10,7 +10,7 @@ use super::{Failed, failed, file, machine, remote, worlds};
 pub(super) fn command() -> Command {
     let cases = Arg::new("case").long("case").value_name("FILE").value_parser(value_parser!(PathBuf)).num_args(1..);
     Command::new("test")
-        .about("Run the cases of plug-ins, and hold them against what they expect")
+        .about("Run the cases of plug-ins, and compare the results with what the cases expect")
         .arg(file::argument().help("Components or their folders; the cases lie in cases/ beside a component"))
         .arg(cases.help("These cases, in place of cases/*.toml"))
         .arg(file::grant())

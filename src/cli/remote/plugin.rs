@@ -30,31 +30,34 @@ pub(in crate::cli) fn verbs() -> Vec<(Command, CommandFn)> {
     let max_wait =
         option("max-wait", "DURATION", "Time that it may hold a request back, up to plugins.max_wait of the server")
             .value_parser(value_parser!(Span));
-    let attach = verb("attach", "Let a plug-in decide for a model")
-        .arg(model())
-        .arg(flag("shadow", "Only count where it would decide otherwise"))
-        .arg(flag("save", "Write it to the model's sequor.toml"))
-        .args([set, time, max_wait]);
-    let load = verb("load", "Hand a plug-in to a server; it decides nothing until it is attached")
+    let attach = verb(
+        "attach",
+        "Let a scheduler decide for a model. The model's sequor.toml attaches processors and state initializers",
+    )
+    .arg(model())
+    .arg(flag("shadow", "Only count where it would decide otherwise"))
+    .arg(flag("save", "Write it to the model's sequor.toml"))
+    .args([set, time, max_wait]);
+    let load = verb("load", "Load a scheduler into a server; it decides nothing until it is attached")
         .arg(from().help("The component; without it, NAME.wasm of the server's plugins.dir"));
-    let replace = verb("replace", "Put a new version in the place of the one that serves").arg(from().required(true));
+    let replace = verb("replace", "Replace the version that serves").arg(from().required(true));
     vec![
-        (Command::new("list").about("The plug-ins of a server").args(args()), list),
-        (verb("show", "One plug-in, with what it is doing"), show),
+        (Command::new("list").about("List the plug-ins of a server").args(args()), list),
+        (verb("show", "Show one plug-in: versions, calls, strikes, fallbacks"), show),
         (load, load_one),
         (attach, attach_one),
         (replace, replace_one),
-        (verb("rollback", "Back to the version before"), rollback),
+        (verb("rollback", "Go back to the version before"), rollback),
         (verb("detach", "Let the built-in policy decide for a model again").arg(model()), detach),
-        (verb("park", "The built-in policy at once, everywhere"), park),
-        (verb("unpark", "Let it decide again"), unpark),
+        (verb("park", "Stop asking a plug-in, at every model: the built-in policy decides"), park),
+        (verb("unpark", "Ask a parked plug-in again"), unpark),
         (verb("unload", "Unload a plug-in that is attached nowhere"), unload),
-        (verb("logs", "What a plug-in and the server wrote about it").args([follow, after]), logs),
+        (verb("logs", "Print what a plug-in wrote, and what the server wrote about it").args([follow, after]), logs),
     ]
 }
 
 fn verb(name: &'static str, about: &'static str) -> Command {
-    let plugin = Arg::new("name").value_name("NAME").required(true).help("The plug-in");
+    let plugin = Arg::new("name").value_name("NAME").required(true).help("Name of the plug-in");
     Command::new(name).about(about).arg(plugin).args(args())
 }
 
@@ -203,11 +206,15 @@ fn where_attached(plugin: &Value, what: &str) -> String {
     if is_attached(plugin) { what.to_owned() } else { "is attached nowhere; it decides nothing".to_owned() }
 }
 
-/// Settings that hold after the next start, too.
+/// The models that use this version after the next start, too: their files name the plug-in.
 fn lasting(plugin: &Value) -> String {
     let mut models: Vec<&str> = named(plugin).collect();
     models.dedup();
-    if models.is_empty() { String::new() } else { format!(", and the sequor.toml of {} says so", models.join(", ")) }
+    if models.is_empty() {
+        String::new()
+    } else {
+        format!(", also after the next start: the sequor.toml of {} names it", models.join(", "))
+    }
 }
 
 fn load_one(matches: &ArgMatches) -> Result<(), Failed> {
@@ -283,7 +290,7 @@ fn unpark(matches: &ArgMatches) -> Result<(), Failed> {
 fn unload(matches: &ArgMatches) -> Result<(), Failed> {
     let (client, name) = (Client::of(matches)?, text(matches, "name"));
     let answer = client.delete(&path(matches, "")).map_err(known(&client, name))?;
-    print(matches, &answer, |_: Value| format!("{name} is forgotten\n"))
+    print(matches, &answer, |_: Value| format!("{name} is unloaded\n"))
 }
 
 /// `weights.gold=4`: a path and what is JSON, or else text.

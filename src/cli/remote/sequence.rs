@@ -44,7 +44,8 @@ pub(in crate::cli) fn command() -> Command {
 fn list_command() -> Command {
     Command::new("list")
         .about("Sequences that live, or that have ended and are remembered")
-        .arg(option("model", "MODEL", "The model").required(true))
+        .arg(model.clone().required_unless_present("model").required(false))
+        .arg(option("model", "MODEL", "The same as MODEL").conflicts_with("of"))
         .arg(option("sort", "BY", "The largest first").value_parser(["age", "idle", "step", "queued", "bytes"]))
         .arg(option("limit", "N", "How many are printed").value_parser(value_parser!(u32)).default_value("20"))
         .arg(flag("ended", "Those that have ended").conflicts_with("sort"))
@@ -182,8 +183,14 @@ fn live(row: &ListedSequence, live: &LiveColumns) -> [String; 9] {
 
 // === the commands ===
 
+/// The model of `list`: its first argument, or `--model`.
+fn listed_model(matches: &ArgMatches) -> &str {
+    let model = if matches.contains_id("of") { "of" } else { "model" };
+    text(matches, model)
+}
+
 fn list(matches: &ArgMatches) -> Result<(), Failed> {
-    let mut path = format!("/admin/models/{}/sequences?limit=", segment(text(matches, "model")));
+    let mut path = format!("/admin/models/{}/sequences?limit=", segment(listed_model(matches)));
     path += &matches.get_one::<u32>("limit").copied().unwrap_or(20).to_string();
     for flag in ["ended", "resumable"] {
         if matches.get_flag(flag) {

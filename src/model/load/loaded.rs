@@ -7,9 +7,11 @@ use std::time::{Instant, SystemTime};
 use sequor_core::{EndReason, Hold, Id, LoadId, Refusal, Time, Tombstone};
 
 use crate::batch::Wiring;
-use crate::config::fault::Fault;
+use crate::config::fault::{Fault, code};
 use crate::config::model::place::Auto;
-use crate::config::model::settings::{BackendKind, ModelSettings, Scheduling, SequenceStrategy, StateChunks};
+use crate::config::model::settings::{
+    BackendKind, ControlKind, ModelSettings, Scheduling, SequenceStrategy, StateChunks,
+};
 use crate::error::{Failure, LoadError, LoadWarning, Refused};
 use crate::executor::{ExecutorHandle, ModelStep};
 use crate::model::runtime::LoadRates;
@@ -285,11 +287,26 @@ fn log_notes(settings: &ModelSettings, version: u64, warnings: &mut Vec<LoadWarn
     for LoadWarning { at, what, .. } in warnings.iter() {
         tracing::warn!(model = settings.name, version, "{at} {what}");
     }
-    for note in &settings.notes {
+    let notes: Vec<Fault> = settings.notes.iter().cloned().chain(doubtful_initializer(settings)).collect();
+    for note in &notes {
         tracing::info!(model = settings.name, version, "{note}");
     }
-    let notes = settings.notes.iter().cloned();
-    warnings.extend(notes.map(|Fault { at, code, what }| LoadWarning { at, code, what }));
+    warnings.extend(notes.into_iter().map(|Fault { at, code, what }| LoadWarning { at, code, what }));
+}
+
+/// The note about a state initializer whose values the graph may drop: a model that sees START may reset its state there.
+fn doubtful_initializer(settings: &ModelSettings) -> Option<Fault> {
+    let initializer = settings.initializer.as_ref()?;
+    let Scheduling::Sequence(sequence) = &settings.scheduling else { return None };
+    let input = sequence.controls.iter().find_map(|control| match control.kind {
+        ControlKind::Start(_) | ControlKind::Reset { .. } => Some(&control.input),
+        _ => None,
+    })?;
+    let what = format!(
+        "the graph sees START in \"{input}\". If it resets its state there, the values of the initializer \"{}\" have no effect",
+        initializer.name
+    );
+    Some(Fault { at: initializer.at.clone(), code: code::NOTE_INITIALIZER, what })
 }
 
 fn feature_counts(settings: &ModelSettings) -> (usize, usize) {

@@ -290,7 +290,7 @@ fn another_world_and_another_contract_are_told_apart() {
     );
     let newer =
         wat::parse_str("(component (instance $i) (export \"sequor:plugin/scheduler@0.2.0\" (instance $i)))").unwrap();
-    let told = "x.wasm is built for sequor:plugin@0.2.0; this server offers 0.1.0. Rebuild with sdk 0.1, or upgrade the server.";
+    let told = "x.wasm is built for sequor:plugin@0.2.0 (contract of plugin.toml); this server offers 0.1.0. Build it with the kit of 0.1.0, or upgrade the server.";
     assert_eq!(refused(&newer).to_string(), told);
     let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.2.0\"\n";
     assert_eq!(

@@ -76,7 +76,7 @@ fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us
     house.told(&["plugin", "detach", "fair-share", "--model", "vad"]).await;
     let logs = house.told(&["plugin", "logs", "fair-share", "--after", "1"]).await;
     assert!(logs.starts_with("2027-01-15T08:00:02.000Z INFO  attached by local\n"), "{logs}");
-    assert_eq!(house.told(&["plugin", "unload", "fair-share"]).await, "fair-share is forgotten\n");
+    assert_eq!(house.told(&["plugin", "unload", "fair-share"]).await, "fair-share is unloaded\n");
     assert_eq!(house.told(&["plugin", "list", "--output", "json"]).await, "[]\n");
 }
 

@@ -23,7 +23,13 @@ pub(in crate::cli) struct CheckedComponent {
     /// Microseconds of a plan of 64 candidates, at best; none, if it plans nothing.
     plan_us: Option<f64>,
     imports: Vec<String>,
+    /// A probable mistake of a component that a server would take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
 }
+
+/// The note about a component that wants to plan and never does. An author who misspelt the hook gets the kit's default.
+const NEVER_PLANS: &str = "plan left every trial round to the built-in policy; does the plug-in define plan?";
 
 /// Tries a scheduler.
 pub(super) fn scheduler(given: GivenComponent<'_>) -> Result<Printed, String> {
@@ -47,6 +53,7 @@ pub(in crate::cli) fn tried(path: &Path, options: TrialOptions, machine: &Machin
         let took = took.collect::<Result<Vec<_>, String>>().map_err(at)?;
         plan_us = took.iter().rev().take(3).min().map(|best| best.as_nanos() as f64 / 1e3);
     }
+    let note = (running.hooks().plan && !running.has_decided()).then_some(NEVER_PLANS);
     let (declared, manifest) = (trial.component.declared(), trial.component.manifest());
     Ok(CheckedComponent {
         name: manifest.name.clone(),
@@ -56,6 +63,7 @@ pub(in crate::cli) fn tried(path: &Path, options: TrialOptions, machine: &Machin
         bytes: bytes.len(),
         plan_us,
         imports: trial.component.imports().iter().filter_map(|name| short(name)).map(str::to_owned).collect(),
+        note,
     })
 }
 
@@ -66,7 +74,8 @@ impl CheckedComponent {
         let plan = plan_us.map(|us| format!(", plan of 64: {us:.1} us")).unwrap_or_default();
         let imports = if imports.is_empty() { "none".to_owned() } else { imports.join(" ") };
         let size = *bytes as f64 / 1e3;
-        format!("{world} {contract}, {size:.0} KB{plan}, imports: {imports}")
+        let note = self.note.map(|note| format!("; note: {note}")).unwrap_or_default();
+        format!("{world} {contract}, {size:.0} KB{plan}, imports: {imports}{note}")
     }
 }
 

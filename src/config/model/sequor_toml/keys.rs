@@ -50,7 +50,7 @@ section! {
         /// If no slot is free, a new sequence takes the slot of the sequence that has been idle longest, provided that it has been idle for
         /// at least this long. The next step of the evicted sequence is refused with `evicted`.
         pub idle_soft: Option<Span>, default "none: no sequence is evicted", example "idle_soft = \"2s\"";
-        /// Maximum idle time that a START may ask for with the request parameter `sequence_idle_us`. A longer wish is cut to it. Without
+        /// Maximum idle time that a START may ask for with the request parameter `sequence_idle_us`. Sequor cuts a longer time to this maximum. Without
         /// this key the parameter has no effect.
         pub idle_longest: Option<Span>, default "none", example "idle_longest = \"10m\"";
         /// Look for idle sequences this often, instead of `idle`. A sequence that got no request between two looks ends at the second one,

@@ -7,7 +7,7 @@ use crate::config::units::{Size, Span};
 
 section! {
     /// What a scheduler may see of a request.
-    pub struct FeatureSection("feature", "`[[feature]]`: what a scheduler plug-in sees", "Each table defines one feature.") {
+    pub struct FeatureSection("feature", "`[[feature]]`: values of a request that plug-ins see", "Schedulers, processors and state initializers see these values. Each table defines one feature.") {
         /// A value that a scheduler plug-in sees for each request. Each `[[feature]]` table defines one; names are unique. A model has at
         /// most four features of each type.
         pub name: String, default "required", example "name = \"tenant\"";
