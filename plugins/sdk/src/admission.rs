@@ -1,6 +1,6 @@
 //! The answer for one sequence that waits for a slot.
 
-/// It lies in memory as the contract's: a list of them is handed over as it is.
+/// Has the contract's memory layout: a list of them is handed over as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, u8)]
 pub enum Admission {

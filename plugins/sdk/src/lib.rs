@@ -1,4 +1,5 @@
-//! Writes plug-ins for the Sequor inference server: a plug-in decides which requests run together and when.
+//! The kit for plug-ins of the Sequor inference server. [`scheduler`]: which requests run together and when. [`processor`]: inputs and outputs of a
+//! model. [`initializer`]: first states.
 //!
 //! ```
 //! use sequor_plugin::scheduler::*;

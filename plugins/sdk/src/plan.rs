@@ -22,7 +22,7 @@ pub enum Wake {
     At(u64),
 }
 
-/// A candidate that is refused. It lies in memory as the contract's.
+/// A candidate that is refused. Has the contract's memory layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Rejection {

@@ -65,6 +65,7 @@ impl<'a> Ready<'a> {
         fire
     }
 
+    /// The server's handle of its sequence; 0 for a request without one.
     #[track_caller]
     #[must_use]
     pub fn sequence(&self, i: u32) -> Sequence {
@@ -106,6 +107,7 @@ impl<'a> Ready<'a> {
         self.at("deadline-us", &self.columns.deadline_us, i)
     }
 
+    /// Priority of the request; 0 is the model's default.
     #[track_caller]
     #[must_use]
     pub fn priority(&self, i: u32) -> u32 {
@@ -119,12 +121,14 @@ impl<'a> Ready<'a> {
         self.at("shape-key", &self.columns.shape_key, i)
     }
 
+    /// Whether it starts its sequence.
     #[track_caller]
     #[must_use]
     pub fn starts(&self, i: u32) -> bool {
         self.at("start-end", &self.columns.start_end, i) & 1 != 0
     }
 
+    /// Whether it ends its sequence.
     #[track_caller]
     #[must_use]
     pub fn ends(&self, i: u32) -> bool {
@@ -138,12 +142,14 @@ impl<'a> Ready<'a> {
         self.at("rows", &self.columns.rows, i)
     }
 
+    /// Size of its inputs in bytes.
     #[track_caller]
     #[must_use]
     pub fn input_bytes(&self, i: u32) -> u64 {
         self.at("input-bytes", &self.columns.input_bytes, i)
     }
 
+    /// Size of its sequence's state in bytes.
     #[track_caller]
     #[must_use]
     pub fn state_bytes(&self, i: u32) -> u64 {

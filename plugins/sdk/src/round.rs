@@ -1,6 +1,6 @@
 //! The state of the load at the time of a question.
 
-/// One question of the server. It lies in memory as the contract's.
+/// One question of the server. Has the contract's memory layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Round {

@@ -25,7 +25,7 @@ impl Scratch for () {
     }
 }
 
-/// It keeps bytes of its own making.
+/// Keeps bytes.
 impl Scratch for Vec<u8> {
     fn load(bytes: &[u8]) -> Result<Vec<u8>, String> {
         Ok(bytes.to_vec())
