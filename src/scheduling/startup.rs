@@ -29,7 +29,7 @@ pub(super) const RESTORE: &str = "restore";
 pub enum Unfit {
     #[error("it needs the feature \"{feature}\", which the model's sequor.toml does not name{}", names(.has))]
     Feature { feature: String, has: Vec<String> },
-    #[error("configure: \"{0}\"")]
+    #[error("configure: {0}")]
     Configure(String),
     #[error("{hook}: {error}")]
     Failed { hook: &'static str, error: CallError },

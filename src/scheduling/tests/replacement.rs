@@ -143,7 +143,7 @@ fn one_that_fails_its_trial_changes_nothing() {
     let new = StandInVersion::new("77b0", plans());
     new.script.lock().configure = Some("weights.gold must be a number".to_owned());
     let source: Arc<dyn Source> = new;
-    assert_eq!(rig.binding.replace(&source).unwrap_err().to_string(), "configure: \"weights.gold must be a number\"");
+    assert_eq!(rig.binding.replace(&source).unwrap_err().to_string(), "configure: weights.gold must be a number");
     rig.submit(1, false, false);
     rig.drain();
     assert_eq!((rig.version.script.lock().plans, rig.binding.show().strikes), (3, 0), "the old one goes on");
