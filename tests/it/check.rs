@@ -210,8 +210,7 @@ fn a_models_plug_in_is_tried_as_well() {
     assert!(line.contains("  ok     scheduler 0.1.0, ") && line.contains(" KB, plan of 64: "), "{line}");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let ended = check("");
-    let told =
-        "there is no plug-in \"edf\": --config FILE names the server's settings, and [plugins] dir in it the folder";
+    let told = "there is no plug-in \"edf\": name its folder with --plugins-dir DIR, or with [plugins] dir in the settings of --config FILE";
     assert!(ended.code == Some(3) && ended.stdout.contains(told), "{ended:?}");
 }
 

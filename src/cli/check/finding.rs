@@ -123,7 +123,9 @@ impl Finding {
 /// Faults of a model's plug-in, with advice for a machine where no server runs.
 fn without_server(what: String) -> String {
     if let Some((absent, _)) = what.split_once(". To hand it over: ") {
-        return format!("{absent}: --config FILE names the server's settings, and [plugins] dir in it the folder");
+        return format!(
+            "{absent}: name its folder with --plugins-dir DIR, or with [plugins] dir in the settings of --config FILE"
+        );
     }
     if let Some((absent, _)) = what.split_once(", or hand it over: ") {
         return absent.to_owned();
@@ -272,7 +274,7 @@ mod tests {
         let said = |what: &str| without_server(what.to_owned());
         assert_eq!(
             said("there is no plug-in \"z\". To hand it over: sequor plugin load z --from z.wasm"),
-            "there is no plug-in \"z\": --config FILE names the server's settings, and [plugins] dir in it the folder"
+            "there is no plug-in \"z\": name its folder with --plugins-dir DIR, or with [plugins] dir in the settings of --config FILE"
         );
         assert_eq!(
             said(
