@@ -214,41 +214,35 @@ fn a_models_plug_in_is_tried_as_well() {
     assert!(ended.code == Some(3) && ended.stdout.contains(told), "{ended:?}");
 }
 
-/// A processor has no hooks of schedulers. Loading its model has tried it.
-#[test]
-fn a_models_processor_is_not_tried_as_a_scheduler() {
+/// What `sequor check` finds of a sample model with this `sequor.toml` and the plug-ins of the tree.
+fn check_with_guests(model: &str, toml: &str) -> (Option<i32>, Value) {
     let folder = tempfile::tempdir().unwrap();
-    let model = folder.path().join("repository/accumulator_fp32");
-    copy(&models().join("accumulator_fp32"), &model);
-    let used = "schema = 1\n[[plugins.processor]]\nuse = \"volume\"\nconfig = { tensors = [\"INPUT\"] }\n";
-    fs::write(model.join("sequor.toml"), used).unwrap();
+    let copied = folder.path().join("repository").join(model);
+    copy(&models().join(model), &copied);
+    fs::write(copied.join("sequor.toml"), format!("schema = 1\n{toml}")).unwrap();
     let call = Call::sequor().environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE"));
     let call = call.arguments(["check", "--output", "json", "--plugins-dir"]).arguments([prepared("SEQUOR_GUESTS")]);
     let ended = call.arguments([folder.path().join("repository")]).end();
-    let said: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
-    assert_eq!((ended.code, found(&said, "ok").len(), found(&said, "note").len()), (Some(0), 1, 0), "{said:#}");
+    (ended.code, serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}")))
+}
+
+/// A processor has no hooks of schedulers. Loading its model has tried it.
+#[test]
+fn a_models_processor_is_not_tried_as_a_scheduler() {
+    let toml = "[[plugins.processor]]\nuse = \"redact\"\nconfig = { fields = [\"email\"] }\n";
+    let (code, said) = check_with_guests("gru", toml);
+    assert_eq!((code, found(&said, "ok").len(), found(&said, "note").len()), (Some(0), 1, 0), "{said:#}");
 }
 
 #[test]
 fn an_initializer_of_a_model_that_sees_start_is_a_note() {
-    let folder = tempfile::tempdir().unwrap();
-    let used = "schema = 1\n[plugins.initializer]\nuse = \"tenant-state\"\n";
-    let notes = |name: &str| {
-        let model = folder.path().join(name).join(name);
-        copy(&models().join(name), &model);
-        let already = fs::read_to_string(model.join("sequor.toml")).unwrap_or_default();
-        assert_eq!(already, "", "{name} has a sequor.toml of its own");
-        fs::write(model.join("sequor.toml"), used).unwrap();
-        let call = Call::sequor().environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE"));
-        let call =
-            call.arguments(["check", "--output", "json", "--plugins-dir"]).arguments([prepared("SEQUOR_GUESTS")]);
-        let ended = call.arguments([folder.path().join(name)]).end();
-        let said: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
-        let codes: Vec<String> = found(&said, "note").iter().map(|note| note["code"].to_string()).collect();
-        (ended.code, codes, said)
-    };
-    let (code, codes, said) = notes("accumulator_fp32");
-    assert_eq!((code, codes), (Some(0), vec!["\"N-INITIALIZER\"".to_owned()]), "{said:#}");
+    let feature = "[[feature]]\nname = \"parent\"\nfrom = \"parameter\"\nkey = \"parent\"\ntype = \"key\"\n";
+    let toml = format!("{feature}[plugins.initializer]\nuse = \"fork\"\ncopy_if_same = [\"parent\"]\n");
+    for (model, notes) in [("accumulator_fp32", vec!["N-INITIALIZER"]), ("gru", Vec::new())] {
+        let (code, said) = check_with_guests(model, &toml);
+        let codes: Vec<&str> = found(&said, "note").iter().filter_map(|note| note["code"].as_str()).collect();
+        assert_eq!((code, codes), (Some(0), notes), "{said:#}");
+    }
 }
 
 #[test]
