@@ -44,7 +44,7 @@ pub(in crate::cli) fn command() -> Command {
 fn list_command() -> Command {
     Command::new("list")
         .about("Sequences that live, or that have ended and are remembered")
-        .arg(model.clone().required_unless_present("model").required(false))
+        .arg(model().required_unless_present("model").required(false))
         .arg(option("model", "MODEL", "The same as MODEL").conflicts_with("of"))
         .arg(option("sort", "BY", "The largest first").value_parser(["age", "idle", "step", "queued", "bytes"]))
         .arg(option("limit", "N", "How many are printed").value_parser(value_parser!(u32)).default_value("20"))
@@ -77,12 +77,15 @@ fn capture_command() -> Command {
         )
 }
 
+fn model() -> Arg {
+    Arg::new("of").value_name("MODEL").required(true).help("The model")
+}
+
 /// A command for one sequence, which its arguments name.
 fn of_one(name: &'static str, about: &'static str) -> Command {
-    let model = Arg::new("of").value_name("MODEL").required(true).help("The model");
     let id = Arg::new("id").value_name("ID").required(true).help("The sequence");
     let is_text = flag("text", "ID is a text, even if it reads as a number");
-    Command::new(name).about(about).args([model, id, is_text]).args(args())
+    Command::new(name).about(about).args([model(), id, is_text]).args(args())
 }
 
 fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
