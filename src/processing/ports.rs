@@ -113,8 +113,8 @@ mod tests {
         let x = port("x", DataType::Int16, &[-1, 2]);
         assert_eq!(x.check(&tensor(DataType::Int16, &[1, 2], b"abcd")), Ok(()));
         for (wrong, said) in [
-            (tensor(DataType::Fp16, &[1, 2], b"abcd"), "\"x\" is INT16, not FP16"),
-            (tensor(DataType::Int16, &[2], b"abcd"), "\"x\" is [-1,2], not [2]"),
+            (tensor(DataType::Fp16, &[1, 2], b"abcd"), "\"x\" has the type FP16; INT16 is expected"),
+            (tensor(DataType::Int16, &[2], b"abcd"), "\"x\" has the shape [2]; [-1,2] is expected"),
             (tensor(DataType::Int16, &[1, 2], b"abc"), "\"x\" [1,2] must have 4 bytes (3 bytes)"),
             (
                 tensor(DataType::Int16, &[u64::MAX, 2], b""),

@@ -362,7 +362,7 @@ const HOSTILE: [(PuppetOrder, u16, &str, bool); 12] = [
     (PuppetOrder::Gigabyte, 500, "asked for 1.0 GiB", true),
     (PuppetOrder::WrongShape, 500, "must have 12 bytes", true),
     (PuppetOrder::WrongPort, 500, "answered for port 7 of 1", true),
-    (PuppetOrder::WrongType, 500, "is INT32, not FP32", true),
+    (PuppetOrder::WrongType, 500, "has the type FP32; INT32 is expected", true),
     (PuppetOrder::PortTwice, 500, "answered twice for \"INPUT\"", true),
     (PuppetOrder::TenThousandRuns, 400, "the request needs 10000 runs; the maximum is 4096", true),
     (PuppetOrder::ScratchOfGigabyte, 500, "in pre", true),

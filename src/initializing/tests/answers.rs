@@ -119,7 +119,7 @@ fn what_breaks_a_rule_fails_the_start() {
     };
     assert_eq!(with("unreachable"), "it gave up (unreachable), in initialize");
     let dims = "(call $state (i32.const 1) (i32.const 2) (i32.const 0))";
-    assert_eq!(with(dims), "initialize \"s\" is [1], not [2]");
+    assert_eq!(with(dims), "initialize \"s\" has the shape [2]; [1] is expected");
     let port = "(call $state (i32.const 1) (i32.const 1) (i32.const 9))";
     assert_eq!(with(port), "initialize answered for port 9 of 1");
     let name = "(call $text (i32.const 3) (i32.const 16384) (i32.const 257))";

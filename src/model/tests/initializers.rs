@@ -146,7 +146,7 @@ fn a_failure_refuses_the_start_and_leaves_the_others() {
     let fails = |value: i32| failed(fixture.send(9, value, |s| s.start = true));
     for (value, text) in [
         (1, "it gave up (unreachable), in initialize"),
-        (4, "initialize \"INPUT_STATE\" is [1], not [2]"),
+        (4, "initialize \"INPUT_STATE\" has the shape [2]; [1] is expected"),
         (11, "steps answered 10000 steps; there may be 1 to 4096"),
         (13, "steps answered 0 steps; there may be 1 to 4096"),
     ] {

@@ -361,7 +361,7 @@ fn an_input_that_passes_by_must_fit_the_model_behind() {
         let chain = wider(guest);
         assert!(chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).is_ok());
         let refused = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abcd")).unwrap_err();
-        let text = "an input does not fit the model behind: \"x\" is [3], not [4]".to_owned();
+        let text = "an input does not fit the model behind: \"x\" has the shape [4]; [3] is expected".to_owned();
         assert_eq!(refused.why, RefusedBy::Plugin { code: 1, text, retry: None }, "{guest:?}");
     }
 }

@@ -132,6 +132,6 @@ fn the_number_of_dimensions_is_bounded() {
         ))
     };
     assert_eq!(buffer(65).unwrap_err(), "a tensor of 65 dimensions; the maximum is 64, in pre");
-    let shape = "pre answered run 0: \"x\" is [-1], not [0,0,0";
+    let shape = "pre answered run 0: \"x\" has the shape [0,0,0";
     assert!(buffer(64).unwrap_err().starts_with(shape), "it fits no port, and is no fault of its own");
 }
