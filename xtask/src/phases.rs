@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn two_rows_are_one_table_and_the_failures_of_both_count() {
         let mut phases = Phases::new();
-        let (to_beside, from_here) = std::sync::mpsc::channel();
-        let (to_here, from_beside) = std::sync::mpsc::channel();
+        let (to_beside, from_here) = std::sync::mpsc::sync_channel(1);
+        let (to_here, from_beside) = std::sync::mpsc::sync_channel(1);
         let here = |phases: &mut Phases| {
             to_beside.send(())?;
             phases.need("here", || Ok(from_beside.recv().map(|()| "met".to_owned())?))?;
