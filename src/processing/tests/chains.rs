@@ -130,7 +130,7 @@ fn what_breaks_a_rule_fails_the_request() {
     assert_eq!(with(port), "pre answered run 0: answered for port 9 of 1");
     let dtype =
         "(i32.store offset=8 (local.get 11) (i32.const 3)) (call $run (local.get 11) (local.get 12) (i32.const 1))";
-    assert_eq!(with(dtype), "pre answered run 0: \"x\" is UINT8, not UINT16");
+    assert_eq!(with(dtype), "pre answered run 0: \"x\" has the type UINT16; UINT8 is expected");
     let shape = "(i64.store (i32.load offset=12 (local.get 11)) (i64.const 4)) (call $run (local.get 11) (local.get 12) (i32.const 1))";
     assert_eq!(with(shape), "pre answered run 0: \"x\" [4] must have 4 bytes (3 bytes)");
     let scratch = "

@@ -64,7 +64,10 @@ fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us
     let asked = house.fake.asked("fair-share").unwrap();
     assert_eq!((asked.config.as_str(), asked.save), (r#"{"burst":4,"weights":{"gold":2}}"#, true));
     let said = house.told(&["plugin", "replace", "fair-share", "--from", &second]).await;
-    assert_eq!(said, "fair-share 0.2.0 (0061736) has taken over, and the sequor.toml of vad says so\n");
+    assert_eq!(
+        said,
+        "fair-share 0.2.0 (0061736) has taken over, also after the next start: the sequor.toml of vad names it\n"
+    );
     assert!(house.told(&["plugin", "rollback", "fair-share"]).await.contains("0.1.0"));
     house.told(&["plugin", "park", "fair-share"]).await;
     house.told(&["plugin", "unpark", "fair-share"]).await;
