@@ -3,21 +3,33 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sequor::backend::{BackendError, Context, Feed, Fetch, Graph as LoadedGraph, LoadOptions};
+use sequor::backend::{BackendError, Context, Feed, Fetch, Graph, LoadOptions};
 use sequor::device::cuda::CudaDriver;
 use sequor::device::{Buffer, Device, MemorySpan, MemorySpanMut};
 use sequor_core::{DataType, Shape};
 
 use crate::Terms;
-use crate::measure::{Graph, State};
 
 /// Turns before anything is timed: they make memory and load kernels.
 const WARM: usize = 20;
 
+/// Names of a state's input and output, and its type and shape.
+pub(crate) type State = (&'static str, &'static str, DataType, &'static [u64]);
+
+/// A graph that is measured, and the shapes of a row of it.
+pub(crate) struct BenchedGraph<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) file: &'a str,
+    pub(crate) config: &'a str,
+    pub(crate) input: &'a [u64],
+    pub(crate) output: &'a [u64],
+    pub(crate) states: &'a [State],
+}
+
 pub(crate) struct BareLoop {
     pub(crate) device: Arc<dyn Device>,
     context: Box<dyn Context>,
-    _graph: Arc<dyn LoadedGraph>,
+    _graph: Arc<dyn Graph>,
     shapes: [Shape; 2],
     /// Input and output, on the host and on the device.
     host: [Buffer; 2],
@@ -29,7 +41,7 @@ pub(crate) struct BareLoop {
 
 impl BareLoop {
     /// Ready to be timed.
-    pub(crate) fn new(terms: &Terms, graph: &Graph<'_>, on_device: bool) -> BareLoop {
+    pub(crate) fn new(terms: &Terms, graph: &BenchedGraph<'_>, on_device: bool) -> BareLoop {
         let device = terms.device(&CudaDriver);
         let staging = device.staging().unwrap_or_else(|| Arc::clone(&device));
         let (file, options) = (terms.root.join(graph.file), LoadOptions::default());

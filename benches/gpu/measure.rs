@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sequor_core::DataType;
 
-use crate::bare::BareLoop;
+use crate::bare::{BareLoop, BenchedGraph, State};
 use crate::check::TRANSDUCER;
 use crate::model::{LoadedModel, On, Random};
 use crate::{Terms, rows};
@@ -33,7 +33,7 @@ pub(crate) fn all(terms: &Terms) -> ExitCode {
     println!("model          depth    engine   bare loop    ratio   aim        over the host      idle   host waits");
     steps(
         terms,
-        &Graph {
+        &BenchedGraph {
             name: "gru",
             file: "models/gru/1/model.onnx",
             config: GRU,
@@ -50,7 +50,7 @@ pub(crate) fn all(terms: &Terms) -> ExitCode {
     ];
     steps(
         terms,
-        &Graph {
+        &BenchedGraph {
             name: "four states",
             file: "tests/models/transducer.onnx",
             config: TRANSDUCER,
@@ -64,18 +64,7 @@ pub(crate) fn all(terms: &Terms) -> ExitCode {
 
 // === steps ===
 
-pub(crate) type State = (&'static str, &'static str, DataType, &'static [u64]);
-
-pub(crate) struct Graph<'a> {
-    name: &'a str,
-    pub(crate) file: &'a str,
-    config: &'a str,
-    pub(crate) input: &'a [u64],
-    pub(crate) output: &'a [u64],
-    pub(crate) states: &'a [State],
-}
-
-fn steps(terms: &Terms, graph: &Graph<'_>) {
+fn steps(terms: &Terms, graph: &BenchedGraph<'_>) {
     let strategy = format!(
         "oldest {{ max_candidate_sequences: {} preferred_batch_size: {} max_queue_delay_microseconds: 1000 }}",
         2 * terms.batch,
