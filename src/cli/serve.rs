@@ -106,16 +106,15 @@ async fn serve(
         let names = unloaded(&repository).join(", ");
         return Err(Failed::Failed(format!("exit_on_error is set, and these models did not load: {names}")));
     }
-    if settings.strict_readiness && !repository.complete() {
-        let models = unloaded(&repository).join(", ");
-        tracing::warn!(models, "the server is not ready: a model is not served, and strict_readiness is set");
-    }
     if settings.model.control_mode == ControlMode::None && repository.statuses().is_empty() {
         tracing::warn!(repository = ?settings.model.repository, "the repository holds no model");
     }
     if repository.complete() || !settings.strict_readiness {
         let (models, seconds) = (repository.statuses().len(), began.elapsed().as_secs_f64());
         tracing::info!(models, seconds, "the server is ready");
+    } else {
+        let models = unloaded(&repository).join(", ");
+        tracing::warn!(models, "the server is not ready: a model is not served, and strict_readiness is set");
     }
     tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
     running.open();

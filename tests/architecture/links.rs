@@ -198,6 +198,27 @@ fn pages_and_sentences_are_short() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// A page that a message or a comment names is one that a reader can open.
+#[test]
+fn pages_that_the_code_names_are_there() {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
+    let (mut named, mut faults) = (0, Vec::new());
+    for (path, text) in ["src", "crates", "xtask"].into_iter().flat_map(sources) {
+        for (at, _) in text.match_indices("docs/").filter(|(at, _)| !text[..*at].ends_with(is_part)) {
+            let rest = &text[at..];
+            let page = rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())].trim_end_matches('.');
+            if page.ends_with(".md") {
+                named += 1;
+                if !root().join(page).is_file() {
+                    faults.push(format!("{} names {page}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(named > 10, "{named}");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn anchors_and_sentences_are_counted() {
     assert_eq!(

@@ -34,7 +34,7 @@ pub(super) fn refusal(error: &std::io::Error) -> String {
         // The one kind of refusal that comes from the usual way to make a certificate.
         Some(rustls::Error::InvalidCertificate(why)) if format!("{why:?}").contains("CaUsedAsEndEntity") => {
             "its certificate is refused: it is a CA's own certificate, as `openssl req -x509` makes it. Make a server certificate \
-             (CA:FALSE) that the CA of --tls-ca signs: docs/security.md"
+             (CA:FALSE) that the CA of --tls-ca signs: docs/reference/security.md"
                 .to_owned()
         }
         Some(rustls::Error::InvalidCertificate(why)) => format!("its certificate is refused: {why}"),
