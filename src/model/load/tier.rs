@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,8 +13,8 @@ use sequor_core::{EndReason, Id};
 use crate::config::model::settings::DurabilityWhen;
 use crate::processing::SequenceScratch;
 use crate::state::tier::{
-    AfterTake, EndedState, FailedChanges, FoundState, GroupWriter, StateHead, Tier, TierChange, TierError, TierKey,
-    TierUsage, find,
+    AfterTake, EndedState, FailedChanges, FoundState, GroupWriter, StateHead, Successions, Tier, TierChange, TierError,
+    TierKey, TierUsage, VersionDigest, find,
 };
 use crate::state::{SnapshotError, StateCopy, StateSpec, StateValues, with_answer, with_scratch};
 use crate::tensor::NamedTensor;
@@ -107,6 +108,11 @@ impl LoadDurability {
         matches!(self.when, DurabilityWhen::Drain | DurabilityWhen::Every(_))
     }
 
+    /// What stored states of a load of this version are marked with.
+    pub(in crate::model) fn version_digest(&self, version: u64) -> VersionDigest {
+        VersionDigest { version, digest: self.digest }
+    }
+
     /// Steps of a sequence between two writes, if answers do not wait for them.
     pub(in crate::model) fn interval(&self) -> Option<u64> {
         if let DurabilityWhen::Every(steps) = self.when { Some(u64::from(steps.get())) } else { None }
@@ -145,6 +151,21 @@ impl SequenceStore {
     /// The sequences of a model that are kept.
     pub(in crate::model) fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
         self.writer.tier().list(model)
+    }
+
+    /// The versions of a model that go on from states of others. Does not wait for the disk.
+    pub(in crate::model) fn successions(&self, model: &str) -> Successions {
+        self.writer.tier().successions(model)
+    }
+
+    /// Keeps the versions of a model that go on from states of others. Returns once that is durable.
+    pub(in crate::model) fn succeed(&self, model: &str, successions: Successions) {
+        let (sender, written) = sync_channel(1);
+        let change = TierChange::Succeed { model: model.to_owned(), successions };
+        self.write(vec![change], move |failed| drop(sender.send(failed)));
+        if let Some((_, error)) = written.recv().unwrap_or_default().first() {
+            tracing::error!(model, %error, "which version takes over is not stored; after a crash its sequences may be refused");
+        }
     }
 
     /// The facts about the stored state of a sequence. Does not wait for the disk.

@@ -16,6 +16,7 @@ mod rates;
 mod reloads;
 mod restarts;
 mod restarts_with_plugins;
+mod restarts_with_reloads;
 mod tiers;
 
 use std::path::Path;

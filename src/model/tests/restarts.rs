@@ -14,7 +14,9 @@ use super::{load, request};
 use crate::backend::mock::MockBackend;
 use crate::error::Failure;
 use crate::model::*;
-use crate::state::tier::{self, EndedState, FoundState, StateHead, Tier, TierChange, TierError, TierKey, TierUsage};
+use crate::state::tier::{
+    self, EndedState, FoundState, StateHead, Successions, Tier, TierChange, TierError, TierKey, TierUsage,
+};
 use crate::telemetry::Metrics;
 
 const CONFIG: &str = r#"
@@ -88,6 +90,10 @@ impl Tier for SlowTier {
 
     fn take_ended(&self, model: &str) -> Vec<(Id, EndedState)> {
         self.0.take_ended(model)
+    }
+
+    fn successions(&self, model: &str) -> Successions {
+        self.0.successions(model)
     }
 
     fn usage(&self) -> TierUsage {
@@ -350,7 +356,7 @@ fn idle_time_stops_while_no_server_runs() {
 }
 
 /// The last durable step that an answer names, once it is at least this one.
-fn durable(server: &Server, id: u64, least: i64) -> i64 {
+pub(super) fn durable(server: &Server, id: u64, least: i64) -> i64 {
     for step in 0.. {
         let answer = server.send(id, 0, |_| {}).unwrap();
         match &answer.parameters[..] {
@@ -436,49 +442,6 @@ fn after_a_start_that_failed_nothing_goes_on_from_the_life_before() {
 }
 
 /// One second after this, sequences move to version 2, whose answers are 1000 more.
-fn replace_with_version_2(machine: &Machine, server: &Server) {
-    let folder = machine.model().join("2");
-    fs_err::create_dir(&folder).unwrap();
-    fs_err::write(folder.join("model.onnx"), "accumulate INT32 plus=1000").unwrap();
-    load(&server.repository, &machine.model());
-}
-
-#[test]
-fn what_moved_to_a_new_version_goes_on_there_after_a_restart() {
-    for when in ["drain", "step", "every"] {
-        for strategy in [OLDEST, "direct { }"] {
-            let machine = Machine::new(when, strategy);
-            let toml = format!("[durability]\nwhen = \"{when}\"\n[reload]\ndrain = \"1s\"\nthen = \"carry\"\n");
-            fs_err::write(machine.model().join("sequor.toml"), toml).unwrap();
-            let first = machine.serve();
-            (1..=3).for_each(|id| assert_eq!(first.sum(id, 10 * id as i32, start), 10 * id as i32));
-            replace_with_version_2(&machine, &first);
-            machine.clock.advance(Duration::from_secs(2));
-            while first.repository.live() > 0 {
-                first.repository.tick();
-                std::thread::yield_now();
-            }
-            assert_eq!(first.sum(1, 1, |_| {}), 1011, "{when}: this one has run on version 2");
-            machine.clock.advance(Duration::from_secs(1));
-            first.stop();
-            let second = machine.serve();
-            let kept = second.repository.resumable("sum").unwrap();
-            let kept: Vec<_> = kept.into_iter().map(|kept| (kept.id, kept.version, kept.step)).collect();
-            let wanted = [(1, 2), (2, 1), (3, 1)].map(|(id, step)| (Id::from(id), 2, step));
-            assert_eq!(kept, wanted, "{when} {strategy}");
-            assert_eq!(second.sum(1, 1, |s| s.step = Some(3)), 1012, "{when}");
-            assert_eq!(second.sum(2, 1, |s| s.step = Some(2)), 1021, "{when}: this one was between two versions");
-            assert_eq!(second.sum(2, 1, |s| s.end = true), 1022, "{when}");
-            machine.clock.advance(Duration::from_secs(1));
-            second.repository.tick();
-            assert_eq!(second.sum(3, 1, |_| {}), 1031, "{when}: four of its five idle seconds have passed");
-            machine.clock.advance(Duration::from_secs(6));
-            second.repository.tick();
-            assert!(matches!(second.refusal(3, |_| {}), Refusal::Unknown(Some(stone)) if stone.why == EndReason::Idle));
-        }
-    }
-}
-
 #[test]
 fn how_a_sequence_ended_is_known_after_a_restart_and_after_a_crash() {
     for when in ["drain", "step"] {

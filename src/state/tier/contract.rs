@@ -8,6 +8,7 @@ use sequor_core::Id;
 
 use super::error::TierError;
 use super::record::{EndedState, StateHead, TierKey};
+use super::succession::Successions;
 
 /// A change of what is kept.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub enum TierChange {
     Remember { key: TierKey, ended: EndedState },
     /// Numbers up to this epoch are in use: the next server begins after it.
     UseEpochs { until: u64 },
+    /// The versions of a model that go on from states of others, in place of what was known of them.
+    Succeed { model: String, successions: Successions },
 }
 
 /// A stored state with what is known of it, if there is one.
@@ -64,6 +67,9 @@ pub trait Tier: Send + Sync + fmt::Debug {
 
     /// The sequences of a model that had ended when the tier was opened, the last end of each id, in the order of their ends. Each is listed once.
     fn take_ended(&self, model: &str) -> Vec<(Id, EndedState)>;
+
+    /// The versions of a model that go on from states of others. Does not wait for the disk.
+    fn successions(&self, model: &str) -> Successions;
 
     /// How much is kept now. Does not wait for the disk.
     fn usage(&self) -> TierUsage;

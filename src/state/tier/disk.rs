@@ -16,6 +16,7 @@ use sequor_core::Id;
 use super::contract::{FoundState, Tier, TierChange, TierUsage};
 use super::error::TierError;
 use super::record::{EndedState, StateHead, TierKey};
+use super::succession::Successions;
 
 type Slice = &'static [u8];
 
@@ -26,6 +27,8 @@ const EPOCH: &str = "epoch";
 /// The last ends of sequences: a ring of so many places.
 const ENDED: TableDefinition<'_, u32, Slice> = TableDefinition::new("ended");
 const ENDS: u32 = 16_384;
+/// By model.
+const SUCCESSIONS: TableDefinition<'_, &str, Slice> = TableDefinition::new("successions");
 
 /// Opens the file, at the start and after a failed write.
 pub(super) type OpenDatabase = dyn Fn() -> Result<Database, TierError> + Send + Sync;
@@ -44,6 +47,7 @@ pub struct DiskTier {
 #[derive(Default)]
 struct KeptHeads {
     heads: HashMap<TierKey, Arc<StateHead>>,
+    successions: HashMap<String, Successions>,
     /// Bytes of all files.
     used: u64,
     limit: u64,
@@ -104,6 +108,7 @@ struct CommitPlan<'a> {
     ends: Vec<(&'a TierKey, &'a EndedState)>,
     /// Epochs up to this one are in use.
     epoch: u64,
+    successions: Vec<(&'a str, &'a Successions)>,
     used: u64,
     too_large: Vec<usize>,
 }
@@ -119,7 +124,7 @@ impl DiskTier {
     pub(super) fn open(path: String, open: Box<OpenDatabase>, limit: u64) -> Result<DiskTier, TierError> {
         let kept = KeptHeads { limit, ..KeptHeads::default() };
         let tier = DiskTier { path, open, database: Mutex::new(None), commit: Mutex::new(()), kept: Mutex::new(kept) };
-        let (heads, ended) = tier.with(|database| {
+        let (heads, ended, successions) = tier.with(|database| {
             let write = database.begin_write()?;
             write.open_table(STATES)?;
             write.open_table(NUMBERS)?;
@@ -132,14 +137,15 @@ impl DiskTier {
                 rows?
             };
             let ended = compact_ends(&mut write.open_table(ENDED)?)?;
+            let successions = read_successions(&write.open_table(SUCCESSIONS)?)?;
             write.commit()?;
-            Ok((heads, ended))
+            Ok((heads, ended, successions))
         })?;
         let damaged = || TierError::Damaged { path: tier.path.clone(), what: "a head cannot be read".to_owned() };
         {
             let mut kept = tier.kept.lock();
             kept.next_end = u32::try_from(ended.len()).unwrap_or(0) % ENDS;
-            kept.ended = ended;
+            (kept.ended, kept.successions) = (ended, successions);
             for (key, head) in heads {
                 let (key, head) = TierKey::decode(&key).zip(StateHead::decode(&head)).ok_or_else(damaged)?;
                 kept.used += head.bytes;
@@ -200,7 +206,7 @@ impl KeptHeads {
     /// What of these changes is to be written: in order, the last one of a key alone.
     fn plan<'a>(&self, changes: &'a [TierChange]) -> CommitPlan<'a> {
         let mut after: HashMap<&TierKey, NewState<'_>> = HashMap::new();
-        let (mut ends, mut epoch) = (Vec::new(), 0);
+        let (mut ends, mut epoch, mut successions) = (Vec::new(), 0, Vec::new());
         let (mut used, mut too_large) = (self.used, Vec::new());
         for (n, change) in changes.iter().enumerate() {
             let (key, new, incarnation) = match change {
@@ -212,6 +218,10 @@ impl KeptHeads {
                 }
                 TierChange::UseEpochs { until } => {
                     epoch = epoch.max(*until);
+                    continue;
+                }
+                TierChange::Succeed { model, successions: of_model } => {
+                    successions.push((model.as_str(), of_model));
                     continue;
                 }
             };
@@ -233,7 +243,7 @@ impl KeptHeads {
             after.insert(key, new);
         }
         let next_end = self.next_end;
-        CommitPlan { writes: after.into_iter().collect(), next_end, ends, epoch, used, too_large }
+        CommitPlan { writes: after.into_iter().collect(), next_end, ends, epoch, successions, used, too_large }
     }
 }
 
@@ -243,6 +253,18 @@ fn next_epoch(numbers: &mut redb::Table<'_, &str, u64>, least: u64) -> Result<u6
     let epoch = last.map_or(least, |last| least.max(last.saturating_add(1)));
     numbers.insert(EPOCH, epoch)?;
     Ok(epoch)
+}
+
+/// The successions of each model. What cannot be read is left out: states of another version are not resumed then.
+fn read_successions(
+    table: &impl redb::ReadableTable<&'static str, Slice>,
+) -> Result<HashMap<String, Successions>, redb::Error> {
+    let mut all = HashMap::new();
+    for row in table.iter()? {
+        let (model, written) = row?;
+        all.extend(Successions::decode(written.value()).map(|of_model| (model.value().to_owned(), of_model)));
+    }
+    Ok(all)
 }
 
 /// Reads the ring and writes it anew: the last end of each id, in the order of time.
@@ -293,8 +315,8 @@ impl Tier for DiskTier {
             let before: Vec<u64> = plan.writes.iter().map(|(key, _)| before(key)).collect();
             (plan, before)
         };
-        let (CommitPlan { writes, mut next_end, ends, epoch, used, too_large }, before) = plan;
-        if writes.is_empty() && ends.is_empty() && epoch == 0 {
+        let (CommitPlan { writes, mut next_end, ends, epoch, successions, used, too_large }, before) = plan;
+        if writes.is_empty() && ends.is_empty() && epoch == 0 && successions.is_empty() {
             return Ok(too_large);
         }
         self.with(|database| {
@@ -321,6 +343,9 @@ impl Tier for DiskTier {
             if epoch > 0 {
                 next_epoch(&mut write.open_table(NUMBERS)?, epoch)?;
             }
+            for (model, of_model) in &successions {
+                write.open_table(SUCCESSIONS)?.insert(*model, of_model.encode().as_slice())?;
+            }
             if !ends.is_empty() {
                 let mut table = write.open_table(ENDED)?;
                 for (key, ended) in &ends {
@@ -333,6 +358,8 @@ impl Tier for DiskTier {
         })?;
         let mut kept = self.kept.lock();
         (kept.used, kept.next_end) = (used, next_end);
+        let successions = successions.into_iter().map(|(model, of_model)| (model.to_owned(), of_model.clone()));
+        kept.successions.extend(successions);
         for (key, new) in writes {
             match new {
                 Some((head, _)) => kept.heads.insert(key.clone(), Arc::clone(head)),
@@ -356,6 +383,10 @@ impl Tier for DiskTier {
         let mut kept = self.kept.lock();
         let of_model = kept.ended.extract_if(.., |(key, _)| key.model == model);
         of_model.map(|(key, ended)| (key.id, ended)).collect()
+    }
+
+    fn successions(&self, model: &str) -> Successions {
+        self.kept.lock().successions.get(model).cloned().unwrap_or_default()
     }
 
     fn usage(&self) -> TierUsage {

@@ -3,6 +3,7 @@
 //! A tier knows bytes and heads. It reads no state: the parent room makes and checks the file of a state.
 //!
 //! - `contract`: what every tier does, as a trait. `record`: what a tier knows of a stored state. `error`: why it does not keep or find one.
+//! - `succession`: which versions of a model go on from states of others.
 //! - `disk`: a store on disk. `folder`: its directory and file, readable by the server's user only.
 //! - `writer`: gathers what all models write at one time into one commit.
 
@@ -11,6 +12,7 @@ mod disk;
 mod error;
 mod folder;
 mod record;
+mod succession;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -20,4 +22,5 @@ pub use disk::DiskTier;
 pub use error::TierError;
 pub use folder::{OpenedStore, open};
 pub use record::{EndedState, StateHead, TierKey};
+pub use succession::{Successions, VersionDigest};
 pub use writer::{AfterTake, FailedChanges, GroupWriter, find};

@@ -217,7 +217,7 @@ pub fn find(tier: &dyn Tier, changes: &[TierChange], key: &TierKey) -> FoundStat
     let of_key = changes.iter().filter_map(|change| match change {
         TierChange::Put { key: of, head, file } => Some((of, head.incarnation, Some((head, file)))),
         TierChange::Remove { key: of, incarnation } => Some((of, *incarnation, None)),
-        TierChange::Remember { .. } | TierChange::UseEpochs { .. } => None,
+        TierChange::Remember { .. } | TierChange::UseEpochs { .. } | TierChange::Succeed { .. } => None,
     });
     let (mut stored, mut last) = (None, None);
     for (_, incarnation, state) in of_key.filter(|(of, ..)| *of == key) {
@@ -245,7 +245,10 @@ fn failed(
         (Ok(place), Ok(too_large)) => {
             let needed = match changes.get(place).filter(|_| too_large.contains(&place))? {
                 TierChange::Put { file, .. } => file.len() as u64,
-                TierChange::Remove { .. } | TierChange::Remember { .. } | TierChange::UseEpochs { .. } => 0,
+                TierChange::Remove { .. }
+                | TierChange::Remember { .. }
+                | TierChange::UseEpochs { .. }
+                | TierChange::Succeed { .. } => 0,
             };
             let usage = tier.usage();
             Some(TierError::Full { needed, used: usage.bytes, limit: usage.limit })

@@ -15,6 +15,7 @@ use crate::model::sequences::jobs::{
 use crate::model::sequences::scheduler::{ActingThread, ModelScheduler, carry_out, make_whole};
 use crate::model::sequences::table::{KeptStages, SequenceLookup};
 use crate::processing::outgoing::CallingRequest;
+use crate::state::tier::VersionDigest;
 
 /// A request that was checked, and the load that it is for.
 struct AcceptedRequest {
@@ -211,13 +212,21 @@ fn enqueue(
     Ok(Enqueued::Queued(req))
 }
 
-/// The version that a request is for: that of its stored state, if it names none.
+/// The version that a request is for: the one that goes on from its stored state, if it names none.
 fn version_of(model: &ModelScheduler, request: &InferRequest, version: Option<u64>) -> Option<u64> {
     if version.is_some() || request.sequence.start || !model.store.has_kept() {
         return version;
     }
-    let of = model.table.lock().kept.get(&request.sequence.id).map(|kept| kept.head.version);
-    of.filter(|of| model.loads().iter().any(|load| load.version == *of))
+    let table = model.table.lock();
+    let maker = table.kept.get(&request.sequence.id)?.version_digest();
+    let next = table.successions.of(maker);
+    drop(table);
+    let loads = model.loads();
+    // Where all are retired, the model goes out of service, and the request is to read that.
+    let is_draining = loads.iter().all(|load| load.is_retired());
+    let takes =
+        |of: &VersionDigest| loads.iter().any(|load| (is_draining || !load.is_retired()) && load.version == of.version);
+    [next, maker].into_iter().find(takes).map(|of| of.version)
 }
 
 #[cfg(test)]

@@ -3,18 +3,22 @@
 //! A sequence moves between two of its steps. The thread of its instance copies the state. Under the model's lock the sequence then ends on the
 //! old load, and its state waits for the next step, which begins it on the new load. So no request comes between, and the memory goes along.
 //! A sequence that is busy is tried again. After [`GRACE`] the rest ends.
+//!
+//! Where states are written while their sequences live, the state waits in the store instead. It stays marked with the files of the old load; the
+//! store knows that the new load goes on from it. That is so from the moment at which the load is replaced, and so it holds after a crash, too.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{EndReason, Event, Id, LoadId, Seq, SequenceView, Time, Tombstone};
+use sequor_core::{EndReason, Event, Id, LoadId, Seq, Time, Tombstone};
 
-use crate::model::load::{Leaving, LoadedModel, MailReply};
+use crate::model::load::{Leaving, LoadDurability, LoadedModel, MailReply};
 use crate::model::sequences::offloaded::{Carried, CarriedLoad, ImportOrigin};
 use crate::model::sequences::scheduler::ModelScheduler;
-use crate::model::sequences::table::{Import, SequenceLookup, Table};
+use crate::model::sequences::table::{Import, SequenceLookup as _, Table};
 use crate::model::sequences::write_back::{can_leave, post_leave};
+use crate::state::tier::VersionDigest;
 
 /// Places of the table that are looked at, at one time.
 const PORTION: u32 = 64;
@@ -39,6 +43,7 @@ pub(in crate::model) fn replace(model: &Arc<ModelScheduler>, old: LoadId, new: O
     let moves = reload.carries && matches!(fits, Some(Ok(())));
     if let Some(before) = &before {
         move_on(model, before, new.filter(|_| moves));
+        succeed(model, before, new, moves);
     }
     if !moves {
         return model.retire(old, at);
@@ -88,6 +93,43 @@ fn fits(old: &LoadedModel, new: &LoadedModel) -> Result<(), String> {
     }
 }
 
+/// Notes whether the new load goes on from stored states of a replaced one. Returns once that is durable.
+fn succeed(model: &ModelScheduler, old: &LoadedModel, new: Option<&Arc<LoadedModel>>, moves: bool) {
+    let (Some(store), Some(from)) = (model.store.get(), stored_as(old)) else { return };
+    let successions = {
+        let mut table = model.table.lock();
+        let is_new = match new.and_then(|new| stored_as(new)) {
+            Some(to) if moves => table.successions.add(from, to),
+            // The states of the new load are its own again, if it was there before.
+            to => table.successions.keep_only(|of| of != from && Some(of) != to),
+        };
+        is_new.then(|| table.successions.clone())
+    };
+    // The lock is free: this waits for the store, whose other work takes it.
+    if let Some(successions) = successions {
+        store.succeed(&model.name, successions);
+    }
+}
+
+/// What stored states of a load are marked with.
+fn stored_as(load: &LoadedModel) -> Option<VersionDigest> {
+    load.durable.as_ref().map(|durable| durable.version_digest(load.version))
+}
+
+/// Whether a sequence that is to move waits in the store for its next step.
+pub(in crate::model::sequences) fn goes_over_the_store(model: &ModelScheduler, seq: Seq) -> bool {
+    let Some(old) = model.table.lock().live(seq).map(|live| Arc::clone(&live.load)) else { return false };
+    let new = model.load_for(None).filter(|new| !new.is_retired() && fits(&old, new).is_ok());
+    let Some(new) = new.filter(|new| is_in_store(&old) && new.durable.is_some()) else { return false };
+    // A third load may have come since.
+    succeed(model, &old, Some(&new), true);
+    true
+}
+
+fn is_in_store(load: &LoadedModel) -> bool {
+    load.durable.as_ref().is_some_and(LoadDurability::is_continual)
+}
+
 /// Sends states that wait for a replaced load on to the next, or ends their sequences.
 fn move_on(model: &Arc<ModelScheduler>, old: &LoadedModel, new: Option<&Arc<LoadedModel>>) {
     model.change(|table, now| {
@@ -133,7 +175,12 @@ fn ask_some(model: &Arc<ModelScheduler>, load: &Arc<LoadedModel>, of: CarriedLoa
         return None;
     }
     let (views, rest) = model.seen(of.from, PORTION);
+    let mut room = if is_in_store(load) { model.room_to_leave() } else { u64::MAX };
     for view in views.iter().filter(|view| view.load == load.key && can_leave(view)) {
+        if room == 0 {
+            break;
+        }
+        room = room.saturating_sub(view.state_bytes.max(load.state_bytes()));
         post_leave(&model.name, load, view, Leaving::Carry, MailReply::new(|_| ()));
     }
     let pause = if rest.is_some() { PAUSE } else { AGAIN };
@@ -150,10 +197,8 @@ pub(in crate::model::sequences) fn leave(model: &Arc<ModelScheduler>, seq: Seq, 
     }
     let mut until = Time::NEVER;
     model.change(|table, now| {
-        let is_sole =
-            |view: &SequenceView| table.core.find(&view.id, None) == Some(seq) && !table.has_elsewhere(&view.id);
         let view = table.core.view_of(seq).filter(|view| view.step == step && can_leave(view) && view.due > now);
-        let Some(view) = view.filter(is_sole) else { return };
+        let Some(view) = view.filter(|view| table.is_sole(seq, &view.id)) else { return };
         let (id, due, idle) = (view.id, view.due, view.idle);
         let Some(live) = table.live_mut(seq).filter(|live| live.holder.is_none()) else { return };
         let mut ticket = live.ticket.take();

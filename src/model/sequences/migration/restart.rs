@@ -1,5 +1,6 @@
 //! Takes over the sequences that the store keeps of a model, and writes the live ones when the server stops.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::model::sequences::scheduler::ModelScheduler;
 use crate::model::sequences::table::{Import, SequenceLookup};
 use crate::model::sequences::write_back::{sealing, spill};
 use crate::processing::SequenceScratch;
-use crate::state::tier::{EndedState, FailedChanges, StateHead, TierChange, TierKey};
+use crate::state::tier::{EndedState, FailedChanges, StateHead, TierChange, TierKey, VersionDigest};
 use crate::state::{SnapshotError, with_answer, with_scratch};
 use crate::tensor::NamedTensor;
 
@@ -47,27 +48,38 @@ impl KeptLive {
 /// Takes over the sequences that the store keeps of this model, and those that it remembers as ended. Idle time goes on from now.
 pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore) {
     let (kept, ended) = (store.list(&model.name), store.take_ended(&model.name));
+    let successions = store.successions(&model.name);
     let now = model.now();
     let until = |head: &StateHead| head.idle_left.map_or(Time::NEVER, |left| now + left);
     let kept = kept.into_iter().map(|(id, head)| (id, KeptSequence { until: until(&head), head, unwritten: None }));
     let mut table = model.table.lock();
     table.kept.extend(kept);
-    table.ended_before = ended;
+    let stored: HashSet<VersionDigest> = table.kept.values().map(KeptSequence::version_digest).collect();
+    (table.ended_before, table.successions) = (ended, successions);
+    // What nothing is stored of any more needs no successor.
+    let fewer = table.successions.keep_only(|of| stored.contains(&of)).then(|| table.successions.clone());
     let next = table.kept.values().map(|kept| kept.until).min();
     table.kept_due = next.unwrap_or(Time::NEVER);
     model.store.set_kept(!table.kept.is_empty());
     drop(table);
+    if let Some(fewer) = fewer {
+        store.succeed(&model.name, fewer);
+    }
     if let Some(next) = next.filter(|next| *next != Time::NEVER) {
         model.arm(next);
     }
 }
 
-/// Sequences that are kept and were not gone on from: id, version, steps, bytes, and the idle time that is left.
-pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<(Id, Arc<StateHead>, Option<Duration>)> {
+/// A sequence that is kept and was not gone on from: id, the version that goes on from it, what is stored, and the idle time that is left.
+type Resumable = (Id, u64, Arc<StateHead>, Option<Duration>);
+
+/// The sequences that are kept.
+pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<Resumable> {
     let now = model.now();
     let left = |kept: &KeptSequence| (kept.until != Time::NEVER).then(|| kept.until - now);
     let table = model.table.lock();
-    table.kept.iter().map(|(id, kept)| (id.clone(), Arc::clone(&kept.head), left(kept))).collect()
+    let version = |kept: &KeptSequence| table.successions.of(kept.version_digest()).version;
+    table.kept.iter().map(|(id, kept)| (id.clone(), version(kept), Arc::clone(&kept.head), left(kept))).collect()
 }
 
 // === the server stops ===
@@ -196,10 +208,14 @@ pub(in crate::model) fn leave(
     step: u64,
     file: Vec<u8>,
 ) -> LeaveOutcome {
-    if why == Leaving::Carry {
-        carry::leave(model, seq, step, file);
-        return None;
-    }
+    let why = match why {
+        Leaving::Carry if carry::goes_over_the_store(model, seq) => Leaving::Spill,
+        Leaving::Carry => {
+            carry::leave(model, seq, step, file);
+            return None;
+        }
+        other => other,
+    };
     let leaving = LeavingSequence::look_up(model, seq, step)?;
     let durable = leaving.load.durable.as_ref()?;
     if why == Leaving::Spill

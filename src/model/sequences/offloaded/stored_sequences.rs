@@ -10,7 +10,9 @@ use sequor_core::{Id, Req, RequestMeta, Seq, Time};
 use crate::error::Failure;
 use crate::model::load::{LoadedModel, SequenceStore, UNRUN};
 use crate::processing::SequenceScratch;
-use crate::state::tier::{AfterTake, EndedState, FoundState, StateHead, TierError, TierKey};
+use crate::state::tier::{
+    AfterTake, EndedState, FoundState, StateHead, Successions, TierError, TierKey, VersionDigest,
+};
 use crate::state::{answer_of, check_snapshot, scratch_of};
 use crate::sync::AtomicBool;
 use crate::tensor::Tensor;
@@ -130,9 +132,21 @@ impl KeptStore {
 }
 
 impl KeptSequence {
+    /// The version that made the state.
+    pub(in crate::model::sequences) fn version_digest(&self) -> VersionDigest {
+        VersionDigest { version: self.head.version, digest: self.head.digest }
+    }
+
     /// Why this load does not go on from the state with such a step, if it does not.
-    pub(in crate::model::sequences) fn misfit(&self, load: &LoadedModel, counted: bool) -> Option<String> {
-        let StateHead { version, step, .. } = *self.head;
+    pub(in crate::model::sequences) fn misfit(
+        &self,
+        load: &LoadedModel,
+        counted: bool,
+        successions: &Successions,
+    ) -> Option<String> {
+        let (step, own) = (self.head.step, self.version_digest());
+        let is_own = load.durable.as_ref().is_some_and(|durable| durable.version_digest(load.version) == own);
+        let VersionDigest { version, digest } = if is_own { own } else { successions.of(own) };
         if self.head.behind && !counted {
             return Some(format!(
                 "it is as of step {step}, and later steps may have been answered; a step with its number (sequence_step) goes on from there"
@@ -143,7 +157,7 @@ impl KeptSequence {
         }
         match &load.durable {
             None => Some("the model's durability is \"never\" now".to_owned()),
-            Some(durable) if durable.digest != self.head.digest => {
+            Some(durable) if durable.digest != digest => {
                 Some(format!("the files of version {version} or its processors have changed since"))
             }
             Some(_) => None,

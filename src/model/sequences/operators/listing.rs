@@ -67,13 +67,7 @@ pub struct ResumableSequence {
 pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequence> {
     let mut all: Vec<ResumableSequence> = restart::resumable(model)
         .into_iter()
-        .map(|(id, head, left)| ResumableSequence {
-            id,
-            version: head.version,
-            step: head.step,
-            bytes: head.bytes,
-            left,
-        })
+        .map(|(id, version, head, left)| ResumableSequence { id, version, step: head.step, bytes: head.bytes, left })
         .collect();
     let now = model.now();
     let table = model.table.lock();

@@ -194,6 +194,11 @@ impl ModelScheduler {
         self.admission.budget()
     }
 
+    /// Bytes of states that may wait to be written, besides those that wait already.
+    pub(in crate::model::sequences) fn room_to_leave(&self) -> u64 {
+        self.table.lock().spilling.may_leave(self.budget().limit())
+    }
+
     // === an instance ===
 
     pub(in crate::model) fn next(self: &Arc<Self>, who: Instance, now: Time) -> Step {

@@ -14,7 +14,7 @@ use crate::model::sequences::ensembles::{MemberSequences, SequenceHolder};
 use crate::model::sequences::jobs::Job;
 use crate::model::sequences::offloaded::{KeptSequence, RowToSeal, Spilling, WrittenSequence};
 use crate::scheduling::{Decider, LoadPolicy};
-use crate::state::tier::EndedState;
+use crate::state::tier::{EndedState, Successions};
 
 use super::batch::{FinishedBatch, PendingSeals, Step};
 use super::deferred_actions::{DeferredActions, PolicyNotice, SequenceChange};
@@ -38,6 +38,8 @@ pub(in crate::model) struct Table {
     pub(in crate::model::sequences) kept: HashMap<Id, KeptSequence>,
     /// When the first of these expires, or earlier.
     pub(in crate::model::sequences) kept_due: Time,
+    /// Which versions go on from stored states of others.
+    pub(in crate::model::sequences) successions: Successions,
     /// Requests that the store reads a state for, and with which their sequences have ended meanwhile.
     pub(super) given_up: HashSet<Req>,
     /// Ids whose states the store reads for requests that were cancelled meanwhile, and that go back then.

@@ -27,6 +27,9 @@ pub(in crate::model::sequences) trait SequenceLookup {
     /// Whether a state of this sequence waits somewhere already.
     fn has_elsewhere(&self, id: &Id) -> bool;
 
+    /// Whether this is the live sequence that requests of its id go to, and no state of the id waits elsewhere.
+    fn is_sole(&self, seq: Seq, id: &Id) -> bool;
+
     /// Whether the next step of this id begins a sequence here with a stored state.
     fn resumes(&self, id: &Id, version: Option<u64>) -> bool;
 
@@ -65,6 +68,10 @@ impl SequenceLookup for Table {
 
     fn has_elsewhere(&self, id: &Id) -> bool {
         self.has_import(id) || self.kept.contains_key(id)
+    }
+
+    fn is_sole(&self, seq: Seq, id: &Id) -> bool {
+        self.core.find(id, None) == Some(seq) && !self.has_elsewhere(id)
     }
 
     fn resumes(&self, id: &Id, version: Option<u64>) -> bool {

@@ -55,7 +55,7 @@ impl KeptStages for Table {
         }
         let id = submit.id.clone();
         if !submit.start {
-            if let Some(why) = kept.misfit(&job.load, job.counted) {
+            if let Some(why) = kept.misfit(&job.load, job.counted, &self.successions) {
                 return Err(Failure::NotResumed { model: job.load.settings.name.clone(), id, why });
             }
             if job.load.is_retired() {
@@ -64,7 +64,7 @@ impl KeptStages for Table {
             }
             submit.adopt = Some(kept.head.step);
             submit.idle = kept.head.idle;
-            submit.version = Some(kept.head.version);
+            submit.version = Some(job.load.version);
             // A step that is repeated gets the answer that is kept of it, or is refused.
             submit.prepare = submit.step != Some(kept.head.step) || kept.head.answered;
         } else {

@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::executor::ModelStep as _;
 use crate::model::load::{LeaveRequest, Leaving, LeftState, LoadedModel, MailReply, SequenceStore, header};
 use crate::model::sequences::offloaded::{KeptSequence, MemoryWait, UnwrittenFile};
-use crate::model::sequences::table::{BY_STORE, JobStage, Table};
+use crate::model::sequences::table::{BY_STORE, JobStage, SequenceLookup as _, Table};
 use crate::state::SnapshotError;
 use crate::state::budget::{Budget, NoRoom, Ticket};
 use crate::state::tier::{StateHead, TierChange, TierKey};
@@ -53,7 +53,8 @@ fn victims(table: &mut Table, load: &Arc<LoadedModel>, wanted: u64, NoRoom { use
             continue;
         }
         let leaves = table.spilling.leaving.iter().any(|(of, _)| *of == seq);
-        let Some(view) = table.core.view_of(seq).filter(|view| !leaves && can_leave(view)) else { continue };
+        let is_free = |view: &SequenceView| !leaves && can_leave(view) && table.is_sole(seq, &view.id);
+        let Some(view) = table.core.view_of(seq).filter(is_free) else { continue };
         if table.core.state_of(seq).is_some() {
             let bytes = view.state_bytes.max(load.state_bytes());
             missing = missing.saturating_sub(bytes);
@@ -80,7 +81,7 @@ pub(in crate::model::sequences) fn leave<H: SpillHost>(
     match (why, as_it_was) {
         (_, None) => return false,
         (Leaving::Stop, Some(_)) => table.apply(now, Event::End(seq, EndReason::Drained)),
-        (Leaving::Spill, Some(view)) if can_leave(&view) && view.due > now => {
+        (Leaving::Spill, Some(view)) if can_leave(&view) && view.due > now && table.is_sole(seq, &view.id) => {
             let until = view.due;
             table.apply(now, Event::End(seq, EndReason::Spilled));
             let counter = Arc::clone(&table.spilling.unwritten);

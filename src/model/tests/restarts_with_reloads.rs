@@ -1,0 +1,195 @@
+//! Sequences that a new version of their model takes over, and restarts and crashes between the two.
+
+use std::time::Duration;
+
+use sequor_core::{EndReason, Id, Refusal};
+
+use super::load;
+use super::restarts::{Machine, OLDEST, Server, durable, start};
+use crate::error::Failure;
+use crate::model::SequenceStep;
+
+fn carrying(when: &str, strategy: &str) -> Machine {
+    let machine = Machine::new(when, strategy);
+    set_reload(&machine, when, "carry");
+    machine
+}
+
+fn set_reload(machine: &Machine, when: &str, then: &str) {
+    let toml = format!("[durability]\nwhen = \"{when}\"\n[reload]\ndrain = \"1s\"\nthen = \"{then}\"\n");
+    fs_err::write(machine.model().join("sequor.toml"), toml).unwrap();
+}
+
+/// Puts a version in place whose answers are larger than the sum: by 1000 for each version after the first.
+fn put_version(machine: &Machine, server: &Server, version: u32) {
+    let folder = machine.model().join(version.to_string());
+    fs_err::create_dir(&folder).unwrap();
+    fs_err::write(folder.join("model.onnx"), format!("accumulate INT32 plus={}", 1000 * (version - 1))).unwrap();
+    load(&server.repository, &machine.model());
+}
+
+fn move_all(machine: &Machine, server: &Server) {
+    machine.clock.advance(Duration::from_secs(2));
+    while server.repository.live() > 0 {
+        server.repository.tick();
+        std::thread::yield_now();
+    }
+}
+
+fn waiting(server: &Server) -> Vec<(Id, u64, u64)> {
+    let kept = server.repository.resumable("sum").unwrap().into_iter();
+    kept.map(|kept| (kept.id, kept.version, kept.step)).collect()
+}
+
+#[test]
+fn what_moved_to_a_new_version_goes_on_there_after_a_restart() {
+    for when in ["drain", "step", "every"] {
+        for strategy in [OLDEST, "direct { }"] {
+            let machine = carrying(when, strategy);
+            let first = machine.serve();
+            (1..=3).for_each(|id| assert_eq!(first.sum(id, 10 * id as i32, start), 10 * id as i32));
+            put_version(&machine, &first, 2);
+            move_all(&machine, &first);
+            assert_eq!(first.sum(1, 1, |_| {}), 1011, "{when}: this one has run on version 2");
+            machine.clock.advance(Duration::from_secs(1));
+            first.stop();
+            let second = machine.serve();
+            let wanted = [(1, 2), (2, 1), (3, 1)].map(|(id, step)| (Id::from(id), 2, step));
+            assert_eq!(waiting(&second), wanted, "{when} {strategy}");
+            assert_eq!(second.sum(1, 1, |s| s.step = Some(3)), 1012, "{when}");
+            assert_eq!(second.sum(2, 1, |s| s.step = Some(2)), 1021, "{when}: this one was between two versions");
+            assert_eq!(second.sum(2, 1, |s| s.end = true), 1022, "{when}");
+            machine.clock.advance(Duration::from_secs(1));
+            second.repository.tick();
+            assert_eq!(second.sum(3, 1, |_| {}), 1031, "{when}: four of its five idle seconds have passed");
+            machine.clock.advance(Duration::from_secs(6));
+            second.repository.tick();
+            assert!(matches!(second.refusal(3, |_| {}), Refusal::Unknown(Some(stone)) if stone.why == EndReason::Idle));
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_any_time_of_a_reload_loses_no_step_that_was_answered() {
+    for strategy in [OLDEST, "direct { }"] {
+        let machine = carrying("step", strategy);
+        let first = machine.serve();
+        let count = |step: &mut SequenceStep| (step.start, step.step) = (true, Some(1));
+        (1..=3).for_each(|id| assert_eq!(first.sum(id, 10 * id as i32, count), 10 * id as i32));
+        put_version(&machine, &first, 2);
+        let crashed = machine.serve_from(&machine.crashed());
+        assert_eq!(waiting(&crashed), [1, 2, 3].map(|id| (Id::from(id), 2, 1)), "{strategy}");
+        drop(crashed);
+        assert_eq!(first.sum(3, 1, |_| {}), 31, "it still runs on version 1");
+        let crashed = machine.serve_from(&machine.crashed());
+        let steps = [(1, 1), (2, 1), (3, 2)].map(|(id, step)| (Id::from(id), 2, step));
+        assert_eq!(waiting(&crashed), steps, "{strategy}");
+        assert_eq!([1, 2, 3].map(|id| crashed.sum(id, 1, |_| {})), [1011, 1021, 1032], "{strategy}");
+        drop(crashed);
+        move_all(&machine, &first);
+        assert_eq!(first.sum(2, 1, |s| s.step = Some(1)), 20, "{strategy}: answered again");
+        let crashed = machine.serve_from(&machine.crashed());
+        assert_eq!([1, 2, 3].map(|id| crashed.sum(id, 1, |_| {})), [1011, 1021, 1032], "{strategy}, between the two");
+        drop(crashed);
+        assert_eq!(first.sum(1, 1, |s| s.step = Some(2)), 1011);
+        let crashed = machine.serve_from(&machine.crashed());
+        assert_eq!([1, 2].map(|id| crashed.sum(id, 1, |_| {})), [1012, 1021], "{strategy}: the first has run");
+    }
+}
+
+#[test]
+fn with_every_a_client_that_counts_goes_on_with_the_new_version_from_the_durable_step() {
+    let machine = carrying("every\"\nevery = 1 # \"", OLDEST);
+    let first = machine.serve();
+    let answer = first.sum(1, 10, |s| (s.start, s.step) = (true, Some(1)));
+    assert_eq!(answer, 10);
+    durable(&first, 1, 1);
+    put_version(&machine, &first, 2);
+    let crashed = machine.serve_from(&machine.crashed());
+    let [(_, 2, step)] = waiting(&crashed)[..] else { panic!("{:?}", waiting(&crashed)) };
+    assert!(matches!(crashed.send(1, 1, |_| {}).unwrap_err(), Failure::NotResumed { .. }), "it may have gone on");
+    assert_eq!(crashed.sum(1, 1, |s| s.step = Some(step + 1)), 1011);
+}
+
+#[test]
+fn what_ended_after_it_moved_does_not_come_back_after_a_crash() {
+    let machine = carrying("step", OLDEST);
+    let first = machine.serve();
+    (1..=4).for_each(|id| assert_eq!(first.sum(id, 10, start), 10));
+    put_version(&machine, &first, 2);
+    move_all(&machine, &first);
+    assert_eq!(first.sum(1, 1, |s| s.end = true), 1011);
+    assert!(first.repository.drop_sequence("sum", &Id::from(2)).unwrap());
+    assert_eq!(first.sum(3, 1, start), 1001, "a new sequence");
+    let crashed = machine.serve_from(&machine.crashed());
+    assert_eq!(waiting(&crashed), [(Id::from(3), 2, 1), (Id::from(4), 2, 1)]);
+    assert_eq!(crashed.sum(3, 1, |_| {}), 1002);
+    drop(crashed);
+    machine.clock.advance(Duration::from_secs(6));
+    first.repository.tick();
+    first.sum(5, 1, start);
+    assert_eq!(
+        waiting(&machine.serve_from(&machine.crashed())),
+        [(Id::from(5), 2, 1)],
+        "the others were idle too long"
+    );
+}
+
+#[test]
+fn what_waits_in_the_store_goes_on_with_each_further_version() {
+    for when in ["drain", "step", "every"] {
+        let machine = carrying(when, OLDEST);
+        let first = machine.serve();
+        (1..=2).for_each(|id| assert_eq!(first.sum(id, 10, start), 10));
+        first.stop();
+        let second = machine.serve();
+        put_version(&machine, &second, 2);
+        put_version(&machine, &second, 3);
+        assert_eq!(waiting(&second), [1, 2].map(|id| (Id::from(id), 3, 1)), "{when}");
+        assert_eq!(second.sum(1, 1, |_| {}), 2011, "{when}");
+        // Version 2 comes back: sequences go on there, also what waits.
+        fs_err::remove_dir_all(machine.model().join("3")).unwrap();
+        load(&second.repository, &machine.model());
+        assert_eq!(second.sum(2, 1, |_| {}), 1011, "{when}");
+        second.stop();
+        let third = machine.serve();
+        assert_eq!(waiting(&third), [1, 2].map(|id| (Id::from(id), 2, 2)), "{when}");
+        assert_eq!([1, 2].map(|id| third.sum(id, 1, |_| {})), [1012, 1012], "{when}");
+    }
+}
+
+#[test]
+fn a_version_that_carries_nothing_goes_on_from_no_state_of_another() {
+    for when in ["drain", "step"] {
+        let machine = carrying(when, OLDEST);
+        let first = machine.serve();
+        assert_eq!(first.sum(1, 10, start), 10);
+        first.stop();
+        let second = machine.serve();
+        set_reload(&machine, when, "end");
+        put_version(&machine, &second, 2);
+        let refused = second.send(1, 1, |_| {}).unwrap_err();
+        assert!(matches!(refused, Failure::NotResumed { .. }), "{when}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_version_that_was_carried_from_once_is_not_for_ever() {
+    for when in ["drain", "step"] {
+        let machine = carrying(when, OLDEST);
+        let first = machine.serve();
+        assert_eq!(first.sum(1, 10, start), 10);
+        first.stop();
+        let second = machine.serve();
+        put_version(&machine, &second, 2);
+        fs_err::remove_dir_all(machine.model().join("2")).unwrap();
+        set_reload(&machine, when, "end");
+        load(&second.repository, &machine.model());
+        assert_eq!(second.sum(1, 1, |_| {}), 11, "{when}: the files that made its state serve again");
+        second.stop();
+        let third = machine.serve();
+        put_version(&machine, &third, 2);
+        let refused = third.send(1, 1, |_| {}).unwrap_err();
+        assert!(matches!(refused, Failure::NotResumed { .. }), "{when}: {refused:?}");
+    }
+}
