@@ -167,6 +167,17 @@ impl Metrics {
         }
     }
 
+    /// A load or reload of a model has ended.
+    pub fn model_loaded(&self, model: &str, is_ok: bool) {
+        let result = label("result", if is_ok { "ok" } else { "failed" });
+        self.0.families.loads.get_or_create_owned(&vec![label("model", model), result]).add(1);
+    }
+
+    /// Shows how full the store of sequences is.
+    pub fn set_store(&self, sequences: usize, bytes: u64, limit: u64) {
+        self.0.families.store.set(sequences, bytes, limit);
+    }
+
     /// Shows how many clients are known, and the most that one of them holds, in the order of [`PeerLimit::ALL`].
     pub fn set_peers(&self, count: usize, most: [u64; 3]) {
         let peers = &self.0.families.peers;
@@ -246,6 +257,8 @@ mod tests {
         initializer.count("unknown", &[], 1.0);
         metrics.request_succeeded("vad", Surface::KserveGrpc);
         metrics.request_failed("", Surface::KserveHttp, "NOT_FOUND", "not_served");
+        metrics.model_loaded("vad", true);
+        metrics.model_loaded("vad", false);
         let some = Some(0.5);
         let reading =
             GpuReading { utilization: some, watts: some, watts_at_most: some, joules: some, ..GpuReading::default() };

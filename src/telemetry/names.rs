@@ -20,6 +20,7 @@ use super::kept::KeptMetrics;
 use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Seconds};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, PluginMetrics};
+use super::store::StoreGauges;
 
 pub(super) type Labels = Vec<(Cow<'static, str>, String)>;
 pub(super) type Family<M> = Labelled<Labels, M, fn() -> M>;
@@ -52,6 +53,8 @@ pub(super) struct Families {
     pub(super) connections: Gauge,
     pub(super) connections_closed: [Counter; ConnectionClosed::ALL.len()],
     pub(super) peers: PeerFamilies,
+    pub(super) store: StoreGauges,
+    pub(super) loads: Family<Counter>,
 }
 
 #[derive(Debug, Clone)]
@@ -144,6 +147,14 @@ fn cache_usage(r: &mut Registry) -> CacheUsage {
     let bytes =
         gauge_alone(r, "sequor_cache_bytes", "Bytes of answers in the response cache; cache.size is the maximum");
     CacheUsage { bytes, evictions }
+}
+
+fn store_gauges(r: &mut Registry) -> StoreGauges {
+    StoreGauges {
+        sequences: gauge_alone(r, "sequor_store_sequences", "Sequences whose states state.dir holds"),
+        bytes: gauge_alone(r, "sequor_store_bytes", "Bytes of the states in state.dir"),
+        limit: gauge_alone(r, "sequor_store_limit_bytes", "state.disk_limit, the maximum of sequor_store_bytes"),
+    }
 }
 
 impl PeerFamilies {
@@ -279,6 +290,8 @@ impl Families {
             connections: gauge_alone(r, "sequor_connections", "Open connections of all listeners"),
             connections_closed: connections_closed(r),
             peers: PeerFamilies::register(r),
+            store: store_gauges(r),
+            loads: family(r, "sequor_model_loads_total", "Loads and reloads of a model, by result", counter),
         }
     }
 

@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::cache::metric;
 use crate::papers::Papers;
 use crate::server::{Call, Ended, Server, get, models};
 
@@ -218,6 +219,10 @@ fn a_failed_reload_is_shown_and_a_model_that_is_gone_is_logged_once() {
     let row = list.lines().find(|line| line.starts_with("accumulator_int32")).unwrap();
     assert!(row.contains(" ready ") && row.contains("reload failed: "), "{list}");
     assert_eq!(server.get("/v2/models/accumulator_int32/ready").0, 200);
+    let loads = |result: &str| {
+        metric(&server, &format!("sequor_model_loads_total{{model=\"accumulator_int32\",result=\"{result}\"}}"))
+    };
+    assert_eq!((loads("ok"), loads("failed")), (1.0, 1.0), "a file that is as it was is not loaded again");
     let log = server.stop().stderr;
     let count = |what: &str| log.lines().filter(|line| line.contains(what)).count();
     assert_eq!(count("unloaded model=\"gru\""), 1, "{log}");

@@ -134,6 +134,8 @@ Begin with these:
 | where does the time go? | `sequor_request_seconds` by `phase` |
 | why do sequences end? | `sequor_sequences_ended_total` by `reason` |
 | is memory for states full? | `sequor_state_bytes` |
+| is `state.dir` full? | `sequor_store_bytes`, `sequor_store_limit_bytes` |
+| did a load fail? | `sequor_model_loads_total{result=\"failed\"}` |
 
 Labels are bounded: never the id of a sequence, never a model that is not served. A histogram `x` has the series `x_bucket`, `x_sum` and `x_count`.
 ";

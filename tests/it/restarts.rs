@@ -19,7 +19,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use crate::server::{Call, Server, copy, models};
-use crate::steps::{STRATEGIES, accumulators, parameter, step, sum};
+use crate::steps::{STRATEGIES, accumulators, metric, parameter, step, sum};
 
 type Client = GrpcInferenceServiceClient<Channel>;
 
@@ -305,6 +305,10 @@ async fn killed(when: &str, reloads: bool, checks: impl Fn(usize, u64, Option<u6
     let mut answered = [(0_u64, None); 8];
     for round in 0..kills() {
         let server = if reloads { serve_explicit(folder.path()) } else { serve(folder.path()) };
+        if round > 0 && when == "step" {
+            let stored = ["sequor_store_sequences", "sequor_store_bytes"].map(|name| metric(&server, name, &[]));
+            assert!(stored[0] == 8.0 && stored[1] > 8.0 * 4.0, "{stored:?}");
+        }
         let (at, mut streams) = (server.grpc, Vec::new());
         let answers: [Arc<AtomicU64>; 8] = Default::default();
         for (n, (last, durable)) in answered.iter().copied().enumerate() {

@@ -311,6 +311,10 @@ impl Repository {
     /// Brings the gauges of all models up to date, before they are shown.
     pub fn observe(&self) {
         self.0.loader.observe_gpus();
+        if let Some(store) = self.store() {
+            let usage = store.usage();
+            self.0.resources.metrics.set_store(usage.states, usage.bytes, usage.limit);
+        }
         self.0.catalog.models().iter().for_each(|model| usage::observe(model));
     }
 

@@ -142,13 +142,18 @@ impl ModelLoader {
             directory.clone_into(&mut entry.directory);
         });
         let outcome = outcome.and_then(|pending| self.check_ensembles(name, pending));
-        match outcome {
+        let has_changed = !matches!(outcome, Ok(None));
+        let outcome = match outcome {
             Ok(pending) => self.serve(name, pending, took),
             Err(faults) => {
                 self.catalog.edit(name, |entry| entry.fail(name, faults.clone(), took));
                 Err(faults)
             }
+        };
+        if has_changed {
+            self.resources.metrics.model_loaded(name, outcome.is_ok());
         }
+        outcome
     }
 
     /// Loads a served model anew, though none of its files has changed. What serves goes on if that fails.

@@ -103,7 +103,7 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             (
                 "rate_limiter",
                 Served(
-                    "takes effect with `--rate-limit=execution_count`: see [Rate limiter](../operate.md#rate-limiter)",
+                    "takes effect with `--rate-limit=execution_count`: see [Rate limiter](../cache-and-rate-limit.md#rate-limiter)",
                 ),
             ),
             ("passive", SERVED),
@@ -318,7 +318,7 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
         &[(
             "enable",
             Served(
-                "takes effect where the server has a cache (`cache.size`): see [Response cache](../operate.md#response-cache)",
+                "takes effect where the server has a cache (`cache.size`): see [Response cache](../cache-and-rate-limit.md#response-cache)",
             ),
         )],
     ),
