@@ -39,6 +39,7 @@ mod tests {
         std::fs::write(folder.path().join("plugin.py"), "not python (").unwrap();
         let head = "name = \"mine\"\nversion = \"0.1.0\"\ncontract = \"0.1.0\"\n";
         let machine = Machine {
+            cargo_home: PathBuf::new(),
             cache: folder.path().join("cache"),
             toolchain: None,
             frozen_rustup: true,

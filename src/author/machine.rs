@@ -11,6 +11,8 @@ use super::AuthorError;
 pub struct Machine {
     /// Folder of fetched tools, one subfolder each.
     pub cache: PathBuf,
+    /// Where cargo keeps the sources of crates.
+    pub cargo_home: PathBuf,
     /// `SEQUOR_WASM_TOOLCHAIN`: `rustup` or `debian`, and no other.
     pub toolchain: Option<String>,
     /// Nothing may be installed into rustup (`RUSTUP_AUTO_INSTALL=0`).
@@ -32,6 +34,7 @@ impl Machine {
         Machine {
             // Compilers are started in folders of their own.
             cache: std::path::absolute(&cache).unwrap_or(cache),
+            cargo_home: set("CARGO_HOME").map_or_else(|| home().join(".cargo"), PathBuf::from),
             toolchain: set("SEQUOR_WASM_TOOLCHAIN"),
             frozen_rustup: set("RUSTUP_AUTO_INSTALL").is_some_and(|value| value == "0"),
             quiet: false,

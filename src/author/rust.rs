@@ -1,5 +1,6 @@
 //! A module from Rust: with rustup's compiler and its target for WebAssembly if it has it or may have it, else with Debian's.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -129,8 +130,7 @@ pub fn compile(folder: &Path, machine: &Machine) -> Result<PathBuf, AuthorError>
     cargo.current_dir(folder);
     cargo.args(["build", "--release", "--lib", "--target", TARGET, "--message-format=json-render-diagnostics"]);
     cargo.args(machine.quiet.then_some("--quiet"));
-    // SIMD is in every engine that runs components; a guest's loops over columns gain by it.
-    cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-C target-feature=+simd128");
+    cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", rustflags(machine));
     cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     if let Toolchain::Debian(debian) = &toolchain {
         debian.set(&mut cargo);
@@ -150,6 +150,19 @@ pub fn compile(folder: &Path, machine: &Machine) -> Result<PathBuf, AuthorError>
     })
 }
 
+/// SIMD is in every engine that runs components, and a guest's loops over columns gain by it. Panics name a file of a crate without the folders of this
+/// machine: they are not for others to read, and the same source gives the same component elsewhere.
+fn rustflags(machine: &Machine) -> String {
+    let mut flags = "-C target-feature=+simd128".to_owned();
+    for (folder, name) in [(&machine.cargo_home, "cargo"), (&machine.cache, "sequor")] {
+        // Cargo splits the flags at blanks.
+        if let Some(folder) = folder.to_str().filter(|folder| !folder.contains(char::is_whitespace)) {
+            let _ = write!(flags, " --remap-path-prefix={folder}=/{name}");
+        }
+    }
+    flags
+}
+
 /// The last module that cargo says it made: the package's own comes after what it depends on.
 fn module_of(messages: &str) -> Option<PathBuf> {
     let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -163,6 +176,16 @@ fn module_of(messages: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_of_this_machine_are_not_in_components() {
+        let home = |home: &'static str| Machine::new(move |name| (name == "HOME").then(|| home.to_owned()), |_| ());
+        let flags = rustflags(&home("/home/ada"));
+        let wanted = "-C target-feature=+simd128 --remap-path-prefix=/home/ada/.cargo=/cargo \
+            --remap-path-prefix=/home/ada/.cache/sequor=/sequor";
+        assert_eq!(flags, wanted);
+        assert_eq!(rustflags(&home("/home/ada byron")), "-C target-feature=+simd128");
+    }
 
     #[test]
     fn cargo_says_where_the_module_is() {

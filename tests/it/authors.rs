@@ -79,6 +79,12 @@ fn from_nothing_to_a_replaced_scheduler() {
     let built = typed(&["cd mine".to_owned(), "sequor plugin build --output json".to_owned()], scratch.path(), None);
     let built: serde_json::Value = serde_json::from_str(&built).unwrap();
     assert!(built[0]["file"] == "./mine.wasm" && built[0]["bytes"].as_u64().unwrap() > 1000, "{built}");
+    let component = std::fs::read(scratch.path().join("mine/mine.wasm")).unwrap();
+    let has = |text: &str| component.windows(text.len()).any(|part| part == text.as_bytes());
+    assert!(
+        !has("/.cargo/registry/") && !has(prepared("SEQUOR_CACHE").to_str().unwrap()),
+        "it names folders of this machine"
+    );
     assert!(said.contains("mine 0.2.0") && said.contains("mine 0.1.0") && said.contains("is back"), "{said}");
 }
 
