@@ -199,11 +199,14 @@ pub enum RejectionStatus {
 /// A fault of a request, against the model's configuration (or in itself). Nothing of it was run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invalid {
+    /// `known` are the names that the model has, if they are known here.
     UnknownInput {
         input: String,
+        known: Vec<String>,
     },
     UnknownOutput {
         output: String,
+        known: Vec<String>,
     },
     /// `required..=all` inputs were expected.
     InputCount {

@@ -23,8 +23,8 @@ fn invalid_cases() -> Vec<(&'static str, Invalid)> {
     let input = || "INPUT".to_owned();
     let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
     vec![
-        ("unknown-input", Invalid::UnknownInput { input: "FOO".to_owned() }),
-        ("unknown-output", Invalid::UnknownOutput { output: "NOPE".to_owned() }),
+        ("unknown-input", Invalid::UnknownInput { input: "FOO".to_owned(), known: vec!["INPUT".to_owned()] }),
+        ("unknown-output", Invalid::UnknownOutput { output: "NOPE".to_owned(), known: vec!["OUTPUT".to_owned()] }),
         ("missing-input", Invalid::InputCount { required: 1, all: 1, got: vec![], missing: names(&["INPUT"]) }),
         ("extra-input", Invalid::InputCount { required: 1, all: 1, got: names(&["FOO", "INPUT"]), missing: vec![] }),
         ("optional-input", Invalid::InputCount { required: 1, all: 2, got: vec![], missing: names(&["INPUT"]) }),

@@ -257,7 +257,7 @@ fn given<'a>(parameters: &'a BTreeMap<String, InferParameter>, key: &str) -> Opt
 pub(crate) fn data_type(input: &str, name: &str, model: &dyn ModelInputs) -> Result<DataType, DecodeError> {
     let unknown = || match model.data_type(input) {
         Some(want) => Invalid::UnknownDataType { input: input.to_owned(), got: name.to_owned(), want },
-        None => Invalid::UnknownInput { input: input.to_owned() },
+        None => Invalid::UnknownInput { input: input.to_owned(), known: Vec::new() },
     };
     Ok(DataType::from_name(name).ok_or_else(unknown)?)
 }

@@ -106,11 +106,11 @@ fn sentence(model: &str, what: &Invalid) -> String {
             let why = if missing.is_empty() { String::new() } else { format!(" (missing: {})", missing.join(", ")) };
             format!("Invalid number of inputs - Expected: {all}; Actual: {}{why}", got.len())
         }
-        Invalid::UnknownInput { input } => {
+        Invalid::UnknownInput { input, .. } => {
             format!("Missing input with specific name (model '{model}' has no input '{input}')")
         }
         Invalid::DuplicateInput { input } => format!("Invalid number of inputs (input '{input}' comes twice)"),
-        Invalid::UnknownOutput { output } => {
+        Invalid::UnknownOutput { output, .. } => {
             format!("Missing output with specific name (model '{model}' has no output '{output}')")
         }
         Invalid::DataType { input, got, want } => {

@@ -48,7 +48,7 @@ pub(super) fn check_names(model: &ModelHandle, name: &str, inputs: &[&str], step
         return Ok(());
     }
     model.check_inputs(inputs).map_err(|what| match what {
-        Invalid::UnknownInput { input } => {
+        Invalid::UnknownInput { input, .. } => {
             let missing = model.required_inputs().filter(|required| !inputs.contains(required)).min();
             refusal::unknown_input(name, &input, missing)
         }

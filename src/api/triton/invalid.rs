@@ -47,8 +47,12 @@ fn has_id(what: &Invalid) -> bool {
 
 fn sentence(model: &str, what: &Invalid) -> String {
     match what {
-        Invalid::UnknownInput { input } => format!("unexpected inference input '{input}' for model '{model}'"),
-        Invalid::UnknownOutput { output } => format!("unexpected inference output '{output}' for model '{model}'"),
+        Invalid::UnknownInput { input, known } => {
+            format!("unexpected inference input '{input}' for model '{model}'{}", it_has("inputs", known))
+        }
+        Invalid::UnknownOutput { output, known } => {
+            format!("unexpected inference output '{output}' for model '{model}'{}", it_has("outputs", known))
+        }
         Invalid::InputCount { required, all, got, missing } => input_count(model, (*required, *all), got, missing),
         Invalid::DuplicateInput { input } => format!("input '{input}' already exists in request"),
         Invalid::DataType { input, got, want } => {
@@ -93,6 +97,19 @@ fn sentence(model: &str, what: &Invalid) -> String {
         Invalid::Malformed(text) => text.clone(),
     }
 }
+
+/// The names that a model has, after the sentence about one that it has not.
+fn it_has(what: &str, known: &[String]) -> String {
+    if known.is_empty() {
+        return String::new();
+    }
+    let more = if known.len() > NAMED { ", …" } else { "" };
+    let names: Vec<String> = known.iter().take(NAMED).map(|name| format!("'{name}'")).collect();
+    format!(" (its {what}: {}{more})", names.join(", "))
+}
+
+/// Names in a sentence, at most.
+const NAMED: usize = 16;
 
 const BATCH_NOTE: &str = " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be \
     prepended to each input shape. If you want to specify the full shape including the batch dim in your input dims config, try \

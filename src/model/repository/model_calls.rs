@@ -128,7 +128,7 @@ fn by_status(status: RejectionStatus) -> u32 {
 /// Why inputs do not fit a model.
 fn misfit(what: &Invalid) -> String {
     match what {
-        Invalid::UnknownInput { input } => format!("it has no input \"{input}\""),
+        Invalid::UnknownInput { input, .. } => format!("it has no input \"{input}\""),
         Invalid::InputCount { missing, .. } if !missing.is_empty() => format!("without {}", missing.join(", ")),
         Invalid::DuplicateInput { input } => format!("input \"{input}\" is given twice"),
         Invalid::DataType { input, got, want } => format!("input \"{input}\" is {want}, not {got}"),

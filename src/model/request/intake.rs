@@ -84,7 +84,7 @@ fn taken(settings: &ModelSettings, given: Vec<NamedTensor>, batching: bool) -> R
     let mut inputs: Vec<Option<Tensor>> = vec![None; settings.inputs.len()];
     for named in given {
         let Some(at) = settings.inputs.iter().position(|i| i.name == named.name) else {
-            return Err(Invalid::UnknownInput { input: named.name });
+            return Err(unknown_input(settings, &named.name));
         };
         let (Some(input), Some(place)) = (settings.inputs.get(at), inputs.get_mut(at)) else { continue };
         *place = Some(take_input(input, named, batching)?);
@@ -106,7 +106,7 @@ fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepte
     let rows = if batching { batch_size(&given)? } else { 1 };
     for named in &given {
         let Some(input) = settings.inputs.iter().find(|i| i.name == named.name) else {
-            return Err(Invalid::UnknownInput { input: named.name.clone() });
+            return Err(unknown_input(settings, &named.name));
         };
         check_shape(input, &named.tensor, batching)?;
     }
@@ -144,7 +144,8 @@ fn outputs(settings: &ModelSettings, wanted: &[String]) -> Result<Vec<usize>, In
     }
     let find = |name: &String| {
         let at = settings.outputs.iter().position(|o| o.name == *name);
-        at.ok_or_else(|| Invalid::UnknownOutput { output: name.clone() })
+        let known = || settings.outputs.iter().map(|o| o.name.clone()).collect();
+        at.ok_or_else(|| Invalid::UnknownOutput { output: name.clone(), known: known() })
     };
     let mut places = Vec::with_capacity(wanted.len());
     for name in wanted {
@@ -165,6 +166,11 @@ pub(in crate::model) fn check_names(settings: &ModelSettings, names: &[&str]) ->
     check_count(settings, names.iter().copied())
 }
 
+fn unknown_input(settings: &ModelSettings, input: &str) -> Invalid {
+    let known = settings.inputs.iter().map(|i| i.name.clone()).collect();
+    Invalid::UnknownInput { input: input.to_owned(), known }
+}
+
 /// The first name that occurs twice.
 fn repeated<'a>(names: &(impl Iterator<Item = &'a str> + Clone)) -> Option<&'a str> {
     let mut later = names.clone().enumerate().skip(1);
@@ -179,7 +185,7 @@ fn check_count<'a>(settings: &ModelSettings, given: impl Iterator<Item = &'a str
     if (required..=all).contains(&count) {
         let unknown = given.clone().find(|name| !settings.inputs.iter().any(|i| i.name == *name));
         if let Some(unknown) = unknown {
-            return Err(Invalid::UnknownInput { input: unknown.to_owned() });
+            return Err(unknown_input(settings, unknown));
         }
         if !settings.inputs.iter().any(|input| is_missing(&input)) {
             return Ok(());
