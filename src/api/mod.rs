@@ -4,7 +4,7 @@
 //! # Layout
 //!
 //! - [`intake`]: the neutral door, in no protocol's words: the way of a decoded request, limits, phases, counting; `queued` counts the bytes
-//!   that wait.
+//!   that wait · `its_load`: decodes a request for the load that its sequence lives on.
 //! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls · `peers`: what one client holds.
 //! - [`body_error`]: why a body was given up while it arrived · `message_meter`: counts the messages of upgraded connections.
 //! - [`order`]: the order of the requests of a connection · [`upgrades`]: connections that became something else.
@@ -30,6 +30,7 @@ pub(crate) mod echo;
 pub(crate) mod frames;
 pub mod health;
 pub mod intake;
+pub(crate) mod its_load;
 pub(crate) mod json_elements;
 pub mod kserve;
 pub(crate) mod message_meter;

@@ -9,6 +9,7 @@ use super::path::ModelPath;
 use super::response_format::ResponseFormat;
 use super::surface::Kserve;
 use crate::api::intake::Decoded;
+use crate::api::its_load::for_its_load;
 use crate::api::order::INLINE_BYTES;
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::{Code, Status};
@@ -49,24 +50,25 @@ impl BodyRequest {
         let BodyRequest { named, sequence, json_length, body } = self;
         let (regions, limits) = (kserve.regions(), &kserve.api().limits());
         let sequence = sequence.as_deref();
-        let inputs = &model;
-        let head = JsonRequestHead {
-            model: &named.model,
-            version: &named.version,
-            sequence,
-            json_length,
-            regions,
-            inputs,
-            limits,
-        };
-        let (request, form) = if json_length == Some(0) {
-            json::raw(head, body, &model.metadata(), model.config().max_batch_size > 0)?
-        } else {
+        let decode = |of: &ModelHandle, body: Bytes| {
+            let head = JsonRequestHead {
+                model: &named.model,
+                version: &named.version,
+                sequence,
+                json_length,
+                regions,
+                inputs: of,
+                limits,
+            };
+            if json_length == Some(0) {
+                return json::raw(head, body, &of.metadata(), of.config().max_batch_size > 0);
+            }
             let (request, mut form) = json::infer(head, &body, &mut permit)?;
-            answer::check(&model.metadata(), &request.outputs, &form)?;
-            form.fit_to(&model, &request)?;
-            (request, form)
+            answer::check(&of.metadata(), &request.outputs, &form)?;
+            form.fit_to(of, &request)?;
+            Ok((request, form))
         };
+        let (request, form) = for_its_load(&model, body, decode, |(request, _)| &request.sequence)?;
         Ok((Decoded { model, request, permit }, form))
     }
 }

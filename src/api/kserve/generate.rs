@@ -5,6 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use bytes::Bytes;
 
 use super::answer;
 use super::generate_json::{self, GenerateHead, GenerateRequest};
@@ -14,9 +15,11 @@ use super::surface::{CallNames, Kserve};
 use crate::api::body::{ReceivedBody, receive};
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
+use crate::api::its_load::for_its_load;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
 use crate::api::refusal::unsent;
 use crate::api::{Code, RequestContext, Status, triton};
+use crate::model::ModelHandle;
 use crate::telemetry::metrics::Surface;
 
 pub(super) fn routes() -> Router<Kserve> {
@@ -94,22 +97,26 @@ async fn read(
     request: Request,
 ) -> Result<(Turn, Decoded, Option<String>), Status> {
     let model = kserve.find(&named.model, &named.version)?;
-    let metadata = model.metadata();
-    answer::check(&metadata, &[], &ResponseFormat::default())?;
     let (parts, body) = request.into_parts();
     let received = receive(kserve.api(), context, &parts.headers, body, triton::status).await?;
     let ReceivedBody { turn, body, mut permit } = received;
     let (sequence, limits, is_long) = (sequence(&parts.headers), kserve.api().limits(), body.len() > INLINE_BYTES);
     let decode = move || {
-        let head = GenerateHead {
-            model: &named.model,
-            version: &named.version,
-            sequence: sequence.as_deref(),
-            metadata: &metadata,
-            batching: model.config().max_batch_size > 0,
-            limits: &limits,
+        let decode = |of: &ModelHandle, body: Bytes| {
+            let metadata = of.metadata();
+            answer::check(&metadata, &[], &ResponseFormat::default())?;
+            let head = GenerateHead {
+                model: &named.model,
+                version: &named.version,
+                sequence: sequence.as_deref(),
+                metadata: &metadata,
+                batching: of.config().max_batch_size > 0,
+                limits: &limits,
+            };
+            generate_json::request(head, &body, &mut permit)
         };
-        let GenerateRequest { request, note } = generate_json::request(head, &body, &mut permit)?;
+        let decoded = for_its_load(&model, body, decode, |decoded| &decoded.request.sequence)?;
+        let GenerateRequest { request, note } = decoded;
         Ok::<_, Status>((Decoded { model, request, permit }, note))
     };
     let decoded = off_task(is_long, decode).await;

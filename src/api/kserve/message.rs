@@ -11,10 +11,12 @@ use super::scan::{self, Scanned, scan};
 use super::surface::{CallNames, Kserve};
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
+use crate::api::its_load::for_its_load;
 use crate::api::order::INLINE_BYTES;
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::{Status, triton};
 use crate::error::Failure;
+use crate::model::ModelHandle;
 use crate::telemetry::metrics::Surface;
 use sequor_proto::ModelInferRequest;
 
@@ -127,9 +129,13 @@ impl ScannedMessage {
             };
             let is_typed = metadata.typed && message.raw_input_contents.is_empty();
             let sequence = metadata.sequence.as_deref();
-            let (request, mut form) = decode::infer(message, sequence, kserve.regions(), &model, &mut permit)?;
-            form.typed |= is_typed;
-            form.fit_to(&model, &request)?;
+            let decode = |of: &ModelHandle, message| {
+                let (request, mut form) = decode::infer(message, sequence, kserve.regions(), of, &mut permit)?;
+                form.typed |= is_typed;
+                form.fit_to(of, &request)?;
+                Ok((request, form))
+            };
+            let (request, form) = for_its_load(&model, message, decode, |(request, _)| &request.sequence)?;
             Ok((Decoded { model, request, permit }, form))
         };
         Ok(match read() {

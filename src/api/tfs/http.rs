@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use bytes::Bytes;
 use sequor_proto::tensorflow::error::Code as WireCode;
 use sequor_proto::tensorflow::serving::ModelVersionStatus;
 use sequor_proto::tensorflow::serving::model_version_status::State as VersionState;
@@ -23,11 +24,13 @@ use super::{SIGNATURE, json_answer, models, refusal};
 use crate::api::body::{ReceivedBody, receive, respond};
 use crate::api::context::{CallerOf, SEQUENCE_HEADER};
 use crate::api::echo;
+use crate::api::its_load::for_its_load;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
 use crate::api::refusal::unsent;
 use crate::api::status::{HELP, REASON};
 use crate::api::{Code, RequestContext, Retry, Status};
 use crate::error::Failure;
+use crate::model::ModelHandle;
 use crate::telemetry::metrics::Surface;
 
 /// The paths of the protocol.
@@ -209,8 +212,11 @@ async fn read(
     let (name, version) = (model.to_owned(), version.to_owned());
     let decoded = off_task(is_long, move || {
         let sequence = sequence.as_deref();
-        let head = PredictBodyHead { name: &name, version: &version, model: &served, sequence, limits: &limits };
-        let ParsedBody { parts, layout, id } = parse(&head, &body, &mut permit)?;
+        let decode = |of: &ModelHandle, body: Bytes| {
+            let head = PredictBodyHead { name: &name, version: &version, model: of, sequence, limits: &limits };
+            parse(&head, &body, &mut permit)
+        };
+        let ParsedBody { parts, layout, id } = for_its_load(&served, body, decode, |body| &body.parts.sequence)?;
         Ok::<_, Status>((DecodedPredict { model: served, parts, permit }, layout, id))
     });
     let (decoded, layout, id) = decoded.await.map_err(|failure| refusal::status(&failure))??;

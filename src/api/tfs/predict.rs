@@ -22,6 +22,7 @@ use super::surface::{DecodedPredict, Tfs};
 use super::{SIGNATURE, refusal, tensors};
 use crate::api::context::SEQUENCE_HEADER;
 use crate::api::frames::{self, CallKind, RawCodec, Unpacked, UnpackedQueue};
+use crate::api::its_load::for_its_load;
 use crate::api::order::{INLINE_BYTES, off_task};
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::refusal::unsent;
@@ -175,8 +176,11 @@ impl PredictMessage {
                 return Ok(ReadPredict { model, version, request: Err(status) });
             }
         };
-        let request = read(tfs, (&model, &version), request, sequence.as_deref())
-            .map(|(model, parts, id)| (DecodedPredict { model, parts, permit }, id));
+        let request = tfs.find(&model, &version).and_then(|served| {
+            let decode = |of: &ModelHandle, request| read(of, (&model, &version), request, sequence.as_deref());
+            let (parts, id) = for_its_load(&served, request, decode, |(parts, _)| &parts.sequence)?;
+            Ok((DecodedPredict { model: served, parts, permit }, id))
+        });
         Ok(ReadPredict { model, version, request })
     }
 }
@@ -194,12 +198,11 @@ pub(super) fn named(spec: Option<&ModelSpec>) -> Result<(String, String), Status
 
 /// Reads a request: the special inputs first, then all others.
 fn read(
-    tfs: &Tfs,
+    model: &ModelHandle,
     (name, version): (&str, &str),
     request: PredictRequest,
     sequence: Option<&str>,
-) -> Result<(ModelHandle, PredictRequestParts, AnswerId), Status> {
-    let model = tfs.find(name, version)?;
+) -> Result<(PredictRequestParts, AnswerId), Status> {
     let PredictRequest { mut inputs, output_filter, .. } = request;
     let is_stateful = model.is_stateful();
     let step = match is_stateful {
@@ -207,14 +210,14 @@ fn read(
         false => SequenceStep::default(),
     };
     let names: Vec<&str> = inputs.keys().map(String::as_str).collect();
-    check_names(&model, name, &names, &step)?;
-    let tensors = inputs.into_iter().map(|(input, tensor)| tensors::input(input, tensor, &model, name));
+    check_names(model, name, &names, &step)?;
+    let tensors = inputs.into_iter().map(|(input, tensor)| tensors::input(input, tensor, model, name));
     let inputs = tensors.collect::<Result<_, _>>()?;
     // The id of the sequence is in each answer, also where the client names it as an output.
     let outputs = output_filter.into_iter().filter(|output| !(is_stateful && output == SEQUENCE_ID)).collect();
     let id = AnswerId::of(is_stateful, &step);
     let (model_name, version) = (name.to_owned(), version.to_owned());
-    Ok((model, PredictRequestParts { model: model_name, version, sequence: step, inputs, outputs }, id))
+    Ok((PredictRequestParts { model: model_name, version, sequence: step, inputs, outputs }, id))
 }
 
 fn encode(answer: InferAnswer, id: AnswerId) -> PredictResponse {

@@ -9,7 +9,7 @@ use sequor_proto as proto;
 use crate::config::model::settings::{Input, Padding, RaggedInput, Scheduling};
 use crate::error::{Failure, Invalid, NotServed};
 use crate::model::load::{LoadedModel, Metadata};
-use crate::model::request::{InferRequest, intake};
+use crate::model::request::{InferRequest, SequenceStep, intake};
 use crate::model::sequences::{
     CaptureLimits, ModelScheduler, Pending, RequestOrigin, TransferError, VersionStatistics, capture, state_transfer,
     submission, usage,
@@ -43,6 +43,20 @@ impl ModelHandle {
             (None, Some(version)) => Err(NotServed::UnknownVersion { model: name(), version }),
             (None, None) => Err(NotServed::NoVersion { model: name() }),
         }
+    }
+
+    /// The same model as its other loads see it, the newest first: a sequence may live on one of them. Empty while there is one load.
+    pub fn others(&self) -> Vec<ModelHandle> {
+        let is_other = |load: &&Arc<LoadedModel>| {
+            load.key != self.load.key && self.version.is_none_or(|version| version == load.version)
+        };
+        let loads = self.model.loads();
+        loads.iter().rev().filter(is_other).map(|load| ModelHandle { load: Arc::clone(load), ..self.clone() }).collect()
+    }
+
+    /// Whether this load runs a step of this sequence.
+    pub fn runs(&self, step: &SequenceStep) -> bool {
+        submission::load_of(&self.model, step, self.version).is_some_and(|load| load.key == self.load.key)
     }
 
     /// What was counted of this version.

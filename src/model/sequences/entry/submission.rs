@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
 use crate::model::load::{CacheMiss, LoadedModel};
-use crate::model::request::{Accepted, InferRequest, intake};
+use crate::model::request::{Accepted, InferRequest, SequenceStep, intake};
 use crate::model::sequences::ensembles::{Reply, ReplyTo, Reservation};
 use crate::model::sequences::jobs::{
     CapturedRequest, InheritedContext, Job, Looked, RequestOrigin, cached_answers, circle,
@@ -85,14 +85,10 @@ fn accept(
         return Err(circle(callers, &model.name, request));
     }
     let original = model.loads.may_change().then(|| Box::new((request.clone(), version)));
-    let version = version_of(model, request, version);
-    let Some(mut load) = model.load_for(version) else {
+    let version = version_of(model, &request.sequence, version);
+    let Some(load) = load_of(model, &request.sequence, version) else {
         return Err(Failure::NotServed(NotServed::NoVersion { model: model.name.clone() }));
     };
-    if model.loads().len() > 1 {
-        let route = model.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
-        load = route.and_then(|key| model.loads.find(key)).unwrap_or(load);
-    }
     make_whole(&load, request);
     let captured = model.captures.note(request, load.key);
     let accepted = match reservation {
@@ -212,13 +208,28 @@ fn enqueue(
     Ok(Enqueued::Queued(req))
 }
 
-/// The version that a request is for: the one that goes on from its stored state, if it names none.
-fn version_of(model: &ModelScheduler, request: &InferRequest, version: Option<u64>) -> Option<u64> {
-    if version.is_some() || request.sequence.start || !model.store.has_kept() {
+/// The load that runs a step of this sequence.
+pub(in crate::model) fn load_of(
+    model: &ModelScheduler,
+    step: &SequenceStep,
+    version: Option<u64>,
+) -> Option<Arc<LoadedModel>> {
+    let version = version_of(model, step, version);
+    let load = model.load_for(version)?;
+    if model.loads().len() <= 1 {
+        return Some(load);
+    }
+    let route = model.table.lock().core.route(&step.id, version, step.start);
+    Some(route.and_then(|key| model.loads.find(key)).unwrap_or(load))
+}
+
+/// The version that a step is for: the one that goes on from its stored state, if it names none.
+fn version_of(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>) -> Option<u64> {
+    if version.is_some() || step.start || !model.store.has_kept() {
         return version;
     }
     let table = model.table.lock();
-    let maker = table.kept.get(&request.sequence.id)?.version_digest();
+    let maker = table.kept.get(&step.id)?.version_digest();
     let next = table.successions.of(maker);
     drop(table);
     let loads = model.loads();
