@@ -22,7 +22,7 @@ use crate::house::{END, House, SAME, START, SUM, request, step, values, write};
 const ALL: &str = "version_policy { all { } }";
 
 /// A server of an empty repository, whose models are named by `mode`.
-fn house(mode: ControlMode) -> House {
+pub(crate) fn house(mode: ControlMode) -> House {
     let folder = tempfile::tempdir().unwrap();
     let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
     house.repository.govern(RepositoryControl { mode, directories: vec![house.folder.path().to_owned()] });
@@ -30,11 +30,11 @@ fn house(mode: ControlMode) -> House {
 }
 
 impl House {
-    fn write(&self, name: &str, config: &str, version: u64, program: &str) {
+    pub(crate) fn write(&self, name: &str, config: &str, version: u64, program: &str) {
         write(self.folder.path(), name, config, version, program);
     }
 
-    async fn load(&self, name: &str) -> Result<(), tonic::Status> {
+    pub(crate) async fn load(&self, name: &str) -> Result<(), tonic::Status> {
         self.load_with(name, &[]).await
     }
 

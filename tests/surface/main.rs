@@ -18,6 +18,7 @@ mod order;
 mod pages;
 mod peers;
 mod python;
+mod reloads;
 mod settings;
 mod sockets;
 mod statistics;

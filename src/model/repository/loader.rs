@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use sequor_core::LoadId;
 
 use crate::error::LoadError;
 use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directories};
 use crate::model::decide::Deciders;
 use crate::model::load::LoadedModel;
 use crate::model::runtime::{StartGate, Timer};
-use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, carry, restart};
+use crate::model::sequences::carry::Handover;
+use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, restart};
 use crate::recording::Recorder;
 
 use super::instance_threads::{InstanceThreads, start_all};
@@ -210,7 +210,9 @@ impl ModelLoader {
             return Ok(());
         };
         let is_old = |l: &&Arc<LoadedModel>| !l.is_retired() && !kept.contains(&l.version);
-        let old: Vec<LoadId> = model.loads().iter().filter(is_old).map(|l| l.key).collect();
+        let old: Vec<Arc<LoadedModel>> = model.loads().iter().filter(is_old).cloned().collect();
+        let fresh: Vec<Arc<LoadedModel>> = prepared.iter().map(|of| Arc::clone(&of.load)).collect();
+        let handover = Handover::begin(&model, old, &fresh);
         let mut new = Vec::new();
         for prepared in prepared {
             let load = Arc::clone(&prepared.load);
@@ -218,6 +220,7 @@ impl ModelLoader {
                 // None of them serves if one does not.
                 let now = model.now();
                 new.iter().chain([&load]).for_each(|load: &Arc<LoadedModel>| model.retire(load.key, now));
+                handover.withdraw(&model);
                 self.catalog.edit(name, |entry| entry.fail(name, vec![fault.clone()], took));
                 return Err(vec![fault]);
             }
@@ -226,11 +229,7 @@ impl ModelLoader {
         }
         self.catalog.edit(name, |entry| entry.take(name, &model, versions.clone(), took));
         self.catalog.refresh_headers();
-        let stays = |l: &&Arc<LoadedModel>| !l.is_retired() && !old.contains(&l.key);
-        let newest = model.loads().iter().filter(stays).max_by_key(|l| l.version).cloned();
-        for load in old {
-            carry::replace(&model, load, newest.as_ref());
-        }
+        handover.complete(&model);
         tracing::info!(model = name, ?versions, ?kept, seconds = took.as_secs_f64(), "loaded");
         Ok(())
     }

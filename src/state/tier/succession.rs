@@ -33,6 +33,11 @@ impl Successions {
         true
     }
 
+    /// Whether a further entry may push the oldest out.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= Self::MOST
+    }
+
     /// Keeps what is known of these versions. Returns whether that leaves anything out.
     pub fn keep_only(&mut self, mut is_wanted: impl FnMut(VersionDigest) -> bool) -> bool {
         let before = self.0.len();

@@ -5,20 +5,21 @@
 //! A sequence that is busy is tried again. After [`GRACE`] the rest ends.
 //!
 //! Where states are written while their sequences live, the state waits in the store instead. It stays marked with the files of the old load; the
-//! store knows that the new load goes on from it. That is so from the moment at which the load is replaced, and so it holds after a crash, too.
+//! store knows that the new load goes on from it. That is so before the new load serves, and so it holds after a crash, too.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{EndReason, Event, Id, LoadId, Seq, Time, Tombstone};
+use sequor_core::{EndReason, Event, Id, LoadId, Seq, SequenceView, Time, Tombstone};
 
 use crate::model::load::{Leaving, LoadDurability, LoadedModel, MailReply};
-use crate::model::sequences::offloaded::{Carried, CarriedLoad, ImportOrigin};
+use crate::model::sequences::offloaded::{Carried, CarriedLoad, ImportOrigin, KeptSequence};
 use crate::model::sequences::scheduler::ModelScheduler;
 use crate::model::sequences::table::{Import, SequenceLookup as _, Table};
 use crate::model::sequences::write_back::{can_leave, post_leave};
-use crate::state::tier::VersionDigest;
+use crate::state::tier::{Successions, VersionDigest};
 
 /// Places of the table that are looked at, at one time.
 const PORTION: u32 = 64;
@@ -28,28 +29,119 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// How long sequences may be busy, once they are to move.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Takes a load out of service that another one replaces. Its live sequences go on for a time; then they move or end, as the new load says.
-pub(in crate::model) fn replace(model: &Arc<ModelScheduler>, old: LoadId, new: Option<&Arc<LoadedModel>>) {
-    let reload = new.map(|new| new.settings.reload).unwrap_or_default();
-    let (at, before) = (model.now() + reload.drain, model.loads().iter().find(|load| load.key == old).cloned());
-    let fits = before.as_ref().zip(new).map(|(before, new)| fits(before, new));
-    if let (true, Some(Err(why))) = (reload.carries, &fits) {
+/// Loads of a model that others replace, and what comes of their sequences.
+#[derive(Debug)]
+pub(in crate::model) struct Handover {
+    replaced: Vec<ReplacedLoad>,
+    /// The successions as they were.
+    before: Successions,
+}
+
+#[derive(Debug)]
+struct ReplacedLoad {
+    old: Arc<LoadedModel>,
+    new: Option<Arc<LoadedModel>>,
+    /// Whether its sequences move to the new load.
+    moves: bool,
+}
+
+impl Handover {
+    /// Notes which stored states the new loads go on from, before these serve. Returns once that is durable, so that a crash finds it.
+    pub(in crate::model) fn begin(
+        model: &ModelScheduler,
+        old: Vec<Arc<LoadedModel>>,
+        fresh: &[Arc<LoadedModel>],
+    ) -> Handover {
+        let loads = model.loads();
+        let stays = loads.iter().filter(|load| !load.is_retired() && old.iter().all(|old| old.key != load.key));
+        let newest = stays.chain(fresh).max_by_key(|load| load.version);
+        let replaced = |old: Arc<LoadedModel>| {
+            // A version that is served on takes over from itself.
+            let new = fresh.iter().find(|new| new.version == old.version).or(newest).cloned();
+            let moves = new.as_ref().is_some_and(|new| moves(model, &old, new));
+            ReplacedLoad { old, new, moves }
+        };
+        let replaced: Vec<ReplacedLoad> = old.into_iter().map(replaced).collect();
+        let mut table = model.table.lock();
+        let before = table.successions.clone();
+        let mut after = before.clone();
+        if after.is_full() {
+            let stored: HashSet<VersionDigest> = table.kept.values().map(KeptSequence::version_digest).collect();
+            after.keep_only(|of| stored.contains(&of) || loads.iter().any(|load| stored_as(load) == Some(of)));
+        }
+        succeed(&mut after, &replaced, fresh);
+        table.successions = after.clone();
+        drop(table);
+        write(model, &before, after);
+        Handover { replaced, before }
+    }
+
+    /// Takes the old loads out of service. Their live sequences go on for a time; then they move or end, as the new load says.
+    pub(in crate::model) fn complete(self, model: &Arc<ModelScheduler>) {
+        for replaced in &self.replaced {
+            replace(model, replaced);
+        }
+    }
+
+    /// The new loads do not serve.
+    pub(in crate::model) fn withdraw(self, model: &ModelScheduler) {
+        let after = std::mem::replace(&mut model.table.lock().successions, self.before.clone());
+        write(model, &after, self.before);
+    }
+}
+
+/// Whether sequences of one load move to another that replaces it.
+fn moves(model: &ModelScheduler, old: &LoadedModel, new: &LoadedModel) -> bool {
+    let fits = fits(old, new);
+    if let (true, Err(why)) = (new.settings.reload.carries, &fits) {
         tracing::warn!(
             model = model.name,
             why,
             "live sequences do not move to the new version; they end after [reload] drain"
         );
     }
-    let moves = reload.carries && matches!(fits, Some(Ok(())));
-    if let Some(before) = &before {
-        move_on(model, before, new.filter(|_| moves));
-        succeed(model, before, new, moves);
+    new.settings.reload.carries && fits.is_ok()
+}
+
+/// Changes what goes on from which stored states. What a new load itself made before is its own again.
+fn succeed(successions: &mut Successions, replaced: &[ReplacedLoad], fresh: &[Arc<LoadedModel>]) {
+    successions.keep_only(|of| fresh.iter().all(|new| stored_as(new) != Some(of)));
+    for ReplacedLoad { old, new, moves } in replaced {
+        let Some(from) = stored_as(old) else { continue };
+        match new.as_deref().filter(|_| *moves).and_then(stored_as) {
+            Some(to) => _ = successions.add(from, to),
+            None => _ = successions.keep_only(|of| of != from),
+        }
     }
-    if !moves {
-        return model.retire(old, at);
+}
+
+/// Has the store keep the successions, if they have changed. The table must not be locked: its owner may wait for the store's other work.
+fn write(model: &ModelScheduler, before: &Successions, after: Successions) {
+    if let Some(store) = model.store.get().filter(|_| *before != after) {
+        store.succeed(&model.name, after);
     }
-    model.retire(old, at + GRACE);
-    model.carrying.lock().push(CarriedLoad { load: old, at, from: 0 });
+}
+
+fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &ReplacedLoad) {
+    let reload = new.as_ref().map(|new| new.settings.reload).unwrap_or_default();
+    let (at, new) = (model.now() + reload.drain, new.as_ref().filter(|_| *moves));
+    // What was to move to the old load moves to the new one, or ends with its own.
+    model.carrying.lock().retain_mut(|of| {
+        if of.to.key != old.key {
+            return true;
+        }
+        let load = model.loads().iter().find(|load| load.key == of.load).cloned();
+        let next = new.filter(|new| load.is_some_and(|load| fits(&load, new).is_ok()));
+        next.inspect(|new| of.to = Arc::clone(new)).is_some()
+    });
+    model.change(|table, now| {
+        // Under the lock: no sequence moves to a load that is retired.
+        old.retire();
+        move_on(table, now, old, new);
+    });
+    let Some(new) = new else { return model.retire(old.key, at) };
+    model.retire(old.key, at + GRACE);
+    model.carrying.lock().push(CarriedLoad { load: old.key, to: Arc::clone(new), at, from: 0 });
     model.arm(at);
 }
 
@@ -93,37 +185,9 @@ fn fits(old: &LoadedModel, new: &LoadedModel) -> Result<(), String> {
     }
 }
 
-/// Notes whether the new load goes on from stored states of a replaced one. Returns once that is durable.
-fn succeed(model: &ModelScheduler, old: &LoadedModel, new: Option<&Arc<LoadedModel>>, moves: bool) {
-    let (Some(store), Some(from)) = (model.store.get(), stored_as(old)) else { return };
-    let successions = {
-        let mut table = model.table.lock();
-        let is_new = match new.and_then(|new| stored_as(new)) {
-            Some(to) if moves => table.successions.add(from, to),
-            // The states of the new load are its own again, if it was there before.
-            to => table.successions.keep_only(|of| of != from && Some(of) != to),
-        };
-        is_new.then(|| table.successions.clone())
-    };
-    // The lock is free: this waits for the store, whose other work takes it.
-    if let Some(successions) = successions {
-        store.succeed(&model.name, successions);
-    }
-}
-
 /// What stored states of a load are marked with.
 fn stored_as(load: &LoadedModel) -> Option<VersionDigest> {
     load.durable.as_ref().map(|durable| durable.version_digest(load.version))
-}
-
-/// Whether a sequence that is to move waits in the store for its next step.
-pub(in crate::model::sequences) fn goes_over_the_store(model: &ModelScheduler, seq: Seq) -> bool {
-    let Some(old) = model.table.lock().live(seq).map(|live| Arc::clone(&live.load)) else { return false };
-    let new = model.load_for(None).filter(|new| !new.is_retired() && fits(&old, new).is_ok());
-    let Some(new) = new.filter(|new| is_in_store(&old) && new.durable.is_some()) else { return false };
-    // A third load may have come since.
-    succeed(model, &old, Some(&new), true);
-    true
 }
 
 fn is_in_store(load: &LoadedModel) -> bool {
@@ -131,82 +195,131 @@ fn is_in_store(load: &LoadedModel) -> bool {
 }
 
 /// Sends states that wait for a replaced load on to the next, or ends their sequences.
-fn move_on(model: &Arc<ModelScheduler>, old: &LoadedModel, new: Option<&Arc<LoadedModel>>) {
-    model.change(|table, now| {
-        for (id, import) in table.imports.take_for(old) {
-            let Import { origin: ImportOrigin { step, carried, .. }, snapshot, ticket, .. } = import;
-            let Some(carried) = carried else { continue };
-            let idle = carried.idle;
-            match new {
-                Some(new) => {
-                    let carried = Carried { load: Arc::clone(new), ..carried };
-                    table.imports.insert(id, Import::carried(step, carried, snapshot, ticket));
-                }
-                None => {
-                    let stone = Tombstone { why: EndReason::Drained, at: now, step, idle };
-                    table.core.remember(old.key, id, stone);
-                }
+fn move_on(table: &mut Table, now: Time, old: &LoadedModel, new: Option<&Arc<LoadedModel>>) {
+    for (id, import) in table.imports.take_for(old) {
+        let Import { origin: ImportOrigin { step, carried, .. }, snapshot, ticket, .. } = import;
+        let Some(carried) = carried else { continue };
+        let idle = carried.idle;
+        match new {
+            Some(new) => {
+                let carried = Carried { load: Arc::clone(new), ..carried };
+                table.imports.insert(id, Import::carried(step, carried, snapshot, ticket));
+            }
+            None => {
+                let stone = Tombstone { why: EndReason::Drained, at: now, step, idle };
+                table.core.remember(old.key, id, stone);
             }
         }
-    });
+    }
 }
 
 /// Moves sequences whose time has come, and ends what waited for a step for too long. Called by the timer.
 pub(in crate::model::sequences) fn tick(model: &Arc<ModelScheduler>) {
     expire(model);
     let now = model.now();
-    let due: Vec<CarriedLoad> = model.carrying.lock().iter().filter(|of| of.at <= now).copied().collect();
+    let due: Vec<CarriedLoad> = model.carrying.lock().iter().filter(|of| of.at <= now).cloned().collect();
     for of in due {
         let load = model.loads().iter().find(|load| load.key == of.load).cloned();
-        let next = load.and_then(|load| ask_some(model, &load, of));
+        let next = load.and_then(|load| ask_some(model, &load, &of));
         let mut carrying = model.carrying.lock();
-        carrying.retain(|other| other.load != of.load);
-        carrying.extend(next);
-        drop(carrying);
-        if let Some(next) = next {
-            model.arm(next.at);
+        // Its target may be another one by now.
+        match next.zip(carrying.iter_mut().find(|other| other.load == of.load)) {
+            Some(((at, from), of)) => (of.at, of.from) = (at, from),
+            None => carrying.retain(|other| other.load != of.load),
         }
+    }
+    // Also for those whose time had not come: the timer knows the soonest deadline alone.
+    let next = model.carrying.lock().iter().map(|of| of.at).min();
+    if let Some(at) = next {
+        model.arm(at);
     }
 }
 
-/// Asks a portion of the sequences to leave. Returns what comes next, if any live.
-fn ask_some(model: &Arc<ModelScheduler>, load: &Arc<LoadedModel>, of: CarriedLoad) -> Option<CarriedLoad> {
+/// Asks a portion of the sequences to leave. Returns when and where to go on, if any live.
+fn ask_some(model: &Arc<ModelScheduler>, load: &Arc<LoadedModel>, of: &CarriedLoad) -> Option<(Time, u32)> {
     if model.usage(load.key).live == 0 {
         return None;
     }
     let (views, rest) = model.seen(of.from, PORTION);
-    let mut room = if is_in_store(load) { model.room_to_leave() } else { u64::MAX };
     for view in views.iter().filter(|view| view.load == load.key && can_leave(view)) {
-        if room == 0 {
-            break;
+        if !put_back(model, view) {
+            post_leave(&model.name, load, view, Leaving::Carry, MailReply::new(|_| ()));
         }
-        room = room.saturating_sub(view.state_bytes.max(load.state_bytes()));
-        post_leave(&model.name, load, view, Leaving::Carry, MailReply::new(|_| ()));
     }
     let pause = if rest.is_some() { PAUSE } else { AGAIN };
-    Some(CarriedLoad { at: model.now() + pause, from: rest.unwrap_or(0), ..of })
+    Some((model.now() + pause, rest.unwrap_or(0)))
 }
 
-/// Moves a sequence whose state of this step was copied, if it is as it was. Called by the thread that runs its steps.
-pub(in crate::model::sequences) fn leave(model: &Arc<ModelScheduler>, seq: Seq, step: u64, file: Vec<u8>) {
-    let Some(new) = model.load_for(None).filter(|new| !new.is_retired()) else { return };
-    let old = model.table.lock().live(seq).map(|live| Arc::clone(&live.load));
-    // A third load may have come since.
-    if old.is_none_or(|old| fits(&old, &new).is_err()) {
-        return;
+/// Puts a state back to where it was found, if no step has run with it since: no slot has it, so no thread can copy it.
+fn put_back(model: &Arc<ModelScheduler>, view: &SequenceView) -> bool {
+    let mut is_back = false;
+    model.change(|table, now| {
+        let found = table.live(view.seq).is_some_and(|live| live.origin.is_some() && live.first_state.is_some());
+        if found && table.core.state_of(view.seq).is_none() && is_as_seen(table, now, view.seq, view.step).is_some() {
+            table.apply(now, Event::End(view.seq, EndReason::Spilled));
+            is_back = true;
+        }
+    });
+    is_back
+}
+
+/// A sequence that can move, if it is at this step.
+fn is_as_seen(table: &Table, now: Time, seq: Seq, step: u64) -> Option<SequenceView> {
+    let view = table.core.view_of(seq).filter(|view| view.step == step && can_leave(view) && view.due > now)?;
+    let may_move = !table.stopping && !table.is_held(seq) && table.is_sole(seq, &view.id);
+    may_move.then_some(view)
+}
+
+/// Moves a sequence whose state of this step was copied, if it is as it was. Returns the file if the state is to wait in the store. Called by the
+/// thread that runs its steps.
+pub(in crate::model::sequences) fn leave(
+    model: &Arc<ModelScheduler>,
+    seq: Seq,
+    step: u64,
+    file: Vec<u8>,
+) -> Option<Vec<u8>> {
+    let (old, is_written, is_paused) = {
+        let table = model.table.lock();
+        let live = table.live(seq)?;
+        is_as_seen(&table, model.now(), seq, step)?;
+        (Arc::clone(&live.load), live.is_written(step), model.now() < table.spilling.paused_until)
+    };
+    let target = model.carrying.lock().iter().find(|of| of.load == old.key).map(|of| Arc::clone(&of.to))?;
+    if is_in_store(&old) && target.durable.is_some() && !is_paused {
+        // Without room it stays, and is asked again.
+        return (is_written || model.room_to_leave() > 0).then_some(file);
     }
+    move_in_memory(model, seq, step, (file, &target));
+    None
+}
+
+fn move_in_memory(
+    model: &Arc<ModelScheduler>,
+    seq: Seq,
+    step: u64,
+    (file, target): (Vec<u8>, &Arc<LoadedModel>),
+) {
     let mut until = Time::NEVER;
     model.change(|table, now| {
-        let view = table.core.view_of(seq).filter(|view| view.step == step && can_leave(view) && view.due > now);
-        let Some(view) = view.filter(|view| table.is_sole(seq, &view.id)) else { return };
-        let (id, due, idle) = (view.id, view.due, view.idle);
-        let Some(live) = table.live_mut(seq).filter(|live| live.holder.is_none()) else { return };
-        let mut ticket = live.ticket.take();
-        if let Some(ticket) = ticket.as_mut().filter(|_| new.grows()) {
-            ticket.merge(model.budget().count(file.len() as u64));
+        if target.is_retired() {
+            return;
+        }
+        let Some(SequenceView { id, due, idle, .. }) = is_as_seen(table, now, seq, step) else { return };
+        let Some(live) = table.live_mut(seq) else { return };
+        let (mut ticket, written) = (live.ticket.take(), live.written.as_ref().map(|written| written.incarnation));
+        if target.grows() {
+            let grown = model.budget().count(file.len() as u64);
+            match &mut ticket {
+                Some(ticket) => ticket.merge(grown),
+                None => ticket = Some(grown),
+            }
         }
         table.apply(now, Event::End(seq, EndReason::Spilled));
-        let carried = Carried { load: Arc::clone(&new), until: due, idle };
+        // What the store has of it is out of date with its next step.
+        if let Some(incarnation) = written {
+            table.forget_state(id.clone(), incarnation);
+        }
+        let carried = Carried { load: Arc::clone(target), until: due, idle };
         table.imports.insert(id, Import::carried(step, carried, Bytes::from(file), ticket));
         until = due;
     });

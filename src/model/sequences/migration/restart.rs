@@ -208,13 +208,9 @@ pub(in crate::model) fn leave(
     step: u64,
     file: Vec<u8>,
 ) -> LeaveOutcome {
-    let why = match why {
-        Leaving::Carry if carry::goes_over_the_store(model, seq) => Leaving::Spill,
-        Leaving::Carry => {
-            carry::leave(model, seq, step, file);
-            return None;
-        }
-        other => other,
+    let (why, file) = match why {
+        Leaving::Carry => (Leaving::Spill, carry::leave(model, seq, step, file)?),
+        other => (other, file),
     };
     let leaving = LeavingSequence::look_up(model, seq, step)?;
     let durable = leaving.load.durable.as_ref()?;

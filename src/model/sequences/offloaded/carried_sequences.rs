@@ -38,9 +38,11 @@ pub(in crate::model) struct GivenTo {
 }
 
 /// A load whose sequences are to move.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(in crate::model) struct CarriedLoad {
     pub(in crate::model::sequences) load: LoadId,
+    /// The load that they move to.
+    pub(in crate::model::sequences) to: Arc<LoadedModel>,
     /// When the next portion is due, and where it begins.
     pub(in crate::model::sequences) at: Time,
     pub(in crate::model::sequences) from: u32,

@@ -48,6 +48,11 @@ impl Spilling {
         most.saturating_sub(self.unwritten.load(Ordering::Acquire))
     }
 
+    /// The same, less the files that the store does not have yet.
+    pub(in crate::model::sequences) fn room(&self, limit: u64) -> u64 {
+        (limit / 8).clamp(1, UNWRITTEN).saturating_sub(self.unwritten.load(Ordering::Acquire))
+    }
+
     /// Whether memory comes free, or may come free once the store has written more.
     pub(in crate::model::sequences) fn is_coming(&self, limit: u64) -> bool {
         !self.leaving.is_empty() || (self.writing > 0 && self.may_leave(limit) == 0)

@@ -196,7 +196,7 @@ impl ModelScheduler {
 
     /// Bytes of states that may wait to be written, besides those that wait already.
     pub(in crate::model::sequences) fn room_to_leave(&self) -> u64 {
-        self.table.lock().spilling.may_leave(self.budget().limit())
+        self.table.lock().spilling.room(self.budget().limit())
     }
 
     // === an instance ===

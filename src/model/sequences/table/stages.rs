@@ -271,6 +271,12 @@ impl Table {
         self.actions.forgotten.push(Forgotten { id, incarnation, ended });
     }
 
+    /// Has the store forget a state that is kept in memory from now on. Nothing of its id is answered before.
+    pub(in crate::model::sequences) fn forget_state(&mut self, id: Id, incarnation: u64) {
+        self.pending_ends.begin(&id);
+        self.actions.forgotten.push(Forgotten { id, incarnation, ended: None });
+    }
+
     /// How a sequence ended, as the store remembers it.
     pub(in crate::model::sequences) fn ended_state(&self, Tombstone { why, at, step, idle }: Tombstone) -> EndedState {
         EndedState { why, step, idle, at: self.zero + (at - Time::ZERO) }

@@ -81,7 +81,7 @@ pub(in crate::model::sequences) fn leave<H: SpillHost>(
     match (why, as_it_was) {
         (_, None) => return false,
         (Leaving::Stop, Some(_)) => table.apply(now, Event::End(seq, EndReason::Drained)),
-        (Leaving::Spill, Some(view)) if can_leave(&view) && view.due > now && table.is_sole(seq, &view.id) => {
+        (Leaving::Spill, Some(view)) if is_free(table, now, &view) => {
             let until = view.due;
             table.apply(now, Event::End(seq, EndReason::Spilled));
             let counter = Arc::clone(&table.spilling.unwritten);
@@ -181,6 +181,11 @@ fn has_no_room(table: &mut Table, now: Time, wait: &MemoryWait, no_room: NoRoom)
     table.set_stage(wait.req, JobStage::Queued);
     let refusal = Refusal::Failed(BY_STORE);
     table.apply(now, Event::Prepared(wait.req, Preparation::Refuse { refusal, ends: true }));
+}
+
+/// Whether a sequence can wait in the store for its next step.
+fn is_free(table: &Table, now: Time, view: &SequenceView) -> bool {
+    can_leave(view) && view.due > now && !table.is_held(view.seq) && table.is_sole(view.seq, &view.id)
 }
 
 pub(in crate::model::sequences) fn can_leave(view: &SequenceView) -> bool {

@@ -1,0 +1,62 @@
+//! A live sequence stays on its load after a reload: its steps are read and answered as that load says, on each surface.
+
+use sequor::config::server::file::ControlMode;
+use serde_json::{Value, json};
+
+use crate::control::house;
+use crate::house::{END, START, step, values};
+
+fn config(dtype: &str, labels: &str) -> String {
+    format!(
+        r#"backend: "onnxruntime" max_batch_size: 8
+        input {{ name: "INPUT" data_type: {dtype} dims: 1 }}
+        output {{ name: "OUTPUT" data_type: {dtype} dims: 1 label_filename: "{labels}" }}
+        sequence_batching {{ max_sequence_idle_microseconds: 600000000 state {{ input_name: "INPUT_STATE"
+            output_name: "OUTPUT_STATE" data_type: {dtype} dims: 1 }} }}"#
+    )
+}
+
+#[tokio::test]
+async fn a_live_sequence_is_read_and_answered_as_its_own_load_says() {
+    let house = house(ControlMode::Explicit);
+    let labels = |file: &str, text: &str| fs_err::write(house.folder.path().join("sum").join(file), text).unwrap();
+    house.write("sum", &config("TYPE_INT32", "old.txt"), 1, "accumulate INT32");
+    labels("old.txt", "old0\n");
+    house.load("sum").await.unwrap();
+    for id in [1, 2] {
+        let started = house.client().await.model_infer(step(id, "", 1, &[START])).await.unwrap().into_inner();
+        assert_eq!(started.model_version, "1");
+    }
+    house.write("sum", &config("TYPE_FP32", "new.txt"), 2, "accumulate FP32");
+    labels("new.txt", "new0\n");
+    house.load("sum").await.unwrap();
+
+    // The newest version has FP32: an INT32 goes to the sequence that has it, and nowhere else.
+    let answer = house.client().await.model_infer(step(1, "", 1, &[])).await.unwrap().into_inner();
+    assert_eq!((answer.model_version.as_str(), values(&answer)), ("1", vec![2]));
+    let refused = house.client().await.model_infer(step(3, "", 1, &[START])).await.unwrap_err();
+    assert!(refused.message().contains("'INT32', but model 'sum' expects 'FP32'"), "{refused:?}");
+
+    // Surfaces that name no type read it from the load.
+    let generated =
+        house.post("/v2/models/sum/generate", json!({ "INPUT": 1, "parameters": { "sequence_id": 1 } })).await;
+    assert_eq!((generated.status, generated.json()["OUTPUT"].clone()), (200, json!(3)), "{:?}", generated.json());
+    let body = json!({ "inputs": { "INPUT": [[1]], "sequence_id": [1], "sequence_control_input": [0] } });
+    let predicted = house.post("/v1/models/sum:predict", body).await;
+    assert_eq!(predicted.json()["outputs"]["OUTPUT"], json!([[4]]), "{:?}", predicted.json());
+
+    // Names of classes too.
+    let class = |id: u64| {
+        let input = json!({ "name": "INPUT", "datatype": "INT32", "shape": [1, 1], "data": [1] });
+        json!({ "inputs": [input], "parameters": { "sequence_id": id },
+            "outputs": [{ "name": "OUTPUT", "parameters": { "classification": 1 } }] })
+    };
+    let named = house.post("/v2/models/sum/infer", class(1)).await;
+    assert_eq!(named.json()["outputs"][0]["data"][0], json!("5:0:old0"), "{:?}", named.json());
+
+    // An END frees its slot; afterwards the id is one of the newest version.
+    let end = step(1, "", 1, &[END]);
+    assert_eq!(house.client().await.model_infer(end).await.unwrap().into_inner().model_version, "1");
+    let unknown: Value = house.post("/v2/models/sum/infer", class(1)).await.json();
+    assert!(unknown["error"].as_str().unwrap().contains("'INT32', but model 'sum' expects 'FP32'"), "{unknown}");
+}
