@@ -1,5 +1,6 @@
 //! The last lines of a plug-in: its own, and those of the server about it. They go to the server's log as well.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -84,12 +85,12 @@ impl Journal {
     }
 
     pub fn write(&self, level: Level, message: &str) {
-        let plugin = self.plugin.as_str();
+        let (plugin, line) = (self.plugin.as_str(), one_line(message));
         match level {
-            Level::Error => tracing::error!(target: "sequor::plugin", plugin, "{message}"),
-            Level::Warn => tracing::warn!(target: "sequor::plugin", plugin, "{message}"),
-            Level::Info => tracing::info!(target: "sequor::plugin", plugin, "{message}"),
-            Level::Debug => tracing::debug!(target: "sequor::plugin", plugin, "{message}"),
+            Level::Error => tracing::error!(target: "sequor::plugin", plugin, "{line}"),
+            Level::Warn => tracing::warn!(target: "sequor::plugin", plugin, "{line}"),
+            Level::Info => tracing::info!(target: "sequor::plugin", plugin, "{line}"),
+            Level::Debug => tracing::debug!(target: "sequor::plugin", plugin, "{line}"),
         }
         let mut lines = self.lines.lock();
         lines.written += 1;
@@ -121,6 +122,14 @@ impl Journal {
     }
 }
 
+/// A message without line ends: what follows one would look like a line of the server's own.
+fn one_line(message: &str) -> Cow<'_, str> {
+    if message.contains(char::is_control) {
+        return Cow::Owned(message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect());
+    }
+    Cow::Borrowed(message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,5 +154,11 @@ mod tests {
         let lines = journal.after(0);
         assert_eq!((lines.len(), lines[0].serial, lines[0].message.as_str()), (MOST, 6, "5"));
         assert_eq!(journal.after(MOST as u64 + 4)[0].level, "info");
+    }
+
+    #[test]
+    fn a_message_is_one_line_of_the_log() {
+        assert_eq!(one_line("a\n2026 INFO sequor::audit: done\r\u{1b}[0m"), "a 2026 INFO sequor::audit: done  [0m");
+        assert!(matches!(one_line("plain"), Cow::Borrowed("plain")));
     }
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-
 use crate::error::LoadError;
 use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directories};
 use crate::model::decide::Deciders;

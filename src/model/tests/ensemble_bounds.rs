@@ -185,3 +185,27 @@ fn sequences_of_an_ensemble_stay_in_memory_and_end_with_the_server() {
         assert!(matches!(house.value("ab", 1, 1, |_| {}), Err(Failure::Refused(_))), "{when}");
     }
 }
+
+/// A member is replaced, and its clients' sequences move to the new load.
+#[test]
+fn a_members_new_load_takes_no_sequence_from_an_ensemble() {
+    for when in ["drain", "step"] {
+        let store = tempfile::tempdir().unwrap();
+        let house = over_store(store.path());
+        for (model, graph, config) in both_ways(8, LONG) {
+            house.put(model, graph, &config);
+        }
+        let toml = format!("[durability]\nwhen = \"{when}\"\n[reload]\ndrain = \"0s\"\nthen = \"carry\"\n");
+        fs_err::write(house.folder.path().join("a/sequor.toml"), toml).unwrap();
+        house.repository.load_all(house.folder.path()).unwrap();
+        assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+        house.put("a", "accumulate INT32 poison=99", &both_ways(8, LONG)[2].2);
+        house.repository.load_all(house.folder.path()).unwrap();
+        (0..20).for_each(|_| house.repository.tick());
+        assert_eq!(house.repository.resumable("a").unwrap().len(), 0, "{when}");
+        let mut alone = request("a", 1, 5, |s| s.start = true);
+        alone.inputs[0].name = "INPUT".to_owned();
+        assert!(matches!(house.send(alone), Err(Failure::Refused(_))), "{when}: the ensemble has it");
+        assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "{when}");
+    }
+}

@@ -32,7 +32,7 @@ const PRE: &str = "
     (call $run (local.get 11) (local.get 12) (i32.add (i32.const 1) (i32.div_u (local.get $v) (i32.const 100))))";
 
 /// It traps on 777, and otherwise adds 10000 for each call of its sequence to the output of the first run. The scratch is the count of calls.
-const POST: &str = "
+pub(super) const POST: &str = "
     (local $b i32)
     (local.set $b (i32.load offset=20 (i32.load (local.get 11))))
     (if (i32.eq (i32.load (local.get $b)) (i32.const 777)) (then unreachable))

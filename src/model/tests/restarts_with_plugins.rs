@@ -61,6 +61,59 @@ fn the_scratch_of_processors_stays_with_the_state() {
 }
 
 #[test]
+fn a_processor_that_fails_or_refuses_the_first_step_after_a_restart_leaves_the_sequence_as_it_was() {
+    for when in ["drain", "step", "every"] {
+        let machine = machine(when, processors::TOML, with_processors);
+        let first = machine.serve();
+        first.sum(7, 5, start);
+        first.stop();
+        let second = machine.serve();
+        for trap_or_refusal in [1000, 1002] {
+            let failed = second.send(7, trap_or_refusal, |_| {}).unwrap_err();
+            assert!(matches!(&failed, Failure::Processor(failure) if !failure.ended), "{when}: {failed:?}");
+            assert_eq!(second.resumable(), [(sequor_core::Id::from(7), 1)], "{when}: it waits again");
+        }
+        assert_eq!(second.sum(7, 1, |_| {}), 20_006, "{when}");
+    }
+}
+
+/// Refuses the step whose sum is 778, after its run.
+const REFUSING: &str = "
+    (if (i32.eq (i32.load (local.get $b)) (i32.const 778)) (then
+        (i32.store8 (i32.const 1024) (i32.const 1))
+        (i32.store (i32.const 1032) (i32.const 5))
+        (i32.store (i32.const 1040) (i32.const 0))
+        (i32.store8 (i32.const 1048) (i32.const 0))
+        (i32.store8 (i32.const 1064) (i32.const 0))
+        (return (i32.const 1024))))
+    (i32.store8 (i32.const 1100)";
+
+#[test]
+fn a_counted_step_that_was_refused_after_its_run_gets_no_answer_of_another_step() {
+    let post = processors::POST.replacen("(i32.store8 (i32.const 1100)", REFUSING, 1);
+    let guest = ProcessorWat { post: &post, ..processors::guest() };
+    for when in ["never", "drain", "step"] {
+        let machine = machine(when, processors::TOML, with_processors);
+        fs_err::write(machine.folder.path().join("guest.wasm"), guest.component()).unwrap();
+        let mut server = machine.serve();
+        assert_eq!(server.sum(7, 5, |s| (s.start, s.step) = (true, Some(1))), 10_005);
+        assert_eq!(server.sum(7, 1, |s| s.step = Some(2)), 20_006);
+        assert!(matches!(server.send(7, 772, |s| s.step = Some(3)).unwrap_err(), Failure::Processor(_)), "{when}");
+        assert_eq!(server.refusal(7, |s| s.step = Some(3)), Refusal::StepGone { want: 4 }, "{when}");
+        if when != "never" {
+            server.stop();
+            server = machine.serve();
+            assert_eq!(server.refusal(7, |s| s.step = Some(3)), Refusal::StepGone { want: 4 }, "{when}, restarted");
+        }
+        assert_eq!(
+            server.sum(7, 1, |s| s.step = Some(4)),
+            36_183,
+            "{when}: eight runs have moved the state, and the scratch is as it was"
+        );
+    }
+}
+
+#[test]
 fn a_counted_step_is_answered_again_with_what_the_processors_made() {
     for when in ["drain", "step"] {
         let machine = machine(when, processors::TOML, with_processors);

@@ -8,6 +8,7 @@ use super::load;
 use super::restarts::{Machine, OLDEST, Server, durable, start};
 use crate::error::Failure;
 use crate::model::SequenceStep;
+use crate::state::tier::Successions;
 
 fn carrying(when: &str, strategy: &str) -> Machine {
     let machine = Machine::new(when, strategy);
@@ -192,4 +193,111 @@ fn a_version_that_was_carried_from_once_is_not_for_ever() {
         let refused = third.send(1, 1, |_| {}).unwrap_err();
         assert!(matches!(refused, Failure::NotResumed { .. }), "{when}: {refused:?}");
     }
+}
+
+#[test]
+fn a_reload_within_the_time_of_another_moves_what_lives_on_both() {
+    for when in ["never", "drain", "step"] {
+        let machine = carrying(when, OLDEST);
+        let server = machine.serve();
+        assert_eq!(server.sum(1, 10, start), 10);
+        put_version(&machine, &server, 2);
+        machine.clock.advance(Duration::from_millis(500));
+        assert_eq!(server.sum(2, 10, start), 1010);
+        put_version(&machine, &server, 3);
+        // Each time of the two comes by itself, and no other deadline is there to wake the timer.
+        machine.clock.advance(Duration::from_millis(600));
+        server.repository.tick();
+        move_all(&machine, &server);
+        assert_eq!([1, 2].map(|id| server.sum(id, 1, |_| {})), [2011, 2011], "{when}");
+    }
+}
+
+#[test]
+fn after_a_rollback_within_the_time_of_a_reload_everything_goes_on_with_the_first_version() {
+    for when in ["drain", "step"] {
+        let machine = carrying(when, OLDEST);
+        let server = machine.serve();
+        assert_eq!(server.sum(1, 10, start), 10);
+        put_version(&machine, &server, 2);
+        assert_eq!(server.sum(2, 10, start), 1010);
+        fs_err::remove_dir_all(machine.model().join("2")).unwrap();
+        load(&server.repository, &machine.model());
+        move_all(&machine, &server);
+        assert_eq!(waiting(&server), [1, 2].map(|id| (Id::from(id), 1, 1)), "{when}");
+        assert_eq!(server.sum(1, 1, |_| {}), 11, "{when}");
+        server.stop();
+        let second = machine.serve();
+        assert_eq!([1, 2].map(|id| second.sum(id, 1, |_| {})), [12, 11], "{when}");
+    }
+}
+
+#[test]
+fn a_version_that_stays_takes_over_from_itself() {
+    for when in ["drain", "step"] {
+        let machine = carrying(when, OLDEST);
+        let config = machine.model().join("config.pbtxt");
+        let text = fs_err::read_to_string(&config).unwrap();
+        fs_err::write(&config, format!("{text} version_policy {{ all {{ }} }}")).unwrap();
+        let server = machine.serve();
+        assert_eq!(server.sum(1, 10, start), 10);
+        put_version(&machine, &server, 2);
+        // Version 1 is served on, and its file changes.
+        fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32 plus=500").unwrap();
+        load(&server.repository, &machine.model());
+        assert_eq!(server.sum(2, 10, start), 1010);
+        machine.clock.advance(Duration::from_secs(2));
+        while waiting(&server).is_empty() {
+            server.repository.tick();
+            std::thread::yield_now();
+        }
+        assert_eq!(waiting(&server), [(Id::from(1), 1, 1)], "{when}");
+        assert_eq!(server.sum(1, 1, |_| {}), 511, "{when}");
+    }
+}
+
+#[test]
+fn a_state_that_waits_through_many_reloads_is_not_forgotten() {
+    let machine = carrying("step", OLDEST);
+    let first = machine.serve();
+    assert_eq!(first.sum(1, 10, start), 10);
+    first.stop();
+    let server = machine.serve();
+    for plus in 1..=Successions::MOST + 6 {
+        fs_err::write(machine.model().join("1/model.onnx"), format!("accumulate INT32 plus={plus}")).unwrap();
+        load(&server.repository, &machine.model());
+    }
+    assert_eq!(server.sum(1, 1, |_| {}), 11 + Successions::MOST as i32 + 6);
+}
+
+#[test]
+fn what_a_repeated_step_has_brought_back_moves_too() {
+    for when in ["drain", "step"] {
+        let machine = carrying(when, OLDEST);
+        let first = machine.serve();
+        assert_eq!(first.sum(1, 10, |s| (s.start, s.step) = (true, Some(1))), 10);
+        first.stop();
+        let second = machine.serve();
+        assert_eq!(second.sum(1, 10, |s| s.step = Some(1)), 10, "{when}: answered once more");
+        put_version(&machine, &second, 2);
+        move_all(&machine, &second);
+        assert_eq!(second.sum(1, 1, |s| s.step = Some(2)), 1011, "{when}");
+    }
+}
+
+#[test]
+fn without_durability_nothing_of_a_stored_state_comes_back() {
+    let machine = carrying("step", OLDEST);
+    let first = machine.serve();
+    (1..=2).for_each(|id| assert_eq!(first.sum(id, 10, start), 10));
+    set_reload(&machine, "never", "carry");
+    put_version(&machine, &first, 2);
+    move_all(&machine, &first);
+    assert_eq!(first.sum(1, 1, |s| s.end = true), 1011);
+    assert_eq!(first.sum(2, 1, |_| {}), 1011);
+    first.stop();
+    set_reload(&machine, "step", "carry");
+    let second = machine.serve();
+    assert_eq!(waiting(&second), []);
+    assert!([1, 2].iter().all(|id| matches!(second.refusal(*id, |_| {}), Refusal::Unknown(_))));
 }

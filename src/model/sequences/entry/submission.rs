@@ -223,16 +223,19 @@ pub(in crate::model) fn load_of(
     Some(route.and_then(|key| model.loads.find(key)).unwrap_or(load))
 }
 
-/// The version that a step is for: the one that goes on from its stored state, if it names none.
+/// The version that a step is for: the one that goes on from the state that waits for it, if it names none.
 fn version_of(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>) -> Option<u64> {
-    if version.is_some() || step.start || !model.store.has_kept() {
+    let loads = model.loads();
+    if version.is_some() || step.start || !(model.store.has_kept() || loads.len() > 1) {
         return version;
     }
     let table = model.table.lock();
+    if let Some(load) = table.imports.goes_to(&step.id).filter(|load| !load.is_retired()) {
+        return Some(load.version);
+    }
     let maker = table.kept.get(&step.id)?.version_digest();
     let next = table.successions.of(maker);
     drop(table);
-    let loads = model.loads();
     // Where all are retired, the model goes out of service, and the request is to read that.
     let is_draining = loads.iter().all(|load| load.is_retired());
     let takes =

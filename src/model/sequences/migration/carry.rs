@@ -293,12 +293,7 @@ pub(in crate::model::sequences) fn leave(
     None
 }
 
-fn move_in_memory(
-    model: &Arc<ModelScheduler>,
-    seq: Seq,
-    step: u64,
-    (file, target): (Vec<u8>, &Arc<LoadedModel>),
-) {
+fn move_in_memory(model: &Arc<ModelScheduler>, seq: Seq, step: u64, (file, target): (Vec<u8>, &Arc<LoadedModel>)) {
     let mut until = Time::NEVER;
     model.change(|table, now| {
         if target.is_retired() {

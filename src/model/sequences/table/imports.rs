@@ -85,10 +85,15 @@ impl Imports {
 
     /// The load that a step of this id goes to, if a replaced load left its state.
     pub(in crate::model::sequences) fn load_of(&self, submit: &Submit) -> Option<Arc<LoadedModel>> {
-        if self.by_id.is_empty() || submit.start {
+        if submit.start { None } else { self.goes_to(&submit.id) }
+    }
+
+    /// The load that a state of this id was left for.
+    pub(in crate::model::sequences) fn goes_to(&self, id: &Id) -> Option<Arc<LoadedModel>> {
+        if self.by_id.is_empty() {
             return None;
         }
-        self.by_id.get(&submit.id)?.origin.carried.as_ref().map(|carried| Arc::clone(&carried.load))
+        self.by_id.get(id)?.origin.carried.as_ref().map(|carried| Arc::clone(&carried.load))
     }
 
     /// Refuses a step whose load has other states than the one that was given for it.

@@ -262,11 +262,14 @@ impl Table {
     fn release(&mut self, req: Req) {
         let Some(mut job) = self.jobs.remove(req).and_then(JobStage::into_job) else { return };
         self.commit_scratch(&mut job);
-        if let Some(Ok(tensors)) = &job.answer
-            && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
-        {
+        let has_run = job.processed.as_ref().is_some_and(|processed| processed.has_run);
+        if let Some(live) = job.seq.and_then(|seq| self.live_mut(seq)) {
             // The answer before is not that of this step.
-            live.kept = job.counted.then(|| tensors.clone());
+            match &job.answer {
+                Some(Ok(tensors)) => live.kept = job.counted.then(|| tensors.clone()),
+                _ if has_run => live.kept = None,
+                _ => {}
+            }
         }
         job.durable_step = self.durable_step(job.seq);
         if job.leaves_scratch() || self.leaves_stale(&job) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sequor_core::{Batch, EndReason, Event, Id, Preparation, RealRow, Refusal, Req, Row, Seq, SlotOp, Time, Tombstone};
 
+use crate::error::Failure;
 use crate::model::execute::AdoptedState;
 use crate::model::load::{LoadDurability, LoadedModel};
 use crate::model::sequences::jobs::{Job, LentRequest, PostTask};
@@ -207,11 +208,13 @@ impl Table {
             self.keep_again(job.id.clone(), work.kept);
         }
         let Some(kept) = job.kept.take() else { return };
-        let by_processors = job.processed.as_ref().is_some_and(|processed| processed.refusal.is_some());
         let (id, file) = (job.id.clone(), job.snapshot.take());
-        if by_processors {
-            return self.forget(id, kept.head.incarnation);
-        }
+        // For the core the sequence that began with this request ends with it. A processor says whether the stored one does.
+        let ended = match job.processed.as_ref().and_then(|processed| processed.refusal.as_ref()) {
+            Some(Failure::Processor(failure)) if failure.ended => return self.forget(id, kept.head.incarnation),
+            Some(_) => false,
+            None => ended,
+        };
         match file {
             _ if self.stopping && ended => {}
             Some(file) if !ended => self.put_back(now, &job.load, id, *kept, file),
