@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::Failed;
 use crate::config::ovms::OvmsCommand;
-use crate::config::ovms::refresh::{OvmsRepository, RefreshError};
+use crate::config::ovms::refresh::{OvmsModels, OvmsRepository, RefreshError};
 use crate::config::server::GivenFlags;
 use crate::error::SourceFault;
 use crate::model::RepositorySource;
@@ -20,7 +20,7 @@ impl RepositorySource for OvmsRepository {
         OvmsRepository::refresh(self).map_err(|error| match error {
             RefreshError::Unreadable(why) => SourceFault::Unreadable(why),
             RefreshError::Invalid(why) => SourceFault::Invalid(why.join("; ")),
-            RefreshError::Models(why) => SourceFault::Models(why.join("; ")),
+            RefreshError::Models(refused) => SourceFault::Models(refused),
         })
     }
 }
@@ -41,11 +41,16 @@ pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result
     let Some(models) = models else { return Ok(None) };
     let failed = |error: std::io::Error| Failed::Failed(format!("no folder for the models: {error}"));
     let folder = tempfile::Builder::new().prefix("sequor-models-").tempdir().map_err(failed)?;
+    let is_file = matches!(models, OvmsModels::File(_));
     let repository = OvmsRepository::new(folder.path(), models, scan_minutes);
-    repository.refresh().map_err(|error| match error {
-        RefreshError::Unreadable(why) => Failed::Configuration(why),
-        RefreshError::Invalid(why) | RefreshError::Models(why) => lines(why),
-    })?;
+    match repository.refresh() {
+        Ok(()) => {}
+        // As in OVMS, one model of a file does not end the start: the load shows it as refused.
+        Err(RefreshError::Models(_)) if is_file => {}
+        Err(RefreshError::Models(refused)) => return Err(lines(refused.iter().map(ToString::to_string).collect())),
+        Err(RefreshError::Unreadable(why)) => return Err(Failed::Configuration(why)),
+        Err(RefreshError::Invalid(why)) => return Err(lines(why)),
+    }
     let flag = || "--config_path".to_owned();
     given.set("model.repository", flag(), folder.path().display().to_string());
     let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
