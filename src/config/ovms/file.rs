@@ -52,6 +52,7 @@ pub fn parse(path: &Path, text: &str) -> Result<OvmsFile, Vec<Fault>> {
         };
         vec![Fault { at: place.at(path), code: code::PARSE, what: format!("The file is not valid json: {error}") }]
     })?;
+    let folder = path.parent().unwrap_or(Path::new(""));
     let mut file = OvmsFile::default();
     let mut wrong = Vec::new();
     for section in NOT_SERVED {
@@ -64,7 +65,7 @@ pub fn parse(path: &Path, text: &str) -> Result<OvmsFile, Vec<Fault>> {
         None => wrong.push("model_config_list is missing: it names the models".to_owned()),
         Some(models) => {
             for entry in models {
-                match entry.get("config").and_then(Value::as_object).map(|config| model(config, &mut file.notices)) {
+                match entry.get("config").and_then(Value::as_object).map(|of| model(of, folder, &mut file.notices)) {
                     Some(Ok(model)) => file.models.push(model),
                     Some(Err(what)) => wrong.push(what),
                     None => wrong.push("an entry of model_config_list has no config".to_owned()),
@@ -81,7 +82,8 @@ pub fn parse(path: &Path, text: &str) -> Result<OvmsFile, Vec<Fault>> {
     if wrong.is_empty() { Ok(file) } else { Err(wrong.into_iter().map(fault).collect()) }
 }
 
-fn model(config: &Map<String, Value>, notices: &mut Vec<String>) -> Result<OvmsModel, String> {
+/// One entry of the list. A relative `base_path` begins in `folder`, the folder of the file.
+fn model(config: &Map<String, Value>, folder: &Path, notices: &mut Vec<String>) -> Result<OvmsModel, String> {
     let text = |key: &str| config.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let name = text("name").ok_or("a model has no name")?.to_owned();
     let of = |what: String| format!("model {name}: {what}");
@@ -114,7 +116,8 @@ fn model(config: &Map<String, Value>, notices: &mut Vec<String>) -> Result<OvmsM
     let stateful = given.settle("Stateful model config parameter used for non stateful model").map_err(of)?;
     let nireq = number("nireq")?.filter(|n| *n > 0).map(u16::try_from).transpose();
     Ok(OvmsModel {
-        base_path: base_path.into(),
+        // A path of a cloud is no path of this machine.
+        base_path: if base_path.contains("://") { base_path.into() } else { folder.join(base_path) },
         nireq: nireq.map_err(|_| of("nireq is too high".to_owned()))?,
         version_policy: config.get("model_version_policy").map(version_policy).transpose().map_err(of)?,
         stateful,
@@ -166,6 +169,20 @@ mod tests {
             assert_eq!(of(&config), Err(text.to_owned()), "{option}");
         }
         assert_eq!(of(r#"{"name": "m"}"#), Err("model m: base_path is missing".to_owned()));
+    }
+
+    #[test]
+    fn a_relative_base_path_begins_in_the_folder_of_the_file() {
+        for (file, base, want) in [
+            ("/etc/ovms/config.json", "models/m", "/etc/ovms/models/m"),
+            ("/etc/ovms/config.json", "/models/m", "/models/m"),
+            ("config.json", "models/m", "models/m"),
+            ("/etc/ovms/config.json", "s3://bucket/m", "s3://bucket/m"),
+        ] {
+            let text = format!(r#"{{"model_config_list": [{{"config": {{"name": "m", "base_path": "{base}"}}}}]}}"#);
+            let models = parse(Path::new(file), &text).unwrap().models;
+            assert_eq!(models[0].base_path, Path::new(want), "{file}");
+        }
     }
 
     #[test]
