@@ -18,7 +18,7 @@ fn served(graph: &str, config: Option<&str>) -> Server {
         fs_err::write(base.path().join("config.pbtxt"), config).unwrap();
     }
     let (name, base_path) = ("m".to_owned(), base.path().to_owned());
-    let ovms = OvmsModel { name, base_path, nireq: None, version_policy: None, stateful: None };
+    let ovms = OvmsModel { name, base_path, nireq: None, version_policy: None, stateful: None, unsupported: None };
     write(folder.path(), &[ovms], DEFAULT_SCAN_MINUTES, VersionFiles::Copy).unwrap();
     let read = |name: &str| fs_err::read(folder.path().join("m").join(name)).unwrap();
     let spec = model("m").config(&String::from_utf8(read("config.pbtxt")).unwrap());

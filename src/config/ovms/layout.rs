@@ -28,6 +28,7 @@ pub fn write(folder: &Path, models: &[OvmsModel], scan_minutes: u32, files: Vers
 
 /// Why this model cannot be served, if that can be told from its files.
 pub fn check(model: &OvmsModel) -> Result<(), String> {
+    model.check_supported()?;
     let versions = versions(&model.base_path).map_err(|error| error.to_string())?;
     plan(model, &versions).map(|_| ())
 }
@@ -275,7 +276,14 @@ mod tests {
 
     fn model(base_path: &Path, stateful: Option<OvmsSequences>) -> OvmsModel {
         let (name, base_path) = ("m".to_owned(), base_path.to_owned());
-        OvmsModel { name, base_path, nireq: Some(2), version_policy: Some("all { }".to_owned()), stateful }
+        OvmsModel {
+            name,
+            base_path,
+            nireq: Some(2),
+            version_policy: Some("all { }".to_owned()),
+            stateful,
+            unsupported: None,
+        }
     }
 
     /// A folder with two versions of a model.

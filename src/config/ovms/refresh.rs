@@ -85,6 +85,7 @@ impl OvmsRepository {
     }
 
     fn write(&self, model: &OvmsModel, written: &mut BTreeMap<String, ModelStamp>) -> Result<(), String> {
+        model.check_supported()?;
         let files = files(&model.base_path).map_err(|error| error.to_string())?;
         let stamp = ModelStamp { model: model.clone(), files };
         if written.get(&model.name) == Some(&stamp) {
