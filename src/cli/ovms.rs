@@ -63,24 +63,47 @@ pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result
     Ok(Some((folder, Arc::new(repository))))
 }
 
-/// The arguments as `sequor` takes them. Called as `tritonserver` or `ovms` (by a link of that name), the program takes that server's command
-/// line, with the ports that server has by default.
+/// A server by whose name the program may be called (by a link of that name).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ServerName {
+    Triton,
+    Ovms,
+}
+
+impl ServerName {
+    /// The server that this path of the program names.
+    pub(super) fn of(program: &Path) -> Option<ServerName> {
+        match program.file_name().and_then(OsStr::to_str) {
+            Some("tritonserver") => Some(ServerName::Triton),
+            Some("ovms") => Some(ServerName::Ovms),
+            _ => None,
+        }
+    }
+}
+
+/// The arguments as `sequor` takes them. Called by the name of another server, the program takes that server's command line, with the ports
+/// that server has by default.
 pub(super) fn called_as(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
-    let name = arguments.first().and_then(|path| Path::new(path).file_name()).and_then(OsStr::to_str);
+    let Some(server) = arguments.first().and_then(|program| ServerName::of(program.as_ref())) else { return arguments };
+    let version = OsString::from("--version");
+    if arguments.contains(&version) {
+        arguments.truncate(1);
+        arguments.push(version);
+        return arguments;
+    }
     let is_given = |flag: &str| {
         let with_value = format!("{flag}=");
         arguments.iter().filter_map(|given| given.to_str()).any(|given| given == flag || given.starts_with(&with_value))
     };
-    let more: Vec<&str> = match name {
-        Some("tritonserver") => vec!["serve"],
-        Some("ovms") => {
+    let more: Vec<&str> = match server {
+        ServerName::Triton => vec!["serve"],
+        ServerName::Ovms => {
             let port = Some("--port=9178").filter(|_| !is_given("--port"));
             let rest = Some("--allow-http=false").filter(|_| !is_given("--rest_port"));
             let metrics = Some("--allow-metrics=false").filter(|_| !is_given("--metrics_enable"));
             std::iter::once("serve").chain(port).chain(rest).chain(metrics).collect()
         }
-        _ => return arguments,
     };
     arguments.splice(1..1, more.into_iter().map(OsString::from));
     arguments
@@ -97,6 +120,9 @@ mod tests {
             said.iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(called("/usr/bin/sequor serve"), "/usr/bin/sequor serve");
+        assert_eq!(called("sequor --version"), "sequor --version");
+        assert_eq!(called("bin/tritonserver --version"), "bin/tritonserver --version");
+        assert_eq!(called("ovms --port 9000 --version"), "ovms --version");
         assert_eq!(called("bin/tritonserver --http-port 80"), "bin/tritonserver serve --http-port 80");
         let ovms = "ovms serve --port=9178 --allow-http=false --allow-metrics=false --config_path c.json";
         assert_eq!(called("ovms --config_path c.json"), ovms);

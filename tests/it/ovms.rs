@@ -60,7 +60,8 @@ fn the_program_called_ovms_serves_what_config_json_names() {
     assert_eq!(predict(server.http, 9, 1), (503, full));
     // Without live sequences the server stops at once.
     assert_eq!([sum(7, 2), sum(8, 2)], [(200, json!(6)), (200, json!(4))]);
-    server.stop();
+    let said = server.stop().stdout;
+    assert!(said.contains("try: curl localhost:") && !said.contains("demo"), "{said}");
 }
 
 #[test]
@@ -193,4 +194,14 @@ fn a_config_json_that_is_wrong_ends_the_start() {
     std::fs::write(&file, "{").unwrap();
     let ended = called("ovms", folder.path()).arguments(["--config_path".as_ref(), file.as_os_str()]).end();
     assert_eq!((ended.code, ended.stderr.contains("The file is not valid json")), (Some(3), true), "{ended:?}");
+}
+
+#[test]
+fn the_names_of_other_servers_say_the_version() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["ovms", "tritonserver"] {
+        let ended = called(name, folder.path()).arguments(["--version"]).end();
+        let version = format!("sequor {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!((ended.code, ended.stdout), (Some(0), version), "{name}");
+    }
 }
