@@ -131,8 +131,16 @@ pub enum SourceFault {
     Unreadable(String),
     /// The file that names the models is wrong.
     Invalid(String),
-    /// Some models stay as they were.
-    Models(String),
+    /// These models stay as they were, or are not served.
+    Models(Vec<RefusedModel>),
+}
+
+/// A model that cannot be made of what its source says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("model {model}: {what}")]
+pub struct RefusedModel {
+    pub model: String,
+    pub what: String,
 }
 
 /// A request that a processor plug-in refused, or could not handle.

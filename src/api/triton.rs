@@ -109,7 +109,8 @@ fn control(what: &ControlFailure) -> (Code, String) {
             Code::FailedPrecondition,
             format!("Reloading config file failed. Check server logs for more info. ({why})"),
         ),
-        ControlFailure::Source(SourceFault::Models(why)) => {
+        ControlFailure::Source(SourceFault::Models(refused)) => {
+            let why = refused.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             (Code::Internal, format!("Reloading models versions failed. Check server logs for more info. ({why})"))
         }
         ControlFailure::Absent { model } => {

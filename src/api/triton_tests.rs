@@ -9,7 +9,9 @@ use super::*;
 use crate::api::Retry;
 use crate::api::kserve::refused_region::{RegionFault, region};
 use crate::api::refusal::unsent;
-use crate::error::{ExceededLimit, Invalid, ProcessorFailure, RejectionReason, RejectionStatus, SourceFault};
+use crate::error::{
+    ExceededLimit, Invalid, ProcessorFailure, RefusedModel, RejectionReason, RejectionStatus, SourceFault,
+};
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
 struct Case {
@@ -181,10 +183,11 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.insert("not-explicit", Failure::Control(ControlFailure::NotExplicit));
     all.insert("not-reloaded", Failure::Control(ControlFailure::NotReloaded));
     let why = || "m: no version".to_owned();
+    let refused_model = RefusedModel { model: "m".to_owned(), what: "no version".to_owned() };
     for (name, fault) in [
         ("source-unreadable", SourceFault::Unreadable(why())),
         ("source-invalid", SourceFault::Invalid(why())),
-        ("source-models", SourceFault::Models(why())),
+        ("source-models", SourceFault::Models(vec![refused_model])),
     ] {
         all.insert(name, Failure::Control(ControlFailure::Source(fault)));
     }

@@ -6,27 +6,26 @@ use std::sync::Arc;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use tempfile::TempDir;
 
 use super::Failed;
 use crate::config::ovms::OvmsCommand;
-use crate::config::ovms::refresh::{OvmsRepository, RefreshError};
+use crate::config::ovms::refresh::{OvmsModels, OvmsRepository, RefreshError};
 use crate::config::server::GivenFlags;
 use crate::error::SourceFault;
-use crate::model::RepositorySource;
+use crate::model::{RepositorySource, TemporaryFolder};
 
 impl RepositorySource for OvmsRepository {
     fn refresh(&self) -> Result<(), SourceFault> {
         OvmsRepository::refresh(self).map_err(|error| match error {
             RefreshError::Unreadable(why) => SourceFault::Unreadable(why),
             RefreshError::Invalid(why) => SourceFault::Invalid(why.join("; ")),
-            RefreshError::Models(why) => SourceFault::Models(why.join("; ")),
+            RefreshError::Models(refused) => SourceFault::Models(refused),
         })
     }
 }
 
 /// The folder of a repository, which is removed when this is dropped, and what it follows.
-pub(super) type FollowedFolder = (TempDir, Arc<dyn RepositorySource>);
+pub(super) type FollowedFolder = (TemporaryFolder, Arc<dyn RepositorySource>);
 
 /// Adds what the flags of OVMS say to our own. The models become a repository that follows them, as OVMS does.
 pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result<Option<FollowedFolder>, Failed> {
@@ -40,12 +39,17 @@ pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result
     }
     let Some(models) = models else { return Ok(None) };
     let failed = |error: std::io::Error| Failed::Failed(format!("no folder for the models: {error}"));
-    let folder = tempfile::Builder::new().prefix("sequor-models-").tempdir().map_err(failed)?;
+    let folder = TemporaryFolder::new(TemporaryFolder::MODELS).map_err(failed)?;
+    let is_file = matches!(models, OvmsModels::File(_));
     let repository = OvmsRepository::new(folder.path(), models, scan_minutes);
-    repository.refresh().map_err(|error| match error {
-        RefreshError::Unreadable(why) => Failed::Configuration(why),
-        RefreshError::Invalid(why) | RefreshError::Models(why) => lines(why),
-    })?;
+    match repository.refresh() {
+        Ok(()) => {}
+        // As in OVMS, one model of a file does not end the start: the load shows it as refused.
+        Err(RefreshError::Models(_)) if is_file => {}
+        Err(RefreshError::Models(refused)) => return Err(lines(refused.iter().map(ToString::to_string).collect())),
+        Err(RefreshError::Unreadable(why)) => return Err(Failed::Configuration(why)),
+        Err(RefreshError::Invalid(why)) => return Err(lines(why)),
+    }
     let flag = || "--config_path".to_owned();
     given.set("model.repository", flag(), folder.path().display().to_string());
     let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
@@ -58,24 +62,47 @@ pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result
     Ok(Some((folder, Arc::new(repository))))
 }
 
-/// The arguments as `sequor` takes them. Called as `tritonserver` or `ovms` (by a link of that name), the program takes that server's command
-/// line, with the ports that server has by default.
+/// A server by whose name the program may be called (by a link of that name).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ServerName {
+    Triton,
+    Ovms,
+}
+
+impl ServerName {
+    /// The server that this path of the program names.
+    pub(super) fn of(program: &Path) -> Option<ServerName> {
+        match program.file_name().and_then(OsStr::to_str) {
+            Some("tritonserver") => Some(ServerName::Triton),
+            Some("ovms") => Some(ServerName::Ovms),
+            _ => None,
+        }
+    }
+}
+
+/// The arguments as `sequor` takes them. Called by the name of another server, the program takes that server's command line, with the ports
+/// that server has by default.
 pub(super) fn called_as(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
-    let name = arguments.first().and_then(|path| Path::new(path).file_name()).and_then(OsStr::to_str);
+    let Some(server) = arguments.first().and_then(|program| ServerName::of(program.as_ref())) else { return arguments };
+    let version = OsString::from("--version");
+    if arguments.contains(&version) {
+        arguments.truncate(1);
+        arguments.push(version);
+        return arguments;
+    }
     let is_given = |flag: &str| {
         let with_value = format!("{flag}=");
         arguments.iter().filter_map(|given| given.to_str()).any(|given| given == flag || given.starts_with(&with_value))
     };
-    let more: Vec<&str> = match name {
-        Some("tritonserver") => vec!["serve"],
-        Some("ovms") => {
+    let more: Vec<&str> = match server {
+        ServerName::Triton => vec!["serve"],
+        ServerName::Ovms => {
             let port = Some("--port=9178").filter(|_| !is_given("--port"));
             let rest = Some("--allow-http=false").filter(|_| !is_given("--rest_port"));
             let metrics = Some("--allow-metrics=false").filter(|_| !is_given("--metrics_enable"));
             std::iter::once("serve").chain(port).chain(rest).chain(metrics).collect()
         }
-        _ => return arguments,
     };
     arguments.splice(1..1, more.into_iter().map(OsString::from));
     arguments
@@ -92,6 +119,9 @@ mod tests {
             said.iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(called("/usr/bin/sequor serve"), "/usr/bin/sequor serve");
+        assert_eq!(called("sequor --version"), "sequor --version");
+        assert_eq!(called("bin/tritonserver --version"), "bin/tritonserver --version");
+        assert_eq!(called("ovms --port 9000 --version"), "ovms --version");
         assert_eq!(called("bin/tritonserver --http-port 80"), "bin/tritonserver serve --http-port 80");
         let ovms = "ovms serve --port=9178 --allow-http=false --allow-metrics=false --config_path c.json";
         assert_eq!(called("ovms --config_path c.json"), ovms);

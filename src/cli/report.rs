@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use super::ovms::ServerName;
 use crate::backend::onnx::library::Library;
 use crate::config::server::Settings;
 use crate::config::server::file::ControlMode;
@@ -108,7 +109,8 @@ fn readiness(repository: &Repository, http: Option<SocketAddr>, settings: &Setti
     match (repository.complete(), settings.strict_readiness) {
         _ if all == 0 => format!("ready in {took} with 0 of 0 models. {}", without_models(settings)),
         (true, _) => {
-            format!("ready in {took} with {good} of {all} models.   try: {} demo{}", program(), curl(http, settings))
+            let hint = hint(called_by().as_deref(), curl(http, settings).as_deref());
+            format!("ready in {took} with {good} of {all} models.{hint}")
         }
         (false, false) => format!("ready in {took} with {good} of {all} models (--strict-readiness=false): {why}"),
         (false, true) => format!(
@@ -117,23 +119,33 @@ fn readiness(repository: &Repository, http: Option<SocketAddr>, settings: &Setti
     }
 }
 
-/// How to see that the server answers.
-fn curl(http: Option<SocketAddr>, settings: &Settings) -> String {
-    let Some(port) = http.map(|address| address.port()) else { return String::new() };
-    match &settings.tls {
-        None => format!("   or: curl localhost:{port}/v2"),
-        Some(tls) if tls.client_ca.as_os_str().is_empty() => {
-            format!("   or: curl --cacert CA.pem https://localhost:{port}/v2")
-        }
-        Some(_) => format!("   or: curl --cacert CA.pem --cert FILE --key FILE https://localhost:{port}/v2"),
+/// What to try: the demo, if the program takes commands, and a request.
+fn hint(program: Option<&str>, curl: Option<&str>) -> String {
+    match (program, curl) {
+        (Some(program), Some(curl)) => format!("   try: {program} demo   or: {curl}"),
+        (Some(program), None) => format!("   try: {program} demo"),
+        (None, Some(curl)) => format!("   try: {curl}"),
+        (None, None) => String::new(),
     }
+}
+
+/// How to see that the server answers.
+fn curl(http: Option<SocketAddr>, settings: &Settings) -> Option<String> {
+    let port = http?.port();
+    Some(match &settings.tls {
+        None => format!("curl localhost:{port}/v2"),
+        Some(tls) if tls.client_ca.as_os_str().is_empty() => {
+            format!("curl --cacert CA.pem https://localhost:{port}/v2")
+        }
+        Some(_) => format!("curl --cacert CA.pem --cert FILE --key FILE https://localhost:{port}/v2"),
+    })
 }
 
 /// Why a server without models has none.
 fn without_models(settings: &Settings) -> String {
     let folders: Vec<String> = settings.model.repository.iter().map(|path| path.display().to_string()).collect();
     let (folders, s) = (folders.join(", "), if folders.len() == 1 { "s" } else { "" });
-    let program = program();
+    let program = called_by().unwrap_or_else(|| "sequor".to_owned());
     match settings.model.control_mode {
         ControlMode::None => {
             format!(
@@ -147,10 +159,26 @@ fn without_models(settings: &Settings) -> String {
     }
 }
 
-fn program() -> String {
-    std::env::args().next().unwrap_or_else(|| "sequor".to_owned())
+/// What the program was called by; `None` if that is the name of another server, so that it takes no commands.
+fn called_by() -> Option<String> {
+    let program = std::env::args().next().unwrap_or_else(|| "sequor".to_owned());
+    Some(program).filter(|program| ServerName::of(program.as_ref()).is_none())
 }
 
 fn seconds(span: Duration) -> String {
     format!("{:.1} s", span.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_program_that_takes_commands_advises_one() {
+        let curl = Some("curl localhost:1/v2");
+        assert_eq!(hint(Some("sequor"), curl), "   try: sequor demo   or: curl localhost:1/v2");
+        assert_eq!(hint(None, curl), "   try: curl localhost:1/v2");
+        assert_eq!(hint(Some("sequor"), None), "   try: sequor demo");
+        assert_eq!(hint(None, None), "");
+    }
 }

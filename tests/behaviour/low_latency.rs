@@ -30,6 +30,7 @@ fn transformed() -> Server {
         nireq: None,
         version_policy: None,
         stateful: Some(stateful),
+        unsupported: None,
     };
     write(folder.path(), &[ovms], DEFAULT_SCAN_MINUTES, VersionFiles::Copy).unwrap();
     let read = |name: &str| fs_err::read(folder.path().join("speech").join(name)).unwrap();

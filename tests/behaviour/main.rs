@@ -23,6 +23,7 @@ mod low_latency;
 mod memory;
 mod oldest;
 mod optional;
+mod ovms_models;
 mod padded_states;
 mod padding;
 mod queue;

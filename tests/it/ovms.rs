@@ -60,7 +60,8 @@ fn the_program_called_ovms_serves_what_config_json_names() {
     assert_eq!(predict(server.http, 9, 1), (503, full));
     // Without live sequences the server stops at once.
     assert_eq!([sum(7, 2), sum(8, 2)], [(200, json!(6)), (200, json!(4))]);
-    server.stop();
+    let said = server.stop().stdout;
+    assert!(said.contains("try: curl localhost:") && !said.contains("demo"), "{said}");
 }
 
 #[test]
@@ -146,4 +147,61 @@ fn new_versions_are_found_without_being_asked() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     server.stop();
+}
+
+#[test]
+fn one_model_that_cannot_be_served_does_not_end_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, file) = served_by_name(folder.path());
+    let bad = folder.path().join("bad");
+    let write = |names: &[(&str, &std::path::Path)]| {
+        let model = |(name, base): &(&str, &std::path::Path)| json!({ "config": { "name": name, "base_path": base, "stateful": true } });
+        let models: Vec<_> = names.iter().map(model).collect();
+        std::fs::write(&file, json!({ "model_config_list": models }).to_string()).unwrap();
+    };
+    write(&[("sum", &base), ("bad", &bad)]);
+    let call = called("ovms", folder.path()).arguments(PORTS).arguments(["--config_path".as_ref(), file.as_os_str()]);
+    let server = call.arguments(["--file_system_poll_wait_seconds=0"]).start();
+    let get = |path: &str| ask(server.http, "GET", path, "", b"");
+    let reload = || ask(server.http, "POST", "/v1/config/reload", "application/json", b"").0;
+    assert_eq!(predict(server.http, 7, 1).0, 200);
+    assert_eq!(get("/v2/health/ready").0, 400, "strict_readiness is set");
+    assert!(get("/v1/config").1.contains("\"bad\""));
+    let index = ask(server.http, "POST", "/v2/repository/index", "application/json", b"").1;
+    assert!(index.contains("failed to read directory"), "{index}");
+    // A reload changes the others.
+    write(&[("sum", &base), ("bad", &bad), ("worse", &bad)]);
+    assert_eq!(reload(), 500);
+    assert_eq!((get("/v2/health/ready").0, predict(server.http, 7, 0).0), (400, 200));
+    // It comes into service as soon as it can be served.
+    crate::server::copy(&base, &bad);
+    let own = std::fs::read_to_string(bad.join("config.pbtxt")).unwrap();
+    std::fs::write(bad.join("config.pbtxt"), own.replace("name: \"sum\"", "")).unwrap();
+    assert_eq!((reload(), get("/v2/models/worse/ready").0, get("/v2/health/ready").0), (201, 200, 200));
+    // And is forgotten with its line.
+    std::fs::remove_dir_all(&bad).unwrap();
+    write(&[("sum", &base)]);
+    assert_eq!((reload(), get("/v2/health/ready").0), (201, 200));
+    // Without live sequences the server stops at once.
+    assert_eq!(predict(server.http, 7, 2).0, 200);
+    server.stop();
+}
+
+#[test]
+fn a_config_json_that_is_wrong_ends_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.json");
+    std::fs::write(&file, "{").unwrap();
+    let ended = called("ovms", folder.path()).arguments(["--config_path".as_ref(), file.as_os_str()]).end();
+    assert_eq!((ended.code, ended.stderr.contains("The file is not valid json")), (Some(3), true), "{ended:?}");
+}
+
+#[test]
+fn the_names_of_other_servers_say_the_version() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["ovms", "tritonserver"] {
+        let ended = called(name, folder.path()).arguments(["--version"]).end();
+        let version = format!("sequor {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!((ended.code, ended.stdout), (Some(0), version), "{name}");
+    }
 }

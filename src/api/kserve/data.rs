@@ -85,7 +85,8 @@ impl Elements {
         match self.dtype {
             DataType::Fp64 => self.put(&x.to_le_bytes()),
             DataType::Fp32 if (x as f32).is_finite() => self.put(&(x as f32).to_le_bytes()),
-            _ => Err(E::custom(format!("{x} does not fit {}", self.dtype))),
+            DataType::Fp32 => Err(E::custom(format!("{x:?} does not fit FP32"))),
+            dtype => Err(E::custom(format!("{x:?} is no {dtype}"))),
         }
     }
 

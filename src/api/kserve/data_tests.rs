@@ -52,6 +52,18 @@ fn numbers_that_do_not_fit_are_refused() {
 }
 
 #[test]
+fn a_refused_number_stands_in_the_sentence_as_it_was_written() {
+    for (text, dtype, what) in [
+        ("[1.0]", DataType::Int32, "1.0 is no INT32"),
+        ("[1.5]", DataType::Bool, "1.5 is no BOOL"),
+        ("[1e39]", DataType::Fp32, "1e39 does not fit FP32"),
+    ] {
+        let said = parse(text, dtype, &[1]).expect_err("refused");
+        assert!(said.contains(what), "{said}");
+    }
+}
+
+#[test]
 fn the_count_has_to_be_that_of_the_shape() {
     let said = parse("[1,2,3]", DataType::Fp32, &[1, 2]).expect_err("refused");
     assert!(said.contains("shape [1,2] has 2 elements, but 3 are given"), "{said}");

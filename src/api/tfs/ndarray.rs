@@ -1,5 +1,6 @@
 //! A tensor written as nested JSON arrays, read straight into the tensor's bytes. The arrays say what shape it has. No tree of values is
-//! built, and nothing is rounded or cut to fit.
+//! built, and nothing is rounded or cut to fit. An integer may be
+//! written as a double without a fraction.
 
 use std::fmt;
 
@@ -113,7 +114,14 @@ impl NdArray {
             DataType::Fp32 if single.is_finite() => self.out.extend(single.to_le_bytes()),
             DataType::Fp16 if f16::from_f64(x).is_finite() => self.out.extend(f16::from_f64(x).to_le_bytes()),
             DataType::Bf16 if bf16::from_f64(x).is_finite() => self.out.extend(bf16::from_f64(x).to_le_bytes()),
-            _ => return Err(E::custom(format!("{x} does not fit {}", self.dtype))),
+            DataType::Fp32 | DataType::Fp16 | DataType::Bf16 => {
+                return Err(E::custom(format!("{x:?} does not fit {}", self.dtype)));
+            }
+            // As in OVMS. Beyond 2^64 no type takes it.
+            _ if is_integer(self.dtype) && x.fract() == 0.0 && x.abs() <= 2f64.powi(64) => {
+                return self.integer(x as i128);
+            }
+            dtype => return Err(E::custom(format!("{x:?} is no {dtype}"))),
         }
         Ok(())
     }
@@ -127,6 +135,11 @@ impl NdArray {
         self.out.extend(text);
         Ok(())
     }
+}
+
+fn is_integer(dtype: DataType) -> bool {
+    use DataType::{Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
+    matches!(dtype, Int8 | Int16 | Int32 | Int64 | Uint8 | Uint16 | Uint32 | Uint64)
 }
 
 /// A value or an array of values, within so many arrays.
@@ -227,6 +240,14 @@ mod tests {
     }
 
     #[test]
+    fn an_integer_may_be_written_as_a_double() {
+        let bytes = |text, dtype| read(text, dtype).map(|(_, bytes)| bytes);
+        assert_eq!(bytes("[1.0, -2.0, 3e2]", DataType::Int16), Some(vec![1, 0, 254, 255, 44, 1]));
+        assert_eq!(bytes("[-0.0]", DataType::Uint8), Some(vec![0]));
+        assert_eq!(bytes("[-9223372036854775808.0]", DataType::Int64), Some(i64::MIN.to_le_bytes().to_vec()));
+    }
+
+    #[test]
     fn what_is_no_tensor_is_refused() {
         let bad = [
             ("[1,[2]]", DataType::Uint8),
@@ -236,6 +257,10 @@ mod tests {
             ("[-1]", DataType::Uint64),
             ("[1.5]", DataType::Int32),
             ("[256]", DataType::Uint8),
+            ("[256.0]", DataType::Uint8),
+            ("[18446744073709551616.0]", DataType::Uint64),
+            ("[1e60]", DataType::Int64),
+            ("[1.0]", DataType::Bool),
             ("[1e60]", DataType::Fp32),
             ("[\"a\"]", DataType::Fp32),
             ("[true]", DataType::Fp32),

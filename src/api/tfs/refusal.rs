@@ -136,7 +136,11 @@ fn sentence(model: &str, what: &Invalid) -> String {
         Invalid::BatchSizes { input } => {
             format!("Invalid input batch size - input name: {input} (other inputs have another batch size)")
         }
-        Invalid::BatchTooLarge { max } => format!("Invalid input batch size (the maximum of model '{model}' is {max})"),
+        Invalid::BatchTooLarge { max } => {
+            format!(
+                "Invalid input batch size (the maximum of model '{model}' is {max}, the max_batch_size of its config.pbtxt)"
+            )
+        }
         Invalid::SequenceBatch => {
             format!("Invalid input batch size - Expected: 1 (model '{model}' takes one row of a sequence at a time)")
         }

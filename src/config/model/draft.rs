@@ -250,8 +250,8 @@ impl Draft {
         let mut config = self.config.clone();
         let has_graph = self.backend != BackendKind::Plugin;
         if self.options.auto_complete && has_graph {
-            let completed =
-                complete::complete(&mut config, &self.toml.keys, graph, self.options.default_max_batch_size);
+            let default = self.toml.keys.default_max_batch_size.unwrap_or(self.options.default_max_batch_size);
+            let completed = complete::complete(&mut config, &self.toml.keys, graph, default);
             if let Err(what) = completed {
                 let at = self.places.get("max_batch_size").at(&self.path);
                 return Err(vec![Fault { at, code: code::BATCHING, what }]);

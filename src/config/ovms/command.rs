@@ -41,12 +41,16 @@ const LOG_LEVEL: &str = "log_level";
 const DEFAULT_POLL_SECONDS: u32 = 1;
 const METRICS: &str = "metrics_enable";
 /// Flags that mean nothing here.
-const WITHOUT_EFFECT: [&str; 13] = [
+const WITHOUT_EFFECT: [&str; 17] = [
     "allow_cache",
     "batch_size",
     "cache_dir",
     "cpu_extension",
+    "custom_node_resources_cleaner_interval",
+    "custom_node_resources_cleaner_interval_seconds",
     "grpc_channel_arguments",
+    "grpc_max_threads",
+    "grpc_memory_quota",
     "grpc_workers",
     "layout",
     "log_path",
@@ -161,7 +165,7 @@ fn model<'m>(base_path: PathBuf, text: &impl Fn(&str) -> Option<&'m str>) -> Res
         version_policy(&value)
     });
     let (nireq, version_policy) = (nireq.transpose()?.filter(|n| *n > 0), policy.transpose()?);
-    Ok(OvmsModel { name, base_path, nireq, version_policy, stateful })
+    Ok(OvmsModel { name, base_path, nireq, version_policy, stateful, unsupported: None })
 }
 
 fn level_name(level: &str) -> Result<&'static str, String> {
@@ -202,6 +206,19 @@ mod tests {
         assert_eq!((file.models, file.scan_minutes), (Some(OvmsModels::File("c.json".into())), 0));
         let never = of(&["--config_path", "c.json", "--file_system_poll_wait_seconds", "0"]).unwrap().unwrap();
         assert_eq!(never.poll_seconds, 0);
+    }
+
+    #[test]
+    fn flags_without_effect_are_named() {
+        for flag in [
+            "custom_node_resources_cleaner_interval",
+            "custom_node_resources_cleaner_interval_seconds",
+            "grpc_max_threads",
+            "grpc_memory_quota",
+        ] {
+            let command = of(&["--config_path", "c.json", &format!("--{flag}"), "4"]).unwrap().unwrap();
+            assert_eq!(command.notices, [format!("--{flag} has no effect")]);
+        }
     }
 
     #[test]

@@ -40,6 +40,18 @@ const READ: [&str; 8] = [
     "nireq",
     "stateful",
 ];
+/// Options of a model that change what it computes, or name something else than a model, and what to do instead.
+const UNSUPPORTED: [(&str, &str); 5] = [
+    ("color_format", PREPARE_INPUTS),
+    ("graph_path", "name the ONNX models of the MediaPipe graph each by itself, with name and base_path"),
+    ("mean", PREPARE_INPUTS),
+    ("resize", PREPARE_INPUTS),
+    ("scale", PREPARE_INPUTS),
+];
+const PREPARE_INPUTS: &str = "add this step to the ONNX graph or to the client, then remove the option";
+/// Sections that are read.
+const SECTIONS: [&str; 2] = ["model_config_list", MONITORING];
+const MONITORING: &str = "monitoring";
 /// Sections that are not served.
 const NOT_SERVED: [&str; 3] = ["custom_loader_config_list", "mediapipe_config_list", "pipeline_config_list"];
 
@@ -52,6 +64,7 @@ pub fn parse(path: &Path, text: &str) -> Result<OvmsFile, Vec<Fault>> {
         };
         vec![Fault { at: place.at(path), code: code::PARSE, what: format!("The file is not valid json: {error}") }]
     })?;
+    let folder = path.parent().unwrap_or(Path::new(""));
     let mut file = OvmsFile::default();
     let mut wrong = Vec::new();
     for section in NOT_SERVED {
@@ -60,11 +73,21 @@ pub fn parse(path: &Path, text: &str) -> Result<OvmsFile, Vec<Fault>> {
             wrong.push(format!("{section} is not served"));
         }
     }
+    for key in root.as_object().into_iter().flat_map(Map::keys).map(String::as_str) {
+        if key == MONITORING {
+            file.notices.push(
+                "monitoring has no effect: --metrics_enable turns metrics on, at /metrics of the port that --metrics-port names (8002)"
+                    .to_owned(),
+            );
+        } else if !SECTIONS.contains(&key) && !NOT_SERVED.contains(&key) {
+            wrong.push(format!("\"{key}\" is not known{}", did_you_mean(key, SECTIONS.into_iter().chain(NOT_SERVED))));
+        }
+    }
     match root.get("model_config_list").and_then(Value::as_array) {
         None => wrong.push("model_config_list is missing: it names the models".to_owned()),
         Some(models) => {
             for entry in models {
-                match entry.get("config").and_then(Value::as_object).map(|config| model(config, &mut file.notices)) {
+                match entry.get("config").and_then(Value::as_object).map(|of| model(of, folder, &mut file.notices)) {
                     Some(Ok(model)) => file.models.push(model),
                     Some(Err(what)) => wrong.push(what),
                     None => wrong.push("an entry of model_config_list has no config".to_owned()),
@@ -81,15 +104,19 @@ pub fn parse(path: &Path, text: &str) -> Result<OvmsFile, Vec<Fault>> {
     if wrong.is_empty() { Ok(file) } else { Err(wrong.into_iter().map(fault).collect()) }
 }
 
-fn model(config: &Map<String, Value>, notices: &mut Vec<String>) -> Result<OvmsModel, String> {
+/// One entry of the list. A relative `base_path` begins in `folder`, the folder of the file.
+fn model(config: &Map<String, Value>, folder: &Path, notices: &mut Vec<String>) -> Result<OvmsModel, String> {
     let text = |key: &str| config.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let name = text("name").ok_or("a model has no name")?.to_owned();
     let of = |what: String| format!("model {name}: {what}");
-    let base_path = text("base_path").ok_or_else(|| of("base_path is missing".to_owned()))?;
+    let unsupported = UNSUPPORTED.iter().find(|(key, _)| config.contains_key(*key));
+    let unsupported = unsupported.map(|(key, instead)| format!("{key} is not served: {instead}"));
+    let base_path = text("base_path").or(unsupported.as_ref().map(|_| ""));
+    let base_path = base_path.ok_or_else(|| of("base_path is missing".to_owned()))?;
     for key in config.keys() {
         if WITHOUT_EFFECT.contains(&key.as_str()) {
             notices.push(format!("model {name}: {key} has no effect"));
-        } else if !READ.contains(&key.as_str()) {
+        } else if !READ.contains(&key.as_str()) && !UNSUPPORTED.iter().any(|(of, _)| of == key) {
             return Err(of(format!("\"{key}\" is not known{}", did_you_mean(key, READ))));
         }
     }
@@ -114,10 +141,12 @@ fn model(config: &Map<String, Value>, notices: &mut Vec<String>) -> Result<OvmsM
     let stateful = given.settle("Stateful model config parameter used for non stateful model").map_err(of)?;
     let nireq = number("nireq")?.filter(|n| *n > 0).map(u16::try_from).transpose();
     Ok(OvmsModel {
-        base_path: base_path.into(),
+        // A path of a cloud is no path of this machine.
+        base_path: if base_path.contains("://") { base_path.into() } else { folder.join(base_path) },
         nireq: nireq.map_err(|_| of("nireq is too high".to_owned()))?,
         version_policy: config.get("model_version_policy").map(version_policy).transpose().map_err(of)?,
         stateful,
+        unsupported,
         name: name.clone(),
     })
 }
@@ -166,6 +195,46 @@ mod tests {
             assert_eq!(of(&config), Err(text.to_owned()), "{option}");
         }
         assert_eq!(of(r#"{"name": "m"}"#), Err("model m: base_path is missing".to_owned()));
+    }
+
+    #[test]
+    fn every_section_and_option_is_known_or_refused() {
+        let of = |rest: &str| parse(Path::new("c.json"), &format!(r#"{{"model_config_list": [], {rest}}}"#));
+        let notices = of(r#""monitoring": {"metrics": {"enable": true}}"#).unwrap().notices;
+        assert!(notices[0].starts_with("monitoring has no effect: --metrics_enable"), "{notices:?}");
+        let faults = of(r#""foo": 1, "monitorin": {}"#).unwrap_err();
+        let faults: Vec<&str> = faults.iter().map(|fault| fault.what.as_str()).collect();
+        assert_eq!(faults, ["\"foo\" is not known", "\"monitorin\" is not known; did you mean \"monitoring\"?"]);
+    }
+
+    #[test]
+    fn options_that_change_the_inputs_refuse_their_model_alone() {
+        for (option, begin) in [
+            (r#""mean": "[1,2,3]""#, "mean is not served: add this step"),
+            (r#""scale": "255""#, "scale is not served"),
+            (r#""color_format": "RGB:BGR""#, "color_format is not served"),
+            (r#""resize": "RESIZE_LINEAR""#, "resize is not served"),
+            (r#""graph_path": "g.pbtxt""#, "graph_path is not served: name the ONNX models"),
+        ] {
+            let model = of(&format!(r#"{{"name": "m", {option}}}"#)).unwrap();
+            let what = model.check_supported().unwrap_err();
+            assert!(what.starts_with(begin), "{what}");
+        }
+        assert_eq!(of(r#"{"name": "m", "base_path": "/m"}"#).unwrap().check_supported(), Ok(()));
+    }
+
+    #[test]
+    fn a_relative_base_path_begins_in_the_folder_of_the_file() {
+        for (file, base, want) in [
+            ("/etc/ovms/config.json", "models/m", "/etc/ovms/models/m"),
+            ("/etc/ovms/config.json", "/models/m", "/models/m"),
+            ("config.json", "models/m", "models/m"),
+            ("/etc/ovms/config.json", "s3://bucket/m", "s3://bucket/m"),
+        ] {
+            let text = format!(r#"{{"model_config_list": [{{"config": {{"name": "m", "base_path": "{base}"}}}}]}}"#);
+            let models = parse(Path::new(file), &text).unwrap().models;
+            assert_eq!(models[0].base_path, Path::new(want), "{file}");
+        }
     }
 
     #[test]

@@ -28,8 +28,18 @@ pub fn write(folder: &Path, models: &[OvmsModel], scan_minutes: u32, files: Vers
 
 /// Why this model cannot be served, if that can be told from its files.
 pub fn check(model: &OvmsModel) -> Result<(), String> {
+    model.check_supported()?;
     let versions = versions(&model.base_path).map_err(|error| error.to_string())?;
     plan(model, &versions).map(|_| ())
+}
+
+/// The file in which operators may write the configuration of a model themselves.
+fn own_config(model: &OvmsModel) -> PathBuf {
+    model.base_path.join("config.pbtxt")
+}
+
+fn has_own_config(model: &OvmsModel) -> bool {
+    own_config(model).is_file()
 }
 
 /// The configuration of a model, and its graphs that change.
@@ -42,15 +52,15 @@ struct LayoutPlan {
 fn plan(model: &OvmsModel, versions: &[(u64, PathBuf)]) -> Result<LayoutPlan, String> {
     let said = |error: io::Error| error.to_string();
     let newest = versions.last().ok_or_else(|| format!("{} has no version to serve", model.base_path.display()))?;
-    let own = model.base_path.join("config.pbtxt");
+    let own = own_config(model);
     let low_latency = model.stateful.is_some_and(|stateful| stateful.low_latency_transformation);
-    if own.is_file() && low_latency {
+    if has_own_config(model) && low_latency {
         return Err(format!(
             "low_latency_transformation makes the configuration of its states itself: remove {}, or the option",
             own.display()
         ));
     }
-    if own.is_file() {
+    if has_own_config(model) {
         return Ok(LayoutPlan { config: fs_err::read_to_string(&own).map_err(said)?, graphs: Vec::new() });
     }
     let file = onnx_file(&newest.1)?;
@@ -93,7 +103,8 @@ pub(super) fn write_one(
     let LayoutPlan { config, graphs } = plan(model, &versions)?;
     fs_err::create_dir_all(&directory).map_err(said)?;
     put(&directory.join("config.pbtxt"), config.as_bytes()).map_err(said)?;
-    put(&directory.join("sequor.toml"), sequor_toml(model, scan_minutes).as_bytes()).map_err(said)?;
+    let toml = sequor_toml(model, scan_minutes, has_own_config(model));
+    put(&directory.join("sequor.toml"), toml.as_bytes()).map_err(said)?;
     let is_gone = |name: &OsStr| {
         let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
         number.is_some_and(|number| !versions.iter().any(|(of, _)| *of == number))
@@ -234,8 +245,12 @@ fn config(model: &OvmsModel, file: &str) -> String {
     text
 }
 
-fn sequor_toml(model: &OvmsModel, scan_minutes: u32) -> String {
+fn sequor_toml(model: &OvmsModel, scan_minutes: u32, has_own_config: bool) -> String {
     let mut text = "schema = 1\n".to_owned();
+    if !has_own_config {
+        // OVMS runs each request alone, with as many rows as the graph takes.
+        text += "default_max_batch_size = 0\n";
+    }
     if let Some(stateful) = model.stateful {
         let _ = writeln!(text, "[sequence]\nrules = \"ovms\"\nmax_live = {}", stateful.max_sequence_number.max(1));
         let scan = match stateful.idle_sequence_cleanup && scan_minutes > 0 {
@@ -261,7 +276,14 @@ mod tests {
 
     fn model(base_path: &Path, stateful: Option<OvmsSequences>) -> OvmsModel {
         let (name, base_path) = ("m".to_owned(), base_path.to_owned());
-        OvmsModel { name, base_path, nireq: Some(2), version_policy: Some("all { }".to_owned()), stateful }
+        OvmsModel {
+            name,
+            base_path,
+            nireq: Some(2),
+            version_policy: Some("all { }".to_owned()),
+            stateful,
+            unsupported: None,
+        }
     }
 
     /// A folder with two versions of a model.
@@ -285,7 +307,7 @@ mod tests {
         let config = crate::config::model::text::parse(Path::new("config.pbtxt"), &config).unwrap();
         assert_eq!((config.name.as_str(), config.default_model_filename.as_str()), ("m", "net.onnx"));
         assert_eq!((config.instance_group[0].count, config.version_policy.is_some()), (2, true));
-        assert_eq!(read("m/sequor.toml"), "schema = 1\n");
+        assert_eq!(read("m/sequor.toml"), "schema = 1\ndefault_max_batch_size = 0\n");
     }
 
     #[test]

@@ -19,6 +19,15 @@ pub struct OvmsModel {
     pub version_policy: Option<String>,
     /// `None`: the model has no sequences.
     pub stateful: Option<OvmsSequences>,
+    /// Why the model is not served, if an option says so.
+    pub unsupported: Option<String>,
+}
+
+impl OvmsModel {
+    /// Why the model is not served, as far as its options say.
+    pub(super) fn check_supported(&self) -> Result<(), String> {
+        self.unsupported.clone().map_or(Ok(()), Err)
+    }
 }
 
 /// The options of a stateful model.

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::file;
 use super::layout::{self, VersionFiles};
 use super::model::OvmsModel;
+use crate::error::RefusedModel;
 
 /// Where the models are named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +28,8 @@ pub enum RefreshError {
     Unreadable(String),
     /// `config.json` is wrong. Nothing has changed.
     Invalid(Vec<String>),
-    /// These models stay as they were.
-    Models(Vec<String>),
+    /// These models stay as they were. All others are up to date.
+    Models(Vec<RefusedModel>),
 }
 
 /// A repository that is made of OVMS's models.
@@ -71,18 +72,20 @@ impl OvmsRepository {
             written.keys().filter(|name| !models.iter().any(|model| model.name == **name)).cloned().collect();
         let removed = gone.into_iter().map(|name| {
             written.remove(&name);
-            fs_err::remove_dir_all(self.folder.join(&name)).map_err(|error| format!("model {name}: {error}"))
+            let removed = fs_err::remove_dir_all(self.folder.join(&name));
+            removed.map_err(|error| RefusedModel { model: name, what: error.to_string() })
         });
-        let mut wrong: Vec<String> = removed.filter_map(Result::err).collect();
+        let mut wrong: Vec<RefusedModel> = removed.filter_map(Result::err).collect();
         for model in models {
             if let Err(what) = self.write(&model, &mut written) {
-                wrong.push(format!("model {}: {what}", model.name));
+                wrong.push(RefusedModel { model: model.name, what });
             }
         }
         if wrong.is_empty() { Ok(()) } else { Err(RefreshError::Models(wrong)) }
     }
 
     fn write(&self, model: &OvmsModel, written: &mut BTreeMap<String, ModelStamp>) -> Result<(), String> {
+        model.check_supported()?;
         let files = files(&model.base_path).map_err(|error| error.to_string())?;
         let stamp = ModelStamp { model: model.clone(), files };
         if written.get(&model.name) == Some(&stamp) {
@@ -169,7 +172,12 @@ mod tests {
         fs_err::create_dir(base.join("3")).unwrap();
         fs_err::write(base.join("3/net.part"), "gra").unwrap();
         let Err(RefreshError::Models(wrong)) = repository.refresh() else { panic!("it has no file") };
-        assert_eq!((wrong.len(), there("a/2/net.onnx"), there("a/3")), (2, true, false), "{wrong:?}");
+        let names: Vec<&str> = wrong.iter().map(|refused| refused.model.as_str()).collect();
+        assert_eq!(
+            (names.as_slice(), there("a/2/net.onnx"), there("a/3")),
+            (&["a", "b"][..], true, false),
+            "{wrong:?}"
+        );
         fs_err::remove_dir_all(base.join("3")).unwrap();
         // Nor does a file that is wrong or away.
         fs_err::write(&config, "{").unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::config::server::file::ControlMode;
-use crate::error::{self, Failure, LoadError, SourceFault};
+use crate::error::{self, Failure, LoadError, RefusedModel, SourceFault};
 use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directories};
 use crate::model::sequences::EnsembleParts;
 
@@ -119,6 +119,7 @@ impl ModelLifecycle {
     /// Loads these models at the start; `*` is all. The catalog says what failed.
     pub(super) fn load_wanted(&self, models: &[String]) -> Result<(), LoadError> {
         let Some(control) = self.control.get() else { return Ok(()) };
+        self.refresh_at_start();
         if models.iter().any(|name| name == "*") {
             return control.directories.iter().try_for_each(|directory| self.loader.load_all(directory));
         }
@@ -180,15 +181,49 @@ impl ModelLifecycle {
     fn refresh(&self) -> Result<(), SourceFault> {
         let Some(FollowedSource { source, fault }) = self.source.get() else { return Ok(()) };
         let refreshed = source.refresh();
-        let found = refreshed.as_ref().err();
+        let found = refreshed.as_ref().err().cloned();
         let mut known = fault.lock();
-        if known.as_ref() != found {
-            if let Some(fault) = found {
-                tracing::error!(?fault, "the models could not be looked at; they stay as they were");
-            }
-            *known = found.cloned();
+        let is_known = *known == found;
+        known.clone_from(&found);
+        drop(known);
+        if let Some(fault) = found.filter(|_| !is_known) {
+            log_fault(&fault);
         }
+        self.refuse_models();
         refreshed
+    }
+
+    /// Brings the folders up to date before the first load. The caller logs the refused models with those that do not load.
+    fn refresh_at_start(&self) {
+        let Some(FollowedSource { source, fault }) = self.source.get() else { return };
+        if self.mode() == ControlMode::Explicit {
+            let _ = self.refresh();
+            return;
+        }
+        let refused = source.refresh().err().filter(|fault| matches!(fault, SourceFault::Models(_)));
+        *fault.lock() = refused;
+        self.refuse_models();
+    }
+
+    /// The models that the source refused at the last look.
+    fn refused(&self) -> Vec<RefusedModel> {
+        match self.source.get().and_then(|source| source.fault.lock().clone()) {
+            Some(SourceFault::Models(refused)) => refused,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Enters the refused models that the folders do not hold as models that failed to load.
+    fn refuse_models(&self) {
+        let Some(control) = self.control.get().filter(|control| control.mode != ControlMode::Explicit) else { return };
+        for RefusedModel { model, what } in self.refused() {
+            if control.locate(&model).is_none() {
+                self.catalog.edit(&model, |entry| {
+                    entry.wanted = true;
+                    entry.fail(&model, vec![LoadError::Runtime(what)], Duration::ZERO);
+                });
+            }
+        }
     }
 
     /// Loads again what has changed on disk, because a client asked for it; in poll mode, and where the folders follow a source, also what is
@@ -244,6 +279,7 @@ impl ModelLifecycle {
                 }
             }
         }
+        present.extend(self.refused().into_iter().map(|refused| refused.model));
         // What cannot be seen just now is not gone.
         if complete {
             let gone = self.catalog.collect(|name, _| (!present.contains(name)).then(|| name.clone()));
@@ -268,6 +304,20 @@ impl ModelLifecycle {
                 } else {
                     tracing::error!(model = name, "{fault}");
                 }
+            }
+        }
+    }
+}
+
+/// Logs why the folders are not what their source says.
+fn log_fault(fault: &SourceFault) {
+    match fault {
+        SourceFault::Unreadable(why) | SourceFault::Invalid(why) => {
+            tracing::error!(why, "the file that names the models cannot be used; every model stays as it was");
+        }
+        SourceFault::Models(refused) => {
+            for RefusedModel { model, what } in refused {
+                tracing::error!(model, why = what, "the model is refused; if it was served, it stays as it was");
             }
         }
     }

@@ -16,6 +16,10 @@ section! {
     pub struct Keys("", "Top of the file") {
         /// Version of this file's format.
         pub schema: Option<u32> as "1", default "1", example "schema = 1", check checks::format_version;
+        /// `max_batch_size` that Sequor sets when it completes a `config.pbtxt` without one from a graph that can batch, instead of the
+        /// server's `model.default_max_batch_size`. With 0 the model does not batch: each request runs alone, with as many rows as it has.
+        pub default_max_batch_size: Option<u32> as "integer, at least 0",
+            default "the server's setting", example "default_max_batch_size = 0";
     }
     tables {
         pub sequence: SequenceSection;
