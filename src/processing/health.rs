@@ -136,11 +136,11 @@ impl PlaceHealth {
             let parks = strikes >= self.most && state.parked.is_none();
             if parks {
                 let seconds = WINDOW.as_secs();
-                let why =
-                    format!("{name} is parked on {model} after {strikes} strikes in {seconds} s ({kind}: {what})");
-                state.parked = Some(why.clone());
+                let why = format!("{name} is parked on {model} after {strikes} strikes in {seconds} s ({kind}");
+                // Every client reads this, and the words of a failure may hold what one of them sent. Operators read those in `plugin show`.
+                state.parked = Some(format!("{why})"));
                 self.set_parked(true);
-                (strikes, Some(why))
+                (strikes, Some(format!("{why}: {what})")))
             } else {
                 (strikes, None)
             }

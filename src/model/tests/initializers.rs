@@ -322,7 +322,7 @@ fn three_failures_park_it_and_live_sequences_go_on() {
     assert!((0..3).all(|_| !fails(1).unavailable));
     let parked = fails(50);
     assert_eq!((parked.unavailable, parked.may_retry), (true, true));
-    let why = "guest is parked on sum after 3 strikes in 60 s (trap: it gave up (unreachable), in initialize)";
+    let why = "guest is parked on sum after 3 strikes in 60 s (trap)";
     assert_eq!(parked.text, why);
     assert_eq!(fixture.repository.find("sum", "").unwrap().unready().as_deref(), Some(why), "the model is not ready");
     assert_eq!(fixture.sum(1, 1, |_| {}), 51);

@@ -301,3 +301,16 @@ fn without_durability_nothing_of_a_stored_state_comes_back() {
     assert_eq!(waiting(&second), []);
     assert!([1, 2].iter().all(|id| matches!(second.refusal(*id, |_| {}), Refusal::Unknown(_))));
 }
+
+/// Memory is full of sequences that live on the version before, and their time there is not over.
+#[test]
+fn idle_sequences_of_a_replaced_version_make_room_too() {
+    for when in ["drain", "step"] {
+        let machine = carrying(when, OLDEST).with_memory(12);
+        let server = machine.serve();
+        (1..=3).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
+        put_version(&machine, &server, 2);
+        (4..=6).for_each(|id| assert_eq!(server.sum(id, 10, start), 1010, "{when}"));
+        assert_eq!([1, 2, 3].map(|id| server.sum(id, 1, |_| {})), [1011; 3], "{when}: each came back on version 2");
+    }
+}

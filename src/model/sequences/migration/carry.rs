@@ -138,6 +138,11 @@ fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &Repla
         // Under the lock: no sequence moves to a load that is retired.
         old.retire();
         move_on(table, now, old, new);
+        if let Some(from) = stored_as(old).filter(|_| *moves) {
+            table.spilling.replaced.extend((table.successions.of(from) != from).then(|| Arc::clone(old)));
+        }
+        let Table { spilling, successions, .. } = table;
+        spilling.replaced.retain(|load| stored_as(load).is_some_and(|from| successions.of(from) != from));
     });
     let Some(new) = new else { return model.retire(old.key, at) };
     model.retire(old.key, at + GRACE);

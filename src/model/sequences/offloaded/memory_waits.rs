@@ -33,6 +33,8 @@ pub(in crate::model::sequences) struct Spilling {
     pub(in crate::model::sequences) failed: Vec<(Id, Arc<StateHead>)>,
     /// Bytes by which states of a load were to grow, and for which there was no room: their steps were refused, and clients send them again.
     pub(in crate::model::sequences) growth: Option<(Arc<LoadedModel>, u64)>,
+    /// Loads that others have replaced, and whose sequences can wait in the store for a step on those.
+    pub(in crate::model::sequences) replaced: Vec<Arc<LoadedModel>>,
     /// No sequence leaves before this time.
     pub(in crate::model::sequences) paused_until: Time,
 }

@@ -129,13 +129,14 @@ impl ModelScheduler {
         if !self.loads().iter().any(|l| l.key == load && l.thread_ends()) {
             return;
         }
-        let policy = {
+        let dropped = {
             // In one section with the loads: a change of the policy finds both or neither.
             let mut table = self.table.lock();
             self.loads.remove(load);
-            table.forget_policy(load)
+            let replaced: Vec<_> = table.spilling.replaced.extract_if(.., |of| of.key == load).collect();
+            (table.forget_policy(load), replaced)
         };
-        drop(policy);
+        drop(dropped);
         self.release_members(load);
     }
 

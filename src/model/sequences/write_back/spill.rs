@@ -32,8 +32,9 @@ pub(in crate::model::sequences) fn can_spill(table: &Table, now: Time, load: &Lo
     let usage = durable.store.usage();
     let fits = usage.bytes.saturating_add(load.state_bytes()) <= usage.limit;
     let is_on = fits && !table.stopping && now >= table.spilling.paused_until;
-    let mut idle = table.core.idle_sequences(load.key);
-    is_on && (!table.spilling.leaving.is_empty() || idle.any(|seq| !table.is_held(seq)))
+    let has_idle = |load: &LoadedModel| table.core.idle_sequences(load.key).any(|seq| !table.is_held(seq));
+    let replaced = || table.spilling.replaced.iter().any(|replaced| has_idle(replaced));
+    is_on && (!table.spilling.leaving.is_empty() || has_idle(load) || replaced())
 }
 
 /// The sequences of a load that are to leave, so that there is room for so many bytes.
@@ -44,22 +45,24 @@ fn victims(table: &mut Table, load: &Arc<LoadedModel>, wanted: u64, NoRoom { use
     let mut missing = wanted.saturating_sub(limit.saturating_sub(used)).saturating_sub(coming);
     let mut leaving = 0;
     let mut victims = Vec::new();
-    for seq in table.core.idle_sequences(load.key) {
-        if missing == 0 || victims.len() >= MOST || leaving >= may_leave {
-            break;
-        }
-        // A sequence that came back would need its slot again while it holds those of other members. That breaks the one order of slots.
-        if table.is_held(seq) {
-            continue;
-        }
-        let leaves = table.spilling.leaving.iter().any(|(of, _)| *of == seq);
-        let is_free = |view: &SequenceView| !leaves && can_leave(view) && table.is_sole(seq, &view.id);
-        let Some(view) = table.core.view_of(seq).filter(is_free) else { continue };
-        if table.core.state_of(seq).is_some() {
-            let bytes = view.state_bytes.max(load.state_bytes());
-            missing = missing.saturating_sub(bytes);
-            leaving += bytes;
-            victims.push((Arc::clone(load), view));
+    let others = table.spilling.replaced.iter().filter(|other| other.key != load.key);
+    let loads: Vec<Arc<LoadedModel>> = std::iter::once(load).chain(others).cloned().collect();
+    'enough: for load in &loads {
+        for seq in table.core.idle_sequences(load.key) {
+            if missing == 0 || victims.len() >= MOST || leaving >= may_leave {
+                break 'enough;
+            }
+            let leaves = table.spilling.leaving.iter().any(|(of, _)| *of == seq);
+            // A sequence of an ensemble that came back would need its slot again while it holds those of other members. That breaks the one order of slots.
+            let is_free =
+                |view: &SequenceView| !leaves && can_leave(view) && !table.is_held(seq) && table.is_sole(seq, &view.id);
+            let Some(view) = table.core.view_of(seq).filter(is_free) else { continue };
+            if table.core.state_of(seq).is_some() {
+                let bytes = view.state_bytes.max(load.state_bytes());
+                missing = missing.saturating_sub(bytes);
+                leaving += bytes;
+                victims.push((Arc::clone(load), view));
+            }
         }
     }
     let bytes = |view: &SequenceView| view.state_bytes.max(load.state_bytes());
