@@ -199,6 +199,15 @@ def recurrent(name, direction="forward"):
     write(name, nodes, [tensor("x", T.FLOAT, ["time", 1, 3])], ends, constants)
 
 
+def recurrent_open():
+    """x [time, batch, 3] through a GRU: y [time, 1, batch, 2]."""
+    rng, f32 = np.random.default_rng(12), np.float32
+    constants = [("W", rng.uniform(-1, 1, (1, 6, 3)).astype(f32)), ("R", rng.uniform(-1, 1, (1, 6, 2)).astype(f32))]
+    nodes = [node("GRU", ["x", "W", "R"], ["y"], hidden_size=2)]
+    ends = [tensor("y", T.FLOAT, ["time", 1, "batch", 2])]
+    write("recurrent_open", nodes, [tensor("x", T.FLOAT, ["time", "batch", 3])], ends, constants)
+
+
 def attention(name, axis, new_steps=False):
     """Attention over a cache that grows: each value so far (INPUT twice over) times the product of its key (INPUT) with the last key, summed up.
     MASK is 1 where the caches have a row, and with `new_steps` for INPUT behind them. Their batch is on the axis `axis`; on axis 1 there are layers before it, which INPUT has behind its own."""
@@ -277,6 +286,7 @@ def appended():
 
 if __name__ == "__main__":
     recurrent("recurrent")
+    recurrent_open()
     for direction in ("reverse", "bidirectional"):
         recurrent(f"recurrent_{direction}", direction)
     running_sum("sum_int32", T.INT32, ROWS)

@@ -2,6 +2,9 @@
 //!
 //! OVMS calls this the low latency transformation. Every LSTM, GRU and RNN node that is in no subgraph gets its first state from a new input
 //! and gives its last one to an output. Where the graph itself gives a node its first state, that one holds at START.
+//!
+//! A state has one row unless the graph says otherwise. An open batch that feeds such a node is therefore fixed to one row: a request with more
+//! rows is refused before it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +12,7 @@ use sequor_core::DataType;
 
 use super::fields::{element, graph, model, tensor, value};
 use super::node::GraphNode;
-use super::wire::{Message, NotAMessage, WireField};
+use super::wire::{Message, NotAMessage, WireField, WireValue};
 
 /// Why a graph cannot be transformed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,7 +63,12 @@ pub fn transform(bytes: &[u8]) -> Result<Transformed, LowLatencyError> {
     let graph_bytes = file.last(model::GRAPH).ok_or(LowLatencyError::NoGraph)?;
     let mut transformation = Transformation::new(Message::parse(graph_bytes)?)?;
     transformation.run()?;
-    let Transformation { fields, states, start, .. } = transformation;
+    let Transformation { mut fields, states, start, single_rows, .. } = transformation;
+    if !single_rows.is_empty() {
+        replace_messages(&mut fields, &[graph::INPUT, graph::OUTPUT, graph::VALUE_INFO], &|field| {
+            with_single_rows(field, &DIMENSION, &single_rows)
+        })?;
+    }
     if states.is_empty() {
         return Err(LowLatencyError::NoRecurrentNode);
     }
@@ -85,6 +93,8 @@ fn states_of(op: &str) -> Option<&'static [(usize, usize, &'static str)]> {
 struct KnownTensor {
     element: Option<u64>,
     dims: Vec<Option<u64>>,
+    /// The names of the dimensions; empty for one without a name.
+    names: Vec<String>,
 }
 
 struct Transformation<'a> {
@@ -97,6 +107,8 @@ struct Transformation<'a> {
     fields: Vec<WireField<'a>>,
     states: Vec<NamedState>,
     start: Option<String>,
+    /// The names of open dimensions that are the batch of a state with one row.
+    single_rows: BTreeSet<String>,
 }
 
 impl<'a> Transformation<'a> {
@@ -112,7 +124,7 @@ impl<'a> Transformation<'a> {
             let constant = Message::parse(bytes)?;
             let dims = constant.numbers(tensor::DIMS)?.into_iter().map(Some).collect();
             let element = constant.number(tensor::DATA_TYPE);
-            known.insert(constant.text(tensor::NAME), KnownTensor { element, dims });
+            known.insert(constant.text(tensor::NAME), KnownTensor { element, dims, names: Vec::new() });
         }
         let mut names: BTreeSet<String> = known.keys().cloned().collect();
         for bytes in graph.all(graph::NODE) {
@@ -121,7 +133,8 @@ impl<'a> Transformation<'a> {
         }
         let infos: Result<Vec<_>, NotAMessage> = graph.all(graph::OUTPUT).map(Message::parse).collect();
         let outputs = infos?.iter().map(|info| info.text(value::NAME)).collect();
-        Ok(Transformation { graph, known, names, outputs, fields: Vec::new(), states: Vec::new(), start: None })
+        let (fields, states, start, single_rows) = (Vec::new(), Vec::new(), None, BTreeSet::new());
+        Ok(Transformation { graph, known, names, outputs, fields, states, start, single_rows })
     }
 
     /// Goes through the graph in its order, so that a new node stands before the one that reads it.
@@ -129,7 +142,7 @@ impl<'a> Transformation<'a> {
         let mut count = 0;
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         for field in self.graph.0.clone() {
-            let super::wire::WireValue::Bytes(bytes) = &field.value else {
+            let WireValue::Bytes(bytes) = &field.value else {
                 self.fields.push(field);
                 continue;
             };
@@ -220,11 +233,22 @@ impl<'a> Transformation<'a> {
         output
     }
 
-    /// The batch dimension of a node's states, as far as the graph says: of its first state, else of its sequence; -1 otherwise.
-    fn rows(&self, node: &GraphNode<'_>, given: Option<&str>) -> i64 {
+    /// The batch dimension of a node's states, as far as the graph says: of its first state, else of its sequence. If the graph gives no first
+    /// state and names the open batch of the sequence, that batch gets one row. -1 otherwise.
+    fn rows(&mut self, node: &GraphNode<'_>, given: Option<&str>) -> i64 {
         let of = |name: &str| self.known.get(name)?.dims.get(1).copied().flatten();
         let rows = given.and_then(of).or_else(|| of(node.input(0)?));
-        rows.and_then(|rows| i64::try_from(rows).ok()).unwrap_or(-1)
+        if let Some(rows) = rows.and_then(|rows| i64::try_from(rows).ok()) {
+            return rows;
+        }
+        let names = node.input(0).and_then(|name| self.known.get(name)).map(|sequence| sequence.names.as_slice());
+        match names {
+            Some([time, batch, ..]) if given.is_none() && !batch.is_empty() && time != batch => {
+                self.single_rows.insert(batch.clone());
+                1
+            }
+            _ => -1,
+        }
     }
 
     fn free_name(&mut self, wanted: &str) -> String {
@@ -253,13 +277,43 @@ fn tensor_of(info: &Message<'_>) -> Result<KnownTensor, NotAMessage> {
     let kind = Message::parse(bytes)?;
     let Some(bytes) = kind.last(value::TENSOR) else { return Ok(KnownTensor::default()) };
     let of = Message::parse(bytes)?;
-    let mut dims = Vec::new();
+    let (mut dims, mut names) = (Vec::new(), Vec::new());
     if let Some(bytes) = of.last(value::SHAPE) {
         for bytes in Message::parse(bytes)?.all(value::DIM) {
-            dims.push(Message::parse(bytes)?.number(value::DIM_VALUE));
+            let dim = Message::parse(bytes)?;
+            dims.push(dim.number(value::DIM_VALUE));
+            names.push(dim.text(value::DIM_NAME));
         }
     }
-    Ok(KnownTensor { element: of.number(value::ELEMENT), dims })
+    Ok(KnownTensor { element: of.number(value::ELEMENT), dims, names })
+}
+
+/// The fields that lead from a `ValueInfoProto` to its dimensions.
+const DIMENSION: [u32; 4] = [value::TYPE, value::TENSOR, value::SHAPE, value::DIM];
+
+/// A message whose fields on this path are dimensions; those with one of these names get the size 1.
+fn with_single_rows(bytes: &[u8], path: &[u32], names: &BTreeSet<String>) -> Result<Vec<u8>, NotAMessage> {
+    let mut message = Message::parse(bytes)?;
+    let Some((next, rest)) = path.split_first() else {
+        let is_named = names.contains(&message.text(value::DIM_NAME));
+        let single = Message(vec![WireField::number(value::DIM_VALUE, 1)]);
+        return Ok(if is_named { single.encode() } else { bytes.to_vec() });
+    };
+    replace_messages(&mut message.0, &[*next], &|field| with_single_rows(field, rest, names))?;
+    Ok(message.encode())
+}
+
+/// Makes another message of one.
+type Rewrite<'r> = dyn Fn(&[u8]) -> Result<Vec<u8>, NotAMessage> + 'r;
+
+/// Replaces the fields of these numbers that hold messages.
+fn replace_messages(fields: &mut [WireField<'_>], numbers: &[u32], replaced: &Rewrite<'_>) -> Result<(), NotAMessage> {
+    for field in fields.iter_mut().filter(|field| numbers.contains(&field.number)) {
+        let WireValue::Bytes(bytes) = &field.value else { continue };
+        let bytes = replaced(bytes)?;
+        *field = WireField::bytes(field.number, bytes);
+    }
+    Ok(())
 }
 
 /// A `ValueInfoProto`. A dimension of -1 gets a name, which keeps it open.

@@ -53,6 +53,16 @@ fn every_recurrent_node_gets_its_states_as_ports() {
 }
 
 #[test]
+fn an_open_batch_gets_the_one_row_of_its_state() {
+    let bytes = file("recurrent_open");
+    assert!(bytes.windows(5).any(|part| part == b"batch"));
+    let transformed = transform(&bytes).unwrap();
+    assert_eq!(transformed.states[0].dims, [1, 1, 2]);
+    assert!(!transformed.model.windows(5).any(|part| part == b"batch"));
+    assert!(transformed.model.windows(4).any(|part| part == b"time"));
+}
+
+#[test]
 fn a_node_that_reads_its_sequence_from_the_end_is_refused_by_name() {
     for direction in ["reverse", "bidirectional"] {
         let refused = transform(&file(&format!("recurrent_{direction}"))).unwrap_err();
