@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use tempfile::TempDir;
 
 use super::Failed;
 use crate::config::ovms::OvmsCommand;
 use crate::config::ovms::refresh::{OvmsModels, OvmsRepository, RefreshError};
 use crate::config::server::GivenFlags;
 use crate::error::SourceFault;
-use crate::model::RepositorySource;
+use crate::model::{RepositorySource, TemporaryFolder};
 
 impl RepositorySource for OvmsRepository {
     fn refresh(&self) -> Result<(), SourceFault> {
@@ -26,7 +25,7 @@ impl RepositorySource for OvmsRepository {
 }
 
 /// The folder of a repository, which is removed when this is dropped, and what it follows.
-pub(super) type FollowedFolder = (TempDir, Arc<dyn RepositorySource>);
+pub(super) type FollowedFolder = (TemporaryFolder, Arc<dyn RepositorySource>);
 
 /// Adds what the flags of OVMS say to our own. The models become a repository that follows them, as OVMS does.
 pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result<Option<FollowedFolder>, Failed> {
@@ -40,7 +39,7 @@ pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result
     }
     let Some(models) = models else { return Ok(None) };
     let failed = |error: std::io::Error| Failed::Failed(format!("no folder for the models: {error}"));
-    let folder = tempfile::Builder::new().prefix("sequor-models-").tempdir().map_err(failed)?;
+    let folder = TemporaryFolder::new(TemporaryFolder::MODELS).map_err(failed)?;
     let is_file = matches!(models, OvmsModels::File(_));
     let repository = OvmsRepository::new(folder.path(), models, scan_minutes);
     match repository.refresh() {

@@ -13,7 +13,7 @@ use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
 use crate::config::server::{self, Drain, GivenFlags, Settings};
-use crate::model::{Availability, Repository, RepositoryControl, RepositorySource};
+use crate::model::{Availability, Repository, RepositoryControl, RepositorySource, remove_abandoned_folders};
 use crate::server::{drain, systemd};
 use crate::telemetry::Metrics;
 use crate::telemetry::log;
@@ -54,6 +54,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     for notice in environment::misspelt(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())) {
         tracing::warn!("{notice}");
     }
+    remove_abandoned_folders();
     let runtime = launch::sockets()?;
     let served = runtime.block_on(serve(&settings, &given, source, began));
     // Not by dropping it: that waits for a load that the server does not wait for.

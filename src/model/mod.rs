@@ -32,7 +32,10 @@ mod interleavings;
 #[cfg(not(feature = "shuttle"))]
 mod tests;
 
-pub use catalog::{Availability, Counted, IndexRow, ModelHandle, ModelStatus, VersionOverview};
+pub use catalog::{
+    Availability, Counted, IndexRow, ModelHandle, ModelStatus, TemporaryFolder, VersionOverview,
+    remove_abandoned_folders,
+};
 pub use load::{BatchToSeal, Metadata, Sealed, SequenceStore, StateTier, StateToSeal, TensorMetadata};
 pub use repository::{Repository, RepositoryControl, RepositoryOptions, RepositorySource};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};

@@ -2,7 +2,7 @@
 //!
 //! - `names`: the catalog. `entry`: what it remembers of a model. `model_handle`: a model as a request addresses it.
 //! - `directories`: the folders of models. `fingerprint`: whether a model's files have changed. `digest`: what they hold.
-//!   `scheduler_choice`: who chose its plug-in. `uploaded`: files that came with a load request.
+//!   `scheduler_choice`: who chose its plug-in. `uploaded`: files that came with a load request. `temporary_folder`: where they are.
 //! - `index`, `overview`: what is shown of all models.
 //!
 //! Nothing here loads a model or starts a thread.
@@ -16,12 +16,14 @@ mod model_handle;
 mod names;
 mod overview;
 mod scheduler_choice;
+mod temporary_folder;
 mod uploaded;
 
 pub use entry::{Availability, ModelStatus, ReadyVersion};
 pub use index::IndexRow;
 pub use model_handle::ModelHandle;
 pub use overview::{Counted, VersionOverview};
+pub use temporary_folder::{TemporaryFolder, remove_abandoned_folders};
 
 pub(in crate::model) use digest::model_digest;
 pub(in crate::model) use directories::model_directories;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tempfile::TempDir;
+use super::temporary_folder::TemporaryFolder;
 
 /// The folder of such a model. Its bytes count until it is dropped.
 #[derive(Debug)]
 pub(in crate::model) struct UploadedModel {
-    folder: TempDir,
+    folder: TemporaryFolder,
     model: String,
     _bytes: UploadedBytes,
 }
@@ -43,7 +43,7 @@ impl UploadedModel {
         files: &[(PathBuf, Vec<u8>)],
         bytes: UploadedBytes,
     ) -> std::io::Result<UploadedModel> {
-        let folder = tempfile::Builder::new().prefix("sequor-model-").tempdir()?;
+        let folder = TemporaryFolder::new(TemporaryFolder::UPLOAD)?;
         let uploaded = UploadedModel { folder, model: model.to_owned(), _bytes: bytes };
         for (path, data) in files {
             let path = uploaded.directory().join(path);
