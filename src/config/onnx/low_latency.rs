@@ -303,12 +303,11 @@ fn with_single_rows(bytes: &[u8], path: &[u32], names: &BTreeSet<String>) -> Res
     Ok(message.encode())
 }
 
+/// Makes another message of one.
+type Rewrite<'r> = dyn Fn(&[u8]) -> Result<Vec<u8>, NotAMessage> + 'r;
+
 /// Replaces the fields of these numbers that hold messages.
-fn replace_messages(
-    fields: &mut [WireField<'_>],
-    numbers: &[u32],
-    replaced: &dyn Fn(&[u8]) -> Result<Vec<u8>, NotAMessage>,
-) -> Result<(), NotAMessage> {
+fn replace_messages(fields: &mut [WireField<'_>], numbers: &[u32], replaced: &Rewrite<'_>) -> Result<(), NotAMessage> {
     for field in fields.iter_mut().filter(|field| numbers.contains(&field.number)) {
         let WireValue::Bytes(bytes) = &field.value else { continue };
         let bytes = replaced(bytes)?;

@@ -113,6 +113,9 @@ fn model(config: &Map<String, Value>, folder: &Path, notices: &mut Vec<String>) 
     let unsupported = unsupported.map(|(key, instead)| format!("{key} is not served: {instead}"));
     let base_path = text("base_path").or(unsupported.as_ref().map(|_| ""));
     let base_path = base_path.ok_or_else(|| of("base_path is missing".to_owned()))?;
+    let is_remote = base_path.contains("://");
+    let remote = || format!("base_path {base_path} is not on this machine: copy the model here, and name that folder");
+    let unsupported = unsupported.or_else(|| is_remote.then(remote));
     for key in config.keys() {
         if WITHOUT_EFFECT.contains(&key.as_str()) {
             notices.push(format!("model {name}: {key} has no effect"));
@@ -141,8 +144,7 @@ fn model(config: &Map<String, Value>, folder: &Path, notices: &mut Vec<String>) 
     let stateful = given.settle("Stateful model config parameter used for non stateful model").map_err(of)?;
     let nireq = number("nireq")?.filter(|n| *n > 0).map(u16::try_from).transpose();
     Ok(OvmsModel {
-        // A path of a cloud is no path of this machine.
-        base_path: if base_path.contains("://") { base_path.into() } else { folder.join(base_path) },
+        base_path: folder.join(base_path),
         nireq: nireq.map_err(|_| of("nireq is too high".to_owned()))?,
         version_policy: config.get("model_version_policy").map(version_policy).transpose().map_err(of)?,
         stateful,
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_change_the_inputs_refuse_their_model_alone() {
+    fn options_that_are_not_served_refuse_their_model_alone() {
         for (option, begin) in [
             (r#""mean": "[1,2,3]""#, "mean is not served: add this step"),
             (r#""scale": "255""#, "scale is not served"),
@@ -220,6 +222,11 @@ mod tests {
             let what = model.check_supported().unwrap_err();
             assert!(what.starts_with(begin), "{what}");
         }
+        let remote = of(r#"{"name": "m", "base_path": "s3://bucket/m"}"#).unwrap().check_supported();
+        assert_eq!(
+            remote.unwrap_err(),
+            "base_path s3://bucket/m is not on this machine: copy the model here, and name that folder"
+        );
         assert_eq!(of(r#"{"name": "m", "base_path": "/m"}"#).unwrap().check_supported(), Ok(()));
     }
 
@@ -229,7 +236,6 @@ mod tests {
             ("/etc/ovms/config.json", "models/m", "/etc/ovms/models/m"),
             ("/etc/ovms/config.json", "/models/m", "/models/m"),
             ("config.json", "models/m", "models/m"),
-            ("/etc/ovms/config.json", "s3://bucket/m", "s3://bucket/m"),
         ] {
             let text = format!(r#"{{"model_config_list": [{{"config": {{"name": "m", "base_path": "{base}"}}}}]}}"#);
             let models = parse(Path::new(file), &text).unwrap().models;

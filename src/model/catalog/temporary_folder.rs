@@ -59,7 +59,7 @@ fn remove_abandoned(directory: &Path) {
             continue;
         }
         match fs_err::remove_dir_all(&path) {
-            Ok(()) => tracing::info!(folder = %path.display(), "removed the folder that a crashed server left"),
+            Ok(()) => tracing::debug!(folder = %path.display(), "removed the folder that a crashed server left"),
             Err(error) => tracing::debug!(%error, "the folder of a crashed server stays"),
         }
     }
