@@ -164,6 +164,28 @@ async fn only_what_has_changed_is_loaded_anew() {
 }
 
 #[tokio::test]
+async fn the_graph_may_be_model_onnx_in_a_directory_of_that_name() {
+    let house = house(ControlMode::Explicit);
+    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    let (file, inner) = {
+        let version = house.folder.path().join("same/1");
+        (version.join("model.onnx"), version.join("model.onnx/model.onnx"))
+    };
+    fs_err::remove_file(&file).unwrap();
+    fs_err::create_dir(&file).unwrap();
+    fs_err::write(&inner, "identity INT32 dims=-1").unwrap();
+    let first = async || {
+        let answer = house.client().await.model_infer(request("same", "", &[5])).await.unwrap();
+        values(answer.get_ref())[0]
+    };
+    house.load("same").await.unwrap();
+    assert_eq!(first().await, 5);
+    fs_err::write(&inner, "identity INT32 dims=-1 plus=10").unwrap();
+    house.load("same").await.unwrap();
+    assert_eq!(first().await, 15, "a change of the inner file is a change of the model");
+}
+
+#[tokio::test]
 async fn a_load_that_fails_leaves_what_serves() {
     let house = house(ControlMode::Explicit);
     house.write("same", SAME, 1, "identity INT32 dims=-1");
