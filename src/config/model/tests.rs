@@ -324,6 +324,23 @@ const SENTENCES: &[&str] = &[
 ];
 
 #[test]
+fn ordered_answers_and_delayed_requests_contradict_each_other_with_and_without_levels() {
+    let told = |levels: &str, action: &str, timeout: u32| {
+        let config = format!(
+            "max_batch_size: 4 dynamic_batching {{ {levels} preserve_ordering: true default_queue_policy {{ timeout_action: {action} \
+             default_timeout_microseconds: {timeout} }} }} input {{ name: 'x' data_type: TYPE_FP32 dims: 3 }} \
+             output {{ name: 'y' data_type: TYPE_FP32 dims: 3 }}"
+        );
+        let ports = [("x", DataType::Fp32, [-1, 3].as_slice())];
+        settle(&config, "", &graph(&ports, &[("y", DataType::Fp32, &[-1, 3])])).is_err()
+    };
+    for levels in ["", "priority_levels: 1 default_priority_level: 1"] {
+        assert!(told(levels, "DELAY", 100), "{levels}");
+        assert!(!told(levels, "REJECT", 100) && !told(levels, "DELAY", 0), "{levels}");
+    }
+}
+
+#[test]
 fn an_initial_states_file_must_hold_it() {
     let directory = tempfile::tempdir().unwrap();
     let model = directory.path().join("m");
