@@ -161,6 +161,15 @@ mod tests {
     }
 
     #[test]
+    fn with_a_default_of_zero_no_batch_is_completed() {
+        let mut config = ModelConfig::default();
+        let graph = graph(&[("x", &[-1, 3])], &[("y", &[-1])]);
+        complete(&mut config, &sequor_toml::Keys::default(), &graph, 0).unwrap();
+        assert_eq!((config.max_batch_size, config.scheduling_choice.is_none()), (0, true));
+        assert_eq!((config.input[0].dims.as_slice(), config.output[0].dims.as_slice()), (&[-1, 3][..], &[-1][..]));
+    }
+
+    #[test]
     fn a_graph_that_cannot_batch_stays_so() {
         let scalar = graph(&[("x", &[-1, 3]), ("s", &[])], &[("y", &[-1])]);
         let config = completed("", "", &scalar).unwrap();
