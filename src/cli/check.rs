@@ -14,7 +14,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use self::finding::{CheckReport, Finding, ServableVersion};
-use super::folders::is_model;
+use super::folders::{is_model, refuse_object_store};
 use super::plugin::machine;
 use super::plugin::scheduler::check::tried;
 use super::{Failed, launch, serve, variable};
@@ -85,6 +85,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 fn root_of(path: &Path) -> Result<PathBuf, Failed> {
+    refuse_object_store(path)?;
     fs_err::canonicalize(path).map_err(|e| Failed::Configuration(format!("{}: {e}", path.display())))
 }
 

@@ -134,6 +134,18 @@ fn an_input_that_nobody_gives_is_told() {
 }
 
 #[test]
+fn an_optional_input_without_a_value_in_the_graph_is_named() {
+    let config = "max_batch_size: 2 input [ { name: 'x' data_type: TYPE_FP32 dims: 3 }, \
+                  { name: 'z' data_type: TYPE_FP32 dims: 2 optional: true } ] output { name: 'y' data_type: TYPE_FP32 dims: 3 }";
+    let model = graph(&[("x", FP32, &[-1, 3]), ("z", FP32, &[-1, 2])], &[("y", FP32, &[-1, 3])]);
+    let faults = faults(config, "", &model);
+    let sentence = "unable to load model 'm', configuration expects 1 inputs, model provides 2 (optional, but the graph has no value for it: \
+                    \"z\"; remove `optional`, or give the graph an initializer of this name)";
+    assert_eq!(faults.len(), 1, "{faults:#?}");
+    assert!(faults[0].ends_with(sentence), "{faults:#?}");
+}
+
+#[test]
 fn a_mistyped_state_input_is_the_only_fault() {
     let toml = "[input.sr]\nconstant = 16000\n";
     let mistyped = VAD.replace("input_name: \"state\"", "input_name: \"stat\"");

@@ -208,6 +208,7 @@ mod tests {
             "--trace-count",
             "-1",
             "--reuse-grpc-port=False",
+            "--trace-config=level=OFF",
             "--disable-auto-complete-config",
             "--log-format=ISO8601",
         ]);
@@ -253,13 +254,19 @@ mod tests {
         let given = given(&[
             "--grpc-use-ssl=true",
             "--log-verbose=loud",
+            "--trace-config=level=TIMESTAMPS",
             "--grpc-use-ssl-mutual=false",
             "--backend-config=stateful,ort-logging-level=5",
         ]);
         let wrong: Vec<(&str, &str)> = given.wrong.iter().map(|(f, code, _)| (f.as_str(), *code)).collect();
         assert_eq!(
             wrong,
-            [("--backend-config", code::VALUE), ("--log-verbose", code::VALUE), ("--grpc-use-ssl", code::NOT_SERVED)]
+            [
+                ("--backend-config", code::VALUE),
+                ("--log-verbose", code::VALUE),
+                ("--grpc-use-ssl", code::NOT_SERVED),
+                ("--trace-config", code::NOT_SERVED)
+            ]
         );
     }
 

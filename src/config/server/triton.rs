@@ -158,7 +158,7 @@ pub const FLAGS: &[Flag] = &[
     flag("metrics-port", Own),
     nothing("metrics-interval-ms", "metrics are brought up to date when they are read"),
     nothing("metrics-config", "all metrics are always there (docs/reference/metrics.md)"),
-    refused("trace-config", NO_TRACE),
+    refused_unless("trace-config", &["level=OFF"], NO_TRACE),
     refused("trace-file", NO_TRACE),
     refused_unless("trace-level", &["OFF"], NO_TRACE),
     nothing("trace-rate", NO_TRACE),
