@@ -304,6 +304,37 @@ pub enum LoadError {
     Runtime(String),
     #[error("{path}: {what}")]
     File { path: PathBuf, what: String },
+    /// More than one repository has a model of this name.
+    #[error("failed to poll model '{model}': not unique across all model repositories [{}]", in_repositories(.folders))]
+    NotUnique { model: String, folders: Vec<PathBuf> },
+}
+
+impl LoadError {
+    /// The reason in the index of the repository: Triton has a sentence of its own there for a name that is not unique.
+    pub fn index_reason(&self) -> String {
+        match self {
+            LoadError::NotUnique { folders, .. } => {
+                format!("model appears in two or more repositories [{}]", in_repositories(folders))
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// The reason in the answer to a load request: Triton answers a name that is not unique like one that it does not find.
+    pub fn load_reason(&self) -> String {
+        match self {
+            LoadError::NotUnique { folders, .. } => format!(
+                "failed to poll from model repository [not unique across all model repositories: {}]",
+                in_repositories(folders)
+            ),
+            other => other.to_string(),
+        }
+    }
+}
+
+fn in_repositories(folders: &[PathBuf]) -> String {
+    let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    format!("found as {}; remove or rename all but one", folders.join(" and "))
 }
 
 /// A part of a model's files that is not used as its author meant it.

@@ -14,17 +14,18 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use self::finding::{CheckReport, Finding, ServableVersion};
-use super::folders::is_model;
+use super::folders::{is_model, refuse_object_store};
 use super::plugin::machine;
 use super::plugin::scheduler::check::tried;
 use super::{Failed, launch, serve, variable};
 use crate::author::trial::TrialOptions;
 use crate::backend::onnx::library::Library;
 use crate::config::fault::code;
+use crate::config::server::file::ControlMode;
 use crate::config::server::{self, GivenFlags, Settings};
 use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
-use crate::model::{Availability, Repository};
+use crate::model::{Availability, Repository, RepositoryControl};
 use crate::scheduling;
 use crate::scheduling::report::PluginControl as _;
 use crate::telemetry::Metrics;
@@ -66,8 +67,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
     let has_settings = server::config_path(&variable, &given).is_some();
     let mut report = CheckReport::new(has_settings);
-    for path in matches.get_many::<PathBuf>("repository").into_iter().flatten() {
-        check(path, &library, &settings, &mut report)?;
+    let paths: Vec<&PathBuf> = matches.get_many("repository").into_iter().flatten().collect();
+    let roots = paths.iter().map(|path| root_of(path)).collect::<Result<Vec<_>, _>>()?;
+    let repositories: Vec<PathBuf> = roots.iter().filter(|root| !is_model(root)).cloned().collect();
+    for root in &roots {
+        check(root, &repositories, &library, &settings, &mut report)?;
     }
     match matches.get_one::<String>("output").map(String::as_str) {
         Some("json") => println!("{}", report.json()),
@@ -80,16 +84,26 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     }
 }
 
-/// One argument: a repository, or a model.
-fn check(path: &Path, library: &Library, settings: &Settings, report: &mut CheckReport) -> Result<(), Failed> {
-    let failed = |e: std::io::Error| Failed::Configuration(format!("{}: {e}", path.display()));
-    let root = fs_err::canonicalize(path).map_err(failed)?;
-    if is_model(&root) {
-        let base = root.parent().unwrap_or(&root);
-        return model(&root, base, library, settings, report);
+fn root_of(path: &Path) -> Result<PathBuf, Failed> {
+    refuse_object_store(path)?;
+    fs_err::canonicalize(path).map_err(|e| Failed::Configuration(format!("{}: {e}", path.display())))
+}
+
+/// One argument: a repository, or a model. `repositories` are all those that `serve` would serve together.
+fn check(
+    root: &Path,
+    repositories: &[PathBuf],
+    library: &Library,
+    settings: &Settings,
+    report: &mut CheckReport,
+) -> Result<(), Failed> {
+    let failed = |e: std::io::Error| Failed::Configuration(format!("{}: {e}", root.display()));
+    if is_model(root) {
+        let base = root.parent().unwrap_or(root);
+        return model(root, (base, &[]), library, settings, report);
     }
     let mut folders = Vec::new();
-    for entry in fs_err::read_dir(&root).map_err(failed)? {
+    for entry in fs_err::read_dir(root).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.is_dir() {
             folders.push(path);
@@ -98,7 +112,7 @@ fn check(path: &Path, library: &Library, settings: &Settings, report: &mut Check
     folders.sort();
     for folder in folders {
         if is_model(&folder) {
-            model(&folder, &root, library, settings, report)?;
+            model(&folder, (root, repositories), library, settings, report)?;
         } else {
             let what =
                 "no model: neither config.pbtxt nor a directory with a number for its name; serve passes it over";
@@ -114,7 +128,7 @@ fn name_of(folder: &Path) -> String {
 
 fn model(
     folder: &Path,
-    base: &Path,
+    (base, repositories): (&Path, &[PathBuf]),
     library: &Library,
     settings: &Settings,
     report: &mut CheckReport,
@@ -124,13 +138,14 @@ fn model(
     // As `serve` would, with settings that name no directory for states.
     let keeps = report.has_settings && settings.state.dir.as_os_str().is_empty();
     let repository = launch::trial(library, settings, &metrics, keeps)?;
+    repository.govern(RepositoryControl { mode: ControlMode::None, directories: repositories.to_vec() });
     repository.load(folder);
     // The members of an ensemble were loaded for it, and have a check of their own.
     for status in repository.statuses().into_iter().filter(|status| status.name == name_of(folder)) {
         match status.availability {
             Availability::Failed(faults) => {
                 for fault in faults {
-                    report.push(Finding::error(&status.name, base, fault));
+                    report.push_once(Finding::error(&status.name, base, fault));
                 }
             }
             Availability::Ready(versions) => {

@@ -1,7 +1,8 @@
-//! Which folders are models, and which hold models.
+//! Which folders are models, and which hold models; which paths are no folders.
 
 use std::path::Path;
 
+use super::Failed;
 use crate::config::model::versions;
 
 /// Whether `serve` takes a folder for a model.
@@ -9,8 +10,31 @@ pub(super) fn is_model(path: &Path) -> bool {
     path.join("config.pbtxt").is_file() || versions::versions_in(path).is_ok_and(|v| !v.is_empty())
 }
 
+/// Refuses the address of an object store in the place of a folder.
+pub(super) fn refuse_object_store(path: &Path) -> Result<(), Failed> {
+    let text = path.to_string_lossy();
+    let Some(store) = ["s3://", "gs://", "as://"].iter().find(|store| text.starts_with(**store)) else { return Ok(()) };
+    Err(Failed::Configuration(format!(
+        "{text}: repositories in object stores ({store}) are not served; copy it to a directory and name that one"
+    )))
+}
+
 /// Whether `serve` takes any folder of this one for a model.
 pub(super) fn holds_models(path: &Path) -> bool {
     fs_err::read_dir(path)
         .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| is_model(&entry.path()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_stores_are_refused_with_what_to_do() {
+        for store in ["s3://bucket/models", "gs://bucket", "as://account/container"] {
+            let Err(Failed::Configuration(what)) = refuse_object_store(Path::new(store)) else { panic!("{store}") };
+            assert!(what.starts_with(store) && what.contains("copy it to a directory"), "{what}");
+        }
+        assert!(refuse_object_store(Path::new("models/s3:")).is_ok());
+    }
 }

@@ -42,6 +42,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         let what = "no model repository: name one with --model-repository DIR, or [model] repository in the configuration file";
         return Err(Failed::Configuration(what.to_owned()));
     }
+    settings.model.repository.iter().try_for_each(|path| folders::refuse_object_store(path))?;
     refuse_model_folders(&settings.model.repository)?;
     log::init(settings.log.format, &settings.log.level, variable("RUST_LOG").as_deref())
         .map_err(|e| Failed::Configuration(e.to_string()))?;

@@ -26,7 +26,7 @@ pub mod code {
         FILE = "E-FILE", "Check the path and the permissions of the user that runs Sequor.";
         /// The field or feature is understood but not served.
         NOT_SERVED = "E-NOT-SERVED", "Take the field out, or serve the model without the feature.";
-        /// `name` differs from the name of the model's directory.
+        /// `name` differs from the name of the model's directory, or two repositories have a model of this name.
         NAME = "E-NAME", "Rename one of them, or leave `name` out.";
         /// The backend, platform or model file is not one that Sequor serves.
         BACKEND = "E-BACKEND", "Export the model to ONNX. Set `backend: \"onnxruntime\"` or leave it out.";

@@ -76,6 +76,24 @@ fn every_fault_of_every_model_is_told_with_its_place() {
 }
 
 #[test]
+fn a_name_in_two_repositories_is_one_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    for repository in [&first, &second] {
+        copy(&models().join("accumulator_fp32"), &repository.join("accumulator_fp32"));
+    }
+    copy(&models().join("accumulator_int32"), &second.join("accumulator_int32"));
+    let ended = Call::sequor().arguments(["check", "--output", "json"]).arguments([&first, &second]).end();
+    let said: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((ended.code, &said["errors"]), (Some(3), &Value::from(1)), "{said:#}");
+    let errors = found(&said, "error");
+    assert_eq!((&errors[0]["place"], &errors[0]["code"]), (&"accumulator_fp32".into(), &"E-NAME".into()));
+    let sentence = "failed to poll model 'accumulator_fp32': not unique across all model repositories [found as ";
+    assert!(errors[0]["text"].as_str().unwrap().starts_with(sentence), "{said:#}");
+    assert_eq!(found(&said, "ok")[0]["place"], "accumulator_int32");
+}
+
+#[test]
 fn a_model_that_needs_a_directory_for_states_is_checked_with_the_servers_settings() {
     let folder = tempfile::tempdir().unwrap();
     let (model, settings) = (folder.path().join("models/accumulator_int32"), folder.path().join("server.toml"));

@@ -81,7 +81,7 @@ fn meaning(support: &FlagSupport) -> (&'static str, String) {
                 FlagConversion::Quiet(level) => format!(" = \"{level}\" if it is false"),
                 FlagConversion::LocalCache => ", the bytes of `local,size=BYTES`".to_owned(),
                 FlagConversion::DefaultBatch => {
-                    " for the setting `default-max-batch-size`; `runtime.log_level` for `stateful,ort-logging-level=N`; no effect for any other".to_owned()
+                    " for the setting `default-max-batch-size` of `onnxruntime`, else of all backends; `runtime.log_level` for `stateful,ort-logging-level=N`; no effect for any other".to_owned()
                 }
             };
             ("served", format!("`{key}`{how}"))

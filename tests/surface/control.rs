@@ -164,6 +164,28 @@ async fn only_what_has_changed_is_loaded_anew() {
 }
 
 #[tokio::test]
+async fn the_graph_may_be_model_onnx_in_a_directory_of_that_name() {
+    let house = house(ControlMode::Explicit);
+    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    let (file, inner) = {
+        let version = house.folder.path().join("same/1");
+        (version.join("model.onnx"), version.join("model.onnx/model.onnx"))
+    };
+    fs_err::remove_file(&file).unwrap();
+    fs_err::create_dir(&file).unwrap();
+    fs_err::write(&inner, "identity INT32 dims=-1").unwrap();
+    let first = async || {
+        let answer = house.client().await.model_infer(request("same", "", &[5])).await.unwrap();
+        values(answer.get_ref())[0]
+    };
+    house.load("same").await.unwrap();
+    assert_eq!(first().await, 5);
+    fs_err::write(&inner, "identity INT32 dims=-1 plus=10").unwrap();
+    house.load("same").await.unwrap();
+    assert_eq!(first().await, 15, "a change of the inner file is a change of the model");
+}
+
+#[tokio::test]
 async fn a_load_that_fails_leaves_what_serves() {
     let house = house(ControlMode::Explicit);
     house.write("same", SAME, 1, "identity INT32 dims=-1");
@@ -379,6 +401,81 @@ async fn a_model_that_asks_for_too_much_is_refused_before_it_takes_memory() {
     assert_eq!(house.sum(7, 1, &[]).await.unwrap(), 6, "what serves goes on");
     let load = json!({ "parameters": { "config": config(&oldest(64), 2) } });
     assert_eq!(house.post("/v2/repository/models/sum/load", load).await.status, 200);
+}
+
+/// A server of two repositories, its own folder and `other`.
+fn house_of_two(mode: ControlMode) -> (House, tempfile::TempDir) {
+    let other = tempfile::tempdir().unwrap();
+    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), tempfile::tempdir().unwrap());
+    let directories = vec![house.folder.path().to_owned(), other.path().to_owned()];
+    house.repository.govern(RepositoryControl { mode, directories });
+    (house, other)
+}
+
+/// Whether a row of the index has Triton's reason for a name that is not unique.
+fn is_repeated(index: &str) -> bool {
+    index.starts_with("same/ UNAVAILABLE model appears in two or more repositories [")
+}
+
+#[tokio::test]
+async fn a_name_in_two_repositories_is_not_served_by_request_until_it_is_unique() {
+    let (house, other) = house_of_two(ControlMode::Explicit);
+    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    write(other.path(), "same", SAME, 2, "identity INT32 dims=-1");
+    assert!(is_repeated(&house.index(false).await), "{}", house.index(false).await);
+    let refused = house.load("same").await.unwrap_err();
+    let sentence = "failed to load 'same', failed to poll from model repository [not unique across all model repositories: found as ";
+    assert!(refused.message().starts_with(sentence), "{refused}");
+    assert_eq!(refused.code(), Code::Internal);
+    assert!(is_repeated(&house.index(false).await), "{}", house.index(false).await);
+
+    fs_err::remove_dir_all(house.folder.path().join("same")).unwrap();
+    house.load("same").await.unwrap();
+    assert_eq!(house.version("same").await, "2");
+}
+
+#[tokio::test]
+async fn a_name_in_two_repositories_is_not_served_from_the_start_nor_after_a_poll() {
+    for wanted in ["*", "same"] {
+        let (house, other) = house_of_two(ControlMode::Poll);
+        house.write("same", SAME, 1, "identity INT32 dims=-1");
+        write(other.path(), "same", SAME, 2, "identity INT32 dims=-1");
+        let blocking = async |work: fn(&sequor::model::Repository, &str)| {
+            let repository = house.repository.clone();
+            tokio::task::spawn_blocking(move || work(&repository, wanted)).await.unwrap();
+        };
+        blocking(|repository, wanted| repository.load_wanted(&[wanted.to_owned()]).unwrap()).await;
+        assert!(is_repeated(&house.index(false).await), "{}", house.index(false).await);
+        assert!(!house.repository.ready());
+        blocking(|repository, _| repository.poll()).await;
+        assert!(is_repeated(&house.index(false).await), "{}", house.index(false).await);
+
+        // The name is unique again, and then not.
+        let away = other.path().join("same");
+        let kept = tempfile::tempdir().unwrap();
+        fs_err::rename(&away, kept.path().join("same")).unwrap();
+        blocking(|repository, _| repository.poll()).await;
+        assert_eq!(house.index(false).await, "same/1 READY");
+        fs_err::rename(kept.path().join("same"), &away).unwrap();
+        blocking(|repository, _| repository.poll()).await;
+        let reason = "same/1 READY reload failed: model appears in two or more repositories [";
+        assert!(house.index(false).await.starts_with(reason), "{}", house.index(false).await);
+        assert_eq!(house.version("same").await, "1", "what serves goes on");
+        fs_err::remove_dir_all(&away).unwrap();
+        blocking(|repository, _| repository.poll()).await;
+        assert_eq!(house.index(false).await, "same/1 READY");
+    }
+}
+
+#[tokio::test]
+async fn a_repository_that_is_named_twice_is_one() {
+    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), tempfile::tempdir().unwrap());
+    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    let directories = vec![house.folder.path().to_owned(), house.folder.path().join(".")];
+    house.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
+    assert_eq!(house.index(false).await, "same/");
+    house.load("same").await.unwrap();
+    assert_eq!(house.version("same").await, "1");
 }
 
 #[tokio::test]

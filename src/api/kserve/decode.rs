@@ -77,7 +77,7 @@ fn read_parameters(parameters: BTreeMap<String, InferParameter>) -> Result<Param
             "sequence_end" => read.sequence.end = flag(&key, value.as_ref())?,
             "sequence_step" => read.sequence.step = Some(unsigned(&key, value.as_ref())?),
             "sequence_idle_us" => read.sequence.idle = to_span(unsigned(&key, value.as_ref())?),
-            "priority" => read.priority = to_priority(unsigned(&key, value.as_ref())?)?,
+            "priority" => read.priority = to_priority(unsigned(&key, value.as_ref())?),
             "timeout" => read.timeout = timeout(&key, value.as_ref())?,
             "sequor_typed" => read.form.typed = flag(&key, value.as_ref())?,
             "triton_enable_empty_final_response" => read.form.mark_final = flag(&key, value.as_ref())?,
@@ -121,8 +121,9 @@ fn unsigned(key: &str, value: Option<&ParameterChoice>) -> Result<u64, DecodeErr
     }
 }
 
-pub(crate) fn to_priority(n: u64) -> Result<u32, DecodeError> {
-    u32::try_from(n).map_err(|_| DecodeError::malformed(format!("invalid value for 'priority', {n} is too large.")))
+/// A level of priority; 0 is the default level, which also takes each request above the levels of the model.
+pub(crate) fn to_priority(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or_default()
 }
 
 fn timeout(key: &str, value: Option<&ParameterChoice>) -> Result<Option<Duration>, DecodeError> {

@@ -101,6 +101,13 @@ fn a_client_may_want_to_know_that_an_answer_is_the_last() {
 }
 
 #[test]
+fn a_priority_above_every_level_is_the_default_one() {
+    let priority =
+        |n: u64| infer(message(&[("priority", ParameterChoice::Uint64Param(n))]), None).expect("a request").priority;
+    assert_eq!([priority(3), priority(u64::from(u32::MAX) + 1), priority(u64::MAX)], [3, 0, 0]);
+}
+
+#[test]
 fn parameters_of_a_wrong_kind_are_refused_in_tritons_words() {
     let kind = |key: &str, expected: &str| {
         (Code::InvalidArgument, format!("invalid value type for '{key}' parameter, expected {expected}."))

@@ -107,7 +107,7 @@ pub(super) fn read_parameters(parameters: Object) -> Result<Parameters, DecodeEr
             "sequence_end" => read.sequence.end = flag(&key, &value)?,
             "sequence_step" => read.sequence.step = Some(unsigned(&key, &value)?),
             "sequence_idle_us" => read.sequence.idle = to_span(unsigned(&key, &value)?),
-            "priority" => read.priority = to_priority(unsigned(&key, &value)?)?,
+            "priority" => read.priority = to_priority(unsigned(&key, &value)?),
             "timeout" => read.timeout = to_span(unsigned(&key, &value)?),
             "binary_data_output" => read.form.binary = flag(&key, &value)?,
             // JSON is typed as it is, and answers have no other after them.

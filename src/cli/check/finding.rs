@@ -105,6 +105,9 @@ impl Finding {
             }
             LoadError::Config { code, what, .. } => Finding::new(model.to_owned(), Severity::Error, code, what),
             LoadError::File { path, what } => error_at(&path, 0, 0, code::FILE, what),
+            not_unique @ LoadError::NotUnique { .. } => {
+                Finding::new(model.to_owned(), Severity::Error, code::NAME, not_unique.to_string())
+            }
             LoadError::Runtime(what) => Finding::new(model.to_owned(), Severity::Error, code::RUNTIME, what),
         }
     }
@@ -184,6 +187,13 @@ impl CheckReport {
 
     pub(super) fn push(&mut self, finding: Finding) {
         self.findings.push(finding);
+    }
+
+    /// Adds a finding, unless it is there.
+    pub(super) fn push_once(&mut self, finding: Finding) {
+        if !self.findings.iter().any(|known| (&known.place, &known.text) == (&finding.place, &finding.text)) {
+            self.findings.push(finding);
+        }
     }
 
     pub(super) fn errors(&self) -> usize {

@@ -212,9 +212,10 @@ impl Draft {
         self.places.get("optimization.execution_accelerators.cpu_execution_accelerator").at(&self.path)
     }
 
-    /// The graph's file in a version directory.
+    /// The graph's file in a version directory. If that is a directory, the graph is the file `model.onnx` in it, as in Triton.
     pub fn file(&self, version: u64) -> PathBuf {
-        self.directory.join(version.to_string()).join(&self.file_name)
+        let path = self.directory.join(version.to_string()).join(&self.file_name);
+        if path.is_dir() { path.join("model.onnx") } else { path }
     }
 
     /// Whether the configuration names states.

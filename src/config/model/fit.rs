@@ -92,6 +92,17 @@ fn count(report: &mut Report<'_>, graph: &Signature) {
                 missing.join(", ")
             ));
         }
+        let optional = config.input.iter().filter(|input| input.optional).map(|input| input.name.as_str());
+        let valueless: Vec<String> = optional
+            .filter(|name| graph.inputs.iter().any(|port| port.name == *name))
+            .map(|name| format!("\"{name}\""))
+            .collect();
+        if !valueless.is_empty() {
+            what.push_str(&format!(
+                " (optional, but the graph has no value for it: {}; remove `optional`, or give the graph an initializer of this name)",
+                valueless.join(", ")
+            ));
+        }
         report.fault("input", code::COUNT, what);
     }
 }

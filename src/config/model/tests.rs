@@ -134,6 +134,18 @@ fn an_input_that_nobody_gives_is_told() {
 }
 
 #[test]
+fn an_optional_input_without_a_value_in_the_graph_is_named() {
+    let config = "max_batch_size: 2 input [ { name: 'x' data_type: TYPE_FP32 dims: 3 }, \
+                  { name: 'z' data_type: TYPE_FP32 dims: 2 optional: true } ] output { name: 'y' data_type: TYPE_FP32 dims: 3 }";
+    let model = graph(&[("x", FP32, &[-1, 3]), ("z", FP32, &[-1, 2])], &[("y", FP32, &[-1, 3])]);
+    let faults = faults(config, "", &model);
+    let sentence = "unable to load model 'm', configuration expects 1 inputs, model provides 2 (optional, but the graph has no value for it: \
+                    \"z\"; remove `optional`, or give the graph an initializer of this name)";
+    assert_eq!(faults.len(), 1, "{faults:#?}");
+    assert!(faults[0].ends_with(sentence), "{faults:#?}");
+}
+
+#[test]
 fn a_mistyped_state_input_is_the_only_fault() {
     let toml = "[input.sr]\nconstant = 16000\n";
     let mistyped = VAD.replace("input_name: \"state\"", "input_name: \"stat\"");
@@ -322,6 +334,23 @@ const SENTENCES: &[&str] = &[
     "sequence_batching { state { input_name: 'a' output_name: 'b' data_type: TYPE_FP32 dims: [ 1, 2 ] initial_state { name: 'i' data_type: TYPE_FP32 dims: [ 1, -1 ] zero_data: true } } }",
     "sequence_batching { state { input_name: 'a' output_name: 'b' data_type: TYPE_FP32 dims: [ 1, 2 ] initial_state { name: 'i' data_type: TYPE_FP32 dims: [ 1, 3 ] data_file: '../x' } } }",
 ];
+
+#[test]
+fn ordered_answers_and_delayed_requests_contradict_each_other_with_and_without_levels() {
+    let told = |levels: &str, action: &str, timeout: u32| {
+        let config = format!(
+            "max_batch_size: 4 dynamic_batching {{ {levels} preserve_ordering: true default_queue_policy {{ timeout_action: {action} \
+             default_timeout_microseconds: {timeout} }} }} input {{ name: 'x' data_type: TYPE_FP32 dims: 3 }} \
+             output {{ name: 'y' data_type: TYPE_FP32 dims: 3 }}"
+        );
+        let ports = [("x", DataType::Fp32, [-1, 3].as_slice())];
+        settle(&config, "", &graph(&ports, &[("y", DataType::Fp32, &[-1, 3])])).is_err()
+    };
+    for levels in ["", "priority_levels: 1 default_priority_level: 1"] {
+        assert!(told(levels, "DELAY", 100), "{levels}");
+        assert!(!told(levels, "REJECT", 100) && !told(levels, "DELAY", 0), "{levels}");
+    }
+}
 
 #[test]
 fn an_initial_states_file_must_hold_it() {

@@ -100,8 +100,8 @@ section! {
         pub poll: Span = seconds(15), positive;
         /// Complete a missing or partial config.pbtxt from the ONNX model; if false, refuse the model
         pub auto_complete: bool = true;
-        /// max_batch_size of a model that can batch and whose configuration does not say it
-        pub default_max_batch_size: u32 = 4, positive;
+        /// max_batch_size of a model that can batch and whose configuration does not say it; 0: such a model does not batch
+        pub default_max_batch_size: u32 = 4;
     }
 }
 

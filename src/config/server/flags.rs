@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 
 use super::file::keys;
 use super::key::{Key, ValueKind};
-use super::triton::{FLAGS, Flag, FlagConversion, FlagSupport, ort_log_level, own_value};
+use super::triton::{FLAGS, Flag, FlagConversion, FlagSupport, order_backend_settings, ort_log_level, own_value};
 use crate::config::fault::code;
 
 /// The id (and name) of the flag that says which file to read.
@@ -105,7 +105,10 @@ impl GivenFlags {
             FlagConversion::Off => matches.get_flag(flag).then(|| vec![String::new()]),
             _ => said(matches, flag),
         };
-        let Some(values) = values else { return };
+        let Some(mut values) = values else { return };
+        if how == FlagConversion::DefaultBatch {
+            order_backend_settings(&mut values);
+        }
         let name = format!("--{flag}");
         let mut ours = Vec::new();
         for value in values {
@@ -205,6 +208,7 @@ mod tests {
             "--trace-count",
             "-1",
             "--reuse-grpc-port=False",
+            "--trace-config=level=OFF",
             "--disable-auto-complete-config",
             "--log-format=ISO8601",
         ]);
@@ -234,17 +238,35 @@ mod tests {
     }
 
     #[test]
+    fn the_default_batch_size_of_onnx_runtime_comes_before_that_of_all_backends() {
+        let given = given(&[
+            "--backend-config=onnxruntime,default-max-batch-size=16",
+            "--backend-config=default-max-batch-size=7",
+            "--backend-config=tensorflow,default-max-batch-size=32",
+        ]);
+        let values: Vec<(&str, &str)> = given.values.iter().map(|(k, _, v)| (*k, v.last().unwrap().as_str())).collect();
+        assert_eq!(values, [("model.default_max_batch_size", "16")]);
+        assert_eq!(given.notices, ["--backend-config tensorflow,default-max-batch-size=32 has no effect"]);
+    }
+
+    #[test]
     fn what_would_change_who_may_ask_is_refused() {
         let given = given(&[
             "--grpc-use-ssl=true",
             "--log-verbose=loud",
+            "--trace-config=level=TIMESTAMPS",
             "--grpc-use-ssl-mutual=false",
             "--backend-config=stateful,ort-logging-level=5",
         ]);
         let wrong: Vec<(&str, &str)> = given.wrong.iter().map(|(f, code, _)| (f.as_str(), *code)).collect();
         assert_eq!(
             wrong,
-            [("--backend-config", code::VALUE), ("--log-verbose", code::VALUE), ("--grpc-use-ssl", code::NOT_SERVED)]
+            [
+                ("--backend-config", code::VALUE),
+                ("--log-verbose", code::VALUE),
+                ("--grpc-use-ssl", code::NOT_SERVED),
+                ("--trace-config", code::NOT_SERVED)
+            ]
         );
     }
 

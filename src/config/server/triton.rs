@@ -40,7 +40,7 @@ pub enum FlagConversion {
     Quiet(&'static str),
     /// `local,size=BYTES`.
     LocalCache,
-    /// The setting `default-max-batch-size` of a backend. [`ort_log_level`] reads another one; any other has no effect.
+    /// The setting `default-max-batch-size` of ONNX Runtime or of all backends. [`ort_log_level`] reads another one; any other has no effect.
     DefaultBatch,
 }
 
@@ -158,7 +158,7 @@ pub const FLAGS: &[Flag] = &[
     flag("metrics-port", Own),
     nothing("metrics-interval-ms", "metrics are brought up to date when they are read"),
     nothing("metrics-config", "all metrics are always there (docs/reference/metrics.md)"),
-    refused("trace-config", NO_TRACE),
+    refused_unless("trace-config", &["level=OFF"], NO_TRACE),
     refused("trace-file", NO_TRACE),
     refused_unless("trace-level", &["OFF"], NO_TRACE),
     nothing("trace-rate", NO_TRACE),
@@ -228,6 +228,18 @@ pub fn own_value(flag: &str, value: String) -> String {
     }
 }
 
+/// Puts the settings of ONNX Runtime's own behind those of all backends: the last one holds.
+pub fn order_backend_settings(values: &mut [String]) {
+    values.sort_by_key(|value| value.starts_with("onnxruntime,"));
+}
+
+/// The number of `onnxruntime,default-max-batch-size=N`, or of the same without a backend.
+fn default_batch(value: &str) -> Option<&str> {
+    let (backend, setting) = value.split_once(',').unwrap_or(("", value));
+    let number = setting.strip_prefix("default-max-batch-size=")?;
+    matches!(backend, "" | "onnxruntime").then_some(number)
+}
+
 /// The bytes of `local,size=BYTES`.
 fn local_cache(value: &str) -> Result<u64, String> {
     let bytes = value.strip_prefix("local,").and_then(|setting| setting.strip_prefix("size="));
@@ -252,7 +264,7 @@ impl FlagConversion {
                 Err(_) => truth().map_err(|_| format!("\"{value}\" is not a number"))?.then(|| "debug".to_owned()),
             },
             FlagConversion::LocalCache => Some(format!("{}B", local_cache(value)?)),
-            FlagConversion::DefaultBatch => value.rsplit_once("default-max-batch-size=").map(|(_, n)| n.to_owned()),
+            FlagConversion::DefaultBatch => default_batch(value).map(str::to_owned),
         })
     }
 }
@@ -297,7 +309,12 @@ mod tests {
         );
         assert_eq!(said(FlagConversion::Quiet("warn"), "false"), some("warn"));
         assert_eq!(said(FlagConversion::DefaultBatch, "onnxruntime,default-max-batch-size=8"), some("8"));
-        assert_eq!(said(FlagConversion::DefaultBatch, "tensorflow,version=2"), Ok(None));
+        assert_eq!(said(FlagConversion::DefaultBatch, "default-max-batch-size=8"), some("8"));
+        for other in
+            ["tensorflow,version=2", "tensorflow,default-max-batch-size=8", "stateful,default-max-batch-size=8"]
+        {
+            assert_eq!(said(FlagConversion::DefaultBatch, other), Ok(None), "{other}");
+        }
         assert_eq!(said(FlagConversion::LocalCache, "local,size=1048576"), some("1048576B"));
         assert!(said(FlagConversion::LocalCache, "redis,host=r").is_err());
         assert!(said(FlagConversion::Not, "maybe").is_err() && said(FlagConversion::Verbosity, "loud").is_err());

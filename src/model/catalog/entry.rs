@@ -130,6 +130,11 @@ impl CatalogEntry {
         self.model.as_ref().is_some_and(unready)
     }
 
+    /// Whether no other repository had the name when it was last loaded.
+    pub(in crate::model) fn was_unique(&self) -> bool {
+        !self.faults.iter().any(|fault| matches!(fault, LoadError::NotUnique { .. }))
+    }
+
     /// Whether it was loaded, or could not be, and was not unloaded since.
     pub(in crate::model) fn is_settled(&self) -> bool {
         self.status.is_some()

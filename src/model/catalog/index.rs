@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::LoadError;
 
-use super::directories::model_directories;
+use super::directories::{directories_of, model_directories};
 use super::entry::CatalogEntry;
 use super::names::Catalog;
 
@@ -26,11 +26,27 @@ pub(in crate::model) fn index(catalog: &Catalog, directories: &[PathBuf]) -> Vec
     let mut all: BTreeMap<String, Vec<IndexRow>> = BTreeMap::new();
     for path in directories.iter().flat_map(|directory| model_directories(directory).unwrap_or_default()) {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        all.insert(name.clone(), vec![IndexRow { model: name, ..IndexRow::default() }]);
+        let row = match all.contains_key(&name) {
+            false => IndexRow { model: name.clone(), ..IndexRow::default() },
+            true => repeated(&name, directories),
+        };
+        all.insert(name, vec![row]);
     }
     let known = catalog.collect(|name, entry| Some((name.clone(), rows(entry, name))));
     all.extend(known.into_iter().filter(|(_, rows)| !rows.is_empty()));
     all.into_values().flatten().collect()
+}
+
+/// The row of a name that was found before, in this repository or another one.
+fn repeated(name: &str, directories: &[PathBuf]) -> IndexRow {
+    let (model, folders) = (name.to_owned(), directories_of(name, directories));
+    match folders.len() {
+        0 | 1 => IndexRow { model, ..IndexRow::default() },
+        _ => {
+            let reason = LoadError::NotUnique { model: model.clone(), folders }.index_reason();
+            IndexRow { model, version: None, state: "UNAVAILABLE", reason }
+        }
+    }
 }
 
 /// The rows of one model.
@@ -38,7 +54,7 @@ fn rows(entry: &CatalogEntry, name: &str) -> Vec<IndexRow> {
     let loads = entry.model.as_ref().map(|model| Arc::clone(&model.loads())).unwrap_or_default();
     let mut versions: BTreeSet<u64> = loads.iter().map(|load| load.version).collect();
     versions.extend(&entry.known);
-    let why = || entry.faults.iter().map(LoadError::to_string).collect::<Vec<_>>().join("; ");
+    let why = || entry.faults.iter().map(LoadError::index_reason).collect::<Vec<_>>().join("; ");
     // Where another version was to take over, its own row says why it did not.
     let failed_reload = |version: u64| match entry.faults.is_empty() || !entry.versions.contains(&version) {
         true => String::new(),

@@ -1,9 +1,11 @@
 //! Where models lie, and who loads them.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::config::server::file::ControlMode;
-use crate::error::SourceFault;
+use crate::error::{LoadError, SourceFault};
+use crate::model::catalog::{is_model_directory, model_directories};
 
 /// Where models lie, and who loads them.
 #[derive(Debug, Clone)]
@@ -19,10 +21,21 @@ pub trait RepositorySource: Send + Sync + std::fmt::Debug {
 }
 
 impl RepositoryControl {
-    /// The directory of this model; the first repository that has it wins.
+    /// The directory of this model. If several repositories have it, the loader refuses it.
     pub(super) fn locate(&self, model: &str) -> Option<PathBuf> {
-        let there = self.directories.iter().map(|directory| directory.join(model)).find(|path| path.is_dir());
-        there.filter(|_| is_model_name(model))
+        let there = || self.directories.iter().map(|directory| directory.join(model));
+        let found = there().find(|path| is_model_directory(path)).or_else(|| there().find(|path| path.is_dir()));
+        found.filter(|_| is_model_name(model))
+    }
+
+    /// The directories of all models, the first one of each name.
+    pub(super) fn all_models(&self) -> Result<Vec<PathBuf>, LoadError> {
+        let (mut names, mut all) = (BTreeSet::new(), Vec::new());
+        for directory in &self.directories {
+            let models = model_directories(directory)?;
+            all.extend(models.into_iter().filter(|path| names.insert(path.file_name().map(ToOwned::to_owned))));
+        }
+        Ok(all)
     }
 }
 

@@ -46,6 +46,7 @@ impl ModelLifecycle {
 
     /// Says who loads models. To be called once, before any request.
     pub(super) fn govern(&self, control: RepositoryControl) {
+        self.loader.set_repositories(&control.directories);
         if self.control.set(control).is_err() {
             tracing::error!("who loads models was settled before");
         }
@@ -62,7 +63,7 @@ impl ModelLifecycle {
         let absent = || Failure::Control(error::ControlFailure::Absent { model: model.to_owned() });
         let directory = control.locate(model).ok_or_else(absent)?;
         self.loader.load_model(model, &directory, config, false).map_err(|faults| {
-            let why = faults.iter().map(LoadError::to_string).collect();
+            let why = faults.iter().map(LoadError::load_reason).collect();
             Failure::Control(error::ControlFailure::Failed { model: model.to_owned(), why })
         })?;
         drop(self.catalog.edit(model, |entry| entry.uploaded.take()));
@@ -121,7 +122,8 @@ impl ModelLifecycle {
         let Some(control) = self.control.get() else { return Ok(()) };
         self.refresh_at_start();
         if models.iter().any(|name| name == "*") {
-            return control.directories.iter().try_for_each(|directory| self.loader.load_all(directory));
+            self.loader.load_each(&control.all_models()?);
+            return Ok(());
         }
         for name in models.iter().take_while(|_| !self.loader.is_stopped()) {
             match control.locate(name) {
@@ -292,8 +294,11 @@ impl ModelLifecycle {
         if !present.insert(name.clone()) {
             return;
         }
+        let was_unique = self.catalog.look(&name, CatalogEntry::was_unique).unwrap_or(true);
+        let is_unique = self.loader.check_unique(&name, path).is_ok();
         let tried = self.catalog.look(&name, |entry| entry.tried.clone().filter(|_| entry.is_settled())).flatten();
-        if tried.is_some() && Fingerprint::of(path, config).ok() == tried {
+        let is_same = || tried.is_some() && Fingerprint::of(path, config).ok() == tried;
+        if is_unique == was_unique && (!is_unique || is_same()) {
             return;
         }
         if let Err(faults) = self.loader.load_model(&name, path, config, true) {

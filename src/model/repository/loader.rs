@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::error::LoadError;
-use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directories};
+use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, directories_of, model_directories};
 use crate::model::decide::Deciders;
 use crate::model::load::LoadedModel;
 use crate::model::runtime::{StartGate, Timer};
@@ -40,6 +40,8 @@ pub(super) struct ModelLoader {
     timer: Timer,
     pub(super) recorder: OnceLock<Recorder>,
     threads: InstanceThreads,
+    /// The repositories of the server. A name that two of them have is not loaded from either.
+    repositories: OnceLock<Vec<PathBuf>>,
     /// Nothing is loaded any more.
     stopped: AtomicBool,
 }
@@ -59,6 +61,7 @@ impl ModelLoader {
             timer,
             recorder: OnceLock::new(),
             threads: InstanceThreads::default(),
+            repositories: OnceLock::new(),
             stopped: AtomicBool::new(false),
         }
     }
@@ -68,6 +71,26 @@ impl ModelLoader {
         self.preparer.observe_gpus();
     }
 
+    /// Names the repositories of the server. Only the first call has an effect.
+    pub(super) fn set_repositories(&self, repositories: &[PathBuf]) {
+        let _ = self.repositories.set(repositories.to_vec());
+    }
+
+    /// Refuses a model whose name another repository has as well.
+    pub(super) fn check_unique(&self, name: &str, directory: &Path) -> Result<(), Faults> {
+        let repositories = self.repositories.get().map(Vec::as_slice).unwrap_or_default();
+        // Files that a client sent lie elsewhere, and take the place of the repositories' own.
+        let is_of_one = repositories.iter().any(|repository| directory.parent() == Some(repository.as_path()));
+        if repositories.len() < 2 || !is_of_one {
+            return Ok(());
+        }
+        let folders = directories_of(name, repositories);
+        match folders.len() {
+            0 | 1 => Ok(()),
+            _ => Err(vec![LoadError::NotUnique { model: name.to_owned(), folders }]),
+        }
+    }
+
     /// Loads every model in this directory. The catalog says what failed.
     pub(super) fn load_all(&self, directory: &Path) -> Result<(), LoadError> {
         self.load_each(&model_directories(directory)?);
@@ -75,7 +98,7 @@ impl ModelLoader {
     }
 
     /// Loads these models, as many at once as there are cores.
-    fn load_each(&self, directories: &[PathBuf]) {
+    pub(super) fn load_each(&self, directories: &[PathBuf]) {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let next = AtomicUsize::new(0);
         let work = || {
@@ -123,7 +146,9 @@ impl ModelLoader {
         wanted: bool,
     ) -> Result<(), Faults> {
         // No model's gate is held meanwhile, so loads never wait for each other in a circle.
-        let of_members = self.load_members(path, name, directory, config);
+        let unique = self.check_unique(name, directory);
+        let is_unique = unique.is_ok();
+        let of_members = unique.and_then(|()| self.load_members(path, name, directory, config));
         let gate = self.catalog.edit(name, |entry| {
             entry.wanted |= wanted;
             Arc::clone(&entry.gate)
@@ -138,7 +163,9 @@ impl ModelLoader {
         let took = began.elapsed();
         self.catalog.edit(name, |entry| {
             entry.loading = false;
-            directory.clone_into(&mut entry.directory);
+            if is_unique {
+                directory.clone_into(&mut entry.directory);
+            }
         });
         let outcome = outcome.and_then(|pending| self.check_ensembles(name, pending));
         let has_changed = !matches!(outcome, Ok(None));

@@ -41,6 +41,15 @@ pub(super) fn dynamic(report: &mut Report<'_>) {
 
 fn priorities(report: &mut Report<'_>, dynamic: &ModelDynamicBatching) {
     let (model, levels) = (report.model(), dynamic.priority_levels);
+    let delays = |policy: &ModelQueuePolicy| {
+        policy.default_timeout_microseconds > 0 && policy.timeout_action() == model_queue_policy::TimeoutAction::Delay
+    };
+    let delayed = dynamic.default_queue_policy.iter().chain(dynamic.priority_queue_policy.values()).any(delays);
+    if dynamic.preserve_ordering && (levels > 1 || delayed) {
+        let what = format!("preserve_ordering cannot hold with priority levels or delayed requests for {model}");
+        report.fault("dynamic_batching.preserve_ordering", code::BATCHING, what);
+    }
+    // Without levels the fields below have no effect.
     if levels == 0 {
         return;
     }
@@ -51,14 +60,6 @@ fn priorities(report: &mut Report<'_>, dynamic: &ModelDynamicBatching) {
     if dynamic.priority_queue_policy.keys().any(|level| !(1..=levels).contains(level)) {
         let what = format!("priority queue policy must have priority level in range [1, {levels}] for {model}");
         report.fault("dynamic_batching.priority_queue_policy", code::BATCHING, what);
-    }
-    let delays = |policy: &ModelQueuePolicy| {
-        policy.default_timeout_microseconds > 0 && policy.timeout_action() == model_queue_policy::TimeoutAction::Delay
-    };
-    let delayed = dynamic.default_queue_policy.iter().chain(dynamic.priority_queue_policy.values()).any(delays);
-    if dynamic.preserve_ordering && (levels > 1 || delayed) {
-        let what = format!("preserve_ordering cannot hold with priority levels or delayed requests for {model}");
-        report.fault("dynamic_batching.preserve_ordering", code::BATCHING, what);
     }
 }
 
