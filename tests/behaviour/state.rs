@@ -288,7 +288,10 @@ fn a_state_that_is_not_listed_is_no_output() {
     let a = server.seq(1);
     a.start().input(&[1]).gives(&[1]);
     let failure = a.step().input(&[1]).wanting(&["OUTPUT", "OUTPUT_STATE"]).fails();
-    assert!(format!("{failure:?}").contains(r#"UnknownOutput { output: "OUTPUT_STATE" }"#), "{failure:?}");
+    assert!(
+        format!("{failure:?}").contains(r#"UnknownOutput { output: "OUTPUT_STATE", known: ["OUTPUT"] }"#),
+        "{failure:?}"
+    );
     // Nor can a client send it.
     let failure = a.step().input(&[1]).with("INPUT_STATE", row(&[9])).fails();
     assert!(format!("{failure:?}").contains("InputCount"), "{failure:?}");

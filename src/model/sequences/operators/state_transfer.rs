@@ -69,7 +69,8 @@ pub(in crate::model) fn load_of(
     load.ok_or(TransferError::Gone { model: name, id })
 }
 
-/// The state of a live sequence, and the steps that it contains. Waits until no processor is at work for it.
+/// The state of a live sequence, and the steps that it contains. Waits until no processor is at work for it. If the sequence began anew or moved while
+/// its state was asked for, it is looked up again.
 pub(in crate::model::sequences) fn snapshot(
     model: &ModelScheduler,
     id: &Id,
@@ -78,7 +79,7 @@ pub(in crate::model::sequences) fn snapshot(
     let began = Instant::now();
     loop {
         match snapshot_now(model, id, version) {
-            Err(TransferError::InPart { .. }) if began.elapsed() < PATIENCE => {
+            Err(TransferError::InPart { .. } | TransferError::Gone { .. }) if began.elapsed() < PATIENCE => {
                 std::thread::sleep(AGAIN);
             }
             outcome => return outcome,

@@ -46,7 +46,8 @@ fn victims(table: &mut Table, load: &Arc<LoadedModel>, wanted: u64, NoRoom { use
     let mut leaving = 0;
     let mut victims = Vec::new();
     let others = table.spilling.replaced.iter().filter(|other| other.key != load.key);
-    let loads: Vec<Arc<LoadedModel>> = std::iter::once(load).chain(others).cloned().collect();
+    // Those of a replaced version move to the next one anyway.
+    let loads: Vec<Arc<LoadedModel>> = others.chain([load]).cloned().collect();
     'enough: for load in &loads {
         for seq in table.core.idle_sequences(load.key) {
             if missing == 0 || victims.len() >= MOST || leaving >= may_leave {
