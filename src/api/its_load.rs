@@ -1,27 +1,41 @@
 //! Decodes a request for the load that runs it. After a reload a live sequence stays for a time on the load before, whose inputs may be others.
 
+use sequor_core::Id;
+
+use super::queued::QueuedBytesPermit;
+use super::refusal::{PEER_LIMIT, QUEUE_FULL};
 use super::status::Status;
 use crate::model::{ModelHandle, SequenceStep};
 
 /// Decodes a message for the load that its step goes to. Which one that is stands in the message itself, so with several loads the newest is tried
-/// first, and then the others. What none of them takes is refused as the first one refuses it.
+/// first, and then the others. What none of them takes is refused as the first one refuses it. The permit counts what the last attempt took.
 pub(crate) fn for_its_load<M: Clone, R>(
     model: &ModelHandle,
     message: M,
-    mut decode: impl FnMut(&ModelHandle, M) -> Result<R, Status>,
+    permit: &mut QueuedBytesPermit,
+    mut decode: impl FnMut(&ModelHandle, M, &mut QueuedBytesPermit) -> Result<R, Status>,
     step: impl Fn(&R) -> &SequenceStep,
 ) -> Result<R, Status> {
     let others = model.others();
     if others.is_empty() {
-        return decode(model, message);
+        return decode(model, message, permit);
     }
-    let first = decode(model, message.clone());
-    if first.as_ref().is_ok_and(|request| model.runs(step(request))) {
+    let before = permit.bytes();
+    let first = decode(model, message.clone(), permit);
+    let is_its_own = |request: &R, of: &ModelHandle| step(request).id == Id::None || of.runs(step(request));
+    if first.as_ref().is_ok_and(|request| is_its_own(request, model)) {
         return first;
     }
-    let of_its_own = |other: &ModelHandle| {
-        let request = decode(other, message.clone()).ok()?;
-        other.runs(step(&request)).then_some(request)
-    };
-    others.iter().find_map(of_its_own).map_or(first, Ok)
+    for other in &others {
+        // Fewer bytes always fit.
+        if permit.resize(before).is_err() {
+            break;
+        }
+        match decode(other, message.clone(), permit) {
+            Ok(request) if is_its_own(&request, other) => return Ok(request),
+            Err(status) if [QUEUE_FULL, PEER_LIMIT].contains(&status.reason) => return Err(status),
+            _ => {}
+        }
+    }
+    first
 }

@@ -61,6 +61,11 @@ impl QueuedBytesPermit {
         QueuedBytes::new(u64::MAX, Gauge::default()).permit(&Peer::default())
     }
 
+    /// Bytes that are counted now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Counts more bytes for the request before memory is taken for them, or refuses the request.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), ExceededLimit> {
         let limit = self.queued.0.limit;

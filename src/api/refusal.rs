@@ -27,7 +27,8 @@ const HAS_RUN: &str = "the request has run: if it is a step of a sequence, go on
 pub(crate) const NOT_SERVED: &str = "not_served";
 
 /// The reason of a request that a maximum of one client refuses.
-const PEER_LIMIT: &str = "peer_limit";
+pub(crate) const PEER_LIMIT: &str = "peer_limit";
+pub(crate) const QUEUE_FULL: &str = "queue_full";
 
 /// The reason of a failure, as metrics and clients' programs read it.
 pub(crate) fn reason(failure: &Failure) -> &'static str {
@@ -40,7 +41,7 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::StateMemory { .. } | Failure::DeviceMemory { .. } => "state_memory",
         Failure::NotResumed { .. } => "not_resumed",
         Failure::Store { .. } => "store_failed",
-        Failure::Limit(ExceededLimit::InFlight { .. } | ExceededLimit::QueuedBytes { .. }) => "queue_full",
+        Failure::Limit(ExceededLimit::InFlight { .. } | ExceededLimit::QueuedBytes { .. }) => QUEUE_FULL,
         Failure::PeerSequences { .. }
         | Failure::Limit(ExceededLimit::PeerInFlight { .. } | ExceededLimit::PeerQueuedBytes { .. }) => PEER_LIMIT,
         Failure::Deadline { .. } => "deadline",
@@ -161,14 +162,14 @@ pub(crate) fn limit(exceeded: &ExceededLimit) -> Status {
         ExceededLimit::InFlight { limit } => {
             let text =
                 format!("{limit} requests are in flight, as many as may be (limits.in_flight); retry after {retry}");
-            Status::new(Code::Unavailable, "queue_full", text).retry_after(RETRY_AFTER)
+            Status::new(Code::Unavailable, QUEUE_FULL, text).retry_after(RETRY_AFTER)
         }
         ExceededLimit::QueuedBytes { needed, used, limit } => {
             let [needed, used, limit] = [*needed, *used, *limit].map(human);
             let text = format!(
                 "queued request bytes {used} of {limit} (limits.queued); this request needs {needed}; retry after {retry}"
             );
-            Status::new(Code::Unavailable, "queue_full", text).retry_after(RETRY_AFTER)
+            Status::new(Code::Unavailable, QUEUE_FULL, text).retry_after(RETRY_AFTER)
         }
         ExceededLimit::PeerInFlight { limit } => {
             let text = format!(

@@ -83,6 +83,23 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
+/// Bytes of a sentence as it travels in gRPC's metadata, of which clients take 8 KiB in all.
+const LONGEST_SENT: usize = 6 << 10;
+
+/// Cuts a sentence that would take more. All but printable ASCII is sent as three bytes for one.
+fn cut(mut message: String) -> String {
+    let sent = |c: char| if (' '..='~').contains(&c) && c != '%' { 1 } else { 3 * c.len_utf8() };
+    let mut bytes = 0;
+    let end = message.char_indices().find(|(_, c)| {
+        bytes += sent(*c);
+        bytes > LONGEST_SENT
+    });
+    if let Some((end, _)) = end {
+        message.truncate(end);
+    }
+    message
+}
+
 impl From<Status> for tonic::Status {
     fn from(status: Status) -> tonic::Status {
         let mut trailers = MetadataMap::new();
@@ -98,7 +115,7 @@ impl From<Status> for tonic::Status {
         if let Some(millis) = pushback {
             trailers.insert("grpc-retry-pushback-ms", millis);
         }
-        tonic::Status::with_metadata(status.code.grpc(), status.message, trailers)
+        tonic::Status::with_metadata(status.code.grpc(), cut(status.message), trailers)
     }
 }
 
@@ -117,6 +134,13 @@ impl IntoResponse for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_sentence_fits_into_the_metadata_of_a_call() {
+        let sent = |text: &str| tonic::Status::from(Status::new(Code::Internal, "internal", text)).message().len();
+        assert_eq!((sent(&"a".repeat(9000)), sent(&"é".repeat(4000)), sent(&"%".repeat(9000))), (4099, 2048, 2048));
+        assert_eq!(sent("short: é"), 9);
+    }
 
     #[test]
     fn the_reason_and_the_time_to_retry_travel_beside_the_sentence() {

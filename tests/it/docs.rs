@@ -137,7 +137,8 @@ Begin with these:
 | is `state.dir` full? | `sequor_store_bytes`, `sequor_store_limit_bytes` |
 | did a load fail? | `sequor_model_loads_total{result=\"failed\"}` |
 
-Labels are bounded: never the id of a sequence, never a model that is not served. A histogram `x` has the series `x_bucket`, `x_sum` and `x_count`.
+Labels are bounded: never the id of a sequence, never a model that is neither served nor wanted
+at the start. A histogram `x` has the series `x_bucket`, `x_sum` and `x_count`.
 ";
 
 #[test]
@@ -251,6 +252,7 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
     plugin.memory_at("m");
     plugin.parked_at("m");
     metrics.kept("m", 1);
+    [true, false].iter().for_each(|is_ok| metrics.model_loaded("m", *is_ok));
     for surface in [Surface::KserveGrpc, Surface::KserveHttp, Surface::TfsGrpc, Surface::TfsHttp] {
         metrics.request_failed("m", surface, "INVALID_ARGUMENT", "expired");
     }

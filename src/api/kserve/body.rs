@@ -50,7 +50,7 @@ impl BodyRequest {
         let BodyRequest { named, sequence, json_length, body } = self;
         let (regions, limits) = (kserve.regions(), &kserve.api().limits());
         let sequence = sequence.as_deref();
-        let decode = |of: &ModelHandle, body: Bytes| {
+        let decode = |of: &ModelHandle, body: Bytes, permit: &mut QueuedBytesPermit| {
             let head = JsonRequestHead {
                 model: &named.model,
                 version: &named.version,
@@ -63,12 +63,12 @@ impl BodyRequest {
             if json_length == Some(0) {
                 return json::raw(head, body, &of.metadata(), of.config().max_batch_size > 0);
             }
-            let (request, mut form) = json::infer(head, &body, &mut permit)?;
+            let (request, mut form) = json::infer(head, &body, permit)?;
             answer::check(&of.metadata(), &request.outputs, &form)?;
             form.fit_to(of, &request)?;
             Ok((request, form))
         };
-        let (request, form) = for_its_load(&model, body, decode, |(request, _)| &request.sequence)?;
+        let (request, form) = for_its_load(&model, body, &mut permit, decode, |(request, _)| &request.sequence)?;
         Ok((Decoded { model, request, permit }, form))
     }
 }

@@ -17,6 +17,7 @@ use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
 use crate::api::its_load::for_its_load;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
+use crate::api::queued::QueuedBytesPermit;
 use crate::api::refusal::unsent;
 use crate::api::{Code, RequestContext, Status, triton};
 use crate::model::ModelHandle;
@@ -102,7 +103,7 @@ async fn read(
     let ReceivedBody { turn, body, mut permit } = received;
     let (sequence, limits, is_long) = (sequence(&parts.headers), kserve.api().limits(), body.len() > INLINE_BYTES);
     let decode = move || {
-        let decode = |of: &ModelHandle, body: Bytes| {
+        let decode = |of: &ModelHandle, body: Bytes, permit: &mut QueuedBytesPermit| {
             let metadata = of.metadata();
             answer::check(&metadata, &[], &ResponseFormat::default())?;
             let head = GenerateHead {
@@ -113,9 +114,9 @@ async fn read(
                 batching: of.config().max_batch_size > 0,
                 limits: &limits,
             };
-            generate_json::request(head, &body, &mut permit)
+            generate_json::request(head, &body, permit)
         };
-        let decoded = for_its_load(&model, body, decode, |decoded| &decoded.request.sequence)?;
+        let decoded = for_its_load(&model, body, &mut permit, decode, |decoded| &decoded.request.sequence)?;
         let GenerateRequest { request, note } = decoded;
         Ok::<_, Status>((Decoded { model, request, permit }, note))
     };

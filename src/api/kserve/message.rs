@@ -129,13 +129,13 @@ impl ScannedMessage {
             };
             let is_typed = metadata.typed && message.raw_input_contents.is_empty();
             let sequence = metadata.sequence.as_deref();
-            let decode = |of: &ModelHandle, message| {
-                let (request, mut form) = decode::infer(message, sequence, kserve.regions(), of, &mut permit)?;
+            let decode = |of: &ModelHandle, message, permit: &mut QueuedBytesPermit| {
+                let (request, mut form) = decode::infer(message, sequence, kserve.regions(), of, permit)?;
                 form.typed |= is_typed;
                 form.fit_to(of, &request)?;
                 Ok((request, form))
             };
-            let (request, form) = for_its_load(&model, message, decode, |(request, _)| &request.sequence)?;
+            let (request, form) = for_its_load(&model, message, &mut permit, decode, |(request, _)| &request.sequence)?;
             Ok((Decoded { model, request, permit }, form))
         };
         Ok(match read() {

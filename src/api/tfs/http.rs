@@ -26,6 +26,7 @@ use crate::api::context::{CallerOf, SEQUENCE_HEADER};
 use crate::api::echo;
 use crate::api::its_load::for_its_load;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
+use crate::api::queued::QueuedBytesPermit;
 use crate::api::refusal::unsent;
 use crate::api::status::{HELP, REASON};
 use crate::api::{Code, RequestContext, Retry, Status};
@@ -212,11 +213,12 @@ async fn read(
     let (name, version) = (model.to_owned(), version.to_owned());
     let decoded = off_task(is_long, move || {
         let sequence = sequence.as_deref();
-        let decode = |of: &ModelHandle, body: Bytes| {
+        let decode = |of: &ModelHandle, body: Bytes, permit: &mut QueuedBytesPermit| {
             let head = PredictBodyHead { name: &name, version: &version, model: of, sequence, limits: &limits };
-            parse(&head, &body, &mut permit)
+            parse(&head, &body, permit)
         };
-        let ParsedBody { parts, layout, id } = for_its_load(&served, body, decode, |body| &body.parts.sequence)?;
+        let ParsedBody { parts, layout, id } =
+            for_its_load(&served, body, &mut permit, decode, |body| &body.parts.sequence)?;
         Ok::<_, Status>((DecodedPredict { model: served, parts, permit }, layout, id))
     });
     let (decoded, layout, id) = decoded.await.map_err(|failure| refusal::status(&failure))??;

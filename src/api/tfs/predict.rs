@@ -177,8 +177,11 @@ impl PredictMessage {
             }
         };
         let request = tfs.find(&model, &version).and_then(|served| {
-            let decode = |of: &ModelHandle, request| read(of, (&model, &version), request, sequence.as_deref());
-            let (parts, id) = for_its_load(&served, request, decode, |(parts, _)| &parts.sequence)?;
+            let mut permit = permit;
+            let decode = |of: &ModelHandle, request, _: &mut QueuedBytesPermit| {
+                read(of, (&model, &version), request, sequence.as_deref())
+            };
+            let (parts, id) = for_its_load(&served, request, &mut permit, decode, |(parts, _)| &parts.sequence)?;
             Ok((DecodedPredict { model: served, parts, permit }, id))
         });
         Ok(ReadPredict { model, version, request })

@@ -31,6 +31,8 @@ pub(super) struct ModelLifecycle {
 struct FollowedSource {
     source: Arc<dyn RepositorySource>,
     fault: Mutex<Option<SourceFault>>,
+    /// The models that it refused when it could be read last.
+    refused: Mutex<Vec<RefusedModel>>,
 }
 
 impl ModelLifecycle {
@@ -176,13 +178,14 @@ impl ModelLifecycle {
 
     /// Has the folders brought up to date before each look at them. To be called once.
     pub(super) fn follow(&self, source: Arc<dyn RepositorySource>) {
-        let _ = self.source.set(FollowedSource { source, fault: Mutex::default() });
+        let _ = self.source.set(FollowedSource { source, fault: Mutex::default(), refused: Mutex::default() });
     }
 
     /// Brings the folders up to date. A fault is logged once.
     fn refresh(&self) -> Result<(), SourceFault> {
-        let Some(FollowedSource { source, fault }) = self.source.get() else { return Ok(()) };
+        let Some(FollowedSource { source, fault, refused }) = self.source.get() else { return Ok(()) };
         let refreshed = source.refresh();
+        note_refused(refused, &refreshed);
         let found = refreshed.as_ref().err().cloned();
         let mut known = fault.lock();
         let is_known = *known == found;
@@ -197,22 +200,20 @@ impl ModelLifecycle {
 
     /// Brings the folders up to date before the first load. The caller logs the refused models with those that do not load.
     fn refresh_at_start(&self) {
-        let Some(FollowedSource { source, fault }) = self.source.get() else { return };
+        let Some(FollowedSource { source, fault, refused }) = self.source.get() else { return };
         if self.mode() == ControlMode::Explicit {
             let _ = self.refresh();
             return;
         }
-        let refused = source.refresh().err().filter(|fault| matches!(fault, SourceFault::Models(_)));
-        *fault.lock() = refused;
+        let refreshed = source.refresh();
+        note_refused(refused, &refreshed);
+        *fault.lock() = refreshed.err().filter(|fault| matches!(fault, SourceFault::Models(_)));
         self.refuse_models();
     }
 
     /// The models that the source refused at the last look.
     fn refused(&self) -> Vec<RefusedModel> {
-        match self.source.get().and_then(|source| source.fault.lock().clone()) {
-            Some(SourceFault::Models(refused)) => refused,
-            _ => Vec::new(),
-        }
+        self.source.get().map(|source| source.refused.lock().clone()).unwrap_or_default()
     }
 
     /// Enters the refused models that the folders do not hold as models that failed to load.
@@ -311,6 +312,15 @@ impl ModelLifecycle {
                 }
             }
         }
+    }
+}
+
+/// Keeps which models a source refuses. A source that cannot be used says nothing of them.
+fn note_refused(refused: &Mutex<Vec<RefusedModel>>, refreshed: &Result<(), SourceFault>) {
+    match refreshed {
+        Ok(()) => refused.lock().clear(),
+        Err(SourceFault::Models(models)) => refused.lock().clone_from(models),
+        Err(SourceFault::Unreadable(_) | SourceFault::Invalid(_)) => {}
     }
 }
 

@@ -176,7 +176,8 @@ impl ModelLoader {
                 Err(faults)
             }
         };
-        if has_changed {
+        // Names of loads that clients ask for and that come to nothing are no labels.
+        if has_changed && (outcome.is_ok() || self.catalog.edit(name, |entry| entry.open || entry.wanted)) {
             self.resources.metrics.model_loaded(name, outcome.is_ok());
         }
         outcome

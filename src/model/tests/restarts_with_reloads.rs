@@ -314,3 +314,19 @@ fn idle_sequences_of_a_replaced_version_make_room_too() {
         assert_eq!([1, 2, 3].map(|id| server.sum(id, 1, |_| {})), [1011; 3], "{when}: each came back on version 2");
     }
 }
+
+/// Their version was to move to one that no longer serves: no step of theirs would be answered from the store.
+#[test]
+fn sequences_without_a_version_to_move_to_make_no_room() {
+    for when in ["drain", "step"] {
+        let machine = carrying(when, OLDEST).with_memory(12);
+        let server = machine.serve();
+        (1..=3).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
+        put_version(&machine, &server, 2);
+        set_reload(&machine, when, "end");
+        put_version(&machine, &server, 3);
+        let refused = server.send(4, 10, start).unwrap_err();
+        assert!(matches!(refused, Failure::StateMemory { .. }), "{when}: {refused:?}");
+        assert_eq!([1, 2, 3].map(|id| server.sum(id, 1, |_| {})), [11; 3], "{when}: they go on where they live");
+    }
+}

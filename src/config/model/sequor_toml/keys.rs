@@ -210,8 +210,8 @@ section! {
         /// between two of its steps, with its state. This needs the same inputs, outputs and states: the same names, types and dims. If they
         /// differ, or if the model has processors or is an ensemble, the log says so, and the sequences end. So do sequences of an ensemble that
         /// live on a member, and sequences that are busy for ten seconds on end. If states are written while sequences live
-        /// (`durability.when = "step"` or `"every"`), a moved sequence waits in the store for its next step. If not, a repeated step is not
-        /// answered again after the move.
+        /// (`durability.when = "step"` or `"every"`) and the new version has `[durability]` too, a moved sequence waits in the store for its next
+        /// step. If not, a repeated step is not answered again after the move.
         pub then: Option<WhenDrained>, default "`end`", example "then = \"carry\"";
     }
 }

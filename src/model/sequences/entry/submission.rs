@@ -86,7 +86,7 @@ fn accept(
     }
     let original = model.loads.may_change().then(|| Box::new((request.clone(), version)));
     let version = version_of(model, &request.sequence, version);
-    let Some(load) = load_of(model, &request.sequence, version) else {
+    let Some(load) = routed(model, &request.sequence, version) else {
         return Err(Failure::NotServed(NotServed::NoVersion { model: model.name.clone() }));
     };
     make_whole(&load, request);
@@ -214,7 +214,11 @@ pub(in crate::model) fn load_of(
     step: &SequenceStep,
     version: Option<u64>,
 ) -> Option<Arc<LoadedModel>> {
-    let version = version_of(model, step, version);
+    routed(model, step, version_of(model, step, version))
+}
+
+/// The load that runs a step for which the version was found, where it has to be one.
+fn routed(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>) -> Option<Arc<LoadedModel>> {
     let load = model.load_for(version)?;
     if model.loads().len() <= 1 {
         return Some(load);
@@ -234,13 +238,13 @@ fn version_of(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>)
         return Some(load.version);
     }
     let maker = table.kept.get(&step.id)?.version_digest();
-    let next = table.successions.of(maker);
+    let [coming, next] = table.successors(maker);
     drop(table);
     // Where all are retired, the model goes out of service, and the request is to read that.
     let is_draining = loads.iter().all(|load| load.is_retired());
     let takes =
         |of: &VersionDigest| loads.iter().any(|load| (is_draining || !load.is_retired()) && load.version == of.version);
-    [next, maker].into_iter().find(takes).map(|of| of.version)
+    [coming, next, maker].into_iter().find(takes).map(|of| of.version)
 }
 
 #[cfg(test)]

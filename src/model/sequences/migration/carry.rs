@@ -33,8 +33,8 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(in crate::model) struct Handover {
     replaced: Vec<ReplacedLoad>,
-    /// The successions as they were.
-    before: Successions,
+    /// The successions once the new loads serve.
+    after: Successions,
 }
 
 #[derive(Debug)]
@@ -46,7 +46,8 @@ struct ReplacedLoad {
 }
 
 impl Handover {
-    /// Notes which stored states the new loads go on from, before these serve. Returns once that is durable, so that a crash finds it.
+    /// Notes which stored states the new loads go on from, before these serve. Returns once that is durable, so that a crash finds it. Until they serve,
+    /// the loads before go on from what they went on from.
     pub(in crate::model) fn begin(
         model: &ModelScheduler,
         old: Vec<Arc<LoadedModel>>,
@@ -63,21 +64,21 @@ impl Handover {
         };
         let replaced: Vec<ReplacedLoad> = old.into_iter().map(replaced).collect();
         let mut table = model.table.lock();
-        let before = table.successions.clone();
-        let mut after = before.clone();
+        let mut after = table.successions.clone();
         if after.is_full() {
             let stored: HashSet<VersionDigest> = table.kept.values().map(KeptSequence::version_digest).collect();
             after.keep_only(|of| stored.contains(&of) || loads.iter().any(|load| stored_as(load) == Some(of)));
         }
         succeed(&mut after, &replaced, fresh);
-        table.successions = after.clone();
+        table.coming = Some(after.clone());
         drop(table);
-        write(model, &before, after);
-        Handover { replaced, before }
+        write(model, &after);
+        Handover { replaced, after }
     }
 
     /// Takes the old loads out of service. Their live sequences go on for a time; then they move or end, as the new load says.
     pub(in crate::model) fn complete(self, model: &Arc<ModelScheduler>) {
+        model.change(|table, _| (table.successions, table.coming) = (self.after, None));
         for replaced in &self.replaced {
             replace(model, replaced);
         }
@@ -85,8 +86,12 @@ impl Handover {
 
     /// The new loads do not serve.
     pub(in crate::model) fn withdraw(self, model: &ModelScheduler) {
-        let after = std::mem::replace(&mut model.table.lock().successions, self.before.clone());
-        write(model, &after, self.before);
+        let before = {
+            let mut table = model.table.lock();
+            table.coming = None;
+            table.successions.clone()
+        };
+        write(model, &before);
     }
 }
 
@@ -115,10 +120,10 @@ fn succeed(successions: &mut Successions, replaced: &[ReplacedLoad], fresh: &[Ar
     }
 }
 
-/// Has the store keep the successions, if they have changed. The table must not be locked: its owner may wait for the store's other work.
-fn write(model: &ModelScheduler, before: &Successions, after: Successions) {
-    if let Some(store) = model.store.get().filter(|_| *before != after) {
-        store.succeed(&model.name, after);
+/// Has the store keep the successions, if it does not have them. The table must not be locked: its owner may wait for the store's other work.
+fn write(model: &ModelScheduler, successions: &Successions) {
+    if let Some(store) = model.store.get().filter(|store| store.successions(&model.name) != *successions) {
+        store.succeed(&model.name, successions.clone());
     }
 }
 
@@ -138,11 +143,13 @@ fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &Repla
         // Under the lock: no sequence moves to a load that is retired.
         old.retire();
         move_on(table, now, old, new);
-        if let Some(from) = stored_as(old).filter(|_| *moves) {
-            table.spilling.replaced.extend((table.successions.of(from) != from).then(|| Arc::clone(old)));
-        }
+        table.spilling.replaced.push(Arc::clone(old));
         let Table { spilling, successions, .. } = table;
-        spilling.replaced.retain(|load| stored_as(load).is_some_and(|from| successions.of(from) != from));
+        let loads = model.loads();
+        spilling.replaced.retain(|load| {
+            let next = stored_as(load).map(|from| successions.of(from));
+            next.is_some() && loads.iter().any(|load| !load.is_retired() && stored_as(load) == next)
+        });
     });
     let Some(new) = new else { return model.retire(old.key, at) };
     model.retire(old.key, at + GRACE);
@@ -290,9 +297,14 @@ pub(in crate::model::sequences) fn leave(
         (Arc::clone(&live.load), live.is_written(step), model.now() < table.spilling.paused_until)
     };
     let target = model.carrying.lock().iter().find(|of| of.load == old.key).map(|of| Arc::clone(&of.to))?;
-    if is_in_store(&old) && target.durable.is_some() && !is_paused {
-        // Without room it stays, and is asked again.
-        return (is_written || model.room_to_leave() > 0).then_some(file);
+    if is_in_store(&old) && target.durable.is_some() {
+        if is_written || (!is_paused && model.room_to_leave() > 0) {
+            return Some(file);
+        }
+        // Without room it stays, and is asked again. A store that fails is not waited for.
+        if !is_paused {
+            return None;
+        }
     }
     move_in_memory(model, seq, step, (file, &target));
     None

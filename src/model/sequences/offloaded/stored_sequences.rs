@@ -10,9 +10,7 @@ use sequor_core::{Id, Req, RequestMeta, Seq, Time};
 use crate::error::Failure;
 use crate::model::load::{LoadedModel, SequenceStore, UNRUN};
 use crate::processing::SequenceScratch;
-use crate::state::tier::{
-    AfterTake, EndedState, FoundState, StateHead, Successions, TierError, TierKey, VersionDigest,
-};
+use crate::state::tier::{AfterTake, EndedState, FoundState, StateHead, TierError, TierKey, VersionDigest};
 use crate::state::{answer_of, check_snapshot, scratch_of};
 use crate::sync::AtomicBool;
 use crate::tensor::Tensor;
@@ -137,27 +135,26 @@ impl KeptSequence {
         VersionDigest { version: self.head.version, digest: self.head.digest }
     }
 
-    /// Why this load does not go on from the state with such a step, if it does not.
+    /// Why this load does not go on from the state with such a step, if it does not. `successors` may do so besides the version that made it.
     pub(in crate::model::sequences) fn misfit(
         &self,
         load: &LoadedModel,
         counted: bool,
-        successions: &Successions,
+        successors: [VersionDigest; 2],
     ) -> Option<String> {
         let (step, own) = (self.head.step, self.version_digest());
-        let is_own = load.durable.as_ref().is_some_and(|durable| durable.version_digest(load.version) == own);
-        let VersionDigest { version, digest } = if is_own { own } else { successions.of(own) };
         if self.head.behind && !counted {
             return Some(format!(
                 "it is as of step {step}, and later steps may have been answered; a step with its number (sequence_step) goes on from there"
             ));
         }
-        if load.version != version {
-            return Some(format!("version {version} made it, which takes no sequences here"));
-        }
+        let mut takers = successors.into_iter().chain([own]);
+        let is_of_version = takers.clone().any(|taker| taker.version == load.version);
+        let VersionDigest { version, .. } = own;
         match &load.durable {
+            _ if !is_of_version => Some(format!("version {version} made it, which takes no sequences here")),
             None => Some("the model's durability is \"never\" now".to_owned()),
-            Some(durable) if durable.digest != digest => {
+            Some(durable) if !takers.any(|taker| taker == durable.version_digest(load.version)) => {
                 Some(format!("the files of version {version} or its processors have changed since"))
             }
             Some(_) => None,

@@ -14,7 +14,7 @@ use crate::model::sequences::ensembles::{MemberSequences, SequenceHolder};
 use crate::model::sequences::jobs::Job;
 use crate::model::sequences::offloaded::{KeptSequence, RowToSeal, Spilling, WrittenSequence};
 use crate::scheduling::{Decider, LoadPolicy};
-use crate::state::tier::{EndedState, Successions};
+use crate::state::tier::{EndedState, Successions, VersionDigest};
 
 use super::batch::{FinishedBatch, PendingSeals, Step};
 use super::deferred_actions::{DeferredActions, PolicyNotice, SequenceChange};
@@ -40,6 +40,8 @@ pub(in crate::model) struct Table {
     pub(in crate::model::sequences) kept_due: Time,
     /// Which versions go on from stored states of others.
     pub(in crate::model::sequences) successions: Successions,
+    /// The same once loads that are being made serve.
+    pub(in crate::model::sequences) coming: Option<Successions>,
     /// Requests that the store reads a state for, and with which their sequences have ended meanwhile.
     pub(super) given_up: HashSet<Req>,
     /// Ids whose states the store reads for requests that were cancelled meanwhile, and that go back then.
@@ -241,6 +243,12 @@ impl Table {
         }
         self.effects = effects;
         answers
+    }
+
+    /// The versions that may go on from states of this one: the one that does once loads that are being made serve, and the one that does now.
+    pub(in crate::model::sequences) fn successors(&self, maker: VersionDigest) -> [VersionDigest; 2] {
+        let now = self.successions.of(maker);
+        [self.coming.as_ref().map_or(now, |coming| coming.of(maker)), now]
     }
 
     /// The last durable step of a sequence, where answers do not wait for theirs.

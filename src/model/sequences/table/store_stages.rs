@@ -55,7 +55,7 @@ impl KeptStages for Table {
         }
         let id = submit.id.clone();
         if !submit.start {
-            if let Some(why) = kept.misfit(&job.load, job.counted, &self.successions) {
+            if let Some(why) = kept.misfit(&job.load, job.counted, self.successors(kept.version_digest())) {
                 return Err(Failure::NotResumed { model: job.load.settings.name.clone(), id, why });
             }
             if job.load.is_retired() {

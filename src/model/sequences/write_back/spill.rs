@@ -66,8 +66,8 @@ fn victims(table: &mut Table, load: &Arc<LoadedModel>, wanted: u64, NoRoom { use
             }
         }
     }
-    let bytes = |view: &SequenceView| view.state_bytes.max(load.state_bytes());
-    table.spilling.leaving.extend(victims.iter().map(|(_, view)| (view.seq, bytes(view))));
+    let bytes = |(load, view): &Victim| (view.seq, view.state_bytes.max(load.state_bytes()));
+    table.spilling.leaving.extend(victims.iter().map(bytes));
     victims
 }
 
