@@ -186,7 +186,6 @@ fn tests(has_browser: bool, all_languages: bool) -> Command {
     let is_nextest = process::succeeds(process::cargo().args(["nextest", "--version"]));
     if is_nextest {
         tests.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
-        tests.args(["--test-threads", &test_threads().to_string()]);
     } else {
         tests.args(["test", "--workspace", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
     }
@@ -222,11 +221,6 @@ fn environment() -> [(&'static str, PathBuf); 7] {
         ("SEQUOR_NODE", node::program()),
         ("SEQUOR_BROWSER", browser::program()),
     ]
-}
-
-/// One more than there are cores: many tests wait for a server, a client or the disk, and leave a core idle meanwhile.
-fn test_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1)
 }
 
 fn with_environment(command: &mut Command) -> &mut Command {
