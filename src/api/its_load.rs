@@ -7,8 +7,8 @@ use super::refusal::{PEER_LIMIT, QUEUE_FULL};
 use super::status::Status;
 use crate::model::{ModelHandle, SequenceStep};
 
-/// Decodes a message for the load that its step goes to. Which one that is stands in the message itself, so with several loads the newest is tried
-/// first, and then the others. What none of them takes is refused as the first one refuses it. The permit counts what the last attempt took.
+/// Decodes a message for the load that its step goes to. The message itself names the sequence, so with several loads each is tried, the newest
+/// first. If no load takes the message, the client reads the refusal of the newest. The permit counts the bytes of the last attempt alone.
 pub(crate) fn for_its_load<M: Clone, R>(
     model: &ModelHandle,
     message: M,

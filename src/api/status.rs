@@ -83,10 +83,10 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// Bytes of a sentence as it travels in gRPC's metadata, of which clients take 8 KiB in all.
+/// Maximum bytes of an encoded sentence. Clients take 8 KiB of gRPC metadata in all.
 const LONGEST_SENT: usize = 6 << 10;
 
-/// Cuts a sentence that would take more. All but printable ASCII is sent as three bytes for one.
+/// Cuts a sentence that would take more. Each byte that is not printable ASCII is encoded as three.
 fn cut(mut message: String) -> String {
     let sent = |c: char| if (' '..='~').contains(&c) && c != '%' { 1 } else { 3 * c.len_utf8() };
     let mut bytes = 0;

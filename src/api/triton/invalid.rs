@@ -98,7 +98,7 @@ fn sentence(model: &str, what: &Invalid) -> String {
     }
 }
 
-/// The names that a model has, after the sentence about one that it has not.
+/// The inputs or outputs of the model, as a client reads them behind the sentence about an unknown name.
 fn it_has(what: &str, known: &[String]) -> String {
     if known.is_empty() {
         return String::new();

@@ -217,7 +217,7 @@ pub(in crate::model) fn load_of(
     routed(model, step, version_of(model, step, version))
 }
 
-/// The load that runs a step for which the version was found, where it has to be one.
+/// The load that runs a step of this version: the one that its sequence lives on, or the one that takes new sequences.
 fn routed(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>) -> Option<Arc<LoadedModel>> {
     let load = model.load_for(version)?;
     if model.loads().len() <= 1 {
@@ -240,7 +240,7 @@ fn version_of(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>)
     let maker = table.kept.get(&step.id)?.version_digest();
     let [coming, next] = table.successors(maker);
     drop(table);
-    // Where all are retired, the model goes out of service, and the request is to read that.
+    // If all loads are retired, the model goes out of service, and the client must read that and not `not_resumed`.
     let is_draining = loads.iter().all(|load| load.is_retired());
     let takes =
         |of: &VersionDigest| loads.iter().any(|load| (is_draining || !load.is_retired()) && load.version == of.version);
