@@ -210,6 +210,9 @@ impl Job {
     /// to end.
     pub(in crate::model) fn ran(&mut self, result: Result<Vec<Tensor>, Failure>) -> bool {
         let result = result.map(|outputs| outputs.into_iter().map(Some).collect());
+        if let Some(captured) = &mut self.captured {
+            captured.has_run = result.is_ok();
+        }
         let answer = match (result, &mut self.processed) {
             (Ok(outputs), Some(processed)) => processed.ran(self.load.processors.as_ref(), outputs),
             (Err(failed), Some(processed)) => {
