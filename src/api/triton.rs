@@ -289,9 +289,10 @@ pub(super) fn past(why: EndReason) -> &'static str {
         EndReason::Unsealed => "was dropped, for its state could not be stored",
         EndReason::Spilled => "was moved to the store",
         EndReason::Admin => "was dropped by an administrator",
-        EndReason::Rejected => "was ended by its scheduler, which rejected a step",
+        EndReason::Rejected => "was ended by a plug-in, which rejected a step",
         EndReason::Failed => "failed to start",
         EndReason::Member => "was ended when a member of the ensemble failed",
+        EndReason::Broken => "was ended by a failed step",
     }
 }
 

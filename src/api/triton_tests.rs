@@ -98,6 +98,7 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
         ("dropped", tomb(EndReason::Admin)),
         ("rejected", tomb(EndReason::Rejected)),
         ("failed-start", tomb(EndReason::Failed)),
+        ("broken", tomb(EndReason::Broken)),
         ("member-failed", tomb(EndReason::Member)),
         ("ended-while-waiting", Refusal::Ended(EndReason::Idle)),
         ("no-id", Refusal::NoId),

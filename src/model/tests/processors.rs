@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sequor_core::Refusal;
+use sequor_core::{EndReason, Refusal};
 
 use super::{Fixture, load, request};
 use crate::error::{Failure, ProcessorFailure};
@@ -146,14 +146,28 @@ fn an_end_without_inputs_is_shown_to_the_processor() {
     );
 }
 
+/// Why a sequence is no more, as its next step reads it.
+fn ended_because(fixture: &Fixture, id: u64) -> EndReason {
+    match fixture.send(id, 1, |_| {}) {
+        Err(Failure::Refused(refused)) => match refused.refusal {
+            Refusal::Unknown(Some(stone)) => stone.why,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_failure_after_the_run_ends_the_sequence() {
     let fixture = loaded(TOML);
     fixture.sum(1, 5, |s| s.start = true);
     let trap = failed(fixture.send(2, 777, |s| s.start = true));
     assert_eq!((trap.code, trap.ended, trap.may_retry), (None, true, false));
-    assert!(fixture.send(2, 1, |_| {}).is_err());
+    assert_eq!(ended_because(&fixture, 2), EndReason::Failed);
     assert_eq!(fixture.sum(2, 5, |s| s.start = true), 10_005);
+    let trap = failed(fixture.send(2, 772, |_| {}));
+    assert_eq!((trap.code, trap.ended, trap.may_retry), (None, true, false));
+    assert_eq!(ended_because(&fixture, 2), EndReason::Broken);
     assert_eq!(fixture.sum(1, 1, |_| {}), 20_006, "the other one lives on");
 }
 
