@@ -86,10 +86,15 @@ fn a_step_whose_answer_a_processor_refused_is_captured_for_the_state_goes_on_fro
     let here = processors::loaded_with(processors::TOML, &guest);
     // The third of four steps comes to 778, which is refused after eight runs.
     let value = |n: i32| [1, 5, 1, 772][n as usize % 4];
-    let file = captured(&here, LIMITS, |n| {
-        assert_eq!(here.send(7, value(n), |s| s.start = n % 4 == 1).is_err(), n % 4 == 3);
-    });
-    let file = file.unwrap();
+    here.sum(7, 5, |s| s.start = true);
+    let step = |n: i32| assert_eq!(here.send(7, value(n), |s| s.start = n % 4 == 1).is_err(), n % 4 == 3);
+    let file = loop {
+        match captured(&here, LIMITS, step) {
+            // A START had just begun.
+            Err(TransferError::NoState { .. }) => {}
+            file => break file.unwrap(),
+        }
+    };
     let capture = Capture::parse(&file).unwrap();
     assert!(capture.steps.iter().any(|step| step.refused), "{capture:?}");
     let there = processors::loaded_with(processors::TOML, &guest);

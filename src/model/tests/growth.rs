@@ -2,8 +2,8 @@
 
 use sequor_core::{Id, Shape};
 
+use super::machine::{Machine, OLDEST, Server};
 use super::request;
-use super::restarts::{Machine, OLDEST, Server};
 use crate::error::Failure;
 use crate::model::*;
 

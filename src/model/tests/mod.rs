@@ -11,6 +11,7 @@ mod growth;
 mod imports;
 mod initializers;
 mod inline_steps;
+mod machine;
 mod pending_ends;
 mod processors;
 mod rates;
@@ -18,6 +19,7 @@ mod reloads;
 mod restarts;
 mod restarts_with_plugins;
 mod restarts_with_reloads;
+mod stores_under_pressure;
 mod tiers;
 
 use std::path::Path;
@@ -60,7 +62,12 @@ impl Fixture {
         Fixture::with(RepositoryOptions { state_limit, ..RepositoryOptions::default() })
     }
 
-    pub(super) fn with(options: RepositoryOptions) -> Fixture {
+    /// The same by this clock.
+    pub(super) fn by(clock: Clock) -> Fixture {
+        Fixture::with(RepositoryOptions { clock, ..RepositoryOptions::default() })
+    }
+
+    fn with(options: RepositoryOptions) -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("sum");
         fs_err::create_dir_all(model.join("1")).unwrap();

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use sequor_core::Refusal;
 
+use super::machine::{Machine, OLDEST, answered, start};
 use super::request;
-use super::restarts::{Machine, OLDEST, answered, start};
 use super::{initializers, processors};
 use crate::error::Failure;
 use crate::model::*;

@@ -9,9 +9,9 @@ use futures_util::FutureExt;
 
 use super::plugins::{BY, Rig, attach};
 use crate::executor::{AfterTurn, ConnectionExecutor};
+use crate::model::runtime::Clock;
 use crate::model::sequences::RequestOrigin;
 use crate::model::tests::{Fixture, request};
-use crate::model::{Clock, RepositoryOptions};
 use crate::scheduling::report::PluginControl as _;
 
 /// As often as it may take until the instance sleeps when a request comes.
@@ -22,8 +22,7 @@ const RIGS: u64 = 100;
 /// A model and a plug-in whose calls may take no longer than a thread of a socket can wait.
 fn quick(plugin: &str) -> Rig {
     // No step takes any time by this clock, however slow the machine is.
-    let options = RepositoryOptions { clock: Clock::manual(), ..RepositoryOptions::default() };
-    let rig = Rig::over(Fixture::with(options), &[plugin], |rules| rules.time = Duration::from_millis(10));
+    let rig = Rig::over(Fixture::by(Clock::manual()), &[plugin], |rules| rules.time = Duration::from_millis(10));
     rig.load();
     rig
 }
