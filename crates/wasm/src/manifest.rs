@@ -96,7 +96,7 @@ pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Fault> {
     toml_file::read(path, text)
 }
 
-/// The world that a file names, whatever its other fields are.
+/// The world that a file names, also if its other fields are those of another.
 pub(crate) fn world(text: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct OfWorld {

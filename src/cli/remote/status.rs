@@ -32,7 +32,7 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     }
 }
 
-/// What is shown of the server's answer, which has more.
+/// The part of the server's answer that is shown.
 #[derive(Debug, Deserialize)]
 struct ServerStatus {
     server: ServerFacts,

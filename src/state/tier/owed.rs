@@ -1,4 +1,4 @@
-//! What a failed commit leaves to do: changes about what is over in memory already, so that nobody asks for them again. The next commit begins with
+//! What a failed commit leaves to do: changes about what is over in memory already, so that no request comes for them again. The next commit begins with
 //! them. A state that could not be written is not among them: its sequence has ended, or is written with its next step.
 
 use std::collections::HashSet;

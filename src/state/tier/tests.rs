@@ -497,7 +497,7 @@ fn what_a_full_disk_prevented_is_done_once_the_disk_has_room() {
     file.0.lock().fails = Some(io::ErrorKind::StorageFull);
     for changes in [vec![remove(1), remove(2)], vec![remove(3), succeed(2)], vec![succeed(3), put(9, 1, 1, b"new")]] {
         let count = changes.len();
-        assert_eq!(written(&writer, changes).len(), count, "each is told");
+        assert_eq!(written(&writer, changes).len(), count, "each writer learns of it");
     }
     let (tell, told) = std::sync::mpsc::sync_channel(1);
     writer.take(key(4), AfterTake::Forget { incarnation: 1 }, move |found| tell.send(found).unwrap());

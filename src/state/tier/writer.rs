@@ -1,5 +1,5 @@
 //! One thread that writes for all models: changes that wait when a commit ends go into the next one, so that one flush serves all of them. Where a
-//! commit fails, each writer is told; what must happen all the same is tried again ([`OwedChanges`]).
+//! commit fails, each writer learns of it; what must happen all the same is tried again ([`OwedChanges`]).
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
