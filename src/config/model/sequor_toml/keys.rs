@@ -209,9 +209,9 @@ section! {
         /// What happens to sequences that still live after `drain`. `end`: they end with `retired`. `carry`: each moves to the new version
         /// between two of its steps, with its state. Both versions must have the same inputs, outputs and states: the same names, types and
         /// dims. If they differ, or if the model has processors or is an ensemble, the log says so, and the sequences end. Sequences of an
-        /// ensemble that live on a member end as well, and so do sequences that are busy for ten seconds without a pause. If states are written while sequences live
-        /// (`durability.when = "step"` or `"every"`) and the new version has `[durability]` too, a moved sequence waits in the store for its next
-        /// step. If not, a repeated step is not answered again after the move.
+        /// ensemble that live on a member end as well, and so do sequences that are busy for ten seconds without a pause. If states are
+        /// written while sequences live (`durability.when = "step"` or `"every"`) and the new version has `[durability]` too, a moved sequence
+        /// waits in the store for its next step. If not, a repeated step is not answered again after the move.
         pub then: Option<WhenDrained>, default "`end`", example "then = \"carry\"";
     }
 }
