@@ -76,6 +76,8 @@ pub enum ExceededLimit {
     PeerQueuedBytes { needed: u64, used: u64, limit: u64 },
     /// Bytes of one request.
     RequestBytes { limit: usize },
+    /// A gRPC message that says that it has so many bytes.
+    MessageBytes { bytes: u64, limit: usize },
     /// Parts of one request: inputs, outputs, parameters. `setting` names the limit.
     Parts { what: &'static str, limit: usize, setting: &'static str },
 }
@@ -93,8 +95,9 @@ pub enum NotServed {
     /// Known, but none of its versions is ready.
     NoVersion {
         model: String,
+        why: NoVersionReason,
     },
-    /// Known, but this version is not ready.
+    /// Known and being loaded, but this version is not ready yet.
     NotReady {
         model: String,
         version: u64,
@@ -107,6 +110,15 @@ pub enum NotServed {
     NegativeVersion {
         version: String,
     },
+}
+
+/// Why no version of a known model is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoVersionReason {
+    Loading,
+    /// Its last load failed.
+    Failed,
+    Unloaded,
 }
 
 /// Why a model was not loaded or unloaded as asked.

@@ -8,7 +8,8 @@ use sequor_core::{Id, Refusal};
 use super::{Code, Retry, Status};
 use crate::config::units::human;
 use crate::error::{
-    ControlFailure, ExceededLimit, Failure, NotServed, ProcessorFailure, Refused, RejectionReason, RejectionStatus,
+    ControlFailure, ExceededLimit, Failure, NoVersionReason, NotServed, ProcessorFailure, Refused, RejectionReason,
+    RejectionStatus,
 };
 use crate::telemetry::refusal_reason;
 
@@ -35,7 +36,9 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
     match failure {
         Failure::NotServed(NotServed::BadVersion { .. } | NotServed::NegativeVersion { .. })
         | Failure::Invalid { .. }
-        | Failure::Limit(ExceededLimit::RequestBytes { .. } | ExceededLimit::Parts { .. }) => BAD_INPUT,
+        | Failure::Limit(
+            ExceededLimit::RequestBytes { .. } | ExceededLimit::MessageBytes { .. } | ExceededLimit::Parts { .. },
+        ) => BAD_INPUT,
         Failure::NotServed(_) | Failure::Control(ControlFailure::Absent { .. }) => NOT_SERVED,
         Failure::Refused(refused) => refusal_reason(&refused.refusal),
         Failure::StateMemory { .. } | Failure::DeviceMemory { .. } => "state_memory",
@@ -76,6 +79,9 @@ pub(crate) fn retry(failure: &Failure) -> Retry {
             Retry::After(_) if !may_retry => Retry::Never,
             said => said,
         },
+        Failure::NotServed(NotServed::NotReady { .. } | NotServed::NoVersion { why: NoVersionReason::Loading, .. }) => {
+            Retry::After(RETRY_AFTER)
+        }
         Failure::NotServed(_)
         | Failure::NotResumed { .. }
         | Failure::Invalid { .. }
@@ -130,6 +136,15 @@ fn of_rejection(reason: &RejectionReason, may_retry: bool) -> Retry {
         (true, None) if unavailable => Retry::After(RETRY_AFTER),
         (false, _) if unavailable => Retry::Never,
         _ => Retry::Unsaid,
+    }
+}
+
+/// Why no version of a model is ready, and what to do.
+pub(crate) fn no_version(why: NoVersionReason) -> String {
+    match why {
+        NoVersionReason::Loading => format!("it is being loaded; retry after {}", span(RETRY_AFTER)),
+        NoVersionReason::Failed => "its last load failed; the repository index and the server's log say why".to_owned(),
+        NoVersionReason::Unloaded => "it is not loaded".to_owned(),
     }
 }
 
@@ -188,6 +203,11 @@ pub(crate) fn limit(exceeded: &ExceededLimit) -> Status {
         }
         ExceededLimit::RequestBytes { limit } => {
             let text = format!("the request is larger than {limit} bytes (limits.request)");
+            Status::new(Code::TooLarge, BAD_INPUT, text)
+        }
+        ExceededLimit::MessageBytes { bytes, limit } => {
+            // The sentence of gRPC's own server, which Triton and OVMS answer with.
+            let text = format!("Received message larger than max ({bytes} vs. {limit}) (limits.request)");
             Status::new(Code::TooLarge, BAD_INPUT, text)
         }
         ExceededLimit::Parts { what, limit, setting } => {

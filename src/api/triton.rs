@@ -6,10 +6,10 @@ mod invalid;
 
 use sequor_core::{EndReason, Id, Refusal, Tombstone};
 
-use super::refusal::{RETRY_AFTER, deadline, limit, member, processor, reason, rejection, retry, span};
+use super::refusal::{RETRY_AFTER, deadline, limit, member, no_version, processor, reason, rejection, retry, span};
 use super::{Code, Status};
 use crate::config::units::human;
-use crate::error::{ControlFailure, Failure, NotServed, Refused, SourceFault};
+use crate::error::{ControlFailure, Failure, NoVersionReason, NotServed, Refused, SourceFault};
 use invalid::invalid;
 
 /// Converts a failure to what a client of Triton reads.
@@ -70,11 +70,14 @@ fn not_served(what: &NotServed) -> (Code, String) {
         NotServed::UnknownVersion { model, version } => {
             (Code::NotFound, format!("Request for unknown model: '{model}' version {version} is not found"))
         }
-        NotServed::NoVersion { model } => {
-            (Code::NotFound, format!("Request for unknown model: '{model}' has no available versions"))
+        NotServed::NoVersion { model, why } => {
+            let why = no_version(*why);
+            (Code::NotFound, format!("Request for unknown model: '{model}' has no available versions ({why})"))
         }
         NotServed::NotReady { model, version } => {
-            (Code::Unavailable, format!("Request for unknown model: '{model}' version {version} is not at ready state"))
+            let why = no_version(NoVersionReason::Loading);
+            let text = format!("Request for unknown model: '{model}' version {version} is not at ready state ({why})");
+            (Code::Unavailable, text)
         }
         NotServed::NegativeVersion { version } => {
             let text = format!("invalid model version specified '{version}' , version should be an integral value > 0");
@@ -143,7 +146,9 @@ fn refused(refused: &Refused) -> (Code, String) {
         Refusal::Ending => {
             (Code::AlreadyExists, format!("sequence {id} of model '{model}' is ending; START has to wait for that"))
         }
-        Refusal::NoVersion => not_served(&NotServed::NoVersion { model: model.clone() }),
+        Refusal::NoVersion => {
+            not_served(&NotServed::NoVersion { model: model.clone(), why: NoVersionReason::Unloaded })
+        }
         Refusal::Cancelled => (Code::Cancelled, format!("the request to model '{model}' was cancelled before it ran")),
         Refusal::StepGap { want } => {
             (Code::FailedPrecondition, format!("sequence {id} expects step {want}; resend from step {want} on"))
@@ -284,9 +289,10 @@ pub(super) fn past(why: EndReason) -> &'static str {
         EndReason::Unsealed => "was dropped, for its state could not be stored",
         EndReason::Spilled => "was moved to the store",
         EndReason::Admin => "was dropped by an administrator",
-        EndReason::Rejected => "was ended by its scheduler, which rejected a step",
+        EndReason::Rejected => "was ended by a plug-in, which rejected a step",
         EndReason::Failed => "failed to start",
         EndReason::Member => "was ended when a member of the ensemble failed",
+        EndReason::Broken => "was ended by a failed step",
     }
 }
 

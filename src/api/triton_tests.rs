@@ -98,6 +98,7 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
         ("dropped", tomb(EndReason::Admin)),
         ("rejected", tomb(EndReason::Rejected)),
         ("failed-start", tomb(EndReason::Failed)),
+        ("broken", tomb(EndReason::Broken)),
         ("member-failed", tomb(EndReason::Member)),
         ("ended-while-waiting", Refusal::Ended(EndReason::Idle)),
         ("no-id", Refusal::NoId),
@@ -176,7 +177,13 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.insert("queue-timeout", refused_with(timeout, Id::None, true));
     all.insert("unknown-model", Failure::NotServed(NotServed::UnknownModel { model: "nope".to_owned() }));
     all.insert("unknown-version", Failure::NotServed(NotServed::UnknownVersion { model: model(), version: 7 }));
-    all.insert("no-versions", Failure::NotServed(NotServed::NoVersion { model: model() }));
+    for (name, why) in [
+        ("no-versions", NoVersionReason::Unloaded),
+        ("no-versions-loading", NoVersionReason::Loading),
+        ("no-versions-failed", NoVersionReason::Failed),
+    ] {
+        all.insert(name, Failure::NotServed(NotServed::NoVersion { model: model(), why }));
+    }
     all.insert("not-ready", Failure::NotServed(NotServed::NotReady { model: model(), version: 1 }));
     all.insert("bad-version", Failure::NotServed(NotServed::BadVersion { version: "abc".to_owned() }));
     all.insert("negative-version", Failure::NotServed(NotServed::NegativeVersion { version: "-1".to_owned() }));
@@ -210,6 +217,7 @@ fn all() -> BTreeMap<&'static str, Failure> {
     let queued = ExceededLimit::QueuedBytes { needed: gib(2), used: gib(3), limit: gib(4) };
     all.insert("in-flight-limit", ExceededLimit::InFlight { limit: 65_536 }.into());
     all.insert("queued-bytes-limit", queued.into());
+    all.insert("message-bytes-limit", ExceededLimit::MessageBytes { bytes: 65, limit: 64 }.into());
     all.insert("request-bytes-limit", ExceededLimit::RequestBytes { limit: 64 }.into());
     let parts = ExceededLimit::Parts { what: "inputs", limit: 3, setting: "limits.inputs" };
     all.insert("parts-limit", parts.into());
@@ -304,10 +312,9 @@ fn every_failure_reads_as_written_down() {
 fn what_is_unavailable_says_when_to_come_back() {
     for (name, failure) in all() {
         let status = status(&failure);
-        let is_unavailable =
-            status.code == Code::Unavailable && !["not_served", "not_explicit"].contains(&status.reason);
-        // The stateful backend's code for it is INTERNAL.
-        let temporary = is_unavailable || name == "store-full";
+        let is_unavailable = status.code == Code::Unavailable && status.reason != "not_explicit";
+        // Triton's code for a model that is being loaded is NOT_FOUND, that of the stateful backend for no room INTERNAL.
+        let temporary = is_unavailable || ["store-full", "no-versions-loading"].contains(&name);
         let want = match (temporary, name.ends_with("-ended")) {
             // The plug-in says when.
             _ if ["processor-rejected", "policy-named"].contains(&name) => Retry::After(Duration::from_secs(2)),

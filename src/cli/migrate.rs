@@ -43,26 +43,26 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let failed = |e: std::io::Error| Failed::Configuration(format!("{}: {e}", directory.display()));
     let directory = fs_err::canonicalize(directory).map_err(failed)?;
     let write = matches.get_one::<PathBuf>("write").map(PathBuf::as_path);
-    let (models, written) = match directory.is_file() {
-        true => (ovms_models(&directory, write)?, None),
+    let migration = match directory.is_file() {
+        true => of_ovms(&directory, write)?,
         false => {
             let models = models(&directory).map_err(failed)?;
             let written = write.map(|folder| write_missing(folder, &models)).transpose()?;
-            (models, written)
+            Migration { models, notices: Vec::new(), written }
         }
     };
     match matches.get_one::<String>("output").map(String::as_str) {
-        Some("json") => println!("{:#}", as_json(&models, written.as_deref())),
-        _ => print!("{}", as_table(&models, written.as_deref())),
+        Some("json") => println!("{:#}", migration.as_json()),
+        _ => print!("{}", migration.as_table()),
     }
-    match models.iter().filter(|model| model.verdict() == MigrationVerdict::Cannot).count() {
+    match migration.count(MigrationVerdict::Cannot) {
         0 => Ok(()),
-        n => Err(Failed::Configuration(format!("{n} of {} models cannot be served", models.len()))),
+        n => Err(Failed::Configuration(format!("{n} of {} models cannot be served", migration.models.len()))),
     }
 }
 
 /// The models of a `config.json`. Those that can be served are written, if a folder is named.
-fn ovms_models(file: &Path, write: Option<&Path>) -> Result<Vec<MigratedModel>, Failed> {
+fn of_ovms(file: &Path, write: Option<&Path>) -> Result<Migration, Failed> {
     let failed = |what: String| Failed::Configuration(what);
     let text = fs_err::read_to_string(file).map_err(|e| failed(e.to_string()))?;
     let lines = |faults: Vec<Fault>| failed(faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("\nsequor: "));
@@ -77,18 +77,20 @@ fn ovms_models(file: &Path, write: Option<&Path>) -> Result<Vec<MigratedModel>, 
         instead: None,
     };
     let migrated = |model: &OvmsModel| {
-        let about = format!("model {}: ", model.name);
-        let notes = notices.iter().filter_map(|notice| notice.strip_prefix(&about));
+        let notes = notices.iter().filter(|notice| notice.model.as_deref() == Some(&model.name));
         let reason = layout::check(model).err();
         MigratedModel {
             name: model.name.clone(),
-            changes: notes.map(|note| line(code::NOTE_NO_EFFECT, note.to_owned())).collect(),
+            changes: notes.map(|note| line(code::NOTE_NO_EFFECT, note.text.clone())).collect(),
             reasons: reason.into_iter().map(|what| line(code::NOT_SERVED, what)).collect(),
             missing: None,
         }
     };
     let verdicts: Vec<MigratedModel> = models.iter().map(migrated).collect();
-    let Some(folder) = write else { return Ok(verdicts) };
+    // Those of one model stand with it.
+    let of_the_file = notices.iter().filter(|notice| notice.model.is_none());
+    let notices = of_the_file.map(|notice| format!("{name}: {notice}")).collect();
+    let Some(folder) = write else { return Ok(Migration { models: verdicts, notices, written: None }) };
     if fs_err::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(failed(format!("{} is not empty", folder.display())));
     }
@@ -96,7 +98,7 @@ fn ovms_models(file: &Path, write: Option<&Path>) -> Result<Vec<MigratedModel>, 
     let served: Vec<OvmsModel> = served.collect();
     layout::write(folder, &served, DEFAULT_SCAN_MINUTES, VersionFiles::Copy)
         .map_err(|wrong| failed(wrong.join("\nsequor: ")))?;
-    Ok(verdicts)
+    Ok(Migration { models: verdicts, notices, written: None })
 }
 
 /// Writes the files that the models of a Triton repository lack; their paths.
@@ -110,6 +112,16 @@ fn write_missing(folder: &Path, models: &[MigratedModel]) -> Result<Vec<PathBuf>
         }
     }
     if failed.is_empty() { Ok(written) } else { Err(Failed::Configuration(failed.join("\nsequor: "))) }
+}
+
+/// What becomes of all models.
+#[derive(Debug)]
+struct Migration {
+    models: Vec<MigratedModel>,
+    /// What has no effect and belongs to no model.
+    notices: Vec<String>,
+    /// The files that were written, if the models of a Triton repository were to get what they lack.
+    written: Option<Vec<PathBuf>>,
 }
 
 /// What becomes of one model.
@@ -251,59 +263,65 @@ fn instead(fault: &Fault) -> Option<&'static str> {
     })
 }
 
-fn count(models: &[MigratedModel], verdict: MigrationVerdict) -> usize {
-    models.iter().filter(|model| model.verdict() == verdict).count()
-}
+impl Migration {
+    fn count(&self, verdict: MigrationVerdict) -> usize {
+        self.models.iter().filter(|model| model.verdict() == verdict).count()
+    }
 
-fn as_table(models: &[MigratedModel], written: Option<&[PathBuf]>) -> String {
-    let width = models.iter().map(|model| model.name.chars().count()).max().unwrap_or(0);
-    let mut out = String::new();
-    for model in models {
-        let verdict = model.verdict();
-        let _ = writeln!(out, "{:<width$}  {}", model.name, verdict.name());
-        for line in model.changes.iter().chain(&model.reasons) {
-            let _ = writeln!(out, "  {}  {}", line.place(), line.text);
-            if let Some(instead) = line.instead {
-                let _ = writeln!(out, "    instead: {instead}");
+    fn as_table(&self) -> String {
+        let width = self.models.iter().map(|model| model.name.chars().count()).max().unwrap_or(0);
+        let mut out = String::new();
+        for notice in &self.notices {
+            let _ = writeln!(out, "{notice}");
+        }
+        for model in &self.models {
+            let verdict = model.verdict();
+            let _ = writeln!(out, "{:<width$}  {}", model.name, verdict.name());
+            for line in model.changes.iter().chain(&model.reasons) {
+                let _ = writeln!(out, "  {}  {}", line.place(), line.text);
+                if let Some(instead) = line.instead {
+                    let _ = writeln!(out, "    instead: {instead}");
+                }
             }
         }
+        let [unchanged, changes, cannot] =
+            [MigrationVerdict::Unchanged, MigrationVerdict::Changes, MigrationVerdict::Cannot]
+                .map(|verdict| self.count(verdict));
+        let _ = writeln!(
+            out,
+            "{unchanged} unchanged, {changes} with changes, {cannot} cannot be served\n\
+             `sequor check` loads and runs the models that can be served."
+        );
+        match self.written.as_deref() {
+            None => {}
+            Some([]) => out.push_str("Nothing to write: no model needs a file that it does not have.\n"),
+            Some(paths) => paths.iter().for_each(|path| out.push_str(&format!("written: {}\n", path.display()))),
+        }
+        out
     }
-    let [unchanged, changes, cannot] =
-        [MigrationVerdict::Unchanged, MigrationVerdict::Changes, MigrationVerdict::Cannot]
-            .map(|verdict| count(models, verdict));
-    let _ = writeln!(
-        out,
-        "{unchanged} unchanged, {changes} with changes, {cannot} cannot be served\n\
-         `sequor check` loads and runs the models that can be served."
-    );
-    match written {
-        None => {}
-        Some([]) => out.push_str("Nothing to write: no model needs a file that it does not have.\n"),
-        Some(paths) => paths.iter().for_each(|path| out.push_str(&format!("written: {}\n", path.display()))),
-    }
-    out
-}
 
-fn as_json(models: &[MigratedModel], written: Option<&[PathBuf]>) -> Value {
-    let lines = |lines: &[MigrationLine]| lines.iter().map(MigrationLine::json).collect::<Vec<_>>();
-    let model = |model: &MigratedModel| {
-        json!({
-            "name": model.name,
-            "verdict": model.verdict().name(),
-            "changes": lines(&model.changes),
-            "reasons": lines(&model.reasons),
-        })
-    };
-    let mut value = json!({
-        "unchanged": count(models, MigrationVerdict::Unchanged),
-        "changes": count(models, MigrationVerdict::Changes),
-        "cannot": count(models, MigrationVerdict::Cannot),
-        "models": models.iter().map(model).collect::<Vec<_>>(),
-    });
-    if let (Some(paths), Some(object)) = (written, value.as_object_mut()) {
-        object.insert("written".to_owned(), json!(paths));
+    fn as_json(&self) -> Value {
+        let lines = |lines: &[MigrationLine]| lines.iter().map(MigrationLine::json).collect::<Vec<_>>();
+        let model = |model: &MigratedModel| {
+            json!({
+                "name": model.name,
+                "verdict": model.verdict().name(),
+                "changes": lines(&model.changes),
+                "reasons": lines(&model.reasons),
+            })
+        };
+        let mut value = json!({
+            "unchanged": self.count(MigrationVerdict::Unchanged),
+            "changes": self.count(MigrationVerdict::Changes),
+            "cannot": self.count(MigrationVerdict::Cannot),
+            "notices": self.notices,
+            "models": self.models.iter().map(model).collect::<Vec<_>>(),
+        });
+        if let (Some(paths), Some(object)) = (&self.written, value.as_object_mut()) {
+            object.insert("written".to_owned(), json!(paths));
+        }
+        value
     }
-    value
 }
 
 #[cfg(test)]

@@ -2,6 +2,10 @@
 
 use super::*;
 
+fn of_triton(models: Vec<MigratedModel>) -> Migration {
+    Migration { models, notices: Vec::new(), written: None }
+}
+
 fn repository(configs: &[(&str, &str)]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (name, config) in configs {
@@ -22,8 +26,8 @@ fn every_model_has_its_verdict_and_what_to_do() {
         ("vad", "backend: 'onnxruntime'\noptimization { cuda { graphs: true } }"),
     ]);
     fs_err::create_dir(directory.path().join("notes")).unwrap();
-    let models = models(directory.path()).unwrap();
-    let verdicts: Vec<_> = models.iter().map(|model| (model.name.as_str(), model.verdict())).collect();
+    let migration = of_triton(models(directory.path()).unwrap());
+    let verdicts: Vec<_> = migration.models.iter().map(|model| (model.name.as_str(), model.verdict())).collect();
     assert_eq!(
         verdicts,
         [
@@ -33,8 +37,8 @@ fn every_model_has_its_verdict_and_what_to_do() {
             ("vad", MigrationVerdict::Changes)
         ]
     );
-    insta::assert_snapshot!(as_table(&models, None));
-    let json = as_json(&models, None);
+    insta::assert_snapshot!(migration.as_table());
+    let json = migration.as_json();
     assert_eq!((json["unchanged"].as_u64(), json["cannot"].as_u64()), (Some(1), Some(2)));
     assert_eq!(json["models"][3]["changes"][0]["line"], 2);
     assert!(json["models"][2]["reasons"][0]["instead"].as_str().unwrap().contains("a plug-in takes its place"));
@@ -100,9 +104,8 @@ fn a_triton_repository_gets_the_keys_that_its_configuration_cannot_say() {
     assert_eq!(now.iter().map(MigratedModel::verdict).collect::<Vec<_>>(), [MigrationVerdict::Unchanged; 2]);
     let nothing = write_missing(out.path(), &now).unwrap();
     assert!(nothing.is_empty());
-    assert!(
-        as_table(&now, Some(&nothing)).ends_with("Nothing to write: no model needs a file that it does not have.\n")
-    );
+    let table = Migration { written: Some(nothing), ..of_triton(now) }.as_table();
+    assert!(table.ends_with("Nothing to write: no model needs a file that it does not have.\n"));
     fs_err::write(directory.path().join("moved/sequor.toml"), "[sequence]\nidle = \"5s\"\n").unwrap();
     let other = tempfile::tempdir().unwrap();
     write_missing(other.path(), &models(directory.path()).unwrap()).unwrap();
@@ -130,9 +133,14 @@ fn models_of_ovms_have_their_verdicts_and_become_a_repository() {
         model("old", json!({ "stateful": true })),
     ];
     let file = folder.path().join("config.json");
-    fs_err::write(&file, json!({ "model_config_list": models }).to_string()).unwrap();
+    let monitoring = json!({ "metrics": { "enable": true } });
+    fs_err::write(&file, json!({ "model_config_list": models, "monitoring": monitoring }).to_string()).unwrap();
     let out = folder.path().join("out");
-    let models = ovms_models(&file, Some(&out)).unwrap();
+    let migration = of_ovms(&file, Some(&out)).unwrap();
+    let told = "config.json: monitoring has no effect: --metrics_enable turns metrics on, ";
+    assert!(migration.as_table().starts_with(told), "{}", migration.as_table());
+    assert!(migration.as_json()["notices"][0].as_str().unwrap().starts_with(told));
+    let models = migration.models;
     let verdicts: Vec<_> = models.iter().map(MigratedModel::verdict).collect();
     assert_eq!(verdicts, [MigrationVerdict::Changes, MigrationVerdict::Unchanged, MigrationVerdict::Cannot]);
     assert_eq!(models[0].changes[0].text, "target_device has no effect");
@@ -146,7 +154,7 @@ fn models_of_ovms_have_their_verdicts_and_become_a_repository() {
         models_in_repository(&out),
         [("plain", MigrationVerdict::Unchanged), ("speech", MigrationVerdict::Unchanged)]
     );
-    let again = ovms_models(&file, Some(&out)).unwrap_err();
+    let again = of_ovms(&file, Some(&out)).unwrap_err();
     assert!(format!("{again:?}").contains("is not empty"), "{again:?}");
 }
 

@@ -47,6 +47,7 @@ fn commands() -> Vec<(Command, CommandFn)> {
         (simulate::command(), simulate::run),
         (bench::command(), bench::run),
         (plugin::command(), plugin::run),
+        (remote::status::command(), remote::status::run),
         (remote::model::command(), remote::model::run),
         (remote::sequence::command(), remote::sequence::run),
         (remote::drain::command(), remote::drain::run),

@@ -270,7 +270,12 @@ mod tests {
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let shutdown = Shutdown { connections: TaskTracker::new(), closing, cut };
         let serving = ConnectionSetup {
-            dispatcher: Dispatcher::new(None, app, Vec::new(), BodyLimits { queued: None, stall: HOUR }),
+            dispatcher: Dispatcher::new(
+                None,
+                app,
+                Vec::new(),
+                BodyLimits { queued: None, message: usize::MAX, stall: HOUR },
+            ),
             keepalive: Duration::ZERO,
             tls: None,
             shutdown,

@@ -156,7 +156,8 @@ pub fn start(
     let guard = Guard::new(admin.keys, tls.as_ref().is_some_and(Tls::asks_clients));
     let for_operators = admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)));
     // Operators are served also when clients have filled the queue.
-    let bodies = BodyLimits { queued: None, stall: connections.body.0 };
+    let message = api.limits().request.to_usize();
+    let bodies = BodyLimits { queued: None, message, stall: connections.body.0 };
     let guarded = [checks.clone(), vec![Arc::new(guard) as Arc<dyn Check>]].concat();
     let for_operators = Dispatcher::new(None, for_operators, guarded, bodies.clone());
     let scrapes = Dispatcher::new(None, metrics_app(api.clone()), checks.clone(), bodies);
@@ -208,7 +209,7 @@ fn clients(
     stall: Duration,
 ) -> Dispatcher {
     checks.push(Arc::new(OriginCheck { allowed: allowed_origins }));
-    let bodies = BodyLimits { queued: Some(api.queued().clone()), stall };
+    let bodies = BodyLimits { queued: Some(api.queued().clone()), message: api.limits().request.to_usize(), stall };
     let tfs = Tfs::new(api);
     let (infer, predict) = (InferService::new(kserve), PredictService::new(&tfs));
     let services = InferenceServices { api: api.clone(), kserve: infer, tfs: predict };

@@ -28,6 +28,8 @@ const SMALL_MESSAGE: u64 = 64 << 10;
 pub(super) struct BodyLimits {
     /// `None` counts nothing.
     pub(super) queued: Option<QueuedBytes>,
+    /// Maximum bytes of one gRPC message, by the length that stands before it.
+    pub(super) message: usize,
     /// Maximum time between two reads.
     pub(super) stall: Duration,
 }
@@ -85,6 +87,10 @@ impl<B> RequestBody<B> {
                 _ => self.received,
             },
         };
+        let limit = self.limits.message;
+        if self.framing.longest > limit as u64 {
+            return Err(ExceededLimit::MessageBytes { bytes: self.framing.longest, limit });
+        }
         match &self.limits.queued {
             Some(queued) if held > 0 && !ended => {
                 self.permit.get_or_insert_with(|| queued.permit(&self.peer)).resize(held)
@@ -154,6 +160,8 @@ struct Framing {
     head_len: usize,
     /// Bytes of the message that are to come.
     left: u64,
+    /// Bytes of the longest message that has begun.
+    longest: u64,
 }
 
 impl Framing {
@@ -179,6 +187,7 @@ impl Framing {
             if self.head_len == self.head.len() {
                 let [_, length @ ..] = self.head;
                 (self.left, self.head_len) = (u64::from(u32::from_be_bytes(length)), 0);
+                self.longest = self.longest.max(self.left);
             } else if self.head_len > 0 {
                 continue;
             }
@@ -230,7 +239,8 @@ mod tests {
     ) -> (Sender, Gauge, RequestBody<impl HttpBody<Data = Bytes, Error = BoxError> + Unpin>) {
         let (sender, frames) = tokio::sync::mpsc::channel(8);
         let shown = Gauge::default();
-        let limits = BodyLimits { queued: Some(QueuedBytes::new(limit, shown.clone())), stall: STALL };
+        let limits =
+            BodyLimits { queued: Some(QueuedBytes::new(limit, shown.clone())), message: usize::MAX, stall: STALL };
         (sender, shown, RequestBody::new(StreamBody::new(ReceiverStream::new(frames)), kind, limits, Peer::default()))
     }
 

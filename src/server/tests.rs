@@ -148,7 +148,9 @@ async fn a_request_that_is_too_large_is_not_read() {
     let server = serve_with(ServerOptions { limits, ..ServerOptions::default() });
     let request = proto::ModelInferRequest { model_name: "x".repeat(200), ..Default::default() };
     let status = server.kserve().await.model_infer(request).await.expect_err("refused");
-    assert_eq!(status.code(), Code::OutOfRange);
+    let reason = status.metadata().get("sequor-reason").map(|reason| reason.to_str().expect("text"));
+    assert_eq!((status.code(), reason), (Code::ResourceExhausted, Some("bad_input")));
+    assert_eq!(status.message(), "Received message larger than max (203 vs. 100) (limits.request)");
 }
 
 #[tokio::test]

@@ -80,6 +80,11 @@ pub fn scratch_of(file: &[u8]) -> Result<(String, Vec<Bytes>), SnapshotError> {
     Ok((names, (0..).map_while(of).collect()))
 }
 
+/// Whether the header of the file has this key.
+pub fn has_note(file: &[u8], key: &str) -> Result<bool, SnapshotError> {
+    Ok(notes(file)?.contains_key(key))
+}
+
 /// The header of the file.
 pub(super) fn notes(file: &[u8]) -> Result<HashMap<String, String>, SnapshotError> {
     let (_, header) = SafeTensors::read_metadata(file)?;

@@ -143,6 +143,22 @@ impl Drop for Ticket {
     }
 }
 
+/// Bytes that several hold, for those who show how many there are. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct HeldBytes(Arc<AtomicU64>);
+
+impl HeldBytes {
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// One of them holds `after` in place of `before`.
+    pub fn change(&self, before: u64, after: u64) {
+        // The sum wraps on the way down, and is right again.
+        self.0.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
-use sequor_core::{DataType, Shape};
+use sequor_core::{DataType, Id, Shape};
+use serde_json::Value;
 
 use crate::tensor::{NamedTensor, Tensor};
 
@@ -15,13 +16,15 @@ use super::snapshot::{SHAPE_OF, SnapshotError, parse, stored};
 const STEP: &str = "sequor.step.";
 const INPUT: &str = "in";
 const OUTPUT: &str = "out";
-/// Keys of the header: SHA-256 of the model's files, why the capture ended, and the steps, each as its flags.
+/// Keys of the header: the sequence's id as JSON, SHA-256 of the model's files, why the capture ended, and the steps, each as its flags.
+const ID: &str = "sequor.capture.id";
 const DIGEST: &str = "sequor.digest";
 const ENDED: &str = "sequor.capture.ended";
 const STEPS: &str = "sequor.capture.steps";
 /// Flags of a step.
 const START: char = 's';
 const END: char = 'e';
+const REFUSED: char = 'r';
 
 /// A step of a captured sequence.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +33,8 @@ pub struct CapturedStep {
     pub number: u64,
     pub start: bool,
     pub end: bool,
+    /// A processor refused its answer after it had run: it has no outputs, and the state goes on from it.
+    pub refused: bool,
     pub inputs: Vec<NamedTensor>,
     pub outputs: Vec<NamedTensor>,
 }
@@ -42,21 +47,23 @@ impl CapturedStep {
 
     /// As the header has it: the number, and the flags.
     fn note(&self) -> String {
-        let flags = [(self.start, START), (self.end, END)];
+        let flags = [(self.start, START), (self.end, END), (self.refused, REFUSED)];
         let flags: String = flags.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag)).collect();
         format!("{}{flags}", self.number)
     }
 
     fn parse(note: &str) -> Option<CapturedStep> {
-        let number = note.trim_end_matches([START, END]).parse().ok()?;
-        let (start, end) = (note.contains(START), note.contains(END));
-        Some(CapturedStep { number, start, end, inputs: Vec::new(), outputs: Vec::new() })
+        let number = note.trim_end_matches([START, END, REFUSED]).parse().ok()?;
+        let [start, end, refused] = [START, END, REFUSED].map(|flag| note.contains(flag));
+        Some(CapturedStep { number, start, end, refused, inputs: Vec::new(), outputs: Vec::new() })
     }
 }
 
 /// What a captured file says beside the states. The file itself is the snapshot that the steps go on from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Capture {
+    /// The sequence's.
+    pub id: Id,
     /// SHA-256 of the files of the model's version, as hexadecimal digits.
     pub digest: String,
     /// Why the capture ended.
@@ -71,6 +78,7 @@ impl Capture {
         let header = notes(file)?;
         let note = |key: &'static str| header.get(key).cloned().ok_or(SnapshotError::NoCapture(key));
         let (digest, ended, all) = (note(DIGEST)?, note(ENDED)?, note(STEPS)?);
+        let id = id_of(&note(ID)?).ok_or(SnapshotError::NoCapture(ID))?;
         let steps = all.split_ascii_whitespace().map(CapturedStep::parse);
         let mut steps = steps.collect::<Option<Vec<_>>>().ok_or(SnapshotError::NoCapture(STEPS))?;
         for (name, view) in SafeTensors::deserialize(file)?.tensors() {
@@ -80,7 +88,7 @@ impl Capture {
             let of = if way == INPUT { &mut step.inputs } else { &mut step.outputs };
             of.push(NamedTensor { name: output.to_owned(), tensor });
         }
-        Ok(Capture { digest, ended, steps, header })
+        Ok(Capture { id, digest, ended, steps, header })
     }
 
     /// What the header has under a key.
@@ -106,11 +114,34 @@ fn tensor(header: &HashMap<String, String>, name: &str, view: &TensorView<'_>) -
     Some(Tensor { dtype, shape, data: Bytes::copy_from_slice(view.data()) })
 }
 
-/// The file of a state with the steps that followed.
-pub fn with_steps(file: &[u8], digest: &str, ended: &str, steps: &[CapturedStep]) -> Result<Vec<u8>, SnapshotError> {
+fn json_of(id: &Id) -> String {
+    match id {
+        Id::None => Value::Null,
+        Id::Int(id) => Value::from(*id),
+        Id::Str(id) => Value::from(&**id),
+    }
+    .to_string()
+}
+
+fn id_of(json: &str) -> Option<Id> {
+    match serde_json::from_str(json).ok()? {
+        Value::Number(id) => Some(Id::Int(id.as_u64()?)),
+        Value::String(id) => Some(Id::Str(id.into())),
+        _ => None,
+    }
+}
+
+/// The file of a state with the steps that followed. `ended` says why no more did.
+pub fn with_steps(
+    file: &[u8],
+    id: &Id,
+    (digest, ended): (&str, &str),
+    steps: &[CapturedStep],
+) -> Result<Vec<u8>, SnapshotError> {
     let mut header = notes(file)?;
     let all: Vec<String> = steps.iter().map(CapturedStep::note).collect();
-    for (key, value) in [(DIGEST, digest.to_owned()), (ENDED, ended.to_owned()), (STEPS, all.join(" "))] {
+    let notes = [(ID, json_of(id)), (DIGEST, digest.to_owned()), (ENDED, ended.to_owned()), (STEPS, all.join(" "))];
+    for (key, value) in notes {
         header.insert(key.to_owned(), value);
     }
     let held = SafeTensors::deserialize(file)?;
@@ -156,12 +187,17 @@ mod tests {
                 number: 4,
                 start: false,
                 end: false,
+                refused: false,
                 inputs: vec![named("IN.PUT", DataType::Fp16, &[1, 1], &[0, 60])],
                 outputs: vec![named("OUT", DataType::Bytes, &[1, 2], &[1, 0, 0, 0, 97, 0, 0, 0, 0])],
             },
-            CapturedStep { number: 5, start: true, end: true, inputs: Vec::new(), outputs: Vec::new() },
+            CapturedStep { number: 5, start: true, end: true, refused: true, inputs: Vec::new(), outputs: Vec::new() },
         ];
-        let file = with_steps(&snapshot(), "ab", "end", &steps).unwrap();
+        for id in [Id::from(u64::MAX), Id::Str("7".into())] {
+            let file = with_steps(&snapshot(), &id, ("ab", "end"), &steps).unwrap();
+            assert_eq!(Capture::parse(&file).unwrap().id, id);
+        }
+        let file = with_steps(&snapshot(), &Id::from(7), ("ab", "end"), &steps).unwrap();
         let read = Capture::parse(&file).unwrap();
         assert_eq!((read.digest.as_str(), read.ended.as_str(), &read.steps[..]), ("ab", "end", &steps[..]));
         assert_eq!((read.note("sequor.step"), read.note("absent")), ("3", ""));

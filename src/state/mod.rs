@@ -46,7 +46,7 @@ mod tests;
 pub mod tier;
 mod values;
 
-pub use answer::{answer_of, scratch_of, with_answer, with_scratch};
+pub use answer::{answer_of, has_note, scratch_of, with_answer, with_scratch};
 pub use bind_plan::{BindPlan, SlotView, choose};
 pub use bound::{Bound, Fresh, StateOut};
 pub use capture_file::{Capture, CapturedStep, with_steps};

@@ -370,6 +370,7 @@ pub const fn ended_reason(why: EndReason) -> &'static str {
         EndReason::Rejected => "plugin_rejected",
         EndReason::Failed => "never_started",
         EndReason::Member => "member_failed",
+        EndReason::Broken => "step_failed",
     }
 }
 

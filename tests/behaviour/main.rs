@@ -17,7 +17,6 @@ mod echo_world;
 mod failures;
 mod idle;
 mod initial;
-mod inline;
 mod loading;
 mod low_latency;
 mod memory;

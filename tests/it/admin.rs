@@ -56,6 +56,9 @@ fn keys_that_cannot_be_read_stop_the_start() {
 #[test]
 fn models_are_listed_loaded_and_unloaded_and_each_change_is_an_audit_line() {
     let server = explicit().start();
+    let status = told(&server, &["status"]);
+    assert!(status.lines().next().unwrap().contains("  serving for 00:"), "{status}");
+    assert!(status.lines().any(|line| line.starts_with("gru ")), "{status}");
     let list = told(&server, &["model", "list"]);
     let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();

@@ -160,35 +160,6 @@ def not_served():
     write("float8", [cast], [tensor("INPUT", T.FLOAT, [1])], [tensor("SMALL", T.FLOAT8E4M3FN, [1])], opset=19, ir=9)
 
 
-def rounds():
-    """OUTPUT = OUTPUT_STATE = INPUT + INPUT_STATE. ROUNDS says how often the largest COUNT had a loop go round: a step as long as its input says."""
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["go"], ["goes"]),
-            helper.make_node("Add", ["before", "one"], ["after"]),
-        ],
-        "body",
-        [tensor("round", T.INT64, []), tensor("go", T.BOOL, []), tensor("before", T.INT64, [])],
-        [tensor("goes", T.BOOL, []), tensor("after", T.INT64, [])],
-    )
-    nodes = [
-        helper.make_node("ReduceMax", ["COUNT"], ["count"], keepdims=0),
-        helper.make_node("Loop", ["count", "always", "none"], ["gone"], body=body),
-        helper.make_node("Shape", ["COUNT"], ["shape"]),
-        helper.make_node("Expand", ["gone", "shape"], ["ROUNDS"]),
-        helper.make_node("Add", ["INPUT", "INPUT_STATE"], ["OUTPUT"]),
-        helper.make_node("Identity", ["OUTPUT"], ["OUTPUT_STATE"]),
-    ]
-    rows = ["batch", 1]
-    write(
-        "rounds",
-        nodes,
-        [tensor("INPUT", T.FLOAT, rows), tensor("COUNT", T.INT64, rows), tensor("INPUT_STATE", T.FLOAT, rows)],
-        [tensor("OUTPUT", T.FLOAT, rows), tensor("ROUNDS", T.INT64, rows), tensor("OUTPUT_STATE", T.FLOAT, rows)],
-        [("always", np.bool_(True)), ("none", np.int64(0)), ("one", np.int64(1))],
-    )
-
-
 def ragged():
     """Requests joined to one list: a list that the server makes beside them, the shapes of items, and sums of what lies between offsets."""
     flat, same = ["elements"], helper.make_node("Identity", ["INPUT"], ["OUTPUT"])
@@ -281,7 +252,6 @@ if __name__ == "__main__":
     through()
     windows()
     not_served()
-    rounds()
     ragged()
     padded()
     optional()

@@ -73,7 +73,7 @@ def lifecycle(api, checks, repository):
     checks.equal(f"{api.name}: its end", step(api, number, 1, sequence_end=True), (42, "1"))
     checks.equal(f"{api.name}: then", index_until(api, ["1 UNAVAILABLE", "2 READY"]), ["1 UNAVAILABLE", "2 READY"])
     client.unload_model(M)
-    gone = f"Request for unknown model: '{M}' has no available versions"
+    gone = f"Request for unknown model: '{M}' has no available versions (it is not loaded)"
     checks.refused(f"{api.name}: unloaded", lambda: step(api, number, 1, sequence_start=True), gone)
     shutil.rmtree(model / "2")
     text = client.load_model(M, config=(repository / "config.json").read_text())

@@ -100,7 +100,7 @@ async fn a_model_is_loaded_and_unloaded_by_request() {
     let gone = house.sum(7, 5, &[]).await.unwrap_err();
     assert_eq!(
         (gone.code(), gone.message()),
-        (Code::NotFound, "Request for unknown model: 'sum' has no available versions")
+        (Code::NotFound, "Request for unknown model: 'sum' has no available versions (it is not loaded)")
     );
     house.index_until("sum/1 UNAVAILABLE unloaded").await;
     assert_eq!(house.index(true).await, "");
@@ -510,7 +510,7 @@ async fn a_poll_follows_the_files() {
     fs_err::remove_dir_all(house.folder.path().join("same")).unwrap();
     poll().await;
     let gone = house.client().await.model_infer(request("same", "", &[1])).await.unwrap_err();
-    assert_eq!(gone.message(), "Request for unknown model: 'same' has no available versions");
+    assert_eq!(gone.message(), "Request for unknown model: 'same' has no available versions (it is not loaded)");
     assert!(house.repository.ready());
 }
 

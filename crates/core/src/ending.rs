@@ -31,10 +31,12 @@ pub enum EndReason {
     Failed,
     /// A member of its ensemble failed or refused a step that others may have run.
     Member,
+    /// A step after its START failed and left no state to go on from.
+    Broken,
 }
 
 impl EndReason {
-    pub const ALL: [EndReason; 13] = [
+    pub const ALL: [EndReason; 14] = [
         EndReason::End,
         EndReason::Idle,
         EndReason::Restarted,
@@ -48,6 +50,7 @@ impl EndReason {
         EndReason::Rejected,
         EndReason::Failed,
         EndReason::Member,
+        EndReason::Broken,
     ];
 }
 

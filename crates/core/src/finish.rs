@@ -161,7 +161,8 @@ impl Core {
             }
             let unsure = !r.is_first_run();
             if unsure || (r.start && !r.dialect.keep_failed_start) {
-                self.leave(now, seq, EndReason::Failed, Refusal::Ended(EndReason::Failed), out);
+                let why = end_of_failed(r.start);
+                self.leave(now, seq, why, Refusal::Ended(why), out);
             } else if r.counted {
                 self.expect_again(seq, None, r.step, out);
             }
@@ -171,8 +172,9 @@ impl Core {
 
     /// Nothing of the sequence is kept: later steps would have no state to go on from.
     fn row_without_room(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
-        if let Some(seq) = self.reqs.get(req).and_then(|r| r.seq) {
-            self.leave(now, seq, EndReason::Failed, Refusal::Ended(EndReason::Failed), out);
+        if let Some((seq, start)) = self.reqs.get(req).and_then(|r| Some((r.seq?, r.start))) {
+            let why = end_of_failed(start);
+            self.leave(now, seq, why, Refusal::Ended(why), out);
         }
         self.answer_row(now, req, out);
     }
@@ -220,4 +222,9 @@ impl Core {
         }
         self.advance(now, seq, out);
     }
+}
+
+/// Why a sequence ends with a request that failed and left no state.
+fn end_of_failed(start: bool) -> EndReason {
+    if start { EndReason::Failed } else { EndReason::Broken }
 }

@@ -110,6 +110,9 @@ fn declared<W: World>(file: &str, bytes: &[u8]) -> Result<Declared<W::Manifest>,
         let name = file.strip_suffix(".wasm").unwrap_or(file);
         return Ok(Declared::silent(name, (W::NAME, W::VERSION), W::undeclared(name)));
     };
+    if let Some(world) = manifest::world(text).filter(|world| world != W::NAME) {
+        return Err(ComponentError::OtherWorld { file: file.to_owned(), world, wanted: W::NAME });
+    }
     let declared = W::declare(manifest::PATH.as_ref(), text)
         .map_err(|fault| ComponentError::Manifest { file: file.to_owned(), what: fault.to_string() })?;
     if !contract::is_served(W::VERSION, &declared.contract) {

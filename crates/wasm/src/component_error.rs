@@ -20,6 +20,11 @@ pub enum ComponentError {
     Contract { file: String, wanted: String, offered: &'static str },
     #[error("{0}")]
     Imports(String),
+    /// Its plugin.toml names another world, whose fields are not those of this one.
+    #[error(
+        "{file} is made for the world \"{world}\" (plugin.toml); a {wanted} is wanted here. Each world has a key of its own in a model's sequor.toml"
+    )]
+    OtherWorld { file: String, world: String, wanted: &'static str },
     #[error("{file} exports {exports}; a {world} exports {wanted}")]
     World { file: String, exports: String, world: &'static str, wanted: &'static str },
     #[error("{file}: {interface} lacks {missing}")]

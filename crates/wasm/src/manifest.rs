@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::settings::PluginSettings;
-use sequor_files::fault::{Fault, code, did_you_mean};
+use sequor_files::fault::{Fault, code};
 use sequor_files::toml_file;
 
 /// The section's name.
@@ -50,8 +50,7 @@ impl Fields {
             }
         }
         if self.world != world {
-            let near = did_you_mean(&self.world, [world]);
-            let what = format!("world \"{}\" is not served here; {world} is{near}", self.world);
+            let what = format!("world \"{}\" is not served here; {world} is", self.world);
             return Err(wrong(path, text, &["world"], what));
         }
         for (name, setting) in &self.config.0 {
@@ -95,6 +94,15 @@ impl Declared<()> {
 /// Parses a file. The fault of an unknown field names the nearest.
 pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Fault> {
     toml_file::read(path, text)
+}
+
+/// The world that a file names, whatever its other fields are.
+pub(crate) fn world(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct OfWorld {
+        world: String,
+    }
+    toml_file::read(PATH.as_ref(), text).ok().map(|OfWorld { world }| world)
 }
 
 /// A fault at the value of this key.

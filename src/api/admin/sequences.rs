@@ -49,7 +49,7 @@ impl Admin {
         outcome
     }
 
-    /// The state of a live sequence, as a `.safetensors` file.
+    /// The state of a sequence that lives, or waits in the store, as a `.safetensors` file.
     pub(super) async fn export(&self, caller: &Caller, model: String, id: Id) -> Result<Vec<u8>, Status> {
         let outcome = match self.served(&model) {
             _ if !self.options().peek => {
@@ -173,8 +173,12 @@ async fn kept<T: Send + 'static>(
             TransferError::Unknown { .. } | TransferError::Gone { .. } => Status::new(Code::NotFound, "absent", text),
             TransferError::Live { .. }
             | TransferError::NoState { .. }
+            | TransferError::Behind { .. }
             | TransferError::Busy { .. }
             | TransferError::InPart { .. } => Status::new(Code::Conflict, "conflict", text),
+            TransferError::Store { .. } => {
+                Status::new(Code::Unavailable, "store_failed", text).retry_after(refusal::RETRY_AFTER)
+            }
             TransferError::TooLarge { .. } => Status::new(Code::TooLarge, "bad_input", text),
             TransferError::Other { .. } | TransferError::Snapshot(_) => {
                 Status::new(Code::InvalidArgument, "invalid", text)

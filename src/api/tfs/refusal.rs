@@ -7,9 +7,9 @@ use sequor_core::{DataType, Dims, EndReason, Id, Refusal, Shape};
 
 use super::special::SpecialInputFault;
 use crate::api::context::SEQUENCE_HEADER;
-use crate::api::refusal::{BAD_INPUT, deadline, limit, member, processor, reason, retry};
+use crate::api::refusal::{BAD_INPUT, deadline, limit, member, no_version, processor, reason, retry};
 use crate::api::{Code, Status, triton};
-use crate::error::{Failure, Invalid, NotServed, Refused};
+use crate::error::{Failure, Invalid, NoVersionReason, NotServed, Refused};
 
 const MISSING: &str = "Sequence with provided ID does not exist";
 
@@ -47,10 +47,14 @@ fn not_served(what: &NotServed) -> (Code, String) {
         NotServed::UnknownVersion { .. } | NotServed::BadVersion { .. } | NotServed::NegativeVersion { .. } => {
             (Code::NotFound, UNKNOWN_VERSION.to_owned())
         }
-        NotServed::NoVersion { model } => {
-            (Code::NotFound, format!("{UNKNOWN_MODEL} (model '{model}' has no version that is ready)"))
+        NotServed::NoVersion { model, why } => {
+            let why = no_version(*why);
+            (Code::NotFound, format!("{UNKNOWN_MODEL} (model '{model}' has no version that is ready: {why})"))
         }
-        NotServed::NotReady { .. } => (Code::Unavailable, "Model with requested version is not loaded yet".to_owned()),
+        NotServed::NotReady { .. } => {
+            let why = no_version(NoVersionReason::Loading);
+            (Code::Unavailable, format!("Model with requested version is not loaded yet ({why})"))
+        }
     }
 }
 
@@ -359,7 +363,14 @@ mod tests {
         }
         let loading = status(&Failure::NotServed(NotServed::NotReady { model: "m".to_owned(), version: 1 }));
         let told = (loading.code, super::http(loading.code), loading.message.as_str());
-        assert_eq!(told, (Code::Unavailable, 503, "Model with requested version is not loaded yet"));
+        assert_eq!(
+            told,
+            (
+                Code::Unavailable,
+                503,
+                "Model with requested version is not loaded yet (it is being loaded; retry after 1 s)"
+            )
+        );
         let lost = status(&Failure::Internal("lost".to_owned()));
         assert_eq!((lost.code, lost.message.as_str()), (Code::Internal, "Internal server error (lost)"));
     }

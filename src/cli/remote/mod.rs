@@ -3,7 +3,7 @@
 //! # Layout
 //!
 //! - [`client`]: a request and its answer · `tls`: whom it trusts.
-//! - [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server.
+//! - [`status`], [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server.
 //! - `advice`: what can be done about a refusal.
 
 mod advice;
@@ -13,6 +13,7 @@ pub(super) mod drain;
 pub(super) mod model;
 pub(super) mod plugin;
 pub(super) mod sequence;
+pub(super) mod status;
 mod tls;
 
 use std::path::PathBuf;

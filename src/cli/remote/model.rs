@@ -32,8 +32,8 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 /// The columns of a version; the server's answer has more.
-#[derive(Deserialize)]
-struct VersionRow {
+#[derive(Debug, Deserialize)]
+pub(super) struct VersionRow {
     model: String,
     version: Option<u64>,
     state: String,
@@ -51,11 +51,13 @@ struct VersionRow {
 }
 
 fn list(matches: &ArgMatches) -> Result<(), Failed> {
-    print(matches, &Client::of(matches)?.get("/admin/models")?, |versions: Vec<VersionRow>| {
-        let heads =
-            ["MODEL", "V", "STATE", "SCHEDULER", "INST", "LIVE", "SLOTS", "BACKLOG", "REQ/S", "STATE BYTES", "REASON"];
-        table(&heads, &versions.iter().map(row).collect::<Vec<_>>())
-    })
+    print(matches, &Client::of(matches)?.get("/admin/models")?, |versions: Vec<VersionRow>| versions_table(&versions))
+}
+
+pub(super) fn versions_table(versions: &[VersionRow]) -> String {
+    let heads =
+        ["MODEL", "V", "STATE", "SCHEDULER", "INST", "LIVE", "SLOTS", "BACKLOG", "REQ/S", "STATE BYTES", "REASON"];
+    table(&heads, &versions.iter().map(row).collect::<Vec<_>>())
 }
 
 fn row(v: &VersionRow) -> [String; 11] {

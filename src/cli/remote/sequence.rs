@@ -27,15 +27,14 @@ pub(in crate::cli) fn command() -> Command {
             "Why, for the audit line",
         )))
         .subcommand(
-            of_one("export", "The state of a live sequence as a file")
-                .arg(file("to", "The .safetensors file to write")),
+            of_one("export", "The state of a sequence as a file").arg(file("to", "The .safetensors file to write")),
         )
         .subcommand(
             of_one("import", "Give a state to a sequence that does not live there; its next step goes on from it")
                 .arg(file("from", "The .safetensors file")),
         )
         .subcommand(
-            of_one("fork", "Give a copy of a live sequence's state to another one; its next step goes on from there")
+            of_one("fork", "Give a copy of a sequence's state to another one; its next step goes on from there")
                 .arg(option("as", "NEW", "The id of the copy, which does not live there").required(true)),
         )
         .subcommand(capture_command())

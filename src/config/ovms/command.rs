@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches};
 
-use super::file;
+use super::file::{self, OvmsNotice};
 use super::model::{DEFAULT_SCAN_MINUTES, GivenSequences, OvmsModel, version_policy};
 use super::refresh::OvmsModels;
 
@@ -125,7 +125,7 @@ impl OvmsCommand {
                 let file = file::parse(Path::new(path), &text);
                 let file = file.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())?;
                 command.models = Some(OvmsModels::File(path.into()));
-                command.notices.extend(file.notices);
+                command.notices.extend(file.notices.iter().map(OvmsNotice::to_string));
             }
             (None, Some(path)) => {
                 command.models = Some(OvmsModels::Given(vec![model(path.into(), &text).map_err(one)?]));

@@ -1,5 +1,6 @@
 //! `config.json`: the models that OVMS is to serve.
 
+use std::fmt;
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -13,8 +14,25 @@ use crate::config::place::Place;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OvmsFile {
     pub models: Vec<OvmsModel>,
-    /// What has no effect here, each with the model.
-    pub notices: Vec<String>,
+    /// What has no effect here.
+    pub notices: Vec<OvmsNotice>,
+}
+
+/// Something in the file that has no effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OvmsNotice {
+    /// `None` for what stands beside the models.
+    pub model: Option<String>,
+    pub text: String,
+}
+
+impl fmt::Display for OvmsNotice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.model {
+            Some(model) => write!(f, "model {model}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
 }
 
 /// Options of a model that mean nothing here.
@@ -75,10 +93,11 @@ pub fn parse(path: &Path, text: &str) -> Result<OvmsFile, Vec<Fault>> {
     }
     for key in root.as_object().into_iter().flat_map(Map::keys).map(String::as_str) {
         if key == MONITORING {
-            file.notices.push(
-                "monitoring has no effect: --metrics_enable turns metrics on, at /metrics of the port that --metrics-port names (8002)"
+            file.notices.push(OvmsNotice {
+                model: None,
+                text: "monitoring has no effect: --metrics_enable turns metrics on, at /metrics of the port that --metrics-port names (8002)"
                     .to_owned(),
-            );
+            });
         } else if !SECTIONS.contains(&key) && !NOT_SERVED.contains(&key) {
             wrong.push(format!("\"{key}\" is not known{}", did_you_mean(key, SECTIONS.into_iter().chain(NOT_SERVED))));
         }
@@ -105,7 +124,7 @@ pub fn parse(path: &Path, text: &str) -> Result<OvmsFile, Vec<Fault>> {
 }
 
 /// One entry of the list. A relative `base_path` begins in `folder`, the folder of the file.
-fn model(config: &Map<String, Value>, folder: &Path, notices: &mut Vec<String>) -> Result<OvmsModel, String> {
+fn model(config: &Map<String, Value>, folder: &Path, notices: &mut Vec<OvmsNotice>) -> Result<OvmsModel, String> {
     let text = |key: &str| config.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let name = text("name").ok_or("a model has no name")?.to_owned();
     let of = |what: String| format!("model {name}: {what}");
@@ -118,7 +137,7 @@ fn model(config: &Map<String, Value>, folder: &Path, notices: &mut Vec<String>) 
     let unsupported = unsupported.or_else(|| is_remote.then(remote));
     for key in config.keys() {
         if WITHOUT_EFFECT.contains(&key.as_str()) {
-            notices.push(format!("model {name}: {key} has no effect"));
+            notices.push(OvmsNotice { model: Some(name.clone()), text: format!("{key} has no effect") });
         } else if !READ.contains(&key.as_str()) && !UNSUPPORTED.iter().any(|(of, _)| of == key) {
             return Err(of(format!("\"{key}\" is not known{}", did_you_mean(key, READ))));
         }
@@ -203,7 +222,7 @@ mod tests {
     fn every_section_and_option_is_known_or_refused() {
         let of = |rest: &str| parse(Path::new("c.json"), &format!(r#"{{"model_config_list": [], {rest}}}"#));
         let notices = of(r#""monitoring": {"metrics": {"enable": true}}"#).unwrap().notices;
-        assert!(notices[0].starts_with("monitoring has no effect: --metrics_enable"), "{notices:?}");
+        assert!(notices[0].text.starts_with("monitoring has no effect: --metrics_enable"), "{notices:?}");
         let faults = of(r#""foo": 1, "monitorin": {}"#).unwrap_err();
         let faults: Vec<&str> = faults.iter().map(|fault| fault.what.as_str()).collect();
         assert_eq!(faults, ["\"foo\" is not known", "\"monitorin\" is not known; did you mean \"monitoring\"?"]);
@@ -250,6 +269,10 @@ mod tests {
         let pipeline = r#"{"model_config_list": [], "pipeline_config_list": [{"name": "p"}]}"#;
         assert_eq!(faults(pipeline), "c.json: pipeline_config_list is not served");
         let text = r#"{"model_config_list": [{"config": {"name": "m", "base_path": "/m", "target_device": "CPU"}}]}"#;
-        assert_eq!(parse(Path::new("c.json"), text).unwrap().notices, ["model m: target_device has no effect"]);
+        let notices = parse(Path::new("c.json"), text).unwrap().notices;
+        assert_eq!(
+            notices.iter().map(OvmsNotice::to_string).collect::<Vec<_>>(),
+            ["model m: target_device has no effect"]
+        );
     }
 }

@@ -14,5 +14,5 @@ pub mod model;
 pub mod refresh;
 
 pub use command::OvmsCommand;
-pub use file::{OvmsFile, parse as parse_ovms};
+pub use file::{OvmsFile, OvmsNotice, parse as parse_ovms};
 pub use model::{DEFAULT_SCAN_MINUTES, OvmsModel};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::error::{LoadError, LoadWarning};
+use crate::error::{LoadError, LoadWarning, NoVersionReason};
 use crate::model::execute::placement;
 use crate::model::load::{LoadedModel, strategy_name};
 use crate::model::sequences::ModelScheduler;
@@ -114,6 +114,17 @@ impl CatalogEntry {
     pub(in crate::model) fn close(&mut self) {
         (self.open, self.wanted, self.status, self.served, self.tried) = (false, false, None, None, None);
         self.faults.clear();
+    }
+
+    /// Why none of its versions takes requests.
+    pub(super) fn no_version_reason(&self) -> NoVersionReason {
+        if self.loading {
+            NoVersionReason::Loading
+        } else if self.faults.is_empty() {
+            NoVersionReason::Unloaded
+        } else {
+            NoVersionReason::Failed
+        }
     }
 
     /// Whether it is ready, or need not be.

@@ -35,13 +35,13 @@ impl ModelHandle {
         let Some(found) = entry.model.as_ref().filter(|_| entry.open) else {
             return Err(match version.filter(|_| entry.loading) {
                 Some(version) => NotServed::NotReady { model: name(), version },
-                None => NotServed::NoVersion { model: name() },
+                None => NotServed::NoVersion { model: name(), why: entry.no_version_reason() },
             });
         };
         match (found.load_for(version), version) {
             (Some(load), _) => Ok(ModelHandle { model: Arc::clone(found), version, load }),
             (None, Some(version)) => Err(NotServed::UnknownVersion { model: name(), version }),
-            (None, None) => Err(NotServed::NoVersion { model: name() }),
+            (None, None) => Err(NotServed::NoVersion { model: name(), why: entry.no_version_reason() }),
         }
     }
 

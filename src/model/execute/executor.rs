@@ -63,7 +63,7 @@ impl Executor {
         let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
         let contexts = Contexts::new(load.wiring.clone(), context);
         let outputs = OutputMemory::new(&device, pool, &load.settings)?;
-        let grown = GrownStates::new(budget, chunk_cache, &load.states);
+        let grown = GrownStates::new(budget, chunk_cache, &load.states, load.grown.clone());
         let (slots, lost) = (Slots::new(store, grown, gpu), Arc::new(LostDevice::new(&device)));
         Ok(Executor { load, slots, outputs, contexts, graph, device, lost })
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::state::budget::{Budget, NoRoom, Ticket};
+use crate::state::budget::{Budget, HeldBytes, NoRoom, Ticket};
 use crate::state::{ChunkCache, StateSpec};
 
 /// What the sequences in an instance's slots hold beyond the size at START.
@@ -14,6 +14,8 @@ pub(super) struct GrownStates {
     /// Bytes at START of the states that grow. The ticket of the START holds them.
     at_start: u64,
     by_slot: BTreeMap<u32, Ticket>,
+    /// What all of them hold, over all instances of the load.
+    held: HeldBytes,
 }
 
 /// Memory for slots whose states are about to have a new size. Dropping it gives the memory back.
@@ -29,14 +31,26 @@ struct NewSize {
 }
 
 impl GrownStates {
-    pub(in crate::model) fn new(budget: Budget, chunk_cache: ChunkCache, states: &[StateSpec]) -> GrownStates {
+    pub(in crate::model) fn new(
+        budget: Budget,
+        chunk_cache: ChunkCache,
+        states: &[StateSpec],
+        held: HeldBytes,
+    ) -> GrownStates {
         let at_start = states.iter().filter(|state| state.grows()).map(StateSpec::bytes).sum();
-        GrownStates { budget, chunk_cache, at_start, by_slot: BTreeMap::new() }
+        GrownStates { budget, chunk_cache, at_start, by_slot: BTreeMap::new(), held }
     }
 
     /// Takes memory over that was reserved for the state that a slot is about to be given.
     pub(super) fn prepay(&mut self, slot: u32, reserved: Ticket) {
+        let (before, now) = (self.beyond(slot), reserved.bytes());
         self.by_slot.insert(slot, reserved);
+        self.held.change(before, now);
+    }
+
+    /// Bytes that a slot holds beyond the size at START.
+    fn beyond(&self, slot: u32) -> u64 {
+        self.by_slot.get(&slot).map_or(0, Ticket::bytes)
     }
 
     /// Reserves memory for slots whose growing states are about to have so many bytes: for all of them, or for none.
@@ -46,7 +60,7 @@ impl GrownStates {
     ) -> Result<ReservedGrowth, NoRoom> {
         let one = |(slot, bytes): (u32, u64)| {
             let beyond = bytes.saturating_sub(self.at_start);
-            let has = self.by_slot.get(&slot).map_or(0, Ticket::bytes);
+            let has = self.beyond(slot);
             let more = if beyond > has { Some(self.budget.take(beyond - has)?) } else { None };
             Ok(NewSize { slot, beyond, more })
         };
@@ -60,6 +74,7 @@ impl GrownStates {
     /// The states have their new size.
     pub(in crate::model) fn apply(&mut self, reserved: ReservedGrowth) {
         for NewSize { slot, beyond, more } in reserved.0 {
+            let before = self.beyond(slot);
             match (self.by_slot.get_mut(&slot), more) {
                 (Some(ticket), Some(more)) => ticket.merge(more),
                 (Some(ticket), None) => ticket.shrink_to(beyond),
@@ -68,12 +83,21 @@ impl GrownStates {
                 }
                 (None, None) => {}
             }
+            self.held.change(before, self.beyond(slot));
         }
     }
 
     /// The slot holds a state of the size at START, or none.
     pub(super) fn reset(&mut self, slot: u32) {
-        self.by_slot.remove(&slot);
+        if let Some(ticket) = self.by_slot.remove(&slot) {
+            self.held.change(ticket.bytes(), 0);
+        }
+    }
+}
+
+impl Drop for GrownStates {
+    fn drop(&mut self) {
+        self.held.change(self.by_slot.values().map(Ticket::bytes).sum(), 0);
     }
 }
 
@@ -111,10 +135,14 @@ mod tests {
         ended.init(0).unwrap();
         ended.free(0).unwrap();
         assert!(chunk_cache.bytes() >= 4 << 20);
-        let mut grown = GrownStates::new(budget.clone(), chunk_cache.clone(), &[]);
+        let held = HeldBytes::default();
+        let mut grown = GrownStates::new(budget.clone(), chunk_cache.clone(), &[], held.clone());
         let reserved = grown.reserve([(0, 8 << 20)]).unwrap();
         grown.apply(reserved);
         assert_eq!((budget.used(), chunk_cache.bytes()), (budget.limit(), 0));
+        assert_eq!(held.get(), 8 << 20);
+        grown.reset(0);
+        assert_eq!(held.get(), 0);
     }
 
     /// States that initializers keep give way to a state that grows in a run, and not to a START alone.
@@ -126,7 +154,8 @@ mod tests {
         let value = StateValue { shape: Shape::of(&[1 << 20]), bytes: Bytes::from(vec![0; 4 << 20]) };
         permit.keep(&StateValues::new(vec![value]));
         assert!(kept.bytes() > 4 << 20);
-        let mut grown = GrownStates::new(budget.clone(), ChunkCache::new(budget.clone(), || Time(0)), &[]);
+        let mut grown =
+            GrownStates::new(budget.clone(), ChunkCache::new(budget.clone(), || Time(0)), &[], HeldBytes::default());
         let reserved = grown.reserve([(0, 6 << 20)]).unwrap();
         grown.apply(reserved);
         assert_eq!((kept.bytes(), budget.used()), (0, 6 << 20));

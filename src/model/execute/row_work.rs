@@ -40,11 +40,13 @@ pub(in crate::model) struct AdoptedState {
 
 /// What a row's run has left: its outputs in the order of the settings, what its state is like now, and a copy of the state if it is to be made
 /// durable.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::model) struct RowOutcome {
     pub(in crate::model) outputs: Vec<Tensor>,
     pub(in crate::model) state: StateNow,
     pub(in crate::model) copy: Option<StateCopy>,
+    /// Of the batch that it ran in.
+    pub(in crate::model) times: RunTimes,
 }
 
 /// A row's state after a commit.
@@ -69,6 +71,14 @@ pub(in crate::model) struct RunTimes {
     pub(super) state_out: Duration,
 }
 
+impl RunTimes {
+    pub(in crate::model) fn add(&mut self, more: &RunTimes) {
+        self.state_in += more.state_in;
+        self.run += more.run;
+        self.state_out += more.state_out;
+    }
+}
+
 /// How large a run is.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model) struct RunSize {
@@ -85,6 +95,11 @@ impl RunSize {
         let starts = batch.iter().flatten().filter(|w| w.start).count() as u64;
         let rows = batch.iter().flatten().map(|w| w.rows).sum();
         RunSize { requests, starts, rows, executed: rows + batch.len() as u64 - requests }
+    }
+
+    /// One request with so many rows.
+    pub(in crate::model) fn alone(start: bool, rows: u64) -> RunSize {
+        RunSize { requests: 1, starts: u64::from(start), rows, executed: rows }
     }
 
     pub(in crate::model) fn times(&self, times: &RunTimes) -> BatchTimes {

@@ -70,8 +70,9 @@ impl Submitted {
             lost.lose(&error, held);
             return Err(error.into());
         }
-        let outcomes = outcomes(&load.settings, rows, held.splits);
+        let mut outcomes = outcomes(&load.settings, rows, held.splits);
         times.state_out += done.elapsed();
+        outcomes.iter_mut().for_each(|outcome| outcome.times = *times);
         Ok(outcomes)
     }
 }
@@ -79,7 +80,7 @@ impl Submitted {
 fn outcomes(settings: &ModelSettings, rows: Vec<Option<CommittedRow>>, splits: Vec<OutputSplit>) -> Vec<RowOutcome> {
     let outcome = |CommittedRow { state, copy }: CommittedRow| {
         let outputs = Vec::with_capacity(splits.len());
-        RowOutcome { outputs, state, copy }
+        RowOutcome { outputs, state, copy, times: RunTimes::default() }
     };
     let mut rows: Vec<Option<RowOutcome>> = rows.into_iter().map(|row| row.map(outcome)).collect();
     for (output, cut) in settings.outputs.iter().zip(splits) {

@@ -7,7 +7,7 @@ use crate::backend::BackendError;
 use crate::batch::Staging;
 use crate::config::model::settings::Output;
 use crate::error::Failure;
-use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes, Slots, StateNow};
+use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes, Slots};
 use crate::model::load::LoadedModel;
 use crate::model::sequences::{FinishedBatch, Job, RowToSeal, TakenBatch};
 use crate::state::StateValues;
@@ -66,9 +66,7 @@ impl BatchRun {
             let mut result = match disposition {
                 RowDisposition::Runs => ran.next().unwrap_or_else(lost),
                 // An END that runs nothing is answered with nothing.
-                RowDisposition::Nothing => {
-                    Ok(RowOutcome { outputs: nothing(load), state: StateNow::default(), copy: None })
-                }
+                RowDisposition::Nothing => Ok(RowOutcome { outputs: nothing(load), ..RowOutcome::default() }),
                 RowDisposition::Fails(error) => Err(error),
             };
             let no_room = result.as_ref().err().and_then(RunError::over_limit);
@@ -78,7 +76,10 @@ impl BatchRun {
                 Err(RunError::NoState(_)) => RowEnd::NoRoom,
                 Err(_) => RowEnd::Failed,
             };
-            let copy = result.as_mut().ok().and_then(|outcome| outcome.copy.take());
+            let copy = result.as_mut().ok().and_then(|outcome| {
+                job.compute.add(&outcome.times);
+                outcome.copy.take()
+            });
             let copy = job.keep(copy).filter(|_| job.is_due());
             let to_seal = batch.real().find(|row| row.req == req && row.seal).filter(|_| result.is_ok());
             let failure = |e: RunError| failure(&e, load, &job);

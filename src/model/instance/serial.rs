@@ -13,7 +13,7 @@ use crate::model::runtime::RunPermit;
 use crate::model::sequences::{Step, TakenBatch};
 use crate::scheduling::Decider;
 use crate::sync::Mutex;
-use crate::telemetry::{OwnTime, StepPath};
+use crate::telemetry::StepPath;
 
 /// Questions to its plug-in that are part of one step: who gets a slot, and who runs.
 const QUESTIONS: u32 = 2;
@@ -96,7 +96,7 @@ impl SerialInstance {
         thread: Option<&ExecutorHandle>,
         permit: &mut Option<RunPermit>,
     ) -> Step {
-        let own_time = OwnTime::begin();
+        let stopwatch = self.identity.model.stopwatch();
         let RunningInstance { executor, staging, is_warm, .. } = running;
         let load = &self.identity.load;
         let (run, work) = BatchRun::begin(load, &mut executor.slots, taken);
@@ -106,7 +106,7 @@ impl SerialInstance {
         if runs_a_graph {
             load.metrics.stepped(if thread.is_some() { StepPath::Inline } else { StepPath::HandedOver });
             if std::mem::replace(is_warm, true) {
-                load.inline_gate.note(own_time.elapsed(), now);
+                load.inline_gate.note(stopwatch.elapsed(), now);
             }
         }
         self.identity.complete_at(run.end(load, ran), now, thread, permit)

@@ -17,6 +17,7 @@ use crate::executor::{ExecutorHandle, ModelStep};
 use crate::model::runtime::LoadRates;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{Decider, SchedulerPort};
+use crate::state::budget::HeldBytes;
 use crate::state::{ChunkPlan, ChunkSizes, StateSpec};
 use crate::telemetry::{BatchTimes, InlineGate, ModelMetrics, RunLog};
 
@@ -61,6 +62,8 @@ pub(in crate::model) struct LoadedModel {
     pub(in crate::model) handles: OnceLock<Vec<Handle>>,
     /// Whether a connection's thread may run a step.
     pub(in crate::model) inline_gate: InlineGate,
+    /// What the states of its sequences hold beyond their size at START.
+    pub(in crate::model) grown: HeldBytes,
     /// What else an instance's thread is asked to do, by instance.
     pub(in crate::model) mail: Vec<Mailbox>,
     /// Where plug-ins reach it, once one was to.
@@ -126,6 +129,7 @@ impl LoadedModel {
             metrics,
             handles: OnceLock::new(),
             inline_gate: InlineGate::default(),
+            grown: HeldBytes::default(),
             hold,
             auto,
             candidates,

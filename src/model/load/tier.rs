@@ -142,7 +142,7 @@ impl SequenceStore {
         if self.epochs.fetch_max(until, Ordering::Relaxed) < until {
             self.write(vec![TierChange::UseEpochs { until }], |failed| {
                 if let Some((_, error)) = failed.first() {
-                    tracing::error!(%error, "the numbers in use are not stored; after a restart they may be given again");
+                    tracing::error!(%error, "the numbers in use are not stored yet: the store tries again. After a crash before that, they may be given again");
                 }
             });
         }
@@ -164,7 +164,7 @@ impl SequenceStore {
         let change = TierChange::Succeed { model: model.to_owned(), successions };
         self.write(vec![change], move |failed| drop(sender.send(failed)));
         if let Some((_, error)) = written.recv().unwrap_or_default().first() {
-            tracing::error!(model, %error, "which version takes over is not stored; after a crash its sequences may be refused");
+            tracing::error!(model, %error, "which version takes over is not stored yet: the store tries again. After a crash before that, its sequences may be refused");
         }
     }
 
@@ -214,7 +214,7 @@ impl SequenceStore {
         let changes = [TierChange::Remove { key, incarnation }].into_iter().chain(end).collect();
         self.write(changes, move |failed| {
             if let Some((_, error)) = failed.first() {
-                tracing::error!(model, %error, "the stored state of an ended sequence is not removed; a restart may resume it");
+                tracing::error!(model, %error, "the stored state of an ended sequence is not removed yet: the store tries again. After a crash before that, the sequence may come back");
             }
             done(failed.first().map(|(_, error)| error.to_string()));
         });

@@ -1,10 +1,16 @@
 //! The one clock that drives the cores, in nanoseconds since the server began. Tests may use a clock that stands still until they advance it.
-//! The interleaving tests count instead, so that a schedule can be run again.
+//! The interleaving tests count instead, so that a schedule can be run again. A [`Stopwatch`] measures by the same clock how long a thread worked.
 
 use sequor_core::Time;
 
 #[cfg(not(feature = "shuttle"))]
+pub(in crate::model) use real::Stopwatch;
+
+#[cfg(not(feature = "shuttle"))]
 pub use real::Clock;
+
+#[cfg(feature = "shuttle")]
+pub(in crate::model) use crate::telemetry::OwnTime as Stopwatch;
 
 #[cfg(feature = "shuttle")]
 pub use counted::Clock;
@@ -16,6 +22,7 @@ mod real {
     use std::time::{Duration, Instant, SystemTime};
 
     use super::Time;
+    use crate::telemetry::OwnTime;
 
     /// Clones show the same time.
     #[derive(Debug, Clone)]
@@ -70,11 +77,39 @@ mod real {
             }
         }
 
+        /// Measures work that begins now on this thread.
+        pub(in crate::model) fn stopwatch(&self) -> Stopwatch {
+            match &self.0 {
+                Source::System(_) => Stopwatch::Own(OwnTime::begin()),
+                Source::Manual(_) => Stopwatch::Manual { clock: self.clone(), began: self.now() },
+            }
+        }
+
         /// When this time comes, as the operating system counts. `None` if it does not say.
         pub(in crate::model) fn instant(&self, at: Time) -> Option<Instant> {
             match &self.0 {
                 Source::System(zero) => zero.checked_add(Duration::from_nanos(at.0)),
                 Source::Manual(_) => None,
+            }
+        }
+    }
+
+    /// How long a piece of work takes.
+    #[derive(Debug)]
+    pub(in crate::model) enum Stopwatch {
+        /// Without the time in which the system ran other threads.
+        Own(OwnTime),
+        Manual {
+            clock: Clock,
+            began: Time,
+        },
+    }
+
+    impl Stopwatch {
+        pub(in crate::model) fn elapsed(&self) -> Duration {
+            match self {
+                Stopwatch::Own(time) => time.elapsed(),
+                Stopwatch::Manual { clock, began } => clock.now() - *began,
             }
         }
     }
@@ -102,6 +137,10 @@ mod counted {
     impl Clock {
         pub fn now(&self) -> Time {
             Time(self.0.fetch_add(1000, Ordering::Relaxed))
+        }
+
+        pub(in crate::model) fn stopwatch(&self) -> super::Stopwatch {
+            super::Stopwatch::begin()
         }
 
         /// It comes after some more looks.

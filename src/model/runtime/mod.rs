@@ -12,6 +12,8 @@ mod upkeep;
 
 pub use clock::Clock;
 
+pub(in crate::model) use clock::Stopwatch;
+
 pub(in crate::model) use rate_limiter::{LoadRates, RateLimiter, RunPermit};
 pub(in crate::model) use start_gate::StartGate;
 pub(in crate::model) use timer::{Tick, Timer};

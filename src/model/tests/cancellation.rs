@@ -2,8 +2,8 @@
 
 use sequor_core::{EndReason, Id, Refusal, Stage};
 
+use super::machine::{Machine, OLDEST, Server, answered, start};
 use super::request;
-use super::restarts::{Machine, OLDEST, Server, answered, start};
 use crate::error::Failure;
 
 /// A machine whose model keeps its states like this, and the sequences of cancelled requests as well if it `keeps`.

@@ -7,6 +7,7 @@ use sequor_core::Id;
 use super::processors;
 use super::{Fixture, load, request};
 use crate::model::*;
+use crate::processing::wat_fixture::ProcessorWat;
 use crate::state::Capture;
 
 const LIMITS: CaptureLimits = CaptureLimits { steps: 5, bytes: 1 << 20, wait: Duration::from_secs(60) };
@@ -75,6 +76,34 @@ fn a_capture_holds_the_scratch_of_processors() {
     match without.repository.find("sum", "").unwrap().import(Id::from(7), &file).unwrap_err() {
         TransferError::Other { why, .. } => assert!(why.starts_with("its processors were ["), "{why}"),
         other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_step_whose_answer_a_processor_refused_is_captured_for_the_state_goes_on_from_it() {
+    let post = processors::refusing_post();
+    let guest = ProcessorWat { post: &post, ..processors::guest() };
+    let here = processors::loaded_with(processors::TOML, &guest);
+    // The third of four steps comes to 778, which is refused after eight runs.
+    let value = |n: i32| [1, 5, 1, 772][n as usize % 4];
+    here.sum(7, 5, |s| s.start = true);
+    let step = |n: i32| assert_eq!(here.send(7, value(n), |s| s.start = n % 4 == 1).is_err(), n % 4 == 3);
+    let file = loop {
+        match captured(&here, LIMITS, step) {
+            // A START had just begun.
+            Err(TransferError::NoState { .. }) => {}
+            file => break file.unwrap(),
+        }
+    };
+    let capture = Capture::parse(&file).unwrap();
+    assert!(capture.steps.iter().any(|step| step.refused), "{capture:?}");
+    let there = processors::loaded_with(processors::TOML, &guest);
+    there.repository.find("sum", "").unwrap().import(capture.id, &file).unwrap();
+    for step in &capture.steps {
+        let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |s| s.start = step.start) };
+        let outputs = there.answer(again).map(|answer| answer.outputs);
+        assert_eq!(outputs.is_err(), step.refused, "step {}", step.number);
+        assert_eq!(outputs.unwrap_or_default(), step.outputs, "step {}", step.number);
     }
 }
 

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::backend::mock::{MockBackend, RunHook};
 use crate::error::Failure;
 use crate::model::*;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Statistics};
 
 /// What an ensemble of these steps has for a configuration: each member's INPUT is the tensor before it.
 pub(super) fn ensemble(name: &str, members: &[&str], more: &str) -> String {
@@ -222,6 +222,20 @@ fn a_sequence_goes_through_all_members_in_order_and_ends_in_all() {
     let counted = |model: &str| house.repository.statistics(model, "").unwrap()[0].counted.clone();
     assert_eq!((counted("a").inference_count, counted("b").inference_count), (64 * 20, 64 * 20));
     assert_eq!((counted("ab").success.count, counted("ba").success.count), (32 * 20, 32 * 20));
+    // As Triton counts: each request of an ensemble is one run, as long as those of its members together.
+    let of_ensembles = ["ab", "ba"].map(counted);
+    for of in &of_ensembles {
+        assert_eq!((of.inference_count, of.execution_count, of.compute_infer.count), (32 * 20, 32 * 20, 32 * 20));
+        assert_eq!(of.batches.get(&1).map(|cost| cost.count), Some(32 * 20));
+        assert!(of.last_inference > 0, "it has run");
+    }
+    for time in
+        [|of: &Statistics| of.compute_input, |of: &Statistics| of.compute_infer, |of: &Statistics| of.compute_output]
+    {
+        let nanos = |of: &Statistics| time(of).nanos;
+        let (ensembles, members) = (of_ensembles.iter().map(nanos).sum::<u64>(), ["a", "b"].map(counted));
+        assert_eq!(ensembles, members.iter().map(nanos).sum::<u64>());
+    }
 }
 
 /// With the variable `SEQUOR_DEADLOCK_SECONDS` the load goes on for so long.

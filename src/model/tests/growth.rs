@@ -2,8 +2,8 @@
 
 use sequor_core::{Id, Shape};
 
+use super::machine::{Machine, OLDEST, Server};
 use super::request;
-use super::restarts::{Machine, OLDEST, Server};
 use crate::error::Failure;
 use crate::model::*;
 
@@ -65,6 +65,11 @@ fn idle_sequences_leave_for_a_state_that_grows_and_come_back_with_room_for_all_o
     }
     let (used, limit) = server.repository.state_bytes();
     assert!(used <= limit, "{used} of {limit}");
+    assert_eq!(
+        server.repository.statistics("sum", "").unwrap()[0].state_bytes,
+        11_005 * 4,
+        "that of the one in memory"
+    );
     assert!(append(&server, 3, 20_000, true).is_err(), "what does not fit at all is refused");
     assert_eq!(append_in_time(&server, 1, 1), 8006);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sequor_core::{Dialect, EndReason, Id, Refusal, WhenFull};
 
-use super::restarts::{Machine, OLDEST, start};
+use super::machine::{Machine, OLDEST, Server, start};
 use super::{Fixture, load, request};
 use crate::error::Failure;
 use crate::model::*;
@@ -108,4 +108,28 @@ fn a_kept_sequence_can_be_dropped() {
     // The store has done what came before this.
     assert_eq!(second.sum(8, 1, |_| {}), 2);
     assert_eq!(machine.serve_from(&machine.crashed()).resumable(), []);
+}
+
+#[test]
+fn a_sequence_that_waits_in_the_store_is_exported_and_copied_as_a_live_one() {
+    for when in ["drain", "step"] {
+        let machine = Machine::new(when, OLDEST);
+        let first = machine.serve();
+        assert_eq!(first.sum(7, 40, |s| (s.start, s.step) = (true, Some(1))), 40);
+        let id = Id::from(7);
+        let file_of = |server: &Server| server.repository.find("sum", "").unwrap().export(&id);
+        let live = file_of(&first).unwrap();
+        first.stop();
+        let second = machine.serve();
+        assert_eq!(second.resumable(), [(id.clone(), 1)]);
+        let stored = file_of(&second).unwrap();
+        let answers = [&live, &stored].map(|file| crate::state::answer_of(file).unwrap());
+        assert_eq!(answers, [vec![], vec![]], "{when}: the state alone, without the kept answer");
+        let served = second.repository.find("sum", "").unwrap();
+        served.fork(&id, Id::from(8)).unwrap();
+        assert_eq!(second.resumable(), [(id.clone(), 1), (Id::from(8), 1)], "{when}: it waits as before");
+        assert_eq!((second.sum(8, 1, |_| {}), second.sum(7, 2, |_| {})), (41, 42), "{when}");
+        let taken = served.import(id.clone(), &stored).unwrap_err();
+        assert!(matches!(taken, TransferError::Live { .. }), "{when}: {taken}");
+    }
 }

@@ -10,6 +10,8 @@ mod ensembles;
 mod growth;
 mod imports;
 mod initializers;
+mod inline_steps;
+mod machine;
 mod pending_ends;
 mod processors;
 mod rates;
@@ -17,6 +19,7 @@ mod reloads;
 mod restarts;
 mod restarts_with_plugins;
 mod restarts_with_reloads;
+mod stores_under_pressure;
 mod tiers;
 
 use std::path::Path;
@@ -56,12 +59,21 @@ impl Fixture {
 
     /// With the model's files, and nothing loaded.
     pub(super) fn empty(state_limit: u64) -> Fixture {
+        Fixture::with(RepositoryOptions { state_limit, ..RepositoryOptions::default() })
+    }
+
+    /// The same by this clock.
+    pub(super) fn by(clock: Clock) -> Fixture {
+        Fixture::with(RepositoryOptions { clock, ..RepositoryOptions::default() })
+    }
+
+    fn with(options: RepositoryOptions) -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("sum");
         fs_err::create_dir_all(model.join("1")).unwrap();
         fs_err::write(model.join("config.pbtxt"), CONFIG).unwrap();
         fs_err::write(model.join("1/model.onnx"), "accumulate INT32").unwrap();
-        let options = RepositoryOptions { state_limit, reply_pool: 1 << 20, ..RepositoryOptions::default() };
+        let options = RepositoryOptions { reply_pool: 1 << 20, ..options };
         let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
         Fixture { repository, folder }
     }

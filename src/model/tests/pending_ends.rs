@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use sequor_core::{EndReason, Id, Refusal, Stage};
 
+use super::machine::{Machine, OLDEST, Server, answered, start};
 use super::request;
-use super::restarts::{Machine, OLDEST, Server, answered, start};
 use crate::error::Failure;
 use crate::model::Pending;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sequor_core::Refusal;
+use sequor_core::{EndReason, Refusal};
 
 use super::{Fixture, load, request};
 use crate::error::{Failure, ProcessorFailure};
@@ -49,6 +49,22 @@ pub(super) const POST: &str = "
     (global.set $heap (i32.const 8192))
     (i32.const 1024)";
 
+/// The part of [`refusing_post`] that refuses.
+const REFUSING: &str = "
+    (if (i32.eq (i32.load (local.get $b)) (i32.const 778)) (then
+        (i32.store8 (i32.const 1024) (i32.const 1))
+        (i32.store (i32.const 1032) (i32.const 5))
+        (i32.store (i32.const 1040) (i32.const 0))
+        (i32.store8 (i32.const 1048) (i32.const 0))
+        (i32.store8 (i32.const 1064) (i32.const 0))
+        (return (i32.const 1024))))
+    (i32.store8 (i32.const 1100)";
+
+/// [`POST`], which refuses a step whose first sum is 778, after its runs.
+pub(super) fn refusing_post() -> String {
+    POST.replacen("(i32.store8 (i32.const 1100)", REFUSING, 1)
+}
+
 pub(super) fn component(_: &str, bytes: &[u8]) -> Result<Arc<ProcessorComponent>, PluginError> {
     let made = ProcessorComponent::new(&SERVING, "guest.wasm", bytes, Grants::default(), None);
     made.map(Arc::new).map_err(|e| PluginError::Invalid(e.to_string()))
@@ -60,8 +76,12 @@ pub(super) fn guest() -> ProcessorWat<'static> {
 
 /// The model `sum` with this sequor.toml.
 fn fixture(toml: &str) -> Fixture {
+    fixture_with(toml, &guest())
+}
+
+fn fixture_with(toml: &str, guest: &ProcessorWat<'_>) -> Fixture {
     let fixture = Fixture::empty(u64::MAX);
-    fs_err::write(fixture.folder.path().join("guest.wasm"), guest().component()).unwrap();
+    fs_err::write(fixture.folder.path().join("guest.wasm"), guest.component()).unwrap();
     let dir = Some(fixture.folder.path().to_owned());
     let rules = PlaceRules { dir, strikes: 3, ..PlaceRules::default() };
     fixture.repository.run_processors(rules, Box::new(component)).unwrap();
@@ -73,7 +93,11 @@ pub(super) const TOML: &str =
     "[sequence]\nend_without_inputs = true\n[[plugins.processor]]\nuse = \"guest\"\ntime = \"500ms\"\n";
 
 pub(super) fn loaded(toml: &str) -> Fixture {
-    let fixture = fixture(toml);
+    loaded_with(toml, &guest())
+}
+
+pub(super) fn loaded_with(toml: &str, guest: &ProcessorWat<'_>) -> Fixture {
+    let fixture = fixture_with(toml, guest);
     load(&fixture.repository, &fixture.model());
     fixture
 }
@@ -122,14 +146,28 @@ fn an_end_without_inputs_is_shown_to_the_processor() {
     );
 }
 
+/// Why a sequence is no more, as its next step reads it.
+fn ended_because(fixture: &Fixture, id: u64) -> EndReason {
+    match fixture.send(id, 1, |_| {}) {
+        Err(Failure::Refused(refused)) => match refused.refusal {
+            Refusal::Unknown(Some(stone)) => stone.why,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_failure_after_the_run_ends_the_sequence() {
     let fixture = loaded(TOML);
     fixture.sum(1, 5, |s| s.start = true);
     let trap = failed(fixture.send(2, 777, |s| s.start = true));
     assert_eq!((trap.code, trap.ended, trap.may_retry), (None, true, false));
-    assert!(fixture.send(2, 1, |_| {}).is_err());
+    assert_eq!(ended_because(&fixture, 2), EndReason::Failed);
     assert_eq!(fixture.sum(2, 5, |s| s.start = true), 10_005);
+    let trap = failed(fixture.send(2, 772, |_| {}));
+    assert_eq!((trap.code, trap.ended, trap.may_retry), (None, true, false));
+    assert_eq!(ended_because(&fixture, 2), EndReason::Broken);
     assert_eq!(fixture.sum(1, 1, |_| {}), 20_006, "the other one lives on");
 }
 

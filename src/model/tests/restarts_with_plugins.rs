@@ -4,8 +4,8 @@ use std::path::Path;
 
 use sequor_core::Refusal;
 
+use super::machine::{Machine, OLDEST, answered, start};
 use super::request;
-use super::restarts::{Machine, OLDEST, answered, start};
 use super::{initializers, processors};
 use crate::error::Failure;
 use crate::model::*;
@@ -77,20 +77,9 @@ fn a_processor_that_fails_or_refuses_the_first_step_after_a_restart_leaves_the_s
     }
 }
 
-/// Refuses the step whose sum is 778, after its run.
-const REFUSING: &str = "
-    (if (i32.eq (i32.load (local.get $b)) (i32.const 778)) (then
-        (i32.store8 (i32.const 1024) (i32.const 1))
-        (i32.store (i32.const 1032) (i32.const 5))
-        (i32.store (i32.const 1040) (i32.const 0))
-        (i32.store8 (i32.const 1048) (i32.const 0))
-        (i32.store8 (i32.const 1064) (i32.const 0))
-        (return (i32.const 1024))))
-    (i32.store8 (i32.const 1100)";
-
 #[test]
 fn a_counted_step_that_was_refused_after_its_run_gets_no_answer_of_another_step() {
-    let post = processors::POST.replacen("(i32.store8 (i32.const 1100)", REFUSING, 1);
+    let post = processors::refusing_post();
     let guest = ProcessorWat { post: &post, ..processors::guest() };
     for when in ["never", "drain", "step"] {
         let machine = machine(when, processors::TOML, with_processors);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sequor_core::{EndReason, Id, Refusal};
 
 use super::load;
-use super::restarts::{Machine, OLDEST, Server, durable, start};
+use super::machine::{Machine, OLDEST, Server, durable, start};
 use crate::error::Failure;
 use crate::model::SequenceStep;
 use crate::state::tier::Successions;

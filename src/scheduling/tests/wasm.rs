@@ -367,6 +367,16 @@ fn what_it_asks_for_is_looked_at_before_it_is_compiled() {
 }
 
 #[test]
+fn a_component_of_another_world_is_refused_for_that_and_not_for_its_fields() {
+    let toml =
+        "name = 'x'\nversion = '1'\nworld = 'processor'\ncontract = '0.1.0'\nscratch = '8B'\n".replace('\n', "\\n");
+    let of = format!("(component (@custom \"sequor:plugin\" \"{toml}\"))");
+    let told = refused(&wat::parse_str(of).unwrap()).to_string();
+    let begin = "x.wasm is made for the world \"processor\" (plugin.toml); a scheduler is wanted here.";
+    assert!(told.starts_with(begin), "{told}");
+}
+
+#[test]
 fn what_is_granted_is_given_and_no_more() {
     let clock = Grants { clock: true, ..Grants::default() };
     let take = |wit: &str, extra: &str, plan: &str, grants| {

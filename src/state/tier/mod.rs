@@ -5,12 +5,13 @@
 //! - `contract`: what every tier does, as a trait. `record`: what a tier knows of a stored state. `error`: why it does not keep or find one.
 //! - `succession`: which versions of a model go on from states of others.
 //! - `disk`: a store on disk. `folder`: its directory and file, readable by the server's user only.
-//! - `writer`: gathers what all models write at one time into one commit.
+//! - `writer`: gathers what all models write at one time into one commit. `owed`: what a failed commit leaves to the next.
 
 mod contract;
 mod disk;
 mod error;
 mod folder;
+mod owed;
 mod record;
 mod succession;
 #[cfg(test)]

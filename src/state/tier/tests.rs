@@ -472,6 +472,50 @@ fn a_directory_that_cannot_be_made_is_a_sentence() {
 
 // === the writer ===
 
+/// Writes these changes, and what came of it.
+fn written(writer: &GroupWriter, changes: Vec<TierChange>) -> FailedChanges {
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    writer.write(move |_| changes.into_iter().map(Ok).collect(), move |failed| tell.send(failed).unwrap());
+    told.recv().unwrap()
+}
+
+#[test]
+fn what_a_full_disk_prevented_is_done_once_the_disk_has_room() {
+    let file = File::default();
+    let store: Arc<dyn Tier> = Arc::new(tier(&file, u64::MAX).unwrap());
+    let writer = GroupWriter::start(Arc::clone(&store)).unwrap();
+    let states = (1..=5).map(|id| put(id, 1, 1, b"state")).collect();
+    assert!(written(&writer, states).is_empty());
+    let successions = |version| {
+        let mut all = Successions::default();
+        let of = |version| VersionDigest { version, digest: [7; 32] };
+        all.add(of(version), of(1));
+        all
+    };
+    let succeed = |version| TierChange::Succeed { model: "sum".to_owned(), successions: successions(version) };
+    let remove = |id| TierChange::Remove { key: key(id), incarnation: 1 };
+    file.0.lock().fails = Some(io::ErrorKind::StorageFull);
+    for changes in [vec![remove(1), remove(2)], vec![remove(3), succeed(2)], vec![succeed(3), put(9, 1, 1, b"new")]] {
+        let count = changes.len();
+        assert_eq!(written(&writer, changes).len(), count, "each is told");
+    }
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    writer.take(key(4), AfterTake::Forget { incarnation: 1 }, move |found| tell.send(found).unwrap());
+    assert!(told.recv().unwrap().is_err());
+    file.0.lock().fails = None;
+    // A younger sequence of the id has begun meanwhile, on another version.
+    assert!(written(&writer, vec![put(2, 2, 1, b"young")]).is_empty());
+    let left = |tier: &dyn Tier| tier.list("sum").len();
+    assert_eq!(kept(&*store).into_keys().collect::<Vec<_>>(), [2, 4, 5], "4 was to be taken, and 9 was refused");
+    assert_eq!(store.successions("sum"), successions(3), "the last one");
+    // Without another write, and with a writer that closes.
+    file.0.lock().fails = Some(io::ErrorKind::StorageFull);
+    assert_eq!(written(&writer, vec![remove(4)]).len(), 1);
+    file.0.lock().fails = None;
+    writer.close();
+    assert_eq!(left(&tier(&file, u64::MAX).unwrap()), 2);
+}
+
 #[test]
 fn what_waits_goes_into_one_commit_and_each_learns_its_own_outcome() {
     let store: Arc<dyn Tier> = Arc::new(tier(&File::default(), 10).unwrap());

@@ -1,15 +1,18 @@
-//! One thread that writes for all models: changes that wait when a commit ends go into the next one, so that one flush serves all of them.
+//! One thread that writes for all models: changes that wait when a commit ends go into the next one, so that one flush serves all of them. Where a
+//! commit fails, each writer is told; what must happen all the same is tried again ([`OwedChanges`]).
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 use super::contract::{FoundState, Tier, TierChange};
 use super::error::TierError;
+use super::owed::OwedChanges;
 use super::record::{StateHead, TierKey};
 
 /// Tasks that go into one commit at most.
@@ -151,27 +154,30 @@ impl WriterQueue {
         Ok(())
     }
 
-    /// The tasks of the next commit; none once the queue is closed and empty.
-    fn next(&self) -> Vec<WriterTask> {
+    /// The tasks of the next commit, after at most `wait`. `None` once the queue is closed and empty.
+    fn next(&self, wait: Option<Duration>) -> Option<Vec<WriterTask>> {
         let mut tasks = self.tasks.lock();
-        while tasks.waiting.is_empty() && !tasks.closed {
-            self.added.wait(&mut tasks);
+        let mut is_over = false;
+        while tasks.waiting.is_empty() && !tasks.closed && !is_over {
+            match wait {
+                None => self.added.wait(&mut tasks),
+                Some(wait) => is_over = self.added.wait_for(&mut tasks, wait).timed_out(),
+            }
+        }
+        if tasks.waiting.is_empty() && tasks.closed {
+            return None;
         }
         let most = tasks.waiting.len().min(MOST);
-        tasks.waiting.drain(..most).collect()
+        Some(tasks.waiting.drain(..most).collect())
     }
 }
 
 fn run(tier: &dyn Tier, queue: &WriterQueue) {
-    loop {
-        let tasks = queue.next();
-        if tasks.is_empty() {
-            return;
-        }
-        let (mut changes, mut waiting) = (Vec::new(), Vec::new());
-        for task in tasks {
-            gather(tier, task, &mut changes, &mut waiting);
-        }
+    let mut owed = OwedChanges::default();
+    while let Some(tasks) = queue.next(owed.wait()) {
+        let mut commit = GatheredChanges { changes: owed.take(), ..GatheredChanges::default() };
+        tasks.into_iter().for_each(|task| commit.add(tier, task));
+        let GatheredChanges { changes, undone, waiting } = commit;
         let written = if changes.is_empty() { Ok(Vec::new()) } else { tier.put_batch(&changes) };
         for waits in waiting {
             match waits {
@@ -181,33 +187,54 @@ fn run(tier: &dyn Tier, queue: &WriterQueue) {
                 }
             }
         }
+        match written {
+            Ok(_) => owed.written(),
+            Err(_) => owed.failed(tier, changes, &undone),
+        }
+    }
+    let last = owed.take();
+    if let Some(error) = (!last.is_empty()).then(|| tier.put_batch(&last).err()).flatten() {
+        tracing::error!(%error, changes = last.len(), "what the disk did not take before is not written at the end either");
     }
 }
 
-fn gather(tier: &dyn Tier, task: WriterTask, changes: &mut Vec<TierChange>, waiting: &mut Vec<WriterWaiting>) {
-    match task {
-        WriterTask::Write { make, done } => {
-            let made = make(changes);
-            let mut place = |change: Result<TierChange, TierError>| {
-                changes.push(change?);
-                Ok(changes.len() - 1)
-            };
-            let places = made.into_iter().map(&mut place).collect();
-            waiting.push(WriterWaiting::Writer { places, done });
-        }
-        WriterTask::Take { key, then, done } => {
-            let found = find(tier, changes, &key);
-            match (&found, then) {
-                (Ok(Some((head, _))), AfterTake::Forget { incarnation }) if head.incarnation <= incarnation => {
-                    changes.push(TierChange::Remove { key, incarnation: head.incarnation });
-                }
-                (Ok(Some((head, file))), AfterTake::Outdate) if !head.behind => {
-                    let head = Arc::new(StateHead::clone(head).behind(file));
-                    changes.push(TierChange::Put { key, head, file: Bytes::copy_from_slice(file) });
-                }
-                _ => {}
+/// What goes into one commit.
+#[derive(Default)]
+struct GatheredChanges {
+    changes: Vec<TierChange>,
+    /// Places of removals that mean nothing if the commit fails: who asked for them goes on with the state that is there.
+    undone: HashSet<usize>,
+    waiting: Vec<WriterWaiting>,
+}
+
+impl GatheredChanges {
+    fn add(&mut self, tier: &dyn Tier, task: WriterTask) {
+        let GatheredChanges { changes, undone, waiting } = self;
+        match task {
+            WriterTask::Write { make, done } => {
+                let made = make(changes.as_slice());
+                let mut place = |change: Result<TierChange, TierError>| {
+                    changes.push(change?);
+                    Ok(changes.len() - 1)
+                };
+                let places = made.into_iter().map(&mut place).collect();
+                waiting.push(WriterWaiting::Writer { places, done });
             }
-            waiting.push(WriterWaiting::Taker { found, done });
+            WriterTask::Take { key, then, done } => {
+                let found = find(tier, changes, &key);
+                match (&found, then) {
+                    (Ok(Some((head, _))), AfterTake::Forget { incarnation }) if head.incarnation <= incarnation => {
+                        undone.insert(changes.len());
+                        changes.push(TierChange::Remove { key, incarnation: head.incarnation });
+                    }
+                    (Ok(Some((head, file))), AfterTake::Outdate) if !head.behind => {
+                        let head = Arc::new(StateHead::clone(head).behind(file));
+                        changes.push(TierChange::Put { key, head, file: Bytes::copy_from_slice(file) });
+                    }
+                    _ => {}
+                }
+                waiting.push(WriterWaiting::Taker { found, done });
+            }
         }
     }
 }

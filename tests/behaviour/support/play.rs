@@ -106,10 +106,6 @@ impl Ask<'_> {
         self
     }
 
-    pub fn request(self) -> InferRequest {
-        self.request
-    }
-
     /// Puts it in its queue; a refusal at once is kept until it is awaited.
     pub fn send(self) -> Waiting {
         Waiting(self.server.repository.submit(self.request))

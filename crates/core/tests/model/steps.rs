@@ -113,10 +113,12 @@ impl World {
             0 if !self.posts.is_empty() => {
                 let req = self.posts.swap_remove(self.rng.index(self.posts.len()));
                 // As a driver does whose processors failed after the run: the sequence ends, and the request is released.
-                let seq = self.refer.req(req).and_then(|r| r.seq).and_then(|n| self.refer.seq(n).key);
+                let request = self.refer.req(req).map(|r| (r.seq, r.start));
+                let seq = request.and_then(|(seq, _)| seq).and_then(|n| self.refer.seq(n).key);
+                let why = if request.is_some_and(|(_, start)| start) { EndReason::Failed } else { EndReason::Broken };
                 if let Some(seq) = seq.filter(|_| self.rng.percent(self.taste.fails)) {
                     count(&mut self.counts.prepared, "failed after the run", 1);
-                    self.apply(Event::End(seq, EndReason::Failed))?;
+                    self.apply(Event::End(seq, why))?;
                 }
                 self.apply(Event::Posted(req))
             }

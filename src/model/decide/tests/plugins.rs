@@ -49,7 +49,11 @@ fn does(name: &str) -> Option<Does> {
 impl Rig {
     /// The model's files lie there, and these in the plug-in folder; nothing is loaded.
     pub(in crate::model) fn empty(files: &[&str], change: impl FnOnce(&mut PluginRules)) -> Rig {
-        let fixture = Fixture::empty(u64::MAX);
+        Rig::over(Fixture::empty(u64::MAX), files, change)
+    }
+
+    /// The same over a repository of its own options.
+    pub(in crate::model) fn over(fixture: Fixture, files: &[&str], change: impl FnOnce(&mut PluginRules)) -> Rig {
         let dir = fixture.folder.path().join("plugins");
         fs_err::create_dir(&dir).unwrap();
         for name in files {

@@ -15,6 +15,7 @@ use sequor_core::{EndReason, Req, Seq, Time};
 use crate::ensemble::{EnsembleGate, EnsembleGates, EnsemblePlan, FlowProgress, MemberStep};
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
+use crate::model::execute::RunTimes;
 use crate::model::load::{LoadEnsemble, LoadedModel};
 use crate::model::request::{InferRequest, SequenceStep};
 use crate::sync::Mutex;
@@ -76,6 +77,8 @@ pub(in crate::model::sequences) struct EnsembleFlow {
 #[derive(Debug)]
 pub(in crate::model::sequences) struct FlowState {
     walk: FlowProgress,
+    /// How long the runs of its members took.
+    compute: RunTimes,
     /// It was answered or given up: what comes now means nothing.
     is_over: bool,
     /// Steps that members with sequences may have run.
@@ -88,8 +91,14 @@ pub(in crate::model::sequences) struct FlowState {
 
 impl FlowState {
     pub(in crate::model::sequences) fn new(plan: &Arc<EnsemblePlan>, inputs: Vec<Option<Tensor>>) -> FlowState {
-        let walk = FlowProgress::new(plan, inputs);
-        FlowState { walk, is_over: false, advanced: Vec::new(), sent: Vec::new(), inside: Vec::new() }
+        FlowState {
+            walk: FlowProgress::new(plan, inputs),
+            compute: RunTimes::default(),
+            is_over: false,
+            advanced: Vec::new(),
+            sent: Vec::new(),
+            inside: Vec::new(),
+        }
     }
 }
 
@@ -230,15 +239,15 @@ impl EnsembleFlow {
     // === its end ===
 
     fn finish(&self, thread: Option<&ExecutorHandle>) {
-        let outputs = {
+        let (outputs, compute) = {
             let mut state = self.state.lock();
             if std::mem::replace(&mut state.is_over, true) {
                 return;
             }
-            state.walk.outputs()
+            (state.walk.outputs(), state.compute)
         };
         if let Some(ensemble) = self.ensemble.upgrade() {
-            ensemble.flow_done(self.req, outputs, thread);
+            ensemble.flow_done(self.req, outputs, compute, thread);
         }
         self.leave(EnsembleGate::Whole, thread);
     }
@@ -374,10 +383,14 @@ impl SlotGrant for EnsembleFlow {
 }
 
 impl StepReply for EnsembleFlow {
-    fn answered(self: Arc<Self>, step: usize, reply: Reply, thread: Option<&ExecutorHandle>) {
+    fn answered(self: Arc<Self>, step: usize, reply: Reply, compute: &RunTimes, thread: Option<&ExecutorHandle>) {
         match reply {
             Ok(answer) => {
-                self.state.lock().walk.finish(step, answer.outputs);
+                {
+                    let mut state = self.state.lock();
+                    state.walk.finish(step, answer.outputs);
+                    state.compute.add(compute);
+                }
                 self.leave(EnsembleGate::Step(step), thread);
                 self.go_on(thread);
             }

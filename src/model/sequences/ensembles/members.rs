@@ -8,6 +8,7 @@ use sequor_core::{EndReason, Id, LoadId, Req, Seq, Time};
 
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
+use crate::model::execute::RunTimes;
 use crate::model::request::InferRequest;
 use crate::sync::Mutex;
 use crate::tensor::Tensor;
@@ -69,8 +70,14 @@ pub(in crate::model) trait FlowHost: Debug + Send + Sync {
     /// A sequence of a member has ended by itself: so does that of the ensemble, and with it those of all members.
     fn end_for_member(self: Arc<Self>, seq: Seq, why: EndReason);
 
-    /// Every step of a request is done. If another ensemble waits for it, its next steps may be left to `thread`.
-    fn flow_done(self: Arc<Self>, req: Req, outputs: Vec<Option<Tensor>>, thread: Option<&ExecutorHandle>);
+    /// Every step of a request is done, and the runs of its members took `compute`. If another ensemble waits for it, its next steps may be left to `thread`.
+    fn flow_done(
+        self: Arc<Self>,
+        req: Req,
+        outputs: Vec<Option<Tensor>>,
+        compute: RunTimes,
+        thread: Option<&ExecutorHandle>,
+    );
 
     /// A step failed. `ends`: the sequence that ends with it.
     fn flow_failed(self: Arc<Self>, req: Req, ends: Option<Seq>, failure: Failure);

@@ -7,14 +7,16 @@ use tokio::sync::oneshot;
 
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
+use crate::model::execute::RunTimes;
 use crate::model::request::InferAnswer;
 
 /// What a request is answered with.
 pub(in crate::model) type Reply = Result<InferAnswer, Failure>;
 
-/// Takes the answers to the steps of a request of an ensemble. Called without any lock of a model. Steps that follow may be left to `thread`.
+/// Takes the answers to the steps of a request of an ensemble, and how long their runs took. Called without any lock of a model. Steps that follow
+/// may be left to `thread`.
 pub(in crate::model) trait StepReply: Debug + Send + Sync {
-    fn answered(self: Arc<Self>, step: usize, reply: Reply, thread: Option<&ExecutorHandle>);
+    fn answered(self: Arc<Self>, step: usize, reply: Reply, compute: &RunTimes, thread: Option<&ExecutorHandle>);
 }
 
 #[derive(Debug)]
@@ -24,11 +26,11 @@ pub(in crate::model) enum ReplyTo {
 }
 
 impl ReplyTo {
-    pub(in crate::model::sequences) fn send(self, reply: Reply, thread: Option<&ExecutorHandle>) {
+    pub(in crate::model::sequences) fn send(self, reply: Reply, compute: &RunTimes, thread: Option<&ExecutorHandle>) {
         match self {
             // The client may have gone, which is no fault.
             ReplyTo::Surface(sender) => drop(sender.send(reply)),
-            ReplyTo::Step(flow, step) => flow.answered(step, reply, thread),
+            ReplyTo::Step(flow, step) => flow.answered(step, reply, compute, thread),
         }
     }
 }

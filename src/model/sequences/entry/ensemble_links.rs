@@ -7,6 +7,7 @@ use sequor_core::{EndReason, Event, LoadId, Req, Seq, Time};
 use crate::ensemble::EnsembleGates;
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
+use crate::model::execute::RunTimes;
 use crate::model::load::RequestFacts;
 use crate::model::request::{InferRequest, intake};
 use crate::model::sequences::ensembles::{
@@ -122,10 +123,16 @@ impl FlowHost for ModelScheduler {
         self.apply(Event::End(seq, why));
     }
 
-    fn flow_done(self: Arc<Self>, req: Req, outputs: Vec<Option<Tensor>>, thread: Option<&ExecutorHandle>) {
+    fn flow_done(
+        self: Arc<Self>,
+        req: Req,
+        outputs: Vec<Option<Tensor>>,
+        compute: RunTimes,
+        thread: Option<&ExecutorHandle>,
+    ) {
         let now = self.now();
         let thread = ActingThread { answers: thread, ..ActingThread::default() };
-        self.locked_on(thread, now, |table| table.flow_done(now, req, outputs));
+        self.locked_on(thread, now, |table| table.flow_done(now, req, outputs, compute));
     }
 
     fn flow_failed(self: Arc<Self>, req: Req, ends: Option<Seq>, failure: Failure) {

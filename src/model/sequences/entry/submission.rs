@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sequor_core::{Id, Refusal, Req, Submit, Time};
 use tokio::sync::oneshot;
 
-use crate::error::{Failure, NotServed};
+use crate::error::{Failure, NoVersionReason, NotServed};
+use crate::model::execute::RunTimes;
 use crate::model::load::{CacheMiss, LoadedModel};
 use crate::model::request::{Accepted, InferRequest, SequenceStep, intake};
 use crate::model::sequences::ensembles::{Reply, ReplyTo, Reservation};
@@ -52,7 +53,7 @@ pub(in crate::model) fn submit(
     let miss = match cached_answers::look_up(&accepted.load, &request, &accepted.accepted) {
         Looked::Runs(miss) => miss,
         Looked::Answered(answer) => {
-            reply.send(Ok(answer), None);
+            reply.send(Ok(answer), &RunTimes::default(), None);
             return Ok((receiver, None));
         }
     };
@@ -87,7 +88,8 @@ fn accept(
     let original = model.loads.may_change().then(|| Box::new((request.clone(), version)));
     let version = version_of(model, &request.sequence, version);
     let Some(load) = routed(model, &request.sequence, version) else {
-        return Err(Failure::NotServed(NotServed::NoVersion { model: model.name.clone() }));
+        let (model, why) = (model.name.clone(), NoVersionReason::Unloaded);
+        return Err(Failure::NotServed(NotServed::NoVersion { model, why }));
     };
     make_whole(&load, request);
     let captured = model.captures.note(request, load.key);

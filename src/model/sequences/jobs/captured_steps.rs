@@ -49,6 +49,8 @@ pub(in crate::model::sequences) struct CapturedRequest {
     pub(in crate::model::sequences) number: u64,
     start: bool,
     end: bool,
+    /// Whether the state goes on from its last run.
+    pub(in crate::model::sequences) has_run: bool,
     inputs: Vec<NamedTensor>,
 }
 
@@ -96,19 +98,20 @@ impl Captures {
         let of = active.as_ref().filter(|of| of.id == request.sequence.id && of.load == load)?;
         let (start, end) = (request.sequence.start, request.sequence.end);
         let inputs = request.inputs.clone();
-        Some(Box::new(CapturedRequest { of: Arc::clone(of), number: 0, start, end, inputs }))
+        Some(Box::new(CapturedRequest { of: Arc::clone(of), number: 0, start, end, has_run: false, inputs }))
     }
 }
 
 impl CapturedRequest {
-    /// Notes the step; without outputs its run failed. The tensors are copied: they are parts of what the server received and of memory that answers
+    /// Notes the step; without outputs its run failed, or a processor refused it after the run. The tensors are copied: they are parts of what the server received and of memory that answers
     /// share.
     pub(in crate::model::sequences) fn answered(self, outputs: Option<Vec<NamedTensor>>) {
-        let CapturedRequest { of, number, start, end, inputs } = self;
-        let Some(outputs) = outputs else {
+        let CapturedRequest { of, number, start, end, has_run, inputs } = self;
+        let refused = outputs.is_none();
+        if refused && !has_run {
             return of.report(if start { CaptureNews::FailedStart } else { CaptureNews::Failed(number) });
-        };
-        let step = CapturedStep { number, start, end, inputs, outputs };
+        }
+        let step = CapturedStep { number, start, end, refused, inputs, outputs: outputs.unwrap_or_default() };
         if !of.takes(step.bytes()) {
             return of.report(CaptureNews::TooLarge);
         }

@@ -9,7 +9,7 @@ use sequor_core::{EndReason, FEATURES, Id, RealRow, Refusal, Seq, Time};
 use crate::config::model::settings::Output;
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
-use crate::model::execute::RowWork;
+use crate::model::execute::{RowWork, RunSize, RunTimes};
 use crate::model::load::{CacheMiss, FirstValues, LoadDurability, LoadedModel, RequestFacts};
 use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
 use crate::model::sequences::ensembles::{FlowGuard, FlowRequest, ReplyTo, Reservation, SequenceHolder};
@@ -76,6 +76,8 @@ pub(in crate::model) struct Job {
     pub(in crate::model::sequences) durable_step: Option<u64>,
     /// What its client reads if the store or a member of an ensemble refuses it.
     pub(in crate::model::sequences) failure: Option<Failure>,
+    /// How long its runs took; of a request of an ensemble, those of all members.
+    pub(in crate::model) compute: RunTimes,
     /// What a recording tells of it.
     pub(in crate::model) facts: RequestFacts,
     /// What its run has left, by the outputs that clients see.
@@ -143,6 +145,7 @@ impl Job {
             due: false,
             durable_step: None,
             failure: None,
+            compute: RunTimes::default(),
             answer: None,
             cache_miss: None,
             captured: None,
@@ -207,6 +210,9 @@ impl Job {
     /// to end.
     pub(in crate::model) fn ran(&mut self, result: Result<Vec<Tensor>, Failure>) -> bool {
         let result = result.map(|outputs| outputs.into_iter().map(Some).collect());
+        if let Some(captured) = &mut self.captured {
+            captured.has_run = result.is_ok();
+        }
         let answer = match (result, &mut self.processed) {
             (Ok(outputs), Some(processed)) => processed.ran(self.load.processors.as_ref(), outputs),
             (Err(failed), Some(processed)) => {
@@ -264,7 +270,10 @@ impl Job {
             self.load.metrics.dequeued(1);
         }
         match &self.answer {
-            Some(Ok(_)) => self.load.metrics.succeeded(self.taken - self.arrived, total),
+            Some(Ok(_)) => {
+                self.count_members();
+                self.load.metrics.succeeded(self.taken - self.arrived, total);
+            }
             _ => self.load.metrics.failed(FailureReason::Backend, total),
         }
         if let Some(miss) = &self.cache_miss {
@@ -278,6 +287,13 @@ impl Job {
             captured.answered(answer.as_ref().ok().map(|tensors| named(&self.load, tensors)));
         }
         self.send(thread);
+    }
+
+    /// Counts a request of an ensemble as one run, as long as those of its members together.
+    fn count_members(&self) {
+        if self.load.ensemble.is_some() && !self.replayed {
+            self.load.ran(&RunSize::alone(self.facts.start, self.rows).times(&self.compute));
+        }
     }
 
     /// Its outputs, for a client that repeats the step.
@@ -305,7 +321,7 @@ impl Job {
             let (model, version) = (self.load.settings.name.clone(), self.load.version);
             InferAnswer { model, version, id: self.mark, outputs, parameters }
         });
-        self.reply.send(answer, thread);
+        self.reply.send(answer, &self.compute, thread);
     }
 
     fn record(&self, recorder: &Recorder, queue: Duration, run: Duration, outcome: &'static str) {
@@ -333,10 +349,10 @@ impl Job {
         let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
         let failure = self.failure.take().or(by_processor);
         if let (Refusal::Failed(_) | Refusal::Ended(EndReason::Member), Some(failure)) = (&refusal, failure) {
-            return self.reply.send(Err(failure), thread);
+            return self.reply.send(Err(failure), &self.compute, thread);
         }
         let refused = self.load.refused(refusal, self.id.clone(), self.facts.start || !ended, now);
-        self.reply.send(Err(refused), thread);
+        self.reply.send(Err(refused), &self.compute, thread);
     }
 }
 

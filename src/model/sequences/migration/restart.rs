@@ -45,17 +45,16 @@ impl KeptLive {
     }
 }
 
-/// Takes over the sequences that the store keeps of this model, and those that it remembers as ended. Idle time goes on from now.
+/// Takes over the sequences that the store keeps of this model. Idle time goes on from now.
 pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore) {
-    let (kept, ended) = (store.list(&model.name), store.take_ended(&model.name));
-    let successions = store.successions(&model.name);
+    let (kept, successions) = (store.list(&model.name), store.successions(&model.name));
     let now = model.now();
     let until = |head: &StateHead| head.idle_left.map_or(Time::NEVER, |left| now + left);
     let kept = kept.into_iter().map(|(id, head)| (id, KeptSequence { until: until(&head), head, unwritten: None }));
     let mut table = model.table.lock();
     table.kept.extend(kept);
     let stored: HashSet<VersionDigest> = table.kept.values().map(KeptSequence::version_digest).collect();
-    (table.ended_before, table.successions) = (ended, successions);
+    table.successions = successions;
     // What nothing is stored of any more needs no successor.
     let fewer = table.successions.keep_only(|of| stored.contains(&of)).then(|| table.successions.clone());
     let next = table.kept.values().map(|kept| kept.until).min();
@@ -68,6 +67,12 @@ pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore)
     if let Some(next) = next.filter(|next| *next != Time::NEVER) {
         model.arm(next);
     }
+}
+
+/// Takes over the ends that the store remembers. The next load of the model has them, so this is called when one is about to serve.
+pub(in crate::model) fn take_ended(model: &ModelScheduler, store: &SequenceStore) {
+    let ended = store.take_ended(&model.name);
+    model.table.lock().ended_before.extend(ended);
 }
 
 /// A sequence that is kept and was not gone on from: id, the version that goes on from it, what is stored, and the idle time that is left.

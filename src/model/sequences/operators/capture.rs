@@ -112,7 +112,7 @@ pub(in crate::model) fn capture(
     while taken.bytes() > limits.bytes && taken.steps.pop().is_some() {
         ended = "bytes";
     }
-    Ok(with_steps(&taken.file, digest, ended, &taken.steps)?)
+    Ok(with_steps(&taken.file, id, (digest, ended), &taken.steps)?)
 }
 
 fn next(receiver: &Receiver<CaptureNews>, until: Instant) -> Option<CaptureNews> {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     fn step(number: u64, start: bool, end: bool) -> CapturedStep {
-        CapturedStep { number, start, end, inputs: Vec::new(), outputs: Vec::new() }
+        CapturedStep { number, start, end, refused: false, inputs: Vec::new(), outputs: Vec::new() }
     }
 
     #[test]

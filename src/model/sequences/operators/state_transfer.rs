@@ -8,12 +8,13 @@ use bytes::Bytes;
 use sequor_core::{Id, Seq, Stage};
 
 use crate::executor::ModelStep;
-use crate::model::load::{LoadedModel, MODEL, STEP, SnapshotRequest, header};
+use crate::model::load::{LoadedModel, MODEL, STEP, SnapshotRequest, UNRUN, header};
 use crate::model::sequences::scheduler::ModelScheduler;
 use crate::model::sequences::table::Import;
 use crate::processing::SequenceScratch;
 use crate::state::budget::NoRoom;
-use crate::state::{SnapshotError, check_snapshot, scratch_of, states_alone};
+use crate::state::tier::{AfterTake, TierKey};
+use crate::state::{SnapshotError, check_snapshot, has_note, scratch_of, states_alone, with_answer};
 
 /// While processors are at work for a step, the state and the scratch are not of one step. So long and so often that is tried again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,7 +25,7 @@ const AGAIN: Duration = Duration::from_millis(1);
 pub enum TransferError {
     #[error("sequence {id} of model '{model}' does not live here")]
     Unknown { model: String, id: Id },
-    #[error("sequence {id} of model '{model}' lives here; end it before a state is given to it")]
+    #[error("sequence {id} of model '{model}' lives here or waits in the store; end it before a state is given to it")]
     Live { model: String, id: Id },
     #[error("sequence {id} of model '{model}' has no state yet: its first request has not run")]
     NoState { model: String, id: Id },
@@ -35,6 +36,13 @@ pub enum TransferError {
     InPart { model: String, id: Id },
     #[error("{what} is not state of model '{model}': {why}")]
     Other { model: String, what: &'static str, why: String },
+    #[error(
+        "the stored state of sequence {id} of model '{model}' is as of step {step}, and later steps may have been answered; \
+         ask again once it has gone on"
+    )]
+    Behind { model: String, id: Id, step: u64 },
+    #[error("the stored state of sequence {id} of model '{model}' cannot be read: {why}")]
+    Store { model: String, id: Id, why: String },
     #[error("another sequence of model '{model}' is captured now")]
     Busy { model: String },
     #[error(
@@ -47,13 +55,54 @@ pub enum TransferError {
     NoRoom(#[from] NoRoom),
 }
 
-/// The state of a live sequence as a file.
+/// The state of a sequence as a file: of one that lives, or of one that waits in the server's store.
 pub(in crate::model) fn export(
     model: &ModelScheduler,
     id: &Id,
     version: Option<u64>,
 ) -> Result<Vec<u8>, TransferError> {
-    snapshot(model, id, version).map(|(_, file)| file)
+    let began = Instant::now();
+    loop {
+        match snapshot(model, id, version) {
+            Err(TransferError::Unknown { .. }) => {}
+            outcome => return outcome.map(|(_, file)| file),
+        }
+        match stored(model, id, version) {
+            // It has gone on meanwhile, or has ended.
+            Err(TransferError::Gone { .. }) if began.elapsed() < PATIENCE => std::thread::sleep(AGAIN),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The file of a sequence that waits in the store, without the answer that is kept there for a repeated step.
+fn stored(model: &ModelScheduler, id: &Id, version: Option<u64>) -> Result<Vec<u8>, TransferError> {
+    let (name, of) = (model.name.clone(), id.clone());
+    let kept = model.table.lock().kept.get(id).cloned();
+    let kept = kept.filter(|kept| version.is_none_or(|version| version == kept.head.version));
+    let (Some(kept), Some(store)) = (kept, model.store.get()) else {
+        return Err(TransferError::Unknown { model: name, id: of });
+    };
+    if kept.head.behind {
+        return Err(TransferError::Behind { model: name, id: of, step: kept.head.step });
+    }
+    let file = match &kept.unwritten {
+        Some(unwritten) => unwritten.file.to_vec(),
+        None => {
+            let (found, answer) = sync_channel(1);
+            store.take(TierKey::new(&name, id), AfterTake::Keep, move |state| drop(found.send(state)));
+            match answer.recv() {
+                Ok(Ok(Some((head, file)))) if head == kept.head => file,
+                Ok(Err(error)) => return Err(TransferError::Store { model: name, id: of, why: error.to_string() }),
+                _ => return Err(TransferError::Gone { model: name, id: of }),
+            }
+        }
+    };
+    let file = with_answer(&file, &[])?;
+    match has_note(&file, UNRUN)? {
+        true => Err(TransferError::NoState { model: name, id: of }),
+        false => Ok(file),
+    }
 }
 
 /// The load on which a sequence lives.

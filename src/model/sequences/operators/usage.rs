@@ -39,8 +39,8 @@ pub(in crate::model) fn usage_of(model: &ModelScheduler, version: u64) -> (Usage
         let usage = model.usage(load.key);
         Usage { slots: load.ensemble.as_ref().map_or(usage.slots, |ensemble| ensemble.slots), ..usage }
     };
-    let of = loads.iter().filter(|l| l.version == version).map(|l| (usage(l), l.state_bytes()));
-    of.fold((Usage::default(), 0), |(sum, bytes), (usage, each)| {
+    let of = loads.iter().filter(|l| l.version == version).map(|l| (usage(l), l));
+    of.fold((Usage::default(), 0), |(sum, bytes), (usage, load)| {
         let sum = Usage {
             live: sum.live + usage.live,
             backlog: sum.backlog + usage.backlog,
@@ -48,7 +48,8 @@ pub(in crate::model) fn usage_of(model: &ModelScheduler, version: u64) -> (Usage
             slots: sum.slots + usage.slots,
             ready: sum.ready + usage.ready,
         };
-        (sum, bytes + u64::from(usage.live).saturating_mul(each))
+        let at_start = u64::from(usage.live).saturating_mul(load.state_bytes());
+        (sum, bytes + at_start + load.grown.get())
     })
 }
 

@@ -10,7 +10,7 @@ use sequor_core::{
 
 use crate::executor::ExecutorHandle;
 use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
-use crate::model::runtime::{Clock, Timer};
+use crate::model::runtime::{Clock, Stopwatch, Timer};
 use crate::model::sequences::ensembles::{EnsembleMembers, EnsembleParts, MemberUses};
 use crate::model::sequences::jobs::Captures;
 use crate::model::sequences::offloaded::{CarriedLoad, KeptStore};
@@ -82,6 +82,10 @@ impl ModelScheduler {
 
     pub(in crate::model) fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    pub(in crate::model) fn stopwatch(&self) -> Stopwatch {
+        self.clock.stopwatch()
     }
 
     /// The loads that are there, newest last.

@@ -6,6 +6,7 @@ use sequor_core::{EndReason, Event, Preparation, Refusal, Req, RequestMeta, Seq,
 
 use crate::config::model::settings::Scheduling;
 use crate::error::Failure;
+use crate::model::execute::RunTimes;
 use crate::model::sequences::ensembles::{EnsembleFlow, EnsembleMembers, FlowGuard, FlowHost, FlowRequest, FlowState};
 use crate::model::sequences::jobs::Job;
 use crate::sync::Mutex;
@@ -28,7 +29,7 @@ pub(in crate::model::sequences) trait FlowTable {
     ) -> Option<Arc<EnsembleFlow>>;
 
     /// Answers a request whose steps are all done.
-    fn flow_done(&mut self, now: Time, req: Req, outputs: Vec<Option<Tensor>>);
+    fn flow_done(&mut self, now: Time, req: Req, outputs: Vec<Option<Tensor>>, compute: RunTimes);
 
     /// Refuses a request whose member failed, and ends its sequence if that has to end.
     fn flow_failed(&mut self, now: Time, req: Req, ends: Option<Seq>, failure: Failure);
@@ -75,9 +76,9 @@ impl FlowTable for Table {
         Some(flow)
     }
 
-    fn flow_done(&mut self, now: Time, req: Req, outputs: Vec<Option<Tensor>>) {
+    fn flow_done(&mut self, now: Time, req: Req, outputs: Vec<Option<Tensor>>, compute: RunTimes) {
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
-        job.answer = Some(Ok(outputs));
+        (job.answer, job.compute) = (Some(Ok(outputs)), compute);
         self.set_stage(req, JobStage::Queued);
         self.apply(now, Event::Prepared(req, Preparation::Reply));
     }

@@ -96,14 +96,14 @@ impl PluginStages for Table {
 
     fn posted(&mut self, now: Time, req: Req, (finished, scratch): FinishedJob) {
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
-        let seq = job.seq;
+        let (seq, start) = (job.seq, job.facts.start);
         let ends = match finished {
             Ok(answer) => {
                 job.answer = Some(Ok(answer));
                 None
             }
             Err(refusal) => {
-                let why = end_of(&refusal).filter(|_| seq.is_some());
+                let why = end_of(&refusal, start).filter(|_| seq.is_some());
                 let failed = failure(refusal, &job.load.settings.name, &job.id, why.is_some(), seq.is_none());
                 job.answer = Some(Err(failed));
                 why
@@ -123,9 +123,10 @@ impl PluginStages for Table {
 }
 
 /// Why a refusal after the run ends the sequence; `None` if it does not.
-fn end_of(refusal: &ProcessorRefusal) -> Option<EndReason> {
+fn end_of(refusal: &ProcessorRefusal, start: bool) -> Option<EndReason> {
     match &refusal.why {
-        RefusedBy::Failure { .. } | RefusedBy::Unavailable { .. } => Some(EndReason::Failed),
+        RefusedBy::Failure { .. } | RefusedBy::Unavailable { .. } if start => Some(EndReason::Failed),
+        RefusedBy::Failure { .. } | RefusedBy::Unavailable { .. } => Some(EndReason::Broken),
         RefusedBy::Plugin { .. } => refusal.ends.then_some(EndReason::Rejected),
     }
 }

@@ -129,8 +129,8 @@ impl Refer {
             match rows.get(i).copied().unwrap_or(RowEnd::Failed) {
                 RowEnd::Failed => self.row_failed(now, req),
                 RowEnd::NoRoom => {
-                    if let Some(n) = self.req(req).and_then(|r| r.seq) {
-                        self.leave(now, n, EndReason::Failed, Refusal::Ended(EndReason::Failed));
+                    if let Some((n, start)) = self.req(req).and_then(|r| Some((r.seq?, r.start))) {
+                        self.end_failed(now, n, start);
                     }
                     self.answer(now, req);
                 }
@@ -235,12 +235,18 @@ impl Refer {
         }
     }
 
+    /// A request failed, and nothing can go on from what it left.
+    fn end_failed(&mut self, now: u64, n: N, start: bool) {
+        let why = if start { EndReason::Failed } else { EndReason::Broken };
+        self.leave(now, n, why, Refusal::Ended(why));
+    }
+
     fn row_failed(&mut self, now: u64, req: Req) {
         self.tell(req, false);
         let r = self.req(req).cloned().expect("a running request");
         if let Some(n) = r.seq {
             if r.ran > 0 || (r.start && !r.dialect.keep_failed_start) {
-                self.leave(now, n, EndReason::Failed, Refusal::Ended(EndReason::Failed));
+                self.end_failed(now, n, r.start);
             } else if r.counted {
                 self.expect_again(n, 0, r.step);
                 self.seq_mut(n).touched = now;

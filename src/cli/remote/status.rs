@@ -1,0 +1,145 @@
+//! `sequor status`: how a running server is, for people at a terminal and for scripts: what the status page shows, shortest first.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use clap::{ArgMatches, Command};
+use serde::Deserialize;
+
+use super::client::Client;
+use super::model::{VersionRow, versions_table};
+use super::{args, print};
+use crate::cli::Failed;
+use crate::config::units::human;
+use crate::text::numbers::uptime;
+
+/// Changes that are shown.
+const CHANGES: usize = 5;
+
+pub(in crate::cli) fn command() -> Command {
+    Command::new("status")
+        .about("How a running server is: whether it is ready, its warnings, load, models, ended sequences and last changes")
+        .after_help("Exit: 0 the server is ready, 1 it is not, 4 no answer.")
+        .args(args())
+}
+
+pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    let answer = Client::of(matches)?.get("/admin/status.json")?;
+    print(matches, &answer, |status: ServerStatus| status.told())?;
+    match answer.pointer("/server/ready").and_then(serde_json::Value::as_bool) {
+        Some(true) => Ok(()),
+        _ => Err(Failed::Failed("the server is not ready".to_owned())),
+    }
+}
+
+/// What is shown of the server's answer, which has more.
+#[derive(Debug, Deserialize)]
+struct ServerStatus {
+    server: ServerFacts,
+    warnings: Vec<String>,
+    models: Vec<VersionRow>,
+    ended: BTreeMap<String, u64>,
+    plugins: Vec<PluginRow>,
+    changes: Vec<ChangeRow>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ServerFacts {
+    version: String,
+    node: String,
+    runtime: String,
+    phase: String,
+    up_seconds: f64,
+    in_flight: i64,
+    live_sequences: i64,
+    state_bytes: u64,
+    state_limit: Option<u64>,
+    memory_bytes: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PluginRow {
+    name: String,
+    version: String,
+    world: String,
+    attached: Vec<AttachedRow>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AttachedRow {
+    model: String,
+    state: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct ChangeRow {
+    at: String,
+    by: String,
+    what: String,
+    on: String,
+    refused: Option<String>,
+}
+
+impl ServerStatus {
+    fn told(&self) -> String {
+        let ServerFacts { version, node, runtime, phase, up_seconds, in_flight, live_sequences, .. } = &self.server;
+        let ServerFacts { state_bytes, state_limit, memory_bytes, .. } = &self.server;
+        let mut out = format!("{node}  {phase} for {}   sequor {version}   {runtime}\n", uptime(*up_seconds));
+        let limit = state_limit.map_or_else(String::new, |limit| format!(" of {}", human(limit)));
+        let memory = memory_bytes.map_or_else(String::new, |bytes| format!("   memory {}", human(bytes)));
+        let state = human(*state_bytes);
+        let _ = writeln!(
+            out,
+            "requests in flight {in_flight}   live sequences {live_sequences}   state {state}{limit}{memory}"
+        );
+        self.warnings.iter().for_each(|warning| out.push_str(&format!("! {warning}\n")));
+        let _ = write!(out, "\n{}", versions_table(&self.models));
+        if !self.ended.is_empty() {
+            let ended: Vec<String> = self.ended.iter().map(|(why, count)| format!("{why} {count}")).collect();
+            let _ = writeln!(out, "\nsequences ended: {}", ended.join("   "));
+        }
+        for PluginRow { name, version, world, attached } in &self.plugins {
+            let at: Vec<String> = attached.iter().map(|at| format!("{} ({})", at.model, at.state)).collect();
+            let at = if at.is_empty() { "attached nowhere".to_owned() } else { at.join(", ") };
+            let _ = writeln!(out, "plug-in {name} {version}, {world}: {at}");
+        }
+        for ChangeRow { at, by, what, on, refused } in self.changes.iter().take(CHANGES) {
+            let refused = refused.as_ref().map_or_else(String::new, |why| format!("   refused: {why}"));
+            let _ = writeln!(out, "{at}  {what} {on} by {by}{refused}");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_status_begins_with_what_matters_most() {
+        let status = json!({
+            "server": {
+                "version": "0.1.0", "node": "asr-01", "runtime": "ONNX Runtime 1.23.2", "phase": "serving", "ready": true,
+                "now": "2026-01-02T03:04:05Z", "up_seconds": 7384.0, "in_flight": 3, "live_sequences": 412,
+                "state_bytes": 4_194_304, "state_limit": 8_589_934_592_u64, "memory_bytes": 209_715_200, "rates_over_seconds": 2.0
+            },
+            "warnings": ["encoder: all 64 slots are in use, and 3 sequences wait"],
+            "models": [{
+                "model": "encoder", "version": 2, "state": "READY", "strategy": "oldest", "instances": 2, "slots": 64,
+                "slots_used": 64, "live": 67, "backlog": 3, "sequence_bytes": 65_536, "state_bytes": 4_194_304,
+                "requests": 90, "failures": 0, "batches": 30, "rows": 90, "requests_per_second": 12.5
+            }],
+            "ended": { "ended": 900, "expired": 12 },
+            "plugins": [{
+                "name": "fair-share", "version": "1.2.0", "sha256": "ab", "world": "scheduler",
+                "attached": [{ "model": "encoder", "version": 2, "state": "active" }]
+            }],
+            "changes": [
+                { "at": "2026-01-02T03:00:00Z", "by": "anna", "what": "plugin replace", "on": "fair-share", "refused": "too old" }
+            ]
+        });
+        insta::assert_snapshot!(ServerStatus::deserialize(&status).unwrap().told());
+    }
+}

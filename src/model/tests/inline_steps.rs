@@ -1,0 +1,76 @@
+//! Short steps run on the thread of the connection that brings them, until one of them turns out slow.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::thread;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::ensembles::{House, LONG, accumulator};
+use super::request;
+use crate::executor::{AfterTurn, ConnectionExecutor};
+use crate::model::*;
+use crate::telemetry::StepPath;
+
+/// Requests until the instances sleep when one comes.
+pub(super) const TRIES: i32 = 10_000;
+
+/// Sends a request as a connection's thread does. Returns whether it was answered on this thread, and the answer.
+pub(super) fn send_here(house: &House, ask: InferRequest) -> (bool, InferAnswer) {
+    let mut connection = ConnectionExecutor::default();
+    connection.turn();
+    let served = house.repository.find(&ask.model, "").unwrap();
+    let origin = RequestOrigin { connection: Some(&connection.handle()), ..RequestOrigin::default() };
+    let mut pending = served.submit_from(origin, ask).unwrap();
+    while connection.next(Waker::noop()) == AfterTurn::Turn {
+        connection.turn();
+    }
+    let now = (&mut pending).now_or_never();
+    let is_here = now.is_some();
+    let answer =
+        now.unwrap_or_else(|| tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending));
+    // The instances go to sleep, if they get the time.
+    thread::yield_now();
+    (is_here, answer.unwrap())
+}
+
+/// Steps of each model that ran on a connection's thread.
+pub(super) fn inline_steps(house: &House, models: &[&str]) -> Vec<u64> {
+    models.iter().map(|model| house.metrics.model(model, 1).steps(StepPath::Inline)).collect()
+}
+
+/// Sends a sequence of one step, so many times. Whether one of them ran inline.
+fn runs_inline(house: &House, tries: i32) -> bool {
+    let before = inline_steps(house, &["sum"]);
+    (0..tries).any(|n| {
+        send_here(house, request(1, n, |step| (step.start, step.end) = (true, true)));
+        inline_steps(house, &["sum"]) != before
+    })
+}
+
+#[test]
+fn after_one_slow_step_none_runs_inline_until_the_time_is_over() {
+    let (clock, is_slow) = (Clock::manual(), Arc::new(AtomicBool::new(false)));
+    let (time, slow) = (clock.clone(), Arc::clone(&is_slow));
+    let hook = Arc::new(move |_: &sequor_core::Shape| {
+        if slow.swap(false, Ordering::Relaxed) {
+            time.advance(Duration::from_millis(2));
+        }
+    });
+    let house = House::with(&[("sum", "accumulate INT32", accumulator(4, LONG))], clock.clone(), Some(hook));
+    assert!(runs_inline(&house, TRIES), "short steps run inline");
+    is_slow.store(true, Ordering::Relaxed);
+    send_here(&house, request(1, 1, |step| (step.start, step.end) = (true, true)));
+    assert!(!runs_inline(&house, 300), "at once");
+    clock.advance(Duration::from_millis(9_999));
+    assert!(!runs_inline(&house, 300), "after 9,999 ms");
+    clock.advance(Duration::from_millis(1));
+    assert!(runs_inline(&house, TRIES), "after ten seconds");
+    let steps = |path| house.metrics.model("sum", 1).steps(path);
+    assert!(steps(StepPath::HandedOver) >= 600);
+    let text = house.metrics.encode();
+    let line = format!("sequor_steps_total{{model=\"sum\",version=\"1\",path=\"inline\"}} {}", steps(StepPath::Inline));
+    assert!(text.contains(&line), "{line} is not in\n{text}");
+}

@@ -1,0 +1,282 @@
+//! A model's files and a store on disk, over which servers come and go: what the tests of restarts share.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use sequor_core::{Id, Refusal};
+use tempfile::TempDir;
+
+use super::{load, request};
+use crate::backend::mock::MockBackend;
+use crate::error::Failure;
+use crate::model::*;
+use crate::state::tier::{
+    self, EndedState, FoundState, StateHead, Successions, Tier, TierChange, TierError, TierKey, TierUsage,
+};
+use crate::telemetry::Metrics;
+
+const CONFIG: &str = r#"
+    backend: "onnxruntime" max_batch_size: 4
+    input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+    output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+    instance_group [ { kind: KIND_CPU count: 2 } ]
+    sequence_batching { STRATEGY max_sequence_idle_microseconds: 5000000 state [
+        { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }
+"#;
+
+/// A model's files and a store, which outlive servers.
+pub(super) struct Machine {
+    pub(super) folder: TempDir,
+    /// Maximum bytes of states: on disk, and in memory.
+    limit: u64,
+    memory: u64,
+    pub(super) clock: Clock,
+    /// Gives a server its plug-ins.
+    pub(super) equip: fn(&Path, &Repository),
+    disk: Arc<SlowDisk>,
+}
+
+/// Holds commits up, and counts them.
+#[derive(Debug, Default)]
+struct SlowDisk {
+    is_held: Mutex<bool>,
+    changed: Condvar,
+    /// Commits that have begun, and those that were not held up any more.
+    begun: AtomicU64,
+    commits: AtomicU64,
+    /// States that were to be written.
+    states: AtomicU64,
+}
+
+impl SlowDisk {
+    fn hold(&self, held: bool) {
+        *self.is_held.lock() = held;
+        self.changed.notify_all();
+    }
+}
+
+#[derive(Debug)]
+struct SlowTier(tier::DiskTier, Arc<SlowDisk>);
+
+impl Tier for SlowTier {
+    fn get(&self, key: &TierKey) -> FoundState {
+        self.0.get(key)
+    }
+
+    fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError> {
+        self.1.begun.fetch_add(1, Ordering::Release);
+        let mut held = self.1.is_held.lock();
+        while *held {
+            self.1.changed.wait(&mut held);
+        }
+        self.1.commits.fetch_add(1, Ordering::Release);
+        drop(held);
+        let states = changes.iter().filter(|change| matches!(change, TierChange::Put { .. })).count();
+        self.1.states.fetch_add(states as u64, Ordering::Relaxed);
+        self.0.put_batch(changes)
+    }
+
+    fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
+        self.0.head(key)
+    }
+
+    fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
+        self.0.list(model)
+    }
+
+    fn take_ended(&self, model: &str) -> Vec<(Id, EndedState)> {
+        self.0.take_ended(model)
+    }
+
+    fn successions(&self, model: &str) -> Successions {
+        self.0.successions(model)
+    }
+
+    fn usage(&self) -> TierUsage {
+        self.0.usage()
+    }
+
+    fn next_epoch(&self, least: u64) -> Result<u64, TierError> {
+        self.0.next_epoch(least)
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+}
+
+pub(super) struct Server {
+    pub(super) repository: Repository,
+    stopped: bool,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !self.stopped {
+            self.repository.stop();
+        }
+    }
+}
+
+impl Machine {
+    pub(super) fn new(when: &str, strategy: &str) -> Machine {
+        let machine = Machine {
+            folder: tempfile::tempdir().unwrap(),
+            limit: u64::MAX,
+            memory: u64::MAX,
+            clock: Clock::manual(),
+            equip: |_, _| {},
+            disk: Arc::default(),
+        };
+        fs_err::create_dir_all(machine.model().join("1")).unwrap();
+        fs_err::write(machine.model().join("config.pbtxt"), CONFIG.replace("STRATEGY", strategy)).unwrap();
+        fs_err::write(machine.model().join("sequor.toml"), format!("[durability]\nwhen = \"{when}\"\n")).unwrap();
+        fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32").unwrap();
+        machine
+    }
+
+    /// With so many bytes of states on disk at most.
+    pub(super) fn with_limit(self, limit: u64) -> Machine {
+        Machine { limit, ..self }
+    }
+
+    /// With so much memory for states.
+    pub(super) fn with_memory(self, memory: u64) -> Machine {
+        Machine { memory, ..self }
+    }
+
+    /// Holds up what the store has to write, or lets it go on.
+    pub(super) fn hold_disk(&self, held: bool) {
+        self.disk.hold(held);
+    }
+
+    /// Commits that were not held up any more.
+    pub(super) fn commits(&self) -> u64 {
+        self.disk.commits.load(Ordering::Relaxed)
+    }
+
+    /// States that were to be written.
+    pub(super) fn states_written(&self) -> u64 {
+        self.disk.states.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the store is held up.
+    pub(super) fn wait_for_held_commit(&self) {
+        while self.disk.begun.load(Ordering::Acquire) == self.disk.commits.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    pub(super) fn model(&self) -> PathBuf {
+        self.folder.path().join("sum")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    pub(super) fn serve(&self) -> Server {
+        self.serve_from(&self.state())
+    }
+
+    pub(super) fn serve_from(&self, state: &Path) -> Server {
+        let opened = tier::open(state, self.limit, Duration::ZERO).unwrap();
+        assert!(opened.set_aside.is_none(), "{:?}", opened.set_aside);
+        let epoch = opened.tier.next_epoch(1).unwrap();
+        let store =
+            Arc::new(SequenceStore::new(Arc::new(SlowTier(opened.tier, Arc::clone(&self.disk))), epoch).unwrap());
+        let first_id = Some(repository::first_id_of(epoch));
+        let clock = self.clock.clone();
+        let options = RepositoryOptions {
+            reply_pool: 1 << 20,
+            state_limit: self.memory,
+            store: Some(store),
+            first_id,
+            clock,
+            ..RepositoryOptions::default()
+        };
+        let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
+        (self.equip)(self.folder.path(), &repository);
+        load(&repository, &self.model());
+        Server { repository, stopped: false }
+    }
+
+    /// What a machine has on its disk if the server dies now.
+    pub(super) fn crashed(&self) -> PathBuf {
+        let copy = self.folder.path().join("crashed");
+        let _ = fs_err::remove_dir_all(&copy);
+        fs_err::create_dir(&copy).unwrap();
+        let read = || fs_err::read(self.state().join("sequences.redb")).unwrap();
+        // The store may be writing.
+        let (mut file, mut again) = (read(), read());
+        while file != again {
+            (file, again) = (again, read());
+        }
+        fs_err::write(copy.join("sequences.redb"), file).unwrap();
+        copy
+    }
+}
+
+impl Server {
+    pub(super) fn send(
+        &self,
+        id: u64,
+        value: i32,
+        change: impl FnOnce(&mut SequenceStep),
+    ) -> Result<InferAnswer, Failure> {
+        let pending = self.repository.submit(request(id, value, change))?;
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending)
+    }
+
+    pub(super) fn sum(&self, id: u64, value: i32, change: impl FnOnce(&mut SequenceStep)) -> i32 {
+        let answer = self.send(id, value, change).unwrap();
+        i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap())
+    }
+
+    pub(super) fn refusal(&self, id: u64, change: impl FnOnce(&mut SequenceStep)) -> Refusal {
+        match self.send(id, 1, change).unwrap_err() {
+            Failure::Refused(refused) => refused.refusal,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Ids and steps of the sequences that wait for their next step.
+    pub(super) fn resumable(&self) -> Vec<(Id, u64)> {
+        self.repository.resumable("sum").unwrap().into_iter().map(|kept| (kept.id, kept.step)).collect()
+    }
+
+    pub(super) fn stop(mut self) {
+        self.stopped = true;
+        self.repository.stop();
+    }
+}
+
+pub(super) fn start(step: &mut SequenceStep) {
+    step.start = true;
+}
+
+pub(super) const OLDEST: &str = "oldest { max_candidate_sequences: 4 }";
+
+pub(super) fn answered(pending: Pending) -> InferAnswer {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending).unwrap()
+}
+
+/// The last durable step that an answer names, once it is at least this one.
+pub(super) fn durable(server: &Server, id: u64, least: i64) -> i64 {
+    for step in 0.. {
+        let answer = server.send(id, 0, |_| {}).unwrap();
+        match &answer.parameters[..] {
+            [(name, Parameter::Int(durable))] if name == "sequor_durable_step" => {
+                if *durable >= least {
+                    return *durable;
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(step < 100_000, "nothing becomes durable");
+    }
+    0
+}

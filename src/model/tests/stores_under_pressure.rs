@@ -1,0 +1,201 @@
+//! Sequences that leave memory for the store, and a disk that is slow or full.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use sequor_core::{EndReason, Id, Refusal, Stage};
+
+use super::machine::{Machine, OLDEST, answered, start};
+use super::request;
+use crate::error::Failure;
+use crate::model::*;
+
+#[test]
+fn idle_sequences_go_to_the_store_where_a_start_needs_their_memory() {
+    for (when, strategy) in [("drain", OLDEST), ("step", "direct { }"), ("every", OLDEST)] {
+        // Three states of four bytes.
+        let machine = Machine::new(when, strategy).with_memory(12);
+        let server = machine.serve();
+        for id in 1..=20 {
+            machine.clock.advance(Duration::from_millis(1));
+            assert_eq!(server.sum(id, 10 * id as i32, start), 10 * id as i32, "{when}");
+        }
+        // Those that have been idle longest have left.
+        let ids: Vec<Id> = server.resumable().into_iter().map(|(id, _)| id).collect();
+        assert_eq!((ids.len(), ids.contains(&Id::from(20))), (17, false), "{ids:?}");
+        for round in 1..=5 {
+            (1..=20).for_each(|id| assert_eq!(server.sum(id, 1, |_| {}), 10 * id as i32 + round, "{when} {id}"));
+        }
+        assert_eq!(server.sum(7, 1, |s| s.end = true), 76);
+        assert!(matches!(server.refusal(7, |_| {}), Refusal::Unknown(Some(stone)) if stone.why == EndReason::End));
+        assert_eq!(server.sum(8, 1, start), 1, "a START on an id that is not in memory begins anew");
+        // They expire as others do.
+        machine.clock.advance(Duration::from_secs(6));
+        server.repository.live_sequences("sum").unwrap();
+        assert!(matches!(server.refusal(1, |_| {}), Refusal::Unknown(Some(stone)) if stone.why == EndReason::Idle));
+        assert_eq!(server.sum(30, 1, start), 1);
+        server.stop();
+        assert_eq!(machine.serve().resumable(), [(Id::from(30), 1)], "{when}");
+    }
+}
+
+#[test]
+fn what_has_left_memory_survives_a_restart_and_a_crash() {
+    let machine = Machine::new("drain", OLDEST).with_memory(12);
+    let server = machine.serve();
+    (1..=5).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
+    // A step that comes back has passed the store, which has done what came before it.
+    assert_eq!(server.sum(1, 1, |_| {}), 11);
+    assert_eq!(server.sum(2, 1, |_| {}), 11);
+    let crashed = machine.serve_from(&machine.crashed());
+    let left: Vec<Id> = crashed.resumable().into_iter().map(|(id, _)| id).collect();
+    assert!(!left.contains(&Id::from(1)) && !left.contains(&Id::from(2)), "they went on: {left:?}");
+    for id in left {
+        let Id::Int(id) = id else { panic!("{id:?}") };
+        assert_eq!(crashed.sum(id, 1, |_| {}), 11);
+    }
+    server.stop();
+    let second = machine.serve();
+    assert_eq!(second.resumable().len(), 5);
+    (1..=5).for_each(|id| assert_eq!(second.sum(id, 100, |_| {}), if id < 3 { 111 } else { 110 }));
+}
+
+#[test]
+fn with_a_full_disk_no_sequence_is_lost_and_a_start_beyond_memory_is_refused() {
+    // One file fits, of a hundred bytes and some.
+    let machine = Machine::new("drain", OLDEST).with_memory(12).with_limit(300);
+    let server = machine.serve();
+    let mut started = 0;
+    let refused = loop {
+        machine.clock.advance(Duration::from_millis(1));
+        match server.send(started + 1, 10, start) {
+            Ok(_) => started += 1,
+            Err(failure) => break failure,
+        }
+        assert!(started < 100, "all of them were started");
+    };
+    assert!(matches!(refused, Failure::StateMemory { limit: 12, .. }), "{refused:?}");
+    assert!(started > 3, "{started}");
+    // Each can go on once another one has ended: the file of one is still in memory.
+    let live: Vec<Id> = server.repository.live_sequences("sum").unwrap().into_iter().map(|live| live.id).collect();
+    let Id::Int(last) = live[0] else { panic!("{live:?}") };
+    assert_eq!(server.sum(last, 1, |s| s.end = true), 11);
+    for id in (1..=started).filter(|id| *id != last) {
+        assert_eq!(server.sum(id, 1, |s| s.end = true), 11, "{id} of {started}");
+    }
+}
+
+#[test]
+fn while_the_disk_is_slow_with_every_only_so_many_steps_are_answered_ahead_of_it() {
+    let machine = Machine::new("every\"\nevery = 3 # \"", OLDEST);
+    let server = machine.serve();
+    machine.hold_disk(true);
+    server.sum(7, 1, start);
+    server.sum(7, 1, |_| {});
+    assert_eq!(server.sum(7, 1, |_| {}), 3, "its write is on its way");
+    let mut fourth = server.repository.submit(request(7, 1, |_| {})).unwrap();
+    assert!((&mut fourth).now_or_never().is_none());
+    let other = server.send(8, 1, start).unwrap();
+    assert_eq!(other.parameters, [("sequor_durable_step".to_owned(), Parameter::Int(0))], "others go on");
+    machine.hold_disk(false);
+    assert_eq!(answered(fourth).parameters, [("sequor_durable_step".to_owned(), Parameter::Int(3))]);
+}
+
+#[test]
+fn while_the_disk_is_slow_what_waits_shares_a_commit() {
+    let machine = Machine::new("step", OLDEST);
+    let server = machine.serve();
+    server.sum(1, 1, start);
+    machine.hold_disk(true);
+    let first = server.repository.submit(request(1, 1, |_| {})).unwrap();
+    let waiting: Vec<Pending> =
+        (2..=8).map(|id| server.repository.submit(request(id, 1, |s| s.start = true)).unwrap()).collect();
+    while server.repository.live_sequences("sum").unwrap().iter().filter(|live| live.stage == Stage::Sealing).count()
+        < 8
+    {
+        std::thread::yield_now();
+    }
+    let before = machine.commits();
+    machine.hold_disk(false);
+    answered(first);
+    waiting.into_iter().for_each(|pending| drop(answered(pending)));
+    let commits = machine.commits() - before;
+    assert!(commits <= 4, "{commits} commits of 8 steps");
+}
+
+#[test]
+fn with_step_a_sequence_that_leaves_memory_is_not_written_once_more() {
+    let machine = Machine::new("step", OLDEST).with_memory(12);
+    let server = machine.serve();
+    (1..=8).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
+    (1..=8).for_each(|id| assert_eq!(server.sum(id, 1, |s| s.step = Some(2)), 11));
+    // The store has done what came before this.
+    server.sum(1, 1, |s| s.step = Some(3));
+    assert_eq!(machine.states_written(), 8 + 8 + 1);
+    let crashed = machine.serve_from(&machine.crashed());
+    (2..=4).for_each(|id| assert_eq!(crashed.sum(id, 5, |s| s.step = Some(2)), 11, "the answer of the first time"));
+    (2..=8).for_each(|id| assert_eq!(crashed.sum(id, 5, |s| s.step = Some(3)), 16));
+}
+
+#[test]
+fn no_further_sequence_leaves_memory_while_the_disk_has_too_much_to_write() {
+    let machine = Machine::new("drain", OLDEST).with_memory(12);
+    let server = machine.serve();
+    machine.hold_disk(true);
+    for id in 1..=4 {
+        machine.clock.advance(Duration::from_millis(1));
+        assert_eq!(server.sum(id, 10, start), 10);
+    }
+    assert_eq!(server.resumable().len(), 1);
+    let mut fifth = server.repository.submit(request(5, 10, |s| s.start = true)).unwrap();
+    // Each instance has done what it was asked for before these.
+    let live: Vec<Id> = server.repository.live_sequences("sum").unwrap().into_iter().map(|live| live.id).collect();
+    let here = live.into_iter().filter_map(|id| if let Id::Int(id) = id { Some(id) } else { None });
+    here.filter(|id| *id != 5).for_each(|id| assert_eq!(server.sum(id, 1, |_| {}), 11));
+    assert!((&mut fifth).now_or_never().is_none());
+    assert_eq!(server.resumable().len(), 1);
+    machine.hold_disk(false);
+    answered(fifth);
+    assert_eq!(server.resumable().len(), 2);
+}
+
+#[test]
+fn the_answer_of_an_earlier_step_is_not_given_for_a_later_one() {
+    let machine = Machine::new("drain", OLDEST);
+    let server = machine.serve();
+    server.sum(7, 1, |s| (s.start, s.step) = (true, Some(1)));
+    assert_eq!(server.sum(7, 1, |_| {}), 2, "this one is not counted");
+    assert_eq!(server.refusal(7, |s| s.step = Some(2)), Refusal::StepGone { want: 3 });
+    assert_eq!(server.sum(7, 1, |s| s.step = Some(3)), 3);
+}
+
+#[test]
+fn a_step_that_waits_for_the_disk_when_the_server_stops_is_not_answered_with_the_one_before() {
+    let machine = Machine::new("every\"\nevery = 3 # \"", OLDEST);
+    let server = machine.serve();
+    machine.hold_disk(true);
+    (1..=3).for_each(|n| assert_eq!(server.sum(7, 1, |s| (s.start, s.step) = (n == 1, Some(n))), n as i32));
+    let repository = server.repository.clone();
+    let _fourth = repository.submit(request(7, 1, |s| s.step = Some(4))).unwrap();
+    let live = || repository.live_sequences("sum").unwrap().pop();
+    while live().is_none_or(|live| live.stage != Stage::Sealing) {
+        std::thread::yield_now();
+    }
+    std::thread::scope(|scope| {
+        let stopping = scope.spawn(move || server.stop());
+        // Its state has been copied.
+        while live().is_some_and(|live| !live.ending) {
+            std::thread::yield_now();
+        }
+        machine.hold_disk(false);
+        stopping.join().unwrap();
+    });
+    let second = machine.serve();
+    // It may or may not have been applied; it is applied once.
+    match second.send(7, 1, |s| s.step = Some(4)) {
+        Ok(answer) => assert_eq!(answer.outputs[0].tensor.data[..], 4_i32.to_le_bytes()),
+        Err(Failure::Refused(refused)) => assert!(matches!(refused.refusal, Refusal::StepGone { want: 5 })),
+        Err(other) => panic!("{other:?}"),
+    }
+    assert_eq!(second.sum(7, 1, |s| s.step = Some(5)), 5);
+}
