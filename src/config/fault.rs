@@ -70,7 +70,7 @@ pub mod code {
         DIMS = "E-DIMS", "Write the model's dimensions. With batching, leave the batch dimension out.";
         /// `ensemble_scheduling` is wrong, or does not fit the members.
         ENSEMBLE = "E-ENSEMBLE", "The message names the step, the tensor or the field.";
-        /// A feature for schedulers is declared wrongly.
+        /// A feature is declared wrongly.
         FEATURE = "E-FEATURE", "The message names the entry of `[[feature]]` and the field.";
         /// A plug-in is missing, invalid, or not the one that was named.
         PLUGIN = "E-PLUGIN", "Put the component into the plug-in directory, or correct its name or hash in `sequor.toml`.";

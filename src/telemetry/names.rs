@@ -136,14 +136,14 @@ fn gauge_alone(registry: &mut Registry, name: &str, help: &str) -> Gauge {
 
 /// One counter for each reason, so that a scrape shows them before they count.
 fn connections_closed(registry: &mut Registry) -> [Counter; ConnectionClosed::ALL.len()] {
-    let help = "Connections that the server closed: the setting under [connections] whose limit they met";
+    let help = "Connections that the server closed, by the setting under [connections] whose limit they reached";
     let all = family(registry, "sequor_connections_closed_total", help, Counter::default as fn() -> Counter);
     ConnectionClosed::ALL.map(|reason| all.get_or_create_owned(&vec![label("reason", reason.name())]))
 }
 
 fn cache_usage(r: &mut Registry) -> CacheUsage {
     let evictions = Counter::default();
-    r.register("sequor_cache_evicted_total", "Kept answers that made room for others", evictions.clone());
+    r.register("sequor_cache_evicted_total", "Answers evicted to make room for others", evictions.clone());
     let bytes =
         gauge_alone(r, "sequor_cache_bytes", "Bytes of answers in the response cache; cache.size is the maximum");
     CacheUsage { bytes, evictions }
@@ -151,7 +151,7 @@ fn cache_usage(r: &mut Registry) -> CacheUsage {
 
 fn store_gauges(r: &mut Registry) -> StoreGauges {
     StoreGauges {
-        sequences: gauge_alone(r, "sequor_store_sequences", "Sequences whose states state.dir holds"),
+        sequences: gauge_alone(r, "sequor_store_sequences", "Sequences whose states are stored in state.dir"),
         bytes: gauge_alone(r, "sequor_store_bytes", "Bytes of the states in state.dir"),
         limit: gauge_alone(r, "sequor_store_limit_bytes", "state.disk_limit, the maximum of sequor_store_bytes"),
     }
@@ -162,14 +162,14 @@ impl PeerFamilies {
         let refused = family(
             r,
             "sequor_peer_refused_total",
-            "Requests refused because one client was at a maximum of one client",
+            "Requests refused because their client was at its maximum",
             Counter::default as fn() -> Counter,
         );
         PeerFamilies {
             count: gauge_alone(
                 r,
                 "sequor_peers",
-                "Clients that are connected or hold something, if one client has a maximum",
+                "Clients that are connected or hold sequences or requests; counted only if a client has a maximum",
             ),
             most: PeerLimit::ALL.map(|limit| match limit {
                 PeerLimit::Sequences => {
@@ -217,7 +217,12 @@ impl Triton {
             pending: family(r, "nv_inference_pending_request_count", "Requests waiting to be run", Gauge::default),
             load_seconds: family(r, "nv_model_load_duration_secs", "Time the last load took", Seconds::default),
             cache_hits: family(r, "nv_cache_num_hits_per_model", "Requests answered from the response cache", counter),
-            cache_misses: family(r, "nv_cache_num_misses_per_model", "Requests looked up there in vain", counter),
+            cache_misses: family(
+                r,
+                "nv_cache_num_misses_per_model",
+                "Requests that the response cache did not have",
+                counter,
+            ),
             cache_hit_time: family(
                 r,
                 "nv_cache_hit_duration_per_model",
@@ -227,7 +232,7 @@ impl Triton {
             cache_miss_time: family(
                 r,
                 "nv_cache_miss_duration_per_model",
-                "Time of lookups in vain and of keeping the answers, in microseconds",
+                "Time of lookups without an answer, and of storing the answers, in microseconds",
                 Micros::default,
             ),
         }
@@ -285,7 +290,7 @@ impl Families {
             queued: gauge_alone(
                 r,
                 "sequor_requests_queued_bytes",
-                "Bytes of the inputs of those requests and of bodies that arrive or wait for their turn; limits.queued is the maximum",
+                "Bytes of the inputs of requests in flight and of bodies that arrive or wait for their turn; limits.queued is the maximum",
             ),
             connections: gauge_alone(r, "sequor_connections", "Open connections of all listeners"),
             connections_closed: connections_closed(r),
@@ -344,11 +349,15 @@ impl Families {
 impl KeptFamilies {
     fn register(r: &mut Registry) -> KeptFamilies {
         let (counter, gauge) = (Counter::default as fn() -> Counter, Gauge::default as fn() -> Gauge);
-        let lookups =
-            "STARTs of a name that an initializer keeps states under: `hit` began with a copy, `miss` ran the steps";
+        let lookups = "STARTs that asked for a kept state, by result: `hit` began with a copy, `miss` ran the steps";
         KeptFamilies {
             lookups: family(r, "sequor_kept_states_total", lookups, counter),
-            evictions: family(r, "sequor_kept_states_evicted_total", "Kept states that made room for others", counter),
+            evictions: family(
+                r,
+                "sequor_kept_states_evicted_total",
+                "Kept states evicted to make room for others",
+                counter,
+            ),
             bytes: family(r, "sequor_kept_states_bytes", "Bytes of states that initializers keep", gauge),
         }
     }
@@ -385,7 +394,12 @@ impl PluginFamilies {
                 "Rounds that the built-in policy decided instead, and requests that bypassed a processor",
                 counter,
             ),
-            stale: family(r, "sequor_plugin_stale_total", "Choices that were out of date on arrival", counter),
+            stale: family(
+                r,
+                "sequor_plugin_stale_total",
+                "Choices dropped because they no longer applied when the plug-in answered",
+                counter,
+            ),
             passed_over: family(
                 r,
                 "sequor_plugin_passed_over_total",
@@ -398,7 +412,7 @@ impl PluginFamilies {
             waiting: family(
                 r,
                 "sequor_plugin_model_calls",
-                "Calls to other models that instances of a plug-in wait for, at a model",
+                "Calls to other models that a plug-in waits for, at a model",
                 gauge,
             ),
             instances: family(

@@ -98,7 +98,7 @@ fn meaning(support: &FlagSupport) -> (&'static str, String) {
 const SETTINGS: &str = "\
 # Settings and flags of `sequor serve`
 
-For operators. After this page you can set everything that a server can be told. A setting has three names: a key in the server's file, a
+For operators. After this page you can find and set every option of a server. A setting has three names: a key in the server's file, an environment
 variable and a flag. The flag wins over the variable, the variable over the file, the file over the default.
 
 ```toml
@@ -116,7 +116,7 @@ state = \"4GiB\"              # or --limits-state 4GiB, or SEQUOR_LIMITS_STATE=4
 * **A misspelt variable** is named in the log at the start. A misspelt key or flag is refused.
 * **Changes** take effect at the next start. Keys and certificates (`admin.keys_file`, `tls.*`) are read again when their files change.
 * `curl 127.0.0.1:8003/admin/config` shows the value of every setting, and where it comes from.
-* A model has a [file of its own](../model-config.md) with other keys. It is called `sequor.toml` as well, and lies beside `config.pbtxt`.
+* A model has a [file of its own](../model-config.md) with other keys. It is called `sequor.toml` as well, but is in the model's directory, beside `config.pbtxt`.
 
 ## Settings
 ";
@@ -133,12 +133,13 @@ Begin with these:
 | why do requests fail? | `sequor_requests_total` by `code` and `reason` |
 | where does the time go? | `sequor_request_seconds` by `phase` |
 | why do sequences end? | `sequor_sequences_ended_total` by `reason` |
-| is memory for states full? | `sequor_state_bytes` |
+| is memory for states full? | sum of `sequor_state_bytes`, beside the value of `limits.state` |
 | is `state.dir` full? | `sequor_store_bytes`, `sequor_store_limit_bytes` |
 | did a load fail? | `sequor_model_loads_total{result=\"failed\"}` |
 
-Labels are bounded: never the id of a sequence, never a model that is neither served nor wanted
-at the start. A histogram `x` has the series `x_bucket`, `x_sum` and `x_count`.
+No label holds the id of a sequence, or the name of a model that is neither served nor wanted at the start. A histogram `x` has the series
+`x_bucket`, `x_sum` and `x_count`. A series of `sequor_model_loads_total`, and one of `sequor_requests_total` for a refusal, begins with its first
+event: `increase` and `rate` do not see that event.
 ";
 
 #[test]
@@ -146,8 +147,8 @@ fn the_page_of_flags_is_what_the_tables_say() {
     let mut page = SETTINGS.to_owned();
     page += &settings();
     page += "\n## Flags of `tritonserver`\n\n\
-        Its command lines go on working. A flag without effect is named once in the log when the server starts, with the reason; a refused one\n\
-        stops the start (exit code 3) and says what to do instead.\n\n| flag | here | meaning |\n|---|---|---|\n";
+        `sequor serve` accepts Triton's command lines. If a flag has no effect, the log says so once at the start, with the reason. If a flag is refused, the\n\
+        server does not start (exit code 3), and the message says what to do instead.\n\n| flag | here | meaning |\n|---|---|---|\n";
     for flag in FLAGS {
         let (support, meaning) = meaning(&flag.support);
         let _ = writeln!(page, "| `--{}` | {support} | {} |", flag.name, cell(&meaning));
@@ -225,12 +226,16 @@ fn table_of_values(text: &str, names: &[&str]) -> String {
 const WHAT_VALUES_MEAN: &str = "\n\
     * `code` and `reason` of `sequor_requests_total` are those of the answer: gRPC's name of the code (`OK` too), and what the client reads as\n  \
     `sequor-reason` ([protocol.md](protocol.md)), which is empty for `OK`.\n\
-    * `hook` is the function of the plug-in that was called (its contract is `wit/0.1.0/scheduler.wit`).\n\
-    * `reason` of `sequor_plugin_traps_total` says what a plug-in did wrong. `trap`: it gave up. `time`, `memory`: it exceeded its limit. `index`: it\n  \
-    answered with a candidate that is not there. `repeat`: it named a candidate twice. `too_many`: it answered with more than a batch holds, or more\n  \
+    * `phase` of `sequor_request_seconds`: `queue` is the wait for a run, `pre` and `post` are processors, `state_in` and `state_out` copy inputs and\n  \
+    states to the batch and back, `run` is ONNX Runtime, `total` is from arrival to answer.\n\
+    * `reason` of `sequor_sequences_ended_total`: [troubleshooting](../troubleshoot.md#the-sequence-has-ended) explains each. Two differ: `never_started` counts\n  \
+    STARTs that failed, and `spilled` counts sequences that moved to the store ([restarts](../restarts.md#more-sequences-than-memory)). Those live on.\n\
+    * `hook` is the function of the plug-in that was called (the contracts are in `wit/0.1.0/`).\n\
+    * `reason` of `sequor_plugin_traps_total` says what a plug-in did wrong. `trap`: it crashed. `time`, `memory`: it exceeded its limit. `index`: it\n  \
+    answered with a candidate that does not exist. `repeat`: it named a candidate twice. `too_many`: it answered with more than a batch holds, or more\n  \
     often than it was asked. `shapes`: it put unlike shapes into one batch.\n\
     * `result` of `sequor_plugin_reload_total`: `ok` if the new version took over, `refused` if the old one goes on.\n\
-    * `path` of `sequor_steps_total`: `inline` if the thread of the connection, or one of plug-ins, ran the batch, `handed_over` if the instance's own thread did.\n";
+    * `path` of `sequor_steps_total`: `inline` if a thread of a connection or of plug-ins ran the batch, `handed_over` if the instance's own thread ran it.\n";
 
 #[test]
 fn the_page_of_metrics_is_what_a_scrape_reads() {

@@ -34,7 +34,8 @@ pub(super) fn trial_arguments() -> Vec<Arg> {
     };
     vec![
         set(),
-        flag("time", "DURATION", "CPU time of a call [default: 2ms]").value_parser(value_parser!(Span)),
+        flag("time", "DURATION", "CPU time of a call [default: 2ms for schedulers, otherwise 10ms]")
+            .value_parser(value_parser!(Span)),
         flag(
             "memory",
             "SIZE",

@@ -338,7 +338,7 @@ section! {
         pub require_sha256: bool = false;
         /// Maximum requests a scheduler is shown at a time
         pub max_candidates: u32 = 1024, positive;
-        /// CPU time a call of a plug-in may take, unless the model says otherwise
+        /// CPU time a call of a scheduler may take, unless the model says otherwise
         pub time: Span = Span(Duration::from_millis(2)), positive;
         /// Memory an instance of a plug-in may take, unless the model says otherwise; what its language needs if not given
         pub memory: Option<Size> = None, positive;

@@ -231,8 +231,8 @@ mod tests {
             [
                 "--backend-config tensorflow,version=2 has no effect",
                 "--trace-count has no effect: requests are recorded with --record FILE",
-                "--cuda-memory-pool-byte-size has no effect: instances take the memory that they need of a GPU; instance_group of a \
-                 model says which GPUs",
+                "--cuda-memory-pool-byte-size has no effect: instances take GPU memory as they need it; a model's instance_group names its \
+                 GPUs",
             ]
         );
     }

@@ -69,12 +69,13 @@ const fn refused_unless(name: &'static str, unless: &'static [&'static str], ins
 const NO: &[&str] = &["false", "0"];
 const NO_TLS: &str = "TLS is set for gRPC and HTTP together: --tls-cert, --tls-key, --tls-client-ca";
 const NO_KEYS: &str = "nothing is restricted yet; let a proxy in front decide who may call what";
-const NO_PINGS: &str = "connections are not closed for their pings; --grpc-keepalive says when silent ones are asked";
+const NO_PINGS: &str =
+    "the server closes no connection for its pings; --grpc-keepalive sets when it pings a silent one";
 const NO_TRACE: &str = "requests are recorded with --record FILE";
 const NO_SHARING: &str = "a port belongs to one server; put a proxy in front of several";
-const NO_HEADERS: &str = "headers are not handed on; send request parameters";
-const NO_GPU: &str = "instances take the memory that they need of a GPU; instance_group of a model says which GPUs";
-const NO_CLOUD: &str = "only KServe v2 is served";
+const NO_HEADERS: &str = "headers are not forwarded to models; send request parameters";
+const NO_GPU: &str = "instances take GPU memory as they need it; a model's instance_group names its GPUs";
+const NO_CLOUD: &str = "this platform's protocol is not served";
 const NO_BACKENDS: &str = "the one backend, ONNX Runtime, is built in; --runtime-onnxruntime names its library";
 const NO_THREADS: &str = "the number of threads is not a setting";
 const NO_TENSORFLOW: &str = "TensorFlow is not served";
@@ -130,8 +131,8 @@ pub const FLAGS: &[Flag] = &[
     nothing("grpc-http2-max-pings-without-data", NO_PINGS),
     nothing("grpc-http2-min-recv-ping-interval-without-data", NO_PINGS),
     nothing("grpc-http2-max-ping-strikes", NO_PINGS),
-    nothing("grpc-max-connection-age", "connections may live as long as they like; a proxy can spread them"),
-    nothing("grpc-max-connection-age-grace", "connections may live as long as they like; a proxy can spread them"),
+    nothing("grpc-max-connection-age", "connections have no maximum age; a proxy can balance them"),
+    nothing("grpc-max-connection-age-grace", "connections have no maximum age; a proxy can balance them"),
     refused("grpc-restricted-protocol", NO_KEYS),
     // === logs ===
     sets("log-verbose", "log.level", FlagConversion::Verbosity),
@@ -152,11 +153,11 @@ pub const FLAGS: &[Flag] = &[
     sets("allow-client-shm", "shared_memory.allow", FlagConversion::OnOff),
     // === metrics and traces ===
     sets("allow-metrics", "metrics.enabled", FlagConversion::AsIs),
-    nothing("allow-gpu-metrics", "the machine's own metrics are left to its own exporters"),
+    nothing("allow-gpu-metrics", "metrics of the GPUs that instances run on are always published"),
     nothing("allow-cpu-metrics", "the machine's own metrics are left to its own exporters"),
     flag("metrics-address", Own),
     flag("metrics-port", Own),
-    nothing("metrics-interval-ms", "metrics are brought up to date when they are read"),
+    nothing("metrics-interval-ms", "metrics are current at every scrape"),
     nothing("metrics-config", "all metrics are always there (docs/reference/metrics.md)"),
     refused_unless("trace-config", &["level=OFF"], NO_TRACE),
     refused("trace-file", NO_TRACE),
@@ -172,17 +173,20 @@ pub const FLAGS: &[Flag] = &[
     flag("rate-limit-resource", Own),
     nothing("pinned-memory-pool-byte-size", NO_GPU),
     nothing("cuda-memory-pool-byte-size", NO_GPU),
-    nothing("cuda-virtual-address-size", "a growing state is as large as it is; --limits-state bounds all of them"),
+    nothing(
+        "cuda-virtual-address-size",
+        "growing states reserve no address range; --limits-state limits all states together",
+    ),
     nothing("min-supported-compute-capability", NO_GPU),
     nothing("enable-peer-access", NO_GPU),
-    nothing("buffer-manager-thread-count", "an instance's own thread brings its inputs"),
+    nothing("buffer-manager-thread-count", "an instance's own thread copies its inputs"),
     nothing("host-policy", "threads are left to the operating system; taskset and numactl bind the whole server"),
     nothing("model-load-gpu-limit", NO_GPU),
     nothing("backend-directory", NO_BACKENDS),
     sets("backend-config", "model.default_max_batch_size", FlagConversion::DefaultBatch),
     nothing("repoagent-directory", "repository agents are not served; a model that asks for one is refused"),
     // === flags of its past ===
-    nothing("allow-poll-model-repository", "--model-control-mode says who loads models"),
+    nothing("allow-poll-model-repository", "--model-control-mode sets when models are loaded"),
     nothing("tf-allow-soft-placement", NO_TENSORFLOW),
     nothing("tf-gpu-memory-fraction", NO_TENSORFLOW),
     nothing("tf-add-vgpu", NO_TENSORFLOW),

@@ -21,7 +21,9 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("platform", Served("`onnxruntime_onnx`, or `ensemble`")),
             (
                 "backend",
-                Served("`onnxruntime`, or `stateful` for models of the stateful backend; every other one is refused"),
+                Served(
+                    "`onnxruntime`, or `stateful` for models of the stateful backend; `python` with `[model] plugin` in sequor.toml; any other is refused",
+                ),
             ),
             ("runtime", NoEffect("[runtime] onnxruntime of the server names the library for all models")),
             ("version_policy", SERVED),
@@ -37,7 +39,7 @@ pub const CONFIG_MESSAGES: &[ConfigMessage] = &[
             ("instance_group", SERVED),
             ("default_model_filename", SERVED),
             ("cc_model_filenames", Refused("all GPUs run the same file; name it in default_model_filename")),
-            ("metric_tags", Served("labels on every metric of the model")),
+            ("metric_tags", Served("labels on the metrics that have the labels `model` and `version`")),
             ("parameters", Served("see [Parameters](#parameters)")),
             (
                 "model_warmup",

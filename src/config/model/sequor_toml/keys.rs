@@ -206,12 +206,12 @@ section! {
         /// Maximum time that live sequences stay on a version that was replaced. New sequences start on the new version at once. `0s`: no
         /// time at all.
         pub drain: Option<Span>, default "10 min", example "drain = \"1m\"";
-        /// What happens to sequences that still live after `drain`. `end`: they end with `drained`. `carry`: each moves to the new version
-        /// between two of its steps, with its state. This needs the same inputs, outputs and states: the same names, types and dims. If they
-        /// differ, or if the model has processors or is an ensemble, the log says so, and the sequences end. So do sequences of an ensemble that
-        /// live on a member, and sequences that are busy for ten seconds on end. If states are written while sequences live
-        /// (`durability.when = "step"` or `"every"`) and the new version has `[durability]` too, a moved sequence waits in the store for its next
-        /// step. If not, a repeated step is not answered again after the move.
+        /// What happens to sequences that still live after `drain`. `end`: they end with `retired`. `carry`: each moves to the new version
+        /// between two of its steps, with its state. Both versions must have the same inputs, outputs and states: the same names, types and
+        /// dims. If they differ, or if the model has processors or is an ensemble, the log says so, and the sequences end. Sequences of an
+        /// ensemble that live on a member end as well, and so do sequences that are busy for ten seconds without a pause. If states are
+        /// written while sequences live (`durability.when = "step"` or `"every"`) and the new version has `[durability]` too, a moved sequence
+        /// waits in the store for its next step. If not, a repeated step is not answered again after the move.
         pub then: Option<WhenDrained>, default "`end`", example "then = \"carry\"";
     }
 }

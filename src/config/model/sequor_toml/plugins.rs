@@ -8,8 +8,7 @@ use crate::config::units::{Size, Span};
 section! {
     /// What a scheduler may see of a request.
     pub struct FeatureSection("feature", "`[[feature]]`: values of a request that plug-ins see", "Schedulers, processors and state initializers see these values. Each table defines one feature.") {
-        /// A value that a scheduler plug-in sees for each request. Each `[[feature]]` table defines one; names are unique. A model has at
-        /// most four features of each type.
+        /// Name by which plug-ins look the feature up. Names are unique. A model has at most four features of each type.
         pub name: String, default "required", example "name = \"tenant\"";
         /// Where the value comes from.
         pub from: From, default "required", example "from = \"parameter\"";
@@ -76,7 +75,7 @@ section! {
         /// Maximum CPU time of one call. A call that exceeds it is a strike, and the built-in policy decides that round.
         pub time: Option<Span> as "duration above 0",
             default "`plugins.time` of the server", example "time = \"1ms\"", check checks::above_zero;
-        /// Maximum memory of one instance of the plug-in. An instance that exceeds it is a strike.
+        /// Maximum memory of one instance of the plug-in. Exceeding it is a strike.
         pub memory: Option<Size>, default "`plugins.memory` of the server", example "memory = \"16MiB\"";
         /// How long the plug-in may pass a ready request over, or leave a free slot unused. After that the built-in policy runs the
         /// request. Maximum: `plugins.max_wait` of the server.
