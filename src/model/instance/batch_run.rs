@@ -137,7 +137,7 @@ fn failure(error: &RunError, load: &LoadedModel, job: &Job) -> Failure {
 fn first_values(batch: &Batch, jobs: &[Option<(Req, Box<Job>)>]) -> Vec<(u32, StateValues)> {
     let row = |(row, job): (&sequor_core::Row, &Option<(Req, Box<Job>)>)| match (row, job) {
         (sequor_core::Row::Real(real), Some((_, job))) => {
-            Some((real.placement?.1.ix, job.first.as_ref()?.values.clone()))
+            Some((real.placement?.1.ix, job.source.first.as_ref()?.values.clone()))
         }
         _ => None,
     };

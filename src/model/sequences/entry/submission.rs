@@ -125,7 +125,7 @@ fn submit_accepted(
         let Some((again, version)) = original.map(|original| *original).filter(|_| checks < CHECKS) else {
             return Err(job.load.refused(Refusal::Stopping, job.id, job.facts.start, now));
         };
-        (request, reply, reservation, miss) = (again, job.reply, job.reservation, None);
+        (request, reply, reservation, miss) = (again, job.reply, job.in_ensemble.reservation, None);
         accepted = accept(model, &mut request, version, origin, reservation.as_ref())?;
         checks += 1;
     }
@@ -152,15 +152,15 @@ fn job(
     if let Some(processed) = &mut job.processed {
         processed.calling = calling;
     }
-    if let Some(of) = &mut job.flow_request {
+    if let Some(of) = &mut job.in_ensemble.flow_request {
         (of.headers, of.until) = (origin.headers.to_vec(), origin.patience.map(|t| now + t));
         (of.callers, of.connection) = (Some(path(model, origin)), origin.connection.cloned());
     }
     if submit.fresh_id != 0 {
         (job.id, job.made_id) = (Id::Int(submit.fresh_id), true);
     }
-    job.holder = reservation.as_ref().map(|reservation| reservation.holder.clone());
-    job.reservation = reservation;
+    job.in_ensemble.holder = reservation.as_ref().map(|reservation| reservation.holder.clone());
+    job.in_ensemble.reservation = reservation;
     (job, submit)
 }
 

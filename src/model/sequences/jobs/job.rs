@@ -3,27 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use sequor_core::{EndReason, FEATURES, Id, RealRow, Refusal, Seq, Time};
 
 use crate::config::model::settings::Output;
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
 use crate::model::execute::{RowWork, RunSize, RunTimes};
-use crate::model::load::{CacheMiss, FirstValues, LoadDurability, LoadedModel, RequestFacts};
+use crate::model::load::{CacheMiss, LoadDurability, LoadedModel, RequestFacts};
 use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
-use crate::model::sequences::ensembles::{FlowGuard, FlowRequest, ReplyTo, Reservation, SequenceHolder};
-use crate::model::sequences::offloaded::{ImportOrigin, KeptSequence, RowToSeal, StoreWork, WantedMemory};
-use crate::processing::SequenceScratch;
+use crate::model::sequences::ensembles::{FlowRequest, ReplyTo};
 use crate::recording::Recorder;
 use crate::state::StateCopy;
-use crate::state::budget::Ticket;
 use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{NamedTensor, Tensor};
 
 use super::cached_answers;
 use super::captured_steps::CapturedRequest;
-use super::owner::SequencePermit;
+use super::job_parts::{EnsembleRole, SequenceClaims, StateSource, StateWrite};
 use super::processing::{Processed, failure};
 
 /// Lives in the driver's table, under the core's lock but for the time of its run.
@@ -40,40 +36,20 @@ pub(in crate::model) struct Job {
     pub(in crate::model) arrived: Time,
     /// When its batch was taken.
     pub(in crate::model) taken: Time,
-    /// State memory for the sequence it starts.
-    pub(in crate::model) ticket: Option<Ticket>,
-    /// Counts the sequence it starts for the client that owns it.
-    pub(in crate::model::sequences) permit: Option<SequencePermit>,
     /// Known once it runs.
     pub(in crate::model) seq: Option<Seq>,
     /// Whether the server made the sequence's id; then the answer carries it.
     pub(in crate::model::sequences) made_id: bool,
     /// Whether the client counts its steps.
     pub(in crate::model) counted: bool,
-    /// The state its sequence goes on from, if that was kept elsewhere.
-    pub(in crate::model) snapshot: Option<Bytes>,
-    /// The states that its sequence begins with, if they are not those of config.pbtxt. Known once it runs.
-    pub(in crate::model) first: Option<FirstValues>,
-    /// The step of the state that was given to the server for its sequence, and where that came from.
-    pub(in crate::model::sequences) imported: Option<Box<ImportOrigin>>,
-    /// The state memory that it waits for.
-    pub(in crate::model::sequences) wants: Option<Box<WantedMemory>>,
-    /// What the server's store does for it before its turn.
-    pub(in crate::model::sequences) store: Option<Box<StoreWork>>,
-    /// The stored sequence that it goes on with, until that begins here.
-    pub(in crate::model::sequences) kept: Option<Box<KeptSequence>>,
-    /// Which sequence of its id it goes on with, and as of which step, if that was kept.
-    pub(in crate::model::sequences) resumed: Option<(u64, u64)>,
-    /// The scratch that its sequence goes on from, if that was kept.
-    pub(in crate::model::sequences) kept_scratch: Option<SequenceScratch>,
-    /// The run of it that comes is the first of its sequence, though its state was kept.
-    pub(in crate::model::sequences) unrun: bool,
-    /// The state that its run has left, until its processors are done.
-    pub(in crate::model::sequences) to_seal: Option<RowToSeal>,
-    /// Whether the state that its run leaves is to be written.
-    pub(in crate::model::sequences) due: bool,
-    /// The last durable step of its sequence, where answers do not wait for theirs.
-    pub(in crate::model::sequences) durable_step: Option<u64>,
+    /// What its sequence goes on from or begins with, if that is not the first state of config.pbtxt.
+    pub(in crate::model) source: StateSource,
+    /// What the sequence that it starts takes of the limits.
+    pub(in crate::model) claims: SequenceClaims,
+    /// What becomes durable with it.
+    pub(in crate::model) write: StateWrite,
+    /// Its part in a request of an ensemble.
+    pub(in crate::model) in_ensemble: EnsembleRole,
     /// What its client reads if the store or a member of an ensemble refuses it.
     pub(in crate::model::sequences) failure: Option<Failure>,
     /// How long its runs took; of a request of an ensemble, those of all members.
@@ -93,14 +69,6 @@ pub(in crate::model) struct Job {
     /// The connection that it came on, if its answer is awaited there.
     pub(in crate::model::sequences) connection: Option<ExecutorHandle>,
     pub(in crate::model::sequences) reply: ReplyTo,
-    /// Of a START that an ensemble sent and whose inputs are not here yet: takes the report of its slot.
-    pub(in crate::model::sequences) reservation: Option<Reservation>,
-    /// The sequence of an ensemble that the sequence it starts belongs to.
-    pub(in crate::model::sequences) holder: Option<SequenceHolder>,
-    /// Where the load is an ensemble: the request as it came, until its turn.
-    pub(in crate::model::sequences) flow_request: Option<Box<FlowRequest>>,
-    /// Its way through the members, once that has begun.
-    pub(in crate::model::sequences) flow: Option<FlowGuard>,
 }
 
 impl Job {
@@ -129,21 +97,11 @@ impl Job {
             rows: accepted.rows,
             arrived: now,
             taken: now,
-            ticket: None,
-            permit: None,
             seq: None,
-            snapshot: None,
-            first: None,
-            imported: None,
-            wants: None,
-            store: None,
-            kept: None,
-            resumed: None,
-            kept_scratch: None,
-            unrun: false,
-            to_seal: None,
-            due: false,
-            durable_step: None,
+            source: StateSource::default(),
+            claims: SequenceClaims::default(),
+            write: StateWrite::default(),
+            in_ensemble: EnsembleRole { flow_request, ..EnsembleRole::default() },
             failure: None,
             compute: RunTimes::default(),
             answer: None,
@@ -152,10 +110,6 @@ impl Job {
             replayed: false,
             connection: None,
             reply,
-            reservation: None,
-            holder: None,
-            flow_request,
-            flow: None,
         }
     }
 
@@ -166,7 +120,7 @@ impl Job {
         if let Some(processed) = &mut self.processed {
             processed.meta = meta;
         }
-        if let Some(store) = &mut self.store {
+        if let Some(store) = &mut self.source.store {
             store.meta = meta;
         }
     }
@@ -181,18 +135,18 @@ impl Job {
         RowWork {
             inputs,
             rows: self.rows,
-            start: (row.start || std::mem::take(&mut self.unrun))
-                && !self.first.as_ref().is_some_and(|first| first.is_copy),
+            start: (row.start || std::mem::take(&mut self.source.unrun))
+                && !self.source.first.as_ref().is_some_and(|first| first.is_copy),
             end: row.end,
             id: self.id.clone(),
             slot: row.placement.map(|(_, slot)| slot.ix),
-            seal: self.due || keeps,
+            seal: self.write.due || keeps,
         }
     }
 
     /// Whether the state that its run leaves is to be written.
     pub(in crate::model) fn is_due(&self) -> bool {
-        self.due
+        self.write.due
     }
 
     /// Whether it was answered without a run, and leaves scratch of processors that is to be written.
@@ -241,7 +195,7 @@ impl Job {
         let (permit, copy) = (processed.first_steps.permit.take()?, copy?);
         let values = copy.values();
         // Both count against the limit of states: the copy goes first, unless it is to be written.
-        let copy = Some(copy).filter(|_| self.due);
+        let copy = Some(copy).filter(|_| self.write.due);
         match values {
             Ok(values) => permit.keep(&values),
             Err(error) => {
@@ -313,7 +267,7 @@ impl Job {
             Id::Int(id) if self.made_id => Some(("sequence_id".to_owned(), integer(*id))),
             _ => None,
         };
-        let durable = self.durable_step.map(|step| ("sequor_durable_step".to_owned(), integer(step)));
+        let durable = self.write.durable_step.map(|step| ("sequor_durable_step".to_owned(), integer(step)));
         let parameters = replayed.into_iter().chain(made_id).chain(durable).collect();
         let answer = answer.map(|tensors| {
             let mut tensors = tensors;

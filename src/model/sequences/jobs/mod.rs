@@ -1,6 +1,7 @@
 //! A request between its submission and its answer, and what it carries.
 //!
-//! - `job`: the request. `owner`: where it comes from, and how many sequences of its client live.
+//! - `job`: the request. `job_parts`: what only some requests have.
+//! - `owner`: where it comes from, and how many sequences of its client live.
 //! - `processing`: what it keeps while plug-ins prepare and finish it. `first_states`: the first states of the sequence that it starts.
 //! - `inherited_context`: what its calls to other models inherit.
 //! - `cached_answers`: answers from the response cache. `captured_steps`: its inputs and outputs, if its sequence is captured.
@@ -12,6 +13,7 @@ mod captured_steps;
 mod first_states;
 mod inherited_context;
 mod job;
+mod job_parts;
 mod owner;
 mod processing;
 

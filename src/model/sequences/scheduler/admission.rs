@@ -126,13 +126,13 @@ impl RequestAdmission {
             submit.fresh_id = self.fresh_id();
             job.id = Id::Int(submit.fresh_id);
         }
-        job.permit = self.permit(table, &job.load, submit, owner)?;
+        job.claims.permit = self.permit(table, &job.load, submit, owner)?;
         match self.ticket(table, &job.load, submit) {
-            Ok(ticket) => job.ticket = ticket,
+            Ok(ticket) => job.claims.ticket = ticket,
             // Idle sequences go to the store instead.
             Err(_) if spill::can_spill(table, now, &job.load) => {
                 let bytes = bytes_to_begin(table, &job.load, submit);
-                job.wants = Some(Box::new(WantedMemory { bytes, meta: submit.meta }));
+                job.claims.wants = Some(Box::new(WantedMemory { bytes, meta: submit.meta }));
                 submit.prepare = true;
             }
             Err(no_room) => return Err(no_room),

@@ -47,7 +47,7 @@ impl FlowTable for Table {
     ) -> Option<Arc<EnsembleFlow>> {
         let job = self.jobs.get_mut(req).and_then(JobStage::job_mut)?;
         let (load, seq) = (Arc::clone(&job.load), job.seq);
-        let FlowRequest { mut request, headers, until, callers, connection } = *job.flow_request.take()?;
+        let FlowRequest { mut request, headers, until, callers, connection } = *job.in_ensemble.flow_request.take()?;
         // The server may have made the id.
         request.sequence.id = job.id.clone();
         if let Scheduling::Sequence(sequence) = &load.settings.scheduling {
@@ -100,8 +100,8 @@ impl FlowTable for Table {
     fn provide(&mut self, now: Time, req: Req, meta: RequestMeta, fill: impl FnOnce(&mut Job)) {
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
         fill(job);
-        job.reservation = None;
-        let (seq, is_prepared) = (job.seq, job.processed.is_some() || job.store.is_some());
+        job.in_ensemble.reservation = None;
+        let (seq, is_prepared) = (job.seq, job.processed.is_some() || job.source.store.is_some());
         if !is_prepared {
             self.set_stage(req, JobStage::Queued);
             self.apply(now, Event::Prepared(req, Preparation::Run(meta)));

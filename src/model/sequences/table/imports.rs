@@ -134,15 +134,16 @@ impl Imports {
         let Some(import) = self.by_id.remove(&submit.id) else { return };
         submit.adopt = Some(import.origin.step);
         submit.idle = import.origin.carried.as_ref().map_or(submit.idle, |carried| carried.idle);
-        (job.snapshot, job.ticket, job.kept_scratch) = (Some(import.snapshot), import.ticket, import.scratch);
-        job.imported = Some(Box::new(import.origin));
+        (job.source.snapshot, job.claims.ticket, job.source.kept_scratch) =
+            (Some(import.snapshot), import.ticket, import.scratch);
+        job.source.imported = Some(Box::new(import.origin));
     }
 
     /// Takes back what a request was given that was refused before its sequence began.
     pub(super) fn keep_on(&mut self, job: &mut Job) {
-        let Some(origin) = job.imported.take() else { return };
-        if let Some(snapshot) = job.snapshot.take() {
-            let (ticket, scratch) = (job.ticket.take(), job.kept_scratch.take());
+        let Some(origin) = job.source.imported.take() else { return };
+        if let Some(snapshot) = job.source.snapshot.take() {
+            let (ticket, scratch) = (job.claims.ticket.take(), job.source.kept_scratch.take());
             self.insert(job.id.clone(), Import { origin: *origin, snapshot, ticket, scratch });
         }
     }

@@ -80,13 +80,14 @@ pub(in crate::model::sequences) struct Live {
 impl Live {
     /// The sequence that this request starts. It takes what the request holds for it.
     pub(in crate::model::sequences) fn begin(req: Req, job: &mut Job) -> Live {
-        let (load, ticket, permit) = (Arc::clone(&job.load), job.ticket.take(), job.permit.take());
-        let first_state = job.snapshot.take().map(|snapshot| (req, snapshot));
-        let given = job.imported.take().map(|origin| StateOrigin::Given(job.id.clone(), *origin));
-        let stored = job.kept.take().map(|kept| StateOrigin::Stored(job.id.clone(), *kept));
+        let (load, ticket, permit) = (Arc::clone(&job.load), job.claims.ticket.take(), job.claims.permit.take());
+        let first_state = job.source.snapshot.take().map(|snapshot| (req, snapshot));
+        let given = job.source.imported.take().map(|origin| StateOrigin::Given(job.id.clone(), *origin));
+        let stored = job.source.kept.take().map(|kept| StateOrigin::Stored(job.id.clone(), *kept));
         // A sequence of an ensemble ends with the server, so nothing of it is written.
-        let continual = load.durable.as_ref().filter(|durable| durable.is_continual() && job.holder.is_none());
-        let written = continual.map(|durable| WrittenSequence::new(durable, job.id.clone(), job.resumed));
+        let continual =
+            load.durable.as_ref().filter(|durable| durable.is_continual() && job.in_ensemble.holder.is_none());
+        let written = continual.map(|durable| WrittenSequence::new(durable, job.id.clone(), job.source.resumed));
         Live {
             ticket,
             permit,
@@ -94,13 +95,13 @@ impl Live {
             written,
             first_state,
             origin: stored.or(given).map(Box::new),
-            unrun: std::mem::take(&mut job.unrun),
+            unrun: std::mem::take(&mut job.source.unrun),
             is_forgotten: false,
-            scratch: job.kept_scratch.take().unwrap_or_default(),
+            scratch: job.source.kept_scratch.take().unwrap_or_default(),
             first: None,
             keys: job.start_keys(),
             members: load.ensemble.as_ref().map(|_| Arc::new(MemberSequences::new(job.id.clone()))),
-            holder: job.holder.take(),
+            holder: job.in_ensemble.holder.take(),
             load,
         }
     }

@@ -279,7 +279,7 @@ impl Table {
                 _ => {}
             }
         }
-        job.durable_step = self.durable_step(job.seq);
+        job.write.durable_step = self.durable_step(job.seq);
         if job.leaves_scratch() || self.leaves_stale(&job) {
             self.pending.replies.push(job);
         } else {
@@ -300,7 +300,7 @@ impl Table {
         match self.live_mut(seq).and_then(|live| live.kept.clone()) {
             Some(kept) => {
                 job.answer = Some(Ok(kept));
-                (job.replayed, job.durable_step) = (true, self.durable_step(Some(seq)));
+                (job.replayed, job.write.durable_step) = (true, self.durable_step(Some(seq)));
                 self.actions.released.push(job);
             }
             None => {
@@ -318,7 +318,7 @@ impl Table {
             }),
             Note::Started(seq, req) if self.live_mut(seq).is_some() => {
                 let job = self.jobs.get_mut(req).and_then(JobStage::job_mut);
-                let taken = job.map(|job| (job.start_keys(), job.permit.take(), job.holder.take()));
+                let taken = job.map(|job| (job.start_keys(), job.claims.permit.take(), job.in_ensemble.holder.take()));
                 let (keys, permit, holder) = taken.unwrap_or_default();
                 self.live_mut(seq).map(|live| {
                     live.started_again(keys, permit, holder);

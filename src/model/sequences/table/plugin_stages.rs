@@ -51,7 +51,7 @@ impl PluginStages for Table {
         let processed = job.processed.as_mut()?;
         let gone = processed.watch(start && load.initializer.is_some());
         let (facts, meta, inputs) = (processed.facts.clone(), processed.meta, std::mem::take(&mut job.inputs));
-        let kept_scratch = job.kept_scratch.clone();
+        let kept_scratch = job.source.kept_scratch.clone();
         // A START begins with nothing, also where its sequence lives.
         let live = seq.filter(|_| !start).and_then(|seq| self.live_mut(seq));
         let lives = live.map(|live| live.scratch.clone());

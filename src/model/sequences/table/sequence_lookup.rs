@@ -54,7 +54,7 @@ impl SequenceLookup for Table {
         let find = || self.core.find(&submit.id, submit.version);
         let seq = if submit.start { find() } else { None };
         let Some(live) = seq.and_then(|seq| self.live(seq)) else { return false };
-        match (&live.holder, &job.holder) {
+        match (&live.holder, &job.in_ensemble.holder) {
             (None, None) => false,
             (Some(one), Some(other)) => !one.is(other),
             _ => true,

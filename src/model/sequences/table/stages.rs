@@ -43,7 +43,7 @@ impl Table {
     fn lend_to_ensemble(&mut self, req: Req, seq: Option<Seq>) -> bool {
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return false };
         job.seq = seq;
-        if let (Some(reservation), Some(seq)) = (&job.reservation, seq) {
+        if let (Some(reservation), Some(seq)) = (&job.in_ensemble.reservation, seq) {
             self.actions.granted.push((reservation.clone(), req, seq));
             return true;
         }
@@ -92,14 +92,14 @@ impl Table {
                 job.taken = now;
                 job.facts.batch = mates;
                 job.seq = real.placement.map(|(seq, _)| seq);
-                job.unrun =
+                job.source.unrun =
                     job.seq.and_then(|seq| self.live_mut(seq)).is_some_and(|live| std::mem::take(&mut live.unrun));
                 if real.start
                     && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
                 {
-                    job.first = live.first.take();
+                    job.source.first = live.first.take();
                 }
-                job.due = self.is_due(real, &job);
+                job.write.due = self.is_due(real, &job);
                 if let Some(captured) = &mut job.captured {
                     captured.number = self.core.step_of_request(real.req);
                 }
@@ -164,7 +164,7 @@ impl Table {
 
     /// The processors of a request are done. An event, if nothing of it is to be written before its answer.
     pub(super) fn done_posting(&mut self, req: Req) -> Option<Event> {
-        let writes = self.jobs.get(req).and_then(JobStage::job).is_some_and(|job| job.to_seal.is_some());
+        let writes = self.jobs.get(req).and_then(JobStage::job).is_some_and(|job| job.write.to_seal.is_some());
         if writes {
             self.pending.posted.push(req);
         }
@@ -185,7 +185,7 @@ impl Table {
     /// Lets a request wait for its state memory, if it has to.
     pub(super) fn wait_for_memory(&mut self, req: Req, seq: Option<Seq>) -> bool {
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return false };
-        let Some(wanted) = job.wants.take() else { return false };
+        let Some(wanted) = job.claims.wants.take() else { return false };
         let load = Arc::clone(&job.load);
         self.spilling.waiting.push_back(MemoryWait { req, seq, load, wanted: *wanted });
         self.actions.wants_memory = true;
@@ -203,12 +203,12 @@ impl Table {
 
     /// Keeps on the stored sequence of a request that was refused before that began here. If it ends with the request, the store forgets it.
     pub(super) fn keep_on(&mut self, now: Time, req: Req, job: &mut Job, (refusal, ended): (Refusal, bool)) {
-        if let Some(work) = job.store.take() {
+        if let Some(work) = job.source.store.take() {
             // The store was not asked.
             self.keep_again(job.id.clone(), work.kept);
         }
-        let Some(kept) = job.kept.take() else { return };
-        let (id, file) = (job.id.clone(), job.snapshot.take());
+        let Some(kept) = job.source.kept.take() else { return };
+        let (id, file) = (job.id.clone(), job.source.snapshot.take());
         // For the core the sequence that began with this request ends with it. A processor says whether the stored one does.
         let ended = match job.processed.as_ref().and_then(|processed| processed.refusal.as_ref()) {
             Some(Failure::Processor(failure)) if failure.ended => return self.forget(id, kept.head.incarnation),

@@ -71,19 +71,19 @@ impl KeptStages for Table {
             submit.prepare = true;
         }
         let Some(kept) = self.kept.remove(&id) else { return Ok(()) };
-        job.store = Some(Box::new(StoreWork { kept, resumes: !submit.start, meta: submit.meta }));
+        job.source.store = Some(Box::new(StoreWork { kept, resumes: !submit.start, meta: submit.meta }));
         Ok(())
     }
 
     fn lend_to_store(&mut self, req: Req, seq: Option<Seq>) -> bool {
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return false };
-        let Some(work) = job.store.take() else { return false };
+        let Some(work) = job.source.store.take() else { return false };
         let load = Arc::clone(&job.load);
         let key = TierKey::new(&load.settings.name, &job.id);
         let durable = load.durable.as_ref().filter(|durable| work.resumes && durable.is_continual());
         if work.resumes {
-            job.kept = Some(Box::new(work.kept.clone()));
-            job.resumed = Some((work.kept.head.incarnation, work.kept.head.step));
+            job.source.kept = Some(Box::new(work.kept.clone()));
+            job.source.resumed = Some((work.kept.head.incarnation, work.kept.head.step));
         }
         let then = match durable.map(LoadDurability::interval) {
             None => AfterTake::Forget { incarnation: work.kept.head.incarnation },
@@ -113,7 +113,7 @@ impl KeptStages for Table {
             Ok(found) => {
                 let mut preparation = Preparation::Run(meta);
                 if let Some(ResumedState { snapshot, answer, scratch, unrun }) = found {
-                    (job.snapshot, job.kept_scratch, job.unrun) = (Some(snapshot), scratch, unrun);
+                    (job.source.snapshot, job.source.kept_scratch, job.source.unrun) = (Some(snapshot), scratch, unrun);
                     if repeats {
                         (job.answer, job.replayed, job.seq) = (Some(Ok(answer)), true, seq);
                         preparation = Preparation::Reply;
@@ -129,7 +129,7 @@ impl KeptStages for Table {
                 self.apply(now, Event::Prepared(req, preparation));
             }
             Err(failure) => {
-                (job.failure, job.kept) = (Some(failure), None);
+                (job.failure, job.source.kept) = (Some(failure), None);
                 self.set_stage(req, JobStage::Queued);
                 let refusal = Refusal::Failed(BY_STORE);
                 self.apply(now, Event::Prepared(req, Preparation::Refuse { refusal, ends: true }));

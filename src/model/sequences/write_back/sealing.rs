@@ -83,7 +83,7 @@ fn hand_over(table: &mut Table, now: Time, id: BatchId, mut rows: Vec<RowToSeal>
 fn seal_after_processors(table: &mut Table, rows: Vec<RowToSeal>) {
     for row in rows {
         if let Some(job) = table.jobs.get_mut(row.req).and_then(JobStage::job_mut) {
-            job.to_seal = Some(row);
+            job.write.to_seal = Some(row);
         }
     }
 }
@@ -104,7 +104,7 @@ fn wait_for_tier(table: &mut Table, rows: &mut Vec<RowToSeal>, interval: Option<
 fn seal_posted(table: &mut Table, now: Time, req: Req) -> Option<Event> {
     let posted = Some(Event::Posted(req));
     let Some(job) = table.jobs.get_mut(req).and_then(JobStage::job_mut) else { return posted };
-    let (Some(row), load) = (job.to_seal.take(), Arc::clone(&job.load)) else { return posted };
+    let (Some(row), load) = (job.write.to_seal.take(), Arc::clone(&job.load)) else { return posted };
     let Some(tier) = load.tier.clone() else { return posted };
     let interval = load.durable.as_ref().and_then(LoadDurability::interval);
     let late = is_late(table, &row, interval);
@@ -293,7 +293,7 @@ pub(in crate::model::sequences) fn sealed(
         }
         SealWaiting::Reply(mut job) => match seq {
             None => {
-                job.durable_step = table.durable_step(job.seq);
+                job.write.durable_step = table.durable_step(job.seq);
                 table.actions.released.push(job);
             }
             Some(seq) => {

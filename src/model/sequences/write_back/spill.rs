@@ -157,13 +157,13 @@ fn write_again<H: SpillHost>(host: &Arc<H>, table: &mut Table, now: Time) {
 fn has_room(table: &mut Table, now: Time, wait: &MemoryWait, ticket: Ticket) {
     let MemoryWait { req, seq, wanted, .. } = *wait;
     let Some(job) = table.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
-    let lends_on = job.store.is_some() || job.processed.is_some() || job.reservation.is_some();
+    let lends_on = job.source.store.is_some() || job.processed.is_some() || job.in_ensemble.reservation.is_some();
     let start = job.facts.start;
     match seq.filter(|_| start).and_then(|seq| table.live_mut(seq)) {
         Some(live) => live.ticket = Some(ticket),
         None => {
             if let Some(job) = table.jobs.get_mut(req).and_then(JobStage::job_mut) {
-                job.ticket = Some(ticket);
+                job.claims.ticket = Some(ticket);
             }
         }
     }
