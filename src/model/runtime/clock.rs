@@ -32,7 +32,11 @@ mod real {
     enum Source {
         /// The system's clock, and where it stood at zero.
         System(Instant),
-        Manual(Arc<AtomicU64>),
+        Manual {
+            now: Arc<AtomicU64>,
+            /// Whether work takes as long as this clock says.
+            times_work: bool,
+        },
     }
 
     impl Default for Clock {
@@ -43,14 +47,20 @@ mod real {
     }
 
     impl Clock {
-        /// A clock for tests. It moves by [`Clock::advance`] alone.
+        /// A clock for tests. It moves by [`Clock::advance`] alone. How long work takes is measured as always.
         pub fn manual() -> Clock {
-            Clock(Source::Manual(Arc::default()))
+            Clock(Source::Manual { now: Arc::default(), times_work: false })
+        }
+
+        /// The same for tests of where short steps run: a step takes no time while the clock stands still, however slow the machine is.
+        #[cfg(test)]
+        pub(in crate::model) fn manual_for_work() -> Clock {
+            Clock(Source::Manual { now: Arc::default(), times_work: true })
         }
 
         /// Moves a manual clock. The system's clock takes no notice.
         pub fn advance(&self, by: Duration) {
-            if let Source::Manual(now) = &self.0 {
+            if let Source::Manual { now, .. } = &self.0 {
                 now.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
             }
         }
@@ -58,7 +68,7 @@ mod real {
         pub fn now(&self) -> Time {
             match &self.0 {
                 Source::System(zero) => Time(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX)),
-                Source::Manual(now) => Time(now.load(Ordering::Relaxed)),
+                Source::Manual { now, .. } => Time(now.load(Ordering::Relaxed)),
             }
         }
 
@@ -73,15 +83,15 @@ mod real {
         pub(in crate::model) fn wall(&self) -> Duration {
             match &self.0 {
                 Source::System(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
-                Source::Manual(now) => Duration::from_nanos(now.load(Ordering::Relaxed)),
+                Source::Manual { now, .. } => Duration::from_nanos(now.load(Ordering::Relaxed)),
             }
         }
 
         /// Measures work that begins now on this thread.
         pub(in crate::model) fn stopwatch(&self) -> Stopwatch {
             match &self.0 {
-                Source::System(_) => Stopwatch::Own(OwnTime::begin()),
-                Source::Manual(_) => Stopwatch::Manual { clock: self.clone(), began: self.now() },
+                Source::Manual { times_work: true, .. } => Stopwatch::Manual { clock: self.clone(), began: self.now() },
+                _ => Stopwatch::Own(OwnTime::begin()),
             }
         }
 
@@ -89,7 +99,7 @@ mod real {
         pub(in crate::model) fn instant(&self, at: Time) -> Option<Instant> {
             match &self.0 {
                 Source::System(zero) => zero.checked_add(Duration::from_nanos(at.0)),
-                Source::Manual(_) => None,
+                Source::Manual { .. } => None,
             }
         }
     }

@@ -29,7 +29,7 @@ fn short_steps_of_all_members_run_on_the_thread_that_brings_the_request() {
         ("q", "identity INT32", plain()),
         ("r", "identity INT32", plain()),
     ];
-    let house = House::with(&models, Clock::manual(), None);
+    let house = House::with(&models, Clock::manual_for_work(), None);
     let ask = |n| request("three", 0, n, |step| step.id = sequor_core::Id::None);
     assert!(runs_here(&house, &["p", "q", "r"], ask));
 }
@@ -41,7 +41,7 @@ fn short_steps_of_sequences_run_on_the_thread_that_brings_the_request() {
         ("a", "accumulate INT32", accumulator(4, LONG)),
         ("b", "accumulate INT32", accumulator(4, LONG)),
     ];
-    let house = House::with(&models, Clock::manual(), None);
+    let house = House::with(&models, Clock::manual_for_work(), None);
     let ask = |n| request("ab", n as u64 + 1, n, |step| (step.start, step.end) = (true, true));
     assert!(runs_here(&house, &["a", "b"], ask));
     assert_eq!(["ab", "a", "b"].map(|model| house.live(model)), [0; 3]);

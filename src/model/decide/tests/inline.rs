@@ -22,7 +22,8 @@ const RIGS: u64 = 100;
 /// A model and a plug-in whose calls may take no longer than a thread of a socket can wait.
 fn quick(plugin: &str) -> Rig {
     // No step takes any time by this clock, however slow the machine is.
-    let rig = Rig::over(Fixture::by(Clock::manual()), &[plugin], |rules| rules.time = Duration::from_millis(10));
+    let rig =
+        Rig::over(Fixture::by(Clock::manual_for_work()), &[plugin], |rules| rules.time = Duration::from_millis(10));
     rig.load();
     rig
 }

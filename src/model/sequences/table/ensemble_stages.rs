@@ -72,7 +72,8 @@ impl FlowTable for Table {
             previous,
             state,
         });
-        self.jobs.get_mut(req).and_then(JobStage::job_mut)?.flow = Some(FlowGuard(Arc::clone(&flow)));
+        let job = self.jobs.get_mut(req).and_then(JobStage::job_mut)?;
+        job.in_ensemble.flow = Some(FlowGuard(Arc::clone(&flow)));
         Some(flow)
     }
 
