@@ -173,7 +173,8 @@ fn broken_models_are_told_of_and_stop_no_other() {
     assert_eq!(server.get("/v2/models/accumulator_fp32/ready").0, 200);
     assert_eq!(server.get("/v2/health/ready").0, 400, "not every wanted model is ready");
     assert_eq!(server.get("/v2/health/live").0, 200);
-    let status = Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(["status"]).end();
+    let status =
+        Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(["status"]).end();
     assert_eq!((status.code, status.stderr.as_str()), (Some(1), "sequor: the server is not ready\n"));
     assert!(status.stdout.lines().next().unwrap().contains("  not ready for 00:"), "{}", status.stdout);
     for (model, _) in &cases {
