@@ -337,7 +337,10 @@ fn calls_of_many_requests_run_in_the_batches_of_the_called_model() {
     let first_of_all = calling.begin("scorer", 2, |_| {}).unwrap();
     calling.wait_for(1.0);
     let others: Vec<Pending> = (0..8).map(|_| calling.begin("scorer", 2, |_| {}).unwrap()).collect();
-    calling.wait_for(9.0);
+    // A call waits before its request is in the queue.
+    while calling.count("nv_inference_pending_request_count{model=\"slow\"") < 8.0 {
+        std::thread::yield_now();
+    }
     calling.gate.open();
     assert_eq!(first(&wait(first_of_all).unwrap()), 2);
     assert!(others.into_iter().all(|pending| first(&wait(pending).unwrap()) == 2));

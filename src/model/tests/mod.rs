@@ -8,6 +8,7 @@ mod ensemble_inline;
 mod ensemble_reloads;
 mod ensembles;
 mod growth;
+mod handovers;
 mod imports;
 mod initializers;
 mod inline_steps;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use sequor_core::{EndReason, Id, Refusal};
 
 use super::machine::{Machine, OLDEST, Server, durable, start};
-use super::request;
+use super::{load, request};
+use crate::config::server::file::ControlMode;
 use crate::error::Failure;
 use crate::model::*;
 
@@ -209,6 +210,37 @@ fn a_load_that_fails_forgets_no_end() {
     let second = machine.serve();
     let Refusal::Unknown(Some(stone)) = second.refusal(7, |_| {}) else { panic!("it is not known how it ended") };
     assert_eq!((stone.why, stone.step), (EndReason::End, 2));
+}
+
+/// A server that loads and unloads models when it is asked to.
+fn govern(folder: &Path, repository: &Repository) {
+    repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories: vec![folder.to_owned()] });
+}
+
+#[test]
+fn a_drop_while_the_model_is_unloaded_is_remembered() {
+    for when in ["drain", "step"] {
+        let mut machine = Machine::new(when, OLDEST);
+        let first = machine.serve();
+        first.sum(7, 40, start);
+        first.stop();
+        machine.equip = govern;
+        let second = machine.serve();
+        second.repository.unload_by_request("sum", false).unwrap();
+        while !second.repository.0.catalog.models().iter().all(|model| model.loads().is_empty()) {
+            std::thread::yield_now();
+        }
+        assert!(second.repository.drop_sequence("sum", &Id::from(7)).unwrap());
+        let is_dropped = |server: &Server| match server.refusal(7, |_| {}) {
+            Refusal::Unknown(stone) => stone.is_some_and(|stone| (stone.why, stone.step) == (EndReason::Admin, 1)),
+            other => panic!("{other:?}"),
+        };
+        let crashed = machine.serve_from(&machine.crashed());
+        assert!(is_dropped(&crashed), "{when}, after a crash");
+        drop(crashed);
+        load(&second.repository, &machine.model());
+        assert!(is_dropped(&second), "{when}: once the model is loaded again");
+    }
 }
 
 #[test]

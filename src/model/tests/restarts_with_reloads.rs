@@ -10,26 +10,26 @@ use crate::error::Failure;
 use crate::model::SequenceStep;
 use crate::state::tier::Successions;
 
-fn carrying(when: &str, strategy: &str) -> Machine {
+pub(super) fn carrying(when: &str, strategy: &str) -> Machine {
     let machine = Machine::new(when, strategy);
     set_reload(&machine, when, "carry");
     machine
 }
 
-fn set_reload(machine: &Machine, when: &str, then: &str) {
+pub(super) fn set_reload(machine: &Machine, when: &str, then: &str) {
     let toml = format!("[durability]\nwhen = \"{when}\"\n[reload]\ndrain = \"1s\"\nthen = \"{then}\"\n");
     fs_err::write(machine.model().join("sequor.toml"), toml).unwrap();
 }
 
 /// Puts a version in place whose answers are larger than the sum: by 1000 for each version after the first.
-fn put_version(machine: &Machine, server: &Server, version: u32) {
+pub(super) fn put_version(machine: &Machine, server: &Server, version: u32) {
     let folder = machine.model().join(version.to_string());
     fs_err::create_dir(&folder).unwrap();
     fs_err::write(folder.join("model.onnx"), format!("accumulate INT32 plus={}", 1000 * (version - 1))).unwrap();
     load(&server.repository, &machine.model());
 }
 
-fn move_all(machine: &Machine, server: &Server) {
+pub(super) fn move_all(machine: &Machine, server: &Server) {
     machine.clock.advance(Duration::from_secs(2));
     while server.repository.live() > 0 {
         server.repository.tick();
@@ -37,7 +37,7 @@ fn move_all(machine: &Machine, server: &Server) {
     }
 }
 
-fn waiting(server: &Server) -> Vec<(Id, u64, u64)> {
+pub(super) fn waiting(server: &Server) -> Vec<(Id, u64, u64)> {
     let kept = server.repository.resumable("sum").unwrap().into_iter();
     kept.map(|kept| (kept.id, kept.version, kept.step)).collect()
 }
@@ -268,6 +268,25 @@ fn a_state_that_waits_through_many_reloads_is_not_forgotten() {
         load(&server.repository, &machine.model());
     }
     assert_eq!(server.sum(1, 1, |_| {}), 11 + Successions::MOST as i32 + 6);
+}
+
+#[test]
+fn a_sequence_whose_start_failed_moves_too() {
+    for when in ["never", "drain", "step", "every"] {
+        for strategy in [OLDEST, "direct { }"] {
+            let machine = carrying(when, strategy);
+            fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32 poison=13").unwrap();
+            let server = machine.serve();
+            assert_eq!(server.sum(1, 40, start), 40);
+            // One that lived before, and one that did not.
+            for id in [1, 2] {
+                assert!(matches!(server.send(id, 13, start).unwrap_err(), Failure::Run(_)), "{when}");
+            }
+            put_version(&machine, &server, 2);
+            move_all(&machine, &server);
+            assert_eq!([1, 2].map(|id| server.sum(id, 1, |_| {})), [1001; 2], "{when} {strategy}: their first states");
+        }
+    }
 }
 
 #[test]

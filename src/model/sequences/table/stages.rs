@@ -270,14 +270,18 @@ impl Table {
     /// Has the store forget the state of a sequence that has ended. Nothing of its id is answered before.
     pub(in crate::model::sequences) fn forget(&mut self, id: Id, incarnation: u64) {
         let ended = self.core.end_of(&id).map(|stone| self.ended_state(stone));
-        self.pending_ends.begin(&id);
-        self.actions.forgotten.push(Forgotten { id, incarnation, ended });
+        self.forget_as(id, incarnation, ended);
     }
 
     /// Has the store forget a state that is kept in memory from now on. Nothing of its id is answered before.
     pub(in crate::model::sequences) fn forget_state(&mut self, id: Id, incarnation: u64) {
+        self.forget_as(id, incarnation, None);
+    }
+
+    /// Has the store forget a state, and remember this end.
+    pub(in crate::model::sequences) fn forget_as(&mut self, id: Id, incarnation: u64, ended: Option<EndedState>) {
         self.pending_ends.begin(&id);
-        self.actions.forgotten.push(Forgotten { id, incarnation, ended: None });
+        self.actions.forgotten.push(Forgotten { id, incarnation, ended });
     }
 
     /// How a sequence ended, as the store remembers it.

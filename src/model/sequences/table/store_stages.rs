@@ -192,7 +192,8 @@ fn expire_one(table: &mut Table, load: LoadId, id: &Id) {
     table.forget(id.clone(), head.incarnation);
 }
 
-/// Ends a sequence that does not live here and whose state is kept. False if there is none of this id.
+/// Ends a sequence that does not live here and whose state is kept. False if there is none of this id. Without a load the end is remembered by the next
+/// one.
 pub(in crate::model::sequences) fn drop_kept(
     table: &mut Table,
     now: Time,
@@ -201,16 +202,20 @@ pub(in crate::model::sequences) fn drop_kept(
     why: EndReason,
 ) -> bool {
     let remember = |table: &mut Table, step: u64, idle: Option<Duration>| {
-        if let Some(load) = load {
-            table.core.remember(load, id.clone(), Tombstone { why, at: now, step, idle });
+        let stone = Tombstone { why, at: now, step, idle };
+        let ended = table.ended_state(stone);
+        match load {
+            Some(load) => table.core.remember(load, id.clone(), stone),
+            None => table.ended_before.push((id.clone(), ended.clone())),
         }
+        ended
     };
     if let Some(import) = table.imports.remove(id) {
         remember(table, import.origin.step, None);
         return true;
     }
     let Some(kept) = table.kept.remove(id) else { return false };
-    remember(table, kept.head.step, kept.head.idle);
-    table.forget(id.clone(), kept.head.incarnation);
+    let ended = remember(table, kept.head.step, kept.head.idle);
+    table.forget_as(id.clone(), kept.head.incarnation, Some(ended));
     true
 }

@@ -1,0 +1,97 @@
+//! The window of a reload between the note of which version takes over and its service, and a store that fails while sequences move.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor_core::Id;
+
+use super::machine::{Machine, OLDEST, Server, start};
+use super::restarts_with_reloads::{carrying, put_version, waiting};
+use crate::error::Failure;
+use crate::model::load::LoadedModel;
+use crate::model::sequences::ModelScheduler;
+use crate::model::sequences::carry::Handover;
+
+fn scheduler(server: &Server) -> Arc<ModelScheduler> {
+    server.repository.0.catalog.models().remove(0)
+}
+
+fn load_of(server: &Server, version: u64) -> Arc<LoadedModel> {
+    scheduler(server).load_for(Some(version)).unwrap()
+}
+
+/// A server that serves version 1, and whose store has three sequences of it. The files of version 2 are there, and not loaded. With them its load, which
+/// another server has.
+fn before_version_2() -> (Machine, Server, (Server, Machine)) {
+    let (machine, other) = (carrying("step", OLDEST), carrying("step", OLDEST));
+    let first = machine.serve();
+    (1..=3).for_each(|id| assert_eq!(first.sum(id, 10, start), 10));
+    first.stop();
+    let (second, there) = (machine.serve(), other.serve());
+    put_version(&other, &there, 2);
+    let (from, to) = (other.model().join("2"), machine.model().join("2"));
+    fs_err::create_dir(&to).unwrap();
+    fs_err::copy(from.join("model.onnx"), to.join("model.onnx")).unwrap();
+    (machine, second, (there, other))
+}
+
+#[test]
+fn until_the_new_version_serves_everything_goes_on_with_the_old_one_and_after_a_crash_with_the_new_one() {
+    let (machine, server, (there, _other)) = before_version_2();
+    assert_eq!(server.sum(3, 1, |_| {}), 11);
+    let handover = Handover::begin(&scheduler(&server), vec![load_of(&server, 1)], &[load_of(&there, 2)]);
+    assert_eq!(waiting(&server), [1, 2].map(|id| (Id::from(id), 1, 1)));
+    assert_eq!([1, 3].map(|id| server.sum(id, 1, |_| {})), [11, 12]);
+    let crashed = machine.serve_from(&machine.crashed());
+    assert_eq!(waiting(&crashed), [(1, 2), (2, 1), (3, 3)].map(|(id, step)| (Id::from(id), 2, step)));
+    assert_eq!([1, 2, 3].map(|id| crashed.sum(id, 1, |_| {})), [1012, 1011, 1013]);
+    drop(crashed);
+    // The new version does not serve after all.
+    handover.withdraw(&scheduler(&server));
+    assert_eq!([1, 2, 3].map(|id| server.sum(id, 1, |_| {})), [12, 11, 13]);
+    let crashed = machine.serve_from(&machine.crashed());
+    assert!(
+        matches!(crashed.send(2, 1, |_| {}).unwrap_err(), Failure::NotResumed { .. }),
+        "nothing goes on from version 1"
+    );
+}
+
+#[test]
+fn while_both_versions_serve_what_waits_goes_to_the_new_one() {
+    let (machine, first, (_there, _other)) = before_version_2();
+    first.stop();
+    let config = machine.model().join("config.pbtxt");
+    let text = fs_err::read_to_string(&config).unwrap();
+    fs_err::write(&config, format!("{text} version_policy {{ all {{ }} }}")).unwrap();
+    let server = machine.serve();
+    // The next server takes the newest version alone, as after a reload.
+    fs_err::write(&config, text).unwrap();
+    assert_eq!(server.sum(3, 1, |_| {}), 11, "it lives on version 1");
+    let handover = Handover::begin(&scheduler(&server), vec![load_of(&server, 1)], &[load_of(&server, 2)]);
+    assert_eq!([1, 3].map(|id| server.sum(id, 1, |_| {})), [1011, 12]);
+    let crashed = machine.serve_from(&machine.crashed());
+    assert_eq!([1, 2, 3].map(|id| crashed.sum(id, 1, |_| {})), [1012, 1011, 1013]);
+    drop(crashed);
+    handover.complete(&scheduler(&server));
+    assert_eq!([1, 2, 3].map(|id| server.sum(id, 1, |_| {})), [1012, 1011, 13]);
+}
+
+/// The store takes nothing, so it is left alone for a second. What is to move meanwhile moves in memory.
+#[test]
+fn sequences_move_in_memory_while_the_store_fails() {
+    let machine = carrying("every\"\nevery = 1000 # \"", OLDEST).with_memory(12).with_limit(50);
+    let server = machine.serve();
+    (1..=3).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
+    put_version(&machine, &server, 2);
+    machine.clock.advance(Duration::from_millis(900));
+    assert_eq!(server.sum(4, 10, start), 1010, "the first one has made room");
+    // The store has done what came before this.
+    assert!(server.repository.drop_sequence("sum", &Id::from(4)).unwrap());
+    machine.clock.advance(Duration::from_millis(200));
+    while waiting(&server).len() < 3 {
+        server.repository.tick();
+        std::thread::yield_now();
+    }
+    assert_eq!(machine.states_written(), 1, "no other one was to be written");
+    assert_eq!([1, 2, 3].map(|id| server.sum(id, 1, |_| {})), [1011; 3]);
+}
