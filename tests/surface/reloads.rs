@@ -69,8 +69,8 @@ async fn a_live_sequence_is_read_and_answered_as_its_own_load_says() {
 
 #[tokio::test]
 async fn a_body_that_is_decoded_for_two_loads_counts_its_bytes_once() {
-    // The numbers take 16 KiB, and their text 8 KiB: what is decoded twice does not fit twice.
-    let limits = ServerLimits { queued: Size(32 << 10), ..ServerLimits::default() };
+    // The numbers take 16 KiB: twice that does not fit.
+    let limits = ServerLimits { queued: Size(28 << 10), ..ServerLimits::default() };
     let house = House::over(Arc::new(MockBackend::new()), limits, tempfile::tempdir().unwrap());
     let directories = vec![house.folder.path().to_owned()];
     house.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
