@@ -1,10 +1,16 @@
 //! A live sequence stays on its load after a reload: its steps are read and answered as that load says, on each surface.
 
+use std::sync::Arc;
+
+use sequor::api::ServerLimits;
+use sequor::backend::mock::MockBackend;
 use sequor::config::server::file::ControlMode;
+use sequor::config::units::Size;
+use sequor::model::RepositoryControl;
 use serde_json::{Value, json};
 
 use crate::control::house;
-use crate::house::{END, START, step, values};
+use crate::house::{END, House, START, step, values};
 
 fn config(dtype: &str, labels: &str) -> String {
     format!(
@@ -59,4 +65,28 @@ async fn a_live_sequence_is_read_and_answered_as_its_own_load_says() {
     assert_eq!(house.client().await.model_infer(end).await.unwrap().into_inner().model_version, "1");
     let unknown: Value = house.post("/v2/models/sum/infer", class(1)).await.json();
     assert!(unknown["error"].as_str().unwrap().contains("'INT32', but model 'sum' expects 'FP32'"), "{unknown}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_decoded_for_two_loads_counts_its_bytes_once() {
+    // The numbers take 16 KiB: twice that does not fit.
+    let limits = ServerLimits { queued: Size(28 << 10), ..ServerLimits::default() };
+    let house = House::over(Arc::new(MockBackend::new()), limits, tempfile::tempdir().unwrap());
+    let directories = vec![house.folder.path().to_owned()];
+    house.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
+    let config = config("TYPE_INT32", "labels.txt").replace("dims: 1", "dims: 4096");
+    let step = |start: bool| {
+        let input = json!({ "name": "INPUT", "datatype": "INT32", "shape": [1, 4096], "data": vec![1; 4096] });
+        json!({ "inputs": [input], "parameters": { "sequence_id": 1, "sequence_start": start } })
+    };
+    for version in [1, 2] {
+        house.write("sum", &config, version, "accumulate INT32 dims=4096");
+        fs_err::write(house.folder.path().join("sum/labels.txt"), "").unwrap();
+        house.load("sum").await.unwrap();
+        let answer = house.post("/v2/models/sum/infer", step(version == 1)).await;
+        let body = answer.json();
+        assert_eq!((answer.status, &body["model_version"]), (200, &json!("1")), "{version}: {}", body["error"]);
+        assert_eq!(body["outputs"][0]["data"][4095], json!(version));
+    }
+    assert_eq!(house.metrics.queued().get(), 0);
 }

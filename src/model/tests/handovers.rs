@@ -76,7 +76,7 @@ fn while_both_versions_serve_what_waits_goes_to_the_new_one() {
     assert_eq!([1, 2, 3].map(|id| server.sum(id, 1, |_| {})), [1012, 1011, 13]);
 }
 
-/// The store takes nothing, so it is left alone for a second. What is to move meanwhile moves in memory.
+/// The store takes nothing, so it is left alone for a second. Sequences that are due meanwhile move in memory.
 #[test]
 fn sequences_move_in_memory_while_the_store_fails() {
     let machine = carrying("every\"\nevery = 1000 # \"", OLDEST).with_memory(12).with_limit(50);

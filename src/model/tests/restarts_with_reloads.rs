@@ -278,7 +278,7 @@ fn a_sequence_whose_start_failed_moves_too() {
             fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32 poison=13").unwrap();
             let server = machine.serve();
             assert_eq!(server.sum(1, 40, start), 40);
-            // One that lived before, and one that did not.
+            // The first lived before, the second did not.
             for id in [1, 2] {
                 assert!(matches!(server.send(id, 13, start).unwrap_err(), Failure::Run(_)), "{when}");
             }
