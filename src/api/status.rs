@@ -86,9 +86,12 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
 /// Maximum bytes of an encoded sentence. Clients take 8 KiB of gRPC metadata in all.
 const LONGEST_SENT: usize = 6 << 10;
 
-/// Cuts a sentence that would take more. Each byte that is not printable ASCII is encoded as three.
+/// Characters of ASCII that tonic encodes as three bytes, besides those that cannot be printed.
+const ENCODED: [char; 10] = ['%', ' ', '"', '#', '<', '>', '`', '?', '{', '}'];
+
+/// Cuts a sentence that would take more.
 fn cut(mut message: String) -> String {
-    let sent = |c: char| if (' '..='~').contains(&c) && c != '%' { 1 } else { 3 * c.len_utf8() };
+    let sent = |c: char| if c.is_ascii_graphic() && !ENCODED.contains(&c) { 1 } else { 3 * c.len_utf8() };
     let mut bytes = 0;
     let end = message.char_indices().find(|(_, c)| {
         bytes += sent(*c);
@@ -139,6 +142,7 @@ mod tests {
     fn a_long_sentence_fits_into_the_metadata_of_a_call() {
         let sent = |text: &str| tonic::Status::from(Status::new(Code::Internal, "internal", text)).message().len();
         assert_eq!((sent(&"a".repeat(9000)), sent(&"é".repeat(4000)), sent(&"%".repeat(9000))), (4099, 2048, 2048));
+        assert_eq!((sent(&"{".repeat(9000)), sent(&" ".repeat(9000))), (2048, 2048), "as tonic encodes them");
         assert_eq!(sent("short: é"), 9);
     }
 
