@@ -103,6 +103,13 @@ impl Api {
         *self.0.phase.borrow() == ServerPhase::Serving && self.0.repository.ready()
     }
 
+    /// Brings the gauges of the whole server up to date, before they are shown.
+    pub(crate) fn observe(&self) {
+        let (_, state_limit) = self.0.repository.state_bytes();
+        let state_limit = (state_limit != u64::MAX).then_some(state_limit);
+        self.0.metrics.set_server(self.ready(), state_limit, self.0.limits.queued.0);
+    }
+
     /// What was counted; see [`Repository::statistics`].
     pub fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Failure> {
         self.0.repository.statistics(model, version)

@@ -253,6 +253,7 @@ fn metrics_app(api: Api) -> Router {
     let scrape = move || {
         api.repository().observe();
         api.peers().observe();
+        api.observe();
         let text = api.metrics().encode();
         async move { ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text) }
     };

@@ -169,8 +169,16 @@ impl Metrics {
 
     /// A load or reload of a model has ended.
     pub fn model_loaded(&self, model: &str, is_ok: bool) {
-        let result = label("result", if is_ok { "ok" } else { "failed" });
-        self.0.families.loads.get_or_create_owned(&vec![label("model", model), result]).add(1);
+        // Both series begin with the first load, so that a later failure is an increase of one that was 0.
+        for (result, counts) in [("ok", is_ok), ("failed", !is_ok)] {
+            let labels = vec![label("model", model), label("result", result)];
+            self.0.families.loads.get_or_create_owned(&labels).add(u64::from(counts));
+        }
+    }
+
+    /// Shows whether the server is ready, and its limits. Without a limit of states there is `None`.
+    pub fn set_server(&self, ready: bool, state_limit: Option<u64>, queued_limit: u64) {
+        self.0.families.server.set(ready, state_limit, queued_limit);
     }
 
     /// Shows how full the store of sequences is.

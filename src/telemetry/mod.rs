@@ -4,7 +4,8 @@
 //!
 //! - `names`: the one file that names metrics · [`metrics`]: all of a server's · [`gpu`]: metrics of a GPU.
 //! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: counters of plug-ins ([`Meter`]: of one at its place) ·
-//!   [`KeptMetrics`]: of states that initializers keep · [`CacheUsage`]: of the response cache · `store`: of the store of sequences.
+//!   [`KeptMetrics`]: of states that initializers keep · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
+//!   `server_gauges`: of the whole server.
 //! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: what one client may hold no more of.
 //! - [`kinds`]: counters, gauges and histograms as we expose them · [`GaugePart`]: one holder's part of a gauge.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: how long it took, less what other threads took.
@@ -27,6 +28,7 @@ mod own_time;
 mod peer_limit;
 pub mod plugins;
 mod run_log;
+mod server_gauges;
 mod store;
 
 pub use cached::CacheUsage;

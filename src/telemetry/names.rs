@@ -20,6 +20,7 @@ use super::kept::KeptMetrics;
 use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Seconds};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, PluginMetrics};
+use super::server_gauges::ServerGauges;
 use super::store::StoreGauges;
 
 pub(super) type Labels = Vec<(Cow<'static, str>, String)>;
@@ -54,6 +55,7 @@ pub(super) struct Families {
     pub(super) connections_closed: [Counter; ConnectionClosed::ALL.len()],
     pub(super) peers: PeerFamilies,
     pub(super) store: StoreGauges,
+    pub(super) server: ServerGauges,
     pub(super) loads: Family<Counter>,
 }
 
@@ -147,6 +149,22 @@ fn cache_usage(r: &mut Registry) -> CacheUsage {
     let bytes =
         gauge_alone(r, "sequor_cache_bytes", "Bytes of answers in the response cache; cache.size is the maximum");
     CacheUsage { bytes, evictions }
+}
+
+fn server_gauges(r: &mut Registry) -> ServerGauges {
+    ServerGauges {
+        ready: gauge_alone(r, "sequor_ready", "1 if the server is ready, as `/v2/health/ready` says, else 0"),
+        state_limit: gauge_alone(
+            r,
+            "sequor_state_limit_bytes",
+            "limits.state, the maximum of states in memory; 0 is none",
+        ),
+        queued_limit: gauge_alone(
+            r,
+            "sequor_requests_queued_limit_bytes",
+            "limits.queued, the maximum of sequor_requests_queued_bytes",
+        ),
+    }
 }
 
 fn store_gauges(r: &mut Registry) -> StoreGauges {
@@ -296,6 +314,7 @@ impl Families {
             connections_closed: connections_closed(r),
             peers: PeerFamilies::register(r),
             store: store_gauges(r),
+            server: server_gauges(r),
             loads: family(r, "sequor_model_loads_total", "Loads and reloads of a model, by result", counter),
         }
     }

@@ -59,6 +59,10 @@ fn models_are_listed_loaded_and_unloaded_and_each_change_is_an_audit_line() {
     let status = told(&server, &["status"]);
     assert!(status.lines().next().unwrap().contains("  serving for 00:"), "{status}");
     assert!(status.lines().any(|line| line.starts_with("gru ")), "{status}");
+    assert_eq!(metric(&server, "sequor_ready"), 1.0);
+    assert_eq!(metric(&server, "sequor_requests_queued_limit_bytes"), f64::from(1 << 30) * 4.0);
+    assert!(metric(&server, "sequor_state_limit_bytes") > 0.0);
+    assert_eq!(metric(&server, "sequor_model_loads_total{model=\"gru\",result=\"failed\"}"), 0.0);
     let list = told(&server, &["model", "list"]);
     let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();

@@ -129,17 +129,18 @@ Begin with these:
 
 | question | metric |
 |---|---|
+| is the server ready? | `sequor_ready` |
 | are slots full? | `sequor_slots{state=\"used\"}`, `sequor_sequences_backlogged` |
 | why do requests fail? | `sequor_requests_total` by `code` and `reason` |
 | where does the time go? | `sequor_request_seconds` by `phase` |
 | why do sequences end? | `sequor_sequences_ended_total` by `reason` |
-| is memory for states full? | sum of `sequor_state_bytes`, beside the value of `limits.state` |
+| is memory for states full? | sum of `sequor_state_bytes`, `sequor_state_limit_bytes` |
 | is `state.dir` full? | `sequor_store_bytes`, `sequor_store_limit_bytes` |
 | did a load fail? | `sequor_model_loads_total{result=\"failed\"}` |
 
 No label holds the id of a sequence, or the name of a model that is neither served nor wanted at the start. A histogram `x` has the series
-`x_bucket`, `x_sum` and `x_count`. A series of `sequor_model_loads_total`, and one of `sequor_requests_total` for a refusal, begins with its first
-event: `increase` and `rate` do not see that event.
+`x_bucket`, `x_sum` and `x_count`. A series of `sequor_requests_total` for a refusal begins with its first event, and those of `sequor_model_loads_total` with
+the first load: `increase` and `rate` do not see that event.
 ";
 
 #[test]

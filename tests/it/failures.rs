@@ -5,6 +5,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
+use crate::cache::metric;
 use crate::server::{Call, Ended, SEQUOR, copy, models, root};
 
 /// One line on standard error, nothing of a panic.
@@ -177,6 +178,7 @@ fn broken_models_are_told_of_and_stop_no_other() {
         Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(["status"]).end();
     assert_eq!((status.code, status.stderr.as_str()), (Some(1), "sequor: the server is not ready\n"));
     assert!(status.stdout.lines().next().unwrap().contains("  not ready for 00:"), "{}", status.stdout);
+    assert_eq!(metric(&server, "sequor_ready"), 0.0);
     for (model, _) in &cases {
         assert!(status.stdout.lines().any(|line| line.starts_with(model.as_str())), "{model}: {}", status.stdout);
         assert_ne!(server.get(&format!("/v2/models/{model}/ready")).0, 200, "{model}");
