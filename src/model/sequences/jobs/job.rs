@@ -46,7 +46,7 @@ pub(in crate::model) struct Job {
     pub(in crate::model) source: StateSource,
     /// What the sequence that it starts takes of the limits.
     pub(in crate::model) claims: SequenceClaims,
-    /// What becomes durable with it.
+    /// What the store is to write of its sequence, or has written.
     pub(in crate::model) write: StateWrite,
     /// Its part in a request of an ensemble.
     pub(in crate::model) in_ensemble: EnsembleRole,

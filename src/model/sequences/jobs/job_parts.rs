@@ -43,7 +43,7 @@ pub(in crate::model) struct SequenceClaims {
     pub(in crate::model::sequences) wants: Option<Box<WantedMemory>>,
 }
 
-/// What becomes durable with it.
+/// What the store is to write of its sequence, or has written.
 #[derive(Debug, Default)]
 pub(in crate::model) struct StateWrite {
     /// The state that its run has left, until its processors are done.
