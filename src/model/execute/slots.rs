@@ -68,6 +68,11 @@ impl Slots {
         }
     }
 
+    /// Gives back what a slot's state grew by, before the slot is freed. Its sequence has left, and nothing reads the state any more.
+    pub(in crate::model) fn release_growth(&mut self, slot: u32) {
+        self.grown.reset(slot);
+    }
+
     fn free(&mut self, slot: u32) {
         if let Err(error) = self.store.free(slot) {
             tracing::error!(slot, %error, "a slot is not freed as it should be; its next sequence begins anew in it");

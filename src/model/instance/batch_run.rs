@@ -1,7 +1,7 @@
 //! Follows a batch from the core and back: which rows run, and how each row ends. A row that fails does not fail the others.
 
 use bytes::Bytes;
-use sequor_core::{Batch, Dim, Req, RowEnd, Shape};
+use sequor_core::{Batch, Dim, Req, RowEnd, Seq, Shape};
 
 use crate::backend::BackendError;
 use crate::batch::Staging;
@@ -9,7 +9,7 @@ use crate::config::model::settings::Output;
 use crate::error::Failure;
 use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes, Slots};
 use crate::model::load::LoadedModel;
-use crate::model::sequences::{FinishedBatch, Job, RowToSeal, TakenBatch};
+use crate::model::sequences::{FinishedBatch, Job, RefusedGrowth, RowToSeal, TakenBatch};
 use crate::state::StateValues;
 use crate::state::budget::NoRoom;
 use crate::tensor::Tensor;
@@ -61,7 +61,7 @@ impl BatchRun {
         let lost = || Err(RunError::Backend(BackendError("the row was lost".to_owned())));
         let mut rows = Vec::with_capacity(dispositions.len());
         let mut back = Vec::with_capacity(dispositions.len());
-        let (mut sealing, mut missing) = (Vec::new(), 0);
+        let (mut sealing, mut refused_growth) = (Vec::new(), None::<RefusedGrowth>);
         for ((req, mut job), disposition) in jobs.into_iter().flatten().zip(dispositions) {
             let mut result = match disposition {
                 RowDisposition::Runs => ran.next().unwrap_or_else(lost),
@@ -70,7 +70,9 @@ impl BatchRun {
                 RowDisposition::Fails(error) => Err(error),
             };
             let no_room = result.as_ref().err().and_then(RunError::over_limit);
-            missing += no_room.map_or(0, |no_room| no_room.wanted);
+            if let Some((no_room, seq)) = no_room.zip(sequence_of(&batch, req)) {
+                refused_growth.get_or_insert(RefusedGrowth { seq, bytes: 0 }).bytes += no_room.wanted;
+            }
             let end = match &result {
                 Ok(RowOutcome { state, .. }) => RowEnd::Done { state_shape: state.shape, state_bytes: state.bytes },
                 Err(RunError::NoState(_)) => RowEnd::NoRoom,
@@ -91,7 +93,7 @@ impl BatchRun {
             rows.push(if has_to_end { RowEnd::NoRoom } else { end });
             back.push((req, job));
         }
-        FinishedBatch { batch, jobs: back, rows, sealing, missing }
+        FinishedBatch { batch, jobs: back, rows, sealing, refused_growth }
     }
 }
 
@@ -114,6 +116,10 @@ pub(super) fn one_by_one(
         result.and_then(|mut outcomes| outcomes.pop().ok_or_else(|| error.clone()))
     };
     real.into_iter().map(alone).collect()
+}
+
+fn sequence_of(batch: &Batch, req: Req) -> Option<Seq> {
+    batch.real().find(|row| row.req == req)?.placement.map(|(seq, _)| seq)
 }
 
 /// The failure that a client gets for a row that did not run.

@@ -141,7 +141,13 @@ impl Identity {
                 Step::Run(TakenBatch { batch, jobs, .. }) => {
                     tracing::error!(model = self.model.name, "a batch of an ensemble was to run");
                     let jobs = jobs.into_iter().flatten().collect();
-                    self.complete(FinishedBatch { batch, jobs, rows: Vec::new(), sealing: Vec::new(), missing: 0 })
+                    self.complete(FinishedBatch {
+                        batch,
+                        jobs,
+                        rows: Vec::new(),
+                        sealing: Vec::new(),
+                        refused_growth: None,
+                    })
                 }
             };
         }
@@ -210,8 +216,18 @@ impl Postman for InstancePostman<'_> {
         }
     }
 
-    fn leave(&mut self, seq: Seq, why: Leaving, step: u64, file: Vec<u8>) -> Option<Result<LeftState, SnapshotError>> {
-        restart::leave(&self.identity.model, seq, why, step, file)
+    fn leave(
+        &mut self,
+        seq: Seq,
+        why: Leaving,
+        at: StateAt,
+        file: Vec<u8>,
+    ) -> Option<Result<LeftState, SnapshotError>> {
+        let left = restart::leave(&self.identity.model, seq, why, at.step, file)?;
+        if left.is_ok() {
+            self.slots.release_growth(at.slot.ix);
+        }
+        Some(left)
     }
 }
 

@@ -146,8 +146,10 @@ pub(in crate::model) trait Postman {
     /// The values of a slot's states, if they can be read.
     fn values(&mut self, slot: u32) -> Option<StateValues>;
 
-    /// Ends a sequence whose state of this step was copied, and returns what is kept of it. Nothing, if it is not as it was.
-    fn leave(&mut self, seq: Seq, why: Leaving, step: u64, file: Vec<u8>) -> Option<Result<LeftState, SnapshotError>>;
+    /// Ends a sequence whose state was copied from there, and returns what is kept of it. Nothing, if it is not as it was. If it has left, its slot
+    /// holds no memory that grew any more: who is told of it may take that at once.
+    fn leave(&mut self, seq: Seq, why: Leaving, at: StateAt, file: Vec<u8>)
+    -> Option<Result<LeftState, SnapshotError>>;
 }
 
 impl Mailbox {
@@ -198,7 +200,7 @@ impl Mailbox {
                     let left = postman.copyable_now(seq).and_then(|at| {
                         header.insert(STEP.to_owned(), at.step.to_string());
                         match postman.snapshot(at.slot.ix, &header) {
-                            Ok(file) => postman.leave(seq, why, at.step, file),
+                            Ok(file) => postman.leave(seq, why, at, file),
                             Err(error) => Some(Err(error)),
                         }
                     });
@@ -250,7 +252,7 @@ mod tests {
             None
         }
 
-        fn leave(&mut self, _: Seq, _: Leaving, _: u64, _: Vec<u8>) -> Option<Result<LeftState, SnapshotError>> {
+        fn leave(&mut self, _: Seq, _: Leaving, _: StateAt, _: Vec<u8>) -> Option<Result<LeftState, SnapshotError>> {
             None
         }
     }

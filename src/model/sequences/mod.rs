@@ -34,7 +34,7 @@ pub(in crate::model) use ensembles::{EnsembleParts, Member};
 pub(in crate::model) use entry::submission;
 pub(in crate::model) use jobs::{InheritedContext, Job};
 pub(in crate::model) use migration::{carry, restart};
-pub(in crate::model) use offloaded::RowToSeal;
+pub(in crate::model) use offloaded::{RefusedGrowth, RowToSeal};
 pub(in crate::model) use operators::{capture, listing, state_transfer, usage};
 pub(in crate::model) use scheduler::{ID_BITS, ModelScheduler};
 pub(in crate::model) use table::{FinishedBatch, Step, TakenBatch};

@@ -82,6 +82,7 @@ fn an_end_needs_no_memory_for_a_state_that_grows() {
     assert_eq!(append(&server, 1, 15_000, true).unwrap(), 15_001);
     let refused = append(&server, 1, 3000, false).unwrap_err();
     assert!(matches!(refused, Failure::StateMemory { .. }), "{refused:?}");
+    assert!(server.resumable().is_empty(), "a state that grows does not leave for itself");
     let last = |id: u64, start: bool| {
         let mut request = request(id, 0, |s| (s.start, s.end) = (start, true));
         let tensor = &mut request.inputs[0].tensor;
@@ -92,6 +93,20 @@ fn an_end_needs_no_memory_for_a_state_that_grows() {
     assert_eq!(last(2, true).unwrap(), 3001);
     let (used, limit) = server.repository.state_bytes();
     assert!(used <= limit, "{used} of {limit}");
+}
+
+/// What its state grew by comes free with it.
+#[test]
+fn a_request_that_waits_for_a_grown_state_to_leave_gets_all_of_its_memory() {
+    let machine = growing(64 << 10);
+    let server = machine.serve();
+    append(&server, 1, 8000, true).unwrap();
+    append(&server, 2, 8000, true).unwrap();
+    for _ in 0..20 {
+        for id in [1, 2] {
+            append(&server, id, 0, false).unwrap();
+        }
+    }
 }
 
 /// Its state needs more memory than there is now, so it stays in the store. Those behind it need four bytes each.

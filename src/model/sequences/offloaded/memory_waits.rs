@@ -31,8 +31,8 @@ pub(in crate::model::sequences) struct Spilling {
     pub(in crate::model::sequences) writing: u32,
     /// Files that it could not write.
     pub(in crate::model::sequences) failed: Vec<(Id, Arc<StateHead>)>,
-    /// Bytes by which states of a load were to grow, and for which there was no room: their steps were refused, and clients send them again.
-    pub(in crate::model::sequences) growth: Option<(Arc<LoadedModel>, u64)>,
+    /// Growth of a load's states for which there was no room: the steps were refused, and clients send them again.
+    pub(in crate::model::sequences) growth: Option<(Arc<LoadedModel>, RefusedGrowth)>,
     /// Loads that others have replaced, and whose sequences can wait in the store for a step on those.
     pub(in crate::model::sequences) replaced: Vec<Arc<LoadedModel>>,
     /// No sequence leaves before this time.
@@ -59,6 +59,15 @@ impl Spilling {
     pub(in crate::model::sequences) fn is_coming(&self, limit: u64) -> bool {
         !self.leaving.is_empty() || (self.writing > 0 && self.may_leave(limit) == 0)
     }
+}
+
+/// Growth of states that was refused, for want of memory.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::model) struct RefusedGrowth {
+    /// The first sequence that was refused. It does not leave to make room for itself.
+    pub(in crate::model) seq: Seq,
+    /// Bytes by which all of them were to grow.
+    pub(in crate::model) bytes: u64,
 }
 
 #[derive(Debug)]

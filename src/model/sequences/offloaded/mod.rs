@@ -13,6 +13,7 @@ mod memory_waits;
 mod stored_sequences;
 
 pub(in crate::model) use durable_states::RowToSeal;
+pub(in crate::model) use memory_waits::RefusedGrowth;
 
 pub(in crate::model::sequences) use carried_sequences::{Carried, CarriedLoad, GivenTo, ImportOrigin};
 pub(in crate::model::sequences) use durable_states::WrittenSequence;

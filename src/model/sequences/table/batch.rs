@@ -7,7 +7,7 @@ use sequor_core::{Batch, BatchId, Req, Round, RowEnd, Seq, SlotOp, Time};
 use crate::model::execute::AdoptedState;
 use crate::model::load::{BatchToSeal, StateTier};
 use crate::model::sequences::jobs::Job;
-use crate::model::sequences::offloaded::RowToSeal;
+use crate::model::sequences::offloaded::{RefusedGrowth, RowToSeal};
 use crate::scheduling::Decider;
 
 /// The next step of an instance.
@@ -40,8 +40,8 @@ pub(in crate::model) struct FinishedBatch {
     pub(in crate::model) rows: Vec<RowEnd>,
     /// The rows whose states are to be made durable.
     pub(in crate::model) sealing: Vec<RowToSeal>,
-    /// Bytes of state that its rows were refused for, because states would have exceeded their limit.
-    pub(in crate::model) missing: u64,
+    /// Rows that were refused because their states would have exceeded the limit of all.
+    pub(in crate::model) refused_growth: Option<RefusedGrowth>,
 }
 
 /// A batch on its way to a tier.

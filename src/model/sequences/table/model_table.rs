@@ -106,9 +106,10 @@ impl Table {
 
     /// Takes back a batch that is over, with its requests.
     pub(in crate::model) fn give_back(&mut self, now: Time, finished: FinishedBatch) {
-        let FinishedBatch { batch, jobs, rows, sealing, missing } = finished;
-        if let Some((_, job)) = jobs.first().filter(|(_, job)| missing > 0 && job.load.durable.is_some()) {
-            self.spilling.growth = Some((Arc::clone(&job.load), missing));
+        let FinishedBatch { batch, jobs, rows, sealing, refused_growth } = finished;
+        let load = jobs.first().map(|(_, job)| &job.load).filter(|load| load.durable.is_some());
+        if let (Some(load), Some(refused)) = (load, refused_growth) {
+            self.spilling.growth = Some((Arc::clone(load), refused));
             self.actions.wants_memory = true;
         }
         for (req, mut job) in jobs {

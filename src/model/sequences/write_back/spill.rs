@@ -12,7 +12,7 @@ use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Seq, SequenceView,
 use crate::error::Failure;
 use crate::executor::ModelStep as _;
 use crate::model::load::{LeaveRequest, Leaving, LeftState, LoadedModel, MailReply, SequenceStore, header};
-use crate::model::sequences::offloaded::{KeptSequence, MemoryWait, UnwrittenFile};
+use crate::model::sequences::offloaded::{KeptSequence, MemoryWait, RefusedGrowth, UnwrittenFile};
 use crate::model::sequences::table::{BY_STORE, JobStage, SequenceLookup as _, Table};
 use crate::state::SnapshotError;
 use crate::state::budget::{Budget, NoRoom, Ticket};
@@ -37,8 +37,14 @@ pub(in crate::model::sequences) fn can_spill(table: &Table, now: Time, load: &Lo
     is_on && (!table.spilling.leaving.is_empty() || has_idle(load) || replaced())
 }
 
-/// The sequences of a load that are to leave, so that there is room for so many bytes.
-fn victims(table: &mut Table, load: &Arc<LoadedModel>, wanted: u64, NoRoom { used, limit, .. }: NoRoom) -> Vec<Victim> {
+/// The sequences of a load that are to leave, so that there is room for so many bytes. One that grows does not leave for itself: it would need all of
+/// its memory again.
+fn victims(
+    table: &mut Table,
+    load: &Arc<LoadedModel>,
+    (wanted, grows): (u64, Option<Seq>),
+    NoRoom { used, limit, .. }: NoRoom,
+) -> Vec<Victim> {
     let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
     let coming = sum(&mut table.spilling.leaving.iter().map(|(_, bytes)| *bytes));
     let may_leave = table.spilling.may_leave(limit).saturating_sub(coming);
@@ -55,8 +61,8 @@ fn victims(table: &mut Table, load: &Arc<LoadedModel>, wanted: u64, NoRoom { use
             }
             let leaves = table.spilling.leaving.iter().any(|(of, _)| *of == seq);
             // A sequence of an ensemble that came back would need its slot again while it holds those of other members. That breaks the one order of slots.
-            let is_free =
-                |view: &SequenceView| !leaves && can_leave(view) && !table.is_held(seq) && table.is_sole(seq, &view.id);
+            let stays = leaves || grows == Some(seq) || table.is_held(seq);
+            let is_free = |view: &SequenceView| !stays && can_leave(view) && table.is_sole(seq, &view.id);
             let Some(view) = table.core.view_of(seq).filter(is_free) else { continue };
             if table.core.state_of(seq).is_some() {
                 let bytes = view.state_bytes.max(load.state_bytes());
@@ -257,7 +263,7 @@ fn serve_waiting(budget: &Budget, table: &mut Table, now: Time, victims: &mut Ve
             // As many leave as all that wait need.
             let behind = table.spilling.waiting.iter().map(|wait| wait.wanted.bytes);
             let wanted = behind.fold(wait.wanted.bytes, u64::saturating_add);
-            victims.extend(self::victims(table, &wait.load, wanted, no_room));
+            victims.extend(self::victims(table, &wait.load, (wanted, None), no_room));
         }
         if table.spilling.is_coming(no_room.limit) {
             table.spilling.waiting.push_front(wait);
@@ -272,9 +278,11 @@ fn serve_waiting(budget: &Budget, table: &mut Table, now: Time, victims: &mut Ve
 /// Has idle sequences leave for states that were to grow.
 fn make_room_to_grow(budget: &Budget, table: &mut Table, now: Time, victims: &mut Vec<Victim>) {
     let growth = table.spilling.growth.take();
-    let Some((load, bytes)) = growth.filter(|_| now >= table.spilling.paused_until) else { return };
+    let Some((load, RefusedGrowth { seq, bytes })) = growth.filter(|_| now >= table.spilling.paused_until) else {
+        return;
+    };
     if let Err(no_room) = budget.take(bytes).map(drop) {
-        victims.extend(self::victims(table, &load, bytes, no_room));
+        victims.extend(self::victims(table, &load, (bytes, Some(seq)), no_room));
     }
 }
 
