@@ -76,15 +76,15 @@ fn a_call_that_returned_beyond_its_limit_has_failed() {
     let guest = component(&SchedulerWat { plan: &format!("{grows} (i32.const 512)"), ..SchedulerWat::default() });
     let limits = Limits { time: Duration::from_micros(100), ..Limits::default() };
     // A call is measured from the first tick within it. On a busy machine a call may be over before one comes, or be stopped as it begins.
-    let returned_late = || {
+    // One that was stopped serves no more, and reads like one that returned if it was stopped before its first instruction.
+    let serves_on = || {
         let mut guest = guest.guest(Arc::new(ServiceLog::default()), limits).unwrap();
         let told = (0..10_000).find_map(|_| plan(&mut guest, 3).0.err()).unwrap();
         assert_eq!(told.fault, CallFault::Time);
-        (told.what == "time limit 100us in plan (3 candidates)").then_some(guest)
+        // The next call is measured from its own beginning.
+        told.what == "time limit 100us in plan (3 candidates)" && guest.save() == Ok(Vec::new())
     };
-    let mut guest = (0..100).find_map(|_| returned_late()).unwrap();
-    // The next is measured from its own beginning.
-    assert_eq!(guest.save(), Ok(Vec::new()));
+    assert!((0..1000).any(|_| serves_on()));
 }
 
 /// As text in WebAssembly's text.
