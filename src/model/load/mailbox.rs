@@ -147,7 +147,7 @@ pub(in crate::model) trait Postman {
     fn values(&mut self, slot: u32) -> Option<StateValues>;
 
     /// Ends a sequence whose state was copied from there, and returns what is kept of it. Nothing, if it is not as it was. If it has left, its slot
-    /// holds no memory that grew any more: who is told of it may take that at once.
+    /// holds no memory that grew any more: those that learn of it may take that memory at once.
     fn leave(&mut self, seq: Seq, why: Leaving, at: StateAt, file: Vec<u8>)
     -> Option<Result<LeftState, SnapshotError>>;
 }

@@ -76,7 +76,7 @@ fn a_call_that_returned_beyond_its_limit_has_failed() {
     let guest = component(&SchedulerWat { plan: &format!("{grows} (i32.const 512)"), ..SchedulerWat::default() });
     let limits = Limits { time: Duration::from_micros(100), ..Limits::default() };
     // A call is measured from the first tick within it. On a busy machine a call may be over before one comes, or be stopped as it begins.
-    // One that was stopped serves no more, and reads like one that returned if it was stopped before its first instruction.
+    // A guest that was stopped serves no more, and reads like one that returned if it was stopped before its first instruction.
     let serves_on = || {
         let mut guest = guest.guest(Arc::new(ServiceLog::default()), limits).unwrap();
         let told = (0..10_000).find_map(|_| plan(&mut guest, 3).0.err()).unwrap();

@@ -37,7 +37,7 @@ pub(in crate::model::sequences) fn can_spill(table: &Table, now: Time, load: &Lo
     is_on && (!table.spilling.leaving.is_empty() || has_idle(load) || replaced())
 }
 
-/// The sequences of a load that are to leave, so that there is room for so many bytes. One that grows does not leave for itself: it would need all of
+/// The sequences of a load that are to leave, so that there is room for so many bytes. A sequence that grows does not leave for itself: it would need all of
 /// its memory again.
 fn victims(
     table: &mut Table,
