@@ -8,20 +8,20 @@ pub struct PluginChange<'a> {
     /// The operation.
     pub what: &'a str,
     pub plugin: &'a str,
-    /// The model that it is about; empty if it is about all.
+    /// The model that the change concerns; empty if it concerns all.
     pub model: &'a str,
-    /// The name of a key, `local`, or the place that the change came from.
+    /// The source of the change: the name of a key, `local`, or a place.
     pub by: &'a str,
 }
 
 impl PluginChange<'_> {
-    /// The change was made: from one hash to another.
+    /// Logs a change that was made, from one hash to another.
     pub fn made(self, before: &str, after: &str) {
         let PluginChange { what, plugin, model, by } = self;
         tracing::info!(target: "sequor::audit", by, what, plugin, model, before, after, "plug-in changed");
     }
 
-    /// The change was refused for this reason. `tried` is the hash that was to serve.
+    /// Logs a change that was refused, with the reason. `tried` is the hash that was to serve.
     pub fn refused(self, before: &str, tried: &str, why: &PluginError) {
         let (PluginChange { what, plugin, model, by }, why) = (self, why.to_string());
         tracing::warn!(target: "sequor::audit", by, what, plugin, model, before, tried, why, "plug-in not changed");

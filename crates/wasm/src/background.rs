@@ -1,8 +1,9 @@
-//! Work off the request path yields its core between two portions. Otherwise a batch would wait for all of it, where the kernel runs both on one core.
+//! Yields the core between portions of work off the request path. Otherwise a batch would wait for all of that work if both run on one
+//! core.
 
 use std::thread;
 
-/// To be called between two portions of such work, some hundred microseconds at most: a thread that waits for this core goes first.
+/// Lets a thread that waits for this core run first. Call it between portions of at most some hundred microseconds.
 pub fn give_way() {
     thread::yield_now();
 }

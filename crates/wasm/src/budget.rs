@@ -8,21 +8,21 @@ use super::call_clock::{CallClock, own_time};
 use super::limits::{AT_START, room};
 use super::urgency;
 
-/// Instructions that a nanosecond of a call's limit stands for where instructions are counted: about what the guests of `plugins/` run.
+/// Instructions per nanosecond of a call's limit, if instructions are counted: about the speed of the guests of `plugins/`.
 pub(crate) const FUEL_A_NANO: u64 = 8;
-/// Entries of a table, at most. Languages with a run time of their own need some thousands.
+/// Maximum entries of a table. Languages with their own run time need some thousands.
 const TABLE: usize = 100_000;
 
-/// The CPU time of a call. The clock is that of the calling thread, because a guest that waits for a processor does not hang. A question to the
-/// system takes longer than a small plan, so the ticking thread asks it first, at the first tick. The guest's own loops and functions look at the
-/// epoch: there a call is stopped between its limit and two ticks beyond. The host looks where the guest calls it, and once more when the call has
-/// returned.
+/// The CPU time of a call. It uses the CPU clock of the calling thread, because a guest that waits for a processor does not hang. Reading
+/// that clock takes longer than a small plan, so the ticker thread reads it at the first tick. The guest's loops and functions check the
+/// epoch: there a call is stopped between its limit and two ticks later. The host checks where the guest calls it, and once more when the
+/// call has returned.
 #[derive(Debug, Default)]
 pub(crate) struct CpuTimer {
     limit: Duration,
-    /// What the thread's clock showed at the first tick of this segment, once that was read.
+    /// The thread's clock at the first tick of this segment, once it was read.
     since: Option<Duration>,
-    /// The segment of the call that `since` is of.
+    /// The segment that `since` belongs to.
     segment: u64,
     clock: CallClock,
 }
@@ -32,7 +32,7 @@ impl CpuTimer {
         CpuTimer { clock, ..CpuTimer::default() }
     }
 
-    /// The clock of its calls.
+    /// The clock of this guest's calls.
     pub(crate) fn clock(&self) -> CallClock {
         self.clock.clone()
     }
@@ -43,13 +43,13 @@ impl CpuTimer {
         self.segment = self.clock.segment();
     }
 
-    /// Gives the call more time. An error: it has taken longer than it may.
+    /// Gives the call more time. An error: the call has exceeded its limit.
     pub(crate) fn extend(&mut self, by: Duration) -> wasmtime::Result<()> {
         self.limit = self.limit.saturating_add(by);
         in_time(self.clock.used() < self.limit)
     }
 
-    /// What the clock of a segment showed is of no use in the next one, which may run on another thread.
+    /// Drops the clock reading of an earlier segment. The present segment may run on another thread.
     fn notice_segment(&mut self) {
         let segment = self.clock.segment();
         if segment != self.segment {
@@ -57,14 +57,15 @@ impl CpuTimer {
         }
     }
 
-    /// The call has returned. An error: it took longer than it may.
+    /// Ends the call. An error: the call exceeded its limit.
     pub(crate) fn end(&mut self) -> wasmtime::Result<()> {
         let over = self.is_over();
         self.clock.end();
         in_time(!over)
     }
 
-    /// Where the guest does not look at the epoch. An error: the call has taken longer than it may. Before the first tick no clock is asked.
+    /// Checks the time where the guest does not check the epoch. An error: the call has exceeded its limit. Before the first tick no clock
+    /// is read.
     pub(crate) fn look(&mut self) -> wasmtime::Result<()> {
         in_time(!self.is_over())
     }
@@ -100,27 +101,27 @@ fn in_time(is: bool) -> wasmtime::Result<()> {
     if is { Ok(()) } else { Err(Trap::Interrupt.into()) }
 }
 
-/// What an instance may hold.
+/// Memory use and memory limit of an instance.
 #[derive(Debug)]
 pub(crate) struct Memory {
     /// The operator's maximum.
     given: Option<u64>,
-    /// Bytes its memories were made with, while it started.
+    /// Bytes of its memories when they were created at start.
     at_start: u64,
     starting: bool,
     /// Bytes of its linear memories.
     pub(crate) used: u64,
-    /// Bytes it would have had, had it been given what it asked for last.
+    /// Bytes that its last refused request would have needed in total.
     pub(crate) refused: Option<u64>,
 }
 
 impl Memory {
-    /// Of an instance that is about to start.
+    /// The memory of an instance that is about to start.
     pub(crate) fn new(given: Option<u64>) -> Memory {
         Memory { given, at_start: 0, starting: true, used: 0, refused: None }
     }
 
-    /// What memories it has from here on, it has made.
+    /// Ends the start. Memories created later do not raise the limit.
     pub(crate) fn started(&mut self) {
         self.starting = false;
     }
@@ -131,9 +132,9 @@ impl Memory {
 }
 
 impl ResourceLimiter for Memory {
-    /// A refusal is an answer that the guest may cope with; if it cannot, its trap is put down to memory ([`super::call_error`]).
+    /// A refusal is an answer that the guest may handle. If it traps instead, the cause is reported as memory ([`super::call_error`]).
     fn memory_growing(&mut self, current: usize, desired: usize, most: Option<usize>) -> wasmtime::Result<bool> {
-        // Beyond its own maximum it fails in any case, and nothing is to be counted.
+        // Beyond the memory's own maximum the growth fails anyway, so nothing is counted.
         if most.is_some_and(|most| desired > most) {
             return Ok(true);
         }
@@ -185,7 +186,7 @@ mod tests {
         assert!(matches!(timer.tick_at(ms(9000)), UpdateDeadline::Continue(1)), "a new call, a new limit");
     }
 
-    /// A thread of its own: what is tested stays with it.
+    /// Runs on its own thread, because the tested state belongs to the thread.
     #[test]
     fn a_call_that_a_tick_meets_by_chance_is_none_that_takes_long() {
         let test = || {

@@ -1,6 +1,6 @@
-//! Keeps compiled code on disk. A file is named by the SHA-256 of the component (without its `plugin.toml`, which is no code) and by the engine's
-//! fingerprint. Compiled code runs with all rights of the server, so a file is used only if this user owns it, no other user can write it, and its content
-//! is what was written. In any other case the component is compiled again.
+//! Keeps compiled code on disk. A file is named by the SHA-256 of the component (without its `plugin.toml`, which is not code) and by the
+//! engine's fingerprint. Compiled code runs with all rights of the server. So a file is used only if this user owns it, no other user can
+//! write it, and its checksum matches. In any other case the component is compiled again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -16,12 +16,12 @@ use super::background::give_way;
 use super::engine::Engine;
 use sequor_files::atomic_file::{self, SyncMode};
 
-/// The folder of compiled code where a machine's other kept things lie: authors' and servers' is the same.
+/// Name of the folder for compiled code among a machine's other kept files. Authors' tools and servers share it.
 pub const COMPILED: &str = "compiled";
-/// The first bytes of a file; behind them the SHA-256 of its name and of the rest.
+/// The first bytes of a file. The SHA-256 of its name and of the rest follows.
 const MAGIC: &[u8; 16] = b"sequor-cwasm-02\n";
 const HEAD: usize = MAGIC.len() + 32;
-/// Files that are kept, and bytes of them; those used longest ago go first. A component that carries an interpreter is 50 MB of code.
+/// Maximum number of files, and of their bytes. Those used longest ago are removed first. A component with an interpreter is 50 MB of code.
 const KEPT: usize = 64;
 const KEPT_BYTES: u64 = 2 << 30;
 
@@ -32,13 +32,13 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// In this folder, which is made if it is not there.
+    /// Uses this folder, which is created if it does not exist.
     pub fn new(folder: &Path) -> io::Result<Cache> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         Ok(Cache { folder: folder.to_owned() })
     }
 
-    /// The code of this component for this engine: what was kept, else compiled now and kept. That it could not be kept is logged.
+    /// The code of this component for this engine: the kept one, or compiled now and kept. If it cannot be kept, that is logged.
     pub(crate) fn get_or_compile(&self, engine: &Engine, sha256: &str, bytes: &[u8]) -> wasmtime::Result<Component> {
         let path = self.path(engine, sha256);
         if let Some(kept) = self.get(engine, &path) {
@@ -50,7 +50,7 @@ impl Cache {
             tracing::warn!("compiled code of a plug-in is not kept: {}: {e}", path.display());
             return Ok(compiled);
         }
-        // What was compiled lies in memory, all of it; what is kept does not.
+        // The compiled code is in memory as a whole. The kept file is mapped and needs less.
         drop(code);
         Ok(self.get(engine, &path).unwrap_or(compiled))
     }
@@ -70,11 +70,12 @@ impl Cache {
         };
         give_way();
         let made = match &code {
-            // SAFETY: the bytes are code that an engine of this fingerprint gave and `keep` wrote: the folder and the file are this user's, no other
-            // user can write either, their SHA-256 is the one written with them, and they were read once and written to a file that has no name,
-            // so that no process can change them any more. Wasmtime checks itself that they are for this very compiler and processor.
+            // SAFETY: the bytes are code that an engine of this fingerprint produced and `keep` wrote. This user owns the folder and the
+            // file, and no other user can write either. Their SHA-256 is the one written with them. They were read once and written to a
+            // file without a name, so no process can change them any more. Wasmtime itself checks that they are for this compiler and
+            // processor.
             CompiledCode::Apart(_, at) => unsafe { Component::deserialize_file(engine.wasmtime(), at) },
-            // SAFETY: the same, of the bytes themselves.
+            // SAFETY: the same holds for the bytes in memory.
             CompiledCode::Memory(code) => unsafe { Component::deserialize(engine.wasmtime(), code) },
         };
         match made {
@@ -86,10 +87,10 @@ impl Cache {
         }
     }
 
-    /// The code of a file, if it can be believed.
+    /// The code of a file, if it can be trusted.
     fn read(&self, path: &Path) -> io::Result<CompiledCode> {
         check_ours(&std::fs::metadata(&self.folder)?)?;
-        // A link could lead to a file that we wrote for something else.
+        // A link could lead to another file of this user.
         let flags = nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
         let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         check_ours(&file.metadata()?)?;
@@ -106,13 +107,13 @@ impl Cache {
         if head.strip_prefix(MAGIC) != Some(seal.finalize().as_slice()) {
             return Err(told("its contents are not what was written"));
         }
-        // Used now: it is not the first to go. Where that cannot be written down, it may go.
+        // Marks the file as used, so that it is not the first to be removed. If that fails, it may be removed.
         let _ = file.set_modified(SystemTime::now());
         Ok(code)
     }
 
-    /// A place for code: a file without a name, so that only used pages of the code take memory. It goes with the last map. Memory, where there can
-    /// be no such file.
+    /// A place for code: a file without a name, so that only used pages of the code take memory. The system removes it with the last map.
+    /// If no such file can be created, the place is memory.
     fn apart(&self) -> CompiledCode {
         let made = || {
             let file = tempfile::tempfile_in(&self.folder).ok()?;
@@ -129,7 +130,7 @@ impl Cache {
         self.tidy()
     }
 
-    /// Removes what was used longest ago, beyond what is kept.
+    /// Removes the files used longest ago, beyond the maximum.
     fn tidy(&self) -> io::Result<()> {
         let of = |path: PathBuf| {
             let data = std::fs::symlink_metadata(&path).ok()?;
@@ -152,10 +153,10 @@ impl Cache {
     }
 }
 
-/// Code that was read.
+/// Code that was read from the cache.
 #[derive(Debug)]
 enum CompiledCode {
-    /// In a file, and where that can be opened.
+    /// In a file, with a path that opens it.
     Apart(File, PathBuf),
     Memory(Vec<u8>),
 }
@@ -172,12 +173,12 @@ impl CompiledCode {
     }
 }
 
-/// What makes a file ours under this name: the code of one component is none of another's.
+/// Begins the checksum with the file's name, so that code of one component is not accepted for another.
 fn begun_seal(path: &Path) -> Sha256 {
     Sha256::new_with_prefix(path.file_name().unwrap_or_default().as_encoded_bytes())
 }
 
-/// A folder or file of this user that no other user can write.
+/// Checks that a folder or file belongs to this user and that no other user can write it.
 fn check_ours(of: &std::fs::Metadata) -> io::Result<()> {
     if of.uid() != nix::unistd::geteuid().as_raw() {
         return Err(told("it belongs to another user"));
@@ -205,7 +206,7 @@ mod tests {
     const COMPONENT: &str =
         "(component (core module $m (func (export \"f\") (result i32) i32.const 7)) (core instance (instantiate $m)))";
 
-    /// A folder with the code of one component, and what was compiled.
+    /// A folder with the compiled code of one component.
     fn kept() -> (tempfile::TempDir, Cache, PathBuf, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(&folder.path().join("code")).unwrap();
@@ -224,7 +225,7 @@ mod tests {
         let (_folder, cache, path, _) = kept();
         assert!(cache.get(&SERVING, &path).is_some());
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        // Nothing else is needed for it: these bytes would not compile.
+        // Nothing else is needed: these bytes would not compile.
         assert!(cache.get_or_compile(&SERVING, "5ha", b"").is_ok());
         assert!(cache.get_or_compile(&SERVING, "other", b"").is_err());
     }
@@ -250,7 +251,7 @@ mod tests {
         assert_ne!(other, path);
         std::fs::copy(&other, &path).unwrap();
         assert_eq!(told(&cache, &path), "its contents are not what was written");
-        // Were its sum right, wasmtime would not take it.
+        // Even with the right checksum, wasmtime refuses it.
         cache.keep(&path, std::fs::read(&other).unwrap().split_off(HEAD).as_slice()).unwrap();
         assert!(cache.read(&path).is_ok() && cache.get(&SERVING, &path).is_none());
         cache.get_or_compile(&SERVING, "5ha", &bytes).unwrap();

@@ -1,8 +1,8 @@
-//! Notes the CPU time of a call's thread at the first tick within the call. The ticking thread does that, so it also covers a guest that never looks at
-//! the epoch; a call that ends before a tick costs no clock read. [`super::budget`] decides whether a call took too long.
+//! Records the CPU time of a call's thread at the first tick within the call. The ticker thread does that, so it also covers a guest that
+//! never checks the epoch. A call that ends before a tick costs no clock read. [`super::budget`] decides whether a call took too long.
 //!
-//! A call that waits for a host function is suspended, and may go on on another thread. So it consists of segments, each on one thread. The first one
-//! counts from its first tick on; every later one is measured from its beginning to its end.
+//! A call that waits for a host function is suspended, and may resume on another thread. So it consists of segments, each on one thread.
+//! The first one counts from its first tick. Every later one counts from its beginning to its end.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 const OF_A_THREAD: i32 = 0b110;
 
 thread_local! {
-    /// The CPU clock of this thread, by which other threads know it.
+    /// The CPU clock of this thread, in the form that other threads can read.
     static OWN: i32 = !nix::unistd::gettid().as_raw() << 3 | OF_A_THREAD;
 }
 
@@ -23,22 +23,22 @@ thread_local! {
 #[derive(Debug, Default)]
 pub(crate) struct CallClocks(Mutex<Vec<Weak<ClockSample>>>);
 
-/// One of them: an instance, which is called by one thread at a time.
+/// The clock of one instance, which one thread at a time calls.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct CallClock(Arc<ClockSample>);
 
 #[derive(Debug, Default)]
 struct ClockSample {
-    /// Odd while a segment of a call is under way, and another number for each.
+    /// Odd while a segment of a call runs; different for each segment.
     call: AtomicU64,
     /// The CPU clock of its thread.
     clock: AtomicI32,
-    /// Where that stood, in nanoseconds, when a tick met the call `met` first. Only ticks write these two.
+    /// The clock's nanoseconds at the first tick in call `met`. Only ticks write these two.
     nanos: AtomicU64,
     met: AtomicU64,
-    /// Nanoseconds of the segments before this one.
+    /// Nanoseconds of the earlier segments.
     used: AtomicU64,
-    /// Where the clock stood when this segment began; 0 in the first one.
+    /// The clock when this segment began; 0 in the first one.
     resumed: AtomicU64,
 }
 
@@ -46,7 +46,7 @@ impl CallClocks {
     pub(crate) fn add(&self) -> CallClock {
         let clock = CallClock::default();
         let mut all = self.0.lock();
-        // Where instructions are counted nothing ticks, so those that are gone are forgotten here.
+        // Without a ticker (simulation) only this drops the clocks of ended instances.
         all.retain(|seen| seen.strong_count() > 0);
         all.push(Arc::downgrade(&clock.0));
         clock
@@ -63,7 +63,7 @@ impl ClockSample {
         if call.is_multiple_of(2) || self.met.load(Ordering::Relaxed) == call {
             return;
         }
-        // Should the call be over by now, this is of no call, and is not read.
+        // If the call has ended by now, the value belongs to no call and is not read.
         if let Ok(now) = ClockId::from_raw(self.clock.load(Ordering::Relaxed)).now() {
             let nanos = u64::try_from(Duration::from(now).as_nanos()).unwrap_or(u64::MAX);
             self.nanos.store(nanos, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl ClockSample {
 }
 
 impl CallClock {
-    /// This thread begins a call.
+    /// Begins a call on this thread.
     pub(crate) fn begin(&self) {
         self.0.used.store(0, Ordering::Relaxed);
         self.0.resumed.store(0, Ordering::Relaxed);
@@ -86,7 +86,7 @@ impl CallClock {
         self.0.call.store(call + 1 + call % 2, Ordering::Release);
     }
 
-    /// The call is suspended. To be called by the thread that ran it.
+    /// Suspends the call. The thread that ran it must call this.
     pub(crate) fn suspend(&self) {
         let began = match self.0.resumed.load(Ordering::Relaxed) {
             0 => self.at_first_tick(),
@@ -99,7 +99,7 @@ impl CallClock {
         self.end();
     }
 
-    /// This thread goes on with a call that is suspended. Nothing happens to one that is under way.
+    /// Resumes a suspended call on this thread. Has no effect on a call that runs.
     pub(crate) fn resume(&self) {
         if self.segment() % 2 == 1 {
             return;
@@ -109,17 +109,17 @@ impl CallClock {
         self.begin_segment();
     }
 
-    /// The number of the segment that is under way.
+    /// The number of the current segment.
     pub(crate) fn segment(&self) -> u64 {
         self.0.call.load(Ordering::Relaxed)
     }
 
-    /// CPU time of the segments before this one.
+    /// CPU time of the earlier segments.
     pub(crate) fn used(&self) -> Duration {
         Duration::from_nanos(self.0.used.load(Ordering::Relaxed))
     }
 
-    /// Where the clock of this thread stood when this segment began, if it is not the first one.
+    /// The clock of this thread when this segment began; `None` in the first segment.
     pub(crate) fn resumed_at(&self) -> Option<Duration> {
         Some(self.0.resumed.load(Ordering::Relaxed)).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
     }
@@ -129,7 +129,7 @@ impl CallClock {
         self.0.call.store(call + call % 2, Ordering::Release);
     }
 
-    /// Where the CPU clock of this call's thread stood at the first tick; `None`: there was none yet.
+    /// The CPU clock of this call's thread at the first tick; `None` before it.
     pub(crate) fn at_first_tick(&self) -> Option<Duration> {
         let call = self.0.call.load(Ordering::Relaxed);
         let met = call % 2 == 1 && self.0.met.load(Ordering::Acquire) == call;

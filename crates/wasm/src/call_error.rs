@@ -1,5 +1,5 @@
-//! Why a call gave no answer: its kind, and words for the plug-in's author, which are the guest's last error line or the trap, and the function
-//! it happened in.
+//! Why a call gave no answer: its kind, and words for the plug-in's author. Those are the guest's last error line or the trap, and the
+//! function in which it happened.
 
 use std::fmt::{self, Write as _};
 
@@ -8,19 +8,19 @@ use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use super::host::HostState;
 use sequor_files::units::human;
 
-/// What ended a call.
+/// The kind of a failure of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallFault {
     Trap,
-    /// It used more CPU time than it may.
+    /// The call exceeded its CPU time limit.
     Time,
-    /// It wanted more memory than it may have.
+    /// The guest exceeded its memory limit.
     Memory,
-    /// The engine has no room for its instance now. That is no fault of the plug-in.
+    /// The engine has no room for another instance now. Not a fault of the plug-in.
     Full,
 }
 
-/// A call that gave no answer. The guest is of no use any more.
+/// A failed call. Its guest can no longer be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct CallError {
@@ -29,18 +29,18 @@ pub struct CallError {
     pub what: String,
 }
 
-/// One call, in words.
+/// One call, for messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
     /// The function, as its author knows it.
     pub name: &'static str,
-    /// How many things it is about, and what they are, if it is called again and again with some.
+    /// Number and kind of the items of the call, if it is a repeated call about items.
     pub of: Option<(u32, &'static str)>,
 }
 
-/// Bytes of a function's name, at most.
+/// Maximum bytes of a function's name.
 const NAME: usize = 1024;
-/// Functions of a language's own library, in which an author's fault only comes to light.
+/// Functions of a language's own library. An author's fault may only appear there.
 const LIBRARY: [&str; 12] = [
     "core::",
     "std::",
@@ -78,7 +78,7 @@ pub(super) fn fault_of(error: &wasmtime::Error, state: &HostState, limit: &str, 
         }
         (trap, None) => {
             let what = match (&state.last_error, trap) {
-                // What it cried names the place already, if it knows it.
+                // The guest's own error line names the place already, if it knows it.
                 (Some(cried), _) => in_a_line(cried),
                 (None, Some(trap)) => format!("{}{at}", plain(trap)),
                 (None, None) if is_too_much(error) => format!("it handed over too much at once{at}"),
@@ -89,17 +89,17 @@ pub(super) fn fault_of(error: &wasmtime::Error, state: &HostState, limit: &str, 
     }
 }
 
-/// More than `instance` lets it hand over. wasmtime has no type for this error that others can name.
+/// Whether the guest handed over more than `bytes_at_once` allows. wasmtime exports no type for this error.
 fn is_too_much(error: &wasmtime::Error) -> bool {
     error.root_cause().to_string().starts_with("too much data is being copied between the host and the guest")
 }
 
-/// A fault is a sentence among others, in tables and logs.
+/// Joins lines, because a fault is a sentence within tables and logs.
 fn in_a_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// A trap as its author would say it.
+/// A trap in words for its author.
 fn plain(trap: Trap) -> String {
     match trap {
         Trap::UnreachableCodeReached => "it gave up (unreachable)".to_owned(),
@@ -110,24 +110,24 @@ fn plain(trap: Trap) -> String {
     }
 }
 
-/// The innermost function that is the author's own.
+/// The innermost function of the author's own code.
 fn place(backtrace: &WasmBacktrace) -> Option<String> {
     let names: Vec<String> = backtrace.frames().iter().filter_map(|frame| frame.func_name()).map(demangled).collect();
     let own = names.iter().find(|name| !LIBRARY.iter().any(|begin| name.starts_with(begin)));
     Some(format!("in {}", own.or(names.first())?))
 }
 
-/// A function's name without what the linker needed of it.
+/// A function's name without the linker's additions.
 fn demangled(name: &str) -> String {
     let mut written = ShortName::default();
-    // An error only says that it is cut.
+    // An error only means that the name is cut.
     let _ = write!(written, "{:#}", rustc_demangle::demangle(name));
     let name = written.0;
     let end = name.rfind("::h").filter(|at| name.len() == at + 19).unwrap_or(name.len());
     name.get(..end).unwrap_or(&name).to_owned()
 }
 
-/// A name up to [`NAME`]. Some hundred bytes of a mangled one can stand for a megabyte.
+/// A name, cut at [`NAME`]. Some hundred bytes of a mangled name can stand for a megabyte.
 #[derive(Default)]
 struct ShortName(String);
 

@@ -1,4 +1,4 @@
-//! The clock and the random source of a guest: the machine's, or virtual ones where a run must be repeatable.
+//! The clock and the random source of a guest: the machine's, or virtual ones if a run must be repeatable.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant, SystemTime};
@@ -8,12 +8,12 @@ use rand_pcg::rand_core::Rng as _;
 
 use super::engine::Mode;
 
-/// Random bytes of one call, at most.
+/// Maximum random bytes of one call.
 const BYTES: u64 = 65_536;
 
 #[derive(Debug)]
 pub(crate) struct ClockAndRandom {
-    /// Where they must be the same with every run: the time of the question.
+    /// The time of the question, if every run must be the same.
     virtual_now: Option<Duration>,
     start: Instant,
     random: Pcg64Mcg,
@@ -37,7 +37,7 @@ impl ClockAndRandom {
         }
     }
 
-    /// The time of a question, where time is made up.
+    /// Sets the time of a question, if time is virtual.
     pub(crate) fn ask_at(&mut self, nanos: u64) {
         if let Some(now) = &mut self.virtual_now {
             *now = Duration::from_nanos(nanos);

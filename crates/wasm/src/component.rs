@@ -1,5 +1,5 @@
-//! A component: one version of a plug-in, compiled, with its imports and exports checked against its world. A component that does not fit is
-//! refused here with everything that is wrong with it, before any guest starts.
+//! A component: one version of a plug-in, compiled, with its imports and exports checked against its world. A component that does not fit
+//! is refused here, with all its faults, before any guest starts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Component<W: World> {
 }
 
 impl<W: World> Component<W> {
-    /// Compiles a component. `file` is how a refusal names it. Compilation can take seconds; the cache keeps its result.
+    /// Compiles a component. `file` is its name in a refusal. Compilation can take seconds; the cache keeps its result.
     pub fn new(
         engine: &Arc<Engine>,
         file: &str,
@@ -63,7 +63,7 @@ impl<W: World> Component<W> {
         Ok(Component { engine: Arc::clone(engine), pre, exports, declared, sha256, imports })
     }
 
-    /// What its `plugin.toml` says.
+    /// The contents of its `plugin.toml`.
     pub fn declared(&self) -> &Declared<W::Manifest> {
         &self.declared
     }
@@ -102,7 +102,7 @@ fn check_kind(file: &str, bytes: &[u8]) -> Result<(), ComponentError> {
     }
 }
 
-/// What its `plugin.toml` says. Without one, a component has the name of its file.
+/// The contents of its `plugin.toml`. Without one, a component has the name of its file.
 fn declared<W: World>(file: &str, bytes: &[u8]) -> Result<Declared<W::Manifest>, ComponentError> {
     let section = manifest::section(bytes)
         .map_err(|what| ComponentError::Damaged { file: file.to_owned(), what: what.to_owned() })?;
@@ -122,7 +122,7 @@ fn declared<W: World>(file: &str, bytes: &[u8]) -> Result<Declared<W::Manifest>,
     Ok(declared)
 }
 
-/// Whether a file exports the interface of this world, as far as that is known before it is compiled.
+/// Whether a file exports the interface of this world, as far as is known before compilation.
 pub fn is_of_world<W: World>(bytes: &[u8]) -> bool {
     Outline::read(bytes).is_ok_and(|outline| outline.exports.iter().any(|name| is_export::<W>(name)))
 }
@@ -131,7 +131,7 @@ fn is_export<W: World>(name: &str) -> bool {
     contract::parts(name).0 == contract::parts(W::EXPORT).0
 }
 
-/// The component exports the interface of its world, in a version that this server runs.
+/// Checks that the component exports the interface of its world, in a version that this server runs.
 fn check_world<W: World>(file: &str, outline: &Outline) -> Result<(), ComponentError> {
     let Some(name) = outline.exports.iter().find(|name| is_export::<W>(name)) else {
         let exports = if outline.exports.is_empty() { "nothing".to_owned() } else { outline.exports.join(", ") };
@@ -144,7 +144,7 @@ fn check_world<W: World>(file: &str, outline: &Outline) -> Result<(), ComponentE
     Err(ComponentError::Contract { file: file.to_owned(), wanted: version.to_owned(), offered: W::VERSION })
 }
 
-/// That interface has every function, with the types of the contract. Without this check the first guest would find out.
+/// Checks that this interface has every function, with the types of the contract. Otherwise the first guest would fail.
 fn check_exports<W: World>(file: &str, component: &wasmtime::component::Component) -> Result<(), ComponentError> {
     let (engine, ty) = (component.engine(), component.component_type());
     let export = ty.exports(engine).find(|(name, _)| is_export::<W>(name)).map(|(_, export)| export.ty);
@@ -166,7 +166,7 @@ fn linker<W: World>(engine: &Engine, grants: Grants) -> wasmtime::Result<Linker<
     Ok(linker)
 }
 
-/// A component that differs only in its `plugin.toml` is not compiled again.
+/// The hash of a component without its `plugin.toml`, so that a change of that alone compiles nothing again.
 fn hash_of_code(bytes: &[u8]) -> String {
     let (before, behind) = manifest::code(bytes);
     hex(&Sha256::new().chain_update(before).chain_update(behind).finalize())

@@ -1,6 +1,6 @@
 //! Why a file is refused as a component.
 
-/// Why a file is not taken. The sentence names the file.
+/// Why a file is refused. The sentence names the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ComponentError {
     #[error("{0} is no WebAssembly")]
@@ -20,7 +20,7 @@ pub enum ComponentError {
     Contract { file: String, wanted: String, offered: &'static str },
     #[error("{0}")]
     Imports(String),
-    /// Its plugin.toml names another world, whose fields are not those of this one.
+    /// Its plugin.toml names another world, whose fields differ.
     #[error(
         "{file} is made for the world \"{world}\" (plugin.toml); a {wanted} is wanted here. Each world has a key of its own in a model's sequor.toml"
     )]
@@ -29,7 +29,7 @@ pub enum ComponentError {
     World { file: String, exports: String, world: &'static str, wanted: &'static str },
     #[error("{file}: {interface} lacks {missing}")]
     Exports { file: String, interface: &'static str, missing: String },
-    /// Its types are not those of the contract.
+    /// Its types differ from the contract's.
     #[error("{file} does not fit the contract {offered}: {what}")]
     Types { file: String, offered: &'static str, what: String },
 }

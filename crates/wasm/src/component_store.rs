@@ -1,5 +1,5 @@
-//! Keeps the bytes of a component while its version is known, because an operator may save it for the next start. They are in a file without a name, which
-//! goes with the version. They stay in memory only if there is no folder for that.
+//! Keeps the bytes of a component while its version is known, because an operator may save it for the next start. They are in a file
+//! without a name, which the system removes with the version. They stay in memory only if there is no usable folder.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -21,7 +21,7 @@ enum StoredBytes {
 }
 
 impl Stored {
-    /// Lays the bytes down in `folder`, which is made if it is not there. A folder that cannot be used is logged.
+    /// Stores the bytes in `folder`, which is created if it does not exist. A folder that cannot be used is logged.
     pub(crate) fn new(component: Vec<u8>, folder: Option<&Path>) -> Stored {
         let sha256 = Sha256::digest(&component).into();
         let place = match folder.map(|folder| laid_down(&component, folder).map_err(|e| (folder, e))) {
@@ -35,7 +35,7 @@ impl Stored {
         Stored { place, sha256 }
     }
 
-    /// The bytes, if they are what was laid down.
+    /// The bytes, if they are unchanged.
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         let bytes = match &self.place {
             StoredBytes::Memory(bytes) => bytes.clone(),
@@ -51,7 +51,7 @@ impl Stored {
         Err(io::Error::new(io::ErrorKind::InvalidData, "the component is not what was handed over"))
     }
 
-    /// Whether these are the bytes.
+    /// Whether these bytes are the stored ones.
     pub(crate) fn is(&self, bytes: &[u8]) -> bool {
         Sha256::digest(bytes).as_slice() == self.sha256
     }

@@ -1,4 +1,5 @@
-//! What every world of the contract shares: the host's own interfaces as Rust traits, generated from `wit/`, and the rules of its versions.
+//! The part of the contract that all worlds share: the host's own interfaces as Rust traits, generated from `wit/`, and the rules of its
+//! versions.
 
 wasmtime::component::bindgen!({
     inline: "
@@ -10,7 +11,7 @@ wasmtime::component::bindgen!({
     ",
     path: "../../wit/0.1.0",
     world: "sequor:host-side/host-side",
-    // A host function ends a call that has taken too long.
+    // A host function ends a call that has exceeded its time limit.
     imports: { default: trappable },
 });
 
@@ -22,7 +23,7 @@ pub(crate) fn parts(name: &str) -> (&str, &str) {
     name.split_once('@').unwrap_or((name, ""))
 }
 
-/// Whether a server that offers one version can run what is built for the other: same major and minor number, no pre-release.
+/// Whether a server that offers one version can run a component built for the other: same major and minor number, no pre-release.
 pub(crate) fn is_served(offered: &str, wanted: &str) -> bool {
     let Some((minor, patch)) = wanted.rsplit_once('.') else { return false };
     offered.rsplit_once('.').is_some_and(|(ours, _)| ours == minor) && patch.parse::<u32>().is_ok()

@@ -1,4 +1,4 @@
-//! Names of the counters that plug-ins keep themselves, and the contract's rules for them.
+//! Names of the counters that plug-ins define, and the contract's rules for them.
 
 use std::fmt;
 

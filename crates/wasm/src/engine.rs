@@ -1,5 +1,5 @@
-//! The engine, one per process and mode: compiles, and sets how guests are held to their time. Where they serve, by a clock; in the simulator, by counted
-//! instructions, so that the same seed gives the same bytes.
+//! The engine, one per process and mode: it compiles, and sets how a guest's time is limited. When guests serve, a clock limits them. In
+//! the simulator, counted instructions do, so that the same seed gives the same bytes.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -9,28 +9,29 @@ use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, Wasm
 use super::call_clock::{CallClock, CallClocks};
 use super::ticker::{TickedCall, Ticker};
 
-/// What guests run for.
+/// The purpose of a guest's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Requests wait for the answer: CPU time is limited.
+    /// Requests wait for the answer. CPU time is limited.
     Serving,
-    /// The simulator waits for it: instructions ("fuel") are counted and limited, every number has the same bits everywhere, and no clock is read.
+    /// The simulator waits for the answer. Instructions ("fuel") are counted and limited, floating point is deterministic, and no clock is
+    /// read.
     Simulation,
 }
 
-/// Maximum number of instances of components, of all plug-ins together.
+/// Maximum number of component instances, of all plug-ins together.
 pub const INSTANCES: u32 = 1024;
 
 #[derive(Debug)]
 pub struct Engine {
     inner: wasmtime::Engine,
     mode: Mode,
-    /// Where guests serve.
+    /// `None` in the simulation.
     ticker: Option<Ticker>,
     clocks: Arc<CallClocks>,
 }
 
-/// Why there is no engine: the system did not give what it needs.
+/// The engine could not be started, because the system refused a resource.
 #[derive(Debug, thiserror::Error)]
 #[error("WebAssembly cannot be run here: {0}")]
 pub struct NoEngine(String);
@@ -40,9 +41,9 @@ impl Engine {
         Engine::with_room_for(mode, INSTANCES)
     }
 
-    /// An engine with room for this many instances of components.
+    /// An engine for at most this many component instances.
     pub fn with_room_for(mode: Mode, instances: u32) -> Result<Engine, NoEngine> {
-        // The pool reserves address space, which a limit on it (ulimit -v) may forbid; then each instance maps its own.
+        // The pool reserves address space, which a limit on it (ulimit -v) may forbid. Then each instance maps its own.
         let inner = wasmtime::Engine::new(config(mode).allocation_strategy(pool(instances)))
             .or_else(|_| wasmtime::Engine::new(&config(mode)))
             .map_err(|e| NoEngine(format!("{e:#}")))?;
@@ -69,17 +70,17 @@ impl Engine {
         &self.inner
     }
 
-    /// To be held while a guest runs.
+    /// Keeps the ticker running. Held while a guest runs.
     pub(crate) fn enter(&self) -> Option<TickedCall<'_>> {
         self.ticker.as_ref().map(Ticker::enter)
     }
 
-    /// For an instance: what the clock sees of its calls.
+    /// A new clock for the calls of an instance.
     pub(crate) fn call_clock(&self) -> CallClock {
         self.clocks.add()
     }
 
-    /// What compiled code must have been compiled with to run here: this version of the compiler, these settings, this processor.
+    /// Identifies compiled code that can run here: this version of the compiler, these settings, this processor.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
         self.inner.precompile_compatibility_hash().hash(&mut hasher);
@@ -89,10 +90,10 @@ impl Engine {
 
 fn config(mode: Mode) -> Config {
     let mut config = Config::new();
-    // What a component says for debuggers is never read: wasmtime would do so at each trap, on the request's thread, and some thousand units that
-    // share one table take it minutes. The names of functions are another matter, and a panic or an assertion names its line itself.
+    // A component's debug information is never read. Otherwise wasmtime would read it at each trap, on the request's thread, and some
+    // thousand units that share one table take minutes. Function names remain, and a panic or an assertion names its line itself.
     config.wasm_component_model(true).wasm_backtrace_details(WasmBacktraceDetails::Disable);
-    // No guest has threads or shares memory, and those that wait do so on stacks of their own: what they would need in every store is left out.
+    // No guest has threads or shared memory, and calls that wait use their own stacks. So each store can do without these features.
     config.concurrency_support(false).gc_support(false);
     match mode {
         Mode::Serving => config.epoch_interruption(true),
@@ -103,7 +104,7 @@ fn config(mode: Mode) -> Config {
     config
 }
 
-/// Places for instances, made beforehand. A component of a language with a run time of its own is many core instances: componentize-py makes 38.
+/// Preallocated places for instances. A component with its language's run time is many core instances: componentize-py makes 38.
 fn pool(instances: u32) -> InstanceAllocationStrategy {
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(instances)
@@ -119,7 +120,7 @@ fn pool(instances: u32) -> InstanceAllocationStrategy {
     InstanceAllocationStrategy::Pooling(pool)
 }
 
-/// FNV-1a: the same in every process, as the hashes of the standard library are not.
+/// FNV-1a: the same in every process, unlike the hashes of the standard library.
 struct Fnv(u64);
 
 impl Hasher for Fnv {
@@ -132,7 +133,7 @@ impl Hasher for Fnv {
     }
 }
 
-/// One engine for all tests: each has a thread of its own.
+/// One engine for all tests, because each engine has its own thread.
 #[cfg(test)]
 pub(crate) static SERVING: std::sync::LazyLock<Arc<Engine>> =
     std::sync::LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));

@@ -1,5 +1,5 @@
-//! What an operator may grant beyond the contract, by name: `clock`, `random`, `sequence-text`, `model:NAME`. The first two are WASI functions that the
-//! runtimes of some languages need.
+//! The grants of an operator beyond the contract, by name: `clock`, `random`, `sequence-text`, `model:NAME`. The first two are WASI
+//! functions that some language run times need.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::contract::sequor::plugin::identity;
 use super::host::HostState;
 use sequor_files::fault::did_you_mean;
 
-/// The version of WASI whose functions are given. Components of 0.2 ask for any of its patches.
+/// The version of the served WASI functions. Components of 0.2 ask for any of its patches.
 const WASI: &str = "0.2.0";
 
 const CLOCK: &str = "clock";
 const RANDOM: &str = "random";
 const SEQUENCE_TEXT: &str = "sequence-text";
-/// What the name of a model that may be called follows.
+/// Prefix of the grant that lets a plug-in call a model.
 pub const MODEL: &str = "model:";
 /// The version of wasi-nn that is served.
 pub(crate) const WASI_NN: &str = "0.2.0-rc-2024-10-28";
@@ -34,7 +34,7 @@ struct Granted {
 }
 
 impl GrantTable {
-    /// From entries `PLUGIN=GRANT`. The error names the first that is none.
+    /// Parses entries `PLUGIN=GRANT`. The error names the first invalid entry.
     pub fn parse<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<GrantTable, String> {
         let mut named: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for entry in entries {
@@ -66,21 +66,21 @@ impl GrantTable {
     }
 }
 
-/// What one plug-in may import beyond its world.
+/// The imports beyond its world that a plug-in may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Grants {
     /// The time of day, and a clock that never goes back.
     pub clock: bool,
     /// Random numbers.
     pub random: bool,
-    /// The clients' ids of sequences.
+    /// The clients' correlation ids.
     pub sequence_text: bool,
     /// Calls to some other models.
     pub models: bool,
 }
 
 impl Grants {
-    /// By their names; or the name that is none.
+    /// Parses grants by their names. The error names the first unknown one.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Grants, String> {
         let mut grants = Grants::default();
         for name in names {
@@ -98,7 +98,7 @@ impl Grants {
         Ok(grants)
     }
 
-    /// The grant that would give this interface (its name without a version), if one would, and how people call what it gives.
+    /// The grant for this interface (its name without a version), if there is one, and a common name for what it gives.
     pub(crate) fn of(interface: &str) -> Option<(&'static str, &'static str)> {
         match interface {
             "sequor:plugin/identity" => Some((SEQUENCE_TEXT, "ids of sequences")),
@@ -113,7 +113,7 @@ impl Grants {
         }
     }
 
-    /// Whether only some worlds have this interface. The others are of every world.
+    /// Whether only some worlds have this interface. All worlds have the others.
     pub(crate) fn is_of_some_worlds(interface: &str) -> bool {
         interface == "sequor:plugin/models" || interface.starts_with("wasi:nn/")
     }
@@ -127,7 +127,7 @@ impl Grants {
         }
     }
 
-    /// The functions of a granted WASI interface that there are. All others wait, and plug-ins do not wait.
+    /// Whether a granted WASI interface has this function. The functions left out wait, and plug-ins must not wait.
     pub(crate) fn gives(interface: &str, function: &str) -> bool {
         match interface {
             "wasi:clocks/monotonic-clock" => matches!(function, "now" | "resolution" | "instant" | "duration"),

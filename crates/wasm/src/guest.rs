@@ -1,5 +1,5 @@
-//! A running component: its store, and every call into it within its limits. After a trap it is of no use any more; its owner starts another guest
-//! of the same [`Component`].
+//! A running component: its store, and every call into it within its limits. After a trap it can no longer be used. Its owner starts
+//! another guest of the same [`Component`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct WasmGuest<W: World> {
     engine: Arc<Engine>,
     settings: PluginSettings,
     limit: Duration,
-    /// Instructions the last call took, where they are counted.
+    /// Instructions of the last call, if they are counted.
     fuel: u64,
 }
 
@@ -57,7 +57,7 @@ impl<W: World> WasmGuest<W> {
         Ok(WasmGuest { store, bindings, engine, settings, limit: limits.time, fuel: 0 })
     }
 
-    /// Instructions that the last call took, where they are counted ([`Mode::Simulation`]); else 0.
+    /// Instructions of the last call, if they are counted ([`Mode::Simulation`]); otherwise 0.
     pub fn fuel(&self) -> u64 {
         self.fuel
     }
@@ -67,28 +67,28 @@ impl<W: World> WasmGuest<W> {
         self.store.data().memory.used
     }
 
-    /// Maximum bytes of them.
+    /// Maximum bytes of its linear memories.
     pub fn memory_maximum(&self) -> u64 {
         self.store.data().memory.limit()
     }
 
-    /// CPU time of a call on the request path.
+    /// CPU time limit of a call on the request path.
     pub fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// Sets the guest's clock, where that is not the machine's ([`Mode::Simulation`]).
+    /// Sets the guest's clock, if it is virtual ([`Mode::Simulation`]).
     pub fn set_clock(&mut self, nanos: u64) {
         self.store.data_mut().clock_random.ask_at(nanos);
     }
 
-    /// What the guest's world keeps for it.
+    /// The data that the guest's world keeps for it.
     pub fn world_data<T: 'static>(&mut self) -> wasmtime::Result<&mut T> {
         self.store.data_mut().world_data()
     }
 
-    /// Configures the guest. `config` is JSON, and is checked against the settings that the component declares. An error of the inner result is the
-    /// guest's own sentence.
+    /// Configures the guest. `config` is JSON and is checked against the settings that the component declares. An error of the inner result
+    /// is the guest's own sentence.
     pub fn call_configure<R>(
         &mut self,
         config: &str,
@@ -114,7 +114,7 @@ impl<W: World> WasmGuest<W> {
         let answer = call(&self.bindings, &mut self.store);
         let answer = in_time(&mut self.store, answer);
         drop(running);
-        // A function that is called about several things is called again and again.
+        // A call about several items is repeated. Only such a call counts for the thread's urgency.
         if asked.of.is_some() {
             urgency::call_over();
         } else {
@@ -153,12 +153,13 @@ impl<W: World> WasmGuest<W> {
 
 /// A guest's life beyond one call.
 impl<W: Lifecycle> WasmGuest<W> {
-    /// `config` is JSON, and is checked against the settings that the component declares. An error is the guest's own sentence.
+    /// Configures the guest. `config` is JSON and is checked against the declared settings. An error of the inner result is the guest's own
+    /// sentence.
     pub fn configure_with(&mut self, config: &str, facts: &W::Facts) -> Result<Result<(), String>, CallError> {
         self.call_configure(config, |bindings, store, config| W::configure(bindings, store, config, facts))
     }
 
-    /// What the guest hands over to the one that replaces it.
+    /// The state that the guest hands to its successor.
     pub fn save_state(&mut self) -> Result<Vec<u8>, CallError> {
         self.store.set_hostcall_fuel(W::LIMITS.saved_at_once);
         let saved = self.call_at_leisure("save", |bindings, store| W::save(bindings, store));
@@ -171,7 +172,7 @@ impl<W: Lifecycle> WasmGuest<W> {
         Ok(saved)
     }
 
-    /// Gives the guest what another has saved. An error is the guest's own sentence.
+    /// Restores the state that another guest has saved. An error of the inner result is the guest's own sentence.
     pub fn restore_state(&mut self, saved: &[u8]) -> Result<Result<(), String>, CallError> {
         let call = |bindings: &_, store: &mut _| W::restore(bindings, store, saved);
         Ok(self.call_at_leisure("restore", call)?.map_err(cut))
@@ -185,10 +186,10 @@ impl<W: World> Component<W> {
     }
 }
 
-/// An instance in this store, and its functions.
+/// Creates an instance in this store, and binds its functions.
 fn bind<W: World>(of: &Component<W>, store: &mut Store<HostState>) -> wasmtime::Result<W::Bindings> {
     let instance = if W::SUSPENDS {
-        // Nothing of a start waits.
+        // A start never waits.
         let started = at_once(of.pre.instantiate_async(&mut *store));
         started.unwrap_or_else(|| Err(wasmtime::Error::msg("it must not wait while it starts")))?
     } else {
@@ -197,7 +198,7 @@ fn bind<W: World>(of: &Component<W>, store: &mut Store<HostState>) -> wasmtime::
     W::bind(&of.exports, instance, store)
 }
 
-/// Makes the store ready for a call; the instructions it is given.
+/// Prepares the store for a call. Returns the instructions that the call may use.
 fn begin(store: &mut Store<HostState>, mode: Mode, limit: Duration) -> u64 {
     let state = store.data_mut();
     state.last_error = None;
@@ -210,14 +211,14 @@ fn begin(store: &mut Store<HostState>, mode: Mode, limit: Duration) -> u64 {
         }
         Mode::Simulation => {
             let fuel = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).saturating_mul(FUEL_A_NANO);
-            // It fails only where instructions are not counted.
+            // It fails only if instructions are not counted.
             let _ = store.set_fuel(fuel);
             fuel
         }
     }
 }
 
-/// The answer of a call, unless it took longer than it may.
+/// The answer of a call, unless the call exceeded its limit.
 fn in_time<R>(store: &mut Store<HostState>, answer: wasmtime::Result<R>) -> wasmtime::Result<R> {
     let ended = store.data_mut().timer.end();
     answer.and_then(|answer| ended.map(|()| answer))

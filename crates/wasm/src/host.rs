@@ -15,23 +15,23 @@ use super::limits::Limits;
 use super::line_budget::{LINES, LineBudget, LineVerdict};
 use super::services::Services;
 
-/// Bytes of a line, at most.
+/// Maximum bytes of a line.
 const LINE: usize = 4096;
 /// The level of an error.
 const ERROR: u32 = 0;
 
-/// What the host keeps for one guest.
+/// The host's data of one guest.
 #[derive(Debug)]
 pub struct HostState {
     services: Arc<dyn Services>,
     pub(crate) timer: CpuTimer,
     pub(crate) memory: Memory,
-    /// The last error line it logged during this call: its own explanation if the call then fails.
+    /// The last error line of this call. It explains the failure if the call then fails.
     pub(crate) last_error: Option<String>,
     pub(crate) clock_random: ClockAndRandom,
     lines: Arc<LineBudget>,
     counters: BTreeSet<CounterName>,
-    /// What the world keeps for this guest.
+    /// The data that the world keeps for this guest.
     data: Box<dyn Any + Send>,
 }
 
@@ -56,23 +56,23 @@ impl HostState {
         }
     }
 
-    /// What the guest's world keeps for it ([`super::world::World::data`]). An error if that is of another type.
+    /// The data that the guest's world keeps for it ([`super::world::World::data`]). An error if it has another type.
     pub fn world_data<T: 'static>(&mut self) -> Result<&mut T> {
         self.data.downcast_mut().ok_or_else(|| wasmtime::Error::msg("the world keeps other data"))
     }
 
-    /// For host functions of worlds. An error ends a call that has taken longer than it may.
+    /// Checks the time limit, for host functions of worlds. An error ends a call that has exceeded it.
     pub fn check_time(&mut self) -> Result<()> {
         self.timer.look()
     }
 
-    /// For host functions of worlds that wait: gives the call more CPU time, for what the server does on its behalf. An error ends a call that has
-    /// taken longer than it may.
+    /// Gives the call more CPU time, for work of the server on its behalf. For host functions of worlds that wait. An error ends a call
+    /// that has exceeded its limit.
     pub fn extend_time(&mut self, by: Duration) -> Result<()> {
         self.timer.extend(by)
     }
 
-    /// Whether a line may still be written in this second, which `now` lies in.
+    /// Whether the line may be written in the second of `now`.
     fn may_write(&self, now: Duration) -> bool {
         match self.lines.take(now) {
             LineVerdict::Dropped => return false,
@@ -134,7 +134,7 @@ impl identity::Host for HostState {
 
 impl types::Host for HostState {}
 
-/// At most `LINE` bytes, and whole characters.
+/// Cuts a message at `LINE` bytes, between characters.
 pub fn cut(mut message: String) -> String {
     if message.len() > LINE {
         let end = (0..=LINE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);

@@ -6,7 +6,7 @@ use super::grants::{Grants, WASI_NN};
 use super::outline::{Interface, Outline};
 use super::world::World;
 
-/// The interfaces it imports; or a sentence that names all that it may not.
+/// The interfaces that a component imports, or an error that names all that it may not.
 pub(crate) fn check<W: World>(file: &str, outline: &Outline, grants: Grants) -> Result<Vec<String>, ComponentError> {
     let (mut names, mut refused, mut withheld) = (Vec::new(), Vec::new(), Vec::new());
     for import in &outline.imports {
@@ -47,7 +47,7 @@ pub(crate) fn check<W: World>(file: &str, outline: &Outline, grants: Grants) -> 
     }
 }
 
-/// What stands in a granted interface and is not given.
+/// The functions of a granted interface that are not served.
 fn beyond(import: &Interface, interface: &str) -> Vec<String> {
     let Interface { name, holds } = import;
     let Some(holds) = holds else { return vec![name.clone()] };
@@ -90,7 +90,7 @@ fn sentence(
     text
 }
 
-/// What no operator can give, as people call it: `wasi:sockets/tcp@0.2.9` is sockets.
+/// The interfaces that no operator can grant, by their common names: `wasi:sockets/tcp@0.2.9` is sockets.
 fn never(refused: &[String]) -> Vec<String> {
     let mut never: Vec<String> = Vec::new();
     for name in refused {

@@ -1,5 +1,5 @@
-//! How many guests serve one owner. [`Single`]: one guest, one call at a time, for guests that keep state between calls. [`GuestPool`]: several guests that
-//! are alike, any free one takes the next call.
+//! The guests of one owner. [`Single`]: one guest and one call at a time, for guests that keep state between calls. [`GuestPool`]: several
+//! equal guests, any free one takes the next call.
 //!
 //! Both drop a guest whose call failed.
 
@@ -9,7 +9,7 @@ use sequor_sync::{self as sync, Condvar, Mutex};
 
 use super::call_error::{CallError, CallFault};
 
-/// One guest. Its owner sees to it that one call is made at a time, for instance with a lock.
+/// One guest. Its owner makes one call at a time, for instance under a lock.
 #[derive(Debug, Default)]
 pub struct Single<G>(Option<G>);
 
@@ -23,7 +23,7 @@ impl<G> Single<G> {
         self.0.as_ref()
     }
 
-    /// Makes one call. `None`: an earlier call has failed, and there is no guest any more.
+    /// Makes one call. `None`: an earlier call failed, and the guest is gone.
     pub fn call<T>(&mut self, call: impl FnOnce(&mut G) -> Result<T, CallError>) -> Option<Result<T, CallError>> {
         let result = call(self.0.as_mut()?);
         if result.is_err() {
@@ -43,29 +43,29 @@ pub struct GuestPool<G> {
 }
 
 struct GuestPoolState<G> {
-    /// The guest that was used last is the last one.
+    /// Free guests. The last one was used last.
     free: Vec<G>,
-    /// So many of them, the first ones, have not been used since the last look.
+    /// Number of free guests, from the first, that were not used since the last [`GuestPool::release_unused`].
     unused: usize,
     /// Guests that are free or called.
     live: usize,
 }
 
 impl<G> GuestPool<G> {
-    /// Without guests yet; `size` is at least 1.
+    /// A pool without guests yet; `size` is at least 1.
     pub fn new(size: usize, start: impl Fn() -> Result<G, CallError> + Send + Sync + 'static) -> GuestPool<G> {
         let state = Mutex::new(GuestPoolState { free: Vec::new(), unused: 0, live: 0 });
         let is_spent = Box::new(|_: &mut G| false);
         GuestPool { start: Box::new(start), is_spent, size: size.max(1), state, freed: Condvar::new() }
     }
 
-    /// Drops a guest after a call if this says so, for instance because it uses most of its memory.
+    /// Drops a guest after a call if `is_spent` holds, for instance because it uses most of its memory.
     #[must_use]
     pub fn recycling(self, is_spent: impl Fn(&mut G) -> bool + Send + Sync + 'static) -> GuestPool<G> {
         GuestPool { is_spent: Box::new(is_spent), ..self }
     }
 
-    /// Makes one call with a free guest. Waits for one if all are called.
+    /// Makes one call with a free guest. Waits for one if all are in use.
     pub fn call<T>(&self, call: impl FnOnce(&mut G) -> Result<T, CallError>) -> Result<T, CallError> {
         let mut lease = self.lease()?;
         let result = call(lease.guest());
@@ -75,7 +75,7 @@ impl<G> GuestPool<G> {
         result
     }
 
-    /// A free guest, for one call. Waits for one if all are called.
+    /// A free guest, for one call. Waits for one if all are in use.
     pub fn lease(&self) -> Result<GuestLease<'_, G>, CallError> {
         let mut free = self.free();
         loop {
@@ -95,8 +95,8 @@ impl<G> GuestPool<G> {
         }
     }
 
-    /// A free guest, after the engine had no room for another one. `None` inside: the caller may try to start one again. `None` outside: no guest of this
-    /// pool is called, so none will be free.
+    /// A free guest, after the engine had no room for another one. `None` inside: the caller may try to start one again. `None` outside: no
+    /// guest of this pool is in use, so none will become free.
     fn free_after_full(&self) -> Option<Option<G>> {
         let mut state = self.state.lock();
         if let Some(guest) = state.pop_free() {
@@ -113,7 +113,7 @@ impl<G> GuestPool<G> {
         Some(guest)
     }
 
-    /// Ends the guests that nothing has used since the last time. One stays.
+    /// Ends the guests that were not used since the last call of this function. One stays.
     pub fn release_unused(&self) {
         let mut state = self.state.lock();
         let count = state.unused.min(state.live.saturating_sub(1)).min(state.free.len());
@@ -129,7 +129,7 @@ impl<G> GuestPool<G> {
         self.state.lock().live
     }
 
-    /// A free guest; `None`: the caller may start one.
+    /// A free guest. `None`: the caller may start one.
     fn free(&self) -> Option<G> {
         let mut state = self.state.lock();
         loop {
@@ -159,7 +159,8 @@ impl<G> fmt::Debug for GuestPool<G> {
     }
 }
 
-/// A guest of a pool, for one call. Dropped without [`GuestLease::give_back`], it ends the guest, so that another one takes its place.
+/// A guest of a pool, for one call. If it is dropped without [`GuestLease::give_back`], the guest ends, and another one can start in its
+/// place.
 pub struct GuestLease<'a, G> {
     guest: G,
     place: PoolPlace<'a, G>,
@@ -185,7 +186,7 @@ impl<G> fmt::Debug for GuestLease<'_, G> {
     }
 }
 
-/// One of the pool's places, held during a call. Dropped, it gives the guest back, or the place if there is none.
+/// A place in the pool, held during a call. Its drop gives back the guest, or the place if there is no guest.
 struct PoolPlace<'a, G> {
     pool: &'a GuestPool<G>,
     guest: Option<G>,
@@ -205,7 +206,7 @@ impl<G> Drop for PoolPlace<'_, G> {
     }
 }
 
-/// A fault that the test of interleavings plants: callers that wait are not woken.
+/// A planted fault for the test of interleavings: waiting callers are not woken.
 #[cfg(not(all(test, feature = "shuttle")))]
 fn is_quiet() -> bool {
     false
@@ -233,7 +234,7 @@ mod interleavings {
         QUIET.get()
     }
 
-    /// Four callers of two guests. Every third call fails, and its guest makes place for another.
+    /// Four callers of two guests. Every third call fails and drops its guest.
     fn callers_share_two_guests() {
         let started = AtomicUsize::new(0);
         let start = move || Ok(started.fetch_add(1, Ordering::SeqCst));

@@ -1,4 +1,4 @@
-//! The last lines of a plug-in: its own, and those of the server about it. They go to the server's log as well.
+//! The last lines of a plug-in: its own, and the server's lines about it. They go to the server's log as well.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -45,7 +45,7 @@ impl Level {
 /// A line a guest or the host wrote about a plug-in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// Counts all lines of this plug-in; ask for those after it.
+    /// Serial number of the line within this plug-in. [`Journal::after`] takes it.
     pub serial: u64,
     #[serde(with = "crate::rfc3339")]
     pub at: SystemTime,
@@ -58,7 +58,7 @@ pub struct LogLine {
 pub struct Journal {
     plugin: String,
     lines: Mutex<Lines>,
-    /// What its guests may write.
+    /// The lines that its guests may write.
     line_budget: Arc<LineBudget>,
     /// The plug-in's own counters.
     counters: Mutex<BTreeMap<CounterName, f64>>,
@@ -101,7 +101,7 @@ impl Journal {
         lines.kept.push_back(LogLine { serial, at: SystemTime::now(), level, message: message.to_owned() });
     }
 
-    /// Adds to a counter of the plug-in's own, and says whether it did: what breaks the contract's rules counts nothing.
+    /// Adds to one of the plug-in's own counters. False if a rule of the contract forbids it; then nothing is counted.
     pub fn count(&self, counter: &CounterName, value: f64) -> bool {
         let mut counters = self.counters.lock();
         let room = counters.len() < COUNTERS || counters.contains_key(counter);
@@ -122,7 +122,7 @@ impl Journal {
     }
 }
 
-/// A message without line ends: what follows one would look like a line of the server's own.
+/// A message without line ends. Otherwise the text after one could pass for a line of the server's own.
 fn one_line(message: &str) -> Cow<'_, str> {
     if message.contains(char::is_control) {
         return Cow::Owned(message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect());

@@ -1,24 +1,26 @@
-//! Runs WebAssembly components of users. The one room that knows wasmtime's engine. It knows bytes, worlds and calls. What a component is for, its
-//! world says, which lives in another room.
+//! Runs WebAssembly components of users. Only this crate uses wasmtime's engine. It handles bytes, worlds and calls. The purpose of a
+//! component is defined by its world, outside this crate.
 //!
-//! Four lifetimes, each a type: [`engine::Engine`] (process and mode) → [`component::Component`] (one version, compiled) → [`guest::WasmGuest`] (running)
-//! → a call.
+//! Four lifetimes, each a type: [`engine::Engine`] (process and mode) → [`component::Component`] (one version, compiled) →
+//! [`guest::WasmGuest`] (running) → a call.
 //!
 //! # Layout
 //!
-//! - [`world`]: the trait that a kind of components implements · [`instances`]: how many guests serve one owner: one, or a pool.
-//! - [`loader`]: from files to components · [`component`]: one version, compiled and checked · [`manifest`] and [`settings`]: its `plugin.toml` ·
-//!   `outline`: its imports and exports before it is compiled · `imports`, [`grants`]: which imports are allowed · [`component_error`]: why it is
-//!   refused · [`cache`]: compiled code on disk · `component_store`: the bytes of a loaded component.
-//! - [`guest`]: a running component · [`suspension`]: calls of it that may wait · [`host`]: the functions that it may call, `contract` as Rust traits, [`services`] as the server implements them ·
-//!   [`call_error`]: why a call gave no answer.
-//! - [`limits`]: CPU time and memory of a guest · `budget`: both enforced during a call · `urgency`: how the thread of a long call yields its core.
-//! - [`engine`]: compiles · `ticker`: its clock · `call_clock`: notes when a tick meets a call · `clock_random`: the guest's own clock and random source.
-//! - [`versions`]: plug-ins by name, with their current and previous version, and their files (`folder_watch`: whether one has changed) ·
-//!   [`plugin_error`]: why an operation on a plug-in was not carried out · [`audit`]: one line for each change · [`strikes`]: failures of a plug-in
-//!   within a minute.
-//! - [`journal`]: the last lines of a plug-in, and its own counters ([`counter`]: their names) (`line_budget`: how many per second, `rfc3339`: its times) · `background`: work off the request path yields
+//! - [`world`]: the trait of a kind of components · [`instances`]: the guests of one owner: one, or a pool.
+//! - [`loader`]: from files to components · [`component`]: one version, compiled and checked · [`manifest`] and [`settings`]: its
+//!   `plugin.toml` · `outline`: its imports and exports before compilation · `imports`, [`grants`]: the allowed imports ·
+//!   [`component_error`]: reasons of a refusal · [`cache`]: compiled code on disk · `component_store`: the bytes of a loaded component.
+//! - [`guest`]: a running component · [`suspension`]: calls of it that may wait · [`host`]: the functions that it may call, `contract` as
+//!   Rust traits, [`services`] as the server implements them · [`call_error`]: why a call gave no answer.
+//! - [`limits`]: CPU time and memory of a guest · `budget`: both enforced during a call · `urgency`: how the thread of a long call yields
 //!   its core.
+//! - [`engine`]: compiles · `ticker`: its clock · `call_clock`: CPU time at a tick within a call · `clock_random`: the guest's own clock
+//!   and random source.
+//! - [`versions`]: plug-ins by name, with their current and previous version, and their files (`folder_watch`: whether one has changed) ·
+//!   [`plugin_error`]: why an operation on a plug-in failed · [`audit`]: one line for each change · [`strikes`]: failures of a plug-in
+//!   within a minute.
+//! - [`journal`]: the last lines of a plug-in, and its own counters ([`counter`]: their names) · `line_budget`: lines per second ·
+//!   `rfc3339`: times in JSON · `background`: yields the core during work off the request path.
 
 #![cfg_attr(
     test,

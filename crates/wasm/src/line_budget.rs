@@ -1,10 +1,10 @@
-//! How many lines a plug-in may write per second, all its guests together.
+//! The maximum number of lines that a plug-in may write per second, all its guests together.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Lines of a second, at most.
+/// Maximum lines per second.
 pub(crate) const LINES: u32 = 100;
 
 #[derive(Debug, Default)]
@@ -12,22 +12,22 @@ pub struct LineBudget(Mutex<Second>);
 
 #[derive(Debug, Default)]
 struct Second {
-    /// When it began.
+    /// The time at which this second began.
     since: Option<Duration>,
     lines: u32,
     dropped: u64,
 }
 
-/// What becomes of a line.
+/// Whether a line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineVerdict {
-    /// It is written, after it is said that so many were dropped.
+    /// The line is written. First a line reports that this many were dropped.
     Written(u64),
     Dropped,
 }
 
 impl LineBudget {
-    /// Of a line that is written now, by a clock that is everybody's. Where that was put back, a second begins.
+    /// Takes a line from the budget at `now`, on a clock that all guests share. If the clock went back, a new second begins.
     pub(crate) fn take(&self, now: Duration) -> LineVerdict {
         let mut second = self.0.lock();
         let goes_on = second.since.and_then(|since| now.checked_sub(since)).is_some_and(|gone| gone.as_secs() < 1);

@@ -18,7 +18,8 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// For components that serve. Compiled code is kept in the folder `cache`. If that cannot be used, the loader logs it and compiles each time.
+    /// A loader for components that serve. The folder `cache` keeps compiled code. If it cannot be used, that is logged, and each load
+    /// compiles.
     pub fn new(cache: Option<&Path>, grants: GrantTable) -> Result<Loader, NoEngine> {
         let cache = cache.and_then(|folder| {
             let opened = Cache::new(folder);

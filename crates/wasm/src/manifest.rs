@@ -1,5 +1,5 @@
-//! What a component says of itself: its `plugin.toml`, carried as the custom section `sequor:plugin`. The fields that all worlds have live here; a
-//! world adds its own.
+//! A component's `plugin.toml`, carried as the custom section `sequor:plugin`. This module has the fields that all worlds share; a world
+//! adds its own.
 
 use std::path::Path;
 
@@ -12,23 +12,23 @@ use sequor_files::toml_file;
 
 /// The section's name.
 pub const SECTION: &str = "sequor:plugin";
-/// The file's name, as faults have it.
+/// The file's name in faults.
 pub(crate) const PATH: &str = "plugin.toml";
 
-/// A checked `plugin.toml`; `M` is what its world adds.
+/// A checked `plugin.toml`. `M`: the fields of its world.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Declared<M> {
     pub name: String,
     /// The author's version.
     pub version: String,
     pub world: String,
-    /// The version of the contract that it is written for.
+    /// The version of the contract that it is built for.
     pub contract: String,
     pub settings: PluginSettings,
     pub manifest: M,
 }
 
-/// The fields that every `plugin.toml` has, as the file has them.
+/// The fields of every `plugin.toml`, unchecked.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fields {
@@ -69,7 +69,7 @@ impl Fields {
 }
 
 impl<M> Declared<M> {
-    /// Of a component without a `plugin.toml`.
+    /// The declaration of a component without a `plugin.toml`.
     pub(crate) fn silent(name: &str, (world, contract): (&str, &str), manifest: M) -> Declared<M> {
         let fields = Fields {
             name: name.to_owned(),
@@ -91,12 +91,12 @@ impl Declared<()> {
     }
 }
 
-/// Parses a file. The fault of an unknown field names the nearest.
+/// Parses a file. The fault of an unknown field names the nearest known one.
 pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Fault> {
     toml_file::read(path, text)
 }
 
-/// The world that a file names, also if its other fields are those of another.
+/// The world that a file names, even if its other fields belong to another world.
 pub(crate) fn world(text: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct OfWorld {
@@ -110,13 +110,13 @@ pub fn wrong(path: &Path, text: &str, keys: &[&str], what: String) -> Fault {
     Fault { at: toml_file::place(text, keys).at(path), code: code::VALUE, what }
 }
 
-/// The section's contents, if the component has one. `Err` if the sections of the file cannot be told apart.
+/// The section's contents, if the component has one. `Err` if the sections of the file cannot be parsed.
 pub fn section(component: &[u8]) -> Result<Option<&str>, &'static str> {
     let Some((_, contents, _)) = parts(component)? else { return Ok(None) };
     std::str::from_utf8(contents).map(Some).map_err(|_| "its section sequor:plugin is not a text")
 }
 
-/// The component without the section: what is before and what is behind. Another `plugin.toml` does not change the code.
+/// The component without the section, as the bytes before and after it. Another `plugin.toml` does not change the code.
 pub(super) fn code(component: &[u8]) -> (&[u8], &[u8]) {
     match parts(component) {
         Ok(Some((before, _, behind))) => (before, behind),
@@ -124,7 +124,7 @@ pub(super) fn code(component: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The bytes before the section, its contents, and the bytes behind.
+/// The bytes before the section, its contents, and the bytes after it.
 type Parts<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
 fn parts(component: &[u8]) -> Result<Option<Parts<'_>>, &'static str> {
@@ -147,7 +147,7 @@ fn parts(component: &[u8]) -> Result<Option<Parts<'_>>, &'static str> {
     Ok(None)
 }
 
-/// An unsigned number of at most 32 bits, as WebAssembly writes it, and what follows.
+/// An unsigned number of at most 32 bits, in WebAssembly's encoding, and the bytes after it.
 fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut value: u64 = 0;
     for (n, byte) in bytes.iter().enumerate().take(5) {

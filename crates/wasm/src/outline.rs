@@ -1,12 +1,11 @@
-//! What a component says of itself before anything of it is compiled: what it imports and exports, read from its outermost sections. Whether
-//! all of that is sound is seen when it is compiled.
+//! A component's imports and exports, read from its outermost sections before it is compiled. Compilation shows whether all of it is valid.
 
 use wasmparser::{
     Chunk, ComponentAlias, ComponentExternalKind, ComponentOuterAliasKind, ComponentType, ComponentTypeRef,
     InstanceTypeDeclaration, Parser, Payload,
 };
 
-/// An interface that is imported, and the names in it; `None`: it is no interface.
+/// An imported interface, and the names in it. `None`: the import is not an interface.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) name: String,
@@ -20,7 +19,7 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
-    /// An error says what is wrong with the file.
+    /// Reads an outline. An error is the fault of the file.
     pub(crate) fn read(mut bytes: &[u8]) -> Result<Outline, String> {
         let cut = || "it is cut short".to_owned();
         let (mut outline, mut types, mut parser) = (Outline::default(), Vec::new(), Parser::new(0));
@@ -40,7 +39,7 @@ impl Outline {
         }
     }
 
-    /// `types`: for each type so far what an instance of it holds, if it is a type of instances.
+    /// Records one payload. `types`: for each type so far the names in an instance of it, if it is a type of instances.
     fn note(&mut self, payload: Payload<'_>, types: &mut Vec<Option<Vec<String>>>) -> wasmparser::Result<()> {
         match payload {
             Payload::ComponentTypeSection(section) => {

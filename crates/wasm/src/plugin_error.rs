@@ -1,12 +1,12 @@
-//! Why an operation on a plug-in was not carried out.
+//! Why an operation on a plug-in failed.
 
-/// The text says what happened, why, and what to do.
+/// Each text says what happened, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
     /// There is no plug-in, owner or earlier version of this name.
     #[error("{0}")]
     Absent(String),
-    /// The component or the request is wrong in itself.
+    /// The component or the request itself is invalid.
     #[error("{0}")]
     Invalid(String),
     /// The operation contradicts the present state.

@@ -1,4 +1,4 @@
-//! Times in JSON, as RFC 3339 has them: `2026-11-20T11:02:07.123Z`.
+//! Times in JSON, in RFC 3339: `2026-11-20T11:02:07.123Z`.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! What a guest may ask the server for, as the server implements it.
+//! The server's services for a guest.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::counter::CounterName;
 use super::line_budget::LineBudget;
 
-/// What a guest may ask for.
+/// The services that a guest may use.
 pub trait Services: Send + Sync + fmt::Debug {
-    /// What it may write, with all others whose lines are the same plug-in's. Without more it stands alone.
+    /// The budget of lines, shared by all guests of the plug-in. By default each call returns a new budget.
     fn line_budget(&self) -> Arc<LineBudget> {
         Arc::default()
     }
@@ -19,7 +19,7 @@ pub trait Services: Send + Sync + fmt::Debug {
     fn sequence_text(&self, sequence: u64) -> Option<String>;
 }
 
-/// For tests: remembers what was asked of it.
+/// For tests: records the requests to it.
 #[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct ServiceLog {

@@ -1,4 +1,4 @@
-//! The settings a plug-in has, as its plugin.toml tells them, and what an operator gives held against that before the guest sees it.
+//! The settings that a plug-in declares in its `plugin.toml`, and the check of an operator's values against them.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct Setting {
     #[serde(rename = "type")]
     pub(crate) kind: SettingKind,
     pub(crate) default: Option<Value>,
-    /// What it is for, in its author's words.
+    /// Its purpose, in its author's words.
     #[serde(default)]
     #[allow(dead_code, reason = "for readers of the file")]
     pub(crate) about: String,
@@ -32,7 +32,7 @@ pub(crate) enum SettingKind {
     Table,
 }
 
-/// All settings. None at all: the plug-in takes what it is given.
+/// All settings. If there are none, the plug-in accepts any configuration.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(transparent)]
 pub struct PluginSettings(pub(crate) BTreeMap<String, Setting>);
@@ -62,8 +62,8 @@ impl SettingKind {
 }
 
 impl PluginSettings {
-    /// A table in JSON, with `texts` for the settings that it leaves out. A text that no setting has the name of is left out. A plug-in that declares
-    /// no settings gets all texts. The error says which text is not of its setting's type.
+    /// A table in JSON, with `texts` for the settings that it leaves out. A text without a setting of its name is left out. A plug-in that
+    /// declares no settings gets all texts. The error names a text that does not have its setting's type.
     pub fn fill<'a>(&self, given: &str, texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<String, String> {
         let mut table: Map<String, Value> =
             serde_json::from_str(given).map_err(|e| format!("config is not a table in JSON: {e}"))?;
@@ -84,7 +84,7 @@ impl PluginSettings {
         Ok(Value::Object(table).to_string())
     }
 
-    /// What was given (JSON, a table; nothing is `{}`), with the defaults of what was not; or what is wrong with it.
+    /// The given settings (a table in JSON; an empty text is `{}`) with defaults for those left out, or an error.
     pub fn resolve(&self, given: &str) -> Result<String, String> {
         let text = if given.trim().is_empty() { "{}" } else { given };
         let mut table: Map<String, Value> =

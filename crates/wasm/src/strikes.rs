@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Strikes count together within this time.
+/// The window within which strikes count together.
 pub const WINDOW: Duration = Duration::from_secs(60);
 /// Maximum number of strikes that are remembered.
 const REMEMBERED: usize = 4096;

@@ -1,4 +1,5 @@
-//! Calls that may wait for a host function. The guest runs on a stack of its own, so a call that waits holds no thread, and may go on on another one.
+//! Calls that may wait for a host function. The guest runs on its own stack, so a waiting call holds no thread and may resume on another
+//! one.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -12,7 +13,7 @@ use super::engine::Engine;
 use super::host::HostState;
 use super::urgency;
 
-/// A call that has begun: what it needs of its guest. [`super::guest::WasmGuest::end`] ends it.
+/// A call that has begun, with the parts of its guest that it needs. [`super::guest::WasmGuest::end`] ends it.
 pub struct BegunCall<'a, B> {
     pub bindings: &'a B,
     pub store: &'a mut Store<HostState>,
@@ -33,7 +34,7 @@ pub struct CallMeter {
 }
 
 impl CallMeter {
-    /// Runs a call of the guest that this meter is of.
+    /// Runs a call of this meter's guest.
     pub async fn run<T>(self, call: impl Future<Output = T>) -> T {
         let mut call = pin!(call);
         poll_fn(|cx| {
@@ -50,7 +51,7 @@ impl CallMeter {
     }
 }
 
-/// The outcome of a future that has nothing to wait for. `None`: it waits.
+/// The outcome of a future that need not wait. `None`: it waits.
 pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),

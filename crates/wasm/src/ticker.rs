@@ -1,5 +1,5 @@
-//! The epoch's clock: a thread that ticks once a millisecond while guests run and sleeps while none does. It does not say how much time has
-//! passed, only that it is time to look ([`super::budget`]).
+//! The epoch's clock: a thread that ticks once a millisecond while guests run, and sleeps while none runs. A tick does not measure time. It
+//! is only the occasion to check it ([`super::budget`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use sequor_sync::{self as sync, AtomicBool, AtomicU64, Thread};
 
-/// From one tick to the next.
+/// Time between two ticks.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
-/// Ticks without a call until it sleeps: waking it costs a caller more than letting it run on for a moment.
+/// Ticks without a call before the thread sleeps. To wake it costs a caller more than to let it run a little longer.
 const QUIET: u32 = 16;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct TickerState {
     over: AtomicBool,
 }
 
-/// A call that is under way; the clock ticks until it is dropped.
+/// A call that runs. The clock ticks until this is dropped.
 #[derive(Debug)]
 pub(crate) struct TickedCall<'a>(&'a TickerState);
 
@@ -42,7 +42,7 @@ impl Ticker {
     }
 
     pub(crate) fn enter(&self) -> TickedCall<'_> {
-        // Either this sees that the thread has gone to sleep, or the thread sees this call before it does: both sides write first.
+        // Either this sees the thread asleep, or the thread sees this call before it sleeps: each side writes before it reads.
         self.shared.entered.fetch_add(1, Ordering::SeqCst);
         if self.shared.asleep.load(Ordering::SeqCst) {
             self.wake();
@@ -104,7 +104,7 @@ mod interleavings {
 
     use super::*;
 
-    /// A call that begins while the clock goes to sleep: either side sees the other, so the clock ticks and the test ends.
+    /// A call begins while the clock goes to sleep. One side sees the other, so the clock ticks and the test ends.
     fn calls_are_ticked() {
         let ticks = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&ticks);

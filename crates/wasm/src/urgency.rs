@@ -1,29 +1,31 @@
-//! How urgent the kernel takes a thread that runs guests. A long call keeps a core busy, and a thread that is woken there waits until the slice is
-//! over. A thread that asks for longer slices has no smaller share of the core, but gives it up at once for threads with shorter slices, as all others
-//! have. That needs no privilege, unlike a change of priority that is to be taken back. Systems without it (Linux before 6.12) ignore the request.
+//! The scheduling urgency of a thread that runs guests. A long call keeps a core busy, and a thread that is woken there waits until the
+//! slice ends. A thread that asks for longer slices keeps its share of the core. But it yields at once to threads with shorter slices,
+//! which all others have. That needs no privilege, unlike a change of priority that is taken back later. Systems without it (Linux before
+//! 6.12) ignore the request.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Measured on one core, a guest that thinks 1.6 ms at a time beside a thread that wakes every 1.7 ms: 99 of 100 wake-ups came within 1.7 ms, with
-/// this within 0.2 to 0.6. With 3 ms now and then as without; with 100 ms a thread that had used up its share waited up to 18.
+/// Length of the slices. Measured on one core: a guest that computes for 1.6 ms at a time, and a thread that wakes every 1.7 ms. Without
+/// this, 99 of 100 wake-ups came within 1.7 ms; with it, within 0.2 to 0.6 ms. With 3 ms, some were as late as without it. With 100 ms, a
+/// thread that had used up its share waited up to 18 ms.
 const SLICE: Duration = Duration::from_millis(20);
-/// Calls that are all short until a thread is as urgent as the others again.
+/// Number of consecutive short calls after which a thread is as urgent as the others again.
 const SHORT: u32 = 64;
 
 thread_local! {
-    /// Short calls that are still to come until then; 0 is as urgent as any.
+    /// Short calls left until then. 0: the thread is as urgent as the others.
     static LEFT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The call that this thread is in takes long.
+/// Records that this thread's call takes long.
 pub(crate) fn takes_long() {
     if LEFT.replace(SHORT) == 0 {
         ask_for(SLICE);
     }
 }
 
-/// A call of this thread is over.
+/// Records that a call of this thread has ended.
 pub(crate) fn call_over() {
     match LEFT.get() {
         0 => {}
@@ -32,10 +34,11 @@ pub(crate) fn call_over() {
     }
 }
 
-/// A call off the request path is over, and none like it comes soon. Threads that this one starts would inherit its slices.
+/// Makes this thread as urgent as the others, after a call off the request path, because none like it follows soon. Threads that it starts
+/// would inherit its slices.
 pub fn as_any() {
     if LEFT.replace(0) > 0 {
-        // The system's own.
+        // Zero asks for the system's default.
         ask_for(Duration::ZERO);
     }
 }
@@ -46,23 +49,23 @@ pub(crate) fn is_long() -> bool {
     LEFT.get() > 0
 }
 
-/// Asks for such slices for this thread. If the kernel refuses, everything goes on.
+/// Asks for slices of this length for this thread. If the kernel refuses, nothing changes.
 #[cfg(target_os = "linux")]
 fn ask_for(slice: Duration) {
     let Some(mut attr) = attributes() else { return };
-    // Of other policies this would be something else.
+    // For other policies this field has another meaning.
     if ![libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(attr.sched_policy.cast_signed())) {
         return;
     }
     attr.sched_runtime = u64::try_from(slice.as_nanos()).unwrap_or(0);
-    // SAFETY: this thread's attributes as the system gave them, but for one number; it reads them.
+    // SAFETY: the call only reads this thread's attributes, as the system returned them except for one number.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }
 
 #[cfg(not(target_os = "linux"))]
 fn ask_for(_: Duration) {}
 
-/// What the kernel knows of this thread.
+/// The scheduling attributes that the kernel has for this thread.
 #[cfg(target_os = "linux")]
 fn attributes() -> Option<libc::sched_attr> {
     let size = u32::try_from(size_of::<libc::sched_attr>()).ok()?;
@@ -76,7 +79,7 @@ fn attributes() -> Option<libc::sched_attr> {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // SAFETY: it writes so many bytes at most.
+    // SAFETY: the call writes at most `size` bytes.
     let done = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
     (done == 0).then_some(attr)
 }
@@ -90,13 +93,13 @@ mod tests {
         Duration::from_nanos(attributes().unwrap().sched_runtime)
     }
 
-    /// A thread of its own: what is tested stays with it.
+    /// Runs on its own thread, because the tested state belongs to the thread.
     #[test]
     fn slices_are_long_after_a_long_call_until_enough_short_ones_came() {
         let test = || {
             let at_first = slice();
             ask_for(SLICE);
-            // Zero where the system does not know of it.
+            // Zero if the system does not know the attribute.
             let known = slice() == SLICE;
             assert!(known || slice() == at_first, "{:?}", slice());
             ask_for(Duration::ZERO);

@@ -1,6 +1,6 @@
 //! The registry of versions: plug-ins by name, each with its current and its previous version, and their files in the plug-in folder.
 //!
-//! It knows the bytes of a version and what a world made of them (`S`). What else an owner keeps of a plug-in is the owner's (`X`).
+//! It holds the bytes of a version and its world's product (`S`). The owner's own data of a plug-in is `X`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -20,18 +20,18 @@ use super::plugin_error::PluginError;
 /// Makes a version from the name of a plug-in and the bytes of its component.
 pub type MakeVersion<S> = dyn Fn(&str, &[u8]) -> Result<Arc<S>, PluginError> + Send + Sync;
 
-/// Where versions are kept.
+/// The folders of versions.
 #[derive(Debug, Clone)]
 pub struct VersionFolders {
-    /// The folder of `NAME.wasm`. Without one, plug-ins come over the wire alone.
+    /// The folder of `NAME.wasm`. Without one, plug-ins arrive only over the wire.
     pub plugins: Option<PathBuf>,
-    /// Where the bytes of components lie while they are known. In memory, if there is none.
+    /// The folder for the bytes of known components. Without one, they stay in memory.
     pub components: Option<PathBuf>,
     /// Whether a text can be the name of a plug-in.
     pub is_name: fn(&str) -> bool,
 }
 
-/// A version, and the component that it was made of.
+/// A version, and its component.
 #[derive(Debug)]
 pub struct Version<S: ?Sized> {
     pub source: Arc<S>,
@@ -50,11 +50,11 @@ pub struct VersionedPlugin<S: ?Sized, X> {
     pub current: Version<S>,
     pub previous: Option<Version<S>>,
     pub journal: Arc<Journal>,
-    /// What the owner of the registry keeps.
+    /// The data of the registry's owner.
     pub extra: X,
     /// The hash of its file in the plug-in folder, if that file waits for a model's file that names another hash.
     pub awaits: Option<String>,
-    /// The file, as it was when it was read last.
+    /// The file's print when it was last read.
     print: Option<FilePrint>,
 }
 
@@ -83,12 +83,12 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
         self.plugins.lock().keys().cloned().collect()
     }
 
-    /// Looks at a plug-in; `None` if there is none of this name.
+    /// Calls `look` with a plug-in; `None` if there is none of this name.
     pub fn with<T>(&self, name: &str, look: impl FnOnce(&VersionedPlugin<S, X>) -> T) -> Option<T> {
         self.plugins.lock().get(name).map(look)
     }
 
-    /// Sets the hash that the file of a plug-in waits with, if there is a plug-in of this name.
+    /// Sets the hash of a plug-in's waiting file, if there is a plug-in of this name.
     pub fn set_awaits(&self, name: &str, sha256: Option<String>) {
         if let Some(plugin) = self.plugins.lock().get_mut(name) {
             plugin.awaits = sha256;
@@ -105,7 +105,7 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
         Ok(Version { source, component: Arc::new(Stored::new(component, self.folders.components.as_deref())) })
     }
 
-    /// Adds a plug-in, unless there is one of this name by now. The current version, and whether it is the one given.
+    /// Adds a plug-in, unless one of this name exists by now. Returns the current version, and whether it is the given one.
     pub fn insert(
         &self,
         name: &str,
@@ -125,13 +125,13 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
         }
     }
 
-    /// The current version of a plug-in, from the plug-in folder if it is not known yet, and whether it was added just now.
+    /// The current version of a plug-in, and whether it was added just now. An unknown plug-in is read from the plug-in folder.
     pub fn find(&self, name: &str, extra: impl FnOnce() -> X) -> Result<(Arc<S>, bool), PluginError> {
         if let Some(source) = self.with(name, |plugin| Arc::clone(&plugin.current.source)) {
             return Ok((source, false));
         }
         let path = self.file(name).ok_or_else(|| self.absent(name))?;
-        // As it was before it was read: what is written later is news.
+        // Taken before the file is read, so that a later write counts as a change.
         let print = self.print(name);
         let component = std::fs::read(&path).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => self.absent(name),
@@ -141,7 +141,7 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
         Ok(self.insert(name, version, print, extra))
     }
 
-    /// There is no plug-in of this name.
+    /// The error that there is no plug-in of this name.
     pub fn absent(&self, name: &str) -> PluginError {
         let hand_over = format!("sequor plugin load {name} --from {name}.wasm");
         let at = self.file(name).map(|file| format!(": {} does not exist. Put it there, or", file.display()));
@@ -149,7 +149,7 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
         PluginError::Absent(format!("there is no plug-in \"{name}\"{at} hand it over: {hand_over}"))
     }
 
-    /// Makes these the current and the previous version again, after a promotion that did not come about.
+    /// Restores the current and the previous version after a promotion that failed.
     pub fn restore(&self, name: &str, current: &Version<S>, previous: Option<Version<S>>) {
         if let Some(plugin) = self.plugins.lock().get_mut(name) {
             (plugin.current, plugin.previous) = (current.clone(), previous);
@@ -170,19 +170,19 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
 
     // === the plug-in folder ===
 
-    /// Where the plug-in folder has a plug-in.
+    /// The path of a plug-in in the plug-in folder.
     pub fn file(&self, name: &str) -> Option<PathBuf> {
         let folder = self.folders.plugins.as_ref().filter(|_| (self.folders.is_name)(name));
         folder.map(|folder| folder.join(format!("{name}.wasm")))
     }
 
-    /// The file of a plug-in, as it is now.
+    /// The present print of a plug-in's file.
     pub fn print(&self, name: &str) -> Option<FilePrint> {
         let file = std::fs::metadata(self.file(name)?).ok()?;
         Some(FilePrint(file.modified().ok()?, file.len()))
     }
 
-    /// Notes how the file of a plug-in is now. Whether it is there and has changed, and the hash that it waits with.
+    /// Records the present print of a plug-in's file. If the file exists, returns whether it has changed, and the hash that it waits with.
     pub fn note_file(&self, name: &str) -> Option<(bool, Option<String>)> {
         let print = self.print(name);
         let mut plugins = self.plugins.lock();
@@ -191,7 +191,7 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
         print.map(|_| (changed, plugin.awaits.clone()))
     }
 
-    /// Makes this version the file of the plug-in folder; or says why the next start would not find it.
+    /// Makes this version the file of the plug-in folder, or returns why the next start would not find it.
     pub fn write_file(&self, name: &str, version: &Version<S>) -> Result<(), String> {
         let Some(path) = self.file(name) else {
             return Err(format!(
@@ -215,7 +215,7 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
     }
 }
 
-/// Writes a file whole or not at all. It outlasts a crash of the machine.
+/// Writes a file whole or not at all. It survives a crash of the machine.
 fn write(path: &Path, component: &[u8]) -> io::Result<()> {
     atomic_file::replace(path, &[component], Some(0o644), SyncMode::Now)
 }
@@ -224,7 +224,7 @@ fn write(path: &Path, component: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A version is its bytes.
+    /// A registry whose versions are their bytes.
     fn registry(folder: &Path) -> VersionRegistry<[u8], u32> {
         let make = |_: &str, bytes: &[u8]| match bytes {
             b"bad" => Err(PluginError::Invalid("bad".to_owned())),

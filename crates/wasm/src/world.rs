@@ -1,4 +1,4 @@
-//! A world: what components of one kind are for. A kind is one type that implements [`World`], in one file outside this room.
+//! A world: the purpose of one kind of components. A kind is one type that implements [`World`], in one file outside this crate.
 
 use std::any::Any;
 use std::fmt;
@@ -15,7 +15,7 @@ use sequor_files::fault::Fault;
 
 /// One kind of components.
 pub trait World: fmt::Debug + Sized + Send + Sync + 'static {
-    /// As `world` in `plugin.toml` has it.
+    /// The value of `world` in `plugin.toml`.
     const NAME: &'static str;
     /// The version of the contract that this server offers.
     const VERSION: &'static str;
@@ -33,20 +33,20 @@ pub trait World: fmt::Debug + Sized + Send + Sync + 'static {
     /// Added to the refusal of a component that imports a clock without the grant.
     const CLOCK_HINT: &'static str = "";
 
-    /// What a `plugin.toml` says beyond the fields that all worlds have.
+    /// The fields of a `plugin.toml` beyond those that all worlds share.
     type Manifest: Clone + fmt::Debug + PartialEq + Send + Sync;
-    /// Where the functions are in a component. Looked up once per component.
+    /// The places of the functions in a component. Looked up once per component.
     type Exports: Send + Sync;
     /// The functions of one guest.
     type Bindings: Send;
 
-    /// Parses a `plugin.toml`. `path` is how a fault names it.
+    /// Parses a `plugin.toml`. `path` names it in a fault.
     fn declare(path: &Path, text: &str) -> Result<Declared<Self::Manifest>, Fault>;
 
     /// The manifest of a component without a `plugin.toml`.
     fn undeclared(name: &str) -> Self::Manifest;
 
-    /// Holds the types of the functions against the contract, before any guest runs.
+    /// Checks the types of the functions against the contract, before any guest runs.
     fn check(functions: &FunctionTypes<'_>) -> wasmtime::Result<()>;
 
     /// Links imports that only this world has.
@@ -55,7 +55,7 @@ pub trait World: fmt::Debug + Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// What the host keeps for one guest on behalf of this world ([`HostState::world_data`]).
+    /// The data that the host keeps for one guest of this world ([`HostState::world_data`]).
     fn data() -> Box<dyn Any + Send> {
         Box::new(())
     }
@@ -69,13 +69,13 @@ pub trait World: fmt::Debug + Sized + Send + Sync + 'static {
     ) -> wasmtime::Result<Self::Bindings>;
 }
 
-/// A world whose guests have a life beyond one call: they are configured once, and hand over what they know when they are replaced. How much
-/// memory they use is the host's to know (`guest::WasmGuest::memory_used`).
+/// A world whose guests outlive one call: they are configured once, and hand their state to their successor. The host measures their memory
+/// (`guest::WasmGuest::memory_used`).
 pub trait Lifecycle: World {
-    /// What a guest learns once, beside its settings.
+    /// Facts that a guest gets once, beside its settings.
     type Facts: ?Sized;
 
-    /// An error is the guest's own sentence.
+    /// Configures a guest. An error of the inner result is the guest's own sentence.
     fn configure(
         bindings: &Self::Bindings,
         store: &mut Store<HostState>,
@@ -85,7 +85,7 @@ pub trait Lifecycle: World {
 
     fn save(bindings: &Self::Bindings, store: &mut Store<HostState>) -> wasmtime::Result<Vec<u8>>;
 
-    /// An error is the guest's own sentence.
+    /// Restores a saved state. An error of the inner result is the guest's own sentence.
     fn restore(
         bindings: &Self::Bindings,
         store: &mut Store<HostState>,
@@ -96,13 +96,13 @@ pub trait Lifecycle: World {
 /// Limits that hold for all guests of a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorldLimits {
-    /// A call off the request path (start, configure, save, restore) may take so many times the CPU time of another call.
+    /// Factor of the CPU time limit for calls off the request path (start, configure, save, restore).
     pub at_leisure: u32,
     /// Maximum bytes that a guest may hand over at once, to a host function or as an answer. The copy takes a fraction of the time limit.
     pub bytes_at_once: usize,
     /// Maximum bytes of a saved state.
     pub saved: usize,
-    /// Bytes of a saved state that the host still reads, so that the error can say how large it was.
+    /// Maximum bytes of a saved state that the host still reads, so that the error can report its size.
     pub saved_at_once: usize,
 }
 
@@ -110,7 +110,7 @@ impl WorldLimits {
     pub const DEFAULT: WorldLimits =
         WorldLimits { at_leisure: 100, bytes_at_once: 2 << 20, saved: 1 << 20, saved_at_once: 8 << 20 };
 
-    /// The limit of a call off the request path, from that of another call.
+    /// The limit of a call off the request path, from the limit of another call.
     pub(crate) fn at_leisure(self, limit: Duration) -> Duration {
         limit * self.at_leisure
     }
@@ -129,7 +129,7 @@ impl fmt::Debug for FunctionTypes<'_> {
 }
 
 impl FunctionTypes<'_> {
-    /// Whether the function takes and returns these types.
+    /// Checks that the function takes and returns these types.
     pub fn check<Takes, Returns>(&self, name: &str) -> wasmtime::Result<()>
     where
         Takes: ComponentNamedList + Lower,
