@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Whether the new contents outlast a crash of the machine once the write has returned.
+/// Whether the new contents survive a crash of the machine once the write has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
     /// After a crash the file may have its earlier contents.
@@ -13,7 +13,7 @@ pub enum SyncMode {
     Now,
 }
 
-/// Puts these bytes in the place of the file. A new file has this mode; `None` keeps that of the file which is there, else takes 0644.
+/// Replaces the file with these bytes. The file gets this mode. `None` keeps the existing file's mode; without a file it is 0644.
 pub fn replace(path: &Path, contents: &[&[u8]], mode: Option<u32>, durability: SyncMode) -> io::Result<()> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let kept = || std::fs::metadata(path).map(|file| file.permissions());

@@ -1,10 +1,10 @@
-//! A fault of a file: where, which kind, and a sentence.
+//! A fault of a file: its place, its kind, and a sentence.
 
 use std::fmt;
 
 use super::place::At;
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub at: At,
@@ -13,7 +13,7 @@ pub struct Fault {
     pub what: String,
 }
 
-/// The kinds that every file has.
+/// The kinds of faults that every file can have.
 pub mod code {
     /// The text does not parse, or names a field that does not exist.
     pub const PARSE: &str = "E-PARSE";
@@ -28,7 +28,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// `; did you mean "x_lens"?` if one of the names is close, else nothing.
+/// `; did you mean "x_lens"?` if one of the names is close, otherwise an empty text.
 pub fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let near = names.into_iter().map(|n| (strsim::damerau_levenshtein(name, n), n)).min_by_key(|(far, _)| *far);
     match near {

@@ -1,10 +1,10 @@
-//! How Sequor reads and writes its own files. Knows no model, no server and no plug-in.
+//! Reading and writing of Sequor's own files. Independent of models, server and plug-ins.
 //!
 //! # Layout
 //!
-//! - [`fault`], [`place`]: what is wrong in a file, and where.
-//! - [`toml_file`]: TOML with every error at its line.
-//! - [`units`]: durations and sizes as people write them.
+//! - [`fault`], [`place`]: a fault in a file, and its place.
+//! - [`toml_file`]: TOML, with the line of every error.
+//! - [`units`]: durations and sizes as text.
 //! - [`atomic_file`]: files written whole or not at all.
 
 #![cfg_attr(

@@ -11,7 +11,7 @@ pub struct At {
     pub column: u32,
 }
 
-/// `config.pbtxt:15:3:`, as editors and people read it.
+/// `config.pbtxt:15:3:`, the form that editors recognise.
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.path.display())?;
@@ -34,7 +34,7 @@ pub struct Place {
 impl Place {
     pub const UNKNOWN: Place = Place { line: 0, column: 0 };
 
-    /// Of a byte offset; an offset beyond the text is its end.
+    /// The place of a byte offset. An offset beyond the text gives the place of its end.
     pub fn of(text: &str, offset: usize) -> Place {
         let before = text.char_indices().take_while(|(i, _)| *i < offset);
         let (mut line, mut column) = (1u32, 1u32);

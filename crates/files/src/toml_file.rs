@@ -1,4 +1,4 @@
-//! TOML texts: read into a type with every error at its line, and the place of any key for the faults that are found later.
+//! TOML texts: parsed into a type with the line of every error, and the place of any key for faults that are found later.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use toml::de::{DeTable, DeValue};
 use super::fault::{Fault, code, did_you_mean};
 use super::place::Place;
 
-/// Reads the whole text, or says what is wrong and where.
+/// Parses the whole text, or returns the fault and its place.
 pub fn read<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Fault> {
     read_offering(path, text, &|_| true)
 }
 
-/// As [`read`]. Where a key is unknown, the fault lists the keys there are, as far as they are offered.
+/// As [`read`]. If a key is unknown, the fault lists the known keys for which `is_offered` holds.
 pub fn read_offering<T: DeserializeOwned>(
     path: &Path,
     text: &str,
@@ -27,7 +27,7 @@ pub fn read_offering<T: DeserializeOwned>(
     })
 }
 
-/// The sentence about an unknown key, with the one that was probably meant.
+/// The sentence about an unknown key, with the probable name.
 fn unknown_key(message: &str, is_offered: &dyn Fn(&str) -> bool) -> Option<String> {
     let (name, list) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
     let names: Vec<&str> = list.split('`').skip(1).step_by(2).filter(|name| is_offered(name)).collect();
@@ -45,14 +45,14 @@ fn one_line(text: &str) -> String {
     text.split('\n').map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// Where a key stands: `["state", "attn_cache", "batch_axis"]`; an element of a list goes by its number. A path that leads nowhere is where
-/// its longest part leads.
+/// The place of a key: `["state", "attn_cache", "batch_axis"]`. An element of a list is named by its number. If the path does not exist,
+/// the place of its longest existing part.
 pub fn place(text: &str, path: &[&str]) -> Place {
     let parts = (0..=path.len()).rev().filter_map(|n| path.get(..n));
     parts.filter(|part| !part.is_empty()).find_map(|part| find(text, part)).unwrap_or(Place::UNKNOWN)
 }
 
-/// Where a key stands, if it is written.
+/// The place of a key, if the text has it.
 pub fn find(text: &str, path: &[&str]) -> Option<Place> {
     let document = DeTable::parse(text).ok()?;
     let (first, rest) = path.split_first()?;

@@ -1,4 +1,4 @@
-//! Durations and sizes as our files, flags and variables write them: text with a unit, `"5s"`, `"never"`, `"64MiB"`.
+//! Durations and sizes in our files, flags and variables: text with a unit, `"5s"`, `"never"`, `"64MiB"`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub struct SpanOrNever(pub Option<Duration>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Size(pub u64);
 
-/// Units and their nanoseconds, the longest first: a duration is written in the first that divides it.
+/// Units and their nanoseconds, the longest first. A duration is written in the first unit that divides it.
 const SPANS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -30,7 +30,7 @@ const SPANS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 const SIZES: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
-/// Units people write for powers of 1024 and that mean something else, or nothing.
+/// Wrong units that people write for powers of 1024.
 const NEAR_SIZES: [(&str, &str); 8] = [
     ("TB", "TiB"),
     ("GB", "GiB"),
@@ -90,7 +90,7 @@ fn split(text: &str) -> (&str, &str) {
     text.split_at(number)
 }
 
-/// The number times its unit. Fractions are taken, up to what a whole number of the smallest unit can say.
+/// The number times its unit. A fraction is allowed and is rounded down to the smallest unit.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, unit) = split(text);
     let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
@@ -149,7 +149,7 @@ macro_rules! as_text {
 
 as_text!(Span, SpanOrNever, Size);
 
-/// Bytes as people read them in a sentence: `3.4 MiB`, `512 B`.
+/// A size for a sentence: `3.4 MiB`, `512 B`.
 pub fn human(bytes: u64) -> String {
     let (name, unit) = SIZES.into_iter().find(|(_, unit)| bytes >= *unit).unwrap_or(("B", 1));
     #[allow(clippy::cast_precision_loss, reason = "one decimal is shown")]

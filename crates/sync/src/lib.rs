@@ -1,5 +1,5 @@
-//! Locks, atomics and threads for code that the model checker tries: the system's own, or with the feature `shuttle` the checker's. Nothing
-//! else belongs here, and no room names the checker's types by themselves.
+//! Locks, atomics and threads for code under the model checker: the system's own, or with the feature `shuttle` the checker's. Nothing else
+//! belongs here, and no other crate names the checker's lock types itself.
 
 #[cfg(not(feature = "shuttle"))]
 mod real;

@@ -1,5 +1,5 @@
-//! The model checker's, with the interface of the real ones. Time stands still where every interleaving is tried: to wait for a while is to
-//! let the others go first.
+//! The model checker's types, with the interface of the real ones. The checker has no time: a wait for a while only lets the other threads
+//! run first.
 
 use std::io;
 use std::sync::PoisonError;
@@ -25,7 +25,7 @@ impl<T> Mutex<T> {
         self.0.try_lock().ok()
     }
 
-    /// The lock, if it is free after the others have gone.
+    /// The lock, if it is free after the other threads have run.
     pub fn try_lock_for(&self, _: Duration) -> Option<MutexGuard<'_, T>> {
         shuttle::thread::yield_now();
         self.try_lock()
@@ -36,7 +36,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Starts a thread of this name.
+/// Starts a thread with this name.
 ///
 /// # Errors
 ///
@@ -45,12 +45,12 @@ pub fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<Jo
     shuttle::thread::Builder::new().name(name).spawn(run)
 }
 
-/// The checker does not say, so every thread is waited for.
+/// The checker does not know, so every thread is waited for.
 pub fn is_over(_: &JoinHandle<()>) -> bool {
     false
 }
 
-/// Whether this is the thread that asks.
+/// Whether this is the calling thread.
 pub fn is_current(thread: &JoinHandle<()>) -> bool {
     thread.thread().id() == shuttle::thread::current().id()
 }
@@ -71,7 +71,7 @@ pub fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a notification alone if nothing is due, so that a notification which is missing hangs the schedule.
+/// If nothing is due, waits only for a notification, so that a missing notification hangs the schedule.
 pub fn wait_until<T>(changed: &Condvar, guard: MutexGuard<'_, T>, due: Option<Instant>, _: Duration) {
     if due.is_some() {
         drop(guard);
