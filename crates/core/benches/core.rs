@@ -1,5 +1,5 @@
-//! What the core costs, beside a hash map and a queue: one thread, sixteen threads on one model, time under the lock, bytes a sequence.
-//! `cargo bench -p sequor-core`; figures are of the machine it runs on, ratios mean something elsewhere too.
+//! Cost of the core, next to a hash map with a queue: one thread, sixteen threads on one model, time under the lock, bytes per sequence.
+//! Run it with `cargo bench -p sequor-core`. Figures depend on the machine; ratios are comparable.
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a measurement may panic")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -20,7 +20,7 @@ struct Counting;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is passed on unchanged to the system's allocator; only counters are kept beside it.
+// SAFETY: every call passes unchanged to the system's allocator. This type only counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Relaxed);
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-// === a driver, as thin as it can be ===
+// === a minimal driver ===
 
 const BATCH: u32 = 32;
 const ROUNDS: u32 = 15;
@@ -72,7 +72,7 @@ fn submit(req: u32, id: u64, start: bool) -> Event {
     })
 }
 
-/// Ids as clients choose them: spread, and in no order.
+/// Ids as clients choose them: spread out, and in no order.
 fn id(n: u32) -> u64 {
     u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
@@ -108,7 +108,7 @@ impl Rig {
         self.core.next(Time(self.now), Instance { load: LoadId::FIRST, n }, &mut self.out)
     }
 
-    /// Runs one batch of an instance; its rows.
+    /// Runs one batch of an instance and returns its number of rows.
     fn turn(&mut self, n: u16) -> u32 {
         let Next::Run(batch) = self.next(n) else { return 0 };
         let rows = batch.real().count();
@@ -122,16 +122,16 @@ fn ran(batch: &Batch) -> Event {
     Event::Ran { batch: batch.id, rows }
 }
 
-// === what is measured ===
+// === measurements ===
 
-/// Nanoseconds this thread has computed for, where the system says so: other people's work on the machine is not in it.
+/// CPU time of this thread in nanoseconds, if the system reports it, so that other load on the machine does not count.
 fn worked(began: Instant) -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let ns = told.and_then(|text| text.split(' ').next()?.parse().ok());
     ns.unwrap_or_else(|| began.elapsed().as_nanos() as f64)
 }
 
-/// Nanoseconds a request: submitted, batched, run, answered.
+/// Nanoseconds per request: submitted, batched, run, answered.
 fn alone(live: u32, steps: u32) -> f64 {
     let mut rig = Rig::new(live, 1);
     let began = Instant::now();
@@ -145,7 +145,7 @@ fn alone(live: u32, steps: u32) -> f64 {
     (worked(began) - before) / f64::from(steps)
 }
 
-/// Nanoseconds a request to one model, while a process serves so many: the others' loads must not show.
+/// Nanoseconds per request to one model in a process with this many loads. The other loads must not slow it down.
 fn of_models(models: usize, steps: u32) -> f64 {
     let mut all: Vec<Rig> = (0..models).map(|_| Rig::new(64, 1)).collect();
     let Some(rig) = all.last_mut() else { return f64::NAN };
@@ -175,7 +175,7 @@ fn hash_map(live: u32, steps: u32) -> f64 {
     (worked(began) - before) / f64::from(steps)
 }
 
-/// Nanoseconds a request, with so many threads on one model: each sends, and runs what is ready now and then.
+/// Nanoseconds per request with this many threads on one model. Each thread submits, and now and then runs ready requests.
 fn together(threads: u16, steps: u32) -> f64 {
     let live = 4096;
     let shared = Mutex::new(Rig::new(live, 1));
@@ -203,7 +203,7 @@ fn together(threads: u16, steps: u32) -> f64 {
     })
 }
 
-/// Nanoseconds of one `apply(Submit)`, and of one `apply(Ran)` with the `next` behind it; p50 and p99 of each.
+/// Nanoseconds of one `apply(Submit)`, and of one `apply(Ran)` with the `next` behind it: p50 and p99 of each.
 fn under_the_lock(live: u32, steps: u32) -> [(u64, u64); 2] {
     let mut rig = Rig::new(live, 1);
     let (mut submits, mut turns) = (Vec::new(), Vec::new());
@@ -259,7 +259,7 @@ fn allocations_a_request() -> f64 {
     (CALLS.load(Relaxed) - before) as f64 / f64::from(BATCH * 1000)
 }
 
-/// The best of some rounds each, taken in turns: what is least disturbed by other people's work on this machine.
+/// The best of several rounds of each, run in turns, to reduce the effect of other load on the machine.
 fn best(first: impl Fn() -> f64, second: impl Fn() -> f64) -> (f64, f64) {
     (0..ROUNDS).fold((f64::MAX, f64::MAX), |(a, b), _| (a.min(first()), b.min(second())))
 }

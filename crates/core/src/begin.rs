@@ -1,4 +1,4 @@
-//! A sequence begins: whether it may, and its first request.
+//! Admission and opening of a new sequence with its first request.
 
 use std::time::Duration;
 
@@ -52,7 +52,8 @@ impl Core {
         Ok(())
     }
 
-    /// A step of an id that does not live: unknown, unless a tier may know it.
+    /// Handles a step of an id that has no live sequence. The step is refused as unknown unless the driver or a tier may hold its
+    /// sequence's state.
     pub(crate) fn activate(
         &mut self,
         now: Time,
@@ -62,7 +63,7 @@ impl Core {
         submit: &Submit,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
-        // After its END no step joins it, and what a tier still keeps of it is not to be found either.
+        // After an END was admitted, no step may join. A copy that a tier still keeps must not be found either.
         let kept = submit.adopt.is_some() || self.load(load).is_some_and(|l| l.spec.stages.activate);
         if found.ending.is_some() || !kept {
             return Err(Refusal::Unknown(self.remembered(now, load, &id)));
@@ -150,8 +151,8 @@ impl Core {
     }
 }
 
-/// Holds the number of a counted step against the step of the state that it adopts. A repeated step is taken if the driver prepares it, which then
-/// has its answer.
+/// Compares the step number that a client counts with the step of the state that it adopts. A repeated step passes if the driver prepares
+/// it, because the driver then has its answer.
 fn check_step(submit: &Submit) -> Result<(), Refusal> {
     let Some((kept, step)) = submit.adopt.zip(submit.step) else { return Ok(()) };
     let want = kept.saturating_add(1);
@@ -163,8 +164,8 @@ fn check_step(submit: &Submit) -> Result<(), Refusal> {
 }
 
 impl LoadState {
-    /// How long the sequence that this request opens may be idle: what its START asks for, or had asked for where its state is adopted, up to
-    /// `idle_longest`, or the load's own time. Without `idle_longest` nothing can be asked for.
+    /// The idle time of the sequence that this request opens. A START, or a step that adopts a state, may ask for one, up to
+    /// `idle_longest`. Otherwise, or without `idle_longest`, it is the load's own.
     pub(crate) fn idle_of(&self, submit: &Submit) -> Option<Duration> {
         let default = match self.spec.expiry {
             Expiry::Idle(default) => Some(default),

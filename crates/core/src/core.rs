@@ -1,4 +1,4 @@
-//! [`Core`]: the state of one model name, and the doors through which drivers reach it.
+//! [`Core`]: the scheduling state of one model name, and the methods through which drivers use it.
 
 use std::collections::HashMap;
 
@@ -23,9 +23,9 @@ use crate::transitions::Transitions;
 pub struct Core {
     pub(crate) seqs: Slab<Seq, Sequence>,
     pub(crate) seq_links: Links,
-    // Only looked up, never iterated: the order of the map shows nowhere.
+    // Only looked up, never iterated, so the map's order has no effect.
     pub(crate) ids: HashMap<Id, Seq>,
-    /// Sequences that have ended while a request of theirs is past its queue, by their ids.
+    /// Ended sequences that still have a request past its queue, counted by id.
     pub(crate) leaving: HashMap<Id, u32>,
     pub(crate) reqs: RequestTable,
     pub(crate) req_links: Links,
@@ -39,13 +39,13 @@ pub struct Core {
     births: u64,
 }
 
-/// A batch that was handed out and is not through.
+/// A batch that was handed out and has not completed.
 #[derive(Debug)]
 pub(crate) struct RunningBatch {
     pub(crate) instance: Instance,
-    /// Its real rows; once it ran, those that wait to be sealed.
+    /// Its real rows. After the run, the rows that wait to be sealed.
     pub(crate) reqs: Vec<Req>,
-    /// Rows of all of them.
+    /// Rows of all requests together.
     pub(crate) rows: u32,
     pub(crate) taken: Time,
     pub(crate) sealing: bool,
@@ -54,7 +54,7 @@ pub(crate) struct RunningBatch {
 /// How full a load is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// Live sequences, those in the backlog among them.
+    /// Live sequences, including those in the backlog.
     pub live: u32,
     pub backlog: u32,
     pub slots_used: u32,
@@ -63,7 +63,7 @@ pub struct Usage {
     pub ready: u32,
 }
 
-/// Where the state of a sequence lies.
+/// The place of a sequence's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StateAt {
     pub instance: Instance,
@@ -77,7 +77,7 @@ impl Core {
         Core::default()
     }
 
-    /// Takes an event. Effects are appended to `out`; they may be acted on by any thread, in any order, after the lock is given back.
+    /// Applies an event. Effects are appended to `out`. Any thread may act on them, in any order, once the lock is released.
     pub fn apply(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) {
         self.expire(now, out);
         match event {
@@ -98,18 +98,18 @@ impl Core {
         self.drop_void_timers();
     }
 
-    /// When [`Event::Tick`] should come, at the latest. It may come for nothing: deadlines are armed lazily.
+    /// The latest time for the next [`Event::Tick`]. The tick may find nothing due, because deadlines are armed lazily.
     pub fn due(&self) -> Option<Time> {
         self.timers.next()
     }
 
-    /// Length of the table of loads: the most loads of this model name that were there at once. Every submit walks it.
+    /// Length of the table of loads: the maximum number of loads of this model name at one time. Every submit walks it.
     pub fn load_capacity(&self) -> usize {
         self.loads.capacity()
     }
 
-    /// Deadlines armed, those that were overtaken included: no more ticks than this come for nothing. There are at most 64, and two for each open
-    /// request, live sequence and load.
+    /// Number of armed deadlines, including void ones. At most this many ticks find nothing due. There are at most 64, plus two for each
+    /// open request, live sequence and load.
     pub fn armed(&self) -> usize {
         self.timers.len()
     }
@@ -126,7 +126,7 @@ impl Core {
         }
     }
 
-    /// The live sequence of this id that a request naming `version` would join.
+    /// The live sequence that a request with this id and `version` would join.
     pub fn find(&self, id: &Id, version: Option<u64>) -> Option<Seq> {
         self.lookup(id, version).live
     }
@@ -136,15 +136,15 @@ impl Core {
         self.seqs.get(seq).map(|s| &s.id)
     }
 
-    /// Where a sequence's state lies, once its slot holds it: from the end of the first run of its life on. A batch that was handed out says
-    /// nothing yet. Until its thread has done the slot operations, the slot holds what another sequence or the life before left there.
+    /// The place of a sequence's state, once its slot holds it: from the end of the first run of its life. A batch that was only handed out
+    /// does not count. Until its thread has done the slot operations, the slot still holds an older state.
     pub fn state_of(&self, seq: Seq) -> Option<StateAt> {
         let s = self.seqs.get(seq).filter(|s| s.holds_state || (s.ran && fault(Planted::StateShownEarly)))?;
         let (n, slot) = s.placement?;
         Some(StateAt { instance: Instance { load: s.load, n }, slot, step: s.step })
     }
 
-    /// Whether a request of this sequence has run in part: its state is neither that of before the request nor that of after it.
+    /// Whether a request of several runs has run in part. The state is then neither that of before the request nor that of after it.
     pub fn is_between_runs(&self, seq: Seq) -> bool {
         let Some(s) = self.seqs.get(seq) else { return false };
         let head = s.queue.front().and_then(|ix| self.reqs.at(ix));
@@ -157,12 +157,12 @@ impl Core {
         self.seqs.get(seq).is_some_and(|s| s.placement.is_some())
     }
 
-    /// Whether a request is lent to the driver to be prepared.
+    /// Whether the driver is preparing a request.
     pub fn is_preparing(&self, req: Req) -> bool {
         self.reqs.get(req).is_some_and(|r| r.stage == RequestStage::Preparing)
     }
 
-    /// The step that a request is, counted from 1 unless its client counts differently; 0 without a sequence or once it is over.
+    /// The request's step number, counted from 1 unless the client counts differently. 0 for a stateless request or one that is over.
     pub fn step_of_request(&self, req: Req) -> u64 {
         self.reqs.get(req).map_or(0, |r| r.step)
     }
@@ -172,7 +172,7 @@ impl Core {
         self.tombstones.len()
     }
 
-    /// The tombstone of an id that no sequence has now.
+    /// The tombstone of an id that has no sequence now.
     pub fn tombstone(&self, id: &Id) -> Option<Tombstone> {
         self.tombstones.find(id)
     }
@@ -182,7 +182,7 @@ impl Core {
         self.seqs.iter().filter_map(|(key, s)| Some((key, &s.id, s.stage?)))
     }
 
-    /// How often each arrow of the stages' table was taken.
+    /// Counts of the transitions between stages.
     pub fn transitions(&self) -> &Transitions {
         &self.transitions
     }
@@ -206,7 +206,7 @@ impl Core {
         self.loads.insert(LoadState::new(key, self.births, spec));
     }
 
-    /// The load that takes new sequences of this version, or of the server's choice: the newest of the highest version.
+    /// The load that takes new sequences of this version, or of any version if none is named: the newest load of the highest version.
     pub(crate) fn target(&self, version: Option<u64>) -> Option<LoadId> {
         let open = self.loads.iter().filter(|l| l.retired.is_none());
         let fits = open.filter(|l| version.is_none_or(|v| l.spec.version == v));
@@ -220,7 +220,7 @@ impl Core {
         }
     }
 
-    /// Drops the deadlines of what is over, once they may be the larger part. So they cost an event no more than its own deadlines do.
+    /// Drops void deadlines once they may outnumber the live ones, so that the cost of an event stays bounded.
     fn drop_void_timers(&mut self) {
         let armed = self.timers.len();
         if armed <= VOID || fault(Planted::DeadlinesKept) {
@@ -237,7 +237,7 @@ impl Core {
         }
     }
 
-    /// Does everything that is due.
+    /// Handles every deadline that has passed.
     pub(crate) fn expire(&mut self, now: Time, out: &mut Vec<Effect>) {
         while let Some((at, due)) = self.timers.pop(now) {
             match due {

@@ -80,7 +80,7 @@ impl DataType {
         }
     }
 
-    /// Reads an API name.
+    /// Parses an API name.
     pub fn from_name(name: &str) -> Option<DataType> {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }

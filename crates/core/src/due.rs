@@ -1,4 +1,4 @@
-//! Deadlines: what a sequence, a request or a load does when one has come.
+//! Deadlines of sequences, requests and loads, and the action at each.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::spec::Expiry;
 use crate::time::Time;
 
 impl Core {
-    /// When something is due for this sequence in the stage it is in.
+    /// The deadline of this sequence in its present stage.
     pub(crate) fn deadline_of(&self, seq: Seq) -> Time {
         let Some(s) = self.seqs.get(seq) else { return Time::NEVER };
         match s.stage {
@@ -36,7 +36,7 @@ impl Core {
             return;
         }
         s.armed = Time::NEVER;
-        // Overtaken: it waits for its turn again, so that even a late tick does what is due in the order of the deadlines.
+        // The deadline has moved. Arm it again, so that even a late tick handles deadlines in their order.
         if deadline > at {
             return self.arm_sequence(seq);
         }
@@ -70,7 +70,7 @@ impl Core {
         self.cancel(now, req, Refusal::QueueTimeout { waited, ahead }, EndReason::Cancelled, out);
     }
 
-    /// Puts a late request behind the others of its level, if it still waits.
+    /// Moves a late request behind the others of its level, if it still waits.
     fn delay(&mut self, req: Req) {
         let Some(r) = self.reqs.get_mut(req) else { return };
         r.queue_until = Time::NEVER;

@@ -1,28 +1,28 @@
-//! How sequences end, and what is known of them then.
+//! Reasons for the end of a sequence, and the tombstone that remembers it.
 
 use std::time::Duration;
 
 use crate::time::Time;
 
-/// Why a sequence ended. The names are those of the reasons clients read.
+/// Why a sequence ended. The names match the reasons that clients receive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EndReason {
     End,
     /// Idle for too long.
     Idle,
-    /// A START came on the live id.
+    /// A START arrived for the live id.
     Restarted,
     Cancelled,
     /// Its slot was needed, or a policy took it.
     Evicted,
-    /// Its load was retired and the limit came.
+    /// Its load was retired and the time limit passed.
     Drained,
     /// Another node owns it now.
     Fenced,
     /// Its state could not be made durable.
     Unsealed,
-    /// Its state was moved out of memory, to where its next step finds it, or goes back there because nothing of it has run. Nothing remembers
-    /// this as an end.
+    /// Its state left memory for the store, or returns there because no step of it has run. Its next step finds it there, so no tombstone
+    /// is kept.
     Spilled,
     Admin,
     /// A policy rejected one of its steps.
@@ -31,7 +31,7 @@ pub enum EndReason {
     Failed,
     /// A member of its ensemble failed or refused a step that others may have run.
     Member,
-    /// A step after its START failed and left no state to go on from.
+    /// A step after its START failed and left no state for the next step.
     Broken,
 }
 
@@ -54,13 +54,13 @@ impl EndReason {
     ];
 }
 
-/// Remembers a sequence that has ended.
+/// The record of a sequence that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tombstone {
     pub why: EndReason,
     pub at: Time,
     /// Its last committed step.
     pub step: u64,
-    /// How long it was allowed to be idle; `None` is for ever.
+    /// The idle time it was allowed; `None` means no limit.
     pub idle: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! What goes into the core and what comes out of it: events, effects, batches, slot operations, refusals, notes.
+//! Inputs and outputs of the core: events, effects, batches, slot operations, refusals and notes.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,44 +12,44 @@ use crate::time::Time;
 
 // === in ===
 
-/// A request, as far as scheduling is concerned. Its tensors stay with the driver, under `req`.
+/// The scheduling data of a request. Its tensors stay with the driver, under `req`.
 #[derive(Debug, Clone)]
 pub struct Submit {
     pub req: Req,
     pub id: Id,
-    /// The id a sequence gets whose START came without one (`NoId::Assign`); never used before, 0 if there is none.
+    /// The id for a sequence whose START has none (`NoId::Assign`). It was never used before; 0 means there is none.
     pub fresh_id: u64,
     pub start: bool,
     pub end: bool,
-    /// The driver holds the state of this sequence, which no load knows, as of this step: the request goes on from there.
-    /// Without a meaning on a START, or where the sequence lives.
+    /// The step of a state that the driver holds for this sequence, which no load knows. The request continues from that state. Ignored on
+    /// a START and for a live sequence.
     pub adopt: Option<u64>,
-    /// Lend the request to the driver before its turn ([`Effect::Prepare`]), also where the load has no such stage. With `adopt`, the sequence begins once
-    /// that is answered.
+    /// Lend the request to the driver before its turn ([`Effect::Prepare`]), even if the load has no such stage. With `adopt`, the sequence
+    /// begins once the driver has answered.
     pub prepare: bool,
-    /// The client's number of this step, where it counts them: START is 1 unless it says otherwise.
+    /// The step number, if the client counts steps. A START is step 1 unless this says otherwise.
     pub step: Option<u64>,
     /// The version the client named; `None` leaves the choice to the server.
     pub version: Option<u64>,
     pub dialect: Dialect,
-    /// When the client loses interest. Policies see it; nothing is refused for it.
+    /// The time after which the answer is of no use. Policies see it; the core refuses nothing because of it.
     pub deadline: Option<Time>,
-    /// While its sequence waits in the backlog: when the whole sequence is refused.
+    /// The time at which the whole sequence is refused if it still waits in the backlog.
     pub backlog_until: Option<Time>,
-    /// While the request itself is queued: when it is refused. A step's refusal ends its sequence, as a cancellation does.
+    /// The time at which the request is refused if it is still queued. If a step is refused, its sequence ends, as for a cancellation.
     pub queue_until: Option<Time>,
     /// The idle time this START asks for; the load's `idle_longest` is the maximum.
     pub idle: Option<Duration>,
     pub priority: u32,
     pub queue: QueueTerms,
     pub meta: RequestMeta,
-    /// The ensemble that sent it; 0 is a client. A START of an ensemble takes its slot before it is prepared, and its sequence does not expire
-    /// by itself: the ensemble ends it.
+    /// The ensemble that sent the request; 0 for a client. A START of an ensemble gets its slot before it is prepared. Its sequence does
+    /// not expire, because the ensemble ends it.
     pub origin: u32,
 }
 
 impl Submit {
-    /// Whether it is to have its slot before it is prepared.
+    /// Whether the request must get its slot before it is prepared.
     pub(crate) fn reserves(&self) -> bool {
         self.start && self.origin != 0
     }
@@ -57,32 +57,32 @@ impl Submit {
 
 #[derive(Debug)]
 pub enum Event {
-    /// A load is ready. Among the loads of the highest version the newest takes STARTs that name no version.
+    /// A load is ready. STARTs that name no version go to the newest load of the highest version.
     Loaded(LoadId, LoadSpec),
-    /// The load takes no STARTs any more; what is live on it at `until` is ended.
+    /// The load takes no more STARTs. Sequences still live on it at `until` are ended.
     Retire {
         load: LoadId,
         until: Time,
     },
-    /// An external policy decides for this load from now on, or none does. A round that the one before ponders is void; where there is no new
-    /// one, that is a fallback.
+    /// Attaches an external policy to this load, or detaches it. An open round of the previous policy is void. Without a new policy, that
+    /// round counts as a fallback.
     Attach(LoadId, Option<Hooks>),
     Submit(Submit),
     /// The client has gone or asked for cancellation.
     Cancel(Req),
-    /// Answers [`Effect::Prepare`]: the tier was looked up, the state made, the inputs preprocessed. Without a meaning once the request is over.
+    /// Answers [`Effect::Prepare`]: the tier was searched, the state made, the inputs preprocessed. Ignored once the request is over.
     Prepared(Req, Preparation),
-    /// The first state that was made for this START has shapes of this class, which otherwise is that of the load. Comes before
-    /// [`Event::Prepared`].
+    /// The class of the shapes of the first state made for this START. Without this event it is the load's. Precedes [`Event::Prepared`].
     FirstShape(Req, u64),
-    /// The next run of a sequence's request of several runs has these properties. Comes before [`Event::Ran`] of the run before it.
+    /// The properties of the next run of a request of several runs. Precedes [`Event::Ran`] of the current run.
     NextRun(Req, RequestMeta),
     /// A batch has ended; the instance thread has committed or dropped its states already.
     Ran {
         batch: BatchId,
         rows: Vec<RowEnd>,
     },
-    /// Answers [`Effect::Seal`]: the states of this batch are durable, except for these requests. Each of them is refused, and its sequence ends.
+    /// Answers [`Effect::Seal`]: the states of this batch are durable, except for these requests. Each of them is refused, and its sequence
+    /// ends.
     Sealed(BatchId, Vec<(Req, Refusal)>),
     /// Answers [`Effect::Post`].
     Posted(Req),
@@ -96,26 +96,26 @@ pub enum Event {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Preparation {
     Run(RequestMeta),
-    /// It runs this many steps of its sequence, one after the other, and is answered once. In between the sequence keeps its slot, and others may
+    /// Run this many steps of the sequence, one after the other, and answer once. Between steps the sequence keeps its slot, and others may
     /// run. If a step after the first fails, the sequence ends: its state is neither that of before the request nor that of after it.
     RunSteps(RequestMeta, NonZeroU32),
-    /// It is answered without a run, in its turn. A START begins its sequence all the same, and the next run is given the first state.
+    /// Answer without a run, in the request's turn. A START still begins its sequence, and the next run gets the first state.
     Reply,
-    /// It is refused. `ends` says whether its sequence ends with it; the request that begins a sequence always takes it along.
+    /// Refuse the request. `ends`: whether its sequence ends too. If the request begins its sequence, the sequence always ends.
     Refuse {
         refusal: Refusal,
         ends: bool,
     },
 }
 
-/// How one row of a batch ended. The order is that of the batch's real rows.
+/// The outcome of one row of a batch. Outcomes are in the order of the batch's real rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowEnd {
     /// Its state is committed. `shape` is the class of the state's shapes, `bytes` its size.
     Done { state_shape: u64, state_bytes: u64 },
-    /// Its state is as it was before.
+    /// Its state is unchanged.
     Failed,
-    /// There was no room for its state: it did not run, and its sequence is over.
+    /// There was no memory for its state. The row did not run, and its sequence ends.
     NoRoom,
 }
 
@@ -127,39 +127,39 @@ pub enum Effect {
     Refuse {
         req: Req,
         refusal: Refusal,
-        /// Whether its sequence ends with it. Then no further step can succeed, and only a START may be sent again. If not, and the sequence had not
-        /// begun here, the driver takes the state back that it has found for it.
+        /// Whether its sequence ends too. Then only a START may be sent again. If false and the sequence had not begun here, the driver
+        /// takes back the state that it found.
         ended: bool,
     },
-    /// The request is over: send the answer its run has left.
+    /// The request is over: send the answer of its run.
     Release(Req),
     /// The request repeats the last committed step of its sequence: send the kept answer.
     Replay(Req, Seq),
-    /// Look up the tier, make the first state, preprocess, as the load's stages say. Answered by [`Event::Prepared`].
+    /// Search the tier, make the first state and preprocess, as the load's stages require. Answered by [`Event::Prepared`].
     Prepare(Req, Option<Seq>),
     /// Postprocess, in the order of the sequence. Answered by [`Event::Posted`].
     Post(Req, Option<Seq>),
     /// Make the states of this batch durable: those of its rows with [`RealRow::seal`] that did not fail. Answered by [`Event::Sealed`].
     Seal(BatchId),
-    /// The instance sleeps and has work now.
+    /// Wake the instance: it sleeps and now has work.
     Wake(Instance),
     /// An admission question of this load waits; see [`crate::Core::consult`].
     Consult(LoadId),
-    /// So much waits to be told to the load's policy that it should not wait for the next question; see [`crate::Core::observed`].
+    /// So many events wait that the load's policy should get them before the next question; see [`crate::Core::observed`].
     Tell(LoadId),
     Note(Note),
 }
 
-// === out: what must be ordered rides in `Next`, to the one thread that owns the slots ===
+// === out: `Next` carries everything that must stay in order, to the one thread that owns the slots ===
 
 #[derive(Debug)]
 pub enum Next {
     Run(Batch),
-    /// Slot operations with no batch to ride on.
+    /// Slot operations without a batch.
     Tidy(Vec<SlotOp>),
     /// A question to the load's external policy; answer it with [`crate::Core::answer`].
     Ask(Box<crate::round::Round>),
-    /// Nothing now. Come back at this time, or when woken.
+    /// Nothing to do. Call again at this time, or when woken.
     Sleep(Option<Time>),
     /// The load is retired and empty: the thread may end.
     Gone,
@@ -169,7 +169,7 @@ pub enum Next {
 pub struct Batch {
     pub id: BatchId,
     pub instance: Instance,
-    /// To be done first, in order.
+    /// Operations to do before the run, in order.
     pub ops: Vec<SlotOp>,
     pub rows: Vec<Row>,
 }
@@ -187,7 +187,7 @@ impl Batch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Row {
     Real(RealRow),
-    /// A row of zeros, so that the rows after it stand where their slots are (`direct` with fixed rows).
+    /// A row of zeros, so that later rows match their slots (`direct` with fixed rows).
     Pad,
 }
 
@@ -196,39 +196,42 @@ pub struct RealRow {
     pub req: Req,
     /// The sequence and its slot; `None` for a stateless request.
     pub placement: Option<(Seq, Slot)>,
-    /// The first run of a life: of a START, or of what follows a START that was answered without a run.
+    /// The first run after a START. If the START was answered without a run, this is the first run that follows it.
     pub start: bool,
     /// The last run of an END.
     pub end: bool,
-    /// The state that this run leaves is to be made durable: the driver copies it in the commit, and keeps the copy for [`Effect::Seal`].
+    /// Whether the state that this run leaves must become durable. The driver copies it at the commit and keeps the copy for
+    /// [`Effect::Seal`].
     pub seal: bool,
 }
 
 /// An operation on a slot's state, done by the thread that owns the slot, in the order given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotOp {
-    /// Give the slot the first state of the sequence that this request started. It runs in the same batch, unless it was answered without a run.
+    /// Give the slot the first state of the sequence that this request started. The request runs in the same batch, unless it was answered
+    /// without a run.
     Init(Slot, Req),
-    /// Give the slot the state that [`Effect::Prepare`] found for this request. It runs in the same batch, unless it was answered without a run.
+    /// Give the slot the state that [`Effect::Prepare`] found for this request. The request runs in the same batch, unless it was answered
+    /// without a run.
     Adopt(Slot, Req),
     /// Drop the slot's state and zero it.
     Free(Slot),
 }
 
-/// Why a request is not run. Surfaces turn each into their own code and sentence.
+/// Why a request is not run. Each API has its own code and sentence for it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Refusal {
-    /// Not a START, and no such sequence lives; the tombstone says what became of it, if it is still remembered.
+    /// Not a START, and no such sequence is live. The tombstone gives the reason of its end, if it is still remembered.
     Unknown(Option<Tombstone>),
-    /// START on a live id, where the dialect refuses that.
+    /// START on a live id, and the dialect refuses that.
     Live,
-    /// START while the END of the same id is still running, where the dialect refuses that.
+    /// START while the END of the same id still runs, and the dialect refuses that.
     Ending,
-    /// As many sequences live as may.
+    /// The maximum number of live sequences is reached.
     TooMany {
         limit: u32,
     },
-    /// The state store holds as many sequences as it may.
+    /// The state store is at its maximum number of sequences.
     StoreFull {
         limit: u32,
     },
@@ -242,18 +245,18 @@ pub enum Refusal {
     Stopping,
     /// No such version is loaded.
     NoVersion,
-    /// Waited in its queue for as long as it allowed, behind `ahead` others.
+    /// Waited in its queue for its maximum time, behind `ahead` others.
     QueueTimeout {
         waited: Duration,
         ahead: u32,
     },
-    /// Its sequence waited in the backlog for as long as it allowed, behind `ahead` others.
+    /// Its sequence waited in the backlog for its maximum time, behind `ahead` others.
     BacklogTimeout {
         waited: Duration,
         ahead: u32,
     },
     Cancelled,
-    /// Too many requests of this sequence wait already.
+    /// The maximum number of requests of this sequence wait already.
     QueueFull {
         limit: u32,
     },
@@ -280,23 +283,23 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What the requests behind it in the queue are told when a sequence ends like this.
+    /// The refusal for the queued requests of a sequence that ends for this reason.
     pub(crate) fn of_end(why: EndReason) -> Refusal {
         if why == EndReason::Cancelled { Refusal::Cancelled } else { Refusal::Ended(why) }
     }
 }
 
-/// What happened, for metrics and logs. Nothing depends on a note being read. What policies are told is [`crate::Observed`].
+/// Something that happened, for metrics and logs. Nothing depends on a note being read. Policies get [`crate::Observed`] instead.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Note {
     Started(Seq, Req),
-    /// It has a slot, after so long in the backlog.
+    /// A sequence got a slot, after this long in the backlog.
     Slotted(Seq, Instance, Slot, Duration),
     Ended(Seq, EndReason),
-    /// An external policy's answer was no good; the built-in policy took the round.
+    /// The answer of an external policy was invalid; the built-in policy took the round.
     Fault(LoadId, PolicyFault),
-    /// The built-in policy took a round that was the external policy's.
+    /// The built-in policy took a round of the external policy.
     Fallback(LoadId),
-    /// This many picks no longer stood when the answer came. No fault of the policy.
+    /// This many picks were no longer valid when the answer arrived. Not a fault of the policy.
     Stale(LoadId, u32),
 }

@@ -1,9 +1,9 @@
-//! Faults that the tests plant, to see that the properties find them. Nothing of them is compiled without the feature `planted`.
+//! Faults that tests plant, to prove that the properties find them. Compiled only with the feature `planted`.
 #![cfg_attr(not(feature = "planted"), allow(unreachable_pub, reason = "public where it is used"))]
 
 macro_rules! faults {
     ($($name:ident,)*) => {
-        /// One wrong line each.
+        /// One wrong line of the core each.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Planted { $($name,)* }
 

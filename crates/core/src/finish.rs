@@ -1,4 +1,4 @@
-//! From the end of a run to the release of the answers: commit, seal, post, in order where the load keeps one.
+//! From the end of a run to the release of the answers: commit, seal, post. Answers stay in order where the load requires it.
 
 use crate::core::{Core, load_in};
 use crate::ending::EndReason;
@@ -30,7 +30,7 @@ impl Core {
         }
         let mut to_seal = Vec::new();
         for (n, req) in reqs.into_iter().enumerate() {
-            // A driver that reports too few rows has lost them: they failed.
+            // If a driver reports too few rows, the missing ones count as failed.
             match rows.get(n).copied().unwrap_or(RowEnd::Failed) {
                 RowEnd::Failed => self.row_failed(now, req, out),
                 RowEnd::NoRoom => self.row_without_room(now, req, out),
@@ -91,7 +91,7 @@ impl Core {
         }
     }
 
-    /// Takes the new state of a request's sequence. Whether that was the request's last run: only then its step is done.
+    /// Records the new state of a request's sequence. True if this was the request's last run: only then is its step done.
     fn committed(&mut self, req: Req, state_shape: u64, state_bytes: u64) -> bool {
         let Some(r) = self.reqs.get_mut(req) else { return true };
         r.ran += 1;
@@ -124,7 +124,7 @@ impl Core {
         self.advance(now, seq, out);
     }
 
-    /// The state is committed, and durable if it must be: postprocess, or answer.
+    /// Continues after the commit, and after the seal if there is one: postprocess or answer.
     fn durable(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
         self.tell_run(req, true, out);
         let posts = self.reqs.get(req).and_then(|r| self.load(r.load)).is_some_and(|l| l.spec.stages.post);
@@ -145,7 +145,7 @@ impl Core {
         }
     }
 
-    /// Transitions a request on and names its sequence.
+    /// Sets the stage of a request and returns its sequence.
     fn past(&mut self, req: Req, to: RequestStage) -> Option<Seq> {
         let r = self.reqs.get_mut(req)?;
         r.stage = to;
@@ -170,7 +170,7 @@ impl Core {
         self.answer_row(now, req, out);
     }
 
-    /// Nothing of the sequence is kept: later steps would have no state to go on from.
+    /// Ends the sequence of a row that got no memory: later steps would have no state.
     fn row_without_room(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
         if let Some((seq, start)) = self.reqs.get(req).and_then(|r| Some((r.seq?, r.start))) {
             let why = end_of_failed(start);
@@ -179,7 +179,7 @@ impl Core {
         self.answer_row(now, req, out);
     }
 
-    /// Lets the answer leave in its turn, and the sequence go on.
+    /// Releases the answer in its turn, and moves its sequence on.
     fn answer_row(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.remove(req) else { return };
         self.turn_done(&r, true, out);
@@ -213,7 +213,7 @@ impl Core {
         }
     }
 
-    /// The current request of a sequence is through.
+    /// Handles the completion of a sequence's current request.
     fn complete(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         s.current = None;
@@ -224,7 +224,7 @@ impl Core {
     }
 }
 
-/// Why a sequence ends with a request that failed and left no state.
+/// The reason of the end of a sequence whose request failed and left no state.
 fn end_of_failed(start: bool) -> EndReason {
     if start { EndReason::Failed } else { EndReason::Broken }
 }

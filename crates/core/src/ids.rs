@@ -1,4 +1,4 @@
-//! Names of things: keys with generations, correlation ids, loads and instances.
+//! Identifiers: keys with generations, correlation ids, loads and instances.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -39,7 +39,7 @@ macro_rules! keys {
     )* };
 }
 
-// Each is a table index and the generation of that table entry: a stale key never fits again.
+// Each is a table index and the generation of that entry, so a stale key never matches again.
 keys! {
     /// A live or ending sequence.
     Seq,
@@ -61,7 +61,7 @@ impl Seq {
         u64::from(self.generation.get()) << 32 | u64::from(self.ix)
     }
 
-    /// The sequence behind a handle, which may be no more.
+    /// The sequence of a handle. It may have ended.
     pub fn of_handle(handle: u64) -> Option<Seq> {
         let generation = NonZeroU32::new(u32::try_from(handle >> 32).ok()?)?;
         Some(Seq::new(u32::try_from(handle & u64::from(u32::MAX)).ok()?, generation))

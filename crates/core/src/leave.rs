@@ -36,14 +36,14 @@ impl Core {
         }
     }
 
-    /// Ends a sequence that is in no list and has no current request, and hands its slot on.
+    /// Ends a sequence that is in no list and has no current request, and passes its slot on.
     pub(crate) fn finish(&mut self, now: Time, seq: Seq, why: EndReason, out: &mut Vec<Effect>) {
         let Some(load) = self.seqs.get(seq).map(|s| s.load) else { return };
         self.remove(now, seq, why, Refusal::of_end(why), out);
         self.admit_waiting(now, load, out);
     }
 
-    /// Ends a sequence that was told to run out, if it has nothing left to run.
+    /// Ends a sequence that is to end after its queue, if nothing is queued or running.
     pub(crate) fn finish_if_through(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get(seq) else { return };
         if let (Some(why), true, Some(Stage::Idle)) = (s.ending, s.queue.is_empty(), s.stage) {
@@ -52,7 +52,7 @@ impl Core {
         }
     }
 
-    /// Takes a sequence off the table. It must be in no list.
+    /// Removes a sequence from the table. It must be in no list.
     pub(crate) fn remove(&mut self, now: Time, seq: Seq, why: EndReason, told: Refusal, out: &mut Vec<Effect>) {
         self.refuse_queue(seq, why, told, out);
         if self.seqs.get(seq).is_some_and(|s| s.leaving.is_none()) {
@@ -89,7 +89,7 @@ impl Core {
         }
     }
 
-    /// Takes a sequence out of whichever list its stage puts it in.
+    /// Removes a sequence from the list that its stage puts it in.
     pub(crate) fn unlist(&mut self, seq: Seq) {
         let Some(s) = self.seqs.get(seq) else { return };
         let (load, placement) = (s.load, s.placement);
@@ -107,7 +107,7 @@ impl Core {
     }
 
     fn refuse_queue(&mut self, seq: Seq, why: EndReason, told: Refusal, out: &mut Vec<Effect>) {
-        // A sequence whose state goes back goes on with its next step.
+        // If a sequence's state returns to the store, its next step continues it.
         let ended = why != EndReason::Spilled && !fault(Planted::EndUntold);
         while let Some(s) = self.seqs.get_mut(seq) {
             let Some(ix) = self.req_links.pop_front(&mut s.queue) else { break };
@@ -121,7 +121,7 @@ impl Core {
         }
     }
 
-    /// Takes a sequence out of the chain of its id.
+    /// Removes a sequence from the chain of its id.
     fn unlink(&mut self, seq: Seq) {
         if fault(Planted::IdNotUnlinked) {
             return;
@@ -158,14 +158,14 @@ impl Core {
 
     // === requests that never run ===
 
-    /// Cancels a request, or refuses it because its time has come. The load says whether its sequence ends with it.
+    /// Cancels a request, or refuses it because its time has passed. The load's `cancel_ends` decides whether its sequence ends too.
     pub(crate) fn cancel(&mut self, now: Time, req: Req, told: Refusal, why: EndReason, out: &mut Vec<Effect>) {
         let load = self.reqs.get(req).map(|r| r.load);
         let ends = load.and_then(|load| self.load(load)).is_some_and(|l| l.spec.cancel_ends);
         self.turn_away(now, req, told, why, ends, out);
     }
 
-    /// Refuses a request that waits; `ends` says whether its sequence ends with it. A running request runs to its end.
+    /// Refuses a waiting request. `ends`: whether its sequence ends too. A request that has begun to run completes.
     pub(crate) fn turn_away(
         &mut self,
         now: Time,
@@ -187,8 +187,8 @@ impl Core {
         }
     }
 
-    /// Whether a sequence that was found elsewhere has no slot yet, so that nothing of it has run. The driver has its state as it was found, and takes
-    /// it back at [`EndReason::Spilled`].
+    /// Whether the state of an adopted sequence can return to the store: it has no slot, and no step of it has run. The driver still has
+    /// the state as it found it, and takes it back at [`EndReason::Spilled`].
     pub(crate) fn goes_back(&self, seq: Seq) -> bool {
         let waits = self.seqs.get(seq).is_some_and(|s| s.adopted && !s.ran && s.placement.is_none());
         waits && !fault(Planted::NothingGoesBack)
@@ -200,14 +200,14 @@ impl Core {
             self.wants_no_room(r.load);
         } else if let Some(state) = load_in(&mut self.loads, r.load) {
             state.ready.remove(&mut self.req_links, r.place, req.ix);
-            // Without it the others may make a batch that need not wait.
+            // Without it the other requests may form a batch that need not wait.
             wake_one(state, out);
         }
         out.push(Effect::Refuse { req, refusal: told, ended: false });
         self.wake_if_over(r.load, out);
     }
 
-    /// Takes one step out of the queue of its sequence, which lives on. If its client counts, the step is expected again.
+    /// Removes one step from the queue of its sequence, which stays live. If the client counts steps, that step is expected again.
     pub(crate) fn drop_step(&mut self, now: Time, seq: Seq, req: Req, told: Refusal, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let head = s.queue.front() == Some(req.ix);
@@ -230,7 +230,8 @@ impl Core {
         }
     }
 
-    /// The first request of a sequence was dropped that has no slot yet. The next one takes its place. Without one the sequence goes back.
+    /// Continues a sequence without a slot whose first request was dropped. The next request takes its place. If there is none, the state
+    /// returns to the store.
     fn go_on_without_first(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get(seq) else { return };
         let next = s.queue.front().and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.plan));
@@ -241,7 +242,8 @@ impl Core {
         }
     }
 
-    /// A counted step will not be: it is expected again, and what was counted on behind it (`None`: the whole queue) cannot run before it.
+    /// Expects a counted step again that will not run. The counted steps behind it (`None`: the whole queue) cannot run before it and are
+    /// refused.
     pub(crate) fn expect_again(&mut self, seq: Seq, dropped: Option<Req>, step: u64, out: &mut Vec<Effect>) {
         loop {
             let Some(s) = self.seqs.get_mut(seq) else { return };
@@ -260,7 +262,7 @@ impl Core {
         }
     }
 
-    /// Refuses a request that waits in the queue of a sequence, which `ended` with it or lives on.
+    /// Refuses a request in the queue of a sequence. `ended`: whether the sequence ends with it.
     pub(crate) fn take_out(&mut self, seq: Seq, req: Req, refusal: Refusal, ended: bool, out: &mut Vec<Effect>) {
         let superseded = self.reqs.get(req).is_some_and(|r| r.end) && self.is_superseded(seq);
         let Some(s) = self.seqs.get_mut(seq) else { return };
@@ -268,7 +270,7 @@ impl Core {
         self.req_links.remove(&mut s.queue, req.ix);
         s.bytes = s.bytes.saturating_sub(r.meta.bytes);
         if r.end {
-            // Its END is refused; but if its id has gone to a younger sequence, no request can reach it any more.
+            // Its END is refused. If a younger sequence has its id, no request can reach it any more.
             s.ending = superseded.then_some(EndReason::Restarted);
         }
         if s.stage == Some(Stage::Backlogged)
@@ -294,7 +296,7 @@ impl Core {
         self.expire(now, out);
     }
 
-    /// Ends every sequence of a load; waiting ones first, so that none gets a slot only to lose it.
+    /// Ends every sequence of a load. Waiting ones end first, so that none gets a slot only to lose it.
     pub(crate) fn end_all(&mut self, now: Time, load: LoadId, out: &mut Vec<Effect>) {
         let here =
             |placed: bool| self.seqs.iter().filter(move |(_, s)| s.load == load && s.placement.is_some() == placed);
@@ -304,7 +306,7 @@ impl Core {
         }
     }
 
-    /// Lets the threads of a retired load go, once nothing is left for them.
+    /// Wakes the threads of a retired load once nothing is left to do, so that they end.
     pub(crate) fn wake_if_over(&mut self, load: LoadId, out: &mut Vec<Effect>) {
         let open = self.reqs.open(load);
         let Some(state) = load_in(&mut self.loads, load) else { return };
@@ -318,7 +320,7 @@ impl Core {
     pub(crate) fn attach(&mut self, now: Time, load: LoadId, hooks: Option<Hooks>, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         let observes = |hooks: Option<Hooks>| hooks.is_some_and(|h| h.observe);
-        // Where one that observes follows another, what neither was told yet is still to be told.
+        // If both the old and the new policy observe, events that were not delivered yet stay.
         if !(observes(state.external) && observes(hooks)) {
             state.log.forget();
         }
@@ -335,7 +337,7 @@ impl Core {
 }
 
 impl LoadState {
-    /// Voids the rounds that are out. How many of them are lost, because no external policy decides any more.
+    /// Voids the open rounds. Returns how many of them are lost because no external policy decides any more.
     fn give_up(&mut self, hooks: Option<Hooks>) -> usize {
         let decided = hooks.is_some_and(|h| h.plan || h.admit);
         let consulted = matches!(std::mem::replace(&mut self.consulting, Consulting::No), Consulting::Out { .. });

@@ -1,12 +1,12 @@
-//! A queue in the order of its levels. Within a level it is in the order of arrival, and what is late stands behind the others.
+//! A queue ordered by level. Within a level, entries are in order of arrival, and late ones stand behind the others.
 
 use crate::faults::{Planted, fault};
 use crate::list::{Links, List};
 
-/// Where an entry stands. It must be the same when the entry is taken out.
+/// The place of an entry. Removal needs the same place as insertion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct QueuePlace {
-    /// The lowest is first.
+    /// The lowest level is first.
     pub(crate) level: u32,
     pub(crate) late: bool,
 }
@@ -70,14 +70,14 @@ impl LevelQueue {
         }
     }
 
-    /// Takes out an entry, which must stand at this place.
+    /// Removes an entry, which must stand at this place.
     pub(crate) fn remove(&mut self, links: &mut Links, place: QueuePlace, ix: u32) {
         let level = if fault(Planted::LevelIgnored) { 0 } else { place.level };
         let Some(at) = self.levels.iter().position(|lists| lists.level == level) else { return };
         let Some(lists) = self.levels.get_mut(at) else { return };
         links.remove(lists.list(place.late), ix);
         self.len = self.len.saturating_sub(1);
-        // The last one stays: a queue of one level allocates nothing while it comes and goes.
+        // The last level stays, so that a queue of one level allocates nothing in use.
         if lists.len() == 0 && self.levels.len() > 1 {
             self.levels.remove(at);
         }
@@ -90,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// It is a list that is sorted by level, lateness and arrival.
+        /// The queue equals a list sorted by lateness and arrival within each level.
         #[test]
         fn it_is_in_order(steps in proptest::collection::vec((any::<bool>(), 0u32..12, 0u32..3, any::<bool>()), 0..200)) {
             let (mut links, mut queue) = (Links::default(), LevelQueue::default());

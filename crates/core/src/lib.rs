@@ -1,21 +1,22 @@
-//! The pure core of Sequor: which sequence holds which slot, and which requests run together. Events and `now` in, effects and work out.
+//! The pure core of Sequor: it decides which sequence holds which slot, and which requests run together. It takes events and the time, and
+//! returns effects and work.
 //!
-//! No clock, lock, thread, payload, text, log or randomness lives here, and nothing outside `std`: the same events give the same effects.
-//! The server drives it with real time, the simulator and the property tests with virtual time.
+//! It has no clock, lock, thread, payload, text, log or randomness, and uses only `std`. The same events give the same effects. The server
+//! drives it with real time, the simulator and the property tests with virtual time.
 //!
 //! # Layout
 //!
-//! - [`ids`], [`time`], [`dtype`], [`shape`], [`padding`]: the words everything else is made of.
+//! - [`ids`], [`time`], [`dtype`], [`shape`], [`padding`]: basic types.
 //! - [`slab`]: the table whose keys carry generations.
-//! - [`spec`]: what a load is like, and what a surface means by START.
-//! - [`event`]: what goes in and what comes out · `request_meta`: what is known of requests · `ending`: how sequences end.
-//! - [`policy`], [`round`], [`observed`], [`roster`]: the contract with policies, built in or not: questions, answers and events.
-//!   [`policies`]: those that are built in.
-//! - `core`: the state of one model name. `sequence`, `request`, `load`, `loads`: what it keeps. `slab`, `list`, `level_queue`, `timer`, `tombstones`:
-//!   what that is kept in.
-//! - Its methods, by their subject: `submit` (admission), `begin`, `prepare`, `slot_assignment`, `plan` (what an instance does next), `rounds`
-//!   (external policies), `finish`, `steps` (numbers of clients), `due` (deadlines), `leave` (ends), `observe`.
-//! - [`seen`]: what operators see · `run_time`: how long a batch takes · `transitions`, `faults`: for tests.
+//! - [`spec`]: the settings of a load, and a dialect's meaning of START.
+//! - [`event`]: inputs and outputs · `request_meta`: what scheduling knows of a request · `ending`: reasons of ends.
+//! - [`policy`], [`round`], [`observed`], [`roster`]: the contract with policies, built-in or external: questions, answers and events.
+//!   [`policies`]: the built-in ones.
+//! - `core`: the state of one model name. `sequence`, `request`, `load`, `loads`: its entries. `slab`, `list`, `level_queue`, `timer`,
+//!   `tombstones`: its containers.
+//! - Methods of the core, by subject: `submit` (admission), `begin`, `prepare`, `slot_assignment`, `plan` (the next step of an instance),
+//!   `rounds` (external policies), `finish`, `steps` (step numbers of clients), `due` (deadlines), `leave` (ends), `observe`.
+//! - [`seen`]: views for operators · `run_time`: the run time of a full batch · `transitions`, `faults`: for tests.
 
 mod begin;
 mod core;

@@ -1,5 +1,5 @@
-//! Doubly linked lists through table indices: order without allocation, and removal from the middle in constant time.
-//! An index stands in at most one of the lists that share a [`Links`].
+//! Doubly linked lists over table indices: ordered without allocation, with removal from the middle in constant time. An index is in at
+//! most one of the lists that share a [`Links`].
 
 const NIL: u32 = u32::MAX;
 
@@ -68,7 +68,7 @@ impl Links {
         list.len += 1;
     }
 
-    /// Takes `ix` out of `list`, in which it must stand.
+    /// Removes `ix` from `list`, which must contain it.
     pub(crate) fn remove(&mut self, list: &mut List, ix: u32) {
         let Some(Link { prev, next }) = self.0.get(ix as usize).copied() else { return };
         match self.0.get_mut(prev as usize) {
@@ -89,7 +89,7 @@ impl Links {
         Some(ix)
     }
 
-    /// What stands behind `ix` in its list.
+    /// The index behind `ix` in its list.
     pub(crate) fn after(&self, ix: u32) -> Option<u32> {
         self.0.get(ix as usize).map(|link| link.next).filter(|next| *next != NIL)
     }

@@ -1,4 +1,4 @@
-//! A load as the core keeps it: its instances with their slots, and who waits for one.
+//! The core's record of a load: its instances with their slots, and the sequences that wait for one.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -21,17 +21,17 @@ use crate::time::Time;
 #[derive(Debug)]
 pub(crate) struct LoadState {
     pub(crate) key: LoadId,
-    /// Counts loads of this name: the newest has the highest.
+    /// Serial number of the load under this name: the newest has the highest.
     pub(crate) born: u64,
     pub(crate) spec: LoadSpec,
     pub(crate) policy: Box<dyn Policy>,
-    /// Decides when a request has waited for too long: first ready, first run.
+    /// The policy for a round in which a request has waited for too long: first ready, first run.
     pub(crate) forced: Box<dyn Policy>,
-    /// Since when a slot has been free, as far as anybody waited for one.
+    /// Since when a slot has been free; see [`LoadState::note_room`].
     room_since: Option<Time>,
     /// The hooks of the external policy, if one is attached.
     pub(crate) external: Option<Hooks>,
-    /// What must wait before anything runs.
+    /// The number of requests that must wait before anything runs.
     pub(crate) holding: Option<Hold>,
     pub(crate) instances: Vec<InstanceState>,
     /// Slots in use.
@@ -40,28 +40,28 @@ pub(crate) struct LoadState {
     pub(crate) live: u32,
     /// Sequences that wait for a slot, in the order of their START.
     pub(crate) backlog: LevelQueue,
-    /// Free slots are being handed to the backlog.
+    /// Whether free slots are being given to the backlog.
     pub(crate) admitting: bool,
     pub(crate) backlog_bytes: u64,
-    /// Sequences, or stateless requests, that are being prepared before they may have a slot or be ready: they will want room.
+    /// Sequences or stateless requests in preparation that have no slot or place yet. They count as waiting.
     pub(crate) preparing: u32,
-    /// Sequences with a slot and nothing to do, longest idle first.
+    /// Sequences with a slot and no request, longest idle first.
     pub(crate) idle: List,
     /// Ready stateless requests.
     pub(crate) ready: LevelQueue,
-    /// Requests whose answers leave in the order in which they were taken, and whether each is done; `None` was refused.
+    /// Requests whose answers leave in the order in which they were taken, and whether each is done. `None` is a refused one.
     pub(crate) turns: VecDeque<(Option<Req>, bool)>,
     pub(crate) first_turn: u64,
     pub(crate) retired: Option<Time>,
-    /// The limit of its retirement has come.
+    /// Whether the time limit of its retirement has passed.
     pub(crate) ended: bool,
     pub(crate) armed: Time,
-    /// What its policy is to be told.
+    /// Events for its policy.
     pub(crate) log: EventLog,
     pub(crate) consulting: Consulting,
     /// How long a full batch takes.
     pub(crate) run_time: RunTime,
-    // Kept from plan to plan for their memory.
+    // Kept from plan to plan, to reuse their memory.
     pub(crate) see: Columns,
     pub(crate) picks: Picks,
     pub(crate) keys: Vec<Candidate>,
@@ -70,34 +70,34 @@ pub(crate) struct LoadState {
 
 #[derive(Debug, Default)]
 pub(crate) struct InstanceState {
-    /// The slots that were in use so far; the table grows with the sequences that live at once.
+    /// Slots used so far. The table grows with the number of sequences that are live together.
     slots: Vec<SlotState>,
-    /// How many slots there are, those not in the table included.
+    /// The number of slots, including those not in the table yet.
     size: u32,
-    /// Numbers of those of the table that are free, lowest first.
+    /// Free slots of the table, lowest first.
     free: BinaryHeap<Reverse<u32>>,
     /// Sequences that can run, in the order in which they became ready.
     pub(crate) ready: List,
     /// Slot operations that wait for the owning thread.
     pub(crate) ops: Vec<SlotOp>,
     pub(crate) in_flight: u8,
-    /// Its thread sleeps and was not woken yet.
+    /// Whether its thread sleeps and was not woken yet.
     pub(crate) asleep: bool,
     pub(crate) gone: bool,
-    /// The question its thread is pondering.
+    /// The question that its thread has open with the policy.
     pub(crate) asked: Option<RoundId>,
-    /// The external policy wants nothing before this, unless something arrives or completes.
+    /// The external policy wants no question before this time, unless a request arrives or completes.
     pub(crate) hold: Option<Time>,
     pub(crate) last_run: LastRun,
 }
 
-/// Where the admission question to an external policy stands.
+/// The state of the admission question to an external policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Consulting {
     No,
-    /// The driver was told to fetch it.
+    /// The driver was notified to fetch it.
     Announced,
-    /// It is being pondered; and whether something has changed meanwhile that it does not show.
+    /// The policy has it. `news`: whether something changed since that the question does not show.
     Out {
         round: RoundId,
         news: bool,
@@ -105,12 +105,12 @@ pub(crate) enum Consulting {
 }
 
 impl InstanceState {
-    /// Its free slots.
+    /// Number of free slots.
     fn room(&self) -> u32 {
         u32::try_from(self.free.len()).unwrap_or(u32::MAX).saturating_add(self.unused())
     }
 
-    /// Its slots that were never in use. They follow those of the table.
+    /// Number of slots never used. Their indices follow those of the table.
     fn unused(&self) -> u32 {
         self.size.saturating_sub(u32::try_from(self.slots.len()).unwrap_or(u32::MAX))
     }
@@ -185,14 +185,14 @@ impl LoadState {
         self.instances.iter().map(InstanceState::room).sum()
     }
 
-    /// It is so late; a slot may have become free.
+    /// Records the time since which a slot has been free, if one is free now.
     pub(crate) fn note_room(&mut self, now: Time) {
         if self.has_free_slot() {
             self.room_since.get_or_insert(now);
         }
     }
 
-    /// Since when a slot has been free, while one is.
+    /// The time since which a slot has been free.
     pub(crate) fn room_since(&self) -> Time {
         self.room_since.unwrap_or(Time::ZERO)
     }
@@ -207,13 +207,13 @@ impl LoadState {
         self.instances.get(usize::from(instance)).is_some_and(|i| i.room() > 0)
     }
 
-    /// The instance of the lowest free slot, the lowest of those that have one, so that instances fill evenly.
+    /// The instance with the lowest free slot. On a tie the lowest instance wins, so that instances fill evenly.
     fn roomiest(&self) -> Option<u16> {
         let lowest = (0u16..).zip(&self.instances).filter_map(|(i, instance)| Some((instance.lowest()?, i)));
         if fault(Planted::SlotOutOfOrder) { lowest.max() } else { lowest.min() }.map(|(_, i)| i)
     }
 
-    /// Gives the lowest free slot (of this instance, if one is named) to `seq`.
+    /// Gives `seq` the lowest free slot, of this instance if one is named.
     pub(crate) fn take_slot(&mut self, seq: Seq, of: Option<u16>) -> Option<(u16, Slot)> {
         let i = of.or_else(|| self.roomiest())?;
         let instance = self.instances.get_mut(usize::from(i))?;
@@ -228,7 +228,7 @@ impl LoadState {
         Some((i, slot))
     }
 
-    /// Takes the slot back and, if it was given a state, leaves that to be dropped by its thread. A stale slot frees nothing.
+    /// Frees a slot. If it was given a state, its thread drops that state later. A stale slot frees nothing.
     pub(crate) fn free_slot(&mut self, instance: u16, slot: Slot, ran: bool) {
         let Some(owner) = self.instances.get_mut(usize::from(instance)) else { return };
         let Some(state) = owner.slots.get_mut(slot.ix as usize) else { return };
@@ -236,7 +236,7 @@ impl LoadState {
             return;
         }
         state.seq = None;
-        // Wrapping is safe: no key is kept for four thousand million uses of its slot.
+        // Wrapping is safe: no key outlives four thousand million uses of its slot.
         state.generation = state.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         if ran && !fault(Planted::FreeForgotten) {
             owner.ops.push(SlotOp::Free(slot));
@@ -246,14 +246,14 @@ impl LoadState {
         self.used = self.used.saturating_sub(1);
     }
 
-    /// What every round says of its load.
+    /// Fills in the facts about the load that every round shows.
     pub(crate) fn describe(&self, now: Time, see: &mut Columns) {
         (see.now, see.max_batch) = (now.0, self.spec.max_batch.max(1));
         (see.live, see.backlog, see.free_instances) = (self.live, self.backlog.len(), self.free_instances());
         see.run_time = self.run_time.nanos();
     }
 
-    /// A ready request that waits longer than this runs next, against any policy.
+    /// The maximum wait of a ready request. After it the request runs next, against any policy.
     pub(crate) fn max_wait(&self) -> Duration {
         let own = self.external.and_then(|hooks| hooks.max_wait).filter(|_| !fault(Planted::OwnMaxWaitIgnored));
         own.unwrap_or(self.spec.limits.max_wait)
@@ -263,7 +263,7 @@ impl LoadState {
         u32::try_from(self.instances.iter().filter(|i| i.in_flight == 0).count()).unwrap_or(u32::MAX)
     }
 
-    /// Gives a request the next place in the order of answers, if there is one.
+    /// Gives a request the next place in the order of answers, if the load keeps one.
     pub(crate) fn take_turn(&mut self, req: Req) -> Option<u64> {
         let (Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. }) = self.spec.strategy
         else {
@@ -273,8 +273,9 @@ impl LoadState {
         Some(self.first_turn + self.turns.len() as u64 - 1)
     }
 
-    /// Whether an instance may take a batch now: it has none in flight; or fewer than it may, and what is ready fills one. Anything less had
-    /// better wait for the batch that runs: requests that become ready meanwhile go along, where two halves would each cost a run.
+    /// Whether an instance may take a batch now: nothing is in flight, or `depth` allows one more and the ready requests fill it. A smaller
+    /// batch should wait for the running one, because requests that become ready meanwhile can join it. Two half batches would cost two
+    /// runs.
     pub(crate) fn may_take(&self, n: u16) -> bool {
         let Some(instance) = self.instances.get(usize::from(n)) else { return false };
         let ready = if self.spec.is_stateful() { instance.ready.len() } else { self.ready.len() };
@@ -284,7 +285,7 @@ impl LoadState {
         }
     }
 
-    /// Retired, and nothing is left to do; `open` is the number of its requests that are not through.
+    /// Whether the load is retired and has nothing left to do. `open`: number of its requests that are not over.
     pub(crate) fn is_over(&self, open: u32) -> bool {
         self.retired.is_some() && self.live == 0 && open == 0
     }

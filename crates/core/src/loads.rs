@@ -3,8 +3,8 @@
 use crate::ids::LoadId;
 use crate::load::LoadState;
 
-/// Loads under generation-checked keys. The driver's table is dense, so this one is too: it is as long as the most loads of this name that
-/// were there at once.
+/// Loads under generation-checked keys. The driver's table is dense, so this one is too: its length is the maximum number of loads of this
+/// name at one time.
 #[derive(Debug, Default)]
 pub(crate) struct Loads(Vec<Option<LoadState>>);
 
@@ -37,7 +37,7 @@ impl Loads {
         self.0.iter().flatten()
     }
 
-    /// Entries, those that hold no load included.
+    /// Entries, including empty ones.
     pub(crate) fn capacity(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! How what happened gets to those who are told: notes for the driver, and a log for the policy that observes.
+//! Delivery of events: notes for the driver, and a log for the policy that observes.
 
 use std::time::Duration;
 
@@ -12,12 +12,13 @@ use crate::request::Request;
 use crate::request_meta::FEATURES;
 
 impl Core {
-    /// Takes what the policy of this load has not been told of yet: the serial number of the first, and whether some before it were dropped.
+    /// Takes the events that this load's policy has not received yet. Returns the serial number of the first, the events, and whether
+    /// earlier ones were dropped.
     pub fn observed(&mut self, load: LoadId) -> (u64, Vec<Observed>, bool) {
         self.load_mut(load).map(|l| l.log.take()).unwrap_or_default()
     }
 
-    /// The serial number of the next thing that happens to a load.
+    /// The serial number of the load's next event.
     pub(crate) fn next_observed(&self, load: LoadId) -> u64 {
         self.load(load).map_or(0, |l| l.log.next())
     }
@@ -42,7 +43,7 @@ impl Core {
         self.seqs.get(seq).filter(|_| known).map(|s| s.keys).unwrap_or_default()
     }
 
-    /// A sequence has the key features of the request that began it.
+    /// Records the key features of the request that began a sequence.
     fn begins(&mut self, seq: Seq, req: Req) -> Option<Observed> {
         let keys = self.reqs.get(req).map(|r| r.meta.keys).unwrap_or_default();
         let s = self.seqs.get_mut(seq)?;
@@ -50,7 +51,7 @@ impl Core {
         Some(began(seq, s.step, keys))
     }
 
-    /// A request has run, for good or not.
+    /// Reports that a request ran, with or without success.
     pub(crate) fn tell_run(&mut self, req: Req, done: bool, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.get(req) else { return };
         if let Some(state) = load_in(&mut self.loads, r.load) {

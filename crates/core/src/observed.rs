@@ -1,14 +1,14 @@
-//! Events for a policy that observes: self-contained, because their sequence may be gone when they are read. Each has a serial number of its load,
-//! so that a policy that comes later gets those who live, and then everything after that once.
+//! Events for a policy that observes. They are self-contained, because their sequence may be gone when they are read. Each has a serial
+//! number of its load. A policy that is attached later gets the live sequences first, and then each later event once.
 
 use std::time::Duration;
 
 use crate::ending::EndReason;
 use crate::request_meta::FEATURES;
 
-/// Kept for a policy between two rounds; beyond that it learns that some were lost ([`crate::Round::lost`]).
+/// Maximum number of events kept between two rounds. Beyond it the policy learns that some were lost ([`crate::Round::lost`]).
 const MOST: usize = 4096;
-/// From so many on it should be told without a question.
+/// From this many events on, the policy should get them without waiting for a question.
 pub(crate) const MANY: usize = MOST / 4;
 
 /// Something that happened to a load.
@@ -17,13 +17,13 @@ pub struct Observed {
     /// The handle of the sequence ([`crate::Seq::handle`]); 0 for a request without one.
     pub seq: u64,
     pub what: ObservedKind,
-    /// Key features of the request that began the sequence (of its beginning and its end), ran or failed; zeros in the others.
+    /// Key features of the request that ran or failed, or of the one that began the sequence (`Began`, `Ended`). Zeros in other events.
     pub keys: [u64; FEATURES],
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ObservedKind {
-    /// A sequence began, or began anew; `steps` of it are committed.
+    /// A sequence began, or started again; `steps` of it are committed.
     Began { steps: u64 },
     /// It got a slot.
     Slotted { waited: Duration },
@@ -41,16 +41,16 @@ pub enum ObservedKind {
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     kept: Vec<Observed>,
-    /// The serial number of the next one.
+    /// The serial number of the next event.
     next: u64,
-    /// Some before those that are kept were dropped.
+    /// Whether events before the kept ones were dropped.
     lost: bool,
 }
 
 impl EventLog {
     pub(crate) fn add(&mut self, one: Observed) {
         if self.kept.len() >= MOST {
-            // With one missing the others are of no use: the reader must look at the live sequences again.
+            // With one missing the others are of no use: the reader must list the live sequences again.
             self.kept.clear();
             self.lost = true;
         }
@@ -62,12 +62,12 @@ impl EventLog {
         self.kept.len()
     }
 
-    /// The serial number of the next one.
+    /// The serial number of the next event.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// What was kept, the serial number of its first, and whether some before it were dropped.
+    /// The kept events: the serial number of the first, the events, and whether earlier ones were dropped.
     pub(crate) fn take(&mut self) -> (u64, Vec<Observed>, bool) {
         let first = self.next - self.kept.len() as u64;
         (first, std::mem::take(&mut self.kept), std::mem::take(&mut self.lost))

@@ -1,4 +1,4 @@
-//! How rows of different lengths are padded to one, so that they fit one tensor.
+//! Padding of rows of different lengths, so that they fit one tensor.
 
 use std::ops::Range;
 
@@ -8,25 +8,25 @@ pub struct Padding {
     /// The variable dimension, without the batch dimension.
     pub axis: usize,
     pub side: PaddingSide,
-    /// One element.
+    /// The bytes of one padding element.
     pub value: Vec<u8>,
     pub multiple_of: u64,
-    /// Lengths to pad to, in ascending order; empty for the longest of the batch.
+    /// Lengths to pad to, in ascending order. If empty, rows are padded to the longest of the batch.
     pub buckets: Vec<u64>,
 }
 
-/// Where the padding lies in a row.
+/// The side of a row that is padded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PaddingSide {
-    /// In front: a row lies at the end.
+    /// Padding in front: the row's data is at the end.
     Left,
-    /// Behind: a row lies at the beginning.
+    /// Padding behind: the row's data is at the beginning.
     #[default]
     Right,
 }
 
 impl Padding {
-    /// The length that a batch has whose longest item has this one.
+    /// The padded length of a batch whose longest item has this length.
     pub fn padded(&self, longest: u64) -> u64 {
         let bucket = self.buckets.iter().find(|bucket| **bucket >= longest);
         bucket.copied().unwrap_or(longest).next_multiple_of(self.multiple_of.max(1))
@@ -34,7 +34,7 @@ impl Padding {
 }
 
 impl PaddingSide {
-    /// The places of a row of this length where all rows have `whole` places. The others are padding.
+    /// The positions of a row's own data when all rows are padded to `whole`. The other positions are padding.
     pub fn places(self, length: u64, whole: u64) -> Range<u64> {
         let length = length.min(whole);
         match self {

@@ -1,4 +1,4 @@
-//! What an instance does next: tidy its slots, run a batch, ask the external policy, sleep or go.
+//! The next step of an instance: tidy its slots, run a batch, ask the external policy, sleep or end.
 
 use crate::core::{Core, RunningBatch, load_in};
 use crate::event::{Batch, Effect, Next, Note, RealRow, Row, SlotOp};
@@ -13,9 +13,9 @@ use crate::spec::{RowLayout, Strategy};
 use crate::time::Time;
 
 impl Core {
-    /// Says what this instance shall do next. One thread at a time may be the instance and call it, and it must do what this returns.
+    /// Returns the next step of this instance. Only one thread at a time may call it for an instance, and it must do that step.
     pub fn next(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Next {
-        // It is awake already: what expires must not wake it once more.
+        // The instance is awake. Handling deadlines must not wake it once more.
         if let Some(instance) = self.instance_mut(who) {
             instance.asleep = false;
         }
@@ -32,7 +32,7 @@ impl Core {
         }
     }
 
-    /// Whether a request is ready for this instance, which may take a batch. What it shall do, [`Core::next`] says.
+    /// Whether this instance may take a batch and a request is ready for it. [`Core::next`] returns the step itself.
     pub fn has_ready(&self, who: Instance) -> bool {
         self.load(who.load).is_some_and(|state| state.may_take(who.n)) && self.oldest_ready(who).is_some()
     }
@@ -61,7 +61,7 @@ impl Core {
         self.plan_built_in(now, who, overdue)
     }
 
-    /// Lets the built-in policy decide, or the one that serves the longest wait.
+    /// Lets the built-in policy decide. If a request is overdue, the policy that serves the longest wait decides.
     pub(crate) fn plan_built_in(&mut self, now: Time, who: Instance, overdue: bool) -> PlannedStep {
         let Some(state) = load_in(&mut self.loads, who.load) else { return PlannedStep::Nothing(None) };
         let policy = if overdue { &mut state.forced } else { &mut state.policy };
@@ -81,7 +81,7 @@ impl Core {
         planned
     }
 
-    /// When the request that has been ready longest became so.
+    /// The time at which the longest waiting request became ready.
     pub(crate) fn oldest_ready(&self, who: Instance) -> Option<Time> {
         let state = self.load(who.load)?;
         let req = match state.spec.is_stateful() {
@@ -96,7 +96,7 @@ impl Core {
         s.queue.front().and_then(|ix| self.reqs.at(ix)).map(|r| r.key)
     }
 
-    /// Shows what is ready for this instance, in the columns that `hooks` ask for.
+    /// Fills in the ready candidates of this instance, in the columns that `hooks` ask for.
     pub(crate) fn fill(&self, now: Time, who: Instance, hooks: Hooks, see: &mut Columns, keys: &mut Vec<Candidate>) {
         see.clear();
         keys.clear();
@@ -122,7 +122,7 @@ impl Core {
         see.not_shown = ready.saturating_sub(see.len);
     }
 
-    /// One candidate: a ready sequence (its head request) or a ready stateless request.
+    /// Adds one candidate: a ready sequence (its head request) or a ready stateless request.
     pub(crate) fn show(&self, ix: u32, of_sequence: bool, hooks: Hooks, see: &mut Columns, keys: &mut Vec<Candidate>) {
         let seq = if of_sequence { self.seqs.key_at(ix) } else { None };
         let s = seq.and_then(|seq| self.seqs.get(seq));
@@ -154,7 +154,7 @@ impl Core {
         }
     }
 
-    /// Takes these requests out of their queues and makes a batch of them. They stand, and fit together.
+    /// Takes these requests out of their queues and forms a batch. The caller has checked that they can run and fit together.
     pub(crate) fn take(&mut self, now: Time, who: Instance, keys: &[Req], out: &mut Vec<Effect>) -> Batch {
         let rows = keys.iter().filter_map(|req| self.reqs.get(*req)).map(|r| r.meta.rows).sum();
         let flight = RunningBatch { instance: who, reqs: Vec::new(), rows, taken: now, sealing: false };
@@ -210,8 +210,8 @@ impl Core {
         Some(RealRow { req, placement: Some((seq, slot)), start, end, seal })
     }
 
-    /// `direct` with fixed rows: each row stands where its slot is, and holes are padded. With compact rows: rows are in the order of their
-    /// slots, so that neighbouring slots are one piece of memory.
+    /// Arranges the rows of a `direct` batch. Fixed rows: each row is at the index of its slot, and holes are padded. Compact rows: rows
+    /// are in the order of their slots, so that neighbouring slots are one piece of memory.
     fn arrange(&self, batch: &mut Batch) {
         let strategy = self.load(batch.instance.load).map(|l| &l.spec.strategy);
         match strategy {
@@ -234,7 +234,7 @@ impl Core {
         let reqs: Vec<Req> = batch.real().map(|row| row.req).collect();
         let Some(state) = load_in(&mut self.loads, who.load) else { return };
         for req in &reqs {
-            // A request of several runs has its turn since the first.
+            // A request of several runs keeps the turn of its first run.
             if let Some(r) = self.reqs.get_mut(*req).filter(|r| r.turn.is_none()) {
                 r.turn = state.take_turn(*req);
             }
@@ -242,7 +242,7 @@ impl Core {
         if let Some(instance) = state.instances.get_mut(usize::from(who.n)) {
             instance.in_flight += 1;
         }
-        // A sleeping instance takes what this batch left over.
+        // A sleeping instance takes what this batch leaves.
         if !state.ready.is_empty() {
             wake_one(state, out);
         }
@@ -251,7 +251,7 @@ impl Core {
         }
     }
 
-    /// Nothing to run: tidy, sleep or go.
+    /// Returns the step of an instance with nothing to run: tidy, sleep or end.
     pub(crate) fn rest(&mut self, who: Instance, until: Option<Time>) -> Next {
         let open = self.reqs.open(who.load);
         let Some(state) = load_in(&mut self.loads, who.load) else { return Next::Gone };

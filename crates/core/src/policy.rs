@@ -1,12 +1,12 @@
-//! The contract between the core and what decides: views in, indices out. Built-in and external policies implement the same trait.
-//! A policy holds no request, slot or state, and cannot break an invariant: the core checks what it answers.
+//! The contract between the core and policies: columns in, indices out. Built-in and external policies implement the same trait. A policy
+//! holds no request, slot or state. It cannot break an invariant, because the core checks its answers.
 
 use std::time::Duration;
 
 use crate::observed::Observed;
 use crate::time::Time;
 
-/// Which columns a policy reads; the others stay empty.
+/// Bits for the columns that a policy reads. The other columns stay empty.
 pub mod columns {
     pub const SEQ: u32 = 1;
     pub const STEP: u32 = 1 << 1;
@@ -31,12 +31,12 @@ pub mod flags {
     pub const END: u8 = 2;
 }
 
-/// What a policy sees: one entry a candidate in each column it asked for, in the order in which they became ready.
-/// Times are nanoseconds of the core's clock; no deadline is `u64::MAX`.
+/// The input of a policy: in each column that it asked for, one entry a candidate, in the order in which they became ready. Times are
+/// nanoseconds of the core's clock. `u64::MAX` means no deadline.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Columns {
     pub now: u64,
-    /// Rows a batch may have.
+    /// Maximum rows of a batch.
     pub max_batch: u32,
     /// Instances of the load with nothing in flight.
     pub free_instances: u32,
@@ -55,7 +55,7 @@ pub struct Columns {
     pub step: Vec<u64>,
     pub slot: Vec<u32>,
     pub arrival: Vec<u64>,
-    /// When it became ready: its turn in the sequence had come and a slot was its own.
+    /// The time at which the request became ready: it was next in its sequence, and the sequence had a slot.
     pub ready: Vec<u64>,
     pub deadline: Vec<u64>,
     pub priority: Vec<u32>,
@@ -64,14 +64,14 @@ pub struct Columns {
     pub rows: Vec<u32>,
     pub bytes: Vec<u64>,
     pub state_bytes: Vec<u64>,
-    /// Row by row, [`Hooks::numbers`] to a candidate.
+    /// Row by row, [`Hooks::numbers`] values a candidate.
     pub numbers: Vec<f64>,
-    /// Row by row, [`Hooks::keys`] to a candidate.
+    /// Row by row, [`Hooks::keys`] values a candidate.
     pub keys: Vec<u64>,
 }
 
 impl Columns {
-    /// Empties every column, keeping its memory.
+    /// Empties every column and keeps its memory.
     pub fn clear(&mut self) {
         let Columns {
             now: _,
@@ -109,7 +109,7 @@ impl Columns {
     }
 }
 
-/// Which hooks of a policy the core calls, and what it fills in for them.
+/// The hooks of a policy that the core calls, and the data it fills in for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hooks {
     pub plan: bool,
@@ -117,41 +117,41 @@ pub struct Hooks {
     pub observe: bool,
     /// Bits of [`columns`].
     pub columns: u32,
-    /// Candidates it wants to see at most; 0 leaves it to the load's limit.
+    /// Maximum number of candidates it wants; 0 means the load's limit.
     pub window: u32,
-    /// Numeric features the model has.
+    /// Number of numeric features of the model.
     pub numbers: u8,
-    /// Key features the model has.
+    /// Number of key features of the model.
     pub keys: u8,
-    /// How long it may pass a ready request over; `None` leaves it to the load's limit.
+    /// How long the policy may pass over a ready request; `None` means the load's limit.
     pub max_wait: Option<Duration>,
 }
 
 impl Hooks {
-    /// Maximum candidates of any kind that it is shown, where a load shows no more than this.
+    /// Maximum number of candidates of any kind that the policy gets, under a load's limit.
     #[must_use]
     pub fn shown(&self, limit: u32) -> u32 {
         if self.window == 0 { limit } else { self.window.min(limit) }
     }
 }
 
-/// What a policy picks, as indices into what it saw. Comes empty.
+/// The picks of a policy, as indices into its columns. Empty when the policy gets it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Picks {
-    /// To run now, as one batch, in this order.
+    /// Candidates to run now, as one batch, in this order.
     pub fire: Vec<u32>,
-    /// To refuse now.
+    /// Candidates to refuse now.
     pub reject: Vec<Rejection>,
 }
 
 /// A candidate that a policy refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rejection {
-    /// Its index among those shown.
+    /// Its index among the shown candidates.
     pub candidate: u32,
     /// The policy's own code for the reason.
     pub code: u32,
-    /// Whether its sequence ends with it. A START that is refused always ends its sequence.
+    /// Whether its sequence ends too. If a START is refused, its sequence always ends.
     pub ends: bool,
 }
 
@@ -161,7 +161,7 @@ impl Picks {
         self.reject.clear();
     }
 
-    /// Every index that is picked, to run or to be refused.
+    /// Every picked index, to run or to refuse.
     pub fn indices(&self) -> impl Iterator<Item = u32> + '_ {
         self.fire.iter().copied().chain(self.reject.iter().map(|rejection| rejection.candidate))
     }
@@ -170,9 +170,9 @@ impl Picks {
 /// What to do with the candidates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// What the built-in policy would do.
+    /// Do what the built-in policy would do.
     Default,
-    /// Nothing before this time, unless something arrives or completes.
+    /// Run nothing before this time, unless a request arrives or completes.
     Wait(Time),
     /// Run the picks.
     Fire,
@@ -181,11 +181,11 @@ pub enum Decision {
 /// What to do with one sequence of the backlog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
-    /// A free slot of this instance.
+    /// Give it a free slot of this instance.
     Take {
         instance: u16,
     },
-    /// The slot of this victim, by its index among those shown.
+    /// Give it the slot of this victim, named by its index among the shown victims.
     Evict {
         victim: u32,
     },
@@ -194,32 +194,33 @@ pub enum Admission {
     Reject(u32),
 }
 
-/// The fault of a policy's answer. Stale picks are no fault.
+/// The fault of a policy's answer. A stale pick is not a fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum PolicyFault {
     Trap,
     Time,
     Memory,
-    /// No guest was there to ask, or it was busy for too long. No strike.
+    /// No guest was available, or it was busy for too long. Not a strike.
     Busy,
-    /// An index beyond what was shown.
+    /// An index beyond the shown candidates.
     Index,
-    /// An index twice.
+    /// A repeated index.
     Repeat,
     /// More rows than a batch may have.
     TooMany,
-    /// Shapes that do not batch together.
+    /// Shapes that cannot share a batch.
     Shapes,
 }
 
-/// Decides. A built-in policy runs inside [`crate::Core::next`]; an external one between `next` and [`crate::Core::answer`].
+/// A policy. A built-in one runs inside [`crate::Core::next`], an external one between `next` and [`crate::Core::answer`].
 pub trait Policy: Send + std::fmt::Debug {
     fn hooks(&self) -> Hooks;
 
-    /// Which candidates to run now, and which to refuse.
+    /// Chooses the candidates to run now and those to refuse.
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault>;
 
-    /// One answer for each candidate of `see` (the heads of backlogged sequences); `room` is the count of free slots an instance.
+    /// Returns one answer for each candidate of `see` (the heads of backlogged sequences). `room` is the number of free slots of each
+    /// instance.
     fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, PolicyFault> {
         let _ = (see, room, victims);
         Ok(Vec::new())

@@ -1,4 +1,4 @@
-//! Preparation: a request is lent to the driver before its turn, and the answer says what is to be done with it.
+//! Preparation: the core lends a request to the driver before its turn, and the driver's answer gives the plan for it.
 
 use crate::core::{Core, load_in};
 use crate::ending::EndReason;
@@ -11,7 +11,7 @@ use crate::sequence::{FirstState, Stage};
 use crate::time::Time;
 
 impl Core {
-    /// Lends a request to the driver. That of a sequence is at the head of its queue.
+    /// Lends a request to the driver. If it has a sequence, it is at the head of that queue.
     pub(crate) fn prepare(&mut self, req: Req, seq: Option<Seq>, out: &mut Vec<Effect>) {
         if let Some(r) = self.reqs.get_mut(req) {
             r.stage = RequestStage::Preparing;
@@ -22,7 +22,7 @@ impl Core {
         out.push(Effect::Prepare(req, seq));
     }
 
-    /// The driver has prepared a request, or could not. If the request was refused meanwhile, there is nothing left to do.
+    /// Handles the driver's answer to a preparation. If the request was refused meanwhile, nothing is left to do.
     pub(crate) fn prepared(&mut self, now: Time, req: Req, prepared: Preparation, out: &mut Vec<Effect>) {
         let is_lent = |stage| {
             stage == RequestStage::Preparing || (stage == RequestStage::Queued && fault(Planted::PreparedTwice))
@@ -59,14 +59,14 @@ impl Core {
         }
     }
 
-    /// The driver has made the first state of a sequence, with shapes of this class.
+    /// Records the class of the shapes of a sequence's first state, which the driver has made.
     pub(crate) fn first_shape(&mut self, req: Req, shape: u64) {
         if let Some(r) = self.reqs.get_mut(req).filter(|r| r.start && r.stage == RequestStage::Preparing) {
             r.first_shape = Some(shape);
         }
     }
 
-    /// The run of a running request that comes after this one has these properties.
+    /// Records the properties of the next run of a running request.
     pub(crate) fn next_run(&mut self, req: Req, meta: RequestMeta) {
         let has_more = |plan| matches!(plan, Some(RunPlan::Run(2..)));
         if let Some(r) =
@@ -78,7 +78,8 @@ impl Core {
 
     // === without a run ===
 
-    /// Answers the request at the head of a sequence without a run. It counts as a step, and leaves after the answers that were due before it.
+    /// Answers the request at the head of a sequence without a run. It counts as a step. Its answer leaves after those that were due
+    /// before.
     pub(crate) fn reply(&mut self, now: Time, seq: Seq, req: Req, out: &mut Vec<Effect>) {
         let Some((start, step)) = self.reqs.get(req).map(|r| (r.start, r.step)) else { return };
         if start && !fault(Planted::ReplyForgetsStart) {
@@ -100,16 +101,16 @@ impl Core {
         self.wake_if_over(r.load, out);
     }
 
-    /// A START takes effect: nothing of its life is committed yet, and the next run is given the first state.
+    /// Lets a START take effect: nothing of its life is committed yet, and the next run gets the first state.
     pub(crate) fn begin_life(&mut self, seq: Seq, req: Req, out: &mut Vec<Effect>) {
         let Some((load, step, made)) = self.reqs.get(req).map(|r| (r.load, r.step, r.first_shape)) else { return };
         let Some(of_load) = self.load(load).map(|l| l.spec.initial_state_shape) else { return };
         let shape = made.unwrap_or(of_load);
         let Some(s) = self.seqs.get_mut(seq) else { return };
-        // Should this START fail, the state is the first one.
+        // If this START fails, the sequence has its first state.
         (s.step, s.state_shape, s.holds_state) = (step.saturating_sub(1), shape, false);
         s.first_state = Some(FirstState::Init(req));
-        // A sequence that goes on from a state found elsewhere lives already, also if nothing of it has run here.
+        // An adopted sequence is live already, even if no step of it has run here.
         if std::mem::replace(&mut s.begun, true) || s.adopted {
             self.note(load, Note::Ended(seq, EndReason::Restarted), out);
             self.note(load, Note::Started(seq, req), out);
@@ -118,7 +119,7 @@ impl Core {
 
     // === refused ===
 
-    /// A preparation failed: the request that begins a sequence takes it along, a later one only if the driver says so.
+    /// Handles a failed preparation. If the request begins its sequence, the sequence ends. Otherwise `ends` decides.
     fn unprepared(&mut self, now: Time, req: Req, refusal: Refusal, ends: bool, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.get(req) else { return };
         let Some(seq) = r.seq else { return self.drop_stateless(req, refusal, out) };
@@ -133,7 +134,7 @@ impl Core {
         }
     }
 
-    /// The id of a step was not found, but a START has followed the step: that one opens the sequence. False if none has.
+    /// Opens a sequence with a START that waits behind a step whose id was not found. False if no START waits.
     fn start_after_all(&mut self, now: Time, seq: Seq, mut told: Refusal, out: &mut Vec<Effect>) -> bool {
         let Some(s) = self.seqs.get(seq).filter(|s| !s.announced && s.starts > 0) else { return false };
         let load = s.load;

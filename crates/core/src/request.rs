@@ -1,4 +1,4 @@
-//! A request as the core keeps it, from its submission until its answer is released.
+//! The core's record of a request, from submission until its answer is released.
 
 use crate::faults::{Planted, fault};
 use crate::ids::{LoadId, Req, Seq};
@@ -21,36 +21,36 @@ pub(crate) struct Request {
     pub(crate) counted: bool,
     pub(crate) dialect: Dialect,
     pub(crate) arrival: Time,
-    /// When it became ready; meaningful from then on.
+    /// The time at which it became ready. Not valid before.
     pub(crate) ready: Time,
     pub(crate) deadline: Option<Time>,
     pub(crate) priority: u32,
-    /// Its place among the ready ones, where it has no sequence.
+    /// Its place among the ready requests, if it has no sequence.
     pub(crate) place: QueuePlace,
-    /// Whether it goes behind the others when it is late.
+    /// Whether it moves behind the others when it is late, instead of being refused.
     pub(crate) delays: bool,
     pub(crate) meta: RequestMeta,
     pub(crate) stage: RequestStage,
     /// The plan for it; `None` until it is prepared.
     pub(crate) plan: Option<RunPlan>,
-    /// Class of the shapes of the first state that was made for this START; `None` is that of the load.
+    /// Class of the shapes of the first state that was made for this START; `None` means the load's.
     pub(crate) first_shape: Option<u64>,
-    /// Runs of it that have ended well. Between two of its runs it waits at the head of its queue.
+    /// Number of its runs that succeeded. Between two runs it waits at the head of its queue.
     pub(crate) ran: u32,
-    /// Its place in the order of answers, where the load keeps one.
+    /// Its place in the order of answers, if the load keeps one.
     pub(crate) turn: Option<u64>,
-    /// When it is refused, if it is still queued then.
+    /// The time at which it is refused if it is still queued.
     pub(crate) queue_until: Time,
     pub(crate) armed: Time,
 }
 
 impl Request {
-    /// Whether a run of it is the first, which a START begins its sequence with.
+    /// Whether none of its runs has ended well yet. The first run of a START begins its sequence.
     pub(crate) fn is_first_run(&self) -> bool {
         self.ran == 0
     }
 
-    /// Whether it may still be refused: it waits, and none of it has run.
+    /// Whether it may still be refused: it waits, and no run of it has ended.
     pub(crate) fn is_untouched(&self) -> bool {
         matches!(self.stage, RequestStage::Queued | RequestStage::Preparing)
             && (self.ran == 0 || fault(Planted::CancelledBetweenRuns))
@@ -60,9 +60,9 @@ impl Request {
 /// The plan for a prepared request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RunPlan {
-    /// It runs this many times more.
+    /// Run this many more times.
     Run(u32),
-    /// It is answered without a run.
+    /// Answer without a run.
     Reply,
 }
 
@@ -73,9 +73,9 @@ pub(crate) enum RunPlan {
 // ## Posting   => (released)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RequestStage {
-    /// In the queue of its sequence, or in that of its load.
+    /// In the queue of its sequence or of its load.
     Queued,
-    /// Lent to the driver, which prepares it. It is in its queue all the same, so it can be refused or cancelled.
+    /// Lent to the driver for preparation. It stays in its queue, so it can be refused or cancelled.
     Preparing,
     Running,
     Sealing,
@@ -86,7 +86,7 @@ pub(crate) enum RequestStage {
 #[derive(Debug, Default)]
 pub(crate) struct RequestTable {
     entries: Vec<Option<Request>>,
-    /// How many of each load are here. A load's key is used again only once none is.
+    /// Number of open requests of each load. A load's key is used again only once it has none.
     open: Vec<u32>,
 }
 
@@ -105,7 +105,7 @@ impl RequestTable {
         }
     }
 
-    /// Whether a request is to run, now or when its turn has come.
+    /// Whether a request has its plan, so that it can run or be answered in its turn.
     pub(crate) fn is_prepared(&self, key: Req) -> bool {
         self.get(key).is_some_and(|r| r.plan.is_some())
     }
@@ -132,12 +132,12 @@ impl RequestTable {
         Some(request)
     }
 
-    /// How many requests are not through.
+    /// Number of requests that are not over.
     pub(crate) fn len(&self) -> usize {
         self.open.iter().map(|open| *open as usize).sum()
     }
 
-    /// How many requests of this load are not through.
+    /// Number of requests of this load that are not over.
     pub(crate) fn open(&self, load: LoadId) -> u32 {
         self.open.get(load.ix as usize).copied().unwrap_or(0)
     }

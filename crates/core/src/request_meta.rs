@@ -1,19 +1,19 @@
-//! What scheduling knows of the contents of requests.
+//! Facts about the contents of requests that scheduling uses.
 
-/// Features of each kind a model may have.
+/// Maximum number of features of each kind a model may have.
 pub const FEATURES: usize = 4;
 
-/// What scheduling knows of a request's contents.
+/// The facts about a request's contents that scheduling uses.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RequestMeta {
-    /// Rows of the batch it takes. Requests of sequences always take one.
+    /// Number of batch rows it takes. A request of a sequence always takes one.
     pub rows: u32,
     pub bytes: u64,
     /// Class of the shapes that must agree within a batch ([`crate::shape::Shape::class`]).
     pub shape: u64,
-    /// The model's numeric features, as many as it has.
+    /// The values of the model's numeric features.
     pub numbers: [f64; FEATURES],
-    /// Its key features: texts, as 64-bit FNV-1a.
+    /// The values of its key features: texts, as 64-bit FNV-1a.
     pub keys: [u64; FEATURES],
 }
 
@@ -23,13 +23,13 @@ impl Default for RequestMeta {
     }
 }
 
-/// How a request waits in the queue of its load, or its START in the backlog.
+/// Queueing terms of a stateless request in its load, or of a START in the backlog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueTerms {
-    /// The lowest is first.
+    /// The lowest level is first.
     pub level: u32,
-    /// Maximum number of requests of this level that wait; 0 is no maximum but that of the load. For requests without a sequence.
+    /// Maximum number of requests of this level that wait; 0 means the load's maximum. For stateless requests.
     pub most: u32,
-    /// Whether a request that waited for too long goes behind the others of its level, instead of being refused. For requests without a sequence.
+    /// Whether a request that waited for too long moves behind the others of its level, instead of being refused. For stateless requests.
     pub delays: bool,
 }

@@ -1,4 +1,4 @@
-//! A question to an external policy: owned and numbered, so that the core stays unlocked while it is pondered.
+//! A question to an external policy: owned and numbered, so that the core stays unlocked while the policy decides.
 
 use std::num::NonZeroU32;
 
@@ -10,31 +10,31 @@ use crate::policy::{Admission, Columns, Decision, Hooks, Picks, PolicyFault};
 /// The question to a policy.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PolicyQuestion {
-    /// Which of `see` this instance runs next.
+    /// Which candidates of `see` this instance runs next.
     Plan(Instance),
-    /// Which backlogged sequences of `see` get a slot. `room` counts free slots by instance.
+    /// Which backlogged sequences of `see` get a slot. `room`: the number of free slots of each instance.
     Admit { load: LoadId, room: Vec<u32>, victims: Box<Columns> },
 }
 
-/// One question. It borrows nothing from the core and is given back with the answer.
+/// One question. It borrows nothing from the core and returns with the answer.
 #[derive(Debug, Clone)]
 pub struct Round {
     pub id: RoundId,
     pub asked: PolicyQuestion,
     pub see: Columns,
-    /// Of the policy that it is for: what was filled in.
+    /// The hooks of the policy that gets it, which say what was filled in.
     pub hooks: Hooks,
-    /// What happened since the policy was told last, in order.
+    /// The events since the policy's last question, in order.
     pub news: Vec<Observed>,
-    /// The serial number of the first of them.
+    /// The serial number of the first of `news`.
     pub first: u64,
-    /// More was due before them than could be kept: the policy should look at the live sequences again.
+    /// Whether events before `news` were dropped. Then the policy should read the live sequences again.
     pub lost: bool,
     /// Where the policy puts its picks.
     pub picks: Picks,
-    /// Who stands behind each index of `see`.
+    /// The candidate behind each index of `see`.
     pub(crate) keys: Vec<Candidate>,
-    /// Who stands behind each index of the victims.
+    /// The sequence behind each index of the victims.
     pub(crate) victims: Vec<Seq>,
 }
 
@@ -53,22 +53,22 @@ impl Round {
         }
     }
 
-    /// The request behind each index of what was shown; of an admission question, the head of each sequence.
+    /// The request behind each index. In an admission question, the head request of each sequence.
     pub fn requests(&self) -> impl ExactSizeIterator<Item = Req> + '_ {
         self.keys.iter().map(|c| c.req)
     }
 
-    /// The requests that the picks fire, in order. An index beyond the candidates stands for no request.
+    /// The requests that the policy picked to run, in order. An index beyond the candidates is skipped.
     pub fn fired(&self) -> impl Iterator<Item = Req> + '_ {
         self.picks.fire.iter().filter_map(|i| self.keys.get(*i as usize)).map(|c| c.req)
     }
 
-    /// Rows and shape of the request behind each index: the rules for answers look at them and the indices.
+    /// Rows and shape of the request behind each index. The rules for answers need these and the indices.
     pub fn standing(&self) -> impl ExactSizeIterator<Item = (u32, u64)> + '_ {
         self.keys.iter().map(|c| (c.rows, c.shape))
     }
 
-    /// A question that was put once, to be put again: no request stands behind its indices, and no core takes its answer.
+    /// Builds a recorded question, to ask it again. No request stands behind its indices, and no core takes its answer.
     pub fn again(
         asked: PolicyQuestion,
         see: Columns,
@@ -95,7 +95,7 @@ impl Round {
         }
     }
 
-    /// Holds an answer against what was shown, as [`crate::Core::answer`] will: everything wrong with it is the policy's fault.
+    /// Checks an answer against the question, as [`crate::Core::answer`] does. Every error here is the policy's fault.
     pub fn check(&self, said: &PolicyAnswer) -> Result<(), PolicyFault> {
         match (said, &self.asked) {
             (PolicyAnswer::Plan(Ok(_)), PolicyQuestion::Plan(_)) => {
@@ -145,7 +145,7 @@ fn check_picks(picks: &Picks, keys: &[Candidate], max_batch: u32) -> Result<(), 
     Ok(())
 }
 
-/// Who stands behind an index of what a policy saw, and what the checks of its answer need.
+/// The request behind an index, with the facts that the check of an answer needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate {
     pub(crate) req: Req,

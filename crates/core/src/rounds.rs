@@ -1,5 +1,5 @@
-//! Rounds: questions to an external policy, and what becomes of its answers. Faults against what it was shown are its own; picks that have
-//! gone stale meanwhile are no fault.
+//! Rounds: questions to an external policy, and the use of its answers. An answer that contradicts its question is the policy's fault. A
+//! pick that became stale meanwhile is not.
 
 use crate::core::{Core, load_in};
 use crate::ending::EndReason;
@@ -30,7 +30,7 @@ impl Core {
         round
     }
 
-    /// An empty round, in memory that an earlier one has used.
+    /// An empty round, in the memory of an earlier one.
     fn round(&mut self, load: LoadId, id: crate::ids::RoundId, asked: PolicyQuestion, hooks: Hooks) -> Box<Round> {
         let state = load_in(&mut self.loads, load);
         let (spare, (first, news, lost)) = state.map(|l| (l.spare.take(), l.log.take())).unwrap_or_default();
@@ -57,7 +57,7 @@ impl Core {
         }
     }
 
-    /// Takes the answer to a round and says what its instance does next. An answer to an admission question gives [`Next::Sleep`].
+    /// Takes the answer to a round and returns the next step of its instance. After an admission question that is [`Next::Sleep`].
     pub fn answer(&mut self, now: Time, round: Box<Round>, said: PolicyAnswer, out: &mut Vec<Effect>) -> Next {
         self.expire(now, out);
         let Some(who) = self.rounds.remove(round.id) else { return Next::Sleep(None) };
@@ -98,7 +98,7 @@ impl Core {
             }
             Ok(Decision::Default) => self.built_in_turn(now, who, out),
             Ok(Decision::Wait(until)) if until <= now => {
-                // A wait that is over decides nothing; asking again at once would ask for ever.
+                // A wait that is over decides nothing. Asking again at once would never stop.
                 self.reject(now, round, out);
                 self.built_in_turn(now, who, out)
             }
@@ -126,7 +126,7 @@ impl Core {
             return Next::Run(self.take(now, who, &standing, out));
         }
         if picked.is_empty() {
-            // It fired nothing: as good as waiting for something to happen.
+            // It fired nothing, which equals a wait for the next event.
             self.hold(who, Time::NEVER);
             return self.rest(who, self.held_until(who));
         }
@@ -152,7 +152,7 @@ impl Core {
         }
     }
 
-    /// Refuses what the policy rejected and what still waits. The policy says of each whether its sequence ends with it.
+    /// Refuses the candidates that the policy rejected, if they still wait. The policy decides whether each one's sequence ends too.
     fn reject(&mut self, now: Time, round: &Round, out: &mut Vec<Effect>) {
         for Rejection { candidate, code, ends } in &round.picks.reject {
             let ends = *ends || fault(Planted::KeptSequenceEnded);
@@ -168,7 +168,7 @@ impl Core {
         }
     }
 
-    /// When a holding instance looks again: no request waits longer than the load's limit.
+    /// The time at which a holding instance asks again: no request waits longer than the load's limit.
     fn held_until(&self, who: Instance) -> Option<Time> {
         let state = self.load(who.load)?;
         let hold = state.instances.get(usize::from(who.n))?.hold?;
@@ -201,7 +201,7 @@ impl Core {
 
     // === admit ===
 
-    /// Tells the driver that an admission question waits, if there is something to decide.
+    /// Notifies the driver of an admission question, if there is something to decide.
     pub(crate) fn announce_consult(&mut self, load: LoadId, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         let possible = state.has_free_slot() || !state.idle.is_empty();
@@ -212,7 +212,7 @@ impl Core {
             Consulting::No => {
                 state.consulting = Consulting::Announced;
                 out.push(Effect::Consult(load));
-                // A sleeper is there to ask it; an instance that is awake finds it before its next step.
+                // A sleeping instance can ask it. An instance that is awake finds it before its next step.
                 if let Some((n, sleeper)) = (0u16..).zip(&mut state.instances).find(|(_, i)| i.asleep) {
                     sleeper.asleep = false;
                     out.push(Effect::Wake(Instance { load, n }));
@@ -223,10 +223,10 @@ impl Core {
         }
     }
 
-    /// The admission question of this load that waits, if any; to be answered with [`Core::answer`].
+    /// The waiting admission question of this load, if any. Answer it with [`Core::answer`].
     pub fn consult(&mut self, now: Time, load: LoadId) -> Option<Box<Round>> {
         let state = load_in(&mut self.loads, load).filter(|l| l.consulting == Consulting::Announced)?;
-        // The waiting sequences may be gone: then the announcement was for nothing.
+        // If the waiting sequences are gone, there is no question.
         let Some(hooks) = state.external.filter(|h| h.admit && !state.backlog.is_empty()) else {
             state.consulting = Consulting::No;
             return None;
@@ -260,7 +260,7 @@ impl Core {
         Some(round)
     }
 
-    /// What a policy may know of an idle sequence: who, where, how large, and since when (in `ready`).
+    /// Shows an idle sequence to a policy: handle, step, slot, size, and since when it is idle (in `ready`).
     fn show_victim(&self, seq: Seq, hooks: Hooks, see: &mut Columns) {
         let Some(s) = self.seqs.get(seq) else { return };
         let asked = |column: u32| hooks.columns & column != 0;
@@ -299,7 +299,7 @@ impl Core {
         if news {
             self.announce_consult(load, out);
         }
-        // What it has given away is no room any more: what is left may have been there for longer.
+        // The slots it gave away are no longer free. The rest may have been free for longer.
         self.arm_load(load, now);
     }
 
@@ -333,7 +333,7 @@ impl Core {
         self.admit_in_order(now, load, out);
     }
 
-    /// Does what the policy said of one backlogged sequence. False if that does not stand any more.
+    /// Applies the policy's decision about one backlogged sequence. False if the decision is stale.
     fn admit_one(
         &mut self,
         now: Time,

@@ -1,14 +1,14 @@
-//! How long a full batch takes, learnt from the batches that ran.
+//! An estimate of the run time of a full batch, from the batches that ran.
 
 use std::time::Duration;
 
 use crate::faults::{Planted, fault};
 use crate::time::Time;
 
-/// A batch counts this much (one part of so many) towards the average of its size.
+/// Each batch has a weight of one part in this many in the average of its size.
 const WEIGHT: i128 = 8;
 
-/// Estimates the run time of a full batch: the moving average over the largest batches that ran so far. Smaller batches say nothing about it.
+/// Estimates the run time of a full batch: the moving average over the largest batches so far. Smaller batches are ignored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunTime {
     rows: u32,
@@ -33,12 +33,12 @@ impl RunTime {
     }
 }
 
-/// The batches of one instance, one after the other: a batch that was taken while another ran begins when that one ends.
+/// The end of an instance's last batch. A batch that was taken while another ran begins when that one ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LastRun(Time);
 
 impl LastRun {
-    /// How long a batch took that was taken then and has ended now.
+    /// The run time of a batch that was taken at `taken` and has ended now.
     pub(crate) fn took(&mut self, taken: Time, now: Time) -> Duration {
         let began = taken.max(std::mem::replace(&mut self.0, now));
         now - began

@@ -1,4 +1,4 @@
-//! What operators see of sequences: those that live, in portions so that no look holds the core for long, and those that have ended.
+//! Views for operators: live sequences, in portions so that no read locks the core for long, and ended ones.
 
 use crate::core::Core;
 use crate::ending::Tombstone;
@@ -17,24 +17,24 @@ pub struct SequenceView {
     pub placement: Option<(u16, u32)>,
     /// The last committed step.
     pub step: u64,
-    /// Requests that wait, and their bytes.
+    /// Number of requests that wait; `queued_bytes` is their size.
     pub queued: u32,
     pub queued_bytes: u64,
-    /// Bytes of state, as far as they were told by a run.
+    /// Size of the state, as the last run reported it.
     pub state_bytes: u64,
-    /// It ends with what is queued, or as soon as what runs is through.
+    /// Whether it ends after its queue, or as soon as its current request is over.
     pub ending: bool,
     pub began: Time,
     /// The later of the last arrival and the last completion.
     pub touched: Time,
-    /// How long it may be idle; `None` is for ever.
+    /// The allowed idle time; `None` means no limit.
     pub idle: Option<std::time::Duration>,
-    /// When it expires or leaves the backlog, if nothing happens before; [`Time::NEVER`] if nothing is due.
+    /// The time at which it expires or leaves the backlog if nothing happens before; [`Time::NEVER`] if nothing is due.
     pub due: Time,
 }
 
 impl Core {
-    /// Up to so many live sequences from this place of the table on, and the place to go on from, if there is more.
+    /// Live sequences in `most` places of the table, from this one on, and the next place, if there is more.
     pub fn seen(&self, from: u32, most: u32) -> (Vec<SequenceView>, Option<u32>) {
         let until = from.saturating_add(most);
         let seen = self.seqs.range(from, until).filter_map(|(seq, s)| self.view(seq, s));
@@ -51,12 +51,12 @@ impl Core {
         !self.leaving.is_empty() && self.leaving.contains_key(id)
     }
 
-    /// Whether there is such a sequence of any id.
+    /// Whether any id has such a sequence.
     pub fn has_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// The sequences of a load that wait for a request and hold a slot, the longest idle first.
+    /// The sequences of a load that hold a slot and wait for a request, the longest idle first.
     pub fn idle_sequences(&self, load: LoadId) -> impl Iterator<Item = Seq> + '_ {
         let idle = self.load(load).map(|load| self.seq_links.iter(&load.idle));
         idle.into_iter().flatten().filter_map(|ix| self.seqs.key_at(ix))
@@ -81,23 +81,23 @@ impl Core {
         })
     }
 
-    /// Remembers the end of a sequence that did not live here: its stored state has expired.
+    /// Remembers the end of a sequence that was not live here, because its stored state has expired.
     pub fn remember(&mut self, load: LoadId, id: Id, stone: Tombstone) {
         let Some(limit) = self.load(load).map(|l| l.spec.limits.tombstones) else { return };
         self.tombstones.insert(id, self.born, stone, limit);
     }
 
-    /// How the last sequence of an id ended, if that is remembered.
+    /// The end of the last sequence of an id, if it is remembered.
     pub fn end_of(&self, id: &Id) -> Option<Tombstone> {
         self.tombstones.find(id)
     }
 
-    /// How long a sequence may be idle; `None` is for ever.
+    /// The allowed idle time of a sequence; `None` means no limit.
     pub fn idle_of_sequence(&self, seq: Seq) -> Option<std::time::Duration> {
         self.seqs.get(seq)?.idle
     }
 
-    /// The last so many that have ended and are remembered, the latest end first.
+    /// The last `most` remembered ends, the latest first.
     pub fn ended(&self, most: usize) -> Vec<(Id, Tombstone)> {
         self.tombstones.last(most)
     }

@@ -1,4 +1,4 @@
-//! A sequence as the core keeps it, and the stages it goes through.
+//! The core's record of a sequence, and its stages.
 
 use std::time::Duration;
 
@@ -12,68 +12,69 @@ use crate::time::Time;
 ///
 /// # How it begins
 ///
-/// These become true in this order, and each implies those before it:
-/// 1. `announced`: at once for a START and for a state that the driver has at hand; for a state that a tier may have, once the driver has found it.
+/// The following become true in this order, and each implies those before it:
+/// 1. `announced`: at once for a START and for a state that the driver holds. For a state that a tier may hold, once the driver has found
+///    it.
 /// 2. `placement`: it has a slot.
-/// 3. `ran`: a batch with its request was handed out. From then on its slot has a state that the slot's thread has to free.
+/// 3. `ran`: a batch with its request was handed out. From then on its slot has a state that the slot's thread must free.
 /// 4. `holds_state`: the first run of its life has ended.
 ///
-/// `begun` follows from `ran`, and from an answer without a run.
+/// `begun` becomes true with `ran`, or with an answer without a run.
 ///
-/// `first_state` is what the slot is given before the next run: of an adopted sequence from its beginning, of another once a START has taken effect.
-/// A START that takes effect in a sequence that has `begun` starts a new life: `first_state` is set, and `holds_state` is false again. The two never
-/// hold together.
+/// `first_state` is the state that the slot gets before the next run. An adopted sequence has it from its beginning, another once a START
+/// has taken effect. If a START takes effect in a sequence that has `begun`, a new life starts: `first_state` is set, and `holds_state` is
+/// false again. The two are never true together.
 #[derive(Debug)]
 pub(crate) struct Sequence {
     pub(crate) id: Id,
     pub(crate) load: LoadId,
-    /// Counts sequences: later is larger.
+    /// Serial number of the sequence: later is larger.
     pub(crate) born: u64,
     /// Instance and slot; `None` until it has one.
     pub(crate) placement: Option<(u16, Slot)>,
     /// `None` until its first stage.
     pub(crate) stage: Option<Stage>,
-    /// Requests that wait, in order.
+    /// Waiting requests, in order.
     pub(crate) queue: List,
     /// The request that is past the queue: running, sealing or posting.
     pub(crate) current: Option<Req>,
-    /// Bytes of the requests that wait.
+    /// Bytes of the waiting requests.
     pub(crate) bytes: u64,
-    /// What it ends with once its queue is through: its END was admitted, or a START of the same id went to a newer load.
-    /// The id is free for a new sequence, and no further request can join.
+    /// The reason it ends with after its queue: its END was admitted, or a START of the same id went to a newer load. The id is free for a
+    /// new sequence, and no further request can join.
     pub(crate) ending: Option<EndReason>,
-    /// It ends as soon as its current request is through; its queue was refused already.
+    /// The reason it ends with as soon as its current request is over. Its queue was refused already.
     pub(crate) leaving: Option<EndReason>,
-    /// Its slot was given a state, which is to be freed with the slot.
+    /// Whether its slot was given a state, which must be freed with the slot.
     pub(crate) ran: bool,
-    /// Its slot holds the state of this life: a run of it has ended, for good or not.
+    /// Whether its slot holds the state of this life: a run of this life has ended, with or without success.
     pub(crate) holds_state: bool,
-    /// A request of it has run or was answered without a run: the next START ends a life.
+    /// Whether a request of it has run or was answered without a run. Then the next START ends a life.
     pub(crate) begun: bool,
-    /// The first state that the slot is given before the next run.
+    /// The first state that the slot gets before the next run.
     pub(crate) first_state: Option<FirstState>,
-    /// It was found in a tier and not started here.
+    /// Whether it was found in a tier and not started here.
     pub(crate) adopted: bool,
-    /// An ensemble started it and ends it: it does not expire by itself.
+    /// Whether an ensemble started it and will end it: it does not expire.
     pub(crate) held: bool,
     /// Its level in the backlog.
     pub(crate) level: u32,
-    /// Whether [`crate::Note::Started`] was given, so that [`crate::Note::Ended`] is owed.
+    /// Whether [`crate::Note::Started`] was reported, so that [`crate::Note::Ended`] must follow.
     pub(crate) announced: bool,
-    /// The number the next request has.
+    /// The step number of the next request.
     pub(crate) next_step: u64,
-    /// The number of the last START that was admitted: its life's numbers count from there.
+    /// The number of the last admitted START: the step numbers of its life count from there.
     pub(crate) first: u64,
-    /// STARTs that wait or are not through: until they are, no number of the last life is answered.
+    /// STARTs that are not over. Until they are, no step of the previous life is repeated.
     pub(crate) starts: u32,
     /// The last committed step.
     pub(crate) step: u64,
-    /// The place of its answer in the order of answers, where the load keeps one.
+    /// The place of that step's answer in the order of answers, if the load keeps one.
     pub(crate) turn: Option<u64>,
     pub(crate) began: Time,
     /// The later of the last arrival and the last completion.
     pub(crate) touched: Time,
-    /// How long it may be idle; `None` is for ever.
+    /// The allowed idle time; `None` means no limit.
     pub(crate) idle: Option<Duration>,
     pub(crate) backlogged_at: Time,
     pub(crate) backlog_until: Time,
@@ -86,12 +87,12 @@ pub(crate) struct Sequence {
     pub(crate) older: Option<Seq>,
 }
 
-/// Where the first state of a sequence comes from.
+/// The source of a sequence's first state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FirstState {
-    /// The START that this request was.
+    /// The START with this request.
     Init(Req),
-    /// What the driver found for this request.
+    /// The state that the driver found for this request.
     Adopt(Req),
 }
 
@@ -105,11 +106,11 @@ pub(crate) enum FirstState {
 // ## Posting    => Preparing | Ready | Idle | (ended)
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stage {
-    /// The driver looks up the tier, makes the first state or preprocesses the request at the head of the queue.
+    /// The driver searches the tier, makes the first state or preprocesses the request at the head of the queue.
     Preparing,
     /// Waits for a slot.
     Backlogged,
-    /// Has a slot and nothing to do.
+    /// Has a slot and no request.
     Idle,
     /// The request at the head of the queue can run.
     Ready,

@@ -1,8 +1,8 @@
-//! Shapes: of tensors that exist ([`Shape`]) and as declared, with dimensions left open ([`Dims`]).
+//! Shapes: of actual tensors ([`Shape`]), and as declared, where dimensions may be open ([`Dims`]).
 
 use std::fmt;
 
-/// The dimensions of a tensor that exists.
+/// The dimensions of an actual tensor.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Shape(pub Vec<u64>);
 
@@ -15,24 +15,25 @@ impl Shape {
         self.0.len()
     }
 
-    /// The number of elements; `None` if it does not fit 64 bits, as hostile shapes may not.
+    /// The number of elements; `None` if it does not fit 64 bits, which a hostile shape may cause.
     pub fn elements(&self) -> Option<u64> {
         self.0.iter().try_fold(1u64, |n, d| n.checked_mul(*d))
     }
 
-    /// This shape with `dim` put in at `axis` (at the end if `axis` lies beyond).
+    /// This shape with `dim` inserted at `axis`, or at the end if `axis` is beyond it.
     pub fn with(&self, axis: usize, dim: u64) -> Shape {
         let mut dims = self.0.clone();
         dims.insert(axis.min(dims.len()), dim);
         Shape(dims)
     }
 
-    /// This shape less the dimension at `axis`.
+    /// This shape without the dimension at `axis`.
     pub fn without(&self, axis: usize) -> Shape {
         Shape(self.0.iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, d)| *d).collect())
     }
 
-    /// A 64-bit class (FNV-1a over the dimensions): requests whose open dimensions differ have, but for chance, different ones.
+    /// A 64-bit class (FNV-1a over the dimensions). Requests whose open dimensions differ have different classes, except for hash
+    /// collisions.
     pub fn class(&self, seed: u64) -> u64 {
         let start = seed ^ 0xcbf2_9ce4_8422_2325;
         let words = std::iter::once(self.0.len() as u64).chain(self.0.iter().copied());
@@ -40,7 +41,7 @@ impl Shape {
     }
 }
 
-/// As Triton writes shapes: `[1,576]`.
+/// Formats as Triton does: `[1,576]`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         list(f, &self.0)
@@ -56,7 +57,7 @@ pub enum Dim {
 }
 
 impl Dim {
-    /// Reads the wire's way: any negative number leaves the dimension open.
+    /// Converts from the wire: any negative number is an open dimension.
     pub fn from_wire(dim: i64) -> Dim {
         u64::try_from(dim).map_or(Dim::Any, Dim::Fixed)
     }
@@ -82,12 +83,12 @@ impl fmt::Display for Dim {
     }
 }
 
-/// Declared dimensions, of which some may be open.
+/// Declared dimensions, some of which may be open.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Dims(pub Vec<Dim>);
 
 impl Dims {
-    /// Reads the wire's way, −1 for an open dimension.
+    /// Converts from the wire, where −1 is an open dimension.
     pub fn from_wire(dims: &[i64]) -> Dims {
         Dims(dims.iter().copied().map(Dim::from_wire).collect())
     }
@@ -110,12 +111,12 @@ impl Dims {
         self.rank() == shape.rank() && self.0.iter().zip(&shape.0).all(|(d, n)| d.fixed().is_none_or(|d| d == *n))
     }
 
-    /// Without the dimension at `axis`.
+    /// These dimensions without the one at `axis`.
     pub fn without(&self, axis: usize) -> Dims {
         Dims(self.0.iter().enumerate().filter(|(n, _)| *n != axis).map(|(_, dim)| *dim).collect())
     }
 
-    /// These dimensions with `dim` put in at `axis` (at the end if `axis` lies beyond).
+    /// These dimensions with `dim` inserted at `axis`, or at the end if `axis` is beyond it.
     pub fn with(&self, axis: usize, dim: Dim) -> Dims {
         let mut dims = self.0.clone();
         dims.insert(axis.min(dims.len()), dim);
@@ -123,7 +124,7 @@ impl Dims {
     }
 }
 
-/// As Triton writes shapes: `[-1,576]`.
+/// Formats as Triton does: `[-1,576]`.
 impl fmt::Display for Dims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         list(f, &self.0)

@@ -1,11 +1,11 @@
-//! A table whose keys carry the generation of their entry, so that a key kept too long finds nothing.
+//! A table whose keys carry the generation of their entry, so that a stale key finds nothing.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
 use crate::faults::{Planted, fault};
 
-/// What names an entry of a [`Slab`]. Implemented by the key types of [`crate::ids`].
+/// The key of an entry of a [`Slab`]. The key types of [`crate::ids`] implement it.
 pub trait SlabKey: Copy {
     fn make(ix: u32, generation: NonZeroU32) -> Self;
     fn ix(self) -> u32;
@@ -50,7 +50,7 @@ impl<K: SlabKey, T> Slab<K, T> {
         self.insert_with(|_| value)
     }
 
-    /// Inserts what `make` builds from the key it will have.
+    /// Inserts the value that `make` builds from its key.
     pub fn insert_with(&mut self, make: impl FnOnce(K) -> T) -> K {
         self.len += 1;
         if let Some(ix) = self.free.pop()
@@ -86,7 +86,7 @@ impl<K: SlabKey, T> Slab<K, T> {
             return None;
         }
         let value = entry.value.take()?;
-        // An entry whose generations are used up is retired: it is never handed out again.
+        // An entry without further generations is retired and never used again.
         if fault(Planted::GenerationNotBumped) {
             self.free.push(key.ix());
         } else if let Some(next) = entry.generation.checked_add(1) {
@@ -97,24 +97,24 @@ impl<K: SlabKey, T> Slab<K, T> {
         Some(value)
     }
 
-    /// The key that stands at `ix` now, if any.
+    /// The present key of the entry at `ix`, if any.
     pub fn key_at(&self, ix: u32) -> Option<K> {
         let entry = self.entries.get(ix as usize)?;
         entry.value.as_ref().map(|_| K::make(ix, entry.generation))
     }
 
-    /// Entries from this index on and before that one, in their order.
+    /// Entries with an index from `from` on and below `until`, in order.
     pub fn range(&self, from: u32, until: u32) -> impl Iterator<Item = (K, &T)> {
         let entries = (from..until).zip(self.entries.iter().skip(from as usize));
         entries.filter_map(|(ix, e)| e.value.as_ref().map(|v| (K::make(ix, e.generation), v)))
     }
 
-    /// One more than the largest index there ever was.
+    /// One more than the largest index used so far.
     pub fn places(&self) -> u32 {
         u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
     }
 
-    /// All entries in the order of their index.
+    /// All entries, in the order of their index.
     pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         (0u32..).zip(&self.entries).filter_map(|(ix, e)| e.value.as_ref().map(|v| (K::make(ix, e.generation), v)))
     }

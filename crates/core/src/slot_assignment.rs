@@ -1,4 +1,4 @@
-//! Slots: who gets one, who waits for one, whose is taken; and what a sequence with a slot does next.
+//! Slots: assignment, the backlog, eviction, and the next step of a sequence that has a slot.
 
 use crate::core::{Core, load_in};
 use crate::ending::EndReason;
@@ -13,7 +13,7 @@ use crate::time::Time;
 use crate::timer::Due;
 
 impl Core {
-    /// Gives a prepared sequence a slot, or a place at the end of the backlog.
+    /// Gives a prepared sequence a slot, or a place at the end of its level in the backlog.
     pub(crate) fn assign_slot_or_wait(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
         let Some(load) = self.seqs.get(seq).map(|s| s.load) else { return };
         let Some(state) = self.load(load) else { return };
@@ -33,17 +33,17 @@ impl Core {
         self.admit_waiting(now, load, out);
     }
 
-    /// Hands free slots to the backlog, in the order of the STARTs, or asks the policy that wants to decide it.
+    /// Gives free slots to the backlog in the order of the STARTs, or asks the policy that decides admission.
     pub(crate) fn admit_waiting(&mut self, now: Time, load: LoadId, out: &mut Vec<Effect>) {
         let Some(state) = self.load_mut(load) else { return };
         state.note_room(now);
         if !state.external.is_some_and(|hooks| hooks.admit) {
             self.admit_in_order(now, load, out);
         } else if self.admits_at(load).is_some_and(|at| at <= now) {
-            // The policy has let a slot lie for too long: the head gets it, as it would without the policy.
+            // The policy has left a slot free for too long. The head gets it, as it would without the policy.
             self.note(load, Note::Fallback(load), out);
             self.admit_in_order(now, load, out);
-            // The policy is asked about the rest again.
+            // The policy gets a new question about the rest.
             self.announce_consult(load, out);
         } else {
             self.announce_consult(load, out);
@@ -51,8 +51,8 @@ impl Core {
         self.arm_load(load, now);
     }
 
-    /// When the head of the backlog gets a slot though nothing happens: a victim has been idle for long enough, or a policy that could
-    /// have decided has not.
+    /// The time at which the head of the backlog gets a slot without any further event: a victim has been idle for long enough, or the
+    /// policy has not decided in time.
     pub(crate) fn admits_at(&self, load: LoadId) -> Option<Time> {
         let state = self.load(load)?;
         let head = self.seqs.get(self.backlog_head(load)?)?;
@@ -62,12 +62,12 @@ impl Core {
             true => Time::ZERO,
             false => self.soft_idle(self.victim(state)?, state)?,
         };
-        // It could decide from when a sequence waited and a slot was free.
+        // The policy could decide once a sequence waited and a slot was free.
         Some(if asks { room.max(head.backlogged_at) + state.max_wait() } else { room })
     }
 
     pub(crate) fn admit_in_order(&mut self, now: Time, load: LoadId, out: &mut Vec<Effect>) {
-        // A sequence that gets a slot may end at once, answered without a run. Then this loop goes on, and no second one inside it.
+        // If a sequence is answered without a run, it may end at once. Then this loop continues; a nested one must not start.
         if self.load_mut(load).is_none_or(|l| std::mem::replace(&mut l.admitting, true)) {
             return;
         }
@@ -90,14 +90,14 @@ impl Core {
         self.load(load)?.backlog.front().and_then(|ix| self.seqs.key_at(ix))
     }
 
-    /// Whether a slot is free, after taking that of a victim if need be.
+    /// Whether a slot is free. If none is, the slot of a victim is taken.
     fn room_for_one(&mut self, now: Time, load: LoadId, out: &mut Vec<Effect>) -> bool {
         let Some(state) = self.load(load) else { return false };
         if state.has_free_slot() {
             return true;
         }
         match self.evictable(now, state) {
-            // Freeing alone must not admit the backlog's head: the caller is about to assign the slot.
+            // Freeing must not admit the backlog's head: the caller is about to assign the slot.
             Some(victim) => {
                 self.vacate(now, victim, EndReason::Evicted, out);
                 true
@@ -106,7 +106,7 @@ impl Core {
         }
     }
 
-    /// The sequence that has been idle longest, where idle ones may be evicted at all.
+    /// The sequence that has been idle longest, if idle ones may be evicted.
     pub(crate) fn victim(&self, load: &LoadState) -> Option<Seq> {
         load.spec.idle_soft?;
         load.idle.front().and_then(|ix| self.seqs.key_at(ix))
@@ -124,7 +124,7 @@ impl Core {
         Some(self.seqs.get(seq)?.touched + load.spec.idle_soft?)
     }
 
-    /// Seats a sequence that is in no list, in the lowest free slot (of this instance, if one is named).
+    /// Gives a sequence that is in no list the lowest free slot, of this instance if one is named.
     pub(crate) fn assign_slot(&mut self, now: Time, seq: Seq, of: Option<u16>, out: &mut Vec<Effect>) -> bool {
         let Some(s) = self.seqs.get_mut(seq) else { return false };
         let Some(state) = load_in(&mut self.loads, s.load) else { return false };
@@ -137,7 +137,7 @@ impl Core {
         true
     }
 
-    /// Takes a sequence out of the backlog.
+    /// Removes a sequence from the backlog.
     pub(crate) fn unbacklog(&mut self, load: LoadId, seq: Seq) {
         if let (Some(state), Some(s)) = (load_in(&mut self.loads, load), self.seqs.get(seq)) {
             let place = QueuePlace { level: s.level, late: false };
@@ -189,7 +189,7 @@ impl Core {
         let Some(instance) = state.instances.get_mut(usize::from(n)) else { return };
         self.seq_links.push_back(&mut instance.ready, seq.ix);
         instance.hold = None;
-        // Else the end of what is in flight wakes it.
+        // Otherwise the end of the batch in flight wakes it.
         if state.may_take(n) {
             wake(state, n, out);
         }
@@ -214,7 +214,8 @@ impl Core {
         }
     }
 
-    /// Arms what comes next for a load: the limit of its retirement, the next admission, and, after `now`, the next victim to ask a policy about.
+    /// Arms the load's next deadline: the limit of its retirement, the next admission, or the next victim after `now` to ask a policy
+    /// about.
     pub(crate) fn arm_load(&mut self, load: LoadId, now: Time) {
         let Some(state) = self.load(load).filter(|l| l.retired.is_some() || !l.backlog.is_empty()) else { return };
         let until = state.retired.filter(|_| !state.ended && state.live > 0);
@@ -227,14 +228,14 @@ impl Core {
         }
     }
 
-    /// Takes the slot of an idle sequence away, without handing it on.
+    /// Takes the slot of an idle sequence and does not pass it on.
     fn vacate(&mut self, now: Time, seq: Seq, why: EndReason, out: &mut Vec<Effect>) {
         self.unlist(seq);
         self.remove(now, seq, why, Refusal::of_end(why), out);
     }
 }
 
-/// Wakes an instance's thread if it sleeps, and makes it ask its policy again.
+/// Wakes an instance's thread if it sleeps, and lets it ask its policy again.
 pub(crate) fn wake(state: &mut LoadState, n: u16, out: &mut Vec<Effect>) {
     let load = state.key;
     if let Some(instance) = state.instances.get_mut(usize::from(n)) {
@@ -245,7 +246,7 @@ pub(crate) fn wake(state: &mut LoadState, n: u16, out: &mut Vec<Effect>) {
     }
 }
 
-/// Wakes an instance for the ready stateless requests: one that may have more in flight, and whose policy does not hold it.
+/// Wakes one instance for the ready stateless requests. It must be allowed another batch and not be on hold by its policy.
 pub(crate) fn wake_one(state: &mut LoadState, out: &mut Vec<Effect>) {
     let able = |(n, i): &(u16, &InstanceState)| i.asleep && i.hold.is_none() && state.may_take(*n);
     if let Some((n, _)) = (0u16..).zip(&state.instances).find(able) {
@@ -256,7 +257,7 @@ pub(crate) fn wake_one(state: &mut LoadState, out: &mut Vec<Effect>) {
 impl LoadState {
     pub(crate) fn release(&mut self, placement: (u16, Slot), ran: bool, out: &mut Vec<Effect>) {
         self.free_slot(placement.0, placement.1, ran);
-        // The owner may sleep for long: its thread drops the state now, so that memory comes back.
+        // The instance may sleep for long. Its thread drops the state now, so that memory is freed.
         wake(self, placement.0, out);
     }
 }

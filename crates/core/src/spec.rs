@@ -1,57 +1,57 @@
-//! What a load is like (strategy, limits, expiry, stages) and what a surface means (dialect). Plain data, settled at load.
+//! The settings of a load (strategy, limits, expiry, stages) and of an API (dialect). Plain data, fixed at load.
 
 use std::time::Duration;
 
 use crate::policy::Hooks;
 
-// === dialect: of the surface, travels with each request ===
+// === dialect: belongs to the API, travels with each request ===
 
-/// What START on a live id does.
+/// The effect of START on a live id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnLive {
-    /// The sequence starts again in its slot, behind what it has queued (Triton).
+    /// The sequence starts again in its slot, after its queued requests (Triton).
     Restart,
-    /// Refused (OpenVINO Model Server).
+    /// The START is refused (OpenVINO Model Server).
     Refuse,
 }
 
-/// What START does while the END of the same id is still queued or running.
+/// The effect of START while the END of the same id is queued or running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnEnding {
-    /// A new sequence, in another slot (Triton).
+    /// The START opens a new sequence in another slot (Triton).
     Fresh,
-    /// Refused (OpenVINO Model Server).
+    /// The START is refused (OpenVINO Model Server).
     Refuse,
 }
 
-/// What START does when no slot is free.
+/// The effect of START when no slot is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenFull {
-    /// It waits (Triton).
+    /// The sequence waits (Triton).
     Backlog,
-    /// Refused (OpenVINO Model Server, stateful_backend).
+    /// The START is refused (OpenVINO Model Server, stateful_backend).
     Refuse,
 }
 
-/// What a request without an id means.
+/// The effect of a request without an id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoId {
-    /// Refused (Triton).
+    /// The request is refused (Triton).
     Refuse,
-    /// START gets an id from the server; anything else is refused (OpenVINO Model Server).
+    /// A START gets an id from the server. Other requests are refused (OpenVINO Model Server).
     Assign,
 }
 
-/// A surface's rules, where surfaces differ.
+/// The rules of an API, where APIs differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dialect {
     pub live: OnLive,
     pub ending: OnEnding,
     pub full: WhenFull,
     pub no_id: NoId,
-    /// Whether START looks at the count of live sequences before it looks at the id.
+    /// Whether START checks the number of live sequences before the id.
     pub count_first: bool,
-    /// Whether a sequence whose START failed lives on, with its initial state.
+    /// Whether a sequence whose START failed stays live, with its initial state.
     pub keep_failed_start: bool,
 }
 
@@ -76,7 +76,8 @@ impl Dialect {
 
 // === load ===
 
-/// When an idle sequence is ended. Idle time runs from the later of arrival and completion, never while something is queued or running.
+/// When an idle sequence expires. Idle time counts from the later of the last arrival and the last completion. It stops while a request is
+/// queued or running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
     /// After this long (Triton).
@@ -88,10 +89,10 @@ pub enum Expiry {
     Never,
 }
 
-/// Where the rows of a `direct` batch stand.
+/// The places of the rows in a `direct` batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowLayout {
-    /// Row = slot, holes padded, from slot 0 to the highest ready one (Triton's shape).
+    /// Row = slot, with padding for holes, from slot 0 to the highest ready slot (Triton).
     Fixed,
     /// Only real rows.
     Compact,
@@ -99,36 +100,36 @@ pub enum RowLayout {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Strategy {
-    /// Every request for itself, first come first served; batches up to `max_batch` rows if `batching`.
+    /// Every request is independent, first come first served; batches of up to `max_batch` rows if `batching`.
     Stateless { batching: bool, preferred: Vec<u32>, delay: Duration, in_order: bool },
     /// A sequence owns a batch row.
     Direct { rows: RowLayout, delay: Duration, min_use: f32 },
-    /// The ready requests that have waited longest, of up to `slots` sequences an instance.
+    /// The ready requests that have waited longest. Each instance has `slots` slots.
     Oldest { slots: u32, preferred: Vec<u32>, delay: Duration, in_order: bool },
     /// As `Oldest`, but the earliest deadline first.
     Deadline { slots: u32 },
 }
 
-/// What may be held at most. 0 means no limit, where that is said.
+/// Limits of a load. 0 means no limit only where the field says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoadLimits {
-    /// Live sequences; 0 is no limit.
+    /// Maximum live sequences; 0 means no limit.
     pub live: u32,
-    /// Slots in use over all instances, as stateful_backend's use ratio gives; 0 is no limit.
+    /// Maximum slots in use over all instances, from stateful_backend's use ratio; 0 means no limit.
     pub store: u32,
-    /// Sequences in the backlog.
+    /// Maximum sequences in the backlog. For a stateless load, maximum waiting requests.
     pub backlog: u32,
-    /// Bytes queued in the backlog.
+    /// Maximum bytes queued in the backlog.
     pub backlog_bytes: u64,
-    /// Requests queued in one sequence.
+    /// Maximum requests queued in one sequence.
     pub per_sequence: u32,
-    /// A ready request older than this is run next, against any policy.
+    /// Maximum wait of a ready request. After it the request runs next, against any policy.
     pub max_wait: Duration,
-    /// Tombstones kept.
+    /// Maximum tombstones kept.
     pub tombstones: u32,
     /// How long a tombstone is remembered.
     pub tomb_age: Duration,
-    /// Ready requests an external policy is shown.
+    /// Maximum candidates shown to an external policy.
     pub candidates: u32,
 }
 
@@ -148,61 +149,61 @@ impl Default for LoadLimits {
     }
 }
 
-/// The stages a request goes through besides its run. Those a load does not name are skipped.
+/// The stages of a request besides its run. A load skips the stages that are false.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stages {
-    /// A START asks the tier whether the sequence is kept there.
+    /// Whether the first request of a sequence asks the tier for a kept state. Then a step of an unknown id may begin a sequence.
     pub activate: bool,
-    /// A START's first state is made by the driver.
+    /// Whether the driver makes a START's first state.
     pub initialize: bool,
-    /// Every request is preprocessed, in the order of its sequence.
+    /// Whether every request is preprocessed, in the order of its sequence.
     pub pre: bool,
-    /// Every answer is postprocessed, in the order of its sequence.
+    /// Whether every answer is postprocessed, in the order of its sequence.
     pub post: bool,
-    /// A committed state is made durable before its answer leaves.
+    /// Whether a committed state is made durable before its answer leaves.
     pub seal: bool,
 }
 
-/// Triton's test aid that lets test suites build up queues. The load runs nothing until this many requests wait, over all its instances. Then it
+/// A test aid of Triton for building up queues. The load runs nothing until this many requests wait, over all its instances. After that it
 /// never holds again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hold {
-    /// Requests of sequences that have a slot; requests in the queue, where the load is stateless.
+    /// Queued requests of sequences with a slot. For a stateless load, queued requests.
     pub requests: u32,
-    /// Requests of sequences that have no slot.
+    /// Queued requests of sequences without a slot.
     pub backlog: u32,
 }
 
-/// A loaded incarnation of a model version.
+/// A loaded version of a model.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LoadSpec {
     pub version: u64,
     pub strategy: Strategy,
-    /// Rows of a batch; at least 1.
+    /// Maximum rows of a batch; at least 1.
     pub max_batch: u32,
     pub instances: u16,
-    /// Batches an instance may have in flight. Beside one that runs, only a full one is taken.
+    /// Maximum batches in flight on an instance. Beside a running batch, an instance takes only a full one.
     pub depth: u8,
     pub limits: LoadLimits,
     pub expiry: Expiry,
-    /// The longest idle time that a START may ask for, within which it replaces that of `expiry`; `None` ignores what STARTs ask for. Without a
-    /// meaning beside [`Expiry::TwoScans`].
+    /// Maximum idle time that a START may ask for. What it asks for replaces that of `expiry`. `None` ignores what STARTs ask for. Ignored
+    /// with [`Expiry::TwoScans`].
     pub idle_longest: Option<Duration>,
-    /// After this a sequence's slot may be taken by a START in need.
+    /// After this idle time a waiting START may take a sequence's slot.
     pub idle_soft: Option<Duration>,
-    /// Whether a cancelled step ends its sequence (a gap would be a silent wrong answer).
+    /// Whether a cancelled step ends its sequence. Without the step, later answers would be wrong without notice.
     pub cancel_ends: bool,
     pub stages: Stages,
-    /// Class of the shapes of a first state, as [`crate::RowEnd::Done`] counts them.
+    /// Class of the shapes of a first state, in the terms of [`crate::RowEnd::Done`].
     pub initial_state_shape: u64,
-    /// The hooks of the external policy that decides for this load, if one does.
+    /// The hooks of the load's external policy, if it has one.
     pub external: Option<Hooks>,
-    /// A test aid: nothing runs until so much waits.
+    /// A test aid: the load runs nothing until this many requests wait.
     pub hold: Option<Hold>,
 }
 
 impl LoadSpec {
-    /// A load with one instance, without limits of its own, whose sequences never expire.
+    /// A load with one instance, with default limits, whose sequences never expire.
     pub fn new(version: u64, strategy: Strategy, max_batch: u32) -> LoadSpec {
         LoadSpec {
             version,
@@ -231,7 +232,7 @@ impl LoadSpec {
         }
     }
 
-    /// Requests that fill a batch: of the largest preferred size, or as many as there may be.
+    /// Number of requests that fill a batch: the largest preferred size, or else the maximum batch size.
     pub fn full_batch(&self) -> u32 {
         let most = self.max_batch.max(1);
         match &self.strategy {

@@ -1,4 +1,4 @@
-//! Step numbers of clients that count: what is taken, what is repeated, what is missing.
+//! Step numbers of clients that count: which step is taken, repeated or missing.
 
 use crate::core::Core;
 use crate::event::{Refusal, Submit};
@@ -15,13 +15,13 @@ pub(crate) enum Repeated {
 }
 
 impl Core {
-    /// Holds the client's step number, if it gives one, against the sequence's.
+    /// Compares the client's step number, if it gives one, with the sequence's.
     ///
-    /// The next step is taken, and a later one leaves a gap. A step is busy from when it is taken until its answer has left. The last step that was
-    /// answered is repeated. All before it are gone.
+    /// The next step is taken. A later one leaves a gap and is refused. A step is busy from admission until its answer has left. The last
+    /// answered step is repeated. All earlier steps are gone.
     pub(crate) fn step_of(&self, s: &Sequence, submit: &Submit) -> Result<Repeated, Refusal> {
         let Some(step) = submit.step else { return Ok(Repeated::No) };
-        // A START begins a new count, unless it can only be the last START once more.
+        // A START begins a new count, unless it repeats the last START.
         let repeats_start = step == s.first && s.next_step == step.saturating_add(1);
         if step == s.next_step || (submit.start && !repeats_start) {
             return Ok(Repeated::No);
@@ -33,7 +33,7 @@ impl Core {
         let answered = match (s.starts, has_answered) {
             (0, true) => s.step,
             (0, false) => s.step.saturating_sub(1),
-            // Of the life that this START begins nothing is answered, and nothing of the last one is repeated.
+            // No step of the life that this START begins is answered yet, and none of the previous life is repeated.
             _ => s.first.saturating_sub(1),
         };
         let is_busy = s.current.is_some() || !s.queue.is_empty() || !has_answered;
@@ -49,7 +49,7 @@ impl Core {
         self.seqs.get(seq).is_some_and(|s| self.has_answered(s))
     }
 
-    /// Whether the answer of its last committed step has left: it waits neither for a stage after its run nor for its turn.
+    /// Whether the answer of its last committed step has left: it waits neither for a stage after the run nor for its turn.
     fn has_answered(&self, s: &Sequence) -> bool {
         let stage = s.current.and_then(|req| self.reqs.get(req)).map(|r| r.stage);
         let is_past_run = matches!(stage, Some(RequestStage::Sealing | RequestStage::Posting));

@@ -15,11 +15,11 @@ use crate::steps::Repeated;
 use crate::time::Time;
 use crate::timer::Due;
 
-/// The sequences of an id, as far as a request can meet them.
+/// The sequences of an id that a request can meet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct IdLookup {
     pub(crate) live: Option<Seq>,
-    /// One whose END is queued or running.
+    /// A sequence whose END is queued or running, or whose id went to a newer load.
     pub(crate) ending: Option<Seq>,
 }
 
@@ -33,7 +33,7 @@ impl Core {
         }
     }
 
-    /// Lets a load run that holds back until enough waits, once it does.
+    /// Lets a load on [`Hold`](crate::Hold) run, once enough requests wait.
     fn let_go(&mut self, load: LoadId, out: &mut Vec<Effect>) {
         let Some((state, hold)) = self.load(load).and_then(|l| Some((l, l.holding?))) else { return };
         let queued = |with_slot: bool| {
@@ -77,7 +77,7 @@ impl Core {
         Ok(())
     }
 
-    /// The load that a request would go to, so that it can be checked against that load's settings before it is submitted.
+    /// The load that a request would go to. The caller checks the request against that load's settings before it submits it.
     pub fn route(&self, id: &Id, version: Option<u64>, start: bool) -> Option<LoadId> {
         let target = self.target(version);
         let live = self.lookup(id, version).live.and_then(|seq| self.seqs.get(seq)).map(|s| s.load);
@@ -85,13 +85,13 @@ impl Core {
         if start && retired { target.or(live) } else { live.or(target) }
     }
 
-    /// Whether a START on this live sequence opens a new one on a newer load and lets the old one run out.
+    /// Whether a START on this live sequence opens a new one on a newer load, and the old one ends after its queue.
     fn moves_on(&self, seq: Seq, target: Option<LoadId>, submit: &Submit) -> bool {
         let retired = self.seqs.get(seq).and_then(|s| self.load(s.load)).is_some_and(|l| l.retired.is_some());
         retired && target.is_some() && submit.dialect.live == OnLive::Restart
     }
 
-    /// Why no load takes this request.
+    /// The reason why no load takes this request.
     fn no_target(&self, now: Time, submit: &Submit) -> Refusal {
         let same = self.loads.iter().filter(|l| submit.version.is_none_or(|v| v == l.spec.version));
         match same.min_by_key(|l| l.born) {
@@ -155,7 +155,7 @@ impl Core {
         Ok(())
     }
 
-    /// Its client is there: the idle time begins anew.
+    /// Starts the idle time of a sequence again, because its client is active.
     fn touch(&mut self, now: Time, seq: Seq) {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         s.touched = now;
@@ -252,7 +252,7 @@ impl Core {
     }
 }
 
-/// The id a stateful request goes by.
+/// The id of a stateful request, assigned if the dialect does so.
 fn named(submit: &Submit) -> Result<Id, Refusal> {
     match (&submit.id, submit.dialect.no_id) {
         (Id::None, NoId::Assign) if submit.start && submit.fresh_id != 0 => Ok(Id::Int(submit.fresh_id)),

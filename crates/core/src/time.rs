@@ -1,4 +1,4 @@
-//! Time as the core knows it: nanoseconds since the driver's zero. No clock lives here; drivers bring `now`.
+//! Time in the core: nanoseconds since the driver's zero. The core has no clock; drivers pass `now`.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -13,7 +13,7 @@ impl Time {
     /// Later than every deadline.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// The time that has passed since `earlier`; zero if `earlier` lies ahead.
+    /// The time that has passed since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,14 +1,14 @@
-//! What became of sequences that are no more: the last so many, oldest forgotten first.
+//! Records of ended sequences, up to a limit. The oldest is dropped first.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::ending::Tombstone;
 use crate::ids::Id;
 
-/// A bounded memory of ended sequences. An id that ended twice is remembered by its youngest sequence, which may have ended first.
+/// Bounded records of ended sequences. If an id ended twice, the record is that of its youngest sequence, even if that one ended first.
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
-    // Only looked up, never iterated: the order of the map shows nowhere.
+    // Only looked up, never iterated, so the map's order has no effect.
     by_id: HashMap<Id, TombstoneEntry>,
     order: VecDeque<(u64, Id)>,
     serial: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Tombstones {
 #[derive(Debug)]
 struct TombstoneEntry {
     serial: u64,
-    /// The birth of the sequence: later is larger.
+    /// The serial number of the sequence's birth: later is larger.
     born: u64,
     stone: Tombstone,
 }
@@ -38,7 +38,7 @@ impl Tombstones {
         }
     }
 
-    /// What was running when the sequence left has ended: that is its last committed step.
+    /// Updates the last committed step after a request has completed that ran when its sequence left.
     pub(crate) fn amend(&mut self, id: &Id, born: u64, step: u64) {
         if let Some(entry) = self.by_id.get_mut(id).filter(|entry| entry.born == born) {
             entry.stone.step = step;
@@ -49,7 +49,7 @@ impl Tombstones {
         self.by_id.get(id).map(|entry| entry.stone)
     }
 
-    /// The last so many, the latest first.
+    /// The last `most` records, the latest first.
     pub(crate) fn last(&self, most: usize) -> Vec<(Id, Tombstone)> {
         let stone = |(serial, id): &(u64, Id)| {
             let entry = self.by_id.get(id).filter(|entry| entry.serial == *serial)?;

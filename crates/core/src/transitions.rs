@@ -1,10 +1,10 @@
-//! How often each arrow of the table of stages was taken: the evidence that a test or a workload went everywhere.
+//! Counts of the transitions between stages: evidence that a test or a workload took each of them.
 
 use crate::sequence::Stage;
 
 const STAGES: usize = Stage::ALL.len();
 
-/// Counts of moves between stages. `None` stands for before the START and after the end.
+/// Counts of transitions between stages. `None` stands for before the START and after the end.
 #[derive(Debug, Clone, Default)]
 pub struct Transitions([[u64; STAGES + 1]; STAGES + 1]);
 
@@ -27,7 +27,7 @@ impl Transitions {
         }
     }
 
-    /// The arrows that exist, as the table in `sequence.rs` lists them.
+    /// The transitions that exist, as listed in `sequence.rs`.
     pub fn arrows() -> Vec<(Option<Stage>, Option<Stage>)> {
         use Stage::{Backlogged, Idle, Posting, Preparing, Ready, Running, Sealing};
         let table: [(Option<Stage>, &[Option<Stage>]); 8] = [
@@ -45,6 +45,6 @@ impl Transitions {
 }
 
 fn index(stage: Option<Stage>) -> usize {
-    // `Stage::ALL` lists them in the order of their declaration.
+    // `Stage::ALL` lists the stages in the order of their declaration.
     stage.map_or(STAGES, |s| s as usize)
 }

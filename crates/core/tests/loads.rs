@@ -1,4 +1,4 @@
-//! Many loads under one model name, one after the other: nothing of those that have gone is kept, and their keys never fit again.
+//! Many loads under one model name, one after the other. The core keeps nothing of a load that has gone, and its key never matches again.
 
 mod rig;
 

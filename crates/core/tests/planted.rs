@@ -11,7 +11,7 @@ use sequor_core::faults::{Planted, plant};
 const SEEDS: u64 = 300;
 const CALLS: u64 = 4_000;
 
-/// The first seed that finds a fault, and what did not hold.
+/// The first seed that finds a fault, and the property that did not hold.
 fn found(fault: Planted) -> Option<(u64, &'static str)> {
     plant(Some(fault));
     let first = (1..=SEEDS).find_map(|seed| {

@@ -1,4 +1,4 @@
-//! Preparations told in short stories: what the driver may say of a request that it was lent, and what may come in between.
+//! Preparations in short scenarios: the driver's possible answers to a lent request, and what may happen in between.
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
 mod rig;
@@ -41,7 +41,7 @@ fn a_request_of_several_steps_runs_them_in_its_slot_and_is_answered_once() {
     let mut rig = prepares(1, 1);
     let req = rig.submit(1, true, true);
     rig.apply(Event::Prepared(key(req), steps(3)));
-    // START with the first, END with the last; the slot is given its first state once.
+    // START with the first row, END with the last; the slot gets its first state once.
     let rows: Vec<_> = (0..3).map(|_| row(&mut rig)).collect();
     assert_eq!(
         rows.iter().map(|(start, end, _)| (*start, *end)).collect::<Vec<_>>(),
@@ -184,7 +184,7 @@ fn many_sequences_that_end_without_a_run_leave_the_backlog_in_one_call() {
 
 // === states that the driver holds ===
 
-/// No stage of the load prepares anything, and the driver has something to do for this one request.
+/// No stage of the load prepares anything, but the driver must prepare this one request.
 #[test]
 fn a_step_that_adopts_a_state_can_be_lent_before_its_turn() {
     let mut rig = Rig::new(spec(oldest(1), 1));

@@ -1,6 +1,5 @@
-//! The core under millions of random events, beside a reference model and witnesses (see `model/`).
-//! `SEQUOR_SEED=n` reruns one seed and prints its last events (`SEQUOR_LINES=n`: so many);
-//! `SEQUOR_SEEDS=n` runs more of them.
+//! The core under millions of random events, compared with a reference model and witnesses (see `model/`). `SEQUOR_SEED=n` reruns one seed
+//! and prints its last events (`SEQUOR_LINES=n`: how many). `SEQUOR_SEEDS=n` runs more seeds.
 
 // With faults planted the suite runs in `planted.rs`.
 #![cfg(not(feature = "planted"))]
@@ -17,11 +16,11 @@ use model::world::World;
 
 const CALLS: u64 = 10_000;
 const SEEDS: u64 = 1_300;
-/// Histories with crashes, and the crashes of each.
+/// Number of histories with crashes, and of crashes in each.
 const MORTAL_SEEDS: u64 = 2_000;
 const CRASHES: u64 = 8;
 
-/// Plays the history of a seed, and keeps its last events if that is wanted.
+/// Runs the history of a seed, and keeps its last events if that is wanted.
 type Play = fn(seed: u64, log: Option<Vec<String>>) -> (World, Checked);
 
 fn play(seed: u64, log: Option<Vec<String>>) -> (World, Checked) {
@@ -38,7 +37,7 @@ fn play_with_crashes(seed: u64, log: Option<Vec<String>>) -> (World, Checked) {
     (world, held)
 }
 
-/// Runs a seed once more and tells its last events.
+/// Reruns a seed and prints its last events.
 fn story(play: Play, seed: u64) -> String {
     let (world, held) = play(seed, Some(Vec::new()));
     let log = world.log.unwrap_or_default();
@@ -52,7 +51,7 @@ fn one_seed() -> Option<u64> {
     std::env::var("SEQUOR_SEED").ok()?.parse().ok()
 }
 
-/// Plays so many seeds on all threads. Returns `None` if `SEQUOR_SEED` asks for one seed and that seed holds.
+/// Runs this many seeds on all threads. Returns `None` if `SEQUOR_SEED` asks for one seed and that seed holds.
 #[allow(clippy::expect_used, clippy::panic, reason = "a test may panic")]
 fn play_all(play: Play, seeds: u64) -> Option<Outcome> {
     if let Some(seed) = one_seed() {
@@ -107,7 +106,7 @@ fn the_core_keeps_its_promises() {
     assert!(rare.is_empty(), "arrows taken too seldom: {rare:?}");
 }
 
-/// The same seed gives the same effects: no clock, no address, no order of a hash map shows.
+/// The same seed gives the same effects: no clock, address or map order has an effect.
 #[test]
 fn the_same_events_give_the_same_effects() -> Checked {
     let digest = |seed| {
@@ -124,7 +123,7 @@ fn the_same_events_give_the_same_effects() -> Checked {
     Ok(())
 }
 
-/// The process crashes at random points, and the next one resumes what the store has.
+/// The process crashes at random points, and the next one resumes from the store.
 #[test]
 fn over_crashes_no_answered_step_is_lost_and_none_is_applied_twice() {
     let Some(total) = play_all(play_with_crashes, MORTAL_SEEDS) else { return };

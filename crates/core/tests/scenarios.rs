@@ -1,4 +1,4 @@
-//! The core's behaviour told in short stories, with virtual time: one thread that pulls, and answers collected by request.
+//! The core's behaviour in short scenarios, with virtual time, one thread that pulls, and answers collected by request.
 
 mod rig;
 
@@ -111,7 +111,7 @@ fn a_start_may_ask_for_its_own_idle_time_up_to_the_longest() {
     rig.submit_with(3, true, false, asks(60_000));
     rig.submit(4, true, false);
     rig.drain();
-    // A later step asks in vain.
+    // A later step cannot change the idle time.
     rig.submit_with(4, false, false, asks(60_000));
     rig.drain();
     let ends = [500, 1000, 2000, 3000].map(|at| {
@@ -123,7 +123,7 @@ fn a_start_may_ask_for_its_own_idle_time_up_to_the_longest() {
     assert_eq!(ends, [(4, 3), (3, 2), (2, 1), (1, 0)]);
     assert_eq!(rig.core.tombstone(&Id::Int(3)).and_then(|stone| stone.idle), longest);
 
-    // Without a longest time nothing can be asked for.
+    // Without a maximum, no idle time can be asked for.
     let mut rig = Rig::new(spec(oldest(1), 1));
     rig.submit_with(1, true, false, asks(500));
     rig.drain();
@@ -210,7 +210,7 @@ fn a_refusal_says_whether_the_sequence_ended_with_it() {
         rig.take(out);
     };
     for (ends, ended) in [(true, vec![1, 2]), (false, vec![])] {
-        // What a cancelled step does to its sequence is another question.
+        // This test does not cover the effect of a cancelled step on its sequence.
         let mut rig = Rig::new(LoadSpec { cancel_ends: !ends, ..spec(oldest(1), 1) });
         rig.submit(1, true, false);
         rig.drain();

@@ -1,4 +1,4 @@
-//! Faults that the properties have found in the core, each told as the shortest story that shows it.
+//! Faults that the properties have found in the core, each as the shortest scenario that shows it.
 
 mod rig;
 
@@ -49,12 +49,12 @@ fn a_policy_that_defers_beside_an_evictable_sequence_does_not_stop_the_clock() {
     rig.drain();
     rig.wait(20);
     rig.submit(2, true, false);
-    // The victim may go since 10 ms; no sequence took its slot; the next call must return.
+    // The victim is evictable since 10 ms, and no sequence took its slot. The next call must return.
     rig.wait(1);
     assert_eq!(rig.usage().backlog, 1);
 }
 
-/// A sequence that waits for long because there is no slot has not been passed over: the policy is asked about the next slot.
+/// A sequence that waits for long because no slot is free was not passed over: the policy is asked about the next slot.
 #[test]
 fn a_policy_has_its_time_from_when_there_is_something_to_give() {
     let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
@@ -203,7 +203,7 @@ fn a_wait_of_a_policy_that_was_taken_off_holds_nobody() {
     assert!(matches!(next, Next::Run(_)), "{next:?}");
 }
 
-/// A policy that is parked for its answer may be gone before the answer is in: the round was its own all the same.
+/// A policy may be parked for its answer before the answer arrives. The round still counts as its own.
 #[test]
 fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
     let plans = |hooks| {
@@ -247,7 +247,7 @@ fn a_stateless_request_wakes_an_instance_that_can_take_it() {
     let other = Instance { load: LoadId::FIRST, n: 1 };
     rig.submit(0, false, false);
     assert!(rig.batch().is_some());
-    // The first has its hands full and sleeps, as one with a second batch in flight does; the other has nothing to do.
+    // The first instance is busy and asleep, as with a second batch in flight. The other has nothing to do.
     assert!(matches!(rig.next(), Next::Sleep(None)));
     assert!(matches!(rig.core.next(rig.now, other, &mut Vec::new()), Next::Sleep(None)));
     rig.seen.clear();
@@ -287,7 +287,7 @@ fn an_admission_shows_no_more_than_was_asked_for() {
     assert_eq!((victims.step.len(), victims.seq.len(), victims.ready.len(), victims.slot.len()), (1, 0, 0, 0));
 }
 
-/// What a slot holds before its thread has given it the state of a new life is another client's.
+/// Before its thread has stored the state of a new life, a slot holds another client's state.
 #[test]
 fn a_state_is_shown_once_the_first_run_of_its_life_has_ended() {
     let mut rig = Rig::new(spec(oldest(1), 1));
@@ -303,7 +303,7 @@ fn a_state_is_shown_once_the_first_run_of_its_life_has_ended() {
     let batch = rig.batch().expect("a batch");
     assert_eq!(at(&rig), Some(1), "a step leaves the state of the one before until it has run");
     rig.ran(&batch);
-    // A START on the live id: until it has run, the slot holds the state of the life before.
+    // A START on the live id: until it has run, the slot holds the state of the previous life.
     rig.submit(1, true, false);
     assert_eq!(at(&rig), Some(2));
     let batch = rig.batch().expect("a batch");
@@ -312,7 +312,7 @@ fn a_state_is_shown_once_the_first_run_of_its_life_has_ended() {
     assert_eq!(at(&rig), Some(1));
 }
 
-/// Nor is the state of the life before that of a START which was answered without a run.
+/// The state of the previous life is not that of a START which was answered without a run.
 #[test]
 fn a_start_that_runs_nothing_shows_no_state_of_the_life_before() {
     let stages = Stages { pre: true, ..Stages::default() };
@@ -376,7 +376,7 @@ fn an_answer_without_a_run_does_not_leave_before_that_of_the_step_before() {
     assert_eq!(left, [0, 1, replied]);
 }
 
-/// A client may name a deadline far off, and is answered at once.
+/// A client may set a far deadline, and is still answered at once.
 #[test]
 fn deadlines_of_answered_requests_are_not_kept() {
     let mut rig = Rig::new(spec(oldest(1), 1));

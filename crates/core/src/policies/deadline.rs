@@ -2,7 +2,7 @@
 
 use crate::policy::{Columns, Decision, Hooks, Picks, Policy, PolicyFault, columns};
 
-/// Runs the most urgent, and with it the requests of equal shape, by urgency.
+/// Runs the most urgent request together with those of the same shape, by urgency.
 #[derive(Debug, Clone, Copy)]
 pub struct EarliestDeadline;
 

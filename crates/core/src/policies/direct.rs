@@ -1,21 +1,21 @@
-//! `direct`: every sequence owns a batch row; the rows that are ready when the instance is free run.
+//! `direct`: every sequence owns a batch row. The rows that are ready when the instance is free run.
 
 use std::time::Duration;
 
 use crate::policy::{Columns, Decision, Hooks, Picks, Policy, PolicyFault, columns};
 use crate::time::Time;
 
-/// Runs all that are ready and alike, at once or when enough of the slots are ready or the oldest has waited `delay`.
+/// Runs all ready requests of one shape. It may wait until enough slots are ready or the oldest request has waited for `delay`.
 #[derive(Debug, Clone)]
 pub struct Direct {
     slots: u32,
     delay: Duration,
-    /// The share of the slots that is enough not to wait.
+    /// The share of slots that must be ready for a run without delay.
     min_use: f32,
 }
 
 impl Direct {
-    /// The delay has a meaning only beside a utilisation above 0, and the other way round.
+    /// The delay has an effect only with a `min_use` above 0, and `min_use` only with a delay.
     pub fn new(slots: u32, delay: Duration, min_use: f32) -> Direct {
         Direct { slots: slots.max(1), delay, min_use }
     }
@@ -28,7 +28,7 @@ impl Policy for Direct {
     }
 
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
-        // The template is the one that has been ready longest, so that no shape can starve another.
+        // The shape of the longest ready request is chosen, so that no shape can starve another.
         let Some(template) = see.shape.first() else { return Ok(Decision::Default) };
         let alike = (0u32..).zip(&see.shape).filter(|(_, shape)| *shape == template).map(|(i, _)| i);
         let patient = !self.delay.is_zero() && self.min_use > 0.0;

@@ -1,4 +1,4 @@
-//! The built-in policies. Each sees what an external one sees, and nothing more.
+//! The built-in policies. Each sees the same as an external one.
 
 mod deadline;
 mod direct;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::policy::Policy;
 use crate::spec::{LoadSpec, Strategy};
 
-/// The policy that plans a load's batches unless an external one does.
+/// The policy that plans a load's batches if no external one does.
 pub fn built_in(spec: &LoadSpec) -> Box<dyn Policy> {
     match &spec.strategy {
         Strategy::Stateless { batching: false, .. } => Box::new(Oldest::one_by_one()),

@@ -1,4 +1,4 @@
-//! `oldest`: those that have been ready longest run together; also the order of stateless requests.
+//! `oldest`: the requests that have been ready longest run together. Stateless requests use the same order.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use crate::faults::{Planted, fault};
 use crate::policy::{Columns, Decision, Hooks, Picks, Policy, PolicyFault, columns};
 use crate::time::Time;
 
-/// First ready, first run, in batches of a preferred size if one can be had without waiting for longer than `delay`.
+/// First ready, first run. It waits for at most `delay` for a batch of a preferred size.
 #[derive(Debug, Clone)]
 pub struct Oldest {
     /// Sizes to prefer, largest first.
     preferred: Vec<u32>,
     delay: Duration,
-    /// Requests looked at: twice a batch, so that candidates of other shapes in between do not leave the batch half empty.
+    /// Maximum number of candidates: twice a batch, so that other shapes in between do not leave the batch half empty.
     window: u32,
 }
 
 impl Oldest {
-    /// No preferred sizes means the largest batch.
+    /// Without preferred sizes, the maximum batch size is preferred.
     pub fn new(max_batch: u32, preferred: &[u32], delay: Duration) -> Oldest {
         let mut preferred = if preferred.is_empty() { vec![max_batch.max(1)] } else { preferred.to_vec() };
         preferred.sort_unstable_by(|a, b| b.cmp(a));
         Oldest { preferred, delay, window: max_batch.max(1).saturating_mul(2) }
     }
 
-    /// A request at a time.
+    /// Runs one request at a time.
     pub fn one_by_one() -> Oldest {
         Oldest { preferred: vec![1], delay: Duration::ZERO, window: 1 }
     }
@@ -39,7 +39,7 @@ impl Policy for Oldest {
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
         let Some(shape) = see.shape.first() else { return Ok(Decision::Default) };
         let mut rows = 0u32;
-        // The largest prefix whose rows are a preferred size: its picks.
+        // The number of picks in the largest prefix whose rows are a preferred size.
         let mut best = 0usize;
         let mut odd = false;
         for (i, (candidate, size)) in (0u32..).zip(see.shape.iter().zip(&see.rows)) {
@@ -58,7 +58,7 @@ impl Policy for Oldest {
                 break;
             }
         }
-        // With levels the first is not always the one that has waited longest.
+        // With levels, the first candidate need not be the one that has waited longest.
         let ready = picks.fire.iter().filter_map(|i| see.ready.get(*i as usize));
         let Some(oldest) = ready.min().copied() else { return Ok(Decision::Default) };
         let waited_enough = Time(oldest) + self.delay;

@@ -1,4 +1,4 @@
-//! Histories with crashes: the process ends at any point, and the next one has only what the store has.
+//! Histories with crashes: the process ends at any point, and the next one has only the store's content.
 //!
 //! The store is that of a driver with `[durability] when = "step"`. It writes the states of a batch that is to be sealed, and removes the state of a
 //! sequence at its END. It removes that of a sequence that ends otherwise some time later. At a crash each write that is under way has
@@ -20,19 +20,19 @@ use super::world::World;
 use super::{Checked, news};
 use crate::hold;
 
-/// The state that the store has of an id.
+/// The stored state of an id.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
-    /// Which sequence of its id it is.
+    /// The number of its sequence among those of the id.
     incarnation: u64,
     /// The serial of the first state since the last START.
     life: u64,
     version: u64,
     step: u64,
     hash: u64,
-    /// Grows with each state that is handed to the store.
+    /// Increases with each state that is handed to the store.
     serial: u64,
-    /// The answer of the step is kept with the state: its client numbers its steps.
+    /// Whether the step's answer is kept with the state, because the client numbers its steps.
     with_answer: bool,
 }
 
@@ -55,7 +55,7 @@ struct Answered {
     ends: bool,
 }
 
-/// The store, and what the driver and the clients know of it.
+/// The store, and the knowledge of driver and clients about it.
 #[derive(Debug, Default)]
 pub struct Disk {
     /// The durable states.
@@ -64,9 +64,9 @@ pub struct Disk {
     writes: HashMap<BatchId, Vec<Write>>,
     /// Ended sequences whose states the store has still to remove.
     forgets: Vec<(Id, u64)>,
-    /// Rows that were handed to the store and are not answered.
+    /// Rows that were handed to the store and are not answered yet.
     sealing: HashMap<Req, Write>,
-    /// Those of them that are durable.
+    /// The durable rows of `sealing`.
     durable: HashSet<Req>,
     answered: HashMap<Id, Answered>,
     /// The sequence of each id that began last.
@@ -74,13 +74,13 @@ pub struct Disk {
     /// Two sequences of one id can live on two versions of a model. The store keeps one state per id, and does not replace the state of a younger
     /// sequence by that of an older one. The driver answers the steps of the older sequence all the same, so nothing is promised of it.
     latest: HashMap<Id, u64>,
-    /// Sequences that do not live and that the next step can resume.
+    /// Sequences that are not live and that the next step can resume.
     resumable: HashMap<Id, Kept>,
-    /// Those that a request has taken, until the store has answered it.
+    /// Sequences that a request has taken, until the store has answered it.
     lent: HashMap<Req, (Id, Kept)>,
-    /// Sequences that a START has begun anew, as long as nothing of the new life was handed to the store.
+    /// Sequences that a START has begun again, until a state of the new life is handed to the store.
     stale: HashSet<N>,
-    /// Sequences that have ended. Their answers may leave later, where a load answers in order.
+    /// Sequences that have ended. Their answers may leave later if a load answers in order.
     gone: HashSet<u64>,
     /// Live sequences by their numbers in the store. A resumed sequence has the number that it had before.
     incarnations: HashMap<N, u64>,
@@ -109,7 +109,7 @@ impl Disk {
         if *ends {
             self.kept.remove(id);
             self.gone.insert(kept.incarnation);
-            // It has ended, whether that was answered or not.
+            // It has ended, whether its END was answered or not.
             let last = self.answered.get_mut(id).filter(|last| last.incarnation == kept.incarnation);
             last.into_iter().for_each(|last| (last.serial, last.ends) = (kept.serial, true));
         } else {
@@ -121,7 +121,7 @@ impl Disk {
         self.kept.get(id).is_some_and(|of| of.incarnation == incarnation)
     }
 
-    /// A sequence has ended, and its client does not count on it.
+    /// Records that a sequence has ended, and its client does not rely on it.
     fn ends(&mut self, id: Id, incarnation: u64) {
         if self.answered.get(&id).is_some_and(|last| last.incarnation == incarnation) {
             self.answered.remove(&id);
@@ -135,7 +135,7 @@ impl Disk {
         }
     }
 
-    /// Loads of such a history seal every step, and begin nothing from a store but here.
+    /// Loads of such a history seal every step, and only this module resumes states from the store.
     pub fn tame(spec: &mut LoadSpec) {
         spec.stages = Stages { seal: true, activate: false, ..spec.stages };
         spec.initial_state_shape = 0;
@@ -152,7 +152,7 @@ impl World {
         world
     }
 
-    /// Crashes so many times at random points, and lets everything run out at last.
+    /// Crashes this many times at random points, then lets everything run to its end.
     pub fn run_with_crashes(&mut self, crashes: u64) -> Checked {
         self.loads()?;
         for _ in 0..crashes {
@@ -171,7 +171,7 @@ impl World {
         Ok(())
     }
 
-    // === what the store does while the process lives ===
+    // === the store while the process lives ===
 
     /// A batch is to be made durable.
     pub fn seal_begins(&mut self, batch: BatchId) {
@@ -201,7 +201,7 @@ impl World {
         disk.writes.insert(batch, writes);
     }
 
-    /// A batch is durable but for the failed rows.
+    /// Handles a batch that is durable except for the failed rows.
     pub fn seal_ends(&mut self, batch: BatchId, failed: Vec<(Req, Refusal)>) -> Checked {
         if let Some(disk) = &mut self.disk {
             for write in disk.writes.remove(&batch).unwrap_or_default() {
@@ -218,13 +218,13 @@ impl World {
         self.apply(Event::Sealed(batch, failed))
     }
 
-    /// A request of an id that does not live takes what the store has of it, as `look_up_kept` of the driver does.
+    /// Lets a request of an id without a live sequence take its stored state, as the driver's `look_up_kept` does.
     pub fn looks_up(&mut self, submit: &mut Submit) {
         let Some(disk) = &mut self.disk else { return };
         if self.core.find(&submit.id, submit.version).is_some() {
             return;
         }
-        // The driver refuses a step that names another version than that of the state.
+        // The driver refuses a step that names another version than the state's.
         let misfits = |kept: &Kept| !submit.start && submit.version.is_some_and(|version| version != kept.version);
         if disk.resumable.get(&submit.id).is_some_and(misfits) {
             return;
@@ -234,7 +234,7 @@ impl World {
         if !submit.start {
             (submit.adopt, submit.version) = (Some(kept.step), Some(kept.version));
             if submit.step.is_some() {
-                // A client that has its answer sends the next step; one that has not sends the last one again.
+                // A client that has its answer sends the next step. A client without it repeats the last one.
                 submit.step = Some(kept.step + self.rng.below(3));
             }
             submit.prepare = submit.step != Some(kept.step) || kept.with_answer;
@@ -242,7 +242,7 @@ impl World {
         disk.lent.insert(submit.req, (submit.id.clone(), kept));
     }
 
-    /// Whether a request goes on from the store, once it was accepted.
+    /// Records whether an accepted request continues from the store.
     pub fn looked_up(&mut self, req: Req) {
         let Some(disk) = &mut self.disk else { return };
         let Some((_, kept)) = disk.lent.get(&req).filter(|_| !self.witness.get(req).is_none_or(|sent| sent.start))
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// What the store has for a request that is lent to it: its state, or the answer of the last step.
+    /// The store's answer to a request that is lent to the driver: its state, or the answer of the last step.
     pub fn finds(&mut self, req: Req, fails: bool) -> Option<Preparation> {
         let disk = self.disk.as_mut()?;
         let (id, kept) = disk.lent.get(&req).cloned()?;
@@ -272,8 +272,8 @@ impl World {
         }
         disk.lent.remove(&req);
         if sent.start {
-            // The store removes what it has of the id by then, also if that is of a sequence that has begun on another version meanwhile. Of that
-            // one nothing is promised until its next step.
+            // The store removes the id's state by then, even if it belongs to a sequence that has begun on another version meanwhile. That
+            // sequence is not protected until its next step.
             if let Some(of) = disk.kept.remove(&id)
                 && disk.answered.get(&id).is_some_and(|last| last.incarnation == of.incarnation)
             {
@@ -302,7 +302,7 @@ impl World {
                 disk.sealing.remove(req);
                 let Some((id, kept)) = disk.lent.remove(req) else { return Ok(()) };
                 if waits && *ended {
-                    // Its client has given up while the store was reading, so nothing resumes the state.
+                    // Its client gave up while the store was reading, so nothing resumes the state.
                     disk.ends(id, kept.incarnation);
                 } else if self.core.find(&id, None).is_none() {
                     disk.resumable.insert(id, kept);
@@ -341,9 +341,9 @@ impl World {
                 let Some(disk) = &mut self.disk else { return Ok(()) };
                 let incarnation = disk.incarnation(n);
                 match why {
-                    // A client that has the answer of its END counts on it.
+                    // A client that has the answer of its END relies on it.
                     EndReason::End => {
-                        // Its END has failed, and it has ended all the same.
+                        // Its END has failed, and it has ended anyway.
                         if disk.answered.get(&id).is_some_and(|last| last.incarnation == incarnation && !last.ends) {
                             disk.answered.remove(&id);
                         }
@@ -364,7 +364,7 @@ impl World {
                 let n = self.names[seq].0;
                 if let Some(disk) = &mut self.disk {
                     disk.stale.insert(n);
-                    // Its numbers begin anew.
+                    // Its step numbers start again.
                     disk.applied.remove(&n);
                 }
             }
@@ -390,7 +390,7 @@ impl World {
         let mut under_way: Vec<_> = std::mem::take(&mut disk.writes).into_iter().collect();
         under_way.sort_by_key(|(_, writes)| writes.first().map(|write| write.kept.serial));
         for (_, writes) in under_way {
-            // Each sequence has one write under way at most, so any of them may be cut off.
+            // Each sequence has at most one write in progress, so any of them may be cut off.
             let is_there = self.rng.percent(50);
             count(&mut self.counts.prepared, if is_there { "a write survives" } else { "a write is cut off" }, 1);
             writes.iter().filter(|_| is_there).for_each(|write| disk.write(write));
@@ -406,7 +406,7 @@ impl World {
             }
             let kept = disk.kept.get(id);
             let holds = match kept.filter(|of| of.incarnation == *incarnation) {
-                // After an END the store may have the state of an older sequence of the id, on another version.
+                // After an END the store may hold the state of an older sequence of the id, on another version.
                 None => *ends,
                 Some(of) => !*ends && of.serial >= *serial,
             };
@@ -420,7 +420,7 @@ impl World {
         }
         self.counts.transitions.add(self.core.transitions());
         let Disk { kept, mut answered, born, serial, .. } = disk;
-        // The next process knows nothing but what the store has.
+        // The next process has only the store's content.
         answered.retain(|id, last| kept.get(id).is_some_and(|of| of.incarnation == last.incarnation));
         let latest = kept.iter().map(|(id, of)| (id.clone(), of.incarnation)).collect();
         let resumable = kept.clone();

@@ -1,4 +1,4 @@
-//! Time, and the end of a seed: everything runs out, and nothing is left.
+//! Time, and the end of a seed: everything runs to its end, and nothing is left.
 
 use sequor_core::*;
 
@@ -29,7 +29,7 @@ impl World {
 
     // === the end ===
 
-    /// Ends what lives, lets everything run out, and counts what is left: nothing.
+    /// Ends all live sequences, lets everything run, and checks that nothing is left.
     pub fn wind_down(&mut self) -> Checked {
         self.winding_down = true;
         for load in 0..self.refer.loads.len() {
@@ -71,7 +71,7 @@ impl World {
         self.quiet()
     }
 
-    /// With nothing left, no more ticks come than deadlines were armed.
+    /// With nothing left, there are no more ticks than armed deadlines.
     fn quiet(&mut self) -> Checked {
         let armed = self.core.armed();
         for _ in 0..armed {
@@ -90,7 +90,7 @@ impl World {
         Ok(())
     }
 
-    /// Every thread, flight and stage once. True if there was nothing to do.
+    /// Runs every thread, batch in flight and stage once. True if there was nothing to do.
     fn everything_once(&mut self) -> Result<bool, Broken> {
         let mut nothing = true;
         for hand in 0..self.hands.len() {

@@ -1,19 +1,18 @@
-//! The proof of the core: a slow reference model of what it should do, random workloads that drive both, and witnesses that look at neither
-//! but at what came out.
+//! The proof of the core: a slow reference model, random workloads that drive both, and witnesses that check only the output.
 //!
 //! # Layout
 //!
 //! - [`rng`]: the workload is a function of a seed.
-//! - [`refer`]: the reference model. It shares no code with the core, only the words of its surface (events, effects, limits); vectors and full
-//!   scans, no lists, no lazy deadlines.
+//! - [`refer`]: the reference model. It shares no code with the core, only the types of its interface (events, effects, limits). It uses
+//!   vectors and full scans, no lists, no lazy deadlines.
 //! - [`workload`], [`policy`]: random loads, requests and policies.
 //! - [`world`], [`steps`], [`threads`], [`ending`]: the driver: virtual time, sockets that cancel, stages that answer late, instance threads
 //!   that sleep until woken.
-//! - [`news`]: what policies are told, held against what happened.
-//! - [`store`]: the state store, obeying slot operations as an instance thread would · [`crash`]: the store on disk, and what is there after a
-//!   crash.
-//! - [`witness`]: what must hold independently of the model: order, owners, answers, batches.
-//! - [`outcome`]: what was counted, and the table of arrows.
+//! - [`news`]: the events that policies get, compared with what happened.
+//! - [`store`]: the state store, which applies slot operations as an instance thread does · [`crash`]: the store on disk, and its content
+//!   after a crash.
+//! - [`witness`]: properties that hold independently of the model: order, owners, answers, batches.
+//! - [`outcome`]: counts, and the table of transitions.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -36,7 +35,7 @@ pub mod witness;
 pub mod workload;
 pub mod world;
 
-/// A property that did not hold, and how.
+/// A property that did not hold, with the details.
 #[derive(Debug, Clone)]
 pub struct Broken {
     pub property: &'static str,
@@ -49,7 +48,7 @@ pub fn broken<T>(property: &'static str, what: String) -> Result<T, Broken> {
     Err(Broken { property, what })
 }
 
-/// Fails with `property` unless `holds`; the text is made only then.
+/// Fails with `property` unless `holds`. The text is made only then.
 #[macro_export]
 macro_rules! hold {
     ($holds:expr, $property:expr, $($text:tt)+) => {

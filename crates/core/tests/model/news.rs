@@ -1,4 +1,4 @@
-//! What policies are told: everything that happens while they listen, once and in order, and nothing that does not fit to who lives.
+//! Events that policies get: everything that happens while they observe, once and in order, and consistent with the live sequences.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use super::Checked;
 use super::world::World;
 use crate::hold;
 
-/// What a load's policy is to be told, and what it knows.
+/// The events that a load's policy must get, and what it knows.
 #[derive(Debug, Default)]
 pub struct News {
     /// Starts, slots and ends, in order.
     sequences: Vec<Observed>,
     /// Runs, in any order.
     runs: Vec<Observed>,
-    /// The serial number of what comes next.
+    /// The serial number of the next event.
     next: u64,
-    /// Who lives, as far as it was told.
+    /// The live sequences, as far as they were reported.
     knows: BTreeMap<u64, [u64; FEATURES]>,
     /// A listener that learns the live sequences a few at a time, while things happen.
     newcomer: Newcomer,
 }
 
-/// Looks now and then; and what has happened since its first look.
+/// A listener that reads the live sequences in portions, and the events since its first read.
 #[derive(Debug, Default)]
 struct Newcomer {
     roster: Roster,
@@ -33,7 +33,7 @@ struct Newcomer {
 }
 
 impl Newcomer {
-    /// Who lives, once it was told everything.
+    /// The live sequences after all events.
     fn knows(mut self) -> Result<BTreeMap<u64, [u64; FEATURES]>, super::Broken> {
         let first = self.roster.first();
         let mut knows: BTreeMap<_, _> =
@@ -75,7 +75,7 @@ fn of(seq: Seq, what: ObservedKind) -> Observed {
 }
 
 impl World {
-    /// Notes what the policy of a sequence's load is to be told.
+    /// Records the events that the policy of a sequence's load must get.
     pub fn overhear(&mut self, effect: &Effect) {
         let Effect::Note(note) = effect else { return };
         let (seq, told) = match note {
@@ -96,7 +96,7 @@ impl World {
         self.refer.loads[load].external.is_some_and(|h| h.observe)
     }
 
-    /// The model's runs become what is to be told of them.
+    /// Turns the model's runs into the events that must be reported.
     fn overhear_runs(&mut self) {
         for (load, n, done, req, rows) in std::mem::take(&mut self.refer.ran) {
             let key = n.and_then(|n| self.names.iter().find(|(_, (m, ..))| *m == n)).map(|(key, _)| *key);
@@ -139,7 +139,7 @@ impl World {
         };
         let plain = |o: &Observed| match o.what {
             ObservedKind::Began { .. } => Observed { what: ObservedKind::Began { steps: 0 }, ..*o },
-            // Held against those of its beginning below.
+            // Compared with those of its beginning below.
             ObservedKind::Ended(_) => Observed { keys: [0; FEATURES], ..*o },
             _ => *o,
         };
@@ -158,11 +158,11 @@ impl World {
             mine.newcomer.happened.push((serial, *one));
         }
         self.a_newcomer_looks(load)?;
-        // Slow, and what is wrong stays wrong.
+        // Slow. A fault that was there stays there.
         if self.counts.calls.is_multiple_of(4) { self.knows_who_lives(load) } else { Ok(()) }
     }
 
-    /// A policy that has every event knows the sequences of [`Core::live`], and with the same key features.
+    /// A policy that has every event knows the same sequences and key features as [`Core::live`].
     fn knows_who_lives(&self, load: usize) -> Checked {
         let live = self.core.live(self.refer.loads[load].key, 0, Vec::with_capacity(10_000));
         let got: BTreeMap<u64, [u64; FEATURES]> = live.began.iter().map(|(_, o)| (o.seq, o.keys)).collect();
@@ -177,7 +177,7 @@ impl World {
         Ok(())
     }
 
-    /// A listener that learns the live sequences three at a time, and then the events since, knows what all others know.
+    /// A listener that reads the live sequences three at a time, and then the events since, ends with the same knowledge as the others.
     fn a_newcomer_looks(&mut self, load: usize) -> Checked {
         let mine = &mut self.news[load];
         if let Some(place) = mine.newcomer.roster.place() {
@@ -192,14 +192,14 @@ impl World {
         Ok(())
     }
 
-    /// A policy that comes now learns the live sequences, and then the events.
+    /// A new policy reads the live sequences, and then the events.
     pub fn comes_anew(&mut self, load: usize) -> Checked {
         self.overhear_runs();
         if self.refer.loads[load].gone {
             return Ok(());
         }
         let live = self.core.live(self.refer.loads[load].key, 0, Vec::with_capacity(10_000));
-        // Events that were not reported yet go to the present listener, and are in the live sequences already.
+        // Events that were not reported yet go to the present listener. The live sequences include their effect already.
         let (first, news, _) = self.core.observed(self.refer.loads[load].key);
         hold!(first + news.len() as u64 == live.next, "nothing is reported twice", "{first} + {}", news.len());
         let knows = live.began.iter().map(|(_, o)| (o.seq, o.keys)).collect();

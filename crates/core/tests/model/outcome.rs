@@ -1,4 +1,4 @@
-//! What was counted over all seeds, and how it is shown.
+//! The counts over all seeds, and their output.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ pub struct Outcome {
     pub ended: [u64; EndReason::ALL.len()],
     pub refused: Vec<(&'static str, u64)>,
     pub faults: Vec<(String, u64)>,
-    /// What preparations said, and what came in between.
+    /// Answers of preparations, and what happened in between.
     pub prepared: Vec<(&'static str, u64)>,
 }
 
@@ -47,7 +47,7 @@ impl Outcome {
         }
     }
 
-    /// Arrows of the table that were taken less than `least` times, and arrows taken that are not in it.
+    /// Transitions of the table that were taken less than `least` times, and taken ones that it does not list.
     pub fn arrows(&self, least: u64) -> (Vec<String>, Vec<String>) {
         let name = |s: Option<Stage>| s.map_or("-".to_owned(), |s| format!("{s:?}"));
         let mut rare = Vec::new();
@@ -67,7 +67,7 @@ impl Outcome {
         (rare, foreign)
     }
 
-    /// What may come of a preparation and was met less than `least` times.
+    /// Outcomes of a preparation that occurred less than `least` times.
     pub fn rare(&self, least: u64) -> Vec<&'static str> {
         let all = [
             "run",
@@ -86,7 +86,7 @@ impl Outcome {
         self.rare_of(&all, least)
     }
 
-    /// What may happen around a crash and was met less than `least` times.
+    /// Events around a crash that occurred less than `least` times.
     pub fn rare_over_crashes(&self, least: u64) -> Vec<&'static str> {
         let all = [
             "crash",

@@ -1,10 +1,10 @@
-//! Answers of an external policy that is good, foolish, slow or broken, as it comes.
+//! Random answers of an external policy: good, wrong, slow or broken.
 
 use sequor_core::*;
 
 use super::rng::Rng;
 
-/// Fills in the picks of a planning round and says something.
+/// Fills in the picks of a planning round and returns an answer.
 pub fn plan(
     rng: &mut Rng,
     now: Time,
@@ -33,7 +33,7 @@ pub fn plan(
             picks.fire.extend_from_slice(&order);
             picks.fire.extend(order.first());
         }
-        // Of any shapes and any number.
+        // With any shapes and any number of rows.
         5 => picks.fire = order,
         6 => {}
         _ => {

@@ -1,4 +1,4 @@
-//! Numbers out of a seed: the same seed gives the same workload on every machine.
+//! Random numbers from a seed: the same seed gives the same workload on every machine.
 
 /// splitmix64.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ impl Rng {
         low + self.below(high - low + 1)
     }
 
-    /// True in so many of a hundred cases.
+    /// True in this many of a hundred cases.
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }

@@ -1,4 +1,4 @@
-//! One random step of the driver: a request, a thread, a stage that answers, a cancellation, something rare.
+//! One random step of the driver: a request, a thread, a stage that answers, a cancellation, or a rare event.
 
 use std::num::NonZeroU32;
 
@@ -38,7 +38,7 @@ impl World {
             self.specs.iter().zip(&self.refer.loads).filter(|(_, l)| !l.gone).map(|(s, _)| s.clone()).collect();
         let mut submit = workload::submit(&mut self.rng, &self.taste, self.now, req, self.fresh, &self.core, &open);
         self.count_steps(&mut submit);
-        // Only stateless requests bring more rows than one.
+        // Only stateless requests have more than one row.
         let stateless = open.iter().all(|spec| !spec.is_stateful());
         if stateless {
             submit.meta.rows = if self.rng.percent(30) { self.rng.range(1, 6) as u32 } else { 1 };
@@ -54,7 +54,7 @@ impl World {
         Ok(())
     }
 
-    /// A step of an id that does not live may bring a state, which the driver had at hand.
+    /// A step of an id without a live sequence may bring a state that the driver holds.
     fn brings(&mut self, submit: &mut Submit) {
         let lives = self.core.find(&submit.id, submit.version).is_some();
         let Some(hash) = self.store.tier.get(&submit.id).copied().filter(|_| self.disk.is_none() && !lives) else {
@@ -88,7 +88,7 @@ impl World {
             return self.some_flight();
         }
         let hand = *self.rng.pick(&ready);
-        // A thread with all it may have in flight waits for it, mostly.
+        // An instance with its maximum in flight waits for it, mostly.
         let depth = self.specs[self.refer.ix(self.hands[hand].who.load)].depth;
         if self.hands[hand].flights.len() >= usize::from(depth) && self.rng.percent(80) {
             return self.some_flight();
@@ -112,7 +112,7 @@ impl World {
         match self.rng.below(6) {
             0 if !self.posts.is_empty() => {
                 let req = self.posts.swap_remove(self.rng.index(self.posts.len()));
-                // As a driver does whose processors failed after the run: the sequence ends, and the request is released.
+                // Like a driver whose processors failed after the run: the sequence ends, and the request is released.
                 let request = self.refer.req(req).map(|r| (r.seq, r.start));
                 let seq = request.and_then(|(seq, _)| seq).and_then(|n| self.refer.seq(n).key);
                 let why = if request.is_some_and(|(_, start)| start) { EndReason::Failed } else { EndReason::Broken };
@@ -201,7 +201,7 @@ impl World {
         self.apply(Event::Prepared(req, prepared))
     }
 
-    /// What a preparation that went well says.
+    /// The answer of a successful preparation.
     fn verdict(&mut self, meta: RequestMeta) -> Preparation {
         match self.rng.below(10) {
             // The steps of a history with crashes are those that states contain.
@@ -276,7 +276,7 @@ impl World {
             return Ok(());
         }
         let mut req = *self.rng.pick(&open);
-        // Now and then one that is lent, has run in part, or has run.
+        // Sometimes a request that is lent, has run in part, or has run.
         let odd =
             |r: &super::refer::RReq| matches!(r.at, At::Preparing | At::Posting) || (r.at == At::Queued && r.ran > 0);
         let special: Vec<Req> = self.refer.reqs.iter().flatten().filter(|r| odd(r)).map(|r| r.key).collect();
@@ -314,9 +314,9 @@ impl World {
                 let seq = *self.rng.pick(&live);
                 self.apply(Event::End(seq, why))
             }
-            // Out of the blue: what was not lent is prepared; keys that mean nothing any more, ticks that are not due.
+            // Unexpected events: requests prepared that were not lent, stale keys, ticks that are not due.
             6 => {
-                // A slot that comes free now lends the START that it is given to.
+                // A slot that becomes free now lends the START that gets it.
                 self.apply(Event::Tick)?;
                 let lent: Vec<Req> = self.prepares.iter().map(|(req, _)| *req).collect();
                 let open: Vec<Req> = self.witness.open().into_iter().filter(|req| !lent.contains(req)).collect();

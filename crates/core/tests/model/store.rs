@@ -1,5 +1,5 @@
-//! The state store as an instance thread keeps it: a value a slot, changed by slot operations and by runs, and nothing else. What a sequence's
-//! state should be is kept apart, by sequence, so that a mix-up of slots shows.
+//! The state store as an instance thread keeps it: one value a slot, changed only by slot operations and runs. The expected state of each
+//! sequence is kept apart, by sequence, so that a mix-up of slots shows.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ struct Cell {
 #[derive(Debug, Default)]
 pub struct Store {
     cells: HashMap<(Instance, u32), Cell>,
-    /// What each sequence's state must be.
+    /// The expected state of each sequence.
     truth: HashMap<Seq, Value>,
     /// States that outlived their sequences, by id.
     pub tier: HashMap<Id, u64>,
@@ -129,7 +129,7 @@ impl Store {
 
     pub fn ended(&mut self, seq: Seq, id: &Id, why: EndReason, initial: u64) {
         let Some(value) = self.truth.remove(&seq) else { return };
-        // The core learns nothing of the shapes of an adopted state, so only those that are like a first one come back.
+        // The core has no shapes of an adopted state, so only states with the shapes of a first one are resumed.
         if matches!(why, EndReason::Idle | EndReason::Evicted | EndReason::Drained | EndReason::Admin)
             && value.shape == initial
         {

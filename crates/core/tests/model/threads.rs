@@ -1,4 +1,4 @@
-//! Instance threads of the driver: they pull, run, sleep until woken, and ask their policy without the core.
+//! Instance threads of the driver: they pull, run, sleep until woken, and ask their policy while the core is unlocked.
 
 use sequor_core::*;
 
@@ -40,7 +40,7 @@ impl Hand {
 }
 
 impl World {
-    /// A thread asks what to do next, and does it.
+    /// A thread asks for its next step, and takes it.
     pub fn pull(&mut self, hand: usize) -> Checked {
         let who = self.hands[hand].who;
         self.hands[hand].thread = Thread::Awake;
@@ -56,7 +56,7 @@ impl World {
         self.heeds(hand, next, expected, &out)
     }
 
-    /// What came of a pull or an answer: first the witnesses, then the model.
+    /// Checks the result of a pull or an answer: first the witnesses, then the model.
     fn heeds(&mut self, hand: usize, next: Next, expected: RNext, out: &[Effect]) -> Checked {
         self.hear(out)?;
         if let Next::Run(batch) = &next {
@@ -66,14 +66,14 @@ impl World {
         self.does(hand, next, expected)
     }
 
-    /// The request that has waited for longest, if a policy could pass it over and may not any more.
+    /// The longest waiting request, if a policy could pass it over and no longer may.
     fn forced_first(&self, who: Instance) -> Option<Req> {
         let load = self.refer.ix(who.load);
         let l = &self.refer.loads[load];
         let free = l.external.is_some_and(|h| h.plan) || matches!(l.spec.strategy, Strategy::Deadline { .. });
         let ready = self.refer.ready(load, usize::from(who.n));
         let oldest = self.refer.req(*ready.first().filter(|_| free)?)?;
-        // A request whose own deadline comes now is refused instead.
+        // A request whose own deadline passes now is refused instead.
         let overdue = oldest.ready.saturating_add(l.max_wait()) <= self.now.0;
         (overdue && self.core.due().is_none_or(|at| at > self.now)).then_some(oldest.key)
     }
@@ -155,11 +155,11 @@ impl World {
         Ok(())
     }
 
-    /// A request that is still ready has been passed over once more: not too often, if a built-in policy chooses by age.
+    /// A request that is still ready has been passed over once more. A built-in policy that chooses by age must not do that too often.
     fn passed_over(&mut self, who: Instance) -> Checked {
         let load = self.refer.ix(who.load);
         let l = &self.refer.loads[load];
-        // A request behind lower levels waits for as long as those come.
+        // A request behind lower levels waits as long as they have requests.
         let by_age = self.taste.levels == 1
             && !l.external.is_some_and(|h| h.plan)
             && !matches!(l.spec.strategy, Strategy::Deadline { .. });
@@ -204,7 +204,7 @@ impl World {
         Ok(())
     }
 
-    /// The columns show what the model would show.
+    /// Compares the columns with the model's.
     fn same_view(&self, round: &Round, shown: &[Shown]) -> Checked {
         let see = &round.see;
         hold!(see.len as usize == shown.len(), "a policy sees what is ready", "{} of {}", see.len, shown.len());
@@ -237,7 +237,7 @@ impl World {
         self.refer.ready(self.refer.ix(who.load), usize::from(who.n)).len() as u32
     }
 
-    /// The policy of this thread has thought.
+    /// The policy of this thread has decided.
     pub fn ponder(&mut self, hand: usize) -> Checked {
         let who = self.hands[hand].who;
         let Some((mut round, shown)) = self.hands[hand].round.take() else { return Ok(()) };
@@ -292,14 +292,14 @@ impl World {
                 false => RowEnd::Failed,
             });
         }
-        // A driver that loses the last rows has failed them; only where their state is as it was.
+        // A driver that loses the last rows has failed them. Only rows whose state is unchanged are lost here.
         while matches!(rows.last(), Some(RowEnd::Failed)) && self.rng.percent(50) {
             rows.pop();
         }
         self.apply(Event::Ran { batch: batch.id, rows })
     }
 
-    /// No instance sleeps over work.
+    /// No instance sleeps while it has work.
     pub fn sleepers(&self) -> Checked {
         for hand in &self.hands {
             let Thread::Asleep(until) = hand.thread else { continue };
@@ -319,7 +319,7 @@ impl World {
             if wakes(until) {
                 continue;
             }
-            // Stateless requests may be taken by any instance that will look; a policy that waits does so for all.
+            // Any instance that will look may take a stateless request. A policy that waits does so for all instances.
             let patience = |h: &Hand| match h.thread {
                 Thread::Awake => h.flights.len() < usize::from(l.spec.depth),
                 Thread::Pondering => true,

@@ -1,4 +1,4 @@
-//! Checks what must hold independently of the reference model, from the submitted requests, the effects and the batches alone.
+//! Checks that hold independently of the reference model, from the submitted requests, the effects and the batches alone.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -7,7 +7,7 @@ use sequor_core::*;
 use super::{Checked, broken};
 use crate::hold;
 
-/// How far a request is, as its sender and the instance threads know it.
+/// The stage of a request, as its sender and the instance threads know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Sent,
@@ -29,14 +29,14 @@ pub struct Sent {
     pub rows: u32,
     pub shape: u64,
     pub fate: Fate,
-    /// How often it runs, if no run fails; 0 is answered without one.
+    /// Number of its runs if no run fails; 0 is answered without one.
     pub steps: u32,
     pub runs: u32,
     /// A run of it has failed.
     pub failed: bool,
 }
 
-/// Whether this is the end of a life whose sequence goes on: a START of it follows in the same call.
+/// Whether this is the end of a life whose sequence continues: a START of it follows in the same call.
 pub fn begins_anew(effect: &Effect, all: &[Effect]) -> bool {
     let Effect::Note(Note::Ended(seq, EndReason::Restarted)) = effect else { return false };
     let behind = all.iter().skip_while(|e| !std::ptr::eq(*e, effect));
@@ -211,7 +211,7 @@ impl Witness {
         Ok(())
     }
 
-    /// A batch departs. `state` tells the class of a row's state.
+    /// Checks a batch that departs. `state` returns the class of a row's state.
     pub fn batch(&mut self, batch: &Batch, spec: &LoadSpec, state: &[u64]) -> Checked {
         let real: Vec<RealRow> = batch.real().collect();
         hold!(!real.is_empty(), "a batch has rows", "{batch:?}");
@@ -244,7 +244,7 @@ impl Witness {
         {
             let turns = self.turns.entry(batch.instance.load).or_default();
             for row in &real {
-                // One of several runs has its turn since the first.
+                // A request of several runs has its turn since the first run.
                 if !turns.contains(&row.req) {
                     turns.push_back(row.req);
                 }
@@ -292,7 +292,7 @@ impl Witness {
         }
     }
 
-    /// The answer of a row has left, or it is the driver's turn no more: the next of its sequence may run.
+    /// The answer of a row has left, or its turn no longer depends on the driver: the next request of its sequence may run.
     pub fn through(&mut self, req: Req) {
         for life in self.live.values_mut() {
             if life.running == Some(req) {

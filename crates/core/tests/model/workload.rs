@@ -1,4 +1,4 @@
-//! Random loads and requests. Limits are small, so that they bite; times are small, so that everything expires now and then.
+//! Random loads and requests. Limits are small, so that they are reached. Times are small, so that everything expires now and then.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use sequor_core::*;
 
 use super::rng::Rng;
 
-/// How far off a deadline is that never comes.
+/// A deadline so far off that it never passes.
 const FAR: u64 = 1_000_000_000;
 
-/// The choices that hold for a whole seed.
+/// The choices for a whole seed.
 #[derive(Debug, Clone)]
 pub struct Taste {
     pub ids: u64,
@@ -21,7 +21,7 @@ pub struct Taste {
     /// Share of calls that submit.
     pub pressure: u64,
     pub fails: u64,
-    /// Ticks come when they are due, or whenever.
+    /// Whether ticks come when they are due, or at any time.
     pub timely: bool,
     pub deadlines: u64,
     /// Share of requests with a deadline that is far off.
@@ -161,7 +161,7 @@ pub fn id(rng: &mut Rng, taste: &Taste) -> Id {
     }
 }
 
-/// A request as a client that knows what lives would send it, mostly.
+/// A request of a client that mostly knows the live sequences.
 pub fn submit(rng: &mut Rng, taste: &Taste, now: Time, req: Req, fresh: u64, core: &Core, last: &[LoadSpec]) -> Submit {
     let mut id = id(rng, taste);
     let version = match rng.below(25) {
@@ -208,7 +208,7 @@ pub fn submit(rng: &mut Rng, taste: &Taste, now: Time, req: Req, fresh: u64, cor
     }
 }
 
-/// Levels, their maxima, and whether the late wait on.
+/// Levels, their maxima, and whether late requests wait on.
 fn queue(rng: &mut Rng, taste: &Taste) -> QueueTerms {
     if taste.levels == 1 {
         return QueueTerms::default();

@@ -1,4 +1,4 @@
-//! The driver: sends, cancels, answers stages late, lets time pass, and holds what the core says against the witnesses and the model.
+//! The driver: submits, cancels, answers stages late, advances time, and checks the core's output against the witnesses and the model.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash};
@@ -34,11 +34,11 @@ pub struct World {
     pub now: Time,
     pub witness: Witness,
     pub store: Store,
-    /// What survives a crash, in a history that has some.
+    /// The data that survives a crash, in a history with crashes.
     pub disk: Option<Disk>,
     pub hands: Vec<Hand>,
     pub specs: Vec<LoadSpec>,
-    /// The keys of the loads that are there; used again once one has gone.
+    /// The keys of the present loads. A key is used again once its load has gone.
     pub keys: Slab<LoadId, ()>,
     pub names: HashMap<Seq, (N, Id, usize)>,
     pub prepares: Vec<(Req, Option<Seq>)>,
@@ -46,12 +46,12 @@ pub struct World {
     pub seals: Vec<BatchId>,
     /// Admission questions that were announced and not fetched.
     pub consults: Vec<LoadId>,
-    /// Loads whose policies are to be told without a question.
+    /// Loads whose policies must get their events without a question.
     pub tells: Vec<LoadId>,
     pub questions: Vec<Question>,
-    /// What each load's policy was last asked about: the latest arrival in the backlog, the latest idle sequence, free slots.
+    /// The subject of each policy's last admission question: the latest arrival in the backlog, the latest idle sequence, free slots.
     pub asked: Vec<Option<(u64, u64, u32)>>,
-    /// What each load's policy, if it listens, has not been told of yet.
+    /// The events that each observing policy has not received yet.
     pub news: Vec<News>,
     pub fresh: u64,
     /// Ticks that may still change nothing.
@@ -59,7 +59,7 @@ pub struct World {
     pub winding_down: bool,
     pub counts: Outcome,
     pub log: Option<Vec<String>>,
-    /// Everything the core said, as one number, if it is wanted.
+    /// A digest of all output of the core, if it is wanted.
     pub digest: Option<DefaultHasher>,
 }
 
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Lets so many calls happen, and then everything run out.
+    /// Makes this many calls, then lets everything run to its end.
     pub fn run(&mut self, calls: u64) -> Checked {
         self.loads()?;
         while self.counts.calls < calls {
@@ -130,7 +130,7 @@ impl World {
         self.core.apply(self.now, event, &mut out);
         self.armed_for_what_is_there()?;
         if tick {
-            // A sequence that must leave while it runs leaves in silence.
+            // A sequence that must leave while it runs leaves without a note.
             self.ticked(out.is_empty() && before == limits(self))?;
         }
         let credit = self.credit;
@@ -141,7 +141,7 @@ impl World {
         Ok(())
     }
 
-    /// Deadlines of what is over do not pile up.
+    /// Deadlines of ended owners do not pile up.
     fn armed_for_what_is_there(&self) -> Checked {
         let owners = self.refer.reqs.iter().flatten().count() + self.refer.seqs.len() + self.core.load_capacity();
         let armed = self.core.armed();
@@ -169,11 +169,11 @@ impl World {
         });
     }
 
-    /// A tick leaves nothing due, and comes for nothing no more often than there are deadlines.
+    /// After a tick nothing is due. No more ticks find nothing due than there are deadlines.
     fn ticked(&mut self, nothing: bool) -> Checked {
         let due = self.core.due();
         hold!(due.is_none_or(|at| at > self.now), "a tick leaves nothing due", "due {due:?} at {:?}", self.now);
-        // While a question is out, a victim that may go by now is news for the next one.
+        // While a question is out, a victim that becomes evictable is news for the next question.
         let asked = self.questions.iter().any(|q| !q.old);
         if nothing && !asked {
             self.credit -= 1;
@@ -184,13 +184,13 @@ impl World {
         Ok(())
     }
 
-    /// Takes the effects of a call: acts on them, and holds them against witnesses and model.
+    /// Takes the effects of a call, acts on them, and checks them against witnesses and model.
     pub fn settle(&mut self, out: &[Effect]) -> Checked {
         self.hear(out)?;
         self.judge(out)
     }
 
-    /// Acts on effects, and holds them against the witnesses.
+    /// Acts on effects and checks them against the witnesses.
     pub fn hear(&mut self, out: &[Effect]) -> Checked {
         self.counts.calls += 1;
         self.credit = i64::try_from(self.core.armed()).unwrap_or(i64::MAX);
@@ -201,7 +201,7 @@ impl World {
             self.trace(|| format!("    {out:?}"));
         }
         self.bind(out)?;
-        // Requests that are through make room for the next of their sequence, in any order of the effects.
+        // Completed requests let the next one of their sequence run, in any order of the effects.
         for effect in out {
             if let Effect::Refuse { req, .. } | Effect::Release(req) = effect {
                 self.witness.through(*req);
@@ -215,7 +215,7 @@ impl World {
         Ok(())
     }
 
-    /// Holds effects, and the state after them, against the model.
+    /// Checks effects, and the state after them, against the model.
     pub fn judge(&mut self, out: &[Effect]) -> Checked {
         self.compare(out)?;
         self.tombstones(out)?;
@@ -225,7 +225,7 @@ impl World {
         self.consulted()
     }
 
-    /// Where answers leave in order, a sequence goes on before its answer has left: the model knows.
+    /// If answers leave in order, a sequence continues before its answer has left. The model has that information.
     fn through_but_in_order(&mut self) {
         for load in 0..self.refer.loads.len() {
             let done: Vec<Req> =
@@ -379,7 +379,7 @@ impl World {
         Ok(())
     }
 
-    /// A policy that admits is asked when there is news since it was asked last.
+    /// A policy that decides admission is asked if something has changed since its last question.
     pub fn consulted(&self) -> Checked {
         let mut due = Vec::new();
         for load in 0..self.refer.loads.len() {

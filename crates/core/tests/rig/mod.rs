@@ -1,4 +1,4 @@
-//! A small driver for stories: virtual time, one thread that pulls, and answers collected by request.
+//! A small driver for scenarios: virtual time, one thread that pulls, and answers collected by request.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -118,7 +118,7 @@ impl Rig {
         next
     }
 
-    /// Pulls one batch, past any tidying.
+    /// Pulls one batch, after any tidying.
     pub fn batch(&mut self) -> Option<Batch> {
         loop {
             match self.next() {
@@ -134,7 +134,7 @@ impl Rig {
         self.apply(Event::Ran { batch: batch.id, rows });
     }
 
-    /// Runs everything that can run now; the batch sizes.
+    /// Runs everything that can run now and returns the batch sizes.
     pub fn drain(&mut self) -> Vec<usize> {
         let mut sizes = Vec::new();
         while let Some(batch) = self.batch() {

@@ -1,4 +1,4 @@
-//! The reference model's admission: which requests are taken, and why the others are not.
+//! The reference model's admission: which requests are accepted, and why others are refused.
 
 use sequor_core::*;
 
@@ -88,7 +88,7 @@ impl Refer {
         self.stones.iter().rev().find(|s| s.id == *id).map(|s| s.stone)
     }
 
-    // === an id that lives ===
+    // === an id with a live sequence ===
 
     fn join(&mut self, now: u64, n: N, submit: &Submit) -> Result<(), Refusal> {
         let s = self.seq(n);
@@ -126,7 +126,8 @@ impl Refer {
         Ok(())
     }
 
-    /// Numbers count within a life: from its START on. What waits, runs or is not answered yet is busy; the last answered is kept.
+    /// Step numbers count within a life, from its START. A step that waits, runs or is not answered yet is busy. The last answered one is
+    /// kept.
     fn step_of(&self, s: &RSeq, submit: &Submit) -> Result<Step, Refusal> {
         let Some(step) = submit.step else { return Ok(Step::Taken) };
         let the_start_again = step == s.first && s.next_step == step.saturating_add(1);
@@ -161,7 +162,7 @@ impl Refer {
         s.last.is_some_and(|last| self.loads[s.load].turns.iter().any(|(req, _)| *req == last))
     }
 
-    // === an id that does not live ===
+    // === an id without a live sequence ===
 
     fn may_start(&self, now: u64, load: usize, ending: Option<N>, submit: &Submit) -> Result<(), Refusal> {
         let l = &self.loads[load];
@@ -333,7 +334,7 @@ impl Refer {
     }
 }
 
-/// A counted step goes on from the state that it adopts, or repeats its last step where the driver has the answer.
+/// A counted step continues from the state that it adopts, or repeats its last step if the driver has the answer.
 fn step_of_kept(submit: &Submit) -> Result<(), Refusal> {
     let (Some(kept), Some(step)) = (submit.adopt, submit.step) else { return Ok(()) };
     let want = kept + 1;
@@ -343,7 +344,7 @@ fn step_of_kept(submit: &Submit) -> Result<(), Refusal> {
     if step == want || (step == kept && submit.prepare) { Ok(()) } else { Err(Refusal::StepGone { want }) }
 }
 
-/// Whether a START takes its slot before it is prepared.
+/// Whether a START gets its slot before it is prepared.
 fn reserves(submit: &Submit) -> bool {
     submit.start && submit.origin != 0
 }

@@ -39,7 +39,7 @@ impl Refer {
         }
     }
 
-    /// The head of a sequence is answered and does not run.
+    /// Answers the head of a sequence without a run.
     pub fn reply(&mut self, now: u64, n: N, req: Req) {
         let r = self.reqs[req.ix as usize].take().expect("an open request");
         assert_eq!(self.seq_mut(n).queue.remove(0), req);
@@ -54,7 +54,7 @@ impl Refer {
         self.turn_done(&r, true);
     }
 
-    /// A START takes effect: nothing of the new life is committed yet, and its state is the first one.
+    /// Lets a START take effect: nothing of the new life is committed yet, and its state is the first one.
     pub fn begin_life(&mut self, n: N, start: &RReq) {
         let initial = start.first_shape.unwrap_or(self.loads[start.load].spec.initial_state_shape);
         let s = self.seq_mut(n);
@@ -91,7 +91,7 @@ impl Refer {
         }
     }
 
-    /// The id was unknown, but a START has followed: that one opens the sequence.
+    /// The id was unknown, but a START follows: it opens the sequence.
     fn start_after_all(&mut self, now: u64, n: N, place: usize) {
         for _ in 0..place {
             let req = self.seq_mut(n).queue.remove(0);
@@ -164,7 +164,7 @@ impl Refer {
         self.out.push(Out::Seal(ix));
     }
 
-    /// It has more to run: it stands at the head of its queue again.
+    /// The request has more runs: it goes back to the head of its queue.
     fn runs_on(&mut self, now: u64, req: Req) {
         self.tell(req, true);
         let r = self.req_mut(req).expect("a running request");
@@ -235,7 +235,7 @@ impl Refer {
         }
     }
 
-    /// A request failed, and nothing can go on from what it left.
+    /// A request failed and left no state for later steps.
     fn end_failed(&mut self, now: u64, n: N, start: bool) {
         let why = if start { EndReason::Failed } else { EndReason::Broken };
         self.leave(now, n, why, Refusal::Ended(why));
@@ -269,7 +269,7 @@ impl Refer {
         self.advance(now, n);
     }
 
-    /// Answers leave in the order in which their requests were taken, where the load keeps one.
+    /// Answers leave in the order in which their requests were taken, if the load keeps one.
     pub fn turn_done(&mut self, r: &RReq, answer: bool) {
         let turns = &mut self.loads[r.load].turns;
         let Some(turn) = turns.iter_mut().find(|(req, _)| *req == r.key) else {

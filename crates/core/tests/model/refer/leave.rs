@@ -1,4 +1,4 @@
-//! How sequences end in the reference model, and requests that never run.
+//! Ends of sequences in the reference model, and requests that never run.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sequor_core::*;
 use super::{N, Out, Refer, Stone};
 
 impl Refer {
-    /// Ends a sequence. What waits is refused; a request past the queue is let through first.
+    /// Ends a sequence. Waiting requests are refused; a request past the queue completes first.
     pub fn leave(&mut self, now: u64, n: N, why: EndReason, told: Refusal) {
         let s = self.seq_mut(n);
         if s.leaving.is_some() {
@@ -38,7 +38,7 @@ impl Refer {
         }
         let ix = self.seqs.iter().position(|s| s.n == n).expect("a live sequence");
         let s = self.seqs.remove(ix);
-        // What was running when it left has been committed since.
+        // The request that was running when it left has been committed since.
         if let Some(stone) = self.stones.iter_mut().rev().find(|x| x.n == n) {
             stone.stone.step = s.step;
         }
@@ -48,7 +48,7 @@ impl Refer {
         if let Some((inst, slot)) = s.placement {
             let inst = &mut self.loads[s.load].inst[inst];
             inst.slots[slot as usize] = None;
-            // A slot that was never given a state has none to drop.
+            // A slot that never got a state has none to drop.
             if s.ran {
                 inst.ops.push(super::ROp::Free(slot));
             }
@@ -65,7 +65,7 @@ impl Refer {
         }
     }
 
-    /// The last so many ends are remembered; of an id, that of its youngest sequence.
+    /// The last ends are remembered, up to the limit. Of an id, the end of its youngest sequence is remembered.
     fn bury(&mut self, now: u64, n: N, why: EndReason) {
         let s = self.seq(n);
         let limit = self.loads[s.load].spec.limits.tombstones as usize;
@@ -88,7 +88,7 @@ impl Refer {
         self.turn_away(now, req, told, why, ends);
     }
 
-    /// Refuses what waits; a policy says whether the sequence ends with it, and the load says it of what is cancelled.
+    /// Refuses a waiting request. For a rejection the policy decides whether the sequence ends, for a cancellation the load.
     pub fn turn_away(&mut self, now: u64, req: Req, told: Refusal, why: EndReason, ends: bool) {
         let Some(r) = self.req(req).filter(|r| r.waits()) else { return };
         let start = r.start;
@@ -104,8 +104,8 @@ impl Refer {
         }
     }
 
-    /// Takes a step out of the queue; the sequence lives on. If the client counts, what it counted on behind it goes too, and it is expected
-    /// again.
+    /// Removes a step from the queue; the sequence stays live. If the client counts, the counted steps behind it are refused too, and the
+    /// step is expected again.
     pub fn drop_step(&mut self, now: u64, n: N, req: Req, told: Refusal) {
         let s = self.seq(n);
         let place = s.queue.iter().position(|r| *r == req).expect("a queued step");
@@ -146,7 +146,7 @@ impl Refer {
         let req = self.seq_mut(n).queue.remove(place);
         let end = self.reqs[req.ix as usize].take().is_some_and(|r| r.end);
         if end {
-            // Its END is refused; but if its id went to a younger sequence, no request can reach it any more.
+            // Its END is refused. If its id went to a younger sequence, no request can reach it any more.
             let id = self.seq(n).id.clone();
             let taken = self.seqs.iter().any(|s| s.linked && s.id == id && s.n > n);
             self.seq_mut(n).ending = taken.then_some(EndReason::Restarted);

@@ -1,4 +1,4 @@
-//! The reference model: what the core should do, as plainly as it can be said. Vectors and full scans; no keys but those the core shows.
+//! The reference model: the core's behaviour in the plainest form. Vectors and full scans; no keys except those that the core gives out.
 
 mod admit;
 mod finish;
@@ -31,9 +31,9 @@ pub struct RSeq {
     pub load: usize,
     pub placement: Option<(usize, u32)>,
     pub stage: Stage,
-    /// Its place among those that are in the same stage: later is larger.
+    /// Its place among the sequences in the same stage: later is larger.
     pub turn: u64,
-    /// When it became idle, in turns.
+    /// The turn at which it became idle.
     pub idled: u64,
     pub queue: Vec<Req>,
     pub current: Option<Req>,
@@ -46,7 +46,7 @@ pub struct RSeq {
     pub holds_state: bool,
     /// A request of it has run or was answered without a run.
     pub begun: bool,
-    /// What its slot is given before the next run.
+    /// The state that its slot gets before the next run.
     pub first_state: Option<ROp>,
     pub adopted: bool,
     /// An ensemble started it: it does not expire.
@@ -69,7 +69,7 @@ pub struct RSeq {
 }
 
 impl RSeq {
-    /// Whether it was found elsewhere and nothing of it has come to a slot: its state is still where it was found.
+    /// Whether it was found elsewhere and has no slot yet: its state is still where it was found.
     pub fn goes_back(&self) -> bool {
         self.adopted && !self.ran && self.placement.is_none()
     }
@@ -92,18 +92,18 @@ pub struct RReq {
     pub priority: u32,
     pub level: u32,
     pub delays: bool,
-    /// It waited for too long, and waits on behind the others.
+    /// Whether it waited for too long and now waits behind the others.
     pub late: bool,
     pub meta: RequestMeta,
     pub at: At,
     /// `None` until it is prepared.
     pub plan: Option<Plan>,
-    /// Of the first state that was made for it.
+    /// Shape class of the first state that was made for it.
     pub first_shape: Option<u64>,
     /// How often it has run.
     pub ran: u32,
     pub queue_until: u64,
-    /// For the witness of starvation: how many were ready before it, whether all were alike, and how many runs have passed it over.
+    /// For the witness of starvation: how many were ready before it, whether all had one shape, and how many runs have passed it over.
     pub ahead: u64,
     pub alike: bool,
     pub passed: u64,
@@ -162,15 +162,15 @@ pub struct RLoad {
     pub spec: LoadSpec,
     pub external: Option<Hooks>,
     pub retired: Option<u64>,
-    /// Since when a slot has been free, while one is.
+    /// Since when a slot has been free.
     pub room_since: Option<u64>,
-    /// Its policy ponders an admission question.
+    /// Whether its policy has an open admission question.
     pub consulted: bool,
     /// The limit of its retirement has come.
     pub ended: bool,
     pub gone: bool,
     pub inst: Vec<RInst>,
-    /// Taken requests whose answers leave in order; what became of each.
+    /// Taken requests whose answers leave in order, with the outcome of each.
     pub turns: Vec<(Req, Option<bool>)>,
     /// Rows of the largest batch that ran, and the average time of those.
     pub largest: (u32, u64),
@@ -190,7 +190,7 @@ impl RLoad {
         ns(self.external.and_then(|h| h.max_wait).unwrap_or(self.spec.limits.max_wait))
     }
 
-    /// What a full batch takes: the largest batches count, the first of them whole, each later one an eighth.
+    /// The run time of a full batch: only the largest batches count. The first of them counts whole, each later one an eighth.
     pub fn run(&mut self, rows: u32, took: u64) {
         let (largest, average) = self.largest;
         self.largest = match rows.cmp(&largest) {
@@ -219,10 +219,10 @@ pub struct Stone {
     pub stone: Tombstone,
 }
 
-/// What the core is expected to say. Sequences by their number.
+/// The effects expected of the core. Sequences by their number.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Out {
-    /// And whether the sequence ends with it.
+    /// With whether the sequence ends too.
     Refuse(Req, Refusal, bool),
     Release(Req),
     Replay(Req, N),
@@ -245,9 +245,9 @@ pub struct Refer {
     pub batches: Vec<RBatch>,
     pub stones: Vec<Stone>,
     pub out: Vec<Out>,
-    /// Requests that ran where a policy listens: the load, the sequence, whether for good, and the rows.
+    /// Requests that ran where a policy observes: the load, the sequence, whether it succeeded, and the rows.
     pub ran: Vec<(usize, Option<N>, bool, Req, u32)>,
-    /// Batches that ran where a policy listens: the load, and for how long.
+    /// Batches that ran where a policy observes: the load, and the run time.
     pub batches_ran: Vec<(usize, u64)>,
     /// The keys that the core gave, by number; kept for ever.
     pub keys: Vec<Option<Seq>>,
@@ -335,14 +335,14 @@ impl Refer {
             inst.hold = None;
             given_up += usize::from(std::mem::take(&mut inst.asked));
         }
-        // The rounds of the one before are void.
+        // The open rounds of the previous policy are void.
         if !hooks.is_some_and(|h| h.plan || h.admit) {
             self.out.extend(std::iter::repeat_n(Out::Fallback, given_up));
         }
         self.admit_waiting(now, load);
     }
 
-    // === looking ===
+    // === queries ===
 
     /// The number of a load, counted from 0 in the order of birth.
     pub fn ix(&self, key: LoadId) -> usize {
@@ -436,7 +436,7 @@ impl Refer {
         self.loads[load].external.is_some_and(|h| h.admit)
     }
 
-    /// What can run on an instance now, in the order in which it became ready.
+    /// The requests that can run on an instance now, in the order in which they became ready.
     pub fn ready(&self, load: usize, inst: usize) -> Vec<Req> {
         let mut found: Vec<((u32, bool, u64), Req)> = if self.loads[load].spec.is_stateful() {
             let here = |s: &&RSeq| s.stage == Stage::Ready && s.placement.is_some_and(|(i, _)| i == inst);
@@ -449,7 +449,7 @@ impl Refer {
         found.into_iter().map(|(_, r)| r).collect()
     }
 
-    /// The class of everything that must agree within a batch: the request's shapes and its state's.
+    /// The class that must agree within a batch: the request's shapes and its state's.
     pub fn shape(&self, req: Req) -> (u64, u64) {
         let Some(r) = self.req(req) else { return (0, 0) };
         let first = r.first_shape.unwrap_or(self.loads[r.load].spec.initial_state_shape);

@@ -1,4 +1,4 @@
-//! The reference model's slots: who gets one, who waits, who loses one.
+//! The reference model's slots: assignment, waiting and eviction.
 
 use sequor_core::*;
 
@@ -26,7 +26,7 @@ impl Refer {
         self.idlest(load).map(|s| s.touched.saturating_add(soft))
     }
 
-    /// Free slots go to the backlog in order. A policy that wants to decide it is given `max_wait`, once it can.
+    /// Free slots go to the backlog in order. If a policy decides admission, it has `max_wait` from when it can.
     pub fn admit_waiting(&mut self, now: u64, load: usize) {
         if self.free(load) > 0 {
             self.loads[load].room_since.get_or_insert(now);
@@ -87,7 +87,7 @@ impl Refer {
         self.advance(now, n);
     }
 
-    /// What a sequence with a slot and no current request does next.
+    /// The next step of a sequence with a slot and no current request.
     pub fn advance(&mut self, now: u64, n: N) {
         let head = self.seq(n).queue.first().copied();
         if let (None, Some(head)) = (self.seq(n).leaving, head)

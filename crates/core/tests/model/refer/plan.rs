@@ -1,4 +1,4 @@
-//! What an instance does next, by the reference model: the built-in policies said once more, plainly.
+//! The next step of an instance in the reference model: the built-in policies, written a second time in plain form.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use sequor_core::*;
 
 use super::{At, NEVER, Out, RBatch, ROp, Refer, ns};
 
-/// What a policy was shown of one candidate.
+/// The view of one candidate that a policy gets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shown {
     pub req: Req,
@@ -18,7 +18,7 @@ pub struct Shown {
 pub enum RPlan {
     Nothing(Option<u64>),
     Ask,
-    /// Whether it is a round taken from an external policy that let a request wait for too long.
+    /// Whether the built-in policy decides because an external one let a request wait for too long.
     Run(Vec<Req>, bool),
 }
 
@@ -53,12 +53,12 @@ impl Refer {
         }
     }
 
-    /// What it would do, without doing it.
+    /// The step it would take, without taking it.
     pub fn plan(&self, now: u64, load: usize, inst: usize) -> RPlan {
         let l = &self.loads[load];
         let i = &l.inst[inst];
         let ready = self.ready(load, inst);
-        // Beside a batch that runs, only a full one is taken.
+        // Beside a running batch, only a full one is taken.
         let full = match &l.spec.strategy {
             Strategy::Stateless { batching: false, .. } => 1,
             Strategy::Stateless { preferred, .. } | Strategy::Oldest { preferred, .. } if !preferred.is_empty() => {
@@ -86,7 +86,7 @@ impl Refer {
         }
     }
 
-    /// The built-in policy's picks, or when to look again.
+    /// The built-in policy's picks, or the time of the next look.
     pub fn built_in(&self, now: u64, load: usize, ready: &[Req], forced: bool) -> Result<Vec<Req>, u64> {
         let spec = &self.loads[load].spec;
         let all = [spec.max_batch.max(1)];
@@ -185,7 +185,7 @@ impl Refer {
         }
         let reqs: Vec<Req> = rows.iter().flatten().copied().collect();
         if self.loads[load].is_in_order() {
-            // One of several runs has its turn since the first.
+            // A request of several runs has its turn since the first run.
             for req in &reqs {
                 if !self.loads[load].turns.iter().any(|(r, _)| r == req) {
                     self.loads[load].turns.push((*req, None));

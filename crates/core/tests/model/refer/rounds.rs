@@ -1,4 +1,4 @@
-//! The reference model's view of external policies: what is a fault, what is stale, what falls back.
+//! The reference model's view of external policies: faults, stale picks and fallbacks.
 
 use sequor_core::*;
 
@@ -14,7 +14,7 @@ impl Refer {
         said: Result<Decision, PolicyFault>,
     ) -> RNext {
         self.expire(now);
-        // What a replaced policy says is void.
+        // An answer of a replaced policy is void.
         if !std::mem::take(&mut self.loads[load].inst[inst].asked) {
             return self.next(now, load, inst);
         }
@@ -147,7 +147,7 @@ impl Refer {
     }
 }
 
-/// Holds an answer against what was shown: indices that exist, each once; one shape, and no more rows than a batch has.
+/// Checks an answer against the question: valid indices, each once, one shape, and no more rows than a batch has.
 fn check(shown: &[Shown], picks: &Picks, max: u32) -> Result<(), PolicyFault> {
     let mut seen = Vec::new();
     for i in picks.fire.iter().copied().chain(picks.reject.iter().map(|r| r.candidate)) {

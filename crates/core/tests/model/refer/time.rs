@@ -1,4 +1,4 @@
-//! Deadlines of the reference model: everything due is done in the order of its deadlines, however late the call.
+//! Deadlines of the reference model. They are handled in their order, however late the call.
 
 use sequor_core::*;
 
@@ -64,7 +64,7 @@ impl Refer {
         best.map(|(_, due)| due)
     }
 
-    /// Idle sequences expire, backlogged ones run out of patience; nothing else has a deadline.
+    /// Idle sequences expire, and backlogged ones reach their timeout. Sequences in other stages have no deadline.
     pub fn sequence_deadline(&self, s: &RSeq) -> u64 {
         match s.stage {
             Stage::Backlogged => s.backlog_until,
@@ -80,7 +80,7 @@ impl Refer {
         }
     }
 
-    /// The limit of a retirement, or when the head of the backlog gets what it waits for by itself.
+    /// The limit of a retirement, or the time at which the head of the backlog gets a slot without further events.
     fn load_deadline(&self, load: usize) -> Option<u64> {
         let l = &self.loads[load];
         if l.gone {
