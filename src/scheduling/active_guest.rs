@@ -1,4 +1,4 @@
-//! The guest that answers, behind a lock of its own, with its place in the event feed. A binding has at most one.
+//! The guest that answers, behind its own lock, with its place in the event feed. A binding has at most one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,39 +14,40 @@ use super::guest::{Codes, Events, Guest};
 use super::inbox::Reader;
 use super::recent;
 
-/// Fewer events than this go with a question; more are reported before it.
+/// Up to this many events go with a question. More than that are reported before it.
 pub const AT_ONCE: usize = 512;
-/// A guest that holds its lock and makes no progress is most likely not on a processor. A caller waits this much longer than a call may take.
+/// If a guest holds its lock and makes no progress, it probably has no processor. A caller waits this much longer than the time limit of a
+/// call.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(super) struct ActiveGuest {
-    /// What the core fills in for it; a round made for others is not for it.
+    /// The hooks for which the core fills in its rounds. A round made for other hooks is not for this guest.
     hooks: Hooks,
-    /// What clients read of the codes with which it rejects requests.
+    /// The codes with which it rejects requests, and the text that clients read of each.
     codes: Codes,
-    /// Bytes of its memory once it was ready: more than that is what it has gathered.
+    /// Bytes of its memory once it was ready. Memory beyond that counts as growth.
     pub(super) at_start: u64,
-    /// Bytes it may have.
+    /// Its memory limit in bytes.
     pub(super) memory_limit: u64,
-    /// As of its last call.
+    /// Bytes of its memory after its last call.
     memory: AtomicU64,
-    /// How often events were lost before it started; `None` if it observes nothing.
+    /// Number of losses of events before it started; `None` if it does not observe.
     losses: Option<u64>,
-    /// Since when it is called for something that may take longer than a request waits for.
+    /// The start of a call that may take longer than a request waits, while one runs.
     at_leisure: Mutex<Option<Instant>>,
-    /// It decides no more. A thread that was handed it before still may call it, and need not.
+    /// Whether it no longer decides. A thread that got it before may still call it, but need not.
     retired: AtomicBool,
     cell: Mutex<GuestCell>,
 }
 
 #[derive(Debug)]
 pub(super) struct GuestCell {
-    /// Gone once it has failed.
+    /// The guest, until it fails.
     guest: Single<Box<dyn Guest>>,
     /// Its place in the event feed, if it observes.
     reader: Option<Reader>,
-    /// Events that go with the next question.
+    /// Events for the next question.
     events: Events,
     keys: usize,
 }
@@ -73,7 +74,7 @@ impl GuestCell {
         self.guest.guest().map_or(0, |guest| guest.memory())
     }
 
-    /// Calls the guest; after a failure that ruins it, it is gone. `None`: it was gone before.
+    /// Calls the guest. After a failure that ruins it, it is dropped. `None`: it was dropped before.
     pub(super) fn call<T>(
         &mut self,
         call: impl FnOnce(&mut dyn Guest) -> Result<T, CallError>,
@@ -86,8 +87,8 @@ impl GuestCell {
         self.call(|guest| guest.observe(events))
     }
 
-    /// Reads the events since the last call. The last of them go with the next question; if there are more, the guest observes those first.
-    /// Whether it did.
+    /// Reads the events since the last call. The last of them go with the next question. If there are more, the guest observes those first.
+    /// Returns whether it did.
     pub(super) fn catch_up(&mut self) -> Option<Result<bool, CallError>> {
         let mut any = false;
         loop {
@@ -104,7 +105,7 @@ impl GuestCell {
         }
     }
 
-    /// Reports all events since the last call without a question. Whether there were any.
+    /// Reports all events since the last call without a question. Returns whether there were any.
     pub(super) fn catch_up_at_once(&mut self) -> Option<Result<bool, CallError>> {
         let caught_up = self.catch_up()?;
         if caught_up.is_err() || self.events.is_empty() {
@@ -138,7 +139,7 @@ impl ActiveGuest {
         Arc::clone(&self.codes)
     }
 
-    /// Notes that it decides no more.
+    /// Records that it no longer decides.
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
     }
@@ -147,28 +148,28 @@ impl ActiveGuest {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// Whether it has missed something, where something was lost so often.
+    /// Whether it has missed an event, at this number of losses.
     pub(super) fn has_missed(&self, losses: u64) -> bool {
         self.losses.is_some_and(|before| before != losses)
     }
 
-    /// Whether a call is under way.
+    /// Whether a call runs.
     pub(super) fn is_busy(&self) -> bool {
         self.cell.is_locked()
     }
 
-    /// The cell, if it is free within the time that a call may take, and some.
+    /// The cell, if it becomes free within the time limit of a call plus [`PATIENCE`].
     pub(super) fn enter(&self, within: Duration) -> Option<MutexGuard<'_, GuestCell>> {
         self.cell.try_lock().or_else(|| self.cell.try_lock_for(self.patience(within)))
     }
 
-    /// The cell, if no call is under way.
+    /// The cell, if no call runs.
     pub(super) fn try_enter(&self) -> Option<MutexGuard<'_, GuestCell>> {
         self.cell.try_lock()
     }
 
-    /// How long a request waits. A call at leisure costs all that come while it lasts one such wait together: those who come later do without
-    /// at once. Most such calls are short, and only seem long where the one that makes it is not on a processor.
+    /// How long a request waits for the cell. All requests during one call at leisure share one such wait; later ones do not wait. Most of
+    /// these calls are short, and only seem long if their thread has no processor.
     pub(super) fn patience(&self, within: Duration) -> Duration {
         let elapsed = self.at_leisure.lock().map_or(Duration::ZERO, |began| began.elapsed());
         (within + PATIENCE).saturating_sub(elapsed)
@@ -182,12 +183,12 @@ impl ActiveGuest {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// Whether with so much memory it has gathered three quarters of what it may.
+    /// Whether at this memory it has used three quarters of the growth that its limit allows.
     pub(super) fn is_full(&self, memory: u64) -> bool {
         is_full(self.at_start, self.memory_limit, memory)
     }
 
-    /// Calls the cell for something that may take long.
+    /// Calls the cell for an operation that may take long.
     pub(super) fn at_leisure<T>(&self, call: impl FnOnce(&mut GuestCell) -> T) -> T {
         let mut cell = self.cell.lock();
         *self.at_leisure.lock() = Some(Instant::now());
@@ -196,7 +197,7 @@ impl ActiveGuest {
         called
     }
 
-    /// The cell, as a call that takes long has it.
+    /// The cell, held as by a call that takes long.
     #[cfg(test)]
     pub(super) fn wait(&self) -> MutexGuard<'_, GuestCell> {
         self.cell.lock()

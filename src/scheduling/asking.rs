@@ -1,5 +1,5 @@
-//! Puts the core's questions to a guest, on the request path, and checks the answers. If the call fails or the answer is wrong, the built-in policy
-//! decides that round. No request fails because of a plug-in.
+//! Asks a guest the core's questions, on the request path, and checks the answers. If the call fails or the answer is wrong, the built-in
+//! policy decides that round. No request fails because of a plug-in.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,40 +15,40 @@ use super::guest::Strike;
 use super::invalid_answer;
 use crate::telemetry::{Hook, OwnTime};
 
-/// Where a call may take longer than this, no thread with other work makes one.
+/// If a call may take longer than this, no thread with other work makes one.
 const MAY_HOLD_UP: Duration = Duration::from_millis(10);
 
-/// The answer for the core, and, of a shadow, what it would have decided.
+/// The answer for the core, and the decision of a shadow.
 #[derive(Debug)]
 pub struct RoundAnswer {
     pub said: PolicyAnswer,
     pub shadow: Option<Shadow>,
 }
 
-/// What a shadow would have decided.
+/// The decision that a shadow would have made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shadow {
-    /// What the built-in policy does.
+    /// The built-in policy's decision.
     Default,
-    /// Nothing now.
+    /// Run nothing now.
     Wait,
-    /// These run, and whether any are refused.
+    /// Run these requests. The flag: whether it also rejects some.
     Fire(Vec<Req>, bool),
 }
 
 /// Why the guest gave no answer.
 enum NoAnswer {
-    /// There is none just now.
+    /// There is no guest just now.
     Absent,
-    /// The guest was being called for too long.
+    /// Another call held the guest for too long.
     Busy,
-    /// The guest has taken more of a core than it may.
+    /// The guest has used more than its share of a core.
     PassedOver,
     Failed(Strike),
 }
 
 impl Decider {
-    /// Puts a question to the guest. Takes no longer than a call may, and waits for other calls no longer than that.
+    /// Asks the guest a question. It takes at most the time of a call, and waits for other calls at most as long.
     pub fn ask(&self, round: &mut Round) -> RoundAnswer {
         let losses = self.take_news(round);
         let Some(guest) = self.current_guest(losses) else {
@@ -64,8 +64,8 @@ impl Decider {
         self.binding.judge(guest, round, answer)
     }
 
-    /// Puts a question to the guest for a thread that has other work: it never waits for another call. `None`: the guest is being called. Nothing
-    /// has happened then, and the question is as it was.
+    /// Asks the guest a question for a thread that has other work: it never waits for another call. `None`: another call has the guest.
+    /// Then nothing has happened, and the question is unchanged.
     pub fn try_ask(&self, round: &mut Round) -> Option<RoundAnswer> {
         let Some(guest) = self.guest.as_ref().filter(|guest| !guest.is_retired()) else {
             self.take_news(round);
@@ -86,7 +86,7 @@ impl Decider {
         Some(self.binding.judge(guest, round, answer))
     }
 
-    /// Whether a connection's thread may ask: no guest runs, or the guest answers quickly and is not being called.
+    /// Whether a connection's thread may ask: no guest runs, or the guest answers quickly and is not in a call.
     pub fn is_quick(&self) -> bool {
         let Some(guest) = &self.guest else { return true };
         let binding = &self.binding;
@@ -94,10 +94,11 @@ impl Decider {
         is_open && !guest.is_busy()
     }
 
-    /// Hands on events, from this serial number on; `lost`: an event before them is missing for good.
+    /// Delivers events, from this serial number on. `lost`: an event before them is missing for good.
     pub fn notify(&self, first: u64, news: Vec<Observed>, lost: bool) {
         let losses = self.binding.port.append(first, news, lost);
-        // Events go with questions. A guest that is asked none observes them by themselves: now if that is quick, else on the maintenance thread.
+        // Events go with questions. A guest that gets no questions observes them in a call of its own: now if that is quick, else on the
+        // maintenance thread.
         let Some(guest) = self.current_guest(losses).filter(|guest| !guest.hooks().plan && !guest.hooks().admit) else {
             return;
         };
@@ -108,7 +109,7 @@ impl Decider {
         }
     }
 
-    /// Hands the events that ride with a question to the feed. How often events were lost.
+    /// Moves the events of a question to the feed. Returns the number of losses.
     fn take_news(&self, round: &mut Round) -> u64 {
         let (news, lost) = (std::mem::take(&mut round.news), std::mem::take(&mut round.lost));
         self.binding.port.append(round.first, news, lost)
@@ -126,7 +127,7 @@ impl Decider {
 }
 
 impl SchedulerBinding {
-    /// Holds the decision of a shadow against what was done; `ran` are the requests that run now, if any do.
+    /// Compares the decision of a shadow with what was done. `ran`: the requests that run now, if any.
     pub fn compare(&self, shadow: &Shadow, ran: Option<&[Req]>) {
         let same = match (shadow, ran) {
             (Shadow::Default, _) | (Shadow::Wait, None) => true,
@@ -169,7 +170,7 @@ impl SchedulerBinding {
         answer.map_err(|error| NoAnswer::Failed(error.into()))
     }
 
-    /// Counts the time of a call that began then, for the share of a core and for connections' threads. Returns the time now.
+    /// Counts the time of a call that began at `entered`, for the share of a core and for connections' threads. Returns the time now.
     fn count_time(&self, own_time: &OwnTime, entered: Time) -> Time {
         let (now, used) = (self.clock.now(), own_time.elapsed());
         self.cpu_share.add(used);
@@ -189,12 +190,12 @@ impl SchedulerBinding {
         }
     }
 
-    /// Whether the guest has taken no more of a core than it may.
+    /// Whether the guest is within its share of a core.
     fn has_share(&self) -> bool {
         self.cpu_share.allows(|| self.clock.now())
     }
 
-    /// Whether the guest has taken more of a core than it may. Such a round is counted.
+    /// Whether the guest has exceeded its share of a core. Such a round is counted.
     fn is_passed_over(&self) -> bool {
         let is_over = !self.has_share();
         if is_over {
@@ -203,7 +204,7 @@ impl SchedulerBinding {
         is_over
     }
 
-    /// Reports the events since the last call. If the guest is being called, the maintenance thread reports them.
+    /// Reports the events since the last call. If another call has the guest, the maintenance thread reports them.
     fn report(&self, guest: &Arc<ActiveGuest>) {
         match guest.try_enter() {
             Some(mut cell) => {
@@ -215,14 +216,15 @@ impl SchedulerBinding {
         }
     }
 
-    /// Has the maintenance thread report the events.
+    /// Lets the maintenance thread report the events.
     fn report_later(&self) {
         if !self.unreported.swap(true, Ordering::AcqRel) {
             self.alarm.raise();
         }
     }
 
-    /// Reports events that were left to the maintenance thread. Returns when to try again, if the guest has no share of a core left until then.
+    /// Reports events that were left to the maintenance thread. Returns the time of the next try, if the guest has used up its share of a
+    /// core.
     pub(super) fn report_left(&self) -> Option<Time> {
         if !self.unreported.load(Ordering::Acquire) {
             return None;
@@ -237,7 +239,7 @@ impl SchedulerBinding {
         None
     }
 
-    /// Has the guest observe the events since the last call, if there are any.
+    /// Lets the guest observe the events since the last call, if there are any.
     fn observe(&self, guest: &ActiveGuest, cell: &mut GuestCell) -> Option<Result<bool, CallError>> {
         let (entered, own_time) = (self.clock.now(), OwnTime::begin());
         let reported = cell.catch_up_at_once()?;
@@ -254,7 +256,7 @@ impl SchedulerBinding {
         }
     }
 
-    /// The answer for the core; a failed call is a strike.
+    /// The answer for the core. A failed call is a strike.
     fn judge(
         &self,
         guest: &Arc<ActiveGuest>,
@@ -273,7 +275,7 @@ impl SchedulerBinding {
         }
     }
 
-    /// Holds an answer against what was shown.
+    /// Checks an answer against its question.
     fn accept_answer(&self, guest: &Arc<ActiveGuest>, round: &mut Round, said: PolicyAnswer) -> RoundAnswer {
         if let Err(fault) = round.check(&said) {
             let what = invalid_answer::sentence(round, &said, fault);
@@ -295,7 +297,7 @@ impl SchedulerBinding {
         RoundAnswer { said: PolicyAnswer::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
     }
 
-    /// The answer in the guest's place: the built-in policy decides, in this very round.
+    /// The answer in the guest's place: the built-in policy decides, in this same round.
     fn no_answer(&self, round: &mut Round, why: &NoAnswer) -> RoundAnswer {
         round.picks.clear();
         let fault = match why {
@@ -305,7 +307,7 @@ impl SchedulerBinding {
         let said = match &round.asked {
             // A failed shadow costs no round.
             PolicyQuestion::Plan(_) if self.options.shadow => PolicyAnswer::Plan(Ok(Decision::Default)),
-            // The core counts the others: it knows whether the round still stands.
+            // The core counts the other fallbacks, because it knows whether the round is still valid.
             PolicyQuestion::Plan(_) => PolicyAnswer::Plan(Err(fault)),
             PolicyQuestion::Admit { .. } => PolicyAnswer::Admit(Err(fault)),
         };

@@ -1,4 +1,4 @@
-//! A plug-in at one load: what it was attached with, what is counted of it, and its strikes. `asking` puts the core's questions to it.
+//! A plug-in at one load: its options, its counts and its strikes. `asking` asks it the core's questions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,33 +24,33 @@ use super::round_file::{RoundFile, Wrong};
 use super::scheduler_host::{Alarm, Clock};
 use crate::telemetry::{GaugePart, Hook, InlineGate, Meter, PluginMetrics};
 
-/// Questions that went wrong and wait to be written down, at most.
+/// Maximum number of failed questions that wait to be written to disk.
 const WRONG: usize = 4;
 
-/// How a plug-in decides at a model.
+/// The options of a plug-in at a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BindingOptions {
     /// JSON, a table.
     pub config: String,
     pub limits: Limits,
-    /// Strikes within a minute that park it.
+    /// Strikes within a minute that park the plug-in.
     pub strikes: u32,
-    /// It is asked, and what it says is only counted.
+    /// Whether the plug-in is a shadow: it is asked, and its answers are only counted.
     pub shadow: bool,
-    /// How long it may pass a ready request over, in place of the default.
+    /// How long it may pass over a ready request, in place of the default.
     pub max_wait: Option<Duration>,
     /// Maximum percent of a core that its calls may take.
     pub cpu_share: Option<u32>,
-    /// A table of the model's `sequor.toml` says so.
+    /// Whether a table of the model's `sequor.toml` set this binding up.
     pub from_file: bool,
 }
 
-/// A plug-in that decides for a load, with the guest that answers. The table beside the core keeps it, and hands it out with each question and each
-/// notice.
+/// A plug-in that decides for a load, with the guest that answers. The table beside the core keeps it, and hands it out with each question
+/// and each notice.
 #[derive(Debug, Clone)]
 pub struct Decider {
     pub(super) binding: Arc<SchedulerBinding>,
-    /// `None` while none runs. A call that is under way when this changes ends where it began.
+    /// `None` while no guest runs. A call that runs when this changes ends with its old guest.
     pub(super) guest: Option<Arc<ActiveGuest>>,
 }
 
@@ -65,32 +65,32 @@ pub struct SchedulerBinding {
     pub(super) journal: Arc<Journal>,
     pub(super) texts: Arc<KeyInterner>,
     pub(super) metrics: Arc<PluginMetrics>,
-    /// Memory of the guest, as metrics show it. Other loads of the model have parts of their own.
+    /// Memory of the guest, for the metrics. Other loads of the model have parts of their own.
     pub(super) memory: GaugePart,
-    /// The version that shall decide.
+    /// The version that must decide.
     pub(super) source: Mutex<Arc<dyn Source>>,
-    /// Changed together with its guest, under the lock of the core's table: while it says that the plug-in serves, there is a guest.
+    /// Changed together with its guest, under the lock of the core's table. While it is in a serving state, there is a guest.
     pub(super) health: Mutex<Health>,
     pub(super) meter: Mutex<Meter>,
     pub(super) cpu_share: CpuShare,
-    /// Whether a connection's thread may ask it.
+    /// Whether a connection's thread may ask the guest.
     pub(super) inline_gate: InlineGate,
     pub(super) recent: Mutex<Recent>,
     pub(super) saved: Mutex<Saved>,
     pub(super) last_fault: Mutex<Option<LastFault>>,
-    /// Locked while a guest is started: one after the other.
+    /// Locked while a guest starts, so that starts run one after the other.
     pub(super) making: Mutex<()>,
-    /// The guest has grown so much that a new one shall take its place.
+    /// Whether the guest has grown so much that a new one must take its place.
     pub(super) full: AtomicBool,
-    /// Events wait for the maintenance thread, which reports them to a guest that is asked nothing.
+    /// Whether events wait for the maintenance thread, to report them to a guest that gets no questions.
     pub(super) unreported: AtomicBool,
-    /// Questions that went wrong, to be written down.
+    /// Failed questions, to be written to disk.
     pub(super) wrong: Mutex<Vec<RoundFile>>,
     pub(super) rounds: Option<PathBuf>,
     pub(super) from_file: AtomicBool,
 }
 
-/// What a guest left to the one that replaces it.
+/// The state that a guest saved for its successor.
 #[derive(Debug, Default)]
 pub(super) struct Saved {
     pub(super) bytes: Option<Vec<u8>>,
@@ -98,13 +98,13 @@ pub(super) struct Saved {
 }
 
 impl SchedulerBinding {
-    /// The built-in policy took a round that was the guest's.
+    /// Counts a round of the guest that the built-in policy took.
     pub fn fell_back(&self) {
         self.meter.lock().fallbacks += 1;
         self.metrics.fell_back();
     }
 
-    /// So many picks of the guest did not stand any more.
+    /// Counts picks of the guest that were no longer valid.
     pub fn went_stale(&self, picks: u32) {
         self.meter.lock().stale += u64::from(picks);
         self.metrics.went_stale(picks);
@@ -112,7 +112,7 @@ impl SchedulerBinding {
 
     // === inside ===
 
-    /// Counts a call that began then, and says what time it is now.
+    /// Counts a call that began at `began`, and returns the time now.
     pub(super) fn timed(&self, hook: Hook, began: Time) -> Time {
         let now = self.clock.now();
         self.metrics.called(hook, now - began);
@@ -129,7 +129,7 @@ impl SchedulerBinding {
         }
     }
 
-    /// Keeps a question that went wrong, for the keeper to write down.
+    /// Keeps a failed question, for the maintenance thread to write to disk.
     pub(super) fn record(&self, round: &Round, said: Option<&PolicyAnswer>, strike: &Strike) {
         if self.rounds.is_none() {
             return;
@@ -145,7 +145,7 @@ impl SchedulerBinding {
         self.alarm.raise();
     }
 
-    /// A strike against this guest, or against one that did not start. A guest that decides no more gets none.
+    /// Counts a strike against this guest, or against one that did not start. A guest that no longer decides gets none.
     pub(super) fn strike(&self, guest: Option<&Arc<ActiveGuest>>, strike: &Strike) {
         if strike.fault == PolicyFault::Busy {
             return;
@@ -202,7 +202,7 @@ impl SchedulerBinding {
         )
     }
 
-    /// Replaces this guest by a new one that learns which sequences live. No strike.
+    /// Replaces this guest by a new one that reads the live sequences. Not a strike.
     pub(super) fn renew(&self, guest: &Arc<ActiveGuest>) {
         let now = self.clock.now();
         let renewed = self.port.change(|policy| {
@@ -220,7 +220,7 @@ impl SchedulerBinding {
         self.port.decider().filter(|decider| decider.is_of(self))?.guest
     }
 
-    /// Whether it decides for its load, even if it is parked.
+    /// Whether this binding decides for its load, even if it is parked.
     pub(super) fn decides(&self) -> bool {
         self.port.decider().is_some_and(|decider| decider.is_of(self))
     }
@@ -239,7 +239,7 @@ impl Decider {
         self.guest.as_ref().is_some_and(|serves| Arc::ptr_eq(serves, guest))
     }
 
-    /// Removes the guest: it decides no more. The caller drops it without the lock of the table.
+    /// Removes the guest, which no longer decides. The caller drops it after it has released the table's lock.
     pub(super) fn retire_guest(&mut self) -> Option<Arc<ActiveGuest>> {
         let guest = self.guest.take();
         if let Some(guest) = &guest {

@@ -6,9 +6,9 @@ use sequor_core::policy::columns as bits;
 /// A column of the contract.
 #[derive(Clone, Copy)]
 pub(super) struct Column {
-    /// As the contract has it.
+    /// Its name in the contract.
     pub(super) name: &'static str,
-    /// As [`sequor_core::Hooks::columns`] has it.
+    /// Its bit in [`sequor_core::Hooks::columns`].
     pub(super) bit: u32,
     pub(super) values: for<'a> fn(&'a Columns) -> Values<'a>,
 }

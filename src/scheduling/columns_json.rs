@@ -1,4 +1,4 @@
-//! The columns of a recorded question, as its JSON file has them.
+//! The columns of a recorded question, in the form of its JSON file.
 
 use sequor_core::Columns;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct ColumnsJson {
     rows: Vec<u32>,
     input_bytes: Vec<u64>,
     state_bytes: Vec<u64>,
-    /// JSON has no number for what is none.
+    /// `None` for a number that is not finite, because JSON has none.
     numbers: Vec<Option<f64>>,
     keys: Vec<u64>,
 }

@@ -12,11 +12,11 @@ wasmtime::component::bindgen!({
 
 pub(super) use exports::sequor::plugin::scheduler;
 
-/// The version this server offers.
+/// The contract version that this server offers.
 pub const VERSION: &str = "0.1.0";
-/// The world, as `plugin.toml` has it.
+/// The world's name in `plugin.toml`.
 pub const WORLD: &str = "scheduler";
-/// The interface that a component of it exports.
+/// The interface that a scheduler exports.
 pub(super) const SCHEDULER: &str = "sequor:plugin/scheduler@0.1.0";
 
 #[cfg(test)]

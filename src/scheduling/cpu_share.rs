@@ -1,11 +1,12 @@
-//! Limits the share of a core that a plug-in takes at a load. A plug-in that takes more is passed over until the window ends. That is no strike.
+//! Limits the share of a core that a plug-in uses at a load. A plug-in that exceeds it is passed over until the window ends. That is not a
+//! strike.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sequor_core::Time;
 
-/// A share is measured over this time.
+/// The time over which a share is measured.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Counts the CPU time of a plug-in's calls.
@@ -38,7 +39,7 @@ impl CpuShare {
         window.used <= WINDOW * percent / 100
     }
 
-    /// When the window ends that is measured now.
+    /// The end of the current window.
     pub(super) fn window_end(&self) -> Time {
         self.window.lock().began + WINDOW
     }

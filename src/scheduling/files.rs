@@ -11,9 +11,9 @@ use super::report::{By, PluginError};
 use super::startup::Parked;
 
 impl Registry {
-    /// The current version, from the plug-in folder if it was not asked for before.
+    /// The current version. A plug-in that is asked for the first time is read from the plug-in folder.
     pub fn find(&self, name: &str) -> Result<Arc<dyn Source>, PluginError> {
-        // Not under the lock of who changes something: models are loaded while that waits for them.
+        // Not under the lock `changing`: a change waits for models to load, and they call this.
         let (source, is_new) = self.0.versions.find(name, || self.metrics_of(name))?;
         if is_new {
             self.audit("load", name, "", By("plugins.dir"), "", source.sha256());
@@ -21,21 +21,21 @@ impl Registry {
         Ok(source)
     }
 
-    /// Sees to it that the plug-in folder has the current version of a plug-in, for the next start: it may have come over the wire.
+    /// Writes the current version of a plug-in to the plug-in folder, for the next start. It may have arrived over the wire.
     pub fn keep(&self, name: &str) -> Result<(), PluginError> {
         let current = self.with(name, |p| p.current.clone())?;
         self.0.versions.write_file(name, &current).map_err(|why| PluginError::Denied(format!("not saved: {why}")))
     }
 
-    /// Has the plug-in folder and the files of models say of a plug-in that this version of it decides, for the next start. If one of them
-    /// cannot, all are as they were. The models whose file is another now.
+    /// Makes the plug-in folder and the models' files name this version, for the next start. If one of them cannot be written, all stay as
+    /// they were. Returns the models whose files changed.
     pub(super) fn set_down(
         &self,
         name: &str,
         old: &SchedulerVersion,
         new: &SchedulerVersion,
     ) -> Result<Vec<String>, String> {
-        // What came over the wire to a server without a folder was not there after the next start before, either.
+        // Without a folder, a plug-in that arrived over the wire was not there after the next start before this change either.
         if self.file(name).is_none() {
             return Ok(Vec::new());
         }
@@ -48,13 +48,13 @@ impl Registry {
         })
     }
 
-    /// Where the plug-in folder has it.
+    /// The path of a plug-in in the plug-in folder.
     pub fn file(&self, name: &str) -> Option<PathBuf> {
         self.0.versions.file(name)
     }
 
-    /// Looks at the files of all plug-ins that are known: one that has changed takes the place of the current version, unless a model's file names
-    /// another hash; then it waits for that to change. A bad one is logged.
+    /// Checks the files of all known plug-ins. A changed file replaces the current version. If a model's file names another hash, it waits
+    /// until that changes. A bad file is logged.
     pub fn look(&self) {
         for name in self.0.versions.names() {
             let Some((changed, awaits)) = self.0.versions.note_file(&name) else { continue };
@@ -67,10 +67,10 @@ impl Registry {
 
     fn look_at(&self, name: &str) {
         let Some(file) = self.file(name) else { return };
-        // Read under that lock, or an older file could take the place of a newer one.
+        // Read under the lock, or an older file could replace a newer one.
         let _changing = self.0.changing.lock();
         let read = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()));
-        // No operator said that a parked plug-in shall decide again.
+        // A parked plug-in stays parked, because no operator has unparked it.
         let taken = read.and_then(|component| {
             self.replace_if(name, component, By("plugins.dir"), Parked::Stays, |new| self.unpinned(name, new))
         });
@@ -79,19 +79,19 @@ impl Registry {
         }
     }
 
-    /// A file of a model that names another hash of this plug-in.
+    /// A model's file that names another hash of this plug-in.
     fn other_pin(&self, name: &str, sha256: &str) -> Option<(PathBuf, String)> {
         self.0.named.get()?.pins(name).into_iter().find(|(_, pinned)| pinned != sha256)
     }
 
-    /// That no model's file names another hash than this version's; else it waits until none does.
+    /// Checks that no model's file names another hash than this version's. Otherwise the file waits until none does.
     fn unpinned(&self, name: &str, new: &SchedulerVersion) -> Result<(), PluginError> {
         let is = new.source.sha256();
         let other = self.other_pin(name, is);
         self.0.versions.set_awaits(name, other.as_ref().map(|_| is.to_owned()));
         let Some((file, pinned)) = other else { return Ok(()) };
         let serves = self.with(name, |p| p.current.source.sha256().to_owned())?;
-        // An operator may have let yet another decide until the server ends.
+        // An operator may have let a third version decide until the server ends.
         let (goes_on, changes) = match serves == pinned {
             true => (", which goes on serving".to_owned(), "changes both"),
             false => (format!("; {} goes on serving", short(&serves)), "lets it decide until the server ends"),

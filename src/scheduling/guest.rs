@@ -1,5 +1,5 @@
-//! A running plug-in as the rest of the server sees it: a [`Source`] starts [`Guest`]s, and a guest answers questions. A component, its native twin
-//! and a stand-in of a test look the same.
+//! The interface of a running plug-in: a [`Source`] starts [`Guest`]s, and a guest answers questions. A component, its native twin and a
+//! test's stand-in look the same.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use sequor_wasm::services::Services;
 use crate::config::model::LoadFacts;
 use crate::error::RejectionReason;
 
-/// Events in columns, as the contract's `events`: entry `i` of each is of event `i`; `keys` row by row.
+/// Events in columns, as the contract's `events`. Entry `i` of each column belongs to event `i`; `keys` row by row.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Events {
     pub kind: Vec<u32>,
@@ -23,7 +23,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Appends what happened; `keys` is the number of key features of the model.
+    /// Appends an event; `keys` is the number of key features of the model.
     pub fn add(&mut self, one: &Observed, keys: usize) {
         let (kind, amount) = match one.what {
             ObservedKind::Began { steps } => (1, steps),
@@ -47,7 +47,7 @@ impl Events {
         self.kind.is_empty()
     }
 
-    /// Empties every column, keeping its memory.
+    /// Empties every column and keeps its memory.
     pub fn clear(&mut self) {
         let Events { kind, sequence, amount, keys } = self;
         kind.clear();
@@ -55,14 +55,14 @@ impl Events {
     }
 }
 
-/// The contract's number for why a sequence ended.
+/// The contract's number for the reason of a sequence's end.
 fn code(why: EndReason) -> u64 {
     match why {
         EndReason::End => 1,
         EndReason::Idle => 2,
         EndReason::Restarted => 3,
         EndReason::Cancelled => 4,
-        // For a plug-in it is gone for the same reason, and begins anew with its next step.
+        // For a plug-in both mean the same: the sequence is gone, and begins again with its next step.
         EndReason::Evicted | EndReason::Spilled => 5,
         EndReason::Drained => 6,
         EndReason::Fenced => 7,
@@ -74,7 +74,7 @@ fn code(why: EndReason) -> u64 {
     }
 }
 
-/// Why a plug-in gets a strike: the rule it broke in the core's words, and what happened in words for its author.
+/// The cause of a strike: the core's fault, and a sentence for the plug-in's author.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Strike {
@@ -82,7 +82,7 @@ pub struct Strike {
     pub what: String,
 }
 
-/// The core's word for a failed call.
+/// The core's fault for a failed call.
 pub fn fault_of(fault: CallFault) -> PolicyFault {
     match fault {
         CallFault::Trap => PolicyFault::Trap,
@@ -97,15 +97,15 @@ impl From<CallError> for Strike {
     }
 }
 
-/// A live instance of a plug-in. One call at a time; after a [`CallError`] it is of no use any more.
+/// A running instance of a plug-in. One call at a time. After a [`CallError`] it can no longer be used.
 pub trait Guest: Send + fmt::Debug {
-    /// An error is the guest's own sentence.
+    /// Configures the guest. An error of the inner result is the guest's own sentence.
     fn configure(&mut self, config: &str, model: &LoadFacts) -> Result<Result<(), String>, CallError>;
 
-    /// Chooses what runs. `news` happened since the last call.
+    /// Chooses the requests to run. `news`: the events since the last call.
     fn plan(&mut self, instance: u32, see: &Columns, news: &Events, picks: &mut Picks) -> Result<Decision, CallError>;
 
-    /// Decides which sequences get a slot. `news` happened since the last call.
+    /// Chooses the sequences that get a slot. `news`: the events since the last call.
     fn admit(
         &mut self,
         see: &Columns,
@@ -114,26 +114,26 @@ pub trait Guest: Send + fmt::Debug {
         news: &Events,
     ) -> Result<Vec<Admission>, CallError>;
 
-    /// Learns what happened, without a question.
+    /// Reports events without a question.
     fn observe(&mut self, events: &Events) -> Result<(), CallError>;
 
-    /// Without more it has nothing to hand on.
+    /// The state for the guest's successor. By default there is none.
     fn save(&mut self) -> Result<Vec<u8>, CallError> {
         Ok(Vec::new())
     }
 
-    /// An error is the guest's own sentence.
+    /// Restores a saved state. An error of the inner result is the guest's own sentence.
     fn restore(&mut self, saved: &[u8]) -> Result<Result<(), String>, CallError> {
         let _ = saved;
         Ok(Ok(()))
     }
 
-    /// Bytes of its linear memories; 0 of one that has none.
+    /// Bytes of its linear memories; 0 if it has none.
     fn memory(&self) -> u64 {
         0
     }
 
-    /// Bytes they may have.
+    /// Maximum bytes of its linear memories.
     fn memory_limit(&self) -> u64 {
         0
     }
@@ -149,18 +149,18 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn start(&self, services: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, CallError>;
 }
 
-/// What a plug-in says of itself (its plugin.toml, carried in the component). Without a plugin.toml it wants every hook and column.
+/// The `plugin.toml` of a plug-in, carried in the component. Without one, the plug-in gets every hook and column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     pub name: String,
     pub version: String,
-    /// The hooks it wants called, and the columns it wants filled.
+    /// The hooks that the core calls, and the columns that it fills in.
     pub hooks: Hooks,
     /// Names of the features it needs.
     pub features: Vec<String>,
-    /// What clients read of the codes with which it rejects requests.
+    /// The codes with which it rejects requests, and the text that clients read of each.
     pub codes: Codes,
 }
 
-/// Codes of a plug-in, and what clients read of each.
+/// Codes of a plug-in, with the text that clients read of each.
 pub type Codes = Arc<BTreeMap<u32, RejectionReason>>;

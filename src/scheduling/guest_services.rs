@@ -1,4 +1,4 @@
-//! What a guest may ask the server for, in every world.
+//! The server's services for guests of every world.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::telemetry::PluginMetrics;
 /// The text of a sequence's id, from its handle.
 type SequenceText = Box<dyn Fn(u64) -> Option<String> + Send + Sync>;
 
-/// What the guests of one plug-in at one place may ask for.
+/// The services for the guests of one plug-in at one place.
 pub struct PluginServices {
     journal: Arc<Journal>,
     metrics: Arc<PluginMetrics>,
@@ -66,7 +66,7 @@ impl Services for PluginServices {
         self.texts.text(key)
     }
 
-    // Whether a guest may ask this is settled by its imports and grants.
+    // Imports and grants decide whether a guest may call this.
     fn sequence_text(&self, sequence: u64) -> Option<String> {
         (self.sequence_text)(sequence)
     }

@@ -8,23 +8,24 @@ use sequor_core::Time;
 use super::report::BindingState;
 use crate::telemetry::GaugePart;
 
-/// Strikes count together within this time.
+/// The window within which strikes count together.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
-/// Replacements of a growing guest within that time. After those it is not replaced; if it then hits its memory limit, that is a strike.
+/// Maximum replacements of a growing guest within [`WINDOW`]. After those it is not replaced. If it then hits its memory limit, that is a
+/// strike.
 const RECYCLES: usize = 3;
-/// Before the first new instance; doubled with every strike that counts.
+/// Delay before the first new instance. It doubles with every strike that counts.
 const FIRST: Duration = Duration::from_millis(100);
 
-// The arrows are those of `report::State`.
+// The transitions are listed at `report::BindingState`.
 #[derive(Debug)]
 pub struct Health {
     at: HealthState,
-    /// Of a binding that is asked and not heeded.
+    /// Whether the binding is a shadow.
     shadow: bool,
     strikes: VecDeque<Time>,
-    /// So many within the window park it.
+    /// Number of strikes within the window that park it.
     most: usize,
-    /// When a new instance was made because one had grown.
+    /// Times at which a grown instance was replaced.
     recycled: VecDeque<Time>,
     /// 1 while it is parked.
     parked: GaugePart,
@@ -38,18 +39,18 @@ enum HealthState {
     Parked,
 }
 
-/// What a strike has brought.
+/// The consequence of a strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The instance goes on.
+    /// The instance continues.
     GoesOn,
-    /// A new instance is to be made at this time.
+    /// A new instance must start at this time.
     Recovers(Time),
     Parks,
 }
 
 impl Health {
-    /// Nothing serves yet, and something may be made at once.
+    /// A binding that does not serve yet. An instance may start at once.
     pub fn new(shadow: bool, most: u32) -> Health {
         let most = usize::try_from(most.max(1)).unwrap_or(usize::MAX);
         Health {
@@ -62,7 +63,7 @@ impl Health {
         }
     }
 
-    /// The same, and this part of a gauge shows whether it is parked.
+    /// The same, with a part of a gauge that shows whether it is parked.
     pub fn shown_by(self, parked: GaugePart) -> Health {
         Health { parked, ..self }
     }
@@ -87,7 +88,7 @@ impl Health {
         u32::try_from(counts).unwrap_or(u32::MAX)
     }
 
-    /// A strike. `lost`: the instance is of no use any more.
+    /// Counts a strike. `lost`: the instance can no longer be used.
     pub fn struck(&mut self, now: Time, lost: bool) -> Verdict {
         self.strikes.retain(|at| now - *at < WINDOW);
         self.strikes.push_back(now);
@@ -104,21 +105,21 @@ impl Health {
         Verdict::Recovers(due)
     }
 
-    /// No strike, but a new guest is needed.
+    /// Requests a new guest without a strike.
     pub fn renew(&mut self, now: Time) {
         if self.at == HealthState::Serving {
             self.turn(HealthState::Recovering(now));
         }
     }
 
-    /// No strike, but a new guest cannot be started before this time.
+    /// Delays the start of a new guest until this time, without a strike.
     pub fn postpone(&mut self, until: Time) {
         if matches!(self.at, HealthState::Recovering(_)) {
             self.turn(HealthState::Recovering(until));
         }
     }
 
-    /// When a new instance is due, if one is.
+    /// The time at which a new instance is due, if one is.
     pub fn due(&self) -> Option<Time> {
         match self.at {
             HealthState::Recovering(due) => Some(due),
@@ -126,7 +127,7 @@ impl Health {
         }
     }
 
-    /// An instance serves. False if it was parked meanwhile.
+    /// Records that an instance serves. False if the binding was parked meanwhile.
     pub fn serves(&mut self) -> bool {
         let wanted = self.at != HealthState::Parked;
         if wanted {
@@ -139,14 +140,14 @@ impl Health {
         self.turn(HealthState::Parked);
     }
 
-    /// What was is forgiven.
+    /// Unparks the binding and clears its strikes.
     pub fn unpark(&mut self, now: Time) {
         if self.at == HealthState::Parked {
             self.forgive(now, true);
         }
     }
 
-    /// What was is nothing against the version that comes; whether it is parked is, unless it `unparks`.
+    /// Clears the strikes, which do not count against a new version. A parked binding stays parked unless `unparks`.
     pub fn forgive(&mut self, now: Time, unparks: bool) {
         self.strikes.clear();
         self.recycled.clear();
@@ -155,7 +156,7 @@ impl Health {
         }
     }
 
-    /// When one that has grown is given a new instance next.
+    /// The earliest time at which a grown instance may be replaced next.
     pub fn recycles_at(&self, now: Time) -> Time {
         let nth = self.recycled.len().checked_sub(RECYCLES).and_then(|nth| self.recycled.get(nth));
         nth.map_or(now, |nth| now.max(*nth + WINDOW))

@@ -1,5 +1,5 @@
-//! The event feed of one load. Threads append events out of order. Each guest reads them in order and once. During a replacement two guests read at
-//! the same time.
+//! The event feed of one load. Threads append events out of order. Each guest reads them in order and once. During a replacement two guests
+//! read at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use sequor_core::{Observed, Roster};
 
 use super::guest::Events;
 
-/// Maximum events kept. A guest that is that far behind starts anew.
+/// Maximum events kept. A guest that falls further behind is replaced by a new one.
 const MOST: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// Pieces by the serial number of their first.
+    /// Pieces of the feed, by the serial number of their first event.
     pieces: BTreeMap<u64, Vec<Observed>>,
     kept: usize,
-    /// All readers: events before all of their places are dropped.
+    /// All readers. Events that all of them have read are dropped.
     readers: BTreeMap<u64, InboxCursor>,
     next_reader: u64,
-    /// How often something went missing for good.
+    /// How often events were lost for good.
     losses: u64,
 }
 
 #[derive(Debug, Default)]
 struct InboxCursor {
-    /// The serial number it goes on from.
+    /// The serial number of its next event.
     next: u64,
-    /// The sequences that a new guest was shown. Present until the guest has read all events that happened meanwhile.
+    /// The live sequences that a new guest was shown. Present until the guest has read all events of that time.
     roster: Option<Roster>,
 }
 
@@ -37,7 +37,7 @@ struct InboxCursor {
 pub(super) struct Reader {
     inbox: Arc<Mutex<Inbox>>,
     number: u64,
-    /// How often something was lost before it came.
+    /// Number of losses before this reader.
     losses: u64,
 }
 
@@ -47,12 +47,12 @@ impl Reader {
         Reader { inbox: Arc::clone(inbox), number, losses }
     }
 
-    /// Makes it read what is not in the roster yet.
+    /// Lets the reader continue with the events that the roster does not include.
     pub(super) fn goes_on_from(&self, roster: Roster) {
         self.inbox.lock().goes_on_from(self.number, roster);
     }
 
-    /// Appends at most about `most` of what comes next.
+    /// Appends at most about `most` of the next events.
     pub(super) fn read(&self, keys: usize, most: usize, into: &mut Events) {
         self.inbox.lock().read(self.number, keys, most, into);
     }
@@ -69,7 +69,7 @@ impl Drop for Reader {
 }
 
 impl InboxCursor {
-    /// Whether the guest is to observe this event, which is next.
+    /// Whether the guest must observe this event, which is the next one.
     fn passes(&mut self, one: &Observed) -> bool {
         let serial = self.next;
         self.next += 1;
@@ -81,7 +81,7 @@ impl InboxCursor {
 }
 
 impl Inbox {
-    /// `lost`: something before it is missing for good. Says how often that was so.
+    /// Appends events. `lost`: an event before them is missing for good. Returns the number of losses.
     pub(super) fn append(&mut self, first: u64, news: Vec<Observed>, lost: bool) -> u64 {
         self.losses += u64::from(lost);
         if news.is_empty() || self.readers.is_empty() {
@@ -97,7 +97,7 @@ impl Inbox {
         self.losses
     }
 
-    /// Adds a reader: from now on no event is dropped that it has not read. Its number, and how often events were lost before.
+    /// Adds a reader: from now on no event is dropped before it has read it. Returns its number and the number of losses so far.
     pub(super) fn enter(&mut self) -> (u64, u64) {
         let reader = self.next_reader;
         self.next_reader += 1;
@@ -110,14 +110,14 @@ impl Inbox {
         self.forget();
     }
 
-    /// This one knows who lives, and is to be told what happens beyond that.
+    /// Lets a reader that has the live sequences continue with the events that they do not include.
     pub(super) fn goes_on_from(&mut self, reader: u64, roster: Roster) {
         if let Some(place) = self.readers.get_mut(&reader) {
             *place = InboxCursor { next: roster.first(), roster: Some(roster) };
         }
     }
 
-    /// Appends at most about `most` of what comes next for this reader.
+    /// Appends at most about `most` of this reader's next events.
     pub(super) fn read(&mut self, reader: u64, keys: usize, most: usize, into: &mut Events) {
         let Some(place) = self.readers.get_mut(&reader) else { return };
         while into.len() < most {
@@ -129,7 +129,7 @@ impl Inbox {
         self.forget();
     }
 
-    /// Drops what all have read; everything, if there are no readers.
+    /// Drops the events that all readers have read. Without readers, drops everything.
     fn forget(&mut self) {
         let before = self.readers.values().map(|place| place.next).min().unwrap_or(u64::MAX);
         while let Some(piece) = self.pieces.first_entry() {

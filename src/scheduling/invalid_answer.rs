@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sequor_core::{PolicyAnswer, PolicyFault, PolicyQuestion, Round};
 
-/// Of an answer that broke this rule: `plan answered index 97 of 64 candidates, and 12 twice`.
+/// The sentence for an answer with this fault: `plan answered index 97 of 64 candidates, and 12 twice`.
 pub fn sentence(round: &Round, said: &PolicyAnswer, fault: PolicyFault) -> String {
     let len = round.see.len;
     if let (PolicyAnswer::Admit(Ok(answers)), PolicyQuestion::Admit { room, victims, .. }) = (said, &round.asked) {
@@ -26,12 +26,12 @@ pub fn sentence(round: &Round, said: &PolicyAnswer, fault: PolicyFault) -> Strin
     }
 }
 
-/// How many picks of an answer are kept, if this many candidates were shown: a longer list has a repeated or an invalid index by then.
+/// How many picks of an answer are kept for this many candidates. A longer list has a repeated or an invalid index by then.
 pub(super) fn worth_keeping(shown: u32) -> usize {
     usize::try_from(shown).unwrap_or(usize::MAX).saturating_add(1)
 }
 
-/// The host's word for a fault.
+/// The server's word for a fault.
 pub fn word(fault: PolicyFault) -> &'static str {
     match fault {
         PolicyFault::Trap => "trap",

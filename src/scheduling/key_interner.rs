@@ -1,16 +1,17 @@
-//! Key features: a text becomes its 64-bit FNV-1a, which is the same in every process. The last texts are remembered, so that a plug-in can ask for one.
+//! Key features: a text becomes its 64-bit FNV-1a, which is the same in every process. The last texts are kept, so that a plug-in can ask
+//! for one.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use crate::sync::Mutex;
 
-/// Maximum number of texts that are remembered, and maximum bytes of them.
+/// Maximum number of kept texts, and maximum total of their bytes.
 const MOST: usize = 1 << 16;
 const MOST_BYTES: usize = 8 << 20;
-/// Bytes of a text that is remembered. A longer one has a key as any other, and is no name that a plug-in could want to show.
+/// Maximum bytes of a kept text. A longer text has a key too, but no plug-in would show it as a name.
 const LONGEST: usize = 4096;
-/// Maximum texts spared at a time because they were met again, so that no thread waits while all are looked at.
+/// Maximum texts spared at a time because they were used again. This bounds the time that a thread waits.
 const SPARED: usize = 8;
 
 /// The 64-bit FNV-1a of a text in UTF-8. 0 is kept for "no such text".
@@ -34,12 +35,12 @@ struct Known {
 #[derive(Debug)]
 struct InternedText {
     text: Box<str>,
-    /// It was met since it was put at the end of the order.
+    /// Whether it was used again since it was put at the end of the order.
     again: bool,
 }
 
 impl KeyInterner {
-    /// The key of a text, which is remembered.
+    /// The key of a text. The text is kept.
     pub fn key(&self, text: &str) -> u64 {
         let key = key(text);
         if text.len() <= LONGEST {
@@ -69,7 +70,7 @@ impl Known {
         }
     }
 
-    /// Forgets a text that was not met for long: the first in order that was not met again.
+    /// Drops a text that was not used for long: the first in order that was not used again.
     fn forget_one(&mut self) {
         for tried in 0.. {
             let Some(first) = self.order.pop_front() else { return };

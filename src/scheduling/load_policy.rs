@@ -1,5 +1,5 @@
-//! Which policy decides for a load: a plug-in (`D`) or the built-in one. The owner of the core keeps it beside the core, under the same lock. So a
-//! question and the plug-in that answers it always belong together.
+//! The policy that decides for a load: a plug-in (`D`) or the built-in one. The owner of the core keeps it beside the core, under the same
+//! lock. So a question and the plug-in that answers it always belong together.
 
 use sequor_core::{Event, Hooks, LoadId};
 
@@ -8,7 +8,7 @@ pub struct LoadPolicy<D> {
     decider: Option<D>,
     /// The hooks of the decider that the core calls. `None`: the decider is parked.
     hooks: Option<Hooks>,
-    /// Guests that start now and must learn what happens meanwhile.
+    /// Number of guests that are starting and need the events that happen meanwhile.
     subscribers: usize,
     /// How often the guest or its hooks were replaced.
     swaps: u64,
@@ -25,12 +25,12 @@ impl<D> LoadPolicy<D> {
         self.decider.as_ref()
     }
 
-    /// The decider, to change what it answers with. Questions that are out keep what they were handed out with.
+    /// The decider, to change its guest. Questions that are out keep the guest that they were handed out with.
     pub fn decider_mut(&mut self) -> Option<&mut D> {
         self.decider.as_mut()
     }
 
-    /// Lets another decide, or the built-in policy. Questions that are out become void, and the core asks them anew.
+    /// Lets another plug-in or the built-in policy decide. Questions that are out become void, and the core asks again.
     pub fn swap(&mut self, decider: Option<D>, hooks: Option<Hooks>) -> Option<D> {
         self.hooks = hooks;
         self.swaps += 1;
@@ -42,7 +42,7 @@ impl<D> LoadPolicy<D> {
         self.hooks.is_some()
     }
 
-    /// From now on the core reports events, even if the decider wants none.
+    /// Makes the core report events from now on, even if the decider wants none.
     pub fn subscribe(&mut self) {
         self.subscribers += 1;
     }
@@ -51,7 +51,7 @@ impl<D> LoadPolicy<D> {
         self.subscribers = self.subscribers.saturating_sub(1);
     }
 
-    /// The hooks that the core calls. Subscribers change no question.
+    /// The hooks that the core calls. Subscribers do not change the questions.
     pub fn called(&self) -> Option<Hooks> {
         match self.hooks {
             Some(hooks) => Some(Hooks { observe: hooks.observe || self.subscribers > 0, ..hooks }),
@@ -59,7 +59,7 @@ impl<D> LoadPolicy<D> {
         }
     }
 
-    /// What the core must learn of a change from `before` to this.
+    /// The event that tells the core about the change from `before` to this.
     pub fn event_since(&self, before: &LoadPolicy<D>, load: LoadId) -> Option<Event> {
         let changed = self.swaps != before.swaps || self.called() != before.called();
         changed.then(|| Event::Attach(load, self.called()))

@@ -25,7 +25,7 @@ impl Alarm for Maintenance {
 }
 
 impl Maintenance {
-    /// Starts the thread. `tend` does what is due and says when something is due next and what time it is; it ends with `None`.
+    /// Starts the thread. `tend` does what is due, and returns the next due time and the time now. The thread ends when it returns `None`.
     pub(super) fn start(
         self: &Arc<Self>,
         tend: impl Fn() -> Option<(Option<Time>, Time)> + Send + 'static,
@@ -39,7 +39,7 @@ impl Maintenance {
         sync::spawn("sequor-plugins".to_owned(), run).map(drop)
     }
 
-    /// Until the alarm is raised, or for this long.
+    /// Sleeps until the alarm is raised, or for this long.
     fn sleep(&self, span: Option<Duration>) {
         let raised = self.raised.lock();
         match (*raised, span) {
@@ -47,7 +47,7 @@ impl Maintenance {
             (false, Some(span)) => sync::wait_until(&self.changed, raised, Some(Instant::now() + span), span),
             (false, None) => drop(sync::wait(&self.changed, raised)),
         }
-        // An alarm that comes right before this needs no turn of its own: the next one begins after it.
+        // An alarm raised just before this needs no separate turn, because the next turn begins after it.
         *self.raised.lock() = false;
     }
 }
@@ -65,7 +65,7 @@ mod interleavings {
 
     const ALARMS: u32 = 3;
 
-    /// Two threads leave work and raise the alarm. All work is seen, and the thread ends once it has been.
+    /// Two threads leave work and raise the alarm. The maintenance thread sees all work, and then ends.
     fn all_alarms_are_heard() {
         let (left, seen) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let maintenance = Arc::new(Maintenance::default());
@@ -90,7 +90,7 @@ mod interleavings {
         }
     }
 
-    /// A schedule that goes on for longer than this hangs.
+    /// A schedule with more steps than this counts as hanging.
     fn try_all(scheduler: impl Scheduler + 'static) {
         let mut config = Config::new();
         config.max_steps = MaxSteps::FailAfter(20_000);

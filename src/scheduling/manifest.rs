@@ -1,5 +1,5 @@
-//! What the `plugin.toml` of a scheduler says beyond the fields that all worlds have: hooks, columns, features. A plug-in that says nothing is asked
-//! everything and shown everything.
+//! The fields of a scheduler's `plugin.toml` beyond those that all worlds share: hooks, columns, features. A plug-in that names none gets
+//! every hook and column.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::error::{RejectionReason, RejectionStatus};
 
 /// Maximum bytes of the text of a code.
 const SENTENCE: usize = 1024;
-/// `on-event` is what the SDKs call `observe`.
+/// `on-event` is the SDKs' name of `observe`.
 const WANTS: [&str; 4] = ["plan", "admit", "observe", "on-event"];
 
 /// The file.
@@ -39,12 +39,12 @@ struct SchedulerFields {
     window: u32,
     #[serde(default)]
     config: PluginSettings,
-    /// By the number that the plug-in answers with.
+    /// By the plug-in's number of the code.
     #[serde(default)]
     codes: BTreeMap<String, CodeFields>,
 }
 
-/// What clients read of a code.
+/// The text and status of a code, for clients.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CodeFields {
@@ -54,7 +54,7 @@ struct CodeFields {
     retry_after: Option<Span>,
 }
 
-/// gRPC's name of a status; HTTP's follows from it.
+/// gRPC's name of a status. HTTP's status follows from it.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 enum StatusName {
@@ -68,7 +68,7 @@ enum StatusName {
     DeadlineExceeded,
 }
 
-/// Parses a `plugin.toml`. `path` is how faults name it.
+/// Parses a `plugin.toml`. `path` names it in faults.
 pub fn parse(path: &Path, text: &str) -> Result<Declared<Manifest>, Fault> {
     let SchedulerFields { name, version, world, contract, wants, columns, features, window, config, codes } =
         manifest::parse(path, text)?;
@@ -117,7 +117,7 @@ impl From<StatusName> for RejectionStatus {
     }
 }
 
-/// The hooks that are wanted and the columns that are to be filled; all, where the file names none.
+/// The wanted hooks and columns. If the file names none, all of them.
 fn hooks(path: &Path, text: &str, wants: Option<&[String]>, columns: Option<&[String]>) -> Result<Hooks, Fault> {
     let mut hooks = everything();
     if let Some(wants) = wants {

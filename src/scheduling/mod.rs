@@ -1,25 +1,28 @@
-//! Plug-ins that decide: which requests run together and when, and which sequences get a slot. Requests, slots and states never come here.
+//! Plug-ins that decide which requests run together and when, and which sequences get a slot. Requests, slots and states never reach this
+//! module.
 //!
 //! # Layout
 //!
-//! - [`guest`]: a running plug-in as the rest of the server sees it: the traits, and their data.
-//! - [`report`]: what operators ask of plug-ins, and what they see.
-//! - `binding`: a plug-in at one load · `asking`: puts questions to it, on the request path · `active_guest`: the guest that answers ·
-//!   `load_policy`: which policy decides for a load · `port`: one load, as plug-ins reach it (`scheduler_host`: what they need of the server) ·
-//!   `inbox`: the event feed · `health`: strikes, back-off, parking · `cpu_share`: its share of a core · `invalid_answer`: what was wrong with an
-//!   answer · `status`: what is shown.
-//! - `startup`: starts a guest and puts it in place, off the request path · `supervision`: saves, restarts, parking · `recent`: recorded rounds for a
-//!   dry run.
-//! - `registry`: plug-ins and their bindings (their versions are those of [`sequor_wasm::versions`]) · `versions`: replaces one version by another ·
-//!   `maintenance`: the thread that supervises · `files`, `watch`: the plug-in folder · `model_files`: where models name plug-ins.
-//! - `guest_services`: what a guest may ask the server for · [`key_interner`]: keys and the texts behind them.
-//! - [`world`]: the scheduler as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · `question`: writes a round
-//!   into a guest's memory (`columns`: the list of its columns) · [`loader`]: from files to plug-ins.
-//! - [`round_file`]: a round that went wrong, to be replayed (`round_folder`: where it is kept, `columns_json`: its columns).
+//! - [`guest`]: the interface of a running plug-in: traits and their data.
+//! - [`report`]: the operations of operators on plug-ins, and the data they see.
+//! - `binding`: a plug-in at one load · `asking`: asks it questions, on the request path · `active_guest`: the guest that answers ·
+//!   `load_policy`: the policy that decides for a load · `port`: one load, as plug-ins reach it (`scheduler_host`: the server as plug-ins
+//!   need it) · `inbox`: the event feed · `health`: strikes, back-off, parking · `cpu_share`: its share of a core · `invalid_answer`:
+//!   explains a wrong answer · `status`: the view for operators.
+//! - `startup`: starts a guest and puts it in place, off the request path · `supervision`: saves, restarts, parking · `recent`: recorded
+//!   rounds for a dry run.
+//! - `registry`: plug-ins and their bindings (their versions are in [`sequor_wasm::versions`]) · `versions`: replaces one version by
+//!   another · `maintenance`: the thread that supervises · `files`, `watch`: the plug-in folder · `model_files`: the models' files that
+//!   name plug-ins.
+//! - `guest_services`: the server's services for a guest · [`key_interner`]: keys and the texts behind them.
+//! - [`world`]: the scheduler as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · `question`:
+//!   writes a round into a guest's memory (`columns`: the list of its columns) · [`loader`]: from files to plug-ins.
+//! - [`round_file`]: a failed round, for a replay (`round_folder`: its folder, `columns_json`: its columns).
 //!
 //! # Locks
 //!
-//! A thread that holds one of these locks takes none above it. Locks that are not listed protect one read or write, and nothing is taken under them.
+//! A thread that holds one of these locks takes none above it. Locks that are not listed protect one read or write, and no lock is taken
+//! under them.
 //!
 //! | lock | held by | for |
 //! |---|---|---|
@@ -30,14 +33,14 @@
 //! | a model's table | requests, and a change of which policy decides | microseconds |
 //! | `health` | a thread that strikes, parks, or replaces the active guest | one read and one write |
 //!
-//! The table owns which policy decides. Binding, guest and the core's hooks change in one section of its lock ([`LoadPolicy`]).
+//! The table owns the choice of policy. Binding, guest and the core's hooks change in one section of its lock ([`LoadPolicy`]).
 //!
-//! A guest that runs reaches the table for the text of an id, and nothing else.
+//! A running guest reaches the table only for the text of an id.
 //!
 //! # Counters
 //!
 //! - A **strike**: the binding counts it against the guest that answered, when an answer is wrong or a call fails.
-//! - A **fallback**: the core counts it, because only the core knows whether a round still stood when its answer came.
+//! - A **fallback**: the core counts it, because only the core knows whether a round was still valid when its answer came.
 //! - **Stale** picks: the core counts them, because it knows what changed since it asked. No strike follows.
 
 mod active_guest;

@@ -1,4 +1,4 @@
-//! One load, as plug-ins reach it: which policy decides for it, and its event feed. One per load, and the same for every plug-in that decides there.
+//! One load, as plug-ins reach it: the policy that decides for it, and its event feed. All plug-ins that decide for a load share it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::load_policy::LoadPolicy;
 use super::scheduler_host::SchedulerHost;
 use crate::error::RejectionReason;
 
-/// Places of the core's table of sequences that are looked at while it is held: some microseconds.
+/// Places of the core's table of sequences read under its lock at a time: some microseconds.
 const PORTION: usize = 256;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct SchedulerPort<D> {
     load: LoadId,
     host: Arc<dyn SchedulerHost<D>>,
     inbox: Arc<Mutex<Inbox>>,
-    /// What clients read of the codes of the plug-in that decides, or decided last.
+    /// The codes of the plug-in that decides, or decided last, with the text that clients read of each.
     codes: Mutex<Codes>,
 }
 
@@ -33,7 +33,8 @@ impl<D> SchedulerPort<D> {
         Arc::new(SchedulerPort { load, host, inbox: Arc::default(), codes: Mutex::default() })
     }
 
-    /// What clients read of a code with which the plug-in rejects requests; `None` if its plugin.toml does not name the code.
+    /// The text and status, for clients, of a code with which the plug-in rejects requests. `None` if its plugin.toml does not name the
+    /// code.
     pub fn rejection(&self, code: u32) -> Option<RejectionReason> {
         self.codes.lock().get(&code).cloned()
     }
@@ -59,14 +60,14 @@ impl<D> SchedulerPort<D> {
         self.host.decider(self.load)
     }
 
-    /// Changes which policy decides, as [`SchedulerHost::change`] does. `None`: the load is gone.
+    /// Changes the policy that decides, as [`SchedulerHost::change`] does. `None`: the load is gone.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut LoadPolicy<D>) -> T) -> Option<T> {
         let (mut change, mut changed) = (Some(change), None);
         self.host.change(self.load, &mut |policy| changed = change.take().map(|change| change(policy)));
         changed
     }
 
-    /// The live sequences, portion by portion: requests go on between two of them. `None`: the load is gone.
+    /// The live sequences, read in portions, so that requests run in between. `None`: the load is gone.
     pub(super) fn live(&self) -> Option<Roster> {
         let (mut roster, mut room) = (Roster::default(), Vec::with_capacity(PORTION));
         while let Some(place) = roster.place() {
@@ -76,18 +77,18 @@ impl<D> SchedulerPort<D> {
         Some(roster)
     }
 
-    /// From now on the core reports events.
+    /// Makes the core report events from now on.
     pub(super) fn subscribe(self: &Arc<Self>) -> Subscription<D> {
         self.change(LoadPolicy::subscribe);
         Subscription(Arc::clone(self))
     }
 
-    /// From now on events are kept until they are read.
+    /// A new reader: from now on events are kept until it has read them.
     pub(super) fn reader(&self) -> Reader {
         Reader::new(&self.inbox)
     }
 
-    /// Adds events, from this serial number on; `lost`: an event before them is missing for good. How often that was so.
+    /// Adds events, from this serial number on. `lost`: an event before them is missing for good. Returns the number of losses.
     pub fn append(&self, first: u64, news: Vec<Observed>, lost: bool) -> u64 {
         self.inbox.lock().append(first, news, lost)
     }

@@ -1,9 +1,9 @@
-//! Writes a question into a guest's memory. The generated bindings write a record field by field and look up the guest's memory for each of its 22
-//! fields, which took longer than most guests need for an answer. Here a record is assembled first and written whole. Everything else is as the generated
-//! bindings do it: `question_tests` compares the bytes.
+//! Writes a question into a guest's memory. The generated bindings write a record field by field and look up the guest's memory for each of
+//! its 22 fields. That took longer than most guests need for an answer. Here a record is assembled first and written whole. Everything else
+//! is as in the generated bindings: `question_tests` compares the bytes.
 //!
-//! This file alone uses wasmtime's internals (`__internal`), so another version of wasmtime may need changes here. To do without, call `call_plan` and
-//! `call_admit` of the generated bindings.
+//! Only this file uses wasmtime's internals (`__internal`), so another version of wasmtime may need changes here. To do without them, call
+//! `call_plan` and `call_admit` of the generated bindings.
 
 use std::mem::MaybeUninit;
 
@@ -17,14 +17,14 @@ use super::columns::{COLUMNS, Values};
 use super::contract::{SCHEDULER, scheduler};
 use super::guest::Events;
 
-/// The functions of a component that questions are put to.
+/// The functions of a component that take questions.
 #[derive(Debug, Clone, Copy)]
 pub struct Exports {
     plan: ComponentExportIndex,
     admit: ComponentExportIndex,
 }
 
-/// The functions of an instance.
+/// The functions of an instance that take questions.
 #[derive(Debug, Clone, Copy)]
 pub struct Functions {
     plan: Func,
@@ -49,7 +49,7 @@ impl Functions {
     pub(super) fn of(instance: Instance, exports: &Exports, store: &mut Store<HostState>) -> Result<Functions> {
         let mut function = |name, index| instance.get_func(&mut *store, index).ok_or_else(|| missing(name));
         let functions = Functions { plan: function("plan", exports.plan)?, admit: function("admit", exports.admit)? };
-        // What the calls below take for granted.
+        // Checks the types on which the calls below rely.
         functions.plan.typed::<PlanArguments<'static>, PlanResult>(&*store)?;
         functions.admit.typed::<AdmitArguments<'static>, AdmitResult>(&*store)?;
         Ok(functions)
@@ -62,7 +62,7 @@ impl Functions {
         see: &Columns,
         news: &Events,
     ) -> Result<Option<scheduler::Decision>> {
-        // SAFETY: it was held against these types when it was made.
+        // SAFETY: `Functions::of` checked the function against these types.
         let plan = unsafe { TypedFunc::<PlanArguments<'_>, PlanResult>::new_unchecked(self.plan) };
         Ok(plan.call(store, (RoundArgument { instance, see }, ColumnsArgument(see), events(news)))?.0)
     }
@@ -75,7 +75,7 @@ impl Functions {
         victims: &Columns,
         news: &Events,
     ) -> Result<Vec<scheduler::Admission>> {
-        // SAFETY: it was held against these types when it was made.
+        // SAFETY: `Functions::of` checked the function against these types.
         let admit = unsafe { TypedFunc::<AdmitArguments<'_>, AdmitResult>::new_unchecked(self.admit) };
         Ok(admit
             .call(
@@ -92,27 +92,27 @@ impl Functions {
     }
 }
 
-/// No list is written if nothing happened.
+/// The events of a question; `None` if there are none, so that no list is written.
 fn events(news: &Events) -> Option<scheduler::Events<'_>> {
     (!news.is_empty()).then(|| contract_events(news))
 }
 
-/// `events` of the contract.
+/// The contract's `events`.
 pub(super) fn contract_events(events: &Events) -> scheduler::Events<'_> {
     let Events { kind, sequence, amount, keys } = events;
     scheduler::Events { kind, sequence, amount, keys }
 }
 
-/// `round` of the contract.
+/// The contract's `round`.
 struct RoundArgument<'a> {
     instance: u32,
     see: &'a Columns,
 }
 
-/// `columns` of the contract.
+/// The contract's `columns`.
 struct ColumnsArgument<'a>(&'a Columns);
 
-// SAFETY: it is what the generated type is, in every respect.
+// SAFETY: every item is that of the generated type.
 unsafe impl ComponentType for RoundArgument<'_> {
     type Lower = <scheduler::Round as ComponentType>::Lower;
     const ABI: CanonicalAbiInfo = <scheduler::Round as ComponentType>::ABI;
@@ -122,7 +122,7 @@ unsafe impl ComponentType for RoundArgument<'_> {
     }
 }
 
-// SAFETY: it is what the generated type is, in every respect.
+// SAFETY: every item is that of the generated type.
 unsafe impl ComponentType for ColumnsArgument<'_> {
     type Lower = <scheduler::Columns<'static> as ComponentType>::Lower;
     const ABI: CanonicalAbiInfo = <scheduler::Columns<'static> as ComponentType>::ABI;
@@ -132,7 +132,7 @@ unsafe impl ComponentType for ColumnsArgument<'_> {
     }
 }
 
-// SAFETY: it is only ever written to memory, which is checked at every step, in the order and with the gaps that the canonical ABI has.
+// SAFETY: it is only written to memory, with bounds checked at every step, in the order and with the gaps of the canonical ABI.
 unsafe impl Lower for RoundArgument<'_> {
     fn linear_lower_to_flat<T>(
         &self,
@@ -155,7 +155,7 @@ unsafe impl Lower for RoundArgument<'_> {
     }
 }
 
-// SAFETY: as of `RoundArgument`.
+// SAFETY: the same as for `RoundArgument`.
 unsafe impl Lower for ColumnsArgument<'_> {
     fn linear_lower_to_flat<T>(
         &self,
@@ -183,7 +183,7 @@ unsafe impl Lower for ColumnsArgument<'_> {
     }
 }
 
-/// A record of the contract, put together from its first byte on. What a missing column leaves out is 0.
+/// A record of the contract, assembled from its first byte. A missing column is 0.
 struct Record<const SIZE: usize> {
     bytes: [u8; SIZE],
     at: usize,
@@ -201,7 +201,7 @@ impl<const SIZE: usize> Record<SIZE> {
         self.at += N;
     }
 
-    /// An optional list of numbers; one that holds nothing is none, and costs nothing.
+    /// Writes an optional list of numbers. An empty list is written as none and costs nothing.
     fn column<C, N: Copy, const BYTES: usize>(
         &mut self,
         cx: &mut LowerContext<'_, C>,
@@ -229,7 +229,7 @@ impl<const SIZE: usize> Record<SIZE> {
     }
 }
 
-/// Numbers where the guest has room for them, and where that is. They are aligned to their size.
+/// Writes numbers to memory that the guest allocates, aligned to their size. Returns their address.
 fn list<C, N: Copy, const BYTES: usize>(
     cx: &mut LowerContext<'_, C>,
     numbers: &[N],
@@ -256,7 +256,7 @@ fn beyond() -> Error {
     Error::msg("the guest gave room beyond its memory")
 }
 
-/// "Never" stays never.
+/// Converts to microseconds. "Never" stays never.
 fn in_micros(nanos: u64) -> u64 {
     if nanos == u64::MAX { u64::MAX } else { nanos / 1000 }
 }

@@ -1,4 +1,4 @@
-//! A question as this server writes it, held against the generated bindings: the same bytes at the same places of a guest's memory, over random rounds.
+//! Compares this server's questions with the generated bindings: the same bytes at the same places of a guest's memory, over random rounds.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,7 +14,7 @@ use super::wat_fixture::{SchedulerWat, ServiceLog};
 use super::world::{SchedulerComponent, SchedulerGuest};
 use crate::scheduling::wat_fixture::SERVING;
 
-/// A guest that leaves what it is given where it lies, and saves all of it.
+/// A guest that leaves its input in place, and saves all of it.
 static KEEPS: LazyLock<SchedulerComponent> = LazyLock::new(|| {
     let guest = SchedulerWat {
         plan: "(i32.const 512)",
@@ -38,7 +38,7 @@ fn column<T: std::fmt::Debug + 'static>(len: usize, of: impl Strategy<Value = T>
         .prop_map(|(is_there, column)| if is_there { column } else { vec![] })
 }
 
-/// Nanoseconds, and now and then "never".
+/// Nanoseconds, sometimes "never".
 fn time() -> impl Strategy<Value = u64> {
     prop_oneof![3 => any::<u64>(), 1 => Just(u64::MAX), 1 => 0..10_000u64]
 }

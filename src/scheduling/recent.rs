@@ -9,7 +9,7 @@ use sequor_wasm::call_error::CallError;
 use super::guest::{Events, Guest};
 
 const MOST: usize = 16;
-/// No more often than this, for a question is copied.
+/// Minimum time between two kept questions, because each is copied.
 const EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Recent {
         if self.rounds.len() >= MOST {
             self.rounds.pop_front();
         }
-        // What was answered is none of it.
+        // The answer is not kept.
         let picks = std::mem::take(&mut round.picks);
         let mut kept = round.clone();
         round.picks = picks;
@@ -36,7 +36,7 @@ impl Recent {
         self.rounds.push_back(kept);
     }
 
-    /// Those that show every column that these hooks want, oldest first.
+    /// The rounds with every column that these hooks want, oldest first.
     pub(super) fn for_hooks(&self, hooks: Hooks) -> Vec<Round> {
         let fits = |round: &&Round| {
             let shown = round.hooks;
@@ -46,7 +46,7 @@ impl Recent {
     }
 }
 
-/// Puts a question to a guest, with what happened since its last call.
+/// Asks a guest a question, with the events since its last call.
 pub(super) fn ask(guest: &mut dyn Guest, round: &mut Round, news: &Events) -> Result<PolicyAnswer, CallError> {
     round.picks.clear();
     match &round.asked {

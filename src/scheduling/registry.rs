@@ -1,5 +1,5 @@
-//! The plug-ins of a server that decide, and all bindings. Their versions are those of the host of components. The registry does not know models.
-//! Changes run one after the other, and each writes one audit line.
+//! The scheduler plug-ins of a server, and all bindings. Their versions are in the registry of the wasm crate. This registry does not know
+//! models. Changes run one after the other, and each writes one audit line.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
@@ -30,26 +30,26 @@ pub type MakeSource = MakeVersion<dyn Source>;
 /// A version of a plug-in that decides.
 pub(super) type SchedulerVersion = Version<dyn Source>;
 
-/// What the server says about all plug-ins.
+/// The server's settings for all plug-ins.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PluginRules {
-    /// The folder of NAME.wasm; without one, plug-ins come over the wire alone.
+    /// The folder of NAME.wasm. Without one, plug-ins arrive only over the wire.
     pub dir: Option<PathBuf>,
     /// Whether a model's file must name the hash of its plug-in.
     pub require_sha256: bool,
     pub time: Duration,
-    /// As [`Limits::memory`] has it.
+    /// The default of [`Limits::memory`].
     pub memory: Option<u64>,
     pub strikes: u32,
     /// Maximum `max_wait` that a model may set.
     pub max_wait: Duration,
     /// Maximum percent of a core that a plug-in's calls may take at a load.
     pub cpu_share: Option<u32>,
-    /// Candidates a plug-in is shown at most.
+    /// Maximum candidates that a plug-in is shown.
     pub max_candidates: u32,
-    /// Where questions that went wrong are written down; nowhere if there is none.
+    /// The folder for failed questions. Without one, they are not written.
     pub rounds: Option<PathBuf>,
-    /// Where the bytes of components lie while they are known; in memory if there is none.
+    /// The folder for the bytes of known components. Without one, they stay in memory.
     pub components: Option<PathBuf>,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Inner {
     bindings: Mutex<Vec<Arc<SchedulerBinding>>>,
     /// Locked for one change of plug-ins or bindings.
     pub(super) changing: Mutex<()>,
-    /// The files in which models name plug-ins, once they are known.
+    /// The models' files that name plug-ins, once set.
     pub(super) named: OnceLock<Box<dyn ModelFiles>>,
 }
 
@@ -106,7 +106,7 @@ impl Drop for Inner {
 /// A plug-in that decides, with its metrics.
 type RegisteredPlugin = VersionedPlugin<dyn Source, Arc<PluginMetrics>>;
 
-/// A registry that this does not keep alive.
+/// A registry reference that does not keep it alive.
 #[derive(Debug)]
 pub(super) struct WeakRegistry(Weak<Inner>);
 
@@ -117,7 +117,7 @@ impl WeakRegistry {
 }
 
 impl Registry {
-    /// Of no plug-ins yet. `keeps`: with a thread of its own that looks after bindings.
+    /// A registry without plug-ins. `keeps`: whether it runs a maintenance thread.
     pub fn new(
         rules: PluginRules,
         loader: Box<MakeSource>,
@@ -148,7 +148,7 @@ impl Registry {
         Ok(Registry(inner))
     }
 
-    /// Says where the files are in which models name plug-ins. To be called once.
+    /// Sets the models' files that name plug-ins. Call it once.
     pub fn knows_files(&self, named: Box<dyn ModelFiles>) {
         let _ = self.0.named.set(named);
     }
@@ -161,7 +161,7 @@ impl Registry {
         &self.0.shared.texts
     }
 
-    /// Does what is due for every binding; when something is due next.
+    /// Does what is due for every binding. Returns the next due time.
     pub fn tend(&self) -> Option<Time> {
         self.0.tend()
     }
@@ -189,7 +189,7 @@ impl Registry {
         WeakRegistry(Arc::downgrade(&self.0))
     }
 
-    /// Parks at once, without waiting for a change that is under way. A version that this change has made is parked too.
+    /// Parks at once, without waiting for a running change. A version that this change has made is parked too.
     pub fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
         self.of(name).iter().for_each(|at| at.park());
@@ -227,7 +227,7 @@ impl Registry {
 
     // === bindings ===
 
-    /// A binding that decides nothing until [`Registry::install`].
+    /// A binding that does not decide until [`Registry::install`].
     pub fn bind(
         &self,
         name: &str,
@@ -241,7 +241,7 @@ impl Registry {
         Ok(Arc::new(SchedulerBinding::new(&self.0.shared, whom, facts, port, options)))
     }
 
-    /// Lets a binding decide for its load, in place of the one before, and looks after it from now on. Nothing of this can fail.
+    /// Lets a binding decide for its load, in place of the previous one, and supervises it from now on. This cannot fail.
     pub fn install(&self, binding: Arc<SchedulerBinding>, ready: Ready) {
         let before = binding.succeed(ready);
         let mut all = self.0.bindings.lock();
@@ -251,7 +251,7 @@ impl Registry {
         self.0.maintenance.raise();
     }
 
-    /// Lets the built-in policy decide in place of a binding, and looks after the binding no more.
+    /// Lets the built-in policy decide in place of a binding, and ends its supervision.
     pub fn dismiss(&self, binding: &Arc<SchedulerBinding>) {
         binding.close();
         self.0.bindings.lock().retain(|at| !Arc::ptr_eq(at, binding));
@@ -268,12 +268,12 @@ impl Registry {
         change()
     }
 
-    /// One line for each change: who, what, and from which hash to which.
+    /// Writes one audit line for a change: its source, the operation, and the hashes before and after.
     pub fn audit(&self, what: &str, plugin: &str, model: &str, by: By<'_>, before: &str, after: &str) {
         PluginChange { what, plugin, model, by: by.0 }.made(before, after);
     }
 
-    /// The same of a change that was refused, for this reason: nothing is otherwise than before, and this hash was tried.
+    /// Writes the audit line of a refused change, with the reason. Nothing has changed; `tried` is the refused hash.
     pub fn audit_refused(
         &self,
         what: &str,
@@ -300,7 +300,7 @@ impl Registry {
         self.0.versions.with(name, look).ok_or_else(|| self.absent(name))
     }
 
-    /// Adds a plug-in, unless there is one of this name by now: the first stays. The current version.
+    /// Adds a plug-in, unless one of this name exists by now: the first stays. Returns the current version.
     pub(super) fn insert(
         &self,
         name: &str,
@@ -327,7 +327,7 @@ impl Inner {
     }
 }
 
-/// A hash as people read it.
+/// A hash, shortened for messages.
 pub(super) fn short(sha256: &str) -> &str {
     sha256.get(..7).unwrap_or(sha256)
 }

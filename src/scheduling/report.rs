@@ -1,4 +1,4 @@
-//! The operations of operators on plug-ins ([`PluginControl`]) and the data they return, in the format of no surface.
+//! The operations of operators on plug-ins ([`PluginControl`]) and the data they return, independent of any API's format.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -7,7 +7,7 @@ use sequor_wasm::journal::LogLine;
 pub use sequor_wasm::plugin_error::PluginError;
 use serde::{Deserialize, Serialize};
 
-/// A plug-in: a named file in its current version, and where it decides.
+/// A plug-in: a named file in its current version, and its bindings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub name: String,
@@ -24,7 +24,7 @@ pub struct Attached {
     pub model: String,
     pub version: u64,
     pub state: BindingState,
-    /// A table of the model's `sequor.toml` says so; else an operator did at run time.
+    /// Whether a table of the model's `sequor.toml` set it up. Otherwise an operator did at run time.
     pub from_file: bool,
     pub calls: u64,
     pub calls_per_second: f64,
@@ -33,19 +33,19 @@ pub struct Attached {
     pub p99_us: f64,
     /// Rounds the built-in policy decided in its place.
     pub fallbacks: u64,
-    /// Picks that no longer stood when the answer came.
+    /// Picks that were no longer valid when the answer arrived.
     pub stale: u64,
     pub strikes: u32,
-    /// What the last strike was for.
+    /// The cause of the last strike.
     pub last_fault: Option<LastFault>,
-    /// Of a shadow: rounds in which it would have decided otherwise, and all rounds.
+    /// For a shadow: rounds in which it would have decided differently, and all rounds.
     pub differs: Option<(u64, u64)>,
     pub memory: u64,
     pub memory_limit: u64,
-    /// CPU time that a call may take, microseconds.
+    /// CPU time limit of a call, in microseconds.
     #[serde(default)]
     pub time_us: u64,
-    /// JSON, as it was attached with; empty is `{}`.
+    /// Its configuration in JSON; empty is `{}`.
     #[serde(default)]
     pub config: String,
 }
@@ -54,14 +54,14 @@ pub struct Attached {
 // ## Shadow     => Recovering | Parked
 // ## Recovering => Active | Shadow | Parked
 // ## Parked     => Recovering
-/// Whether it decides.
+/// The state of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BindingState {
     Active,
-    /// It is asked, and what it says is only counted.
+    /// The plug-in is asked, and its answers are only counted.
     Shadow,
-    /// It failed; a new instance is being made, and the built-in policy decides.
+    /// The plug-in failed. A new instance starts, and the built-in policy decides.
     Recovering,
     /// The built-in policy decides until an operator unparks it.
     Parked,
@@ -69,15 +69,15 @@ pub enum BindingState {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LastFault {
-    /// The host's word for it: trap, time, memory, index, repeat, too_many, shapes, busy.
+    /// The server's word for it: trap, time, memory, index, repeat, too_many, shapes, busy.
     pub kind: String,
-    /// The guest's message, with the place in its source where that is known.
+    /// The guest's message, with the place in its source if that is known.
     pub what: String,
     #[serde(with = "sequor_wasm::rfc3339")]
     pub at: SystemTime,
 }
 
-/// How a plug-in is to be attached.
+/// The terms of attaching a plug-in.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Attach {
     pub plugin: String,
@@ -90,45 +90,45 @@ pub struct Attach {
     /// JSON, a table; empty is `{}`.
     #[serde(default)]
     pub config: String,
-    /// In place of the server's limit of a call's CPU time.
+    /// CPU time limit of a call, in place of the server's.
     #[serde(default)]
     pub time: Option<Duration>,
-    /// Time that it may hold a request back, in place of the default.
+    /// How long it may hold a request back, in place of the default.
     #[serde(default)]
     pub max_wait: Option<Duration>,
 }
 
-/// Who asks, for the audit line: the name of a key, or `local`.
+/// The source of a change, for the audit line: the name of a key, or `local`.
 #[derive(Debug, Clone, Copy)]
 pub struct By<'a>(pub &'a str);
 
-/// What operators do with plug-ins. Each change is one audit line: who, what, from which hash to which.
+/// The operations on plug-ins. Each change writes one audit line: its source, the operation, and the hashes before and after.
 pub trait PluginControl: Send + Sync + fmt::Debug {
     fn list(&self) -> Vec<Summary>;
 
     /// One plug-in.
     fn show(&self, name: &str) -> Result<Summary, PluginError>;
 
-    /// Takes a component in, under a name. It decides nothing until it is attached.
+    /// Adds a component under a name. It does not decide until it is attached.
     fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError>;
 
-    /// Lets a plug-in decide for a model, in place of the one that does.
+    /// Lets a plug-in decide for a model, in place of the present one.
     fn attach(&self, how: &Attach, by: By<'_>) -> Result<Summary, PluginError>;
 
-    /// Puts a new version in the place of the one that serves, wherever it is attached. If it fails its dry run, the old one goes on.
+    /// Replaces the version that serves by a new one, wherever it is attached. If the new one fails its dry run, the old one continues.
     fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError>;
 
-    /// Back to the version before.
+    /// Restores the previous version.
     fn rollback(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError>;
 
     fn detach(&self, name: &str, model: &str, by: By<'_>) -> Result<Summary, PluginError>;
 
-    /// The built-in policy at once, everywhere.
+    /// Lets the built-in policy decide at once, for all models of the plug-in.
     fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError>;
 
     fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError>;
 
-    /// Forgets it; it must be attached nowhere.
+    /// Removes the plug-in. It must not be attached.
     fn unload(&self, name: &str, by: By<'_>) -> Result<(), PluginError>;
 
     /// The last lines after `serial`, oldest first.

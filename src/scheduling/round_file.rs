@@ -1,4 +1,4 @@
-//! A failed question on disk, so that its author can replay it: the question, the answer, and what was wrong. The file holds numbers, and neither
+//! A failed question on disk, so that its author can replay it: the question, the answer and the fault. The file holds numbers, and neither
 //! tensors nor ids.
 
 use std::io;
@@ -18,7 +18,7 @@ use super::invalid_answer;
 use super::round_folder;
 use crate::config::model::LoadFacts;
 
-/// The format's number.
+/// The number of the format.
 const FORMAT: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,16 +28,16 @@ pub struct RoundFile {
     pub version: String,
     pub sha256: String,
     pub model: Facts,
-    /// What it was configured with: JSON, a table.
+    /// The guest's configuration: JSON, a table.
     pub config: String,
     pub time_us: u64,
-    /// As [`Limits::memory`] has it.
+    /// The guest's [`Limits::memory`].
     pub memory: Option<u64>,
-    /// What was wrong: the host's word, and the sentence for its author.
+    /// The fault: the server's word, and the sentence for the author in `what`.
     pub fault: String,
     pub what: String,
     pub question: Question,
-    /// None if it gave none.
+    /// `None` if the guest gave no answer.
     pub answer: Option<Answer>,
 }
 
@@ -64,7 +64,7 @@ pub enum Question {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// What the built-in policy does.
+    /// The built-in policy's decision.
     Default,
     Wait {
         until_ns: u64,
@@ -95,26 +95,26 @@ pub enum Admitted {
     Reject(u32),
 }
 
-/// What went wrong in it.
+/// The fault of a question.
 #[derive(Debug, Clone, Copy)]
 pub struct Wrong<'a> {
     pub fault: PolicyFault,
     pub what: &'a str,
 }
 
-/// What came of putting it again.
+/// The outcome of asking again.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Again {
-    /// The guest did not take its configuration.
+    /// The guest refused its configuration.
     Unconfigured(String),
-    /// It gave no answer.
+    /// The guest gave no answer.
     Failed(CallError),
-    /// It answered, and the core says this of it.
+    /// The guest answered. The result is the core's verdict.
     Answered(Answer, Result<(), Strike>),
 }
 
 impl RoundFile {
-    /// Of a question and what was answered, if anything was. `config` and `limits` are those of the guest.
+    /// The file of a question and its answer, if there was one. `config` and `limits` are the guest's.
     pub fn new(
         round: &Round,
         said: Option<&PolicyAnswer>,
@@ -139,7 +139,7 @@ impl RoundFile {
         }
     }
 
-    /// Writes it into a folder, as the next of its component.
+    /// Writes the file into a folder, as the next of its component.
     pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
         let component = self.sha256.get(..7).unwrap_or("unknown");
         round_folder::write(folder, component, |to| Ok(serde_json::to_writer(to, self)?))
@@ -157,7 +157,7 @@ impl RoundFile {
         Limits { time: Duration::from_micros(self.time_us), memory: self.memory }
     }
 
-    /// Puts the question to a guest that was just started. It knows nothing of what the first one had observed.
+    /// Asks a newly started guest the question. It has none of the events that the first one observed.
     pub fn put(&self, guest: &mut dyn Guest) -> Again {
         match guest.configure(&self.config, &self.model.facts()) {
             Ok(Ok(())) => {}
@@ -211,7 +211,7 @@ impl Question {
         Round::again(asked, shown.columns(), Hooks::default(), standing.iter().copied())
     }
 
-    /// What was shown.
+    /// The columns that the guest was shown.
     pub fn shown(&self) -> &ColumnsJson {
         match self {
             Question::Plan { shown, .. } | Question::Admit { shown, .. } => shown,
@@ -367,7 +367,7 @@ mod tests {
             let mut instance = component.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
             file(&round(3, standing), None).put(&mut instance)
         };
-        // The guest fires all three, and the third is of another shape.
+        // The guest fires all three, and the third has another shape.
         let Again::Answered(answer, verdict) = put(&wat_fixture::SchedulerWat::default(), 3) else { panic!() };
         assert_eq!(answer, Answer::Fire { fire: vec![0, 1, 2], reject: vec![] });
         let told = verdict.unwrap_err();

@@ -1,4 +1,4 @@
-//! The folder of failed questions: numbers its files and removes the oldest. The content of a file is [`super::round_file`]'s.
+//! The folder of failed questions: numbers its files and removes the oldest. [`super::round_file`] defines the content.
 
 use std::fs::DirBuilder;
 use std::io::{self, BufWriter, Write};
@@ -6,13 +6,13 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Files of one component that are kept: its last ones.
+/// Maximum files of one component. The last ones are kept.
 const KEPT: usize = 32;
-/// Files of all components; those written longest ago go first.
+/// Maximum files of all components. Those written longest ago are removed first.
 const KEPT_IN_ALL: usize = 256;
 
-/// Writes a file of this component into the folder, as the next; where there are too many, older ones go. No file takes another's name while that is
-/// there, so that what was said of one stays true.
+/// Writes the next file of this component into the folder. If there are too many, older ones are removed. No file takes the name of an
+/// existing one, so that a reference to a file stays valid.
 pub(super) fn write(
     folder: &Path,
     component: &str,
@@ -55,12 +55,12 @@ fn numbers(folder: &Path, component: &str) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Another server of this user may have removed it.
+/// Removes a file. Another server of this user may have removed it already.
 fn removed(path: &Path) -> io::Result<()> {
     std::fs::remove_file(path).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
 }
 
-/// Removes what was written longest ago, beyond what is kept.
+/// Removes the files written longest ago, beyond the maximum.
 fn tidy(folder: &Path) -> io::Result<()> {
     let mut files: Vec<(SystemTime, PathBuf)> = std::fs::read_dir(folder)?
         .filter_map(|entry| Some(entry.ok()?.path()))

@@ -1,4 +1,4 @@
-//! A plug-in without WebAssembly whose guests do what a test tells them.
+//! A plug-in without WebAssembly. A test controls its guests.
 
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
@@ -15,12 +15,12 @@ use crate::scheduling::guest::{Events, Guest, Manifest, Source};
 
 pub(crate) const MS: u64 = 1_000_000;
 
-/// What the guests of a version do, and what was seen of them.
+/// The behaviour of a version's guests, and the record of their calls.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     pub(crate) does: Does,
     pub(crate) plans: u64,
-    /// Everything that was observed since the last start.
+    /// Everything observed since the last start.
     pub(crate) told: Events,
     /// Calls of `observe`: events without a question.
     pub(crate) observed: u64,
@@ -32,16 +32,16 @@ pub(crate) struct Script {
     pub(crate) saw: (Vec<f64>, Vec<u64>),
     /// `plan` and `save` wait while a test holds it.
     pub(crate) gate: Option<Arc<Mutex<()>>>,
-    /// What becomes of a `restore` that is not simply taken: it says no, or (`Ok`) it traps.
+    /// The outcome of `restore` if it does not succeed: a refusal, or (`Ok`) a trap.
     pub(crate) restore: Option<Result<(), String>>,
     /// The thread that asked for the last plan.
     pub(crate) asked_by: Option<ThreadId>,
-    /// Plans there had been at each admission.
+    /// Number of plans at each admission.
     pub(crate) plans_at_admit: Vec<u64>,
     pub(crate) meanwhile: Meanwhile,
 }
 
-/// What goes on while a guest says who gets a slot.
+/// A callback that runs while a guest decides about an admission.
 #[derive(Clone, Default)]
 pub(crate) struct Meanwhile(pub(crate) Option<Arc<dyn Fn() + Send + Sync>>);
 
@@ -62,13 +62,13 @@ impl Script {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Does {
-    /// The oldest alone.
+    /// Fires the oldest alone.
     #[default]
     First,
-    /// All, as one batch.
+    /// Fires all, as one batch.
     All,
     Trap,
-    /// As an endless loop ends.
+    /// Fails like an endless loop.
     Time,
     Memory,
     Beyond,
@@ -76,11 +76,11 @@ pub(crate) enum Does {
     TooMany,
     Default,
     Wait,
-    /// All but the first, so that the first would wait for ever.
+    /// Fires all but the first, so that the first would wait for ever.
     Starve,
     TrapInObserve,
     TrapInConfigure,
-    /// The engine has no room for it.
+    /// Starts fail because the engine has no room.
     NoRoom,
     /// Takes a free slot for each.
     Admit,
@@ -105,7 +105,7 @@ impl StandInVersion {
         Arc::new(StandInVersion { script: Arc::default(), manifest, sha256: sha256.to_owned() })
     }
 
-    /// With what clients read of code 7.
+    /// A version whose plugin.toml names code 7 with this reason.
     pub(crate) fn names_code(sha256: &str, hooks: Hooks, reason: RejectionReason) -> Arc<StandInVersion> {
         let mut version = Arc::into_inner(StandInVersion::new(sha256, hooks)).unwrap();
         version.manifest.codes = Arc::new([(7, reason)].into());

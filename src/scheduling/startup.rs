@@ -1,6 +1,6 @@
-//! Starts a guest and puts it in place, off the request path. The guest is configured, gets the saved state of the one before, and learns which
-//! sequences live and what has happened since. Each of these steps can fail and then changes nothing. One swap lets the guest decide. `supervision`
-//! and `versions` say when.
+//! Starts a guest and puts it in place, off the request path. The guest is configured, gets its predecessor's saved state, and reads the
+//! live sequences and the events since then. Each of these steps can fail and then changes nothing. One swap lets the guest decide.
+//! `supervision` and `versions` decide when.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,10 +21,10 @@ use super::port::Subscription;
 use super::report::BindingState;
 use crate::telemetry::Hook;
 
-/// The hook that is given what another left.
+/// The name of the hook that restores a saved state, for messages.
 pub(super) const RESTORE: &str = "restore";
 
-/// Why a version does not come to decide.
+/// Why a version cannot decide.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     #[error("it needs the feature \"{feature}\", which the model's sequor.toml does not name{}", names(.has))]
@@ -40,26 +40,26 @@ pub enum Unfit {
     Gone,
 }
 
-/// An instance that can decide, and is asked nothing yet. Without it everything stays as it is.
+/// An instance that can decide, but gets no questions yet. If it is dropped, nothing changes.
 #[derive(Debug)]
 pub struct Ready {
     active: Arc<ActiveGuest>,
-    /// Events are reported to it until it decides.
+    /// Keeps the core reporting events to it until it decides.
     subscription: Option<Subscription<Decider>>,
-    /// It would have nothing of what it was given.
+    /// Whether it refused the saved state.
     pub(super) refused: bool,
 }
 
-/// What becomes of one that is parked when another version takes its place.
+/// The effect of a new version on a parked binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parked {
-    /// It stays parked, because no operator said otherwise.
+    /// It stays parked, because no operator unparked it.
     Stays,
-    /// It decides again: an operator has put this version there.
+    /// It decides again, because an operator put this version in place.
     Decides,
 }
 
-/// Who is to take the place of one that decides, or of one that was parked before.
+/// A guest for the place of one that decides, or of a parked one.
 #[derive(Debug)]
 pub(super) struct Successor {
     ready: Ready,
@@ -75,12 +75,12 @@ fn failed(hook: &'static str) -> impl Fn(CallError) -> Unfit {
 }
 
 impl SchedulerBinding {
-    /// What the core is to call for with this version: what it wants, with the model's features.
+    /// The hooks that the core must call for this version: its own, with the model's features.
     pub(super) fn hooks_for(&self, source: &dyn Source) -> Hooks {
         let wants = source.manifest().hooks;
         let count = |names: &[String]| u8::try_from(names.len()).unwrap_or(u8::MAX);
         Hooks {
-            // A shadow does not decide who gets a slot.
+            // A shadow does not decide admissions.
             admit: wants.admit && !self.options.shadow,
             columns: wants.columns & columns::ALL,
             max_wait: self.options.max_wait,
@@ -97,19 +97,19 @@ impl SchedulerBinding {
         Ok(())
     }
 
-    /// The first instance; it decides nothing yet.
+    /// The first instance; it does not decide yet.
     pub fn prepare(&self) -> Result<Ready, Unfit> {
         let _making = self.making.lock();
         let source = Arc::clone(&self.source.lock());
         self.made(source.as_ref(), None)
     }
 
-    /// Lets the guest decide for the load, and returns the binding that did before. Nothing of this can fail, and no round is lost.
+    /// Lets the guest decide for the load, and returns the previous binding. This cannot fail, and no round is lost.
     pub fn succeed(self: &Arc<Self>, ready: Ready) -> Option<Arc<SchedulerBinding>> {
         Some(self.swap(ready, |_| true)?.binding)
     }
 
-    /// Puts another version in the place of the one that serves, which goes on if this fails.
+    /// Replaces the version that serves by another one. If this fails, the old one continues.
     pub fn replace(self: &Arc<Self>, source: &Arc<dyn Source>) -> Result<(), Unfit> {
         self.dry_run(source.as_ref())?;
         let ready = self.ready_for(source, Parked::Stays)?;
@@ -117,7 +117,7 @@ impl SchedulerBinding {
         Ok(())
     }
 
-    /// A guest of a version that was tried, with the saved state of the one that serves; none if the binding stays parked.
+    /// A guest of a tried version, with the saved state of the one that serves; `None` if the binding stays parked.
     pub(super) fn ready_for(&self, source: &Arc<dyn Source>, parked: Parked) -> Result<Option<Successor>, Unfit> {
         let _making = self.making.lock();
         let unparks = self.is_parked();
@@ -129,7 +129,7 @@ impl SchedulerBinding {
         Ok(Some(Successor { ready, unparks }))
     }
 
-    /// Lets that version decide from now on. What the one before did is nothing against it.
+    /// Lets that version decide from now on. Strikes of the previous version do not count against it.
     pub(super) fn take_over(self: &Arc<Self>, source: &Arc<dyn Source>, successor: Option<Successor>) {
         let _making = self.making.lock();
         *self.source.lock() = Arc::clone(source);
@@ -138,21 +138,21 @@ impl SchedulerBinding {
         *self.last_fault.lock() = None;
         self.put_in_place(ready);
         if unparks {
-            // It is looked after again.
+            // Supervision resumes.
             self.alarm.raise();
         }
     }
 
-    /// Puts this version in the place of the one that serves, if it is another.
+    /// Replaces the version that serves by this one, if they differ.
     pub fn keep_to(self: &Arc<Self>, current: &Arc<dyn Source>) -> Result<(), Unfit> {
         let same = self.source.lock().sha256() == current.sha256();
         if same { Ok(()) } else { self.replace(current) }
     }
 
-    /// Whether this version stands the questions that were asked last. It is tried on an instance of its own.
+    /// Tests a version with the last recorded questions, on an instance of its own.
     pub fn dry_run(&self, source: &dyn Source) -> Result<(), Unfit> {
         let mut cell = self.started(source)?;
-        // Copied first: requests take that lock, and are not to wait for a guest on trial.
+        // Copied first: requests take that lock, and must not wait for a guest on trial.
         let rounds = self.recent.lock().for_hooks(self.hooks_for(source));
         for mut round in rounds {
             let hook = if matches!(round.asked, sequor_core::PolicyQuestion::Plan(_)) { "plan" } else { "admit" };
@@ -163,7 +163,7 @@ impl SchedulerBinding {
         Ok(())
     }
 
-    /// A configured instance.
+    /// Starts and configures an instance.
     fn started(&self, source: &dyn Source) -> Result<GuestCell, Unfit> {
         let has: Vec<String> = self.facts.numbers.iter().chain(&self.facts.keys).cloned().collect();
         if let Some(feature) = source.manifest().features.iter().find(|name| !has.contains(name)) {
@@ -180,7 +180,7 @@ impl SchedulerBinding {
         Ok(cell)
     }
 
-    /// An instance that can decide: it has what was saved, and knows who lives and what has happened since.
+    /// Makes an instance that can decide: it has the saved state, the live sequences and the events since then.
     pub(super) fn made(&self, source: &dyn Source, saved: Option<Vec<u8>>) -> Result<Ready, Unfit> {
         let hooks = self.hooks_for(source);
         let mut cell = self.started(source)?;
@@ -200,9 +200,9 @@ impl SchedulerBinding {
         Ok(Ready { active: Arc::new(cell.into_active(hooks, codes)), subscription, refused })
     }
 
-    /// Tells a new guest which sequences live and what has happened since. The guest that serves is asked meanwhile.
+    /// Reports the live sequences and the events since then to a new guest. The guest that serves continues meanwhile.
     fn inform(&self, cell: &mut GuestCell) -> Result<Subscription<Decider>, Unfit> {
-        // From here on every event is reported, and kept for it.
+        // From here on every event is reported, and kept for the new guest.
         let reader = self.port.reader();
         let subscription = self.port.subscribe();
         let mut roster = self.port.live().ok_or(Unfit::Gone)?;
@@ -223,16 +223,16 @@ impl SchedulerBinding {
         self.health.lock().state() == BindingState::Parked
     }
 
-    /// Lets this guest decide, in place of the one before. Nothing happens if another plug-in decides by now, or if the binding is parked.
+    /// Lets this guest decide, in place of the previous one. Does nothing if another plug-in decides by now, or if the binding is parked.
     pub(super) fn put_in_place(self: &Arc<Self>, ready: Ready) {
         self.swap(ready, |policy| policy.decider().is_some_and(|decider| decider.is_of(self)));
     }
 
-    /// In one instant the core calls the hooks of this guest and the guest is asked, if `may` allows it and the binding is not parked. Who decided before.
+    /// Changes the core's hooks and the guest in one step, if `may` allows it and the binding is not parked. Returns the previous decider.
     fn swap(self: &Arc<Self>, ready: Ready, may: impl FnOnce(&LoadPolicy<Decider>) -> bool) -> Option<Decider> {
         let Ready { active, subscription, .. } = ready;
         let before = self.port.change(|policy| {
-            // `park` at this very instant clears the hooks afterwards.
+            // A `park` at this moment clears the hooks afterwards.
             if !may(policy) || !self.health.lock().serves() {
                 return None;
             }
@@ -249,7 +249,7 @@ impl SchedulerBinding {
         before.flatten()?.0
     }
 
-    /// Has the core ask nothing, if the binding is parked still.
+    /// Makes the core ask nothing, if the binding is still parked.
     pub(super) fn clear_hooks_if_parked(&self) {
         let guest = self.port.change(|policy| {
             let is_due = policy.is_asked() && self.is_parked();

@@ -21,18 +21,18 @@ use super::report::{Attached, BindingState};
 use super::scheduler_host::{Alarm, Clock};
 use crate::telemetry::{GaugePart, InlineGate, Meter, PluginMetrics};
 
-/// What all bindings of a server share.
+/// Services that all bindings of a server share.
 #[derive(Debug, Clone)]
 pub struct BindingServices {
     pub clock: Arc<dyn Clock>,
     pub alarm: Arc<dyn Alarm>,
     pub texts: Arc<KeyInterner>,
-    /// Where questions that went wrong are written down.
+    /// The folder for failed questions.
     pub rounds: Option<PathBuf>,
 }
 
 impl SchedulerBinding {
-    /// Decides nothing until it is opened.
+    /// A binding that does not decide until it is opened.
     pub fn new(
         shared: &BindingServices,
         (journal, metrics, source): (Arc<Journal>, Arc<PluginMetrics>, Arc<dyn Source>),
@@ -69,12 +69,12 @@ impl SchedulerBinding {
         }
     }
 
-    /// Whether its load is there still.
+    /// Whether its load still exists.
     pub fn is_there(&self) -> bool {
         self.port.is_there()
     }
 
-    /// A table of the model's file says so from now on.
+    /// Records that a table of the model's file sets this binding up.
     pub fn is_saved(&self) {
         self.from_file.store(true, Ordering::Release);
     }

@@ -1,5 +1,5 @@
-//! Looks after a binding, off the request path. The maintenance thread saves, restarts a failed or full guest, and writes failed questions to disk.
-//! Operators park, unpark and close.
+//! Supervises a binding, off the request path. The maintenance thread saves, restarts a failed or full guest, and writes failed questions
+//! to disk. Operators park, unpark and close.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,13 +15,13 @@ use super::report::BindingState;
 use super::startup::{RESTORE, Ready, Unfit};
 use crate::telemetry::Hook;
 
-/// A guest is asked so often what it would hand on.
+/// Time between two saves of a guest's state.
 const SAVES: Duration = Duration::from_secs(10);
-/// From one try to start a guest to the next, while the engine has no room for it.
+/// Time between two tries to start a guest, while the engine has no room for it.
 const WITHOUT_ROOM: Duration = Duration::from_secs(1);
 
 impl SchedulerBinding {
-    /// What the guest that serves would hand on; what one handed on before, if it cannot say.
+    /// Saves the state of the guest that serves. If it cannot save, returns the last saved state.
     pub(super) fn save(&self) -> Option<Vec<u8>> {
         let now = self.clock.now();
         if let Some(active) = self.active() {
@@ -41,7 +41,7 @@ impl SchedulerBinding {
 
     // === the maintenance thread ===
 
-    /// Does what is due; when something is due next.
+    /// Does what is due. Returns the next due time.
     pub fn tend(self: &Arc<Self>) -> Option<Time> {
         if !self.decides() {
             return None;
@@ -63,7 +63,7 @@ impl SchedulerBinding {
         }
     }
 
-    /// What one that serves needs from time to time.
+    /// Periodic maintenance of a binding that serves.
     fn look_after(self: &Arc<Self>, now: Time) -> Option<Time> {
         let reports = self.report_left();
         let recycles = self.full.load(Ordering::Acquire).then(|| self.health.lock().recycles_at(now));
@@ -78,7 +78,7 @@ impl SchedulerBinding {
         recycles.into_iter().chain(reports).chain([saves]).min()
     }
 
-    /// Writes down the questions that went wrong.
+    /// Writes the failed questions to disk.
     fn write_down(&self) {
         let wrong = std::mem::take(&mut *self.wrong.lock());
         let Some(folder) = &self.rounds else { return };
@@ -107,8 +107,8 @@ impl SchedulerBinding {
         Some(self.clock.now())
     }
 
-    /// A guest in the place of one that is gone, with the state that it saved; or from nothing, if it cannot restore that. A saved state that cannot be
-    /// restored is dropped.
+    /// A guest in place of one that is gone, with its saved state. If it cannot restore that, the state is dropped, and the guest starts
+    /// from nothing.
     fn made_again(&self) -> Result<Ready, Unfit> {
         let source = Arc::clone(&self.source.lock());
         let saved = self.saved.lock().bytes.clone();
@@ -144,7 +144,7 @@ impl SchedulerBinding {
         self.strike(None, &strike);
     }
 
-    /// A new instance in the place of one that has grown too large.
+    /// Replaces an instance that has grown too large.
     fn recycle(self: &Arc<Self>) -> Option<Time> {
         let _making = self.making.lock();
         self.health.lock().recycled(self.clock.now());
@@ -165,16 +165,16 @@ impl SchedulerBinding {
         Some(self.clock.now())
     }
 
-    // === what operators say ===
+    // === operations of operators ===
 
-    /// Lets the built-in policy decide, at once: this waits for no start of a guest and for no call. The next guest gets the last saved state.
+    /// Lets the built-in policy decide at once, without waiting for a start or a call of a guest. The next guest gets the last saved state.
     pub fn park(&self) {
         self.health.lock().park();
         self.clear_hooks_if_parked();
         self.journal.write(Level::Warn, &format!("parked on {} by an operator", self.facts.name));
     }
 
-    /// What was is forgiven: a new instance is made at once.
+    /// Clears the strikes and starts a new instance at once.
     pub fn unpark(self: &Arc<Self>) -> Result<(), Unfit> {
         let _making = self.making.lock();
         self.health.lock().unpark(self.clock.now());
@@ -183,12 +183,12 @@ impl SchedulerBinding {
         }
         let ready = self.made_again().inspect_err(|_| self.health.lock().park())?;
         self.put_in_place(ready);
-        // It is looked after again.
+        // Supervision resumes.
         self.alarm.raise();
         Ok(())
     }
 
-    /// Lets the built-in policy decide from now on. A guest that is being started for this binding then does not decide either.
+    /// Lets the built-in policy decide from now on. A guest that is being started for this binding will not decide either.
     pub fn close(&self) {
         let guest = self.port.change(|policy| {
             policy.decider().filter(|decider| decider.is_of(self))?;

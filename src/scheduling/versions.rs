@@ -10,7 +10,7 @@ use super::report::{BindingState, By, PluginError, Summary};
 use super::startup::{Parked, Successor, Unfit};
 
 impl Registry {
-    /// Takes a component in. The same once more changes nothing.
+    /// Adds a component. Adding the same one again changes nothing.
     pub fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
         let version = self.0.versions.make(name, component)?;
@@ -23,13 +23,13 @@ impl Registry {
         self.show(name)
     }
 
-    /// Puts a new version in the place of the current one, wherever that is attached, or nowhere.
+    /// Replaces the current version by a new one at all its bindings, or at none.
     pub fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
         self.replace_if(name, component, by, Parked::Decides, |_| Ok(()))
     }
 
-    /// The same, if `fits` allows the version. The caller holds `changing`.
+    /// The same, if `fits` accepts the version. The caller holds `changing`.
     pub(super) fn replace_if(
         &self,
         name: &str,
@@ -57,7 +57,8 @@ impl Registry {
         self.show(name)
     }
 
-    /// Lets a version decide everywhere, and has the files say so that name the plug-in; the current one goes on everywhere if anything fails.
+    /// Lets a version decide everywhere, and writes it to the files that name the plug-in. If anything fails, the current one continues
+    /// everywhere.
     fn put(
         &self,
         what: &str,
@@ -98,8 +99,8 @@ impl Registry {
         Ok(())
     }
 
-    /// A load that came while the versions changed may have begun with the one before: it looked for the current one too early, and was seen too
-    /// late. Who comes from now on finds the new one.
+    /// Updates loads that began during the change with the previous version: they read the current version too early, and were listed too
+    /// late. Later loads find the new one.
     fn catch_up(&self, name: &str, seen: &[Arc<SchedulerBinding>], new: &Arc<dyn Source>) {
         let came = self.of(name).into_iter().filter(|at| !seen.iter().any(|seen| Arc::ptr_eq(at, seen)));
         for at in came {
@@ -112,7 +113,7 @@ impl Registry {
 
 type Opened = (Arc<SchedulerBinding>, Option<Successor>);
 
-/// An instance of this version for each, tried, or the first that has none. Nothing has changed yet.
+/// A tested instance of this version for each binding, or the first binding without one. Nothing has changed yet.
 fn open_all(
     at: &[Arc<SchedulerBinding>],
     new: &Arc<dyn Source>,

@@ -8,14 +8,14 @@ use wit_parser::Resolve;
 
 pub(crate) use sequor_wasm::services::ServiceLog;
 
-/// One engine for all tests: each has a thread of its own.
+/// One engine for all tests, because each engine has its own thread.
 pub(crate) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
 
-/// A guest in WebAssembly's text: the bodies of its functions. As it comes it fires the first `max-batch` candidates, takes all waiting sequences
-/// into instance 0 and saves nothing.
+/// A guest in WebAssembly's text format: the bodies of its functions. By default it fires the first `max-batch` candidates, takes all
+/// waiting sequences into instance 0 and saves nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SchedulerWat<'a> {
-    /// Imports, globals, data and functions of its own.
+    /// Additional imports, globals, data and functions.
     pub(crate) extra: &'a str,
     pub(crate) configure: &'a str,
     pub(crate) plan: &'a str,
@@ -45,7 +45,7 @@ impl Default for SchedulerWat<'_> {
     }
 }
 
-/// `len` stands at 40 of the question, `max-batch` at 20. The answer: present, and a list that counts up.
+/// The question has `len` at offset 40 and `max-batch` at 20. The answer: present, and a list that counts up.
 const FIRST: &str = "
     (local $i i32) (local $n i32)
     (local.set $n (i32.load offset=40 (local.get 0)))
@@ -61,7 +61,7 @@ const FIRST: &str = "
     (global.set $heap (i32.const 8192))
     (i32.const 1024)";
 
-/// A custom section as a file has it.
+/// A custom section in binary form.
 fn section(name: &str, text: &str) -> Vec<u8> {
     let mut body = leb128(name.len());
     body.extend(name.bytes());
@@ -83,7 +83,7 @@ fn leb128(mut n: usize) -> Vec<u8> {
 }
 
 impl SchedulerWat<'_> {
-    /// Its core module. Addresses up to 512 are its author's, 512 to 1024 zero, 1024 to 8192 for answers; above lies what it is given.
+    /// Its core module. Addresses up to 512 are free for the author, 512 to 1024 are zero, 1024 to 8192 hold answers. Its input is above that.
     fn module(&self) -> String {
         let SchedulerWat { extra, configure, plan, admit, observe, save, restore, .. } = self;
         let name = "sequor:plugin/scheduler@0.1.0";
@@ -110,7 +110,7 @@ impl SchedulerWat<'_> {
         self.component_of("", "sequor:plugin/scheduler-plugin@0.1.0")
     }
 
-    /// As a component of another world: `wit` are packages beside the contract, `world` is the world's name.
+    /// The component for another world. `wit`: packages beside the contract; `world`: the world's name.
     pub(crate) fn component_of(&self, wit: &str, world: &str) -> Vec<u8> {
         let mut resolve = Resolve::default();
         let (contract, _) = resolve.push_dir("wit/0.1.0").unwrap();

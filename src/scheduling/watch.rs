@@ -5,7 +5,7 @@ use sequor_wasm::folder_watch;
 use super::registry::Registry;
 
 impl Registry {
-    /// Watches the folder, if there is one, until the registry is gone.
+    /// Watches the folder, if there is one, until the registry is dropped.
     pub fn watch(&self) -> std::io::Result<()> {
         let Some(folder) = self.rules().dir.clone() else { return Ok(()) };
         let registry = self.downgrade();

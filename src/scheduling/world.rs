@@ -1,4 +1,4 @@
-//! The scheduler's world: how a component becomes a [`Guest`] that plans, admits and observes.
+//! The scheduler's world: makes a component a [`Guest`] that plans, admits and observes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::question::{Exports, Functions, contract_events, in_nanos};
 use crate::config::fault::Fault;
 use crate::config::model::LoadFacts;
 
-/// Events that one more time limit of a plan is given for.
+/// Number of events for which `observe` gets one more time limit of a plan.
 const EVENTS: u32 = 1024;
 
 /// Components that decide which requests run together.
@@ -194,7 +194,7 @@ impl Source for SchedulerComponent {
     }
 }
 
-/// Keeps the first picks, up to `most`, and no memory for more.
+/// Keeps the first `most` picks, and no memory for more.
 fn keep<T>(picks: &mut Vec<T>, most: usize) {
     if picks.len() > most {
         picks.truncate(most);
@@ -207,7 +207,7 @@ fn rejection(said: scheduler::Rejection) -> Rejection {
     Rejection { candidate, code, ends }
 }
 
-/// An instance beyond the largest there can be is one that is not there: the core says so.
+/// An instance number that does not fit becomes the largest one, which the core refuses.
 fn admission(said: scheduler::Admission) -> Admission {
     match said {
         scheduler::Admission::Take(instance) => {

@@ -1,4 +1,4 @@
-//! The arrows, one by one.
+//! The transitions of a binding, one by one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn a_guest_decides_and_is_told_what_happens_in_order() {
     rig.submit(1, false, false);
     rig.drain();
     let script = rig.version.script.lock();
-    // Three began and got slots; then runs, as they were told before the next question.
+    // Three began and got slots. Then come the runs, in the order in which they were reported before the next question.
     assert_eq!(script.told.kind, [1, 2, 1, 2, 1, 2, 6, 3, 6, 3, 6, 3, 6, 3, 5]);
     assert_eq!(&script.told.keys[..4], [100, 0, 200, 0], "one key feature a row");
     assert_eq!(
@@ -128,7 +128,7 @@ fn a_busy_guest_gets_no_strike() {
     assert_eq!((shown.state, shown.strikes, shown.fallbacks, shown.calls), (BindingState::Active, 0, 1, 0));
     rig.submit(1, false, false);
     rig.drain();
-    // What happened meanwhile was not lost on it.
+    // It has the events that happened meanwhile.
     assert_eq!(rig.version.script.lock().told.kind, [1, 2, 1, 2, 6, 3, 3]);
 }
 
@@ -156,7 +156,7 @@ fn a_new_instance_knows_who_lives_and_hears_what_comes() {
     rig.submit(3, false, false);
     rig.turn();
     rig.version.does(Does::First);
-    // No guest hears of this one: it is among the live sequences.
+    // No guest gets this event: the sequence is among the live ones.
     rig.submit(4, true, false);
     rig.turn();
     rig.wait(100);
@@ -285,7 +285,7 @@ fn what_happens_is_counted_under_the_plug_ins_name() {
     assert_eq!(value(memory), "0");
 }
 
-/// Guests of every kind in turn, by chance: every request is answered in all cases, and only by runs.
+/// Guests of every kind in random turns: every request is answered in all cases, and only by runs.
 #[test]
 fn no_request_is_lost_to_a_plug_in() {
     use rand_pcg::rand_core::Rng;
@@ -399,7 +399,7 @@ fn a_call_above_a_millisecond_takes_it_off_the_inline_way_for_ten_seconds() {
     assert!(!rig.decider().is_quick());
     rig.wait(1);
     assert!(rig.decider().is_quick());
-    // It recurs: twice as long.
+    // After another strike the delay is doubled.
     rig.binding.inline_gate.note(slow, rig.clock.now());
     (0..100).for_each(|_| rig.binding.inline_gate.note(short, rig.clock.now()));
     rig.wait(19_999);

@@ -1,4 +1,4 @@
-//! What the contract promises beyond answers: events go with questions, a model's own `max_wait` holds, codes have texts.
+//! The contract's promises beyond answers: events go with questions, a model's own `max_wait` holds, codes have texts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn events_go_with_the_question_that_follows_them() {
     assert_eq!((script.observed, script.plans), (0, 5), "one call a question");
     assert_eq!(script.told.kind.iter().filter(|kind| **kind == 3).count(), 4);
     drop(script);
-    // More than go with a question are reported before it.
+    // If more events wait than go with a question, they are reported before it.
     rig.starts(11..=10 + AT_ONCE as u64);
     rig.turn();
     let script = rig.version.script.lock();
@@ -52,7 +52,7 @@ fn a_guest_that_is_asked_nothing_observes_events_without_a_question() {
     let only_observes = sequor_core::Hooks { observe: true, keys: 1, ..sequor_core::Hooks::default() };
     let mut rig = Rig::open(only_observes, |_| {});
     let began = rig.version.script.lock().observed;
-    // The core hands events over once many wait.
+    // The core delivers events once many wait.
     rig.starts(1..=1100);
     rig.turn();
     rig.hand_over_events();
@@ -63,7 +63,7 @@ fn a_guest_that_is_asked_nothing_observes_events_without_a_question() {
     assert_eq!(script.plans, 0);
 }
 
-/// A guest that observes and is asked nothing. Returns how often it has observed since the last look.
+/// A guest that observes and gets no questions. Returns how often it has observed since the last look.
 fn observer(change: impl FnOnce(&mut crate::scheduling::BindingOptions)) -> (Rig, impl FnMut(&Rig) -> u64) {
     let rig = Rig::open(sequor_core::Hooks { observe: true, keys: 1, ..sequor_core::Hooks::default() }, change);
     rig.keep();

@@ -1,5 +1,5 @@
-//! Real guests, written with the Rust kit and compiled: those of `plugins/guests` decide well, and each of `plugins/hostile` is held back from
-//! what it does. `cargo xtask test` builds them and says where (`SEQUOR_GUESTS`).
+//! Real guests, written with the Rust kit and compiled. Those of `plugins/guests` decide well, and the server contains each of
+//! `plugins/hostile`. `cargo xtask test` builds them and sets their folder (`SEQUOR_GUESTS`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn component(name: &str) -> SchedulerComponent {
             file.display()
         )
     });
-    // What was compiled when the guest was built, or by another test, serves this one.
+    // Code that was compiled at the guest's build or by another test is reused.
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sequor/tools");
     let tools = std::env::var_os("SEQUOR_CACHE").map_or(default, PathBuf::from);
     let cache = Cache::new(&tools.join(COMPILED)).unwrap();
@@ -55,7 +55,7 @@ fn facts(component: &SchedulerComponent) -> LoadFacts {
     }
 }
 
-/// With more time than anybody takes who gets on: what is tested is not how fast this machine is, and this half of a question is not optimised.
+/// With a generous time limit: this does not test the speed of the machine, and this half of a question is not optimised.
 fn start(component: &SchedulerComponent) -> (SchedulerGuest, Arc<ServiceLog>) {
     start_within(component, ROOMY)
 }
@@ -65,7 +65,7 @@ fn start_within(component: &SchedulerComponent, limits: Limits) -> (SchedulerGue
     (component.guest(heard.clone(), limits).unwrap(), heard)
 }
 
-/// Six candidates of two shapes, of which four rows may run.
+/// Six candidates of two shapes. At most four rows may run.
 fn round(component: &SchedulerComponent) -> Round {
     let facts = facts(component);
     let (n, width) = (6u64, |names: &[String]| 6 * names.len());
@@ -100,7 +100,7 @@ fn round(component: &SchedulerComponent) -> Round {
     )
 }
 
-/// Asks a started guest, and holds what it says against the core's rules.
+/// Asks a started guest, and checks its answer against the core's rules.
 fn ask(guest: &mut SchedulerGuest, mut round: Round) -> Result<(PolicyAnswer, Round), CallError> {
     let said = PolicyAnswer::Plan(Ok(guest.plan(0, &round.see, &Events::default(), &mut round.picks)?));
     Ok((said, round))
@@ -133,12 +133,12 @@ fn guests_that_mean_well_give_answers_that_stand() {
     }
 }
 
-/// What a guest said to its configuration.
+/// The guest's answer to its configuration.
 type Configured = Result<Result<(), String>, CallError>;
 
-/// The hostile guest, told what to do. One component does everything; its manifests only differ in the default of this.
+/// The hostile guest with this behaviour. One component has all of them; its manifests only differ in the default.
 fn hostile(component: &SchedulerComponent, does: &str, more: &str) -> (SchedulerGuest, Arc<ServiceLog>, Configured) {
-    // Who never ends is stopped as on a server.
+    // A guest that never ends is stopped as on a server.
     let (mut guest, heard) = if does == "loop" { start_within(component, Limits::default()) } else { start(component) };
     let configured = guest.configure(&format!("{{\"do\": \"{does}\"{more}}}"), &facts(component));
     (guest, heard, configured)
@@ -160,7 +160,7 @@ fn hostile_guests_are_stopped_and_their_authors_told_why() {
         assert!(struck.what.contains(told), "{does}: {}", struck.what);
         assert!(does != "trap" || struck.what.contains("src/lib.rs:"), "{}", struck.what);
     }
-    // Nonsense is the core's to find, and costs an instance no life.
+    // The core finds a wrong answer, and the instance continues.
     for (does, fault) in
         [("beyond", PolicyFault::Index), ("twice", PolicyFault::Repeat), ("shapes", PolicyFault::Shapes)]
     {
@@ -169,7 +169,7 @@ fn hostile_guests_are_stopped_and_their_authors_told_why() {
         assert_eq!(round.check(&said), Err(fault), "{does}: {:?}", round.picks);
         assert!(ask(&mut guest, round).is_ok(), "{does}");
     }
-    // Floods are dammed.
+    // Floods are limited.
     let flood = |does: &str, amount: u32| {
         let (mut guest, heard, _) = hostile(&component, does, &format!(", \"amount\": {amount}"));
         ask(&mut guest, round(&component)).unwrap();
@@ -184,9 +184,9 @@ fn hostile_guests_are_stopped_and_their_authors_told_why() {
     assert_eq!(told.unwrap(), Err("this configuration is refused, as it was told to".to_owned()));
 }
 
-// === a run time of its own ===
+// === languages with their own run time ===
 
-/// The hostile guest in Python, told what to do.
+/// The hostile guest in Python with this behaviour.
 fn python(does: &str, amount: u32) -> (SchedulerComponent, SchedulerGuest, Arc<ServiceLog>, Configured) {
     let component = component("hostile-python");
     let (guest, heard, configured) = hostile(&component, does, &format!(", \"amount\": {amount}"));
@@ -245,7 +245,7 @@ fn an_interpreter_has_the_room_that_others_have() {
     assert_eq!(guest.memory(), before, "what it is shown, it gives back");
 }
 
-/// A plug-in in Python that keeps 128 KiB of every round falls after some hundred, if it is left alone.
+/// A plug-in in Python that keeps 128 KiB of every round hits its limit after some hundred rounds, if it is never replaced.
 #[test]
 fn a_python_that_gathers_memory_is_replaced_and_no_round_is_lost() {
     let starts = |rig: &Rig| {

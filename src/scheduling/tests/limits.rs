@@ -1,4 +1,4 @@
-//! Guests that have the host do what takes long or much room: what one may cost does not depend on who does the work.
+//! Guests that make the host do work that takes long or needs much memory. The limits hold no matter which side does the work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ use crate::scheduling::guest::Guest as _;
 use crate::scheduling::wat_fixture::SERVING;
 use crate::scheduling::wat_fixture::{LOG, SchedulerWat, ServiceLog};
 
-/// A memory with room for what is handed over: 4 MiB beyond the 8 pages that the guest starts with.
+/// A memory with room for the input: 4 MiB beyond the 8 pages that the guest starts with.
 const ROOM: &str = "(drop (memory.grow (i32.const 64)))";
 
-/// With so much time that a build that is not optimised has enough.
+/// With a time limit that is enough for a build without optimisation.
 fn patient(guest: &SchedulerWat<'_>) -> SchedulerGuest {
     let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
     component(guest).guest(Arc::new(ServiceLog::default()), limits).unwrap()
 }
 
-/// Logs so many zeros, from where its memory ended before it grew.
+/// Logs this many zeros, from the end of its memory before it grew.
 fn log(bytes: u32) -> String {
     format!("(call $log (i32.const 2) (i32.const 524288) (i32.const {bytes}))")
 }
@@ -49,7 +49,7 @@ fn a_guest_hands_over_so_much_at_once_and_no_more() {
         (much.fault, much.what.as_str()),
         (CallFault::Trap, "it handed over too much at once (in plan), in plan")
     );
-    // So is an answer that says more than anybody was asked for.
+    // An answer with more entries than candidates is stopped too.
     let long = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048))
         (i32.store (i32.const 1036) (i32.const 600000)) (i32.const 1024)";
     let much = plan(&mut patient(&SchedulerWat { plan: &format!("{ROOM} {long}"), ..SchedulerWat::default() }), 3)
@@ -58,7 +58,7 @@ fn a_guest_hands_over_so_much_at_once_and_no_more() {
     assert_eq!((much.fault, much.what.as_str()), (CallFault::Trap, "it handed over too much at once, in plan"));
 }
 
-/// Nowhere does it look at the epoch: there is no loop in it, and no function is called but the host's.
+/// It never checks the epoch, because it has no loop and calls only the host's functions.
 #[test]
 fn a_guest_that_has_the_host_work_is_out_of_time() {
     let logs = log(2 << 20).repeat(400);
@@ -75,8 +75,8 @@ fn a_call_that_returned_beyond_its_limit_has_failed() {
     let grows = "(drop (memory.grow (i32.const 0)))".repeat(100_000);
     let guest = component(&SchedulerWat { plan: &format!("{grows} (i32.const 512)"), ..SchedulerWat::default() });
     let limits = Limits { time: Duration::from_micros(100), ..Limits::default() };
-    // A call is measured from the first tick within it. On a busy machine a call may be over before one comes, or be stopped as it begins.
-    // A guest that was stopped serves no more, and reads like one that returned if it was stopped before its first instruction.
+    // A call is measured from the first tick within it. On a busy machine a call may end before a tick, or be stopped as it begins. A
+    // stopped guest serves no more. If it was stopped before its first instruction, it looks like one that returned.
     let serves_on = || {
         let mut guest = guest.guest(Arc::new(ServiceLog::default()), limits).unwrap();
         let told = (0..10_000).find_map(|_| plan(&mut guest, 3).0.err()).unwrap();
@@ -92,7 +92,7 @@ fn quoted(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("\\{byte:02x}")).collect()
 }
 
-/// Two thousand units, each of which is read with the whole of one table.
+/// Two thousand units, each of which refers to the whole of one table.
 fn for_debuggers() -> String {
     let unit = [8, 0, 0, 0, 4, 0, 0, 0, 0, 0, 4, 1].repeat(2000);
     let mut table = Vec::new();
@@ -113,7 +113,7 @@ fn what_a_component_says_for_debuggers_costs_nothing() {
     let told = plan(&mut guest, 3).0.unwrap_err();
     let took = began.elapsed();
     assert_eq!(told.what, "it gave up (unreachable) (in plan), in plan");
-    // Read for each unit, the table would take minutes.
+    // If the table were read for each unit, this would take minutes.
     assert!(took < Duration::from_secs(20), "{took:?}");
 }
 

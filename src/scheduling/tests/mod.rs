@@ -1,4 +1,4 @@
-//! Every arrow of a binding, with guests that behave as they are told and a core in virtual time. The property throughout: no request is
+//! Every transition of a binding, with guests under a test's control and a core in virtual time. The property throughout: no request is
 //! lost, and after each failure the built-in policy answers in the same round.
 
 mod binding;

@@ -1,4 +1,4 @@
-//! Threads that come at the same time: each acts on its own guest alone, and none waits without need.
+//! Threads that act at the same time: each acts on its own guest only, and none waits without need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn until(what: &str, is: impl Fn() -> bool) {
     }
 }
 
-/// A strike that is slow to end meets the instance that was made for it.
+/// A strike that ends late meets the instance that replaced its guest.
 #[test]
 fn a_strike_empties_no_lane_but_its_own() {
     let mut rig = Rig::open(plans(), |_| {});
@@ -40,7 +40,7 @@ fn a_strike_empties_no_lane_but_its_own() {
     assert_eq!((rig.binding.show().calls, rig.binding.show().fallbacks), (1, 0));
 }
 
-/// A guest on trial that takes its time.
+/// A guest on trial that answers slowly.
 #[test]
 fn no_request_waits_for_a_guest_on_trial() {
     let mut rig = Rig::open(plans(), |_| {});
@@ -61,7 +61,7 @@ fn no_request_waits_for_a_guest_on_trial() {
     });
 }
 
-/// While a guest is started, or a guest says what it would hand on.
+/// While a guest starts, or saves its state.
 #[test]
 fn parking_waits_for_no_call_and_no_start() {
     let rig = Rig::open(plans(), |_| {});
@@ -83,7 +83,7 @@ fn parking_waits_for_no_call_and_no_start() {
     assert!(rig.desk.core.lock().consult(Time::ZERO, LOAD).is_none(), "no guest is asked any more");
 }
 
-/// Made before an operator parked it, put in its place after that.
+/// Started before an operator parked the binding, put in place after that.
 #[test]
 fn a_plug_in_parked_while_its_successor_is_made_stays_parked() {
     let mut rig = Rig::open(plans(), |_| {});
@@ -99,7 +99,7 @@ fn a_plug_in_parked_while_its_successor_is_made_stays_parked() {
     assert_eq!((rig.binding.state(), rig.binding.show().calls), (BindingState::Active, 1));
 }
 
-/// A guest that takes long to say what it would hand on costs those who ask meanwhile the time of one call, together.
+/// A guest that saves slowly costs the callers meanwhile the time of one call, together.
 #[test]
 fn a_slow_save_is_waited_for_once() {
     let mut rig = Rig::open(plans(), |options| options.limits.time = Duration::from_millis(1));

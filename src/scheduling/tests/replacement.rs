@@ -1,4 +1,4 @@
-//! Who takes the place of a guest: a new instance that knows what the old one saved, or another version.
+//! Successors of a guest: a new instance with the old one's saved state, or another version.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ fn a_replacement_is_tried_told_and_put_in_its_place() {
     rig.binding.replace(&source).unwrap();
     {
         let script = new.script.lock();
-        // One on trial, and the one that serves: it was given the save and told who lives.
+        // One on trial, and the one that serves, which got the saved state and the live sequences.
         assert_eq!((script.starts, script.restored.as_deref()), (2, Some(&b"3"[..])));
         assert_eq!(script.told.kind, [1, 1, 1]);
     }

@@ -1,4 +1,4 @@
-//! A core with virtual time behind the driver's trait, one instance that pulls, and a plug-in whose guests do what a test tells them.
+//! A core with virtual time behind the driver's trait, one instance that pulls, and a plug-in under a test's control.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Alarm for Alarms {
     }
 }
 
-/// The core behind a lock, as the server has it.
+/// The core behind a lock, as in the server.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     clock: Arc<Ticker>,
@@ -127,7 +127,7 @@ impl Rig {
         Rig::around(version.clone(), version, change)
     }
 
-    /// With a plug-in that is no puppet.
+    /// With a plug-in other than the stand-in.
     pub(super) fn around(
         source: Arc<dyn Source>,
         version: Arc<StandInVersion>,
@@ -170,7 +170,7 @@ impl Rig {
         Rig { metrics, desk, clock, alarms, binding, version, next_req: 0, answers, notes }
     }
 
-    /// The same plug-in at another load of the model, where it decides nothing yet.
+    /// The same plug-in at another load of the model, where it does not decide yet.
     pub(super) fn binding_of_another_load(&self) -> SchedulerBinding {
         let shared = BindingServices {
             clock: self.clock.clone(),
@@ -196,13 +196,13 @@ impl Rig {
         self.desk.apply(Event::Tick);
     }
 
-    /// Hands the events that the core keeps to the plug-in, as the server does once many wait.
+    /// Delivers the core's events to the plug-in, as the server does once many wait.
     pub(super) fn hand_over_events(&self) {
         let (first, news, lost) = self.desk.core.lock().observed(LOAD);
         self.decider().notify(first, news, lost);
     }
 
-    /// What the keeper does when it is woken or its time has come.
+    /// Runs the maintenance that is due, as the maintenance thread does.
     pub(super) fn keep(&self) -> Option<Time> {
         self.alarms.0.store(false, Ordering::Relaxed);
         self.binding.tend()
@@ -249,12 +249,12 @@ impl Rig {
         self.desk.decider(LOAD)?.guest
     }
 
-    /// The plug-in that a question of now is for.
+    /// The plug-in that gets a question now.
     pub(super) fn decider(&self) -> Decider {
         self.desk.decider(LOAD).unwrap()
     }
 
-    /// One step of the instance's thread: what it runs, by the size of the batch. `None`: it sleeps.
+    /// One step of the instance's thread. Returns the size of the batch it runs. `None`: it sleeps.
     pub(super) fn turn(&mut self) -> Option<usize> {
         let who = Instance { load: LOAD, n: 0 };
         let now = self.clock.now();

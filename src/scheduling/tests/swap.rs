@@ -1,4 +1,4 @@
-//! One guest in another's place: no round is lost to it, a failure changes nothing, and every lost round is counted.
+//! Replacement of one guest by another: no round is lost, a failure changes nothing, and every lost round is counted.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::scheduling::report::BindingState;
 use crate::scheduling::stand_in::{Does, StandInVersion};
 use crate::scheduling::startup::Parked;
 
-/// Wants to know little, and nothing of what happens.
+/// A version with few columns that does not observe.
 fn few() -> Hooks {
     Hooks { observe: false, columns: policy::columns::SEQ, window: 1, ..plans() }
 }
@@ -21,7 +21,7 @@ fn who() -> Instance {
 }
 
 impl Rig {
-    /// A question that its instance has fetched and not put yet, and the plug-in that it is for.
+    /// A question that its instance has fetched and not asked yet, with its plug-in.
     fn fetched(&mut self) -> (Box<Round>, Decider) {
         let next = self.desk.core.lock().next(Time::ZERO, who(), &mut Vec::new());
         self.asked(next)
@@ -32,7 +32,7 @@ impl Rig {
         (round, self.decider())
     }
 
-    /// Puts it, and says whether the instance asks anew.
+    /// Asks the question. Returns whether the instance asks again.
     fn put(&mut self, (mut round, decider): (Box<Round>, Decider)) -> Next {
         let said = decider.ask(&mut round).said;
         let mut out = Vec::new();
@@ -81,7 +81,7 @@ fn who_is_told_nothing_is_told_nothing_while_one_comes_who_is() {
         let source: Arc<dyn Source> = StandInVersion::new("77b0", plans());
         rig.binding.ready_for(&source, Parked::Stays).unwrap()
     };
-    // It goes on to decide, with the columns that it wants.
+    // It then decides, with the columns that it wants.
     rig.submit(1, false, false);
     assert_eq!(rig.drain(), [1]);
     assert_eq!((rig.version.script.lock().told.len(), rig.fallbacks()), (0, 0));
@@ -122,14 +122,14 @@ fn one_that_does_not_get_ready_changes_nothing() {
     let source: Arc<dyn Source> = new;
     let error = rig.binding.replace(&source).unwrap_err().to_string();
     assert_eq!(error, "observe: index out of bounds, src/lib.rs:41");
-    // The core told what happened for a while, and made the question anew for that; no other guest decided.
+    // The core reported events for a while and made the question again because of that. No other guest decided.
     let next = rig.put(round);
     let asked = rig.asked(next);
     assert!(!asked.0.hooks.observe && matches!(rig.put(asked), Next::Run(_)));
     assert_eq!((rig.binding.state(), rig.fallbacks(), rig.binding.show().strikes), (BindingState::Active, 0, 0));
 }
 
-/// A plug-in that is parked for an answer may be taken off before the answer is in.
+/// A plug-in that is parked for an answer may be detached before the answer arrives.
 #[test]
 fn the_round_that_parks_it_is_counted_in_any_order() {
     for keeper_first in [true, false] {
@@ -180,7 +180,7 @@ fn who_is_succeeded_has_no_say_any_more() {
     decider.ask(&mut round);
     let before = next.succeed(ready).unwrap();
     assert!(Arc::ptr_eq(&before, &rig.binding));
-    // It is parked, and would have had the core ask no guest.
+    // It is parked, and would otherwise have made the core ask no guest.
     assert_eq!(rig.keep(), None);
     rig.binding.park();
     rig.binding = next;

@@ -1,4 +1,4 @@
-//! Guests in WebAssembly's text, called as the server calls them: what they answer, what they fall of, what is not let in.
+//! Guests in WebAssembly's text format, called as the server calls them: their answers, their failures, and refused components.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::scheduling::guest::{Events, Guest as _, Source as _};
 use crate::scheduling::wat_fixture::SERVING;
 use crate::scheduling::wat_fixture::{LOG, SchedulerWat, ServiceLog};
 
-/// For guests that are not to run into their limit of CPU time, however slow the machine is.
+/// For guests that must not reach their CPU time limit, however slow the machine is.
 pub(super) const ROOMY: Limits = Limits { time: Duration::from_secs(20), memory: None };
 
 static SIMULATION: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Simulation).unwrap()));
@@ -44,13 +44,13 @@ pub(super) fn struck(guest: &SchedulerWat<'_>) -> CallError {
     plan(&mut start(guest), 3).0.unwrap_err()
 }
 
-/// The same with the limits of a server.
+/// The same with a server's limits.
 pub(super) fn struck_by_default(guest: &SchedulerWat<'_>) -> CallError {
     let mut guest = component(guest).guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
     plan(&mut guest, 3).0.unwrap_err()
 }
 
-// === what they answer ===
+// === answers ===
 
 #[test]
 fn a_guest_fires_what_it_picks() {
@@ -64,7 +64,7 @@ fn a_guest_fires_what_it_picks() {
 
 #[test]
 fn columns_arrive_as_they_were_sent() {
-    // It fires the arrival of its last candidate and `now`, both in microseconds.
+    // It answers with the arrival of its last candidate and with `now`, both in microseconds.
     let echo = "
         (i32.store8 (i32.const 1024) (i32.const 1))
         (i32.store (i32.const 1032) (i32.const 2048)) (i32.store (i32.const 1036) (i32.const 2))
@@ -164,14 +164,14 @@ fn what_a_guest_says_reaches_the_house() {
     assert_eq!(guest.memory(), 8 << 16);
 }
 
-// === what they fall of ===
+// === failures ===
 
 #[test]
 fn an_endless_guest_is_out_of_time() {
     let endless = SchedulerWat { plan: "(loop $l (br $l)) (i32.const 512)", ..SchedulerWat::default() };
     let told = struck_by_default(&endless);
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
-    // So is one that never ends its start.
+    // A start that never ends is stopped too.
     let start = SchedulerWat { extra: "(func $s (loop $l (br $l))) (start $s)", ..SchedulerWat::default() };
     let limits = Limits { time: Duration::from_micros(10), ..ROOMY };
     let told = component(&start).guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
@@ -188,7 +188,7 @@ fn a_guest_that_falls_names_the_place_or_says_why() {
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Trap, "index 83, src/lib.rs:71, in plan"));
     let far = struck(&SchedulerWat { plan: "(i32.load (i32.const -8))", ..SchedulerWat::default() });
     assert_eq!(far.what, "memory out of bounds (in plan), in plan");
-    // Lists that lie outside its memory are its fault as well.
+    // Lists outside its memory are its fault as well.
     let outside = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048)) (i32.store (i32.const 1036) (i32.const -1)) (i32.const 1024)";
     let outside = struck(&SchedulerWat { plan: outside, ..SchedulerWat::default() });
     assert_eq!(outside.fault, CallFault::Trap);
@@ -230,7 +230,7 @@ fn after_a_trap_an_instance_is_dead_and_the_next_is_not() {
     assert_eq!(next.observe(&Events::default()), Ok(()));
 }
 
-// === the same with every run ===
+// === repeatable runs ===
 
 #[test]
 fn instructions_are_counted_and_repeat() {
@@ -252,7 +252,7 @@ fn instructions_are_counted_and_repeat() {
     assert_eq!(plan(&mut guest, 1).0.unwrap_err().fault, CallFault::Time);
 }
 
-// === what is not let in ===
+// === refused components ===
 
 fn refused(bytes: &[u8]) -> ComponentError {
     SchedulerComponent::new(&SERVING, "x.wasm", bytes, Grants::default(), None).unwrap_err()
@@ -324,7 +324,7 @@ fn types_that_are_not_the_contract_s_are_told() {
     assert!(told.starts_with("x.wasm does not fit the contract 0.1.0: configure: "), "{told}");
 }
 
-/// Two interfaces of WASI as far as the tests ask for them, and a world that imports what is given.
+/// Two interfaces of WASI as far as the tests need them, and a world with these imports.
 fn wasi(imports: &str) -> String {
     format!(
         "package test:t;
@@ -354,7 +354,7 @@ fn imports_beyond_the_world_are_named_all_together() {
     assert!(same.starts_with(begin), "{told}");
 }
 
-/// Its code is no good, which only a compiler can tell: what may be refused without one is.
+/// Its code is invalid, which only a compiler can detect. Faults that need no compiler are found first.
 #[test]
 fn what_it_asks_for_is_looked_at_before_it_is_compiled() {
     let of = |rest: &str| wat::parse_str(format!("(component {rest} (core module (func (result i32))))")).unwrap();
@@ -406,7 +406,7 @@ fn what_is_granted_is_given_and_no_more() {
 #[test]
 fn ids_of_sequences_are_given_to_whom_they_are_granted() {
     let extra = "(import \"sequor:plugin/identity@0.1.0\" \"sequence-text\" (func $text (param i64 i32)))";
-    // The answer lies at 1100: whether there is one, where, how long. It traps if the text is not 7 bytes long.
+    // The answer is at 1100: whether there is one, its address and its length. It traps if the text is not 7 bytes long.
     let plan_text = "(call $text (i64.const 9) (i32.const 1100))
         (if (i32.ne (i32.load (i32.const 1108)) (i32.const 7)) (then unreachable)) (i32.const 512)";
     let bytes = SchedulerWat { extra, plan: plan_text, ..SchedulerWat::default() }.component();
