@@ -1,4 +1,4 @@
-//! A policy to simulate: a built-in strategy by its name, a plug-in, or one that the caller brings.
+//! A policy to simulate: a built-in one by its name, a plug-in, or the caller's own.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::decider::SimPolicy;
 use super::plugged::{Plugged, PluginSpec};
 use crate::config::model::LoadFacts;
 
-/// A strategy of the core.
+/// A built-in strategy of the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuiltIn {
     Oldest,
@@ -14,7 +14,7 @@ pub enum BuiltIn {
     Deadline,
 }
 
-/// One of those that are compared.
+/// One of the compared policies.
 pub struct ComparedPolicy {
     pub name: String,
     pub(crate) kind: PolicyKind,
@@ -22,14 +22,14 @@ pub struct ComparedPolicy {
 
 pub(crate) enum PolicyKind {
     BuiltIn(BuiltIn),
-    /// Makes a fresh policy for each run; the rounds it gives up are `oldest`'s.
+    /// Makes a new policy for each run. `oldest` decides the rounds that it does not.
     External(Box<dyn Fn() -> Box<dyn SimPolicy>>),
-    /// The same, of a component.
+    /// The same, from a component.
     Plugin(PluginSpec),
 }
 
 impl ComparedPolicy {
-    /// The built-in of this name.
+    /// The built-in policy of this name.
     pub fn named(name: &str) -> Result<ComparedPolicy, String> {
         let built_in = match name {
             "oldest" => BuiltIn::Oldest,
@@ -44,7 +44,7 @@ impl ComparedPolicy {
         Ok(ComparedPolicy { name: name.to_owned(), kind: PolicyKind::BuiltIn(built_in) })
     }
 
-    /// A policy of one's own.
+    /// A policy of the caller.
     pub fn external(name: &str, make: impl Fn() -> Box<dyn SimPolicy> + 'static) -> ComparedPolicy {
         ComparedPolicy { name: name.to_owned(), kind: PolicyKind::External(Box::new(make)) }
     }

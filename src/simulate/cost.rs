@@ -1,4 +1,4 @@
-//! How long a batch runs and how long a policy ponders: tables, interpolated, with chance on top if that is wanted.
+//! Run time of a batch and time of a policy's round: interpolated tables, with random variation if wanted.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::config::{Fault, fault};
 /// A table of costs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
-    /// By rows, ascending; at least one.
+    /// Run times by rows, ascending; at least one.
     points: Vec<Point>,
-    /// The share of a run's time by which it may vary, either way.
+    /// The share by which a run time may vary, up or down.
     jitter: f64,
-    /// Of a recorded day.
+    /// Slowdowns of a recorded day.
     slowdowns: SlowdownTrace,
     plan: PolicyCost,
-    /// Where the table comes from, for the report.
+    /// The source of the table, for the report.
     pub origin: String,
 }
 
-/// A batch of so many rows runs for so long.
+/// The run time of a batch with this many rows.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
@@ -34,14 +34,14 @@ pub struct Point {
     pub micros: f64,
 }
 
-/// What a round of an external policy takes. Built-in policies decide in no time.
+/// The cost of a round of an external policy. Built-in policies take no time.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyCost {
     pub micros: f64,
-    /// For each candidate shown.
+    /// Added for each candidate shown.
     pub nanos_each: f64,
-    /// Instructions of a plug-in that run in a microsecond.
+    /// Instructions of a plug-in per microsecond.
     pub instructions_a_micro: f64,
 }
 
@@ -52,13 +52,13 @@ impl Default for PolicyCost {
     }
 }
 
-/// The file.
+/// The file of a cost table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CostFile {
     /// The day of the measurement.
     measured: Option<String>,
-    /// What it was measured on.
+    /// The device of the measurement.
     device: Option<String>,
     #[serde(default)]
     jitter: f64,
@@ -69,7 +69,7 @@ struct CostFile {
 }
 
 impl Costs {
-    /// Reads a table.
+    /// Parses a table.
     pub fn read(path: &Path, text: &str) -> Result<Costs, SimulateError> {
         let file: CostFile = toml_file::read(path, text)?;
         let wrong = |keys: &[&str], what: &str| {
@@ -119,7 +119,8 @@ impl Costs {
         })
     }
 
-    /// The median time of each batch size that was seen, if anything was, and how slow the machine was at each moment.
+    /// A table with the median time of each observed batch size, and the slowness of the machine at each moment. `None` without
+    /// observations.
     pub fn observed(mut seen: Vec<RecordedBatch>) -> Option<Costs> {
         seen.retain(|run| run.batch > 0 && run.micros > 0);
         seen.sort_unstable();
@@ -140,40 +141,40 @@ impl Costs {
         (!costs.points.is_empty()).then_some(costs)
     }
 
-    /// The same, without the slowdowns of the day it was measured on.
+    /// The same costs, without the slowdowns of the recorded day.
     #[must_use]
     pub fn steady(self) -> Costs {
         Costs { slowdowns: SlowdownTrace::default(), ..self }
     }
 
-    /// The same, with another time for an external policy's rounds.
+    /// The same costs, with another cost of an external policy's rounds.
     #[must_use]
     pub fn with_plan(self, plan: PolicyCost) -> Costs {
         Costs { plan, ..self }
     }
 
-    /// The same, with every run varying by this share.
+    /// The same costs, with random variation by this share.
     #[must_use]
     pub fn with_jitter(self, jitter: f64) -> Costs {
         Costs { jitter, ..self }
     }
 
-    /// How long a batch of so many rows runs that begins now.
+    /// The run time of a batch of this many rows that begins at `now`.
     pub fn run(&self, rows: usize, now: Time, random: &mut Random) -> Duration {
         let micros = self.micros(rows as f64) * self.slowdowns.slowness(now);
         let factor = if self.jitter > 0.0 { 1.0 + self.jitter * (2.0 * random.unit() - 1.0) } else { 1.0 };
-        // Time goes on: no run takes none.
+        // No run takes zero time, so that time advances.
         Duration::from_nanos(((micros * factor * 1e3).round() as u64).max(1))
     }
 
-    /// How long a policy ponders over so many candidates; `instructions` are what it has taken, where they are counted.
+    /// The time of a policy's round with this many candidates. `instructions`: its count, if instructions are counted.
     pub fn plan(&self, candidates: u32, instructions: Option<u64>) -> Duration {
         let PolicyCost { micros, nanos_each, instructions_a_micro } = self.plan;
         let own = instructions.unwrap_or(0) as f64 / instructions_a_micro;
         Duration::from_nanos(((micros + own) * 1e3 + nanos_each * f64::from(candidates)).round() as u64)
     }
 
-    /// Between two points on the line through them, beyond the last on the line through the last two, before the first as the first.
+    /// Interpolates between two points. Beyond the last it extends the line of the last two. Before the first it returns the first.
     fn micros(&self, rows: f64) -> f64 {
         let at = |p: &Point| f64::from(p.batch);
         let above = self.points.iter().position(|p| at(p) >= rows).unwrap_or(self.points.len());
@@ -184,14 +185,14 @@ impl Costs {
         if rows <= at(low) {
             return low.micros;
         }
-        // A table may fall off at its end; a time may not fall below zero for that.
+        // A table may decrease at its end. The result stays at or above the lower of the two points.
         (low.micros + (high.micros - low.micros) * (rows - at(low)) / (at(high) - at(low)))
             .max(low.micros.min(high.micros))
     }
 }
 
 impl Default for Costs {
-    /// A small recurrent model on a few cores: most of a run is there for a single row, too.
+    /// A small recurrent model on a few cores: most of a run's time does not depend on the number of rows.
     fn default() -> Self {
         let points = [(1, 900.0), (8, 1400.0), (64, 4900.0)].map(|(batch, micros)| Point { batch, micros });
         let origin = "built-in cost table (1 row 0.9 ms, 64 rows 4.9 ms; --cost FILE gives your own)".to_owned();

@@ -1,20 +1,20 @@
-//! A policy from outside of the core, as a run asks it.
+//! The interface of an external policy in a simulation.
 
 use sequor_core::{Policy, PolicyFault, Time};
 
-/// A policy from outside of the core, and what a run wants to know of it besides its answers.
+/// An external policy, with the data that a run needs beyond its answers.
 pub trait SimPolicy: Policy {
-    /// Instructions it has taken since this was asked last; none where they are not counted.
+    /// Instructions since the last call of this function; `None` if they are not counted.
     fn spent(&mut self) -> Option<u64> {
         None
     }
 
-    /// Its answer was no good.
+    /// Reports that its answer was invalid.
     fn faulted(&mut self, now: Time, fault: PolicyFault) {
         let _ = (now, fault);
     }
 
-    /// Lines about it for the report.
+    /// Lines for the report.
     fn report_lines(&mut self) -> Vec<String> {
         Vec::new()
     }

@@ -1,5 +1,5 @@
-//! The loop over events: the core in virtual time, where the server has threads and a clock. Instances are places on an agenda; a batch
-//! takes what its cost says, and an external policy ponders between question and answer.
+//! The event loop: it drives the core in virtual time, in place of the server's threads and clock. Instances have entries on an agenda. A
+//! batch takes the time that its cost gives, and an external policy takes time between question and answer.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ use super::tally::SimTally;
 use super::workload::tenants;
 use super::{Arrival, Costs, Workload};
 
-/// One run: this workload on this load.
+/// One run: a workload on a load.
 #[derive(Debug, Clone)]
 pub struct Setup<'a> {
     pub workload: &'a Workload,
@@ -28,10 +28,10 @@ pub struct Setup<'a> {
 }
 
 const LOAD: LoadId = LoadId::FIRST;
-/// The stream of chance that costs draw from; flows count theirs from 1.
+/// The random stream of costs. Flows use the streams from 1 on.
 const COSTS: u64 = u64::MAX;
 
-/// Runs until everything that arrives has been answered or refused, or nothing can happen any more.
+/// Runs until every arrival has been answered or refused, or nothing can happen any more.
 pub fn run(setup: &Setup<'_>, policy: Option<&mut (dyn SimPolicy + '_)>) -> SimTally {
     let mut spec = setup.spec.clone();
     spec.external = policy.as_ref().map(|p| p.hooks());
@@ -54,14 +54,14 @@ struct SimLoop<'a, 'p> {
     policy: Option<&'a mut (dyn SimPolicy + 'p)>,
     core: Core,
     now: Time,
-    /// Arrivals that have come.
+    /// Number of past arrivals.
     arrived: usize,
-    /// Requests on their way, by their place in the workload.
+    /// Open requests, by their index in the workload.
     open: Slab<Req, u32>,
     agenda: BinaryHeap<Reverse<(Time, u64, SimEvent)>>,
     serial: u64,
     pullers: Vec<Puller>,
-    /// Until then the policy ponders: one round at a time.
+    /// The policy is busy until this time: one round at a time.
     lane: Time,
     consult: bool,
     consulted: Option<(Box<Round>, PolicyAnswer)>,
@@ -71,7 +71,7 @@ struct SimLoop<'a, 'p> {
     tally: SimTally,
 }
 
-/// What comes due.
+/// An event on the agenda.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum SimEvent {
     /// The instance's batch has run.
@@ -80,16 +80,16 @@ enum SimEvent {
     Answered(u16),
     /// The policy has answered an admission question.
     Admitted,
-    /// An instance that slept looks again, if it has not been awake since (its count of naps says).
+    /// A sleeping instance looks again, unless it was awake since then (its count of naps has changed).
     Look(u16, u32),
 }
 
-/// What an instance is at.
+/// The state of an instance.
 #[derive(Debug, Default)]
 struct Puller {
     doing: Doing,
     naps: u32,
-    /// It pulls at the end of this moment.
+    /// Whether it pulls at the end of this moment.
     awake: bool,
 }
 
@@ -136,7 +136,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
     fn next_time(&self) -> Option<Time> {
         let arrival = self.next_arrival().map(|a| a.at);
         let task = self.agenda.peek().map(|Reverse((at, ..))| *at);
-        // What was due earlier and was not armed then is done now: time does not go back.
+        // A deadline that was armed late is handled now, because time does not go back.
         [arrival, task, self.core.due()].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
@@ -153,8 +153,8 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         self.agenda.push(Reverse((at, self.serial, task)));
     }
 
-    /// Everything of this moment: what ends, what is due, what arrives. Instances pull only then, so that requests that come together may
-    /// run together.
+    /// Handles everything of this moment: ends, deadlines, arrivals. Instances pull only afterwards, so that requests that arrive together
+    /// can run together.
     fn happen(&mut self) {
         while let Some(Reverse((_, _, task))) = self.agenda.peek().filter(|Reverse((at, ..))| *at <= self.now).copied()
         {
@@ -218,7 +218,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             version: None,
             dialect: Dialect::TRITON,
             deadline,
-            // As the server has it: in the backlog a deadline always refuses.
+            // As in the server: a deadline always refuses a request in the backlog.
             backlog_until: deadline.into_iter().chain(wait).min(),
             queue_until: deadline.filter(|_| self.setup.serving.expire == Expire::Reject),
             idle: None,
@@ -234,7 +234,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         self.apply_effects();
     }
 
-    /// Does what the core wants done. Stages beside the run take no time here: each is answered at once.
+    /// Applies the core's effects. Stages beside the run take no time here: each is answered at once.
     fn apply_effects(&mut self) {
         while !self.out.is_empty() {
             for event in self.take_effects() {
@@ -274,7 +274,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         answers
     }
 
-    /// A prepared request runs as it came.
+    /// The plan of a prepared request: run it unchanged.
     fn prepared(&self, req: Req) -> Preparation {
         let arrival = self.open.get(req).and_then(|n| self.setup.workload.arrivals.get(*n as usize));
         Preparation::Run(arrival.map_or_else(RequestMeta::default, |arrival| self.submit(req, arrival).meta))
@@ -299,7 +299,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         }
     }
 
-    /// Lets every instance that is awake and free take its next step, until none is.
+    /// Lets every instance that is awake and free take its next step, until there is none.
     fn pull_all(&mut self) {
         loop {
             let free = |puller: &Puller| puller.awake && matches!(puller.doing, Doing::Nothing);
@@ -322,7 +322,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
     fn follow(&mut self, n: u16, next: Next) {
         match next {
             Next::Run(batch) => self.start(n, batch),
-            // Slots have no state here.
+            // Slots have no state in the simulator.
             Next::Tidy(_) => self.wake(n),
             Next::Ask(round) => self.ask(n, round),
             Next::Sleep(Some(until)) => {
@@ -349,7 +349,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
 
     // === the external policy ===
 
-    /// Puts a question to the policy. What it sees is of now; its answer comes when it has pondered this and what was asked before.
+    /// Asks the policy a question. It sees the present; its answer arrives once it has spent its time on this and earlier questions.
     fn ask(&mut self, n: u16, mut round: Box<Round>) {
         let Some(policy) = self.policy.as_mut() else { return };
         policy.observe(&round.news);
@@ -359,7 +359,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         self.put_at(until, SimEvent::Answered(n));
     }
 
-    /// Enough events have gathered that the policy hears of them without a question.
+    /// Reports events without a question, because many have gathered.
     fn tell(&mut self) {
         let (_, news, _) = self.core.observed(LOAD);
         if let Some(policy) = self.policy.as_mut() {
@@ -383,14 +383,14 @@ impl<'a, 'p> SimLoop<'a, 'p> {
     }
 
     fn faulted(&mut self, fault: PolicyFault) {
-        // A policy that is away gives no answer, which is none at fault.
+        // A policy that is absent gives no answer, which is not a fault.
         self.tally.faults += u64::from(fault != PolicyFault::Busy);
         if let Some(policy) = self.policy.as_mut() {
             policy.faulted(self.now, fault);
         }
     }
 
-    /// Until when the policy ponders over a question. Answers are in already, and what they took is known.
+    /// The time at which the policy has answered a question. The answer and its cost are known already.
     fn ponder(&mut self, candidates: u32) -> Time {
         let spent = self.policy.as_mut().and_then(|policy| policy.spent());
         let takes = self.setup.costs.plan(candidates, spent);

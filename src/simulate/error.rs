@@ -1,4 +1,4 @@
-//! What can be wrong with what the simulator is given.
+//! Errors in the simulator's input.
 
 use std::path::PathBuf;
 
@@ -6,12 +6,12 @@ use crate::config::Fault;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimulateError {
-    /// A file says something wrong, at its line.
+    /// A fault in a file, with its line.
     #[error("{0}")]
     Fault(Fault),
     #[error("{path}: {what}")]
     File { path: PathBuf, what: String },
-    /// Something given means nothing.
+    /// An input that is not valid.
     #[error("{0}")]
     Given(String),
 }

@@ -1,5 +1,5 @@
-//! What a case of a plug-in expects of the run (`[expect]` of a workload's file). `sequor plugin test` holds it against the outcome;
-//! `sequor simulate` passes over it.
+//! The expectations of a plug-in's test case (`[expect]` in a workload's file). `sequor plugin test` compares them with the outcome;
+//! `sequor simulate` ignores them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,24 +11,24 @@ use serde::{Deserialize, Deserializer};
 use super::outcome::Outcome;
 use crate::config::units::Span;
 
-/// Bounds; what is not named is not looked at, save that every round must be the plug-in's own.
+/// Bounds of a run. A bound that is not given is not checked, except `fallbacks`: by default no round may fall back.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expect {
-    /// At most so many rounds that the server decided itself.
+    /// Maximum rounds that the server decided itself.
     fallbacks: u64,
-    /// At least so many of the requests.
+    /// Minimum share of the requests.
     answered: Option<Share>,
-    /// At most so many of the requests.
+    /// Maximum share of the requests.
     rejected: Option<Share>,
-    /// At most so many of the requests with a deadline.
+    /// Maximum share of the requests with a deadline.
     missed: Option<Share>,
-    /// At least so many requests a batch.
+    /// Minimum mean of requests per batch.
     batch: Option<f64>,
-    /// At most.
+    /// Maximum median of the waiting time.
     wait_p50: Option<Span>,
     wait_p99: Option<Span>,
-    /// At most, of the tenant that waits longest.
+    /// Maximum for the tenant that waits longest.
     worst_tenant_p99: Option<Span>,
 }
 
@@ -37,7 +37,7 @@ pub struct Expect {
 struct Share(f64);
 
 impl Expect {
-    /// Expectations that did not hold, in sentences.
+    /// The expectations that did not hold, in sentences.
     pub fn against(&self, run: &Outcome) -> Vec<String> {
         let share = |part: u64, of: u64| Share(if of == 0 { 0.0 } else { part as f64 / of as f64 });
         let mut wrong = Vec::new();

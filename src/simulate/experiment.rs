@@ -1,4 +1,4 @@
-//! Every policy on every number of instances, with the same requests.
+//! Runs every policy on every number of instances, with the same requests.
 
 use super::compared_policy::ComparedPolicy;
 use super::cost::Costs;
@@ -19,7 +19,7 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Runs them all, one after the other.
+    /// Runs all combinations, one after the other.
     pub fn run(&self) -> SimulationReport {
         let runs = self.serving.instances.iter().flat_map(|n| self.policies.iter().map(|policy| (*n, policy)));
         let outcomes = runs.map(|(instances, policy)| self.one(instances, policy)).collect();

@@ -1,4 +1,4 @@
-//! A workload described in a TOML file (`--load`): what arrives, for how long, and what serves it.
+//! A workload described in a TOML file (`--load`): its arrivals, its length and its serving.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{SimulateError, Workload};
 use crate::config::units::Span;
 use crate::config::{Fault, fault, toml_file};
 
-/// The file. Several flows arrive together.
+/// The file of a workload. Its flows arrive together.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkloadFile {
@@ -26,14 +26,14 @@ pub struct WorkloadFile {
     pub poisson: Vec<Poisson>,
     pub bursts: Vec<Bursts>,
     pub talkers: Vec<Talkers>,
-    /// What the plug-in is configured with, where the file is a case of one.
+    /// The plug-in's configuration, if the file is a test case.
     pub config: toml::Table,
-    /// Expectations of the run, if the file is a case.
+    /// Expectations of the run, if the file is a test case.
     pub expect: Expect,
 }
 
 impl WorkloadFile {
-    /// Reads the file and holds every flow against its rules.
+    /// Parses the file and checks every flow.
     pub fn read(path: &Path, text: &str) -> Result<WorkloadFile, SimulateError> {
         let file: WorkloadFile = toml_file::read(path, text)?;
         if file.flows().is_empty() {
@@ -54,13 +54,13 @@ impl WorkloadFile {
         Ok(file)
     }
 
-    /// Holds flows that no file names (flags) against their rules.
+    /// Checks flows that come from flags instead of a file.
     pub fn check(&self) -> Result<(), SimulateError> {
         let faults = self.flows().into_iter().map(|(_, flow)| flow.check());
         faults.collect::<Result<(), _>>().map_err(|(_, what)| SimulateError::Given(what))
     }
 
-    /// The workload, as this seed gives it.
+    /// The workload for this seed.
     pub fn workload(&self, seed: u64) -> Result<Workload, SimulateError> {
         flow::make(&self.flows(), self.span.unwrap_or(Span(Duration::from_secs(60))), seed)
     }

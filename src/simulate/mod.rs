@@ -1,17 +1,17 @@
-//! The simulator: the very core that serves, driven with virtual time. Several policies meet the same requests, and a report says how they
-//! fared. Nothing here reads a clock, opens a socket or runs a model; the same seed gives the same bytes.
+//! The simulator: it drives the server's core with virtual time. Several policies get the same requests, and a report compares their
+//! results. Nothing here reads a clock, opens a socket or runs a model. The same seed gives the same bytes.
 //!
 //! # Layout
 //!
-//! - [`random`]: the one source of chance.
-//! - [`workload`]: which requests arrive when: made up, or read from a trace.
+//! - [`random`]: the only random source.
+//! - [`workload`]: the requests and their arrival times: generated, or read from a trace.
 //! - [`mod@file`]: a workload described in a TOML file.
-//! - [`cost`]: how long a batch runs.
-//! - [`serving`]: what serves them: instances, slots, limits.
-//! - [`compared_policy`], [`decider`]: what decides · [`plugged`]: a plug-in that does.
-//! - [`driver`]: the loop over events.
+//! - [`cost`]: run times of batches.
+//! - [`serving`]: instances, slots, limits.
+//! - [`compared_policy`], [`decider`]: the policies · [`plugged`]: a plug-in as a policy.
+//! - [`driver`]: the event loop.
 //! - [`tally`]: counters of a run · [`outcome`]: its results.
-//! - [`expect`]: what a case of a plug-in expects.
+//! - [`expect`]: the expectations of a plug-in's test case.
 //! - [`experiment`]: every policy on every number of instances.
 //! - [`report`]: the table, the JSON, the page.
 

@@ -1,4 +1,4 @@
-//! What a run comes to: the numbers of one row of the report. Percentiles are of the nearest rank, over every request.
+//! The results of a run: the numbers of one row of the report. Percentiles are of the nearest rank, over every request.
 
 use std::collections::BTreeMap;
 
@@ -16,26 +16,26 @@ pub struct Outcome {
     pub answered: u64,
     pub batches: Batches,
     pub slots: SlotUse,
-    /// From arrival until its batch was taken.
+    /// Time from arrival until the request's batch was taken.
     pub wait: Quantiles,
-    /// From arrival to answer.
+    /// Time from arrival to answer.
     pub answer: Quantiles,
-    /// Of the requests with a deadline; none if there are none.
+    /// Deadlines of the requests that have one; `None` if no request has one.
     pub deadlines: Option<Deadlines>,
-    /// The busiest first.
+    /// Tenants, the busiest first.
     pub tenants: Vec<Tenant>,
     pub rejected: u64,
     pub rejected_by_reason: BTreeMap<&'static str, u64>,
-    /// Neither answered nor refused when nothing could happen any more.
+    /// Requests neither answered nor refused when nothing could happen any more.
     pub unanswered: u64,
-    /// Of an external policy.
+    /// Rounds of an external policy.
     pub rounds: Option<Rounds>,
-    /// What befell it.
+    /// Lines about the external policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub told: Vec<String>,
-    /// The share of the instances' time in which a batch ran.
+    /// The share of the instances' time during which a batch ran.
     pub busy: f64,
-    /// Waits at ever higher percentiles, for the plot: share of the requests, microseconds.
+    /// Waits at increasing percentiles, for the plot: share of the requests, microseconds.
     #[serde(skip)]
     pub curve: Vec<(f64, f64)>,
 }
@@ -43,10 +43,10 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Batches {
     pub count: u64,
-    /// Requests of a batch.
+    /// Mean requests per batch.
     pub mean: f64,
     pub most: u32,
-    /// Rows run for each request: 1 is no padding.
+    /// Rows per request; 1 means no padding.
     pub rows_per_request: f64,
     /// Batches by size.
     pub sizes: BTreeMap<u32, u64>,
@@ -61,7 +61,7 @@ pub struct SlotUse {
     pub over_time: Vec<f64>,
 }
 
-/// Microseconds.
+/// Quantiles in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Quantiles {
     pub mean_us: f64,
@@ -90,7 +90,7 @@ pub struct Tenant {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Rounds {
     pub questions: u64,
-    /// What a question took.
+    /// Mean time of a question.
     pub mean_us: f64,
     pub most_us: f64,
     pub fallbacks: u64,
@@ -99,7 +99,7 @@ pub struct Rounds {
 }
 
 impl Outcome {
-    /// `told`: lines about an external policy; a built-in one has none.
+    /// `told`: lines about an external policy; `None` for a built-in one.
     pub(super) fn new(
         policy: &str,
         instances: u16,
@@ -140,7 +140,7 @@ impl Outcome {
         }
     }
 
-    /// The tenant whose p99 is the longest, where there are several.
+    /// The tenant with the longest p99, if there are several.
     pub fn worst_tenant(&self) -> Option<&Tenant> {
         let several = self.tenants.len() > 1;
         self.tenants.iter().filter(|_| several).max_by(|a, b| a.wait.p99_us.total_cmp(&b.wait.p99_us))
@@ -148,7 +148,7 @@ impl Outcome {
 }
 
 impl Quantiles {
-    /// Of ascending nanoseconds.
+    /// The quantiles of ascending nanoseconds.
     pub(super) fn of(sorted: &[u64]) -> Quantiles {
         let sum: u128 = sorted.iter().map(|n| u128::from(*n)).sum();
         let at = |share: f64| micros(rank(sorted, share));
@@ -163,7 +163,7 @@ impl Quantiles {
     }
 }
 
-/// The smallest value that so large a share of all does not exceed.
+/// The smallest value that this share of all values does not exceed.
 fn rank(sorted: &[u64], share: f64) -> u64 {
     // 0.99 × 100 is a little more than 99 in doubles.
     let n = (share * sorted.len() as f64 - 1e-9).ceil().max(1.0) as usize;
@@ -227,7 +227,7 @@ fn tenants(workload: &Workload, waits: &[u64]) -> Vec<Tenant> {
     tenants
 }
 
-/// From the first request to the slowest, ever finer: 0, …, 90 %, …, 99 %, …, as far as there are requests to tell them apart.
+/// From the first request to the slowest, in ever finer steps: 0, …, 90 %, …, 99 %, …, as far as the number of requests allows.
 fn curve(sorted: &[u64]) -> Vec<(f64, f64)> {
     let decades = (sorted.len() as f64).log10().min(5.0);
     let steps = 24.0;

@@ -1,5 +1,5 @@
-//! A plug-in as a policy: its component in the engine that counts instructions, so that it answers alike with every run. What befalls it is
-//! what befalls it in the server: strikes, a new instance after a while, parking after too many.
+//! A plug-in as a policy. Its component runs in the engine that counts instructions, so that every run gives the same answers. Failures
+//! have the same effects as in the server: strikes, a new instance after a while, parking after too many.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::scheduling::guest::{Events, Guest, Source, fault_of};
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{AT_ONCE, Health, SchedulerComponent, SchedulerGuest, Verdict};
 
-/// Strikes within a minute that park it, as the server has them by default.
+/// Strikes within a minute that park the plug-in: the server's default.
 const STRIKES: u32 = 3;
-/// Sentences about a run, at most.
+/// Maximum number of sentences about a run.
 const REPORT_LINES: usize = 8;
 
-/// A component, and how it is run.
+/// A component and its settings.
 #[derive(Debug, Clone)]
 pub struct PluginSpec {
     component: Arc<SchedulerComponent>,
@@ -36,8 +36,8 @@ pub struct PluginSpec {
 }
 
 impl PluginSpec {
-    /// From the bytes of a component; `file` is its name in refusals. It gets every grant: here time is made up,
-    /// and chance repeats. Compiled code may be kept.
+    /// From the bytes of a component; `file` is its name in refusals. It gets every grant, because here time is virtual and random numbers
+    /// repeat. Compiled code may be cached.
     pub fn new(
         file: &str,
         bytes: &[u8],
@@ -51,7 +51,7 @@ impl PluginSpec {
         Ok(PluginSpec { component: Arc::new(component), config: config.to_owned(), limits })
     }
 
-    /// Whether an instance starts and takes its configuration, where requests have these features.
+    /// Checks that an instance starts and accepts its configuration, with these features of requests.
     pub fn try_out(&self, facts: &LoadFacts) -> Result<(), String> {
         let has: Vec<&String> = facts.numbers.iter().chain(&facts.keys).collect();
         if let Some(feature) = self.component.manifest().features.iter().find(|name| !has.contains(name)) {
@@ -93,23 +93,23 @@ impl Services for Listener {
     }
 }
 
-/// One run's guest.
+/// The guest of one run.
 #[derive(Debug)]
 pub(super) struct Plugged {
     spec: PluginSpec,
     facts: LoadFacts,
     listener: Arc<Listener>,
     guest: Option<SchedulerGuest>,
-    /// Bytes of its memory once it was ready, and what the one before it handed on.
+    /// Bytes of its memory once it was ready. `saved` is its predecessor's state.
     at_start: u64,
     saved: Vec<u8>,
-    /// Its strikes, and when a new guest may start.
+    /// Its strikes, and the time at which a new guest may start.
     health: Health,
-    /// Who lives: steps and keys of each, for a guest that comes later. Kept for one that observes.
+    /// The live sequences with steps and keys of each, for a later guest that observes.
     live: BTreeMap<u64, (u64, [u64; FEATURES])>,
-    /// Events that go with the next question.
+    /// Events for the next question.
     news: Events,
-    /// The fault of the guest between two questions.
+    /// A failure of the guest between two questions.
     fell: Option<PolicyFault>,
     what: String,
     spent: u64,
@@ -139,7 +139,7 @@ impl Plugged {
         }
     }
 
-    /// The guest, if there is one by now.
+    /// The guest, if there is one at this time.
     fn ready(&mut self, now: Time) -> Result<&mut SchedulerGuest, PolicyFault> {
         if let Some(fell) = self.fell.take() {
             return Err(fell);
@@ -151,10 +151,10 @@ impl Plugged {
         self.guest.as_mut().ok_or(PolicyFault::Busy)
     }
 
-    /// A new guest, which knows who lives.
+    /// A new guest, which gets the live sequences.
     fn fresh(&mut self) -> Result<SchedulerGuest, PolicyFault> {
         let mut events = Events::default();
-        // The live sequences are as of now: what happened before is in them.
+        // The live sequences are as of now and include all earlier events.
         self.news.clear();
         for (seq, (steps, keys)) in &self.live {
             let began = Observed { seq: *seq, what: ObservedKind::Began { steps: *steps }, keys: *keys };
@@ -166,7 +166,7 @@ impl Plugged {
         });
         let mut guest = started?;
         if !self.saved.is_empty() {
-            // An error is its own sentence; it then starts from nothing.
+            // An inner error is the guest's own sentence. It then starts from nothing.
             let _ = guest.restore(&self.saved).map_err(|error| self.fallen(error))?;
         }
         if !events.is_empty() {
@@ -182,13 +182,13 @@ impl Plugged {
         fault_of(error.fault)
     }
 
-    /// Counts the instructions of the last call, and looks whether it was one too many.
+    /// Counts the instructions of the last call. If the call failed, drops the guest.
     fn close<R>(&mut self, said: Result<R, CallError>) -> Result<R, PolicyFault> {
         self.spent += self.guest.as_ref().map_or(0, SchedulerGuest::fuel);
         said.map_err(|error| self.fallen(error))
     }
 
-    /// An instance that has grown is replaced before the next question.
+    /// Replaces a grown instance before the next question.
     fn renew(&mut self, now: Time) {
         let Some(guest) = &mut self.guest else { return };
         if is_full(self.at_start, guest.memory_limit(), guest.memory()) {
@@ -224,7 +224,7 @@ impl Policy for Plugged {
     }
 
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
-        // Instances are alike; which of them asks is not told here.
+        // Instances are equal, so the guest is not told which of them asks.
         self.renew(Time(see.now));
         self.ready(Time(see.now))?;
         let news = self.take_news();
@@ -243,7 +243,7 @@ impl Policy for Plugged {
         if self.guest.is_some() {
             news.iter().for_each(|one| self.news.add(one, self.facts.keys.len()));
         }
-        // As in the server, fewer go with a question.
+        // As in the server: fewer events go with a question.
         if self.news.len() >= AT_ONCE {
             let events = self.take_news();
             if let Some(guest) = self.guest.as_mut() {

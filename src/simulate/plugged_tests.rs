@@ -21,7 +21,7 @@ fn a_plug_in_that_does_as_the_built_in_fares_as_it_does_and_later() {
         let costs = flat().with_plan(plan);
         run(made(SMALL, 1), Serving::default(), costs, policies())
     };
-    // Where instructions take next to no time, the two cannot be told apart.
+    // If instructions take almost no time, the two cannot be distinguished.
     let quick = at(super::cost::PolicyCost { instructions_a_micro: 1e9, ..super::cost::PolicyCost::default() });
     let [oldest, plugin] = &quick.runs[..] else { panic!("two runs") };
     assert_eq!((plugin.answered, plugin.batches.count), (oldest.answered, oldest.batches.count));
@@ -36,7 +36,7 @@ fn a_plug_in_that_does_as_the_built_in_fares_as_it_does_and_later() {
 
 #[test]
 fn a_plug_in_sees_tenants_as_keys() {
-    // It refuses every tenant but "loud", and traps if the column is missing.
+    // It refuses every tenant except "loud", and traps if the column is missing.
     let key = super::workload::tenants::key("loud").cast_signed();
     let keys = format!(
         "(if (i32.ne (i32.load offset=208 (local.get 0)) (i32.load offset=40 (local.get 0))) (then unreachable))
@@ -56,7 +56,7 @@ fn a_plug_in_sees_tenants_as_keys() {
 
 #[test]
 fn a_plug_in_sees_the_features_that_a_flow_names() {
-    // It traps if there is not one number and two keys to a candidate, or the first's are not those of the flow.
+    // It traps unless each candidate has one number and two keys, and the first candidate's are the flow's.
     let zone = super::workload::tenants::key("eu").cast_signed();
     let looks = format!(
         "(if (i32.ne (i32.load offset=196 (local.get 0)) (i32.load offset=40 (local.get 0))) (then unreachable))

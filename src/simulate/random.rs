@@ -1,11 +1,11 @@
-//! The one source of chance: a portable generator, so that a seed means the same numbers wherever it runs.
+//! The only random source: a portable generator, so that a seed gives the same numbers everywhere.
 
 use std::time::Duration;
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng as _;
 
-/// A stream of numbers. Streams of one seed with different names have nothing to do with each other.
+/// A stream of random numbers. Streams of one seed with different names are independent.
 #[derive(Debug, Clone)]
 pub struct Random(Pcg64Mcg);
 
@@ -15,28 +15,28 @@ impl Random {
         Random(Pcg64Mcg::new(u128::from(high) << 64 | u128::from(low)))
     }
 
-    /// Evenly from 0 (included) to 1 (excluded).
+    /// A uniform number from 0 (included) to 1 (excluded).
     pub fn unit(&mut self) -> f64 {
         // The upper 53 bits, as many as a double holds.
         (self.0.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Evenly from the numbers below `n`; 0 if there is none.
+    /// A uniform number below `n`; 0 if there is none.
     pub fn below(&mut self, n: usize) -> usize {
         ((self.unit() * n as f64) as usize).min(n.saturating_sub(1))
     }
 
-    /// Evenly up to this long.
+    /// A uniform time up to `span`.
     pub fn up_to(&mut self, span: Duration) -> Duration {
         span.mul_f64(self.unit())
     }
 
-    /// Exponentially distributed: the time to the next of events that come at random, one in `mean`.
+    /// An exponentially distributed time: the time to the next of random events that come once in `mean`.
     pub fn exponential(&mut self, mean: Duration) -> Duration {
         mean.mul_f64(-(1.0 - self.unit()).ln())
     }
 
-    /// How many tries until the first success, where `mean` are needed on the average; at least 1.
+    /// Number of tries until the first success, if `mean` are needed on average; at least 1.
     pub fn tries(&mut self, mean: f64) -> u64 {
         if mean <= 1.0 {
             return 1;
@@ -45,7 +45,7 @@ impl Random {
         1 + ((1.0 - self.unit()).ln() / failure.ln()) as u64
     }
 
-    /// The index of the first share that a number drawn evenly falls into. `sums` are the shares added up, the last of them being 1.
+    /// Draws an index with the probabilities of the shares. `sums` are the cumulated shares, the last of them 1.
     pub fn among(&mut self, sums: &[f64]) -> usize {
         let drawn = self.unit();
         sums.partition_point(|sum| *sum <= drawn).min(sums.len().saturating_sub(1))

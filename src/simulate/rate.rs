@@ -1,4 +1,4 @@
-//! So many in so long: `2000/s`, `64/500ms`.
+//! A rate, as a count in a time: `2000/s`, `64/500ms`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,12 +16,12 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The mean time between two.
+    /// The mean time between two events.
     pub fn gap(self) -> Duration {
         self.per.div_f64(self.count)
     }
 
-    /// How many are to be expected in this long.
+    /// The expected number of events in this time.
     pub fn within(self, span: Duration) -> f64 {
         self.count * span.as_secs_f64() / self.per.as_secs_f64()
     }

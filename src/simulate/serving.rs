@@ -9,39 +9,39 @@ use super::compared_policy::BuiltIn;
 use crate::config::model::LoadFacts;
 use crate::config::units::{Span, SpanOrNever};
 
-/// What flags, a file or a trace say of the serving; what they do not say is left to the next.
+/// Options of the serving from flags, a file or a trace. An option that is missing is taken from the next source.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServingOptions {
-    /// Each number is tried.
+    /// Numbers of instances; each is tried.
     pub instances: Option<Vec<u16>>,
-    /// Of one instance; `direct` has as many as rows.
+    /// Slots of one instance. `direct` has as many as rows.
     pub slots: Option<u32>,
     pub max_batch: Option<u32>,
-    /// How long a batch that is not full may be held back.
+    /// Maximum time that a batch that is not full may wait.
     pub delay: Option<Span>,
-    /// How long a sequence may be idle before it ends.
+    /// Idle time after which a sequence ends.
     pub idle: Option<SpanOrNever>,
-    /// How long a new sequence may wait for a slot.
+    /// Maximum time that a new sequence waits for a slot.
     pub backlog_timeout: Option<Span>,
     /// Priority levels of new sequences that wait for a slot.
     pub backlog_levels: Option<u32>,
-    /// A ready request older than this runs next, against any policy.
+    /// Maximum wait of a ready request. After it the request runs next, against any policy.
     pub max_wait: Option<Span>,
-    /// What happens to a request of a sequence with a slot that waits longer than its deadline.
+    /// What happens to a request of a sequence with a slot once its deadline has passed while it waits.
     pub expire: Option<Expire>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Expire {
-    /// It is refused, and its sequence ends.
+    /// The request is refused, and its sequence ends.
     Reject,
     #[default]
     Run,
 }
 
-/// Settled.
+/// Complete and checked options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Serving {
     pub instances: Vec<u16>,
@@ -50,7 +50,7 @@ pub struct Serving {
     pub delay: Duration,
     pub idle: Option<Duration>,
     pub backlog_timeout: Option<Duration>,
-    /// 0 is one level.
+    /// 0 means one level.
     pub backlog_levels: u32,
     pub max_wait: Duration,
     pub expire: Expire,
@@ -63,7 +63,7 @@ impl Default for Serving {
             slots: 256,
             max_batch: 32,
             delay: Duration::ZERO,
-            // As Triton's max_sequence_idle_microseconds, if a configuration does not give it.
+            // Triton's default of max_sequence_idle_microseconds.
             idle: Some(Duration::from_secs(1)),
             backlog_timeout: None,
             backlog_levels: 0,
@@ -74,7 +74,7 @@ impl Default for Serving {
 }
 
 impl ServingOptions {
-    /// These, and where they say nothing, those.
+    /// These options, with missing ones taken from `other`.
     #[must_use]
     pub fn or(self, other: ServingOptions) -> ServingOptions {
         ServingOptions {
@@ -90,7 +90,7 @@ impl ServingOptions {
         }
     }
 
-    /// Fills in the defaults; or names the fault.
+    /// Fills in the defaults and checks the result. An error names the fault.
     pub fn settle(self) -> Result<Serving, String> {
         let default = Serving::default();
         let serving = Serving {
@@ -115,7 +115,7 @@ impl ServingOptions {
 }
 
 impl Serving {
-    /// The same, as a plug-in sees it.
+    /// The serving, as a plug-in sees it.
     pub fn facts(&self, instances: u16) -> LoadFacts {
         LoadFacts {
             name: "simulated".to_owned(),
@@ -128,18 +128,18 @@ impl Serving {
         }
     }
 
-    /// The level of a sequence whose START has this priority; as the server has it, others have the last.
+    /// The backlog level of a sequence whose START has this priority. As in the server, other priorities get the last level.
     pub fn level(&self, priority: u32) -> u32 {
         if (1..=self.backlog_levels).contains(&priority) { priority } else { self.backlog_levels }
     }
 
-    /// The same, as the core takes it.
+    /// The serving, as the core takes it.
     pub fn spec(&self, instances: u16, built_in: BuiltIn) -> LoadSpec {
         let strategy = match built_in {
             BuiltIn::Oldest => {
                 Strategy::Oldest { slots: self.slots, preferred: Vec::new(), delay: self.delay, in_order: false }
             }
-            // A delay has a meaning in `direct` only beside a share of slots: all of them.
+            // A delay in `direct` needs a share of slots: here all of them.
             BuiltIn::Direct => Strategy::Direct {
                 rows: RowLayout::Fixed,
                 delay: self.delay,

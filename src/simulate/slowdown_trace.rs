@@ -1,19 +1,19 @@
-//! How slow the machine was at each moment of a day that was recorded. A run takes what its table says only where nothing else wants the
-//! processor; a waiting request pays for all the moments before it, so their average would promise too much.
+//! The slowness of the machine at each moment of a recorded day. A run takes its table's time only if nothing else uses the processor. A
+//! waiting request waits through all moments before it, so an average slowness would give waits that are too short.
 
 use sequor_core::Time;
 
-/// A run of that day.
+/// A batch of the recorded day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordedBatch {
-    /// Its rows.
+    /// Number of rows.
     pub batch: u32,
     pub micros: u64,
-    /// When it began.
+    /// The time at which it began.
     pub at: Time,
 }
 
-/// By how much runs took longer than others of their size, in the order in which they began.
+/// The slowness of runs relative to others of their size, in the order in which they began.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct SlowdownTrace(Vec<(Time, f64)>);
 
@@ -24,7 +24,7 @@ impl SlowdownTrace {
         SlowdownTrace(runs)
     }
 
-    /// How slow the recorded run was that began nearest to this time; 1 if there is none.
+    /// The slowness of the recorded run that began nearest to this time; 1 if there is none.
     pub(super) fn slowness(&self, now: Time) -> f64 {
         let after = self.0.partition_point(|(at, _)| *at < now);
         let before = after.checked_sub(1).and_then(|n| self.0.get(n));

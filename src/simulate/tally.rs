@@ -8,7 +8,7 @@ use sequor_core::{Refusal, Time};
 use super::Workload;
 use crate::telemetry::refusal_reason;
 
-/// The wait of a request that was not taken.
+/// The wait of a request that was never taken.
 pub(super) const NOT_TAKEN: u64 = u64::MAX;
 
 #[derive(Debug, Clone, Default)]
@@ -17,7 +17,7 @@ pub struct SimTally {
     pub(super) waits: Vec<u64>,
     /// Nanoseconds from its arrival until its answer, for each request answered.
     pub(super) answers: Vec<u64>,
-    /// Answered in time, of those with a deadline.
+    /// Number of requests answered within their deadline.
     pub(super) in_time: u64,
     pub(super) refused: BTreeMap<&'static str, u64>,
     /// Batches by their real rows.
@@ -28,12 +28,12 @@ pub struct SimTally {
     pub(super) fallbacks: u64,
     pub(super) faults: u64,
     pub(super) stale: u64,
-    /// Questions to an external policy, and what they took.
+    /// Questions to an external policy, and their times.
     pub(super) questions: u64,
     pub(super) pondered: Duration,
     pub(super) pondered_most: Duration,
     pub(super) slots: LevelOverTime,
-    /// When the last thing happened.
+    /// The time of the last event.
     pub(super) ended: Time,
 }
 
@@ -88,18 +88,18 @@ pub(super) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A number that goes up and down, averaged over time: as a whole, and in so many equal parts.
+/// A number that changes over time, averaged as a whole and in equal parts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LevelOverTime {
     pub(super) most: u32,
     span: Duration,
     since: u64,
     level: u32,
-    /// Level times nanoseconds, of each part.
+    /// Level times nanoseconds, for each part.
     parts: Vec<u128>,
 }
 
-/// Parts of a span; as many as a plot shows.
+/// Number of parts of a span, as many as a plot shows.
 const PARTS: usize = 120;
 
 impl LevelOverTime {
@@ -107,7 +107,7 @@ impl LevelOverTime {
         LevelOverTime { most, span, since: 0, level: 0, parts: vec![0; PARTS] }
     }
 
-    /// It is `level` from now on.
+    /// Sets the level from `now` on.
     pub(super) fn set(&mut self, now: Time, level: u32) {
         let until = now.0.min(nanos(self.span));
         if level == self.level && until < nanos(self.span) {
@@ -129,7 +129,7 @@ impl LevelOverTime {
         nanos(self.span).div_ceil(PARTS as u64).max(1)
     }
 
-    /// The mean of each part, as a share of the most. The last may be shorter than the others.
+    /// The mean of each part, as a share of `most`. The last part may be shorter than the others.
     pub(super) fn shares(&self) -> Vec<f64> {
         let (width, span) = (self.width(), nanos(self.span));
         let share = |(n, sum): (u64, &u128)| {
@@ -139,7 +139,7 @@ impl LevelOverTime {
         (0..).zip(&self.parts).map(share).collect()
     }
 
-    /// The mean of all.
+    /// The mean over the whole span.
     pub(super) fn mean(&self) -> f64 {
         let sum: u128 = self.parts.iter().sum();
         let span = nanos(self.span);

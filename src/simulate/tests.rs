@@ -1,4 +1,4 @@
-//! The simulator told in short stories: worked out by hand, held against itself, and against what a policy is for.
+//! The simulator in short scenarios: results worked out by hand, repeatability, and the purpose of each policy.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn costs(text: &str) -> Costs {
     Costs::read(Path::new("c.toml"), text).unwrap()
 }
 
-/// 2 ms, however many rows.
+/// A run takes 2 ms for any number of rows.
 pub(super) fn flat() -> Costs {
     costs("[[point]]\nbatch = 1\nmicros = 2000\n")
 }
@@ -89,7 +89,7 @@ fn a_tiny_workload_comes_out_as_worked_out_by_hand() {
         (1000.0, 5000.0, 1400.0, 5000.0)
     );
     assert_eq!((out.answer.p50_us, out.answer.most_us), (3000.0, 7000.0));
-    // b's START takes 2 ms and had 1; c takes 7 and had 6.
+    // b's START takes 2 ms with a deadline of 1 ms; c takes 7 ms with a deadline of 6 ms.
     assert_eq!(out.deadlines.map(|d| (d.requests, d.missed, d.share)), Some((5, 2, 0.4)));
     // Both slots for 8 of 20 ms, then a's alone.
     assert_eq!((out.slots.all, (out.slots.mean_used * 1000.0).round()), (2, 1400.0));
@@ -138,7 +138,7 @@ fn the_backlog_has_levels() {
     assert_eq!((answered(3), answered(0)), (Some(0), Some(1)));
 }
 
-/// By when a sequence is answered where the backlog has levels.
+/// The answer times of sequences, if the backlog has levels.
 fn in_time(sequence: u32) -> Duration {
     Duration::from_millis([2, 5, 7, 3][sequence as usize])
 }
@@ -246,7 +246,7 @@ fn an_external_policy_decides_and_its_pondering_takes_time() {
     assert_eq!((out.wait.p50_us, out.wait.most_us), (4000.0, 8000.0), "{}", report.table());
 }
 
-/// Answers with what was not shown.
+/// Answers with indices that were not shown.
 #[derive(Debug)]
 struct Nonsense;
 

@@ -1,6 +1,6 @@
-//! What came of an experiment, three ways: a table, JSON, a page. The same experiment gives the same bytes in each.
+//! The results of an experiment in three forms: a table, JSON, a page. The same experiment gives the same bytes in each.
 //!
-//! - `words`: numbers as people read them.
+//! - `words`: formatting of numbers.
 //! - `table`: the text on a terminal.
 //! - [`page`]: one HTML file, readable without script · `plot`: its drawings.
 
@@ -16,7 +16,7 @@ use super::outcome::{Outcome, Quantiles};
 use super::serving::{Expire, Serving};
 use super::workload::{RecordedServing, Workload};
 
-/// Everything a reader may want to know.
+/// All results of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SimulationReport {
     pub schema: u32,
@@ -26,7 +26,7 @@ pub struct SimulationReport {
     pub serving: ServingFacts,
     pub runs: Vec<Outcome>,
     pub live: Option<LiveFacts>,
-    /// What was left out or bent.
+    /// Notes on omitted or changed input.
     pub notes: Vec<String>,
 }
 
@@ -51,14 +51,14 @@ pub struct ServingFacts {
     pub rejects_expired: bool,
 }
 
-/// The day a trace was recorded, beside what the simulator makes of it.
+/// Waits of the day a trace was recorded, compared with the simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveFacts {
     pub strategy: Option<String>,
     pub wait: Quantiles,
-    /// The run that was served alike, by its place in `runs`, if there is one.
+    /// The run with the same serving, by its index in `runs`, if there is one.
     pub run: Option<usize>,
-    /// By what share the simulator was off; none where nothing can be compared.
+    /// The relative error of the simulator; `None` if nothing can be compared.
     pub off_p50: Option<f64>,
     pub off_p99: Option<f64>,
 }
@@ -100,12 +100,12 @@ impl SimulationReport {
         }
     }
 
-    /// The report as a program reads it.
+    /// The report as JSON.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).map(|text| text + "\n").unwrap_or_default()
     }
 
-    /// What a run is called: its policy, and the instances if several numbers were tried.
+    /// The name of a run: its policy, and its instances if several numbers were tried.
     fn name(&self, run: &Outcome) -> String {
         let several = self.runs.iter().any(|r| r.instances != run.instances);
         if several { format!("{} x{}", run.policy, run.instances) } else { run.policy.clone() }

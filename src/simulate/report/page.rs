@@ -1,4 +1,4 @@
-//! The report as one HTML file: no script, nothing loaded from anywhere, readable in light and in dark.
+//! The report as one HTML file: no script, no external resources, readable in light and in dark.
 
 use std::fmt::Write as _;
 
@@ -115,7 +115,7 @@ fn cells(run: &Outcome) -> [String; 12] {
     ]
 }
 
-/// What the text report says below its table.
+/// The lines of the text report below its table.
 fn remarks(report: &SimulationReport) -> String {
     let text = report.table();
     let below = text.lines().skip(report.runs.len() + 1);
@@ -129,12 +129,12 @@ fn of_each(report: &SimulationReport, points: impl Fn(&Outcome) -> Vec<(f64, f64
     report.runs.iter().enumerate().map(line).collect()
 }
 
-/// Waits in decades over the number of nines.
+/// Waits in decades, over the number of nines.
 fn waits(report: &SimulationReport) -> String {
     let low = report.runs.iter().flat_map(|r| &r.curve).map(|(_, w)| *w).filter(|w| *w > 0.0).fold(f64::MAX, f64::min);
     let high = report.runs.iter().map(|r| r.wait.most_us).fold(1.0, f64::max);
     let high_decade = high.log10().ceil();
-    // Six decades are enough to read; what is shorter lies on the ground.
+    // Six decades are enough to read. Shorter waits are drawn at the bottom.
     let from = low.min(high).log10().floor().max(high_decade - 6.0).min(high_decade - 1.0);
     let mark = |n: u32| (from + f64::from(n), span(10f64.powf(from + f64::from(n))));
     let decades = (high_decade - from).round() as u32;
@@ -160,7 +160,7 @@ fn waits(report: &SimulationReport) -> String {
     plot::lines("wait by percentile", &x, &y, &lines)
 }
 
-/// How many nines a share has.
+/// The number of nines of a share.
 fn depth(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
@@ -190,7 +190,7 @@ fn slots(report: &SimulationReport) -> String {
     plot::lines("slots used over time", &x, &y, &of_each(report, points))
 }
 
-/// Tenants drawn; the others are in the JSON.
+/// Maximum tenants drawn. The others are in the JSON.
 const TENANTS: usize = 12;
 
 fn tenants(report: &SimulationReport) -> String {

@@ -1,8 +1,8 @@
-//! Drawings as inline SVG: axes, lines, bars. Colours are classes, so that the page says what they are in light and in dark.
+//! Drawings as inline SVG: axes, lines, bars. Colours are classes, so that the page defines them for light and for dark.
 
 use std::fmt::Write as _;
 
-/// Room for a drawing and its labels.
+/// Size of a drawing, and margins for its labels.
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 64.0;
@@ -10,7 +10,7 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
 
-/// A direction: which values it shows, and where it has marks. Values are the drawing's own (a logarithm, say); labels tell what they mean.
+/// An axis: its range and its marks. Values are in the drawing's unit (a logarithm, for example); labels give their meaning.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Axis {
     pub(super) title: String,
@@ -23,12 +23,12 @@ pub(super) struct Axis {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PlotLine {
     pub(super) name: String,
-    /// Which colour.
+    /// The number of its colour.
     pub(super) class: usize,
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// A group of bars: a label, and for each bar its class, its value and what it says.
+/// A group of bars: a label, and for each bar its class, its value and its title.
 pub(super) type Group = (String, Vec<(usize, f64, String)>);
 
 impl Axis {
@@ -41,7 +41,7 @@ impl Axis {
         Axis { title: title.to_owned(), from: 0.0, to, marks: marks.into_iter().map(|v| (v, label(v))).collect() }
     }
 
-    /// Ends at its last value, whether there is a mark or not.
+    /// Ends the axis at this value, with or without a mark there.
     pub(super) fn until(self, to: f64) -> Axis {
         let marks = self.marks.into_iter().filter(|(v, _)| *v <= to * (1.0 + 1e-9)).collect();
         Axis { to, marks, ..self }
@@ -52,7 +52,7 @@ impl Axis {
     }
 }
 
-/// The least of 1, 2, 5, 10, 20, … that is not less.
+/// The smallest of 1, 2, 5, 10, 20, … that is at least this.
 fn round_step(least: f64) -> f64 {
     let decade = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0].into_iter().map(|n| n * decade).find(|step| *step >= least * (1.0 - 1e-9)).unwrap_or(10.0 * decade)
@@ -97,7 +97,7 @@ pub(super) fn lines(about: &str, x: &Axis, y: &Axis, lines: &[PlotLine]) -> Stri
         let points: Vec<String> =
             line.points.iter().map(|(a, b)| format!("{:.1},{:.1}", x_of(x, *a), y_of(y, *b))).collect();
         let (class, name) = (class(line.class), escape(&line.name));
-        // Lines that lie on each other stay visible: the first are the widest.
+        // Lines that overlap stay visible: the first ones are the widest.
         let wide = (4.0 - line.class as f64).max(1.5);
         let _ = write!(
             out,
@@ -108,7 +108,7 @@ pub(super) fn lines(about: &str, x: &Axis, y: &Axis, lines: &[PlotLine]) -> Stri
     out + "</svg>\n"
 }
 
-/// Bars that lie, group under group.
+/// Horizontal bars, group under group.
 pub(super) fn bars(about: &str, x: &Axis, groups: &[Group]) -> String {
     let (bar, gap) = (14.0, 12.0);
     let tall: f64 = groups.iter().map(|(_, bars)| bars.len() as f64 * bar + gap).sum();
@@ -147,7 +147,7 @@ pub(super) fn bars(about: &str, x: &Axis, groups: &[Group]) -> String {
     out + "</svg>\n"
 }
 
-/// Labels of bars are longer than numbers.
+/// Left margin of bars, because their labels are longer than numbers.
 const BARS_LEFT: f64 = 120.0;
 
 fn bar_x(axis: &Axis, value: f64) -> f64 {
@@ -158,13 +158,13 @@ fn open(about: &str, height: f64) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH:.0} {height:.0}\" role=\"img\" aria-label=\"{}\">", escape(about))
 }
 
-/// The class of the n-th colour; those beyond the palette are drawn in dashes.
+/// The class of the n-th colour. Beyond the palette, lines are dashed.
 pub(super) fn class(n: usize) -> String {
     let colour = n % COLOURS;
     if n < COLOURS { format!("c{colour}") } else { format!("c{colour} dashed") }
 }
 
-/// Colours of the page.
+/// Number of colours of the page.
 pub(super) const COLOURS: usize = 7;
 
 pub(super) fn escape(text: &str) -> String {

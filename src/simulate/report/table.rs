@@ -8,12 +8,12 @@ use crate::simulate::outcome::Outcome;
 use crate::text;
 
 impl SimulationReport {
-    /// One line: what was simulated.
+    /// One line about the simulated workload.
     pub fn head(&self) -> String {
         head(self)
     }
 
-    /// The table, and what there is to say below it.
+    /// The table, with the notes below it.
     pub fn table(&self) -> String {
         table(self)
     }
@@ -54,7 +54,7 @@ fn titles(several: bool) -> Vec<String> {
     std::iter::once("POLICY").chain(instances).chain(rest).map(str::to_owned).collect()
 }
 
-/// The cells of a run, in the order of [`titles`]. The worst tenant has two: its name and its time.
+/// The cells of a run, in the order of [`titles`]. The worst tenant has two cells: its name and its time.
 fn row(run: &Outcome, several: bool) -> Vec<String> {
     let none = || "-".to_owned();
     let worst = run.worst_tenant();
@@ -73,7 +73,7 @@ fn row(run: &Outcome, several: bool) -> Vec<String> {
     std::iter::once(run.policy.clone()).chain(instances).chain(rest).collect()
 }
 
-/// What a run's row has no room for.
+/// Lines for a run's results that have no column.
 fn aside(report: &SimulationReport, run: &Outcome) -> String {
     let mut out = String::new();
     let name = report.name(run);

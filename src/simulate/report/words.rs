@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formatting of numbers for people.
 
 /// `412,118`.
 pub(super) fn count(n: u64) -> String {
@@ -25,12 +25,12 @@ pub(super) fn span(micros: f64) -> String {
     format!("{value} {unit}")
 }
 
-/// `10.0` is `10`.
+/// Removes `.0`: `10.0` becomes `10`.
 fn short(number: &str) -> &str {
     number.strip_suffix(".0").unwrap_or(number)
 }
 
-/// At most three decimals, and no zeros at the end.
+/// At most three decimals, without trailing zeros.
 pub(super) fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

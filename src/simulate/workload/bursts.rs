@@ -13,11 +13,11 @@ use crate::simulate::random::Random;
 flow! {
     /// `[[bursts]]`
     Bursts {
-        /// From one burst to the next.
+        /// Time between two bursts.
         every: Span,
-        /// Requests of a burst, each of another sequence.
+        /// Requests of a burst, each of a different sequence.
         size: u32,
-        /// Over how long a burst's requests are spread.
+        /// The time over which a burst's requests are spread.
         spread: Option<Span>,
     }
 }
@@ -59,7 +59,7 @@ impl Flow for Bursts {
     }
 }
 
-/// Brings `n` of them, drawn at random, to the front.
+/// Moves `n` random entries to the front.
 fn choose(places: &mut [usize], n: usize, random: &mut Random) {
     for i in 0..n.min(places.len()) {
         let j = i + random.below(places.len() - i);

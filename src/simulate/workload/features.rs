@@ -1,4 +1,4 @@
-//! Features that flows give their requests by name, beside the tenant: numbers and texts, the same for all requests of a flow.
+//! Features that flows give their requests by name, in addition to the tenant: numbers and texts, the same for all requests of a flow.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::tenants;
 /// The key feature that every workload has.
 pub const TENANT: &str = "tenant";
 
-/// What a flow says of its requests.
+/// The features of a flow's requests.
 pub type FeatureValues = BTreeMap<String, FeatureValue>;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -24,11 +24,11 @@ pub enum FeatureValue {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Features {
     pub numbers: Vec<String>,
-    /// The tenant first.
+    /// Names of the key features, the tenant first.
     pub keys: Vec<String>,
-    /// Texts behind keys, but for those of tenants.
+    /// Texts of keys, except those of tenants.
     pub texts: Vec<String>,
-    /// By flow: its numbers, and its keys.
+    /// The numbers and keys of each flow.
     given: Vec<([f64; FEATURES], [u64; FEATURES])>,
 }
 
@@ -39,7 +39,7 @@ impl Default for Features {
 }
 
 impl Features {
-    /// Of these flows. What one does not name is 0, or the empty text, with it.
+    /// The features of these flows. A feature that a flow does not name is 0 or the empty text in that flow.
     pub(crate) fn of(flows: &[FeatureValues]) -> Result<Features, String> {
         let mut features = Features::default();
         for (name, value) in flows.iter().flatten() {
@@ -82,7 +82,7 @@ impl Features {
         Ok(features)
     }
 
-    /// Of a request of this flow and tenant.
+    /// The features of a request of this flow and tenant.
     pub(crate) fn at(&self, flow: u16, tenant: u64) -> ([f64; FEATURES], [u64; FEATURES]) {
         let (numbers, mut keys) = self.given.get(usize::from(flow)).copied().unwrap_or_default();
         if let Some(first) = keys.first_mut() {

@@ -1,4 +1,4 @@
-//! What all made-up flows have in common: who sends, what each request is like, and where a flow puts its requests.
+//! The common part of all generated flows: senders, properties of requests, and where a flow adds its requests.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::config::units::Span;
 use crate::simulate::SimulateError;
 use crate::simulate::random::Random;
 
-/// More requests than this are refused: they would not fit into an ordinary memory.
+/// Maximum number of requests. More would not fit into an ordinary memory.
 pub const MOST: f64 = 50e6;
 
-/// Makes a flow's table of the file: its own keys, and those of every flow.
+/// Defines a flow's table of the file: its own keys, and those of every flow.
 macro_rules! flow {
     ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$doc])*
@@ -21,18 +21,18 @@ macro_rules! flow {
         #[serde(deny_unknown_fields)]
         pub struct $name {
             $($(#[$about])* pub $field: $type,)*
-            /// Sequences that live at the same time.
+            /// Sequences that are live at the same time.
             #[serde(default = "crate::simulate::workload::flow::one")]
             pub sequences: u32,
-            /// Requests of a sequence until its END, on the average; without it a sequence never ends.
+            /// Mean number of requests of a sequence until its END. Without it a sequence never ends.
             pub steps: Option<f64>,
-            /// How long after its arrival each request is to be answered.
+            /// Deadline of each request after its arrival.
             pub deadline: Option<crate::config::units::Span>,
-            /// To whom all of it belongs.
+            /// The tenant of all its sequences.
             pub tenant: Option<String>,
-            /// Or among whom its sequences are shared out.
+            /// Or the tenants among whom its sequences are distributed.
             pub tenants: Option<crate::simulate::workload::tenants::Many>,
-            /// What plug-ins see of its requests beside that, by name.
+            /// Further features of its requests, by name.
             #[serde(default)]
             pub features: crate::simulate::workload::features::FeatureValues,
             #[serde(default)]
@@ -82,7 +82,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// Its fault, if it has one.
+    /// The first fault of these keys, if there is one.
     pub(crate) fn check(&self) -> Result<(), (&'static str, String)> {
         if self.sequences == 0 {
             return Err(("sequences", "sequences must be 1 or more".to_owned()));
@@ -107,14 +107,14 @@ pub trait Flow {
     /// Faults of its own keys: the key and a sentence.
     fn check(&self) -> Result<(), (&'static str, String)>;
 
-    /// How many requests are to be expected, to refuse what would not fit.
+    /// The expected number of requests, so that too large a workload can be refused.
     fn expected(&self, span: Duration) -> f64;
 
     /// Appends its requests, in the order of their times for each sequence.
     fn arrive(&self, span: Duration, random: &mut Random, into: &mut Workload);
 }
 
-/// Makes a workload of flows. Each draws from a stream of its own, so that changing one leaves the others as they are.
+/// Makes a workload of flows. Each flow draws from its own random stream, so that a change of one leaves the others unchanged.
 pub fn make(flows: &[(&str, &dyn Flow)], span: Span, seed: u64) -> Result<Workload, SimulateError> {
     let expected: f64 = flows.iter().map(|(_, flow)| flow.expected(span.0)).sum();
     if expected > MOST {
@@ -138,17 +138,17 @@ pub fn make(flows: &[(&str, &dyn Flow)], span: Span, seed: u64) -> Result<Worklo
     Ok(workload.in_order())
 }
 
-/// Whether a key of a flow is a span that can be waited for.
+/// Checks that a span is more than 0.
 pub(super) fn some_time(key: &'static str, span: Span) -> Result<(), (&'static str, String)> {
     if span.0.is_zero() { Err((key, format!("{key} must be more than 0"))) } else { Ok(()) }
 }
 
-/// A key that the file may leave out.
+/// The value of an optional key, or its default.
 pub(super) fn span_or(given: Option<Span>, default: Duration) -> Duration {
     given.map_or(default, |s| s.0)
 }
 
-/// Whether a sequence is one spurt of talk or the whole call.
+/// The unit of a sequence: one spurt of talk, or the whole call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {

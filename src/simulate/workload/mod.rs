@@ -1,7 +1,7 @@
-//! Which requests arrive when. A workload is made once and met by every policy alike: arrivals do not depend on answers.
+//! The requests and their arrival times. A workload is made once and is the same for every policy: arrivals do not depend on answers.
 //!
-//! - [`flow`]: what all made-up flows have in common · [`people`]: their sequences · [`tenants`]: to whom those belong · [`features`]:
-//!   what else plug-ins see.
+//! - [`flow`]: the common part of all generated flows · [`people`]: their sequences · [`tenants`]: the owners of those · [`features`]:
+//!   other data that plug-ins see.
 //! - [`poisson`], [`bursts`], [`talkers`]: the flows.
 //! - [`replay`]: a recorded trace.
 
@@ -30,50 +30,50 @@ use crate::config::model::LoadFacts;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     pub at: Time,
-    /// Which sequence it belongs to; a number names one id for ever.
+    /// The number of its sequence. A number is never used for another id.
     pub sequence: u32,
     pub start: bool,
     pub end: bool,
-    /// By its place in [`Workload::tenants`].
+    /// Its index in [`Workload::tenants`].
     pub tenant: u16,
-    /// By its place in the file: what its features are.
+    /// The index of its flow in the file, which gives its features.
     pub flow: u16,
     pub priority: u32,
-    /// How long after its arrival it is to be answered.
+    /// Its deadline, after its arrival.
     pub within: Option<Duration>,
     pub bytes: u64,
     /// Class of its shapes.
     pub shape: u64,
 }
 
-/// Everything that arrives, in order.
+/// All arrivals, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Workload {
     pub arrivals: Vec<Arrival>,
-    /// Names; empty if the requests have no tenant.
+    /// Names of tenants; empty if the requests have none.
     pub tenants: Vec<String>,
     pub features: Features,
-    /// Sequences in it.
+    /// Number of sequences.
     pub sequences: u32,
     pub span: Duration,
-    /// In a word or two, for the report.
+    /// A word or two for the report.
     pub about: String,
-    /// What a trace tells besides its arrivals.
+    /// Data of a trace besides its arrivals.
     pub live: Option<RecordedServing>,
 }
 
-/// What was seen on the day a trace was recorded.
+/// Observations of the day a trace was recorded.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RecordedServing {
     /// The strategy that served, if the trace names it.
     pub strategy: Option<String>,
-    /// Nanoseconds each answered request waited, ascending.
+    /// Waits of the answered requests in nanoseconds, ascending.
     pub waits: Vec<u64>,
-    /// How it was served, as far as the trace tells.
+    /// The options of its serving, as far as the trace has them.
     pub wishes: ServingOptions,
-    /// How long batches ran.
+    /// Run times of batches.
     pub costs: Option<Costs>,
-    /// What was left out or bent, in sentences.
+    /// Notes on omitted or changed input.
     pub notes: Vec<String>,
 }
 
@@ -84,12 +84,12 @@ impl Workload {
         LoadFacts { numbers, keys, ..facts }
     }
 
-    /// Texts behind its keys.
+    /// The texts of its keys.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.tenants.iter().chain(&self.features.texts).map(String::as_str)
     }
 
-    /// Puts what several flows gave into one order: by time, then in the order of the flows.
+    /// Sorts the arrivals of several flows by time, and then by flow.
     pub fn in_order(mut self) -> Workload {
         self.arrivals.sort_by_key(|a| a.at);
         self

@@ -1,4 +1,4 @@
-//! The sequences of a flow: who is on, who has taken how many steps, who comes when one has ended.
+//! The sequences of a flow: which are live, how many steps each has left, and which begins when one has ended.
 
 use sequor_core::Time;
 
@@ -7,7 +7,7 @@ use super::tenants::Picker;
 use super::{Arrival, Workload};
 use crate::simulate::random::Random;
 
-/// Sequences that live at the same time. Where one ends, another begins with its next request.
+/// Sequences that are live at the same time. When one ends, another begins with the next request in its place.
 #[derive(Debug)]
 pub(super) struct People {
     common: Common,
@@ -20,7 +20,7 @@ pub(super) struct People {
 struct Person {
     sequence: u32,
     tenant: u16,
-    /// Requests to come; `None` is no end.
+    /// Number of requests left; `None` means it never ends.
     left: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl People {
         self.seats.len()
     }
 
-    /// The next request of the sequence in this place. `last` makes it an END, even if more were planned.
+    /// Adds the next request of the sequence in this place. `last` makes it an END, even if more were planned.
     pub(super) fn step(&mut self, place: usize, at: Time, last: bool, random: &mut Random, into: &mut Workload) {
         let Some(seat) = self.seats.get_mut(place) else { return };
         let start = seat.is_none();

@@ -1,4 +1,4 @@
-//! Requests that come at random, each from any of the live sequences: many independent clients.
+//! Requests at random times, each from a random live sequence: many independent clients.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::simulate::rate::Rate;
 flow! {
     /// `[[poisson]]`
     Poisson {
-        /// Requests of all sequences together.
+        /// Rate of requests, of all sequences together.
         rate: Rate,
     }
 }

@@ -1,4 +1,4 @@
-//! A recorded trace as a workload: the arrivals of one model as they were, and what was seen on that day.
+//! A recorded trace as a workload: the arrivals of one model, and the observations of that day.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::BufRead;
@@ -20,28 +20,28 @@ use crate::simulate::{Costs, SimulateError};
 /// Collects the requests of one model, file after file.
 #[derive(Debug, Default)]
 pub struct Replay {
-    /// Whose; without a wish the first that comes.
+    /// The model to collect. If none was named, it is the first of the trace.
     model: Option<String>,
     wished: bool,
     models: BTreeSet<String>,
-    /// How each was served: its strategy, and the rest.
+    /// The strategy and the options of each model.
     loads: BTreeMap<String, (String, ServingOptions)>,
     workload: Workload,
     live: RecordedServing,
     seen: Vec<RecordedBatch>,
-    /// Looked up, never iterated. Ids of two recordings have nothing to do with each other, so the recording's zero is part of the key.
+    /// Looked up, never iterated. Ids of two recordings are unrelated, so the recording's zero is part of the key.
     numbers: HashMap<(u64, Hash), u32>,
     zero_us: u64,
     stateless: u64,
 }
 
 impl Replay {
-    /// Of the model of this name, or of the only one.
+    /// Collects the model of this name, or the only one.
     pub fn new(model: Option<&str>) -> Replay {
         Replay { model: model.map(str::to_owned), wished: model.is_some(), ..Replay::default() }
     }
 
-    /// Reads a file.
+    /// Reads one file.
     pub fn file(&mut self, path: &Path, mut text: impl BufRead) -> Result<(), SimulateError> {
         let failed = |e: std::io::Error| SimulateError::File { path: path.to_owned(), what: e.to_string() };
         let mut line = String::new();
@@ -75,12 +75,12 @@ impl Replay {
         }
     }
 
-    /// How a model was served; the latest of its loads counts.
+    /// Records how a model was served. The latest of its loads counts.
     fn load(&mut self, load: &Load<'_>) {
         let span = |micros| Span(Duration::from_micros(micros));
         let wishes = ServingOptions {
             instances: Some(vec![load.instances.max(1)]),
-            // A stateless load has none, and `direct` as many as rows: neither says anything of `oldest`.
+            // A stateless load has no slots. `direct` has as many as rows, which is no evidence for `oldest`.
             slots: (load.slots > 0).then_some(load.slots),
             max_batch: Some(load.max_batch.max(1)),
             delay: Some(span(load.delay_us)),
@@ -134,7 +134,7 @@ impl Replay {
         number
     }
 
-    /// The workload, from its first request on.
+    /// The workload, with its first request at time 0.
     pub fn finish(mut self) -> Result<Workload, SimulateError> {
         if self.models.len() > 1 && !self.wished {
             let names: Vec<&str> = self.models.iter().map(String::as_str).collect();
@@ -176,7 +176,7 @@ impl Replay {
     }
 }
 
-/// Makes the first request of every sequence a START. How many were none.
+/// Makes the first request of every sequence a START. Returns how many were not one.
 fn begin_everywhere(workload: &mut Workload) -> u64 {
     let mut seen = vec![false; workload.sequences as usize];
     let mut bent = 0;

@@ -13,15 +13,15 @@ use crate::simulate::random::Random;
 flow! {
     /// `[[talkers]]`
     Talkers {
-        /// From one step to the next; 32 ms if not given.
+        /// Time between two steps; default 32 ms.
         step: Option<Span>,
-        /// How long a spurt of talk lasts, on the average; 3 s if not given.
+        /// Mean length of a spurt of talk; default 3 s.
         talk: Option<Span>,
-        /// And the silence after it; 2 s if not given.
+        /// Mean length of the silence after it; default 2 s.
         silence: Option<Span>,
-        /// How much later than its time a step may come.
+        /// Maximum delay of a step.
         jitter: Option<Span>,
-        /// What a sequence is: each spurt of talk, or the call with all its silences.
+        /// The unit of a sequence: each spurt of talk, or the call with all its silences.
         sequence: Option<Unit>,
     }
 }
@@ -70,7 +70,7 @@ impl Flow for Talkers {
 }
 
 impl Talkers {
-    /// One spurt of talk; when it is over.
+    /// Adds one spurt of talk and returns its end.
     fn spurt(
         &self,
         place: usize,
@@ -85,7 +85,7 @@ impl Talkers {
         let ends = self.sequence.unwrap_or_default() == Unit::Talk;
         let (mut due, mut before) = (from, from);
         for n in 1..=steps {
-            // Late, but never before the step that came before it.
+            // A step may be late, but never before the previous one.
             let at = (due + random.up_to(jitter)).max(before);
             if at >= span {
                 return span;

@@ -1,15 +1,15 @@
-//! To whom a flow's sequences belong: one name for all, or many of whom few are loud (Zipf's law).
+//! The tenants of a flow's sequences: one name for all, or many of which few send most requests (Zipf's law).
 
 use serde::Deserialize;
 
 use crate::simulate::random::Random;
 
-/// Tenants `t1`, `t2`, …: the n-th has 1/n^zipf of what the first has.
+/// Tenants `t1`, `t2`, …: the n-th has 1/n^zipf of the first one's share.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Many {
     pub count: u16,
-    /// 0 shares evenly; 1 is a usual crowd.
+    /// 0 gives equal shares; 1 is a usual distribution.
     #[serde(default = "usual")]
     pub zipf: f64,
 }
@@ -29,7 +29,7 @@ impl Many {
         Ok(())
     }
 
-    /// The shares added up, the last being 1.
+    /// The cumulated shares, the last being 1.
     fn sums(self) -> Vec<f64> {
         let weights = (1..=self.count).map(|n| f64::from(n).powf(-self.zipf));
         let sums: Vec<f64> = weights
@@ -46,13 +46,13 @@ impl Many {
 /// Draws a tenant for each sequence.
 #[derive(Debug)]
 pub(super) struct Picker {
-    /// Places in the workload's list of names.
+    /// Indices in the workload's list of names.
     places: Vec<u16>,
     sums: Vec<f64>,
 }
 
 impl Picker {
-    /// Enters a flow's tenants, one or many, into the workload's list. A name that is there already is the same tenant.
+    /// Adds a flow's tenants, one or many, to the workload's list. An existing name is the same tenant.
     pub(super) fn new(one: Option<&str>, many: Option<Many>, names: &mut Vec<String>) -> Picker {
         let (its_names, sums) = match (one, many) {
             (_, Some(many)) => ((1..=many.count).map(|n| format!("t{n}")).collect(), many.sums()),
@@ -73,7 +73,7 @@ impl Picker {
 /// The tenant of requests without one.
 pub const NO_TENANT: u16 = u16::MAX;
 
-/// The place of a name in the list, where it is put if it is new.
+/// The index of a name in the list. A new name is added.
 pub(super) fn place_of(name: String, names: &mut Vec<String>) -> u16 {
     let place = names.iter().position(|known| *known == name).unwrap_or_else(|| {
         names.push(name);
@@ -82,7 +82,7 @@ pub(super) fn place_of(name: String, names: &mut Vec<String>) -> u16 {
     u16::try_from(place).unwrap_or(NO_TENANT)
 }
 
-/// A tenant's name as schedulers see it: the 64-bit FNV-1a of its text, the same in every process.
+/// A tenant's key for schedulers: the 64-bit FNV-1a of its name, the same in every process.
 pub fn key(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,4 +1,4 @@
-//! Workloads: what flows are called is what they are; files and traces are read, or told wrong at their line.
+//! Workloads: flows have the properties of their names; files and traces are parsed, or refused with their line.
 
 use std::io::Cursor;
 use std::path::Path;
