@@ -1,6 +1,6 @@
 //! The answer for one sequence that waits for a slot.
 
-/// Has the contract's memory layout: a list of them is handed over as it is.
+/// The answer for one waiting sequence. Has the contract's memory layout, so a list of them is handed over unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, u8)]
 pub enum Admission {
@@ -8,7 +8,7 @@ pub enum Admission {
     Take(u32),
     /// It gets the slot of this victim (an index), whose sequence ends as evicted.
     Evict(u32),
-    /// It goes on waiting.
+    /// It keeps waiting.
     Defer,
     /// Its START is refused, with the plug-in's code for the reason.
     Reject(u32),

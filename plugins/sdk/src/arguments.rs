@@ -1,35 +1,35 @@
-//! Room for the arguments of a call. The server asks for it list by list before it calls, and all of it is free again once the call is over: so
-//! what is asked for is laid end to end, and nothing is looked for or given back one by one.
+//! Memory for the arguments of a call. The server asks for it list by list before it calls, and all of it is free again after the call. So
+//! lists are placed end to end, and none is freed by itself.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::UnsafeCell;
 
-/// Bytes: more than the columns of some hundred candidates. What does not fit is allocated like anything else.
+/// Bytes of the area: more than the columns of some hundred candidates need. Lists that do not fit are allocated separately.
 const ROOM: usize = 32 << 10;
 
-/// Memory that one call at a time uses.
+/// Memory that only one call at a time uses.
 struct Alone<T>(UnsafeCell<T>);
 
-// SAFETY: a component has one thread, and neither of the two functions here calls the other or anything that comes back to them.
+// SAFETY: a component has one thread. Neither of the two functions here calls the other, or code that could call them.
 unsafe impl<T> Sync for Alone<T> {}
 
-/// No list is aligned to more than 8, and the bytes come first.
+/// No list needs an alignment above 8, and the bytes come first.
 #[repr(C, align(8))]
 struct Room {
     bytes: [u8; ROOM],
     used: usize,
 }
 
-// All zeros, which take no place in the file.
+// All zeros, which take no space in the file.
 static LAID: Alone<Room> = Alone(UnsafeCell::new(Room { bytes: [0; ROOM], used: 0 }));
-/// What did not fit.
+/// Lists that did not fit.
 static BESIDE: Alone<Vec<(*mut u8, Layout)>> = Alone(UnsafeCell::new(Vec::new()));
 
-/// Room for `len` bytes, holding what the `old_len` at `old` held: `cabi_realloc` of the canonical ABI, for what is exported.
+/// Memory for `len` bytes, with the content of the `old_len` bytes at `old`. It is `cabi_realloc` of the canonical ABI for the exports.
 ///
 /// # Safety
 ///
-/// Only the server calls this, before a call whose end is said by [`release`]. `old` is from here since then, or `old_len` is 0.
+/// Only the server calls this, before a call that ends with [`release`]. `old` was allocated here for the same call, or `old_len` is 0.
 pub unsafe fn give(old: *const u8, old_len: usize, align: usize, len: usize) -> *mut u8 {
     if len == 0 {
         return std::ptr::without_provenance_mut(align);
@@ -39,12 +39,12 @@ pub unsafe fn give(old: *const u8, old_len: usize, align: usize, len: usize) -> 
     let at = room.used.next_multiple_of(align);
     let to = if len <= ROOM.saturating_sub(at) {
         room.used = at + len;
-        // SAFETY: `at` lies within the bytes.
+        // SAFETY: `at` is within the bytes.
         unsafe { room.bytes.as_mut_ptr().add(at) }
     } else {
         beside(align, len)
     };
-    // SAFETY: both are as long, and what is new overlaps nothing.
+    // SAFETY: both are at least as long as the copy, and new memory overlaps nothing.
     unsafe { std::ptr::copy_nonoverlapping(old, to, old_len.min(len)) };
     to
 }
@@ -62,22 +62,22 @@ fn beside(align: usize, len: usize) -> *mut u8 {
     at
 }
 
-/// A trap, and nothing said: the server may not be called from here.
+/// Traps without a message, because the server may not be called from here.
 fn out_of_memory() -> ! {
     std::arch::wasm32::unreachable()
 }
 
-/// The call is over: its arguments are not looked at any more.
+/// Frees the arguments after a call.
 ///
 /// # Safety
 ///
-/// They are not.
+/// The arguments of the call are not used any more.
 pub unsafe fn release() {
     // SAFETY: nothing else runs here (see `Alone`).
     let (room, beside) = unsafe { (&mut *LAID.0.get(), &mut *BESIDE.0.get()) };
     room.used = 0;
     for (at, layout) in beside.drain(..) {
-        // SAFETY: they were allocated so, and are taken out.
+        // SAFETY: they were allocated with this layout, and leave the list here.
         unsafe { dealloc(at, layout) };
     }
 }

@@ -1,4 +1,4 @@
-//! The candidates in columns, as the contract lays them out in memory. A plug-in reads them where the server wrote them, and nothing is unpacked
+//! The candidates in columns, in the contract's memory layout. A plug-in reads them where the server wrote them, and nothing is unpacked
 //! before it is read.
 
 use std::fmt;
@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use crate::model::{Key, Sequence};
 
-/// A list as the contract has it: where its first is, and how many there are.
+/// A list in the contract's layout: the address of its first element, and its length.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct List<'a, T> {
@@ -16,7 +16,7 @@ pub(crate) struct List<'a, T> {
     of: PhantomData<&'a [T]>,
 }
 
-/// Something that may be missing, as the contract has it. What lies in `value` is nothing unless it is `there`.
+/// An optional value in the contract's layout. `value` is meaningful only if it is `there`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Maybe<T> {
@@ -24,7 +24,7 @@ pub(crate) struct Maybe<T> {
     pub(crate) value: T,
 }
 
-/// One column, a slice: entry `i` is of candidate `i`. Empty if `plugin.toml` does not name it.
+/// One column, as a slice: entry `i` belongs to candidate `i`. Empty if `plugin.toml` does not name it.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Column<'a, T>(Maybe<List<'a, T>>);
@@ -46,9 +46,9 @@ pub struct Columns<'a> {
     pub rows: Column<'a, u32>,
     pub input_bytes: Column<'a, u64>,
     pub state_bytes: Column<'a, u64>,
-    /// Row by row, as many as the model has numeric features.
+    /// Row by row, one for each numeric feature of the model.
     pub numbers: Column<'a, f64>,
-    /// Row by row, as many as the model has key features.
+    /// Row by row, one for each key feature of the model.
     pub keys: Column<'a, Key>,
 }
 
@@ -58,7 +58,7 @@ impl<'a, T> List<'a, T> {
     }
 
     pub(crate) fn as_slice(&self) -> &'a [T] {
-        // SAFETY: it was made of a slice that lives as long, or the server wrote it, by the contract's rules, where the call's arguments lie.
+        // SAFETY: it was made from a slice with this lifetime, or the server wrote it by the contract's rules among the call's arguments.
         unsafe { std::slice::from_raw_parts(self.first, self.len) }
     }
 }

@@ -1,9 +1,9 @@
-//! What the operator configured, in the table `config` of `[plugins.scheduler]`.
+//! The operator's configuration: the table `config` of `[plugins.scheduler]`.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A table. Names may be paths: `config.get::<f64>("weights.gold")`.
+/// A configuration table. Names may be paths: `config.get::<f64>("weights.gold")`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config(Value);
 
@@ -13,12 +13,12 @@ impl Config {
         serde_json::from_str(text).map(Config).map_err(|e| format!("the configuration is no JSON: {e}"))
     }
 
-    /// What must be there; the server has filled in the defaults of plugin.toml.
+    /// A required value. The server has filled in the defaults of plugin.toml.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<T, String> {
         self.find(name)?.ok_or_else(|| format!("\"{name}\" is not configured, and plugin.toml has no default for it"))
     }
 
-    /// What may be left out.
+    /// An optional value.
     pub fn get_or<T: DeserializeOwned>(&self, name: &str, default: T) -> Result<T, String> {
         Ok(self.find(name)?.unwrap_or(default))
     }

@@ -1,8 +1,8 @@
-//! What happened, one event at a time.
+//! Events, one at a time.
 
 use crate::model::{Key, Model, Sequence};
 
-/// Events in columns, as the contract has them: entry `i` of each is of event `i`; `keys` row by row.
+/// Events in columns, in the contract's form: entry `i` of each column belongs to event `i`; `keys` row by row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Events<'a> {
     pub kind: &'a [u32],
@@ -15,7 +15,7 @@ pub struct Events<'a> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A sequence began, or lives already and the plug-in is new.
+    /// A sequence began. A new plug-in also gets this for each live sequence.
     Began { sequence: Sequence, steps: u64, keys: KeysOf<'a> },
     /// A sequence got a slot.
     Slotted { sequence: Sequence, waited_us: u64 },
@@ -27,7 +27,7 @@ pub enum Event<'a> {
     Ended { sequence: Sequence, why: Ending, keys: KeysOf<'a> },
     /// A batch ran. `Done` and `Failed` of its requests follow.
     BatchRan { took_us: u64 },
-    /// A kind of a later server.
+    /// An event kind of a later server.
     Other { kind: u32, sequence: Sequence, amount: u64 },
 }
 
@@ -50,7 +50,7 @@ pub enum Ending {
     Other(u64),
 }
 
-/// The key features of the request that an event is about; of a sequence, those of its START.
+/// The key features of the request of an event. For a sequence, those of its START.
 #[derive(Debug, Clone, Copy)]
 pub struct KeysOf<'a> {
     names: &'a [String],
@@ -79,7 +79,7 @@ impl Ending {
 }
 
 impl KeysOf<'_> {
-    /// The key of this feature; 0 if the model has none of this name.
+    /// The key of this feature; 0 if the model has no such feature.
     #[must_use]
     pub fn get(&self, feature: &str) -> Key {
         let at = self.names.iter().position(|name| name == feature);
@@ -88,7 +88,7 @@ impl KeysOf<'_> {
 }
 
 impl<'a> Events<'a> {
-    /// One after the other.
+    /// The events, one after the other.
     pub fn each(self, model: &'a Model) -> impl Iterator<Item = Event<'a>> {
         let keys = model.keys.len();
         self.kind.iter().enumerate().map(move |(i, kind)| {

@@ -1,4 +1,4 @@
-//! Functions of the server. In a test, lines go to standard error, and the texts of keys are those of [`remember`].
+//! Functions of the server. In a test, lines go to standard error, and texts of keys come from [`remember`].
 
 use crate::model::{Key, Sequence};
 

@@ -1,5 +1,5 @@
-//! A plug-in as the server sees it: the functions of the contract, over plain data. The component is a thin shim over this, and so is a native
-//! twin: both run the same lines.
+//! A scheduler in the contract's functions, over plain data. The component and the native twin are thin layers over this, so both run the
+//! same code.
 
 use crate::admission::Admission;
 use crate::columns::Columns;
@@ -24,13 +24,13 @@ impl<P: Scheduler> Instance<P> {
         self.plugin.configure(&Config::from_json(config)?, &self.model)
     }
 
-    /// `events` happened since the last call.
+    /// Chooses the candidates to run. `events`: those since the last call.
     pub fn plan(&mut self, round: &Round, ready: &Columns<'_>, events: Events<'_>) -> Option<Decision> {
         self.observe(events);
         self.plugin.plan(round, &Ready::new(ready, &self.model)).decide(round.now_us)
     }
 
-    /// `events` happened since the last call.
+    /// Chooses the sequences that get a slot. `events`: those since the last call.
     pub fn admit(
         &mut self,
         round: &Round,

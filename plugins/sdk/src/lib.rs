@@ -1,5 +1,5 @@
-//! The kit for plug-ins of the Sequor inference server. [`scheduler`]: which requests run together and when. [`processor`]: inputs and outputs of a
-//! model. [`initializer`]: first states.
+//! The kit for plug-ins of the Sequor inference server. [`scheduler`]: decides which requests run together and when. [`processor`]: changes
+//! inputs and outputs of a model. [`initializer`]: makes first states.
 //!
 //! ```
 //! use sequor_plugin::scheduler::*;
@@ -17,8 +17,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! `sequor plugin build` makes a component of it that the server loads. `cargo test` builds the same crate as an ordinary library, and [`testing`]
-//! drives it without WebAssembly.
+//! `sequor plugin build` makes a component that the server loads. `cargo test` builds the same crate as an ordinary library, and
+//! [`testing`] drives it without WebAssembly.
 //!
 //! # Layout
 //!
@@ -27,8 +27,8 @@
 //! - [`initializer`]: the same for plug-ins that make the first state of a sequence.
 //! - [`host`]: functions of the server.
 //! - [`testing`]: candidates for tests, and the server's rules for answers.
-//! - [`Instance`]: a plug-in as the server sees it, by the functions of the contract; [`export!`] makes one.
-//! - `wasm`: the functions of the contract, for WebAssembly alone; `bindings`: what is generated from the contract (`wit/`) beside them.
+//! - [`Instance`]: a scheduler in the contract's functions; [`export!`] makes one.
+//! - `wasm`: the contract's functions for WebAssembly; `bindings`: code generated from the contract (`wit/`).
 
 mod admission;
 mod columns;
@@ -73,12 +73,12 @@ pub mod scheduler {
     pub use crate::round::Round;
     pub use crate::saved::{restored, saved};
 
-    /// A map whose order is the same on every machine, so that a plug-in decides the same wherever it runs.
+    /// A map with the same order on every machine, so that a plug-in decides the same everywhere.
     pub type Map<K, V> = std::collections::BTreeMap<K, V>;
 
     /// A scheduler. Only the hooks that `plugin.toml` names in `wants` are called.
     pub trait Scheduler: Default + 'static {
-        /// Configures the plug-in, before any other call. An error refuses the plug-in, and the operator reads it.
+        /// Configures the plug-in, before any other call. An error refuses the plug-in, and its text is for the operator.
         fn configure(&mut self, config: &Config, model: &Model) -> Result<(), String> {
             let _ = (config, model);
             Ok(())
@@ -90,24 +90,24 @@ pub mod scheduler {
             Plan::default()
         }
 
-        /// Decides which waiting sequences get a slot: one answer for each of the first of `waiting`; the others go on waiting. `room` is the number
-        /// of free slots of each instance. Default: the sequences that wait longest take the free slots.
+        /// Decides which waiting sequences get a slot. It answers for the first of `waiting`, in order; the others keep waiting. `room` is
+        /// the number of free slots of each instance. Default: the sequences that wait longest take the free slots.
         fn admit(&mut self, round: &Round, waiting: &Ready<'_>, room: &[u32], victims: &Ready<'_>) -> Vec<Admission> {
             let _ = (round, victims);
             Admission::in_order(waiting.len(), room)
         }
 
-        /// Learns what happened. The events since the last call come before each question.
+        /// Receives an event. The events since the last call come before each question.
         fn observe(&mut self, event: &Event<'_>) {
             let _ = event;
         }
 
-        /// Returns the state that the next version gets; at most 1 MiB. [`saved`] makes it of a value.
+        /// Returns the state for the next instance or version; at most 1 MiB. [`saved`] makes it from a value.
         fn save(&mut self) -> Vec<u8> {
             Vec::new()
         }
 
-        /// Restores a state that an earlier instance saved, perhaps of another version. [`restored`] reads what [`saved`] made.
+        /// Restores a state that an earlier instance saved, possibly of another version. [`restored`] parses the output of [`saved`].
         fn restore(&mut self, saved: &[u8]) -> Result<(), String> {
             let _ = saved;
             Ok(())
@@ -115,11 +115,11 @@ pub mod scheduler {
     }
 }
 
-/// Makes the type the plug-in of this crate: exports it in a component, and gives its twin on other machines as `plugin()`.
+/// Makes the type the plug-in of this crate. A component exports it. On other machines `plugin()` makes its twin.
 #[macro_export]
 macro_rules! export {
     ($plugin:ty) => {
-        /// The plug-in by the functions of the contract, as it runs in the server.
+        /// The plug-in in the contract's functions, as it runs in the server.
         #[must_use]
         pub fn plugin() -> $crate::Instance<$plugin> {
             $crate::Instance::default()

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-/// The parts of a `plugin.toml` that a test needs. `None`: every hook, every column.
+/// The parts of a `plugin.toml` that a test needs. `None` means every hook, or every column.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Manifest {
     wants: Option<Vec<String>>,
@@ -13,13 +13,13 @@ pub(crate) struct Manifest {
     pub(crate) reads: Option<Vec<String>>,
     /// Features that the model must have.
     pub(crate) features: Option<Vec<String>>,
-    /// Bytes; a larger tensor is passed by handle.
+    /// In bytes. A larger tensor is passed by handle.
     pub(crate) by_value: Option<u64>,
     defaults: Map<String, Value>,
 }
 
 impl Manifest {
-    /// That of the crate under test. A crate without one has every hook and column, as in the server.
+    /// The manifest of the crate under test. A crate without one has every hook and column, as in the server.
     pub(crate) fn of_this_crate() -> Result<Manifest, String> {
         let folder = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
         let path = Path::new(&folder).join("plugin.toml");

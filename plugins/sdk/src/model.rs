@@ -1,6 +1,6 @@
-//! Types that everything else uses: sequences, keys, and the load of a model that the plug-in serves.
+//! Basic types: sequences, keys, and the load of a model that the plug-in serves.
 
-/// The server's handle of a sequence; 0 for a request without one. No handle is used twice.
+/// The server's handle of a sequence; 0 for a request without one. No handle is used for a second sequence.
 pub type Sequence = u64;
 
 /// The 64-bit FNV-1a hash of a text. 0: no text.

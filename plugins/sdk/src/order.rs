@@ -1,31 +1,31 @@
-//! Candidates in an order of the plug-in's own, sorted only as far as it is read: of a thousand that are ready, a batch takes a few.
+//! Candidates in a plug-in's order, sorted only as far as it is read, because a batch takes few of a thousand candidates.
 
-/// How many are put in their places first; then as many again and again as there are in theirs.
+/// Number of candidates sorted first. After that, each step sorts as many as are sorted already.
 const AT_FIRST: usize = 32;
 
-/// Candidates by a key, least first; with equal keys, longest ready first. [`crate::scheduler::Ready::sorted`] returns it.
+/// Candidates in ascending order of a key; with equal keys, longest ready first. [`crate::scheduler::Ready::sorted`] returns it.
 #[derive(Debug, Clone)]
 pub struct Order<K> {
-    /// Nothing if all stand in their places as they came.
+    /// Empty if the candidates are in order already.
     keyed: Vec<(K, u32)>,
     len: usize,
-    /// So many at the front are in their places.
+    /// Number of sorted candidates at the front.
     sorted: usize,
     next: usize,
 }
 
-/// A number as a key: of the order of [`f64::total_cmp`].
+/// A floating-point number as a sort key, in the order of [`f64::total_cmp`].
 #[must_use]
 pub fn rank(number: f64) -> i64 {
     let bits = number.to_bits().cast_signed();
-    // Of negative numbers, the farther from zero the less.
+    // Of negative numbers, the one farther from zero is less.
     bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
 
 impl<K: Ord> Order<K> {
     pub(crate) fn new(candidates: std::ops::Range<u32>, key: impl Fn(u32) -> K) -> Order<K> {
         let len = candidates.len();
-        // Often they are sorted already: what arrived first became ready first.
+        // Often they are sorted already: the first to arrive is often the first to become ready.
         if candidates.clone().is_sorted_by_key(&key) {
             return Order { keyed: Vec::new(), len, sorted: len, next: 0 };
         }
@@ -55,7 +55,7 @@ impl<K: Ord> Iterator for Order<K> {
         }
         let place = self.next;
         self.next += 1;
-        // Candidates are numbered as they came.
+        // In the original order, a candidate's index is its place.
         Some(self.keyed.get(place).map_or(place as u32, |(_, i)| *i))
     }
 

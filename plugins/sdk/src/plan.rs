@@ -1,6 +1,6 @@
-//! What to do with the candidates.
+//! The answer to a planning round.
 
-/// An answer: `Plan::fire(order).reject(3, 1)`.
+/// A plan: `Plan::fire(order).reject(3, 1)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan(Option<Parts>);
 
@@ -11,29 +11,29 @@ struct Parts {
     wake: Wake,
 }
 
-/// The time of the next question at the latest, if nothing runs now.
+/// The latest time of the next question, if nothing runs now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Wake {
     #[default]
     Never,
     /// This many microseconds from now.
     In(u64),
-    /// At this time of `now_us`.
+    /// At this value of `now_us`.
     At(u64),
 }
 
-/// A candidate that is refused. Has the contract's memory layout.
+/// A refused candidate. Has the contract's memory layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Rejection {
     pub candidate: u32,
     /// The plug-in's code for the reason.
     pub code: u32,
-    /// Whether its sequence ends with it.
+    /// Whether its sequence ends too.
     pub ends: bool,
 }
 
-/// The answer as the contract has it. `None` leaves the round to the built-in policy.
+/// The answer in the contract's form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
     pub fire: Vec<u32>,
@@ -42,38 +42,38 @@ pub struct Decision {
 }
 
 impl Plan {
-    /// These candidates run now as one batch, in this order.
+    /// Runs these candidates now as one batch, in this order.
     #[must_use]
     pub fn fire(order: impl IntoIterator<Item = u32>) -> Plan {
         Plan(Some(Parts { fire: order.into_iter().collect(), ..Parts::default() }))
     }
 
-    /// Nothing runs until a request arrives or completes.
+    /// Runs nothing until a request arrives or completes.
     #[must_use]
     pub fn wait() -> Plan {
         Plan(Some(Parts::default()))
     }
 
-    /// Nothing runs for this many microseconds, or until a request arrives or completes.
+    /// Runs nothing for this many microseconds, or until a request arrives or completes.
     #[must_use]
     pub fn wait_us(micros: u64) -> Plan {
         Plan(Some(Parts { wake: Wake::In(micros), ..Parts::default() }))
     }
 
-    /// Nothing runs until this time of `now_us`, or until a request arrives or completes.
+    /// Runs nothing until this value of `now_us`, or until a request arrives or completes.
     #[must_use]
     pub fn wait_until_us(at: u64) -> Plan {
         Plan(Some(Parts { wake: Wake::At(at), ..Parts::default() }))
     }
 
-    /// Refuses a candidate, and ends its sequence. Clients read `code`, and what plugin.toml says of it. A plan that refuses a candidate decides the
-    /// whole round: candidates that it does not fire wait, even if it began as the default.
+    /// Refuses a candidate, and ends its sequence. Clients get `code`, and its text from plugin.toml. A plan that refuses a candidate
+    /// decides the whole round: candidates that it does not fire wait, even if it began as the default.
     #[must_use]
     pub fn reject(self, candidate: u32, code: u32) -> Plan {
         self.refuse(Rejection { candidate, code, ends: true })
     }
 
-    /// Refuses this step of a candidate, and lets its sequence go on. A refused START ends its sequence all the same.
+    /// Refuses this step of a candidate; its sequence continues. A refused START ends its sequence anyway.
     #[must_use]
     pub fn shed(self, candidate: u32, code: u32) -> Plan {
         self.refuse(Rejection { candidate, code, ends: false })
@@ -96,7 +96,7 @@ impl Plan {
         self
     }
 
-    /// The answer as the contract has it, at this time.
+    /// The answer in the contract's form at this time. `None` leaves the round to the built-in policy.
     #[must_use]
     pub fn decide(self, now_us: u64) -> Option<Decision> {
         let Parts { fire, reject, wake } = self.0?;

@@ -1,4 +1,4 @@
-//! The candidates: one candidate's number by its index, and orders of them.
+//! The candidates: one candidate's values by its index, and orders of them.
 
 use crate::columns::Columns;
 use crate::model::{Key, Model, Sequence};
@@ -39,20 +39,20 @@ impl<'a> Ready<'a> {
         Order::new(0..self.columns.len, key)
     }
 
-    /// All columns, for loops that want no index checked.
+    /// All columns, for loops without index checks.
     #[must_use]
     pub fn columns(&self) -> &'a Columns<'a> {
         self.columns
     }
 
-    /// Of these, in this order, those that one batch can take: of the first one's shape, and no more rows than the round has.
+    /// The candidates that one batch can take, in this order: of the first one's shape, and at most the round's `max_batch` rows.
     pub fn batch(&self, order: impl IntoIterator<Item = u32>, round: &Round) -> Vec<u32> {
         let (mut left, mut shape) = (round.max_batch, None);
         let mut fire = Vec::with_capacity((round.max_batch as usize).min(self.len()));
         for i in order {
             let rows = self.columns.rows.get(i as usize).copied().unwrap_or(1);
             let of = self.columns.shape_key.get(i as usize).copied().unwrap_or(0);
-            // A request larger than a batch is the server's to refuse; alone it may be tried.
+            // The server refuses a request that is larger than a batch. Here it may be tried alone.
             let fits = rows <= left || left == round.max_batch;
             if fits && *shape.get_or_insert(of) == of {
                 left = left.saturating_sub(rows);
@@ -72,7 +72,7 @@ impl<'a> Ready<'a> {
         self.at("sequence", &self.columns.sequence, i)
     }
 
-    /// The step of its sequence that waits, counted from 1.
+    /// The waiting step of its sequence, counted from 1.
     #[track_caller]
     #[must_use]
     pub fn step(&self, i: u32) -> u64 {
@@ -86,14 +86,14 @@ impl<'a> Ready<'a> {
         Some(self.at("slot", &self.columns.slot, i)).filter(|slot| *slot != u32::MAX)
     }
 
-    /// Time at which it arrived.
+    /// The time at which it arrived.
     #[track_caller]
     #[must_use]
     pub fn arrival_us(&self, i: u32) -> u64 {
         self.at("arrival-us", &self.columns.arrival_us, i)
     }
 
-    /// Time at which it became ready. For a victim: the time since which it is idle.
+    /// The time at which it became ready. For a victim, the time since which it is idle.
     #[track_caller]
     #[must_use]
     pub fn ready_us(&self, i: u32) -> u64 {
@@ -114,7 +114,7 @@ impl<'a> Ready<'a> {
         self.at("priority", &self.columns.priority, i)
     }
 
-    /// Class of its shapes. All requests of a batch have the same number here.
+    /// Class of its shapes. All requests of a batch must have the same value.
     #[track_caller]
     #[must_use]
     pub fn shape_key(&self, i: u32) -> u64 {
@@ -135,7 +135,7 @@ impl<'a> Ready<'a> {
         self.at("start-end", &self.columns.start_end, i) & 2 != 0
     }
 
-    /// Rows it takes of a batch.
+    /// Number of rows it takes of a batch.
     #[track_caller]
     #[must_use]
     pub fn rows(&self, i: u32) -> u32 {

@@ -3,12 +3,12 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Makes the bytes for `save` of a value. A value that JSON cannot hold makes no bytes, and the next instance starts without a state.
+/// Serializes a value for `save`. If JSON cannot hold the value, the result is empty, and the next instance starts without a state.
 pub fn saved<T: Serialize + ?Sized>(state: &T) -> Vec<u8> {
     serde_json::to_vec(state).unwrap_or_default()
 }
 
-/// Reads what [`saved`] made.
+/// Parses the output of [`saved`].
 pub fn restored<T: DeserializeOwned>(saved: &[u8]) -> Result<T, String> {
     serde_json::from_slice(saved).map_err(|e| format!("the saved state is of another kind: {e}"))
 }

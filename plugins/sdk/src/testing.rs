@@ -1,4 +1,4 @@
-//! Drives a plug-in in `cargo test`: candidates made by hand, and the server's rules for answers.
+//! A test bench for `cargo test`: it drives a plug-in with candidates made by hand, and checks answers by the server's rules.
 //!
 //! ```
 //! # use sequor_plugin::{scheduler::*, testing::{Bench, Candidate}};
@@ -45,11 +45,11 @@ macro_rules! setters {
 }
 
 setters! {
-    /// 0: a request without a sequence.
+    /// 0 for a request without a sequence.
     sequence: u64 = |c: &mut Candidate, v| c.sequence = Some(v);
     step: u64 = |c: &mut Candidate, v| c.step = v;
     slot: u32 = |c: &mut Candidate, v| c.slot = Some(v);
-    /// It is also the time at which it became ready, unless `ready_us` sets another.
+    /// Also the time at which it became ready, unless `ready_us` sets another.
     arrival_us: u64 = |c: &mut Candidate, v| c.arrival_us = v;
     ready_us: u64 = |c: &mut Candidate, v| c.ready_us = Some(v);
     deadline_us: u64 = |c: &mut Candidate, v| c.deadline_us = Some(v);
@@ -154,8 +154,8 @@ fn of<T: Copy + Default>(name: &str, given: &[(String, T)]) -> T {
     given.iter().find(|(feature, _)| feature == name).map(|(_, value)| *value).unwrap_or_default()
 }
 
-/// A plug-in under test, configured before its first call. It has the hooks, columns and defaults of the crate's `plugin.toml`: a column that the file
-/// does not name is missing, as in the server.
+/// A plug-in under test, configured before its first call. It has the hooks, columns and defaults of the crate's `plugin.toml`. A column
+/// that the file does not name is missing, as in the server.
 #[derive(Debug)]
 pub struct Bench<P> {
     pub instance: Instance<P>,
@@ -168,7 +168,7 @@ pub struct Bench<P> {
 }
 
 impl<P: Scheduler> Bench<P> {
-    /// Panics if the crate's `plugin.toml` cannot be parsed.
+    /// A bench with the crate's `plugin.toml`. Panics if it cannot be parsed.
     #[must_use]
     #[track_caller]
     pub fn new() -> Bench<P> {
@@ -178,7 +178,7 @@ impl<P: Scheduler> Bench<P> {
         }
     }
 
-    /// With this text in place of the crate's `plugin.toml`.
+    /// A bench with this text in place of the crate's `plugin.toml`.
     #[must_use]
     #[track_caller]
     pub fn with_manifest(text: &str) -> Bench<P> {
@@ -245,7 +245,7 @@ impl<P: Scheduler> Bench<P> {
         Some(decision)
     }
 
-    /// Asks who gets a slot.
+    /// Asks which sequences get a slot.
     #[track_caller]
     pub fn admit(&mut self, waiting: &[Candidate], room: &[u32], victims: &[Candidate]) -> Vec<Admission> {
         self.start("admit");
@@ -259,37 +259,37 @@ impl<P: Scheduler> Bench<P> {
         self.round.now_us += micros;
     }
 
-    /// The sequences of these requests began.
+    /// Reports that the sequences of these requests began.
     pub fn began(&mut self, starts: &[Candidate]) {
         self.report(1, starts, |start| start.step.saturating_sub(1));
     }
 
-    /// Their sequences got slots, after this time in the backlog.
+    /// Reports that their sequences got slots, after this time in the backlog.
     pub fn slotted(&mut self, starts: &[Candidate], waited_us: u64) {
         self.report(2, starts, |_| waited_us);
     }
 
-    /// These requests ran.
+    /// Reports that these requests ran.
     pub fn done(&mut self, candidates: &[Candidate]) {
         self.report(3, candidates, |request| request.rows.unwrap_or(1).into());
     }
 
-    /// These requests failed.
+    /// Reports that these requests failed.
     pub fn failed(&mut self, candidates: &[Candidate]) {
         self.report(4, candidates, |request| request.rows.unwrap_or(1).into());
     }
 
-    /// The sequences of these STARTs ended.
+    /// Reports that the sequences of these STARTs ended.
     pub fn ended(&mut self, starts: &[Candidate], why: Ending) {
         self.report(5, starts, |_| why.code());
     }
 
-    /// A batch ran for this long.
+    /// Reports that a batch ran for this long.
     pub fn batch_ran(&mut self, micros: u64) {
         self.report(6, &[Candidate::new().sequence(0)], |_| micros);
     }
 
-    /// An event of this kind for each of these requests. A plug-in whose `plugin.toml` does not name `observe` gets none.
+    /// Reports an event of this kind for each of these requests. If `plugin.toml` does not name `observe`, the plug-in gets none.
     fn report(&mut self, kind: u32, of: &[Candidate], amount: impl Fn(&Candidate) -> u64) {
         self.configure_once();
         if !self.manifest.wants("observe") {

@@ -1,6 +1,6 @@
-//! The exports of a component: the functions of the contract by the canonical ABI, over [`Instance`]. They are written by hand, not generated:
-//! arguments are read where the server wrote them, and an answer is kept until the next call, so nothing is copied or freed. A panic's message goes
-//! to the server's log before the trap.
+//! The exports of a component: the contract's functions by the canonical ABI, over [`Instance`]. They are written by hand, not generated.
+//! Arguments are read where the server wrote them, and an answer is kept until the next call, so nothing is copied or freed. A panic's
+//! message goes to the server's log before the trap.
 
 use crate::Instance;
 use crate::columns::{Columns, List, Maybe};
@@ -10,14 +10,14 @@ use crate::scheduler::{Admission, Decision, Events, Rejection, Round, Scheduler}
 #[path = "arguments.rs"]
 pub mod arguments;
 
-/// Where [`crate::export!`] keeps what a component keeps.
+/// Access to the component's data, which [`crate::export!`] defines.
 pub trait Exported {
     type Plugin: Scheduler;
 
     fn with<R>(call: impl FnOnce(&mut Kept<Self::Plugin>) -> R) -> R;
 }
 
-/// The plug-in, and what it said last: the server reads it when the call is over.
+/// The plug-in and its last answer, which the server reads after the call.
 #[derive(Debug)]
 pub struct Kept<P> {
     instance: Instance<P>,
@@ -38,7 +38,7 @@ struct Given {
     len: usize,
 }
 
-/// `decision` of the contract.
+/// The contract's `decision`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Planned {
@@ -47,7 +47,7 @@ struct Planned {
     wake_us: Maybe<u64>,
 }
 
-/// `events` of the contract.
+/// The contract's `events`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct News<'a> {
@@ -75,10 +75,10 @@ pub struct ToAdmit<'a> {
     news: Maybe<News<'a>>,
 }
 
-/// A text or a list of the arguments, taken apart.
+/// A text or a list of the arguments, as address and length.
 pub type Part = (*const u8, usize);
 
-// Sizes of the contract's types, as the generated code has them.
+// Sizes of the contract's types, as in the generated code.
 const _: () = {
     assert!(size_of::<ToPlan<'_>>() == 40 + (43 + 9) * 4 && size_of::<ToAdmit<'_>>() == 40 + (43 + 2 + 43 + 9 + 1) * 4);
     assert!(size_of::<Maybe<Planned>>() == 40 && size_of::<Rejection>() == 12 && size_of::<Admission>() == 8);
@@ -137,7 +137,7 @@ impl<P: Scheduler> Kept<P> {
     fn admit(&mut self, arguments: &ToAdmit<'_>) -> *const u8 {
         let ToAdmit { round, waiting, room, victims, news } = arguments;
         self.admissions = self.instance.admit(round, waiting, room.as_slice(), victims, news.events());
-        // Sequences beyond the list go on waiting.
+        // Sequences beyond the list keep waiting.
         while self.admissions.last() == Some(&Admission::Defer) {
             self.admissions.pop();
         }
@@ -161,7 +161,7 @@ impl<P: Scheduler> Kept<P> {
 
 /// # Safety
 ///
-/// A text of the arguments of the call that is under way.
+/// It is a text of the arguments of the current call.
 unsafe fn text<'a>((first, len): Part) -> &'a str {
     // SAFETY: a text of the canonical ABI is UTF-8.
     unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(first, len)) }
@@ -169,9 +169,9 @@ unsafe fn text<'a>((first, len): Part) -> &'a str {
 
 /// # Safety
 ///
-/// A list of texts of the arguments of the call that is under way.
+/// It is a list of texts of the arguments of the current call.
 unsafe fn texts((first, len): Part) -> Vec<String> {
-    // SAFETY: as they are laid out in the canonical ABI.
+    // SAFETY: the canonical ABI has this layout.
     let list = unsafe { std::slice::from_raw_parts(first.cast::<List<'_, u8>>(), len) };
     // SAFETY: a text of the canonical ABI is UTF-8.
     list.iter().map(|of| unsafe { std::str::from_utf8_unchecked(of.as_slice()) }.to_owned()).collect()
@@ -188,11 +188,11 @@ pub unsafe fn configure<E: Exported>(
     [name, strategy, numbers, keys]: [Part; 4],
     (version, max_batch, instances, slots): Numbers,
 ) -> *const u8 {
-    // The first call of all: runs the constructors that other targets run before `main`.
+    // This is the first call, so it runs the constructors that other targets run before `main`.
     wit_bindgen::rt::run_ctors_once();
-    // A trap carries no message, so a panic says here what it was.
+    // A trap carries no message, so a panic writes its message to the log.
     std::panic::set_hook(Box::new(|panic| crate::host::error(&panic.to_string())));
-    // SAFETY: they are texts and lists of texts.
+    // SAFETY: the server passes texts and lists of texts here.
     let (config, model) = unsafe {
         let (name, strategy) = (text(name).to_owned(), text(strategy).to_owned());
         let (numbers, keys) = (texts(numbers), texts(keys));
@@ -200,7 +200,7 @@ pub unsafe fn configure<E: Exported>(
     };
     E::with(|kept| {
         let result = kept.instance.configure(config, model);
-        // SAFETY: the arguments that are kept were copied.
+        // SAFETY: the arguments that are still needed were copied.
         unsafe { arguments::release() };
         kept.result(result)
     })
@@ -210,9 +210,9 @@ pub unsafe fn configure<E: Exported>(
 ///
 /// The server calls this, with the arguments of `plan`.
 pub unsafe fn plan<E: Exported>(given: *const ToPlan<'_>) -> *const u8 {
-    // SAFETY: that is how they are laid out, and nothing writes there until the call is over.
+    // SAFETY: the server uses this layout, and nothing writes there until the call ends.
     let said = E::with(|kept| kept.plan(unsafe { &*given }));
-    // SAFETY: an answer holds nothing of its question.
+    // SAFETY: an answer does not refer to its question.
     unsafe { arguments::release() };
     said
 }
@@ -221,9 +221,9 @@ pub unsafe fn plan<E: Exported>(given: *const ToPlan<'_>) -> *const u8 {
 ///
 /// The server calls this, with the arguments of `admit`.
 pub unsafe fn admit<E: Exported>(given: *const ToAdmit<'_>) -> *const u8 {
-    // SAFETY: that is how they are laid out, and nothing writes there until the call is over.
+    // SAFETY: the server uses this layout, and nothing writes there until the call ends.
     let said = E::with(|kept| kept.admit(unsafe { &*given }));
-    // SAFETY: an answer holds nothing of its question.
+    // SAFETY: an answer does not refer to its question.
     unsafe { arguments::release() };
     said
 }
@@ -232,17 +232,17 @@ pub unsafe fn admit<E: Exported>(given: *const ToAdmit<'_>) -> *const u8 {
 ///
 /// The server calls this, with the arguments of `observe`.
 pub unsafe fn observe<E: Exported>(kind: Part, sequence: Part, amount: Part, keys: Part) {
-    // SAFETY: they are such lists, and nothing writes there until the call is over.
+    // SAFETY: the server passes lists of these types, and nothing writes there until the call ends.
     let events =
         unsafe { Events { kind: list(kind), sequence: list(sequence), amount: list(amount), keys: list(keys) } };
     E::with(|kept| kept.instance.observe(events));
-    // SAFETY: an event is seen by reference.
+    // SAFETY: the plug-in gets events by reference and cannot keep them.
     unsafe { arguments::release() };
 }
 
 /// # Safety
 ///
-/// A list of such of the arguments of the call that is under way.
+/// It is a list of this type among the arguments of the current call.
 unsafe fn list<'a, T>((first, len): Part) -> &'a [T] {
     // SAFETY: the canonical ABI aligns it.
     unsafe { std::slice::from_raw_parts(first.cast(), len) }
@@ -257,15 +257,15 @@ pub fn save<E: Exported>() -> *const u8 {
 /// The server calls this, with the argument of `restore`.
 pub unsafe fn restore<E: Exported>(saved: Part) -> *const u8 {
     E::with(|kept| {
-        // SAFETY: bytes they are.
+        // SAFETY: the server passes a list of bytes.
         let result = kept.instance.restore(unsafe { list(saved) });
-        // SAFETY: the bytes that are kept were copied.
+        // SAFETY: the bytes that are still needed were copied.
         unsafe { arguments::release() };
         kept.result(result)
     })
 }
 
-/// Stands where the generated macro, which adds the component's type, looks for the one that exports the functions.
+/// The module in which the generated macro, which adds the component's type, looks for the macro that exports the functions.
 pub mod shim {
     pub mod exports {
         pub mod sequor {

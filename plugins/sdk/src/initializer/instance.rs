@@ -1,4 +1,4 @@
-//! An initializer as the server sees it: the functions of the contract, over plain data. A component is a thin layer over this, and so is a bench.
+//! An initializer in the contract's functions, over plain data. The component and the test bench are thin layers over this.
 
 use super::{FirstState, Initializer, Ports};
 use crate::config::Config;
@@ -6,7 +6,7 @@ use crate::model::Model;
 use crate::processor::instance::{named, placed};
 use crate::processor::{Call, CallFacts, Files, Refusal, Signature, Value};
 
-/// What a sequence begins with, by the indices of ports.
+/// The first state of a sequence, by the indices of ports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     Default,
@@ -21,7 +21,7 @@ pub struct Instance<P> {
     pub plugin: P,
     model: Model,
     ports: Ports,
-    /// A START has no outputs for its initializer.
+    /// The outputs of the call: a START has none for its initializer.
     none: Signature,
 }
 

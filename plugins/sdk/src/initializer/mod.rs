@@ -20,13 +20,13 @@
 //! # fn main() {}
 //! ```
 //!
-//! Tensors, files, calls and refusals are those of [`crate::processor`].
+//! Tensors, files, calls and refusals come from [`crate::processor`].
 //!
 //! # Layout
 //!
 //! - [`Initializer`]: the trait · `first_state`: its answers · `ports`: the tensors of its model.
 //! - [`testing`]: a bench that stands in for the server.
-//! - [`Instance`]: an initializer as the server sees it · `wasm`: the same for WebAssembly · `bindings`: generated from the contract.
+//! - [`Instance`]: an initializer in the contract's functions · `wasm`: the same for WebAssembly · `bindings`: generated from the contract.
 
 mod first_state;
 mod instance;
@@ -54,31 +54,32 @@ pub use ports::Ports;
 
 /// A state initializer.
 ///
-/// The server runs several instances and may call any of them. So an answer may depend on the call, the configuration and the files, and not on earlier
-/// calls: keep in `self` only what `configure` made. A panic traps: its words go to the server's log, and the START fails as `plugin_failed`.
+/// The server runs several instances and may call any of them. So an answer may depend on the call, the configuration and the files, but
+/// not on earlier calls. Keep in `self` only data from `configure`. A panic traps: its message goes to the server's log, and the START
+/// fails as `plugin_failed`.
 pub trait Initializer: Default + 'static {
-    /// Called first. An error refuses the model.
+    /// Configures the instance. Called first. An error refuses the model.
     fn configure(&mut self, config: &Config, model: &Model, ports: &Ports, files: &Files) -> Result<(), String> {
         let _ = (config, model, ports, files);
         Ok(())
     }
 
-    /// Called with each START. `inputs` are those of the request that `reads` of plugin.toml names.
+    /// Answers a START. `inputs` are the request's inputs that `reads` of plugin.toml names.
     fn initialize(&mut self, call: &Call<'_>, inputs: Tensors) -> Result<FirstState, Refusal>;
 
-    /// The inputs of each step that leads to the states of this name. Called after [`FirstState::Kept`], if the server keeps no states of that name.
-    /// An initializer that never answers so need not have it.
+    /// Returns the inputs of each step that produces the states of this name. Called after [`FirstState::Kept`], if the server keeps no
+    /// states of that name. Only an initializer that returns `Kept` needs it.
     fn steps(&mut self, name: &str, call: &Call<'_>, inputs: Tensors) -> Result<Vec<Tensors>, Refusal> {
         let _ = (call, inputs);
         panic!("there are no steps for \"{name}\"")
     }
 }
 
-/// Makes the type the initializer of this crate: a component exports it, and `plugin()` makes an instance on other machines.
+/// Makes the type the initializer of this crate. A component exports it. On other machines `plugin()` makes an instance.
 #[macro_export]
 macro_rules! export_initializer {
     ($plugin:ty) => {
-        /// The plug-in in the words of the contract, as it runs in the server.
+        /// The plug-in in the contract's functions, as it runs in the server.
         #[must_use]
         pub fn plugin() -> $crate::initializer::Instance<$plugin> {
             $crate::initializer::Instance::default()

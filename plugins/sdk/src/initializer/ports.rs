@@ -12,11 +12,11 @@ use crate::processor::{Dtype, Port};
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// The states. The name of a state is that of the graph's input. Its shape has no batch dimension.
+    /// The states. A state has the name of the graph's input. Its shape has no batch dimension.
     pub states: Vec<Port>,
     /// The inputs that clients send with a START.
     pub request: Vec<Port>,
-    /// The inputs of a step of the model. If the shape has a batch dimension, that of a step is 1.
+    /// The inputs of a step of the model. A batch dimension in the shape is 1 for a step.
     pub step: Vec<Port>,
 }
 
@@ -26,21 +26,21 @@ impl Ports {
         Ports::default()
     }
 
-    /// The same with one more state.
+    /// The same ports with one more state.
     #[must_use]
     pub fn state(mut self, name: &str, dtype: Dtype, shape: &[i64]) -> Ports {
         self.states.push(Port { optional: true, ..port(name, dtype, shape) });
         self
     }
 
-    /// The same with one more input that clients send.
+    /// The same ports with one more input that clients send.
     #[must_use]
     pub fn request(mut self, name: &str, dtype: Dtype, shape: &[i64]) -> Ports {
         self.request.push(port(name, dtype, shape));
         self
     }
 
-    /// The same with one more input of a step.
+    /// The same ports with one more input of a step.
     #[must_use]
     pub fn step(mut self, name: &str, dtype: Dtype, shape: &[i64]) -> Ports {
         self.step.push(port(name, dtype, shape));
@@ -52,12 +52,12 @@ impl Ports {
         find(&self.states, name, "state")
     }
 
-    /// The input of this name that clients send. The error is a sentence for the operator.
+    /// The request input of this name. The error is a sentence for the operator.
     pub fn find_request(&self, name: &str) -> Result<&Port, String> {
         find(&self.request, name, "input of requests")
     }
 
-    /// The input of this name of a step. The error is a sentence for the operator.
+    /// The step input of this name. The error is a sentence for the operator.
     pub fn find_step(&self, name: &str) -> Result<&Port, String> {
         find(&self.step, name, "input")
     }

@@ -1,4 +1,4 @@
-//! A bench for `cargo test`: it stands in for the server, and holds answers against the server's rules.
+//! A test bench for `cargo test`: it stands in for the server, and checks answers by the server's rules.
 //!
 //! ```
 //! use sequor_plugin::initializer::testing::Bench;
@@ -40,7 +40,7 @@ use crate::model::Model;
 use crate::processor::held::Held;
 use crate::processor::{CallFacts, Dtype, Files, Port, Refusal, Tensor, Tensors, Value};
 
-/// An initializer before a stand-in for its server. It has `reads`, `by-value` and the defaults of the crate's plugin.toml.
+/// An initializer with a stand-in for its server. It has `reads`, `by-value` and the defaults of the crate's plugin.toml.
 pub struct Bench<P> {
     pub plugin: Instance<P>,
     pub model: Model,
@@ -72,14 +72,14 @@ impl<P: Initializer> Bench<P> {
         }
     }
 
-    /// Another plugin.toml than that of the crate.
+    /// Uses this plugin.toml instead of the crate's.
     #[must_use]
     pub fn manifest(mut self, text: &str) -> Self {
         self.manifest = Manifest::parse(text).unwrap_or_else(|what| panic!("plugin.toml: {what}"));
         self
     }
 
-    /// Another `reads` than that of plugin.toml.
+    /// Uses these `reads` instead of plugin.toml's.
     #[must_use]
     pub fn reads(mut self, names: &[&str]) -> Self {
         self.manifest.reads = Some(names.iter().map(|name| (*name).to_owned()).collect());
@@ -109,19 +109,19 @@ impl<P: Initializer> Bench<P> {
         self
     }
 
-    /// A key feature of all STARTs from now on. An empty text is none.
+    /// A key feature of all STARTs from now on. An empty text means no text.
     #[must_use]
     pub fn key(mut self, feature: &str, text: &str) -> Self {
         self.set_key(feature, text);
         self
     }
 
-    /// The same between two STARTs. The feature must have been there before.
+    /// Changes a key feature between two STARTs. The feature must exist already.
     pub fn set_key(&mut self, feature: &str, text: &str) {
         self.keys.insert(feature.to_owned(), text.to_owned());
     }
 
-    /// Configures the plug-in. The first START does it, if this was not called.
+    /// Configures the plug-in. Otherwise the first START does.
     pub fn configure(&mut self) -> Result<(), String> {
         for feature in self.manifest.features.iter().flatten() {
             let is_there = self.numbers.contains_key(feature) || self.keys.contains_key(feature);
@@ -138,7 +138,7 @@ impl<P: Initializer> Bench<P> {
         Ok(())
     }
 
-    /// A START with these inputs: what its sequence begins with. An answer that breaks a rule of the server panics.
+    /// Sends a START with these inputs and returns the first state of its sequence. Panics if the answer breaks a rule of the server.
     pub fn start(&mut self, inputs: impl Into<Tensors>) -> Result<FirstState, Refusal> {
         let facts = self.facts();
         let seen = self.seen(inputs.into());
@@ -153,7 +153,7 @@ impl<P: Initializer> Bench<P> {
         })
     }
 
-    /// The steps of a name, as the server asks for them after a START with these inputs.
+    /// Returns the steps of a name, as the server asks for them after a START with these inputs.
     pub fn steps(&mut self, name: &str, inputs: impl Into<Tensors>) -> Result<Vec<Tensors>, Refusal> {
         let facts = self.facts();
         let seen = self.seen(inputs.into());
@@ -182,7 +182,7 @@ impl<P: Initializer> Bench<P> {
         }
     }
 
-    /// What the plug-in sees, large tensors as handles.
+    /// The inputs that the plug-in sees, with large tensors as handles.
     fn seen(&self, inputs: Tensors) -> Vec<Value> {
         let (ports, by_value) = (&self.ports.request, self.manifest.by_value.unwrap_or(64 << 10));
         let mut seen = Vec::new();

@@ -1,10 +1,10 @@
-//! One request, besides its tensors.
+//! One request, without its tensors.
 
 use super::signature::Signature;
 use crate::host;
 use crate::model::{Key, Model, Sequence};
 
-/// The facts of one request, as the contract has them.
+/// The facts of one request, in the contract's form.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallFacts {
     /// The request's sequence; 0 for a request without one.
@@ -13,15 +13,15 @@ pub struct CallFacts {
     pub step: u64,
     pub start: bool,
     pub end: bool,
-    /// The numeric features, in the order of the model's.
+    /// The numeric features, in the model's order.
     pub numbers: Vec<f64>,
-    /// The key features, in the order of the model's.
+    /// The key features, in the model's order.
     pub keys: Vec<Key>,
     /// Indices of the outputs that the client asked for.
     pub outputs: Vec<u32>,
 }
 
-/// One request, besides its tensors. It has the fields of [`CallFacts`].
+/// One request, without its tensors. It has the fields of [`CallFacts`].
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
     pub facts: &'a CallFacts,
@@ -38,21 +38,21 @@ impl std::ops::Deref for Call<'_> {
 }
 
 impl Call<'_> {
-    /// A numeric feature; 0 if the model has none of this name.
+    /// A numeric feature; 0 if the model has no such feature.
     #[must_use]
     pub fn number(&self, feature: &str) -> f64 {
         let at = self.model.numbers.iter().position(|name| name == feature);
         at.and_then(|at| self.facts.numbers.get(at)).copied().unwrap_or(0.0)
     }
 
-    /// A key feature; 0 if the model has none of this name.
+    /// A key feature; 0 if the model has no such feature.
     #[must_use]
     pub fn key(&self, feature: &str) -> Key {
         let at = self.model.keys.iter().position(|name| name == feature);
         at.and_then(|at| self.facts.keys.get(at)).copied().unwrap_or(0)
     }
 
-    /// The text of a key feature, if the server still remembers it.
+    /// The text of a key feature, if the server still has it.
     #[must_use]
     pub fn text(&self, feature: &str) -> Option<String> {
         host::key_text(self.key(feature))

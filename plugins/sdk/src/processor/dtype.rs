@@ -1,4 +1,4 @@
-//! Types of elements, as the contract counts them.
+//! Types of elements, with the contract's codes.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ impl Dtype {
     pub const BYTES: Dtype = Dtype(13);
     pub const BF16: Dtype = Dtype(14);
 
-    /// Whether [`super::Tensor::floats`] takes it.
+    /// Whether [`super::Tensor::floats`] accepts it.
     #[must_use]
     pub fn is_float(self) -> bool {
         matches!(self, Dtype::FP16 | Dtype::FP32 | Dtype::BF16)
@@ -61,7 +61,7 @@ impl fmt::Debug for Dtype {
     }
 }
 
-/// A Rust type whose values are elements of tensors.
+/// A Rust type for elements of tensors.
 pub trait Element: Copy + 'static {
     const DTYPE: Dtype;
     const SIZE: usize;
@@ -107,7 +107,7 @@ impl Element for bool {
     }
 }
 
-/// The elements that these bytes are. An incomplete last one is left out.
+/// Decodes the elements of these bytes. An incomplete last one is left out.
 #[must_use]
 pub fn decode<T: Element>(bytes: &[u8]) -> Vec<T> {
     bytes.chunks_exact(T::SIZE).map(T::decode).collect()

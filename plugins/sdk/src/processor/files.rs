@@ -19,7 +19,7 @@ impl Files {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// A file as a tensor of type `UINT8`. The error names the files that there are.
+    /// A file as a tensor of type `UINT8`. The error lists the known files.
     pub fn get(&self, name: &str) -> Result<&Tensor, String> {
         let found = self.0.iter().find(|(known, _)| known == name).map(|(_, content)| content);
         found.ok_or_else(|| {
@@ -44,7 +44,7 @@ impl Files {
         Ok(self.text(name)?.lines().map(str::to_owned).collect())
     }
 
-    /// A file that is JSON.
+    /// A JSON file.
     pub fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, String> {
         serde_json::from_slice(&self.bytes(name)?).map_err(|e| format!("{name}: {e}"))
     }

@@ -1,6 +1,6 @@
-//! Numbers of 16 bits.
+//! Conversions to and from 16-bit floating point.
 
-/// The nearest number of type `FP16`; of two that are equally near, the even one.
+/// The nearest `FP16` number; of two that are equally near, the even one.
 pub(super) fn to_fp16(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = (bits >> 16 & 0x8000) as u16;
@@ -8,7 +8,7 @@ pub(super) fn to_fp16(value: f32) -> u16 {
     if size > 0x7f80_0000 {
         return sign | 0x7e00;
     }
-    // From 65520 on it is nearer to infinity.
+    // From 65520 on, infinity is nearer.
     if size >= 0x477f_f000 {
         return sign | 0x7c00;
     }
@@ -30,7 +30,7 @@ pub(super) fn from_fp16(half: u16) -> f32 {
     f32::from_bits(sign | size)
 }
 
-/// The nearest number of type `BF16`; of two that are equally near, the even one.
+/// The nearest `BF16` number; of two that are equally near, the even one.
 pub(super) fn to_bf16(value: f32) -> u16 {
     let bits = value.to_bits();
     if value.is_nan() {

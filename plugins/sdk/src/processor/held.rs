@@ -1,4 +1,4 @@
-//! Tensors and buffers that the server keeps. On other machines than the server's a stand-in keeps them.
+//! Tensors and buffers that the server keeps. Outside WebAssembly a stand-in keeps them.
 
 #[cfg(target_arch = "wasm32")]
 mod kept {
@@ -64,7 +64,7 @@ mod kept {
 
     use crate::processor::dtype::Dtype;
 
-    /// Stands in for a tensor that the server keeps. A call that breaks a rule panics, as it traps in the server.
+    /// A stand-in for a tensor that the server keeps. A call that breaks a rule panics here and traps in the server.
     #[derive(Debug, Clone)]
     pub struct Held {
         dtype: Dtype,
@@ -117,7 +117,7 @@ mod kept {
         }
     }
 
-    /// Stands in for a buffer of the server.
+    /// A stand-in for a buffer of the server.
     #[derive(Debug)]
     pub struct HeldBuffer {
         dtype: Dtype,

@@ -1,4 +1,4 @@
-//! A processor as the server sees it: the functions of the contract, over plain data. A component is a thin layer over this, and so is a bench.
+//! A processor in the contract's functions, over plain data. The component and the test bench are thin layers over this.
 
 use super::Processor;
 use super::call::{Call, CallFacts};
@@ -15,17 +15,17 @@ use crate::model::Model;
 /// A tensor for the port of this index.
 pub type Value = (u32, Tensor);
 
-/// What a call leaves in the scratch; `None` leaves it as it is.
+/// The new scratch after a call; `None` leaves it unchanged.
 pub type NewScratch = Option<Vec<u8>>;
 
-/// What the server does with a prepared request, by the indices of ports.
+/// The server's next action for a prepared request, by the indices of ports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     Run(Vec<Vec<Value>>),
     Reply(Vec<Value>),
 }
 
-/// One instance: the author's type, the model, and what both sides take and give.
+/// One instance: the author's type, the model, and the signatures on both sides.
 #[derive(Debug, Default)]
 pub struct Instance<P> {
     pub plugin: P,
@@ -87,7 +87,7 @@ impl<P: Processor> Instance<P> {
     }
 }
 
-/// What was kept. If the bytes cannot be read, the call traps: the sequence's scratch is not lost by that.
+/// Loads the scratch. If the bytes cannot be parsed, the call traps, and the sequence keeps its scratch.
 fn load<P: Processor>(bytes: &[u8]) -> P::Scratch {
     if bytes.is_empty() {
         return P::Scratch::default();
@@ -104,7 +104,7 @@ pub(crate) fn named(ports: &[Port], values: Vec<Value>) -> Tensors {
     values.into_iter().map(|(port, tensor)| (name(port), tensor)).collect()
 }
 
-/// Tensors by the indices of ports. A name that is not among them is a mistake of the plug-in, and traps.
+/// Tensors by the indices of ports. An unknown name is an error of the plug-in, and traps.
 pub(crate) fn placed(ports: &[Port], tensors: Tensors, missing: &str) -> Vec<Value> {
     let place = |name: &str| {
         let at = ports.iter().position(|port| port.name == name);

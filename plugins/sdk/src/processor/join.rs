@@ -1,11 +1,11 @@
-//! Outputs of several runs as one.
+//! Joins the outputs of several runs.
 
 use super::dtype::Dtype;
 use super::tensor::Tensor;
 use super::tensors::Tensors;
 
-/// Joins the outputs of several runs on their first dimension, as the server joins those that a processor does not see. A single run stays as it is.
-/// Traps if the runs have other outputs or other dimensions.
+/// Joins the outputs of several runs on their first dimension, as the server does for outputs that a processor does not see. A single run
+/// stays unchanged. Panics if the runs differ in their outputs or in other dimensions.
 #[must_use]
 pub fn join(runs: Vec<Tensors>) -> Tensors {
     if runs.len() < 2 {

@@ -29,12 +29,13 @@
 //! # Layout
 //!
 //! - [`Processor`]: the trait.
-//! - `dtype`, `half`, `tensor`, `tensors`: tensors, typed and by name · `held`: those that the server keeps · `join`: outputs of several runs as one.
-//! - `signature`: what a model or a processor takes and gives · `files`: the files of sequor.toml · `tokens`: tables of tokens.
-//! - `call`: one request besides its tensors · `prepared`, `refusal`: answers · `scratch`: what is kept for a sequence.
+//! - `dtype`, `half`, `tensor`, `tensors`: tensors, typed and by name · `held`: tensors that the server keeps · `join`: joins the outputs
+//!   of several runs.
+//! - `signature`: inputs and outputs of a model or a processor · `files`: the files of sequor.toml · `tokens`: tables of tokens.
+//! - `call`: one request without its tensors · `prepared`, `refusal`: answers · `scratch`: a processor's data of a sequence.
 //! - [`models`]: calls to other models.
 //! - [`testing`]: a bench that stands in for the server and the model.
-//! - [`Instance`]: a processor as the server sees it · `wasm`: the same for WebAssembly · `bindings`: generated from the contract.
+//! - [`Instance`]: a processor in the contract's functions · `wasm`: the same for WebAssembly · `bindings`: generated from the contract.
 
 mod call;
 mod dtype;
@@ -80,14 +81,15 @@ pub use tokens::{TokenOutputs, TokenTable, argmax, frames_of};
 
 /// A processor. The server calls only the functions that plugin.toml names in `wants`.
 ///
-/// The server runs several instances and may call any of them, also for two requests of one sequence. Keep what a sequence needs later in its
-/// scratch, and in `self` only what `configure` made. A panic traps: its words go to the server's log, and the request fails as `plugin_failed`.
+/// The server runs several instances and may call any of them, even for two requests of one sequence. Keep data for later steps of a
+/// sequence in its scratch, and in `self` only data from `configure`. A panic traps: its message goes to the server's log, and the request
+/// fails as `plugin_failed`.
 pub trait Processor: Default + 'static {
-    /// What it keeps for a sequence: `()`, bytes, or [`Json`] of a type that serde knows.
+    /// The data kept for a sequence: `()`, bytes, or [`Json`] of a serde type.
     type Scratch: Scratch;
 
-    /// Called first. `inner` is what the model, or the next processor, takes and gives. The answer is what clients see in its place. An error refuses
-    /// the model.
+    /// Configures the instance. Called first. `inner` has the inputs and outputs of the model, or of the next processor. Returns the
+    /// signature that clients see instead. An error refuses the model.
     fn configure(
         &mut self,
         config: &Config,
@@ -99,7 +101,7 @@ pub trait Processor: Default + 'static {
         Ok(inner.clone())
     }
 
-    /// Prepares a request. An END may come without inputs, if the model allows that. Default: passes the inputs on.
+    /// Prepares a request. If the model allows it, an END may come without inputs. Default: passes the inputs on.
     fn pre(&mut self, call: &Call<'_>, inputs: Tensors, scratch: &mut Self::Scratch) -> Result<Prepared, Refusal> {
         let _ = (call, scratch);
         Ok(if inputs.is_empty() { Prepared::reply(inputs) } else { Prepared::run(inputs) })
@@ -112,11 +114,11 @@ pub trait Processor: Default + 'static {
     }
 }
 
-/// Makes the type the processor of this crate: a component exports it, and `plugin()` makes an instance on other machines.
+/// Makes the type the processor of this crate. A component exports it. On other machines `plugin()` makes an instance.
 #[macro_export]
 macro_rules! export_processor {
     ($plugin:ty) => {
-        /// The plug-in in the words of the contract, as it runs in the server.
+        /// The plug-in in the contract's functions, as it runs in the server.
         #[must_use]
         pub fn plugin() -> $crate::processor::Instance<$plugin> {
             $crate::processor::Instance::default()

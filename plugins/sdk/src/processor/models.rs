@@ -5,7 +5,7 @@ use std::fmt;
 use super::refusal::{Refusal, code, refuse};
 use super::tensors::Tensors;
 
-/// Why a call gave no outputs. Codes 1 to 6 are those of [`code`]; 7: the deadline has passed; 8: the model failed.
+/// Why a call gave no outputs. Codes 1 to 6 are those of [`code`]. 7: the deadline has passed; 8: the model failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub code: u32,
@@ -34,7 +34,7 @@ pub fn infer(model: &str, inputs: impl Into<Tensors>) -> Result<Tensors, Failure
 #[cfg(not(target_arch = "wasm32"))]
 pub use asked::{calls, serve};
 
-/// Codes that a refusal does not have become "not now".
+/// Codes that do not exist for refusals become [`code::NOT_NOW`].
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Refusal {
         let Failure { code, text, retry_us } = failure;

@@ -1,42 +1,42 @@
-//! What the server does with a prepared request.
+//! The server's next action for a prepared request.
 
 use super::tensors::Tensors;
 
 /// Maximum number of runs of one request.
 pub const RUNS: usize = 4096;
 
-/// What the server does with a prepared request.
+/// The server's next action for a prepared request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prepared {
-    /// The model runs once for each of these inputs, one after the other. All have the same shapes. A request that needs more than [`RUNS`] runs is
-    /// refused with [`super::code::WRONG_REQUEST`].
+    /// Run the model once for each of these inputs, one after the other. All have the same shapes. A request that needs more than [`RUNS`]
+    /// runs is refused with [`super::code::WRONG_REQUEST`].
     Run(Vec<Tensors>),
-    /// The model does not run, and the request is answered with these outputs.
+    /// Answer the request with these outputs, without a run.
     Reply(Tensors),
 }
 
 impl Prepared {
-    /// The model runs once with these inputs. An input that `reads` of plugin.toml does not name need not be among them.
+    /// Runs the model once with these inputs. Inputs that `reads` of plugin.toml does not name may be left out.
     #[must_use]
     pub fn run(inputs: impl Into<Tensors>) -> Prepared {
         Prepared::Run(vec![inputs.into()])
     }
 
-    /// The model runs once for each of these inputs. If there are none, it does not run: see [`Prepared::or_reply`].
+    /// Runs the model once for each of these inputs. If there are none, the model does not run: see [`Prepared::or_reply`].
     #[must_use]
     pub fn run_each<I: Into<Tensors>>(runs: impl IntoIterator<Item = I>) -> Prepared {
-        // One too many is enough to refuse the request.
+        // One run too many is enough to refuse the request.
         let runs: Vec<Tensors> = runs.into_iter().take(RUNS + 1).map(Into::into).collect();
         if runs.is_empty() { Prepared::Reply(Tensors::new()) } else { Prepared::Run(runs) }
     }
 
-    /// The model does not run, and the request is answered with these outputs.
+    /// Answers the request with these outputs, without a run.
     #[must_use]
     pub fn reply(outputs: impl Into<Tensors>) -> Prepared {
         Prepared::Reply(outputs.into())
     }
 
-    /// If [`Prepared::run_each`] had no runs, the request is answered with these outputs.
+    /// Answers the request with these outputs if [`Prepared::run_each`] had no runs.
     #[must_use]
     pub fn or_reply(self, outputs: impl Into<Tensors>) -> Prepared {
         match self {

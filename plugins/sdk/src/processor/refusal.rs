@@ -1,8 +1,8 @@
-//! Why a request is refused.
+//! Refusals of requests.
 
 use std::fmt;
 
-/// Codes of refusals, as the contract counts them. A code that is not among these counts as [`code::WRONG_REQUEST`].
+/// Codes of refusals, as in the contract. Other codes count as [`code::WRONG_REQUEST`].
 pub mod code {
     /// The request is wrong: `INVALID_ARGUMENT`, 400.
     pub const WRONG_REQUEST: u32 = 1;
@@ -18,7 +18,7 @@ pub mod code {
     pub const WRONG_STATE: u32 = 6;
 }
 
-/// A refusal of one request. Clients read the code and the text.
+/// A refusal of one request. Clients get the code and the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// One of [`code`].
@@ -31,21 +31,21 @@ pub struct Refusal {
     pub ends: bool,
 }
 
-/// A refusal with this code of [`code`] and this sentence. The sequence goes on.
+/// A refusal with this code of [`code`] and this sentence. The sequence continues.
 #[must_use]
 pub fn refuse(code: u32, text: impl Into<String>) -> Refusal {
     Refusal { code, text: text.into(), retry_us: None, ends: false }
 }
 
 impl Refusal {
-    /// The client should try again after so many microseconds.
+    /// Asks the client to try again after this many microseconds.
     #[must_use]
     pub fn retry_us(mut self, after: u64) -> Refusal {
         self.retry_us = Some(after);
         self
     }
 
-    /// The sequence ends.
+    /// Ends the sequence.
     #[must_use]
     pub fn ends(mut self) -> Refusal {
         self.ends = true;

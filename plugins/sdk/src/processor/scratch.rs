@@ -1,20 +1,21 @@
-//! What a processor keeps for a sequence.
+//! The data that a processor keeps for a sequence.
 
 use std::ops::{Deref, DerefMut};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What a processor keeps for a sequence. The server keeps its bytes and commits them with the sequence's state. A sequence begins with the default.
+/// The data that a processor keeps for a sequence. The server keeps its bytes and commits them with the sequence's state. A sequence begins
+/// with the default.
 pub trait Scratch: Default {
-    /// Reads what [`Scratch::save`] wrote, perhaps in another version of the plug-in. The bytes are not empty.
+    /// Loads the output of [`Scratch::save`], possibly of another version of the plug-in. The bytes are not empty.
     fn load(bytes: &[u8]) -> Result<Self, String>;
 
-    /// The bytes to keep; at most as many as `scratch` of plugin.toml.
+    /// The bytes to keep; at most `scratch` bytes of plugin.toml.
     fn save(&self) -> Vec<u8>;
 }
 
-/// It keeps nothing.
+/// Keeps nothing.
 impl Scratch for () {
     fn load(_: &[u8]) -> Result<(), String> {
         Ok(())
@@ -36,7 +37,7 @@ impl Scratch for Vec<u8> {
     }
 }
 
-/// It keeps a value of a type that serde knows, as JSON. Samples are better kept as bytes.
+/// Keeps a value of a serde type, as JSON. Keep samples as bytes instead.
 ///
 /// ```
 /// use sequor_plugin::processor::{Json, Scratch};

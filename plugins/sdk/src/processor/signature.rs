@@ -1,4 +1,4 @@
-//! What a model or a processor takes and gives.
+//! Inputs and outputs of a model or a processor.
 
 use super::dtype::Dtype;
 use super::tensor::Tensor;
@@ -8,7 +8,7 @@ use super::tensor::Tensor;
 pub struct Port {
     pub name: String,
     pub dtype: Dtype,
-    /// The whole shape, with the batch dimension if there is one; -1 leaves a dimension open.
+    /// The whole shape, including a batch dimension; -1 leaves a dimension open.
     pub shape: Vec<i64>,
     /// Whether a request may leave out this input.
     pub optional: bool,
@@ -35,35 +35,35 @@ impl Signature {
         Signature::default()
     }
 
-    /// The same with one more input.
+    /// The same signature with one more input.
     #[must_use]
     pub fn input(mut self, name: &str, dtype: Dtype, shape: &[i64]) -> Signature {
         self.inputs.push(Port { name: name.to_owned(), dtype, shape: shape.to_vec(), optional: false });
         self
     }
 
-    /// The same with one more input that a request may leave out.
+    /// The same signature with one more input that a request may leave out.
     #[must_use]
     pub fn optional_input(mut self, name: &str, dtype: Dtype, shape: &[i64]) -> Signature {
         self.inputs.push(Port { name: name.to_owned(), dtype, shape: shape.to_vec(), optional: true });
         self
     }
 
-    /// The same with one more output.
+    /// The same signature with one more output.
     #[must_use]
     pub fn output(mut self, name: &str, dtype: Dtype, shape: &[i64]) -> Signature {
         self.outputs.push(Port { name: name.to_owned(), dtype, shape: shape.to_vec(), optional: false });
         self
     }
 
-    /// The same without this input.
+    /// The same signature without this input.
     #[must_use]
     pub fn hide_input(mut self, name: &str) -> Signature {
         self.inputs.retain(|port| port.name != name);
         self
     }
 
-    /// The same without this output.
+    /// The same signature without this output.
     #[must_use]
     pub fn hide_output(mut self, name: &str) -> Signature {
         self.outputs.retain(|port| port.name != name);
@@ -90,7 +90,7 @@ fn find<'a>(ports: &'a [Port], name: &str, what: &str) -> Result<&'a Port, Strin
 }
 
 impl Port {
-    /// Checks type, shape and size of a tensor for this port. The error says what does not fit.
+    /// Checks type, shape and size of a tensor for this port. The error names the difference.
     pub fn check(&self, tensor: &Tensor) -> Result<(), String> {
         let (dtype, shape) = (tensor.dtype(), tensor.shape());
         if dtype != self.dtype {

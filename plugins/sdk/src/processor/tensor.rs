@@ -1,4 +1,4 @@
-//! Tensors: small ones as bytes, large ones as handles of what the server keeps.
+//! Tensors: small ones as bytes, large ones as handles of tensors that the server keeps.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,8 +11,8 @@ use super::refusal::{Refusal, code, refuse};
 /// A tensor. It is row-major, little-endian and without padding.
 ///
 /// The server passes a tensor of up to `by-value` bytes (plugin.toml) as bytes and a larger one as a handle. [`Tensor::bytes`] and
-/// [`Tensor::values`] copy a handle's bytes into the plug-in. [`Tensor::read`] and [`Tensor::part`] do not need all of them. To pass a tensor on
-/// copies nothing.
+/// [`Tensor::values`] copy a handle's bytes into the plug-in. [`Tensor::read`] and [`Tensor::part`] do not need all of them. Passing a
+/// tensor on copies nothing.
 #[derive(Debug)]
 pub struct Tensor(Content);
 
@@ -23,7 +23,7 @@ pub(super) enum Content {
 }
 
 impl Tensor {
-    /// A tensor of these values. Panics if the shape does not have as many elements.
+    /// A tensor of these values. Panics if the shape has a different number of elements.
     #[must_use]
     pub fn new<T: Element>(shape: &[u64], values: &[T]) -> Tensor {
         let elements: u64 = shape.iter().product();
@@ -37,13 +37,14 @@ impl Tensor {
         Tensor::from_bytes(dtype, shape, Vec::new())
     }
 
-    /// A tensor of these bytes, as the contract lays them out.
+    /// A tensor of these bytes, in the contract's layout.
     #[must_use]
     pub fn from_bytes(dtype: Dtype, shape: &[u64], bytes: Vec<u8>) -> Tensor {
         Tensor(Content::Flat { dtype, shape: shape.to_vec(), bytes })
     }
 
-    /// A tensor of type `FP32`, `FP16` or `BF16` with these values. Panics for any other type, or if the shape does not have as many elements.
+    /// A tensor of type `FP32`, `FP16` or `BF16` with these values. Panics for any other type, or if the shape has a different number of
+    /// elements.
     #[must_use]
     pub fn of_floats(dtype: Dtype, shape: &[u64], values: &[f32]) -> Tensor {
         let elements: u64 = shape.iter().product();
@@ -95,13 +96,13 @@ impl Tensor {
         }
     }
 
-    /// Whether the server keeps it, and this is a handle.
+    /// Whether this is a handle of a tensor that the server keeps.
     #[must_use]
     pub fn is_handle(&self) -> bool {
         matches!(self.0, Content::Held(_))
     }
 
-    /// All bytes. Those of a handle are copied.
+    /// All bytes. A handle's bytes are copied.
     #[must_use]
     pub fn bytes(&self) -> Cow<'_, [u8]> {
         match &self.0 {
@@ -110,7 +111,7 @@ impl Tensor {
         }
     }
 
-    /// `len` bytes that begin at byte `at`. Traps unless all of them are within the tensor.
+    /// `len` bytes from byte `at` on. Traps unless all of them are within the tensor.
     #[must_use]
     pub fn read(&self, at: u64, len: u64) -> Vec<u8> {
         match &self.0 {
@@ -119,7 +120,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor of the same type with another shape, made of the `len` bytes that begin at byte `at`. Nothing of a handle is copied.
+    /// A tensor of the same type with another shape, made of the `len` bytes from byte `at` on. A handle's bytes are not copied.
     #[must_use]
     pub fn part(&self, at: u64, len: u64, shape: &[u64]) -> Tensor {
         match &self.0 {
@@ -128,7 +129,7 @@ impl Tensor {
         }
     }
 
-    /// The same bytes with another type and another shape: of a part of a file, for example. Nothing of a handle is copied.
+    /// The same bytes with another type and another shape, for example for a part of a file. A handle's bytes are not copied.
     #[must_use]
     pub fn cast(&self, dtype: Dtype, shape: &[u64]) -> Tensor {
         match &self.0 {
@@ -137,7 +138,7 @@ impl Tensor {
         }
     }
 
-    /// The elements as values of a Rust type. If the tensor is of another type, the refusal says so.
+    /// The elements as values of a Rust type. If the tensor has another type, the refusal names both.
     pub fn values<T: Element>(&self) -> Result<Vec<T>, Refusal> {
         let dtype = self.dtype();
         if dtype == T::DTYPE {
@@ -146,7 +147,7 @@ impl Tensor {
         Err(refuse(code::WRONG_REQUEST, format!("a tensor is {dtype}, not {}", T::DTYPE)))
     }
 
-    /// The elements of a tensor of type `FP32`, `FP16` or `BF16`. If the tensor is of another type, the refusal says so.
+    /// The elements of a tensor of type `FP32`, `FP16` or `BF16`. If the tensor has another type, the refusal names it.
     pub fn floats(&self) -> Result<Vec<f32>, Refusal> {
         let halves = |float: fn(u16) -> f32| decode::<u16>(&self.bytes()).into_iter().map(float).collect();
         match self.dtype() {
@@ -182,14 +183,14 @@ impl Tensor {
     }
 }
 
-/// Tensors are equal by type, shape and bytes, whichever way they are passed.
+/// Tensors are equal if type, shape and bytes are equal, even if only one is a handle.
 impl PartialEq for Tensor {
     fn eq(&self, other: &Tensor) -> bool {
         self.dtype() == other.dtype() && self.shape() == other.shape() && self.bytes() == other.bytes()
     }
 }
 
-/// A tensor with the same content; a handle is kept by the server once.
+/// Clones the content. For a handle the server keeps only one copy.
 impl Clone for Tensor {
     fn clone(&self) -> Tensor {
         match &self.0 {
@@ -210,7 +211,7 @@ impl fmt::Display for Tensor {
 pub struct Buffer(HeldBuffer);
 
 impl Buffer {
-    /// `size` is the number of bytes. Unless the type is `BYTES`, it must be the one that type and shape give.
+    /// An empty buffer. `size` is the number of bytes. Unless the type is `BYTES`, it must match type and shape.
     #[must_use]
     pub fn new(dtype: Dtype, shape: &[u64], size: u64) -> Buffer {
         Buffer(HeldBuffer::new(dtype, shape, size))
@@ -221,7 +222,7 @@ impl Buffer {
         self.0.write(at, bytes);
     }
 
-    /// Copies `len` bytes of a tensor, from its byte `start` on. Those of a handle do not pass through the plug-in.
+    /// Copies `len` bytes of a tensor, from its byte `start`, to byte `at`. A handle's bytes do not pass through the plug-in.
     pub fn copy(&mut self, at: u64, source: &Tensor, start: u64, len: u64) {
         match &source.0 {
             Content::Flat { .. } => self.0.write(at, &source.read(start, len)),

@@ -22,21 +22,21 @@ impl Tensors {
         Tensors::default()
     }
 
-    /// The same with one more.
+    /// The same tensors with one more.
     #[must_use]
     pub fn with(mut self, name: impl Into<Cow<'static, str>>, tensor: Tensor) -> Tensors {
         self.insert(name, tensor);
         self
     }
 
-    /// Adds a tensor, in place of one of the same name.
+    /// Adds a tensor. It replaces one of the same name.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, tensor: Tensor) {
         let name = name.into();
         self.0.retain(|(known, _)| *known != name);
         self.0.push((name, tensor));
     }
 
-    /// The tensor of this name. The refusal says that it is missing.
+    /// The tensor of this name. The refusal reports that it is missing.
     pub fn get(&self, name: &str) -> Result<&Tensor, Refusal> {
         self.find(name).ok_or_else(|| refuse(code::WRONG_REQUEST, format!("\"{name}\" is missing")))
     }
@@ -47,7 +47,7 @@ impl Tensors {
         self.0.iter().find(|(known, _)| known == name).map(|(_, tensor)| tensor)
     }
 
-    /// Takes out the tensor of this name, if there is one.
+    /// Removes and returns the tensor of this name, if there is one.
     pub fn take(&mut self, name: &str) -> Option<Tensor> {
         let at = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.remove(at).1)

@@ -1,4 +1,4 @@
-//! A bench for `cargo test`: it stands in for the server and the model, and holds answers against the server's rules.
+//! A test bench for `cargo test`: it stands in for the server and the model, and checks answers by the server's rules.
 //!
 //! ```
 //! use sequor_plugin::processor::testing::Bench;
@@ -64,7 +64,7 @@ pub struct Bench<P> {
 }
 
 impl<P: Processor> Bench<P> {
-    /// A processor in front of a model of this signature. `answer` makes the outputs of a run from its inputs.
+    /// A processor in front of a model with this signature. `answer` makes the outputs of a run from its inputs.
     pub fn new(inner: Signature, answer: impl FnMut(&Tensors) -> Tensors + 'static) -> Bench<P> {
         Bench {
             plugin: Instance::default(),
@@ -115,35 +115,35 @@ impl<P: Processor> Bench<P> {
         self
     }
 
-    /// `reads` of plugin.toml.
+    /// Sets `reads` of plugin.toml.
     #[must_use]
     pub fn reads(mut self, names: &[&str]) -> Self {
         self.reads = Some(names.iter().map(|name| (*name).to_owned()).collect());
         self
     }
 
-    /// `wants = ["pre"]` of plugin.toml.
+    /// Sets `wants = ["pre"]` of plugin.toml.
     #[must_use]
     pub fn without_post(mut self) -> Self {
         self.posts = false;
         self
     }
 
-    /// `scratch` of plugin.toml, in bytes; 0 as it is.
+    /// Sets `scratch` of plugin.toml, in bytes; default 0.
     #[must_use]
     pub fn scratch_limit(mut self, bytes: usize) -> Self {
         self.scratch = bytes;
         self
     }
 
-    /// `by-value` of plugin.toml, in bytes; 64 KiB as it is.
+    /// Sets `by-value` of plugin.toml, in bytes; default 64 KiB.
     #[must_use]
     pub fn by_value(mut self, bytes: u64) -> Self {
         self.by_value = bytes;
         self
     }
 
-    /// Configures the processor: what clients see, or its error. The first request does it, too.
+    /// Configures the processor. Returns the signature that clients see, or the processor's error. Otherwise the first request does this.
     pub fn configure(&mut self) -> Result<Signature, String> {
         self.model.numbers = self.numbers.keys().cloned().collect();
         self.model.keys = self.keys.keys().cloned().collect();
@@ -153,7 +153,7 @@ impl<P: Processor> Bench<P> {
         Ok(outer)
     }
 
-    /// A START. A sequence of this id begins anew.
+    /// Sends a START. A sequence with this id starts again.
     pub fn start(&mut self, id: u64, inputs: impl Into<Tensors>) -> Result<Tensors, Refusal> {
         self.sequences.insert(id, (0, Vec::new()));
         let answer = self.send(id, true, false, inputs.into());
@@ -163,25 +163,25 @@ impl<P: Processor> Bench<P> {
         answer
     }
 
-    /// A step of a sequence.
+    /// Sends a step of a sequence.
     pub fn step(&mut self, id: u64, inputs: impl Into<Tensors>) -> Result<Tensors, Refusal> {
         self.send(id, false, false, inputs.into())
     }
 
-    /// An END. It may come without inputs: `Tensors::new()`.
+    /// Sends an END. It may come without inputs: `Tensors::new()`.
     pub fn end(&mut self, id: u64, inputs: impl Into<Tensors>) -> Result<Tensors, Refusal> {
         let answer = self.send(id, false, true, inputs.into())?;
         self.sequences.remove(&id);
         Ok(answer)
     }
 
-    /// A request without a sequence.
+    /// Sends a request without a sequence.
     pub fn once(&mut self, inputs: impl Into<Tensors>) -> Result<Tensors, Refusal> {
         self.send(0, false, false, inputs.into())
     }
 
-    /// A whole sequence: these values as one input of one dimension, so many a packet, and an END without inputs. The answers are joined on their first
-    /// dimension.
+    /// Sends a whole sequence: these values as one input of one dimension, `packet` values a request, and an END without inputs. The
+    /// answers are joined on their first dimension.
     pub fn stream<T: Element>(&mut self, input: &'static str, values: &[T], packet: usize) -> Result<Tensors, Refusal> {
         const ID: u64 = u64::MAX;
         let mut answers = Vec::new();
@@ -271,7 +271,7 @@ impl<P: Processor> Bench<P> {
         Ok((outputs, scratch))
     }
 
-    /// The inputs of a run, with those of the request that the plug-in does not see.
+    /// The inputs of a run, including the request's inputs that the plug-in does not see.
     fn whole(&self, run: Vec<Value>, passed: &Tensors) -> Tensors {
         let mut run = checked(&self.inner.inputs, run, "run");
         for port in &self.inner.inputs {
@@ -283,7 +283,7 @@ impl<P: Processor> Bench<P> {
         run
     }
 
-    /// What the plug-in sees, large tensors as handles, and what passes it.
+    /// The tensors that the plug-in sees, large ones as handles, and those that it does not see.
     fn split(&self, ports: &[Port], tensors: Tensors) -> (Vec<Value>, Tensors) {
         let (mut seen, mut passed) = (Vec::new(), Tensors::new());
         for (name, tensor) in tensors.into_entries() {
@@ -325,7 +325,7 @@ mod tests {
     use super::super::{Call, Dtype, Json, Prepared, refuse};
     use super::*;
 
-    /// Gathers four values a run, and refuses negative ones.
+    /// Collects four values a run, and refuses negative ones.
     #[derive(Default)]
     struct Fours;
 

@@ -1,4 +1,4 @@
-//! Tokens of speech models: their table, and the likeliest of them.
+//! Tokens of speech models: their table, and the most likely one.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::tensors::Tensors;
 pub struct TokenTable(BTreeMap<i64, String>);
 
 impl TokenTable {
-    /// Parses a table: `token number` a line, or a token a line, counted from 0.
+    /// Parses a table. A line is `token number`, or only a token, numbered from 0.
     ///
     /// ```
     /// use sequor_plugin::processor::TokenTable;
@@ -43,7 +43,7 @@ impl TokenTable {
         TokenTable::parse(&files.text(name)?).map_err(|what| format!("{name}: {what}"))
     }
 
-    /// The tokens in words: a word begins with the mark `\u{2581}`. A token that is not in the table says nothing.
+    /// The tokens as text: a word begins with the mark `\u{2581}`. A token that is not in the table is left out.
     #[must_use]
     pub fn text(&self, tokens: &[i64]) -> String {
         let known = tokens.iter().filter_map(|token| self.0.get(token));
@@ -51,11 +51,11 @@ impl TokenTable {
     }
 }
 
-/// The outputs `TOKENS` (INT64) and `TEXT` (BYTES), as far as clients see them. The text may have another name.
+/// The outputs `TOKENS` (INT64) and `TEXT` (BYTES), if clients see them. The text may have another name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenOutputs {
     table: TokenTable,
-    /// Numbers of dimensions.
+    /// Number of dimensions of each output; `None` if clients do not see it.
     tokens: Option<usize>,
     text: Option<usize>,
     /// The name of the text.
@@ -63,12 +63,12 @@ pub struct TokenOutputs {
 }
 
 impl TokenOutputs {
-    /// Those that a model of its own has.
+    /// The token outputs of a signature.
     pub fn of(table: TokenTable, outer: &Signature) -> Result<TokenOutputs, String> {
         TokenOutputs::with_text(table, outer, "TEXT")
     }
 
-    /// The same, where the text is the output of this name.
+    /// The same, with another name of the text output.
     pub fn with_text(table: TokenTable, outer: &Signature, text_name: &str) -> Result<TokenOutputs, String> {
         let rank = |name: &str, dtype: Dtype| match outer.outputs.iter().find(|port| port.name == name) {
             None => Ok(None),
@@ -82,7 +82,7 @@ impl TokenOutputs {
         Ok(TokenOutputs { table, tokens, text, text_name: text_name.to_owned() })
     }
 
-    /// The signature with both in place of another output.
+    /// The signature with both outputs in place of another one.
     #[must_use]
     pub fn behind(inner: &Signature, hidden: &str) -> Signature {
         let outer = inner.clone().hide_output(hidden);
@@ -103,7 +103,7 @@ impl TokenOutputs {
     }
 }
 
-/// Frames and numbers of a frame, of a tensor `[.., frames, numbers]` of one sequence.
+/// Number of frames, and of numbers in a frame, of a tensor `[.., frames, numbers]` of one sequence.
 pub fn frames_of(tensor: &Tensor) -> Result<(usize, usize), Refusal> {
     let shape = tensor.shape();
     let [rows @ .., frames, numbers] = shape.as_slice() else {
@@ -116,7 +116,7 @@ pub fn frames_of(tensor: &Tensor) -> Result<(usize, usize), Refusal> {
     Ok((if is_empty { 0 } else { *frames as usize }, *numbers as usize))
 }
 
-/// The place of the greatest number, the first of several; 0 if there is none. A number that is NaN is never it.
+/// The index of the greatest number, the first of several; 0 if there is none. NaN is never chosen.
 #[must_use]
 pub fn argmax(numbers: &[f32]) -> usize {
     let mut best = (0, f32::NEG_INFINITY);
