@@ -1,4 +1,4 @@
-//! Only requests with the same key share a batch: the key of the request that has been ready for longest.
+//! Batches only requests with the same key: the key of the request that has been ready longest.
 
 use sequor_plugin::scheduler::*;
 

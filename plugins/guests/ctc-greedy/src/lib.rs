@@ -1,6 +1,7 @@
-//! The outputs of a CTC model become tokens and text: the likeliest token of each frame, without repetitions and blanks. An answer has the new tokens.
+//! Turns the outputs of a CTC model into tokens and text: the most likely token of each frame, without repetitions and blanks. An answer
+//! has the new tokens.
 //!
-//! It stands behind a model, or is a model of its own that takes the outputs of another one.
+//! It runs behind a model, or is a model of its own that takes the outputs of another one.
 
 use sequor_plugin::processor::*;
 
@@ -11,7 +12,7 @@ pub struct CtcGreedy {
     outputs: TokenOutputs,
 }
 
-/// The token of the last frame; nothing before the first.
+/// The token of the last frame; `None` before the first.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Last(Option<i64>);
 
@@ -44,7 +45,7 @@ impl Processor for CtcGreedy {
         Ok(outer)
     }
 
-    /// As a model of its own.
+    /// Answers a request if the plug-in is a model of its own.
     fn pre(&mut self, _: &Call<'_>, inputs: Tensors, last: &mut Last) -> Result<Prepared, Refusal> {
         match inputs.find(&self.logits) {
             Some(logits) => {

@@ -1,9 +1,9 @@
-//! Earliest deadline first, with shedding: what cannot be answered in time any more is refused at once, so that it takes no place in a batch
-//! from those that still can. Requests without a deadline come last, in the order in which they became ready.
+//! Earliest deadline first, with shedding. A request that can no longer be answered in time is refused at once, so that it takes no place
+//! in a batch from others. Requests without a deadline come last, in the order in which they became ready.
 
 use sequor_plugin::scheduler::*;
 
-/// The code that clients of refused requests are given: too late.
+/// The code of refused requests: too late.
 pub const TOO_LATE: u32 = 1;
 
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
-//! Fair shares by tenant: the tenant that has had the least for its weight goes first, so that a tenant with many requests delays its own, not those
-//! of others; and gets the next free slot. What a tenant has had is measured in *turns*: rows over weight.
+//! Fair shares by tenant. The tenant with the least use for its weight goes first, and gets the next free slot. So a tenant with many
+//! requests delays only its own. Use is measured in *turns*: rows divided by weight.
 
 use sequor_plugin::scheduler::*;
 
@@ -9,7 +9,7 @@ pub struct FairShare {
     weights: Map<Key, f64>,
     /// Turns of each tenant.
     had: Map<Key, f64>,
-    /// Turns of the tenant that went first in the last round: a tenant that comes back claims at most a burst from before.
+    /// Turns of the tenant that went first in the last round. It limits the claim of a returning tenant to one burst.
     clock: f64,
 }
 
@@ -31,7 +31,8 @@ impl Scheduler for FairShare {
         Plan::fire(ready.batch(order.into_iter().map(|(_, i)| i), round))
     }
 
-    /// Whose turn it is to run gets the next slot, too: else a tenant whose sequences hold them all would have the others wait for their ends.
+    /// The tenant that may run next gets the next slot too. Otherwise a tenant whose sequences hold all slots would make the others wait
+    /// for their ends.
     fn admit(&mut self, _: &Round, waiting: &Ready<'_>, room: &[u32], _: &Ready<'_>) -> Vec<Admission> {
         let mut said = vec![Admission::Defer; waiting.len()];
         for ((_, i), slot) in self.order(waiting).into_iter().zip(Admission::in_order(waiting.len(), room)) {
@@ -55,7 +56,7 @@ impl Scheduler for FairShare {
 }
 
 impl FairShare {
-    /// Candidates with their turns, the next one first. Each has its turn as if those of its tenant before it had run.
+    /// Candidates with their turns, the next one first. Each turn assumes that the tenant's earlier candidates have run.
     fn order(&self, ready: &Ready<'_>) -> Vec<(f64, u32)> {
         let tenant_of = ready.keys("tenant");
         let mut next: Map<Key, (f64, f64)> = Map::new();

@@ -1,24 +1,24 @@
-//! Log-mel filter banks as Kaldi computes them, without dither: frames of 25 ms, one each 10 ms, a Povey window, power spectra.
+//! Log-mel filter banks as in Kaldi, without dither: frames of 25 ms, one each 10 ms, a Povey window, power spectra.
 //!
-//! A frame depends on its samples alone, so packets do not matter.
+//! A frame depends only on its samples, so the size of packets has no effect.
 
 use std::f64::consts::PI;
 
-/// Of Kaldi: the part of a sample that is taken off the next one.
+/// Kaldi's pre-emphasis: the part of a sample that is subtracted from the next one.
 const PREEMPHASIS: f32 = 0.97;
 const FRAME_MS: u32 = 25;
 const SHIFT_MS: u32 = 10;
 
-/// What there is to choose.
+/// The options of the filter banks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FbankOptions {
-    /// Samples a second.
+    /// Samples per second.
     pub rate: u32,
     /// Number of filters.
     pub bins: usize,
-    /// Where the lowest filter begins, Hz.
+    /// Lower edge of the lowest filter, Hz.
     pub low: f32,
-    /// Where the highest filter ends, Hz; 0 or less: below half the rate.
+    /// Upper edge of the highest filter, Hz; 0 or less counts from half the rate down.
     pub high: f32,
     /// Whether the first frame begins with the first sample. Otherwise frames are centred, and the sound is mirrored at its ends.
     pub snip_edges: bool,
@@ -27,7 +27,7 @@ pub struct FbankOptions {
 /// Computes frames.
 #[derive(Debug, Default)]
 pub struct Fbank {
-    /// Samples of a frame, and from one frame to the next.
+    /// Samples of a frame, and the distance between two frames.
     length: usize,
     shift: usize,
     snip_edges: bool,
@@ -39,9 +39,9 @@ pub struct Fbank {
 /// The samples of a sound that later frames need.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sound {
-    /// Frames that were computed.
+    /// Number of computed frames.
     pub frames: u64,
-    /// Samples from the first one on that the next frame needs.
+    /// Samples from the first one that the next frame needs.
     pub samples: Vec<f32>,
 }
 
@@ -70,13 +70,13 @@ impl Fbank {
         Ok(Fbank { length, shift, snip_edges, window: (0..length).map(povey).collect(), spectrum, filters })
     }
 
-    /// Numbers of a frame.
+    /// Number of values of a frame.
     pub fn bins(&self) -> usize {
         self.filters.len()
     }
 
-    /// Computes the frames whose samples are all there, one after the other, and drops samples that no later frame needs. With the end of the sound
-    /// come the frames that reach beyond it.
+    /// Computes the frames whose samples are complete, in order, and drops samples that no later frame needs. At the end of the sound it
+    /// also computes the frames that reach beyond it.
     pub fn advance(&self, sound: &mut Sound, is_last: bool) -> Vec<f32> {
         let first = self.first_kept(sound.frames);
         let total = first + sound.samples.len();
@@ -129,7 +129,7 @@ impl Fbank {
     }
 }
 
-/// The place of a sample in a sound that is mirrored at both ends.
+/// The index of a sample in a sound that is mirrored at both ends.
 fn mirrored(mut at: i64, total: usize) -> usize {
     let total = total as i64;
     while at < 0 || at >= total {
@@ -161,7 +161,7 @@ fn filters(size: usize, rate: u32, bins: usize, (low, high): (f32, f32)) -> Resu
     (0..bins).map(filter).collect()
 }
 
-/// Power spectra of so many samples, a power of two. Shorter frames are followed by silence.
+/// Power spectra of `size` samples, a power of two. Shorter frames are padded with silence.
 #[derive(Debug, Default)]
 struct Spectrum {
     size: usize,

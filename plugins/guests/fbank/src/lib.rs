@@ -1,7 +1,7 @@
-//! Packets of PCM of any size become log-mel filter banks: 25 ms frames each 10 ms, as Kaldi computes them without dither.
+//! Turns packets of PCM of any size into log-mel filter banks: 25 ms frames each 10 ms, as in Kaldi without dither.
 //!
-//! In front of a model, the frames become its windows: the model runs once for each window that a packet completes. As a model of its own, each packet
-//! is answered with the frames that it completes.
+//! In front of a model, the frames form its windows, and the model runs once for each window that a packet completes. As a model of its
+//! own, it answers each packet with the frames that the packet completes.
 
 pub mod features;
 
@@ -29,15 +29,15 @@ pub struct FbankPlugin {
     nothing: Vec<Port>,
 }
 
-/// How frames go on.
+/// The grouping of frames into windows.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 enum Windows {
-    /// All that are ready, in one answer.
+    /// All ready frames, in one answer.
     #[default]
     All,
-    /// So many frames in one answer to each packet. The next answer begins so many frames later.
+    /// `frames` frames in the answer to each packet. The next answer begins `shift` frames later.
     Answer { frames: usize, shift: usize },
-    /// So many frames a run of the model.
+    /// `frames` frames in each run of the model. The next run begins `shift` frames later.
     Runs { frames: usize, shift: usize },
 }
 
@@ -102,7 +102,7 @@ impl Processor for FbankPlugin {
 }
 
 impl FbankPlugin {
-    /// Frames of a window, if their number is fixed, and numbers of a frame.
+    /// Frames of a window, if their number is fixed, and the number of values of a frame.
     fn shape(&mut self, port: &Port) -> Result<(Option<usize>, usize), String> {
         let wrong = || {
             format!("\"{}\" is {} {:?}; FP32 or FP16 [.., frames, bins] is wanted", port.name, port.dtype, port.shape)
@@ -119,7 +119,7 @@ impl FbankPlugin {
         Ok((usize::try_from(*frames).ok(), bins))
     }
 
-    /// What clients see of a model behind.
+    /// The signature that clients see, if a model runs behind this plug-in.
     fn in_front(&mut self, config: &Config, inner: &Signature) -> Result<Signature, String> {
         let closed = inner.outputs.iter().find(|port| port.shape.first() != Some(&-1));
         if let Some(port) = closed {
@@ -156,7 +156,7 @@ impl FbankPlugin {
         let bins = self.fbank.bins();
         let ready = kept.features.len() / bins;
         match self.windows {
-            // An END without audio, after which nothing is left.
+            // An END without audio that leaves nothing to compute.
             Windows::All | Windows::Answer { .. } if is_empty && ready == 0 => Ok(Prepared::reply(Tensors::new())),
             Windows::All => Ok(Prepared::reply(self.answer(&std::mem::take(&mut kept.features), ready))),
             Windows::Answer { frames, shift } => match windows(ready, frames, shift) {
@@ -165,7 +165,7 @@ impl FbankPlugin {
                     kept.features.drain(..shift * bins);
                     Ok(Prepared::reply(answer))
                 }
-                // The end of the sound: what is left of it, and zeros.
+                // The end of the sound: the remaining frames, padded with zeros.
                 0 if is_end && !is_empty && self.features_lens.is_some() => {
                     kept.features.resize(frames * bins, 0.0);
                     Ok(Prepared::reply(self.answer(&std::mem::take(&mut kept.features), ready)))
@@ -186,7 +186,7 @@ impl FbankPlugin {
         }
     }
 
-    /// The answer of a model of its own: these frames, of which so many are of the sound.
+    /// The answer of a model of its own: these frames, of which `count` belong to the sound.
     fn answer(&self, frames: &[f32], count: usize) -> Tensors {
         let answer = self.window(frames);
         match &self.features_lens {
@@ -195,7 +195,7 @@ impl FbankPlugin {
         }
     }
 
-    /// These frames, by the name of what they go to.
+    /// These frames as a tensor, by its name.
     fn window(&self, frames: &[f32]) -> Tensors {
         let bins = self.fbank.bins() as u64;
         let shape = [&self.outer[..], &[frames.len() as u64 / bins, bins]].concat();
@@ -212,7 +212,7 @@ impl FbankPlugin {
     }
 }
 
-/// Samples a second.
+/// Samples per second.
 fn rate(config: &Config) -> Result<u32, String> {
     for (name, only) in [("frame_length_ms", 25), ("frame_shift_ms", 10)] {
         let given: u32 = config.get(name)?;
@@ -226,7 +226,7 @@ fn rate(config: &Config) -> Result<u32, String> {
     }
 }
 
-/// Frames from one window to the next; 0: as many as a window has.
+/// Frames between the beginnings of two windows; 0 means the length of a window.
 fn shift(config: &Config) -> Result<usize, String> {
     let (chunk, seconds): (usize, f64) = (config.get("decode_chunk_size")?, config.get("chunk_size_s")?);
     match (chunk, seconds) {
@@ -236,7 +236,7 @@ fn shift(config: &Config) -> Result<usize, String> {
     }
 }
 
-/// The only number of a tensor, which counts some of these samples.
+/// The single number in a tensor, which is the count of valid samples.
 fn count_of(tensor: &Tensor, samples: usize) -> Result<usize, Refusal> {
     let numbers = match tensor.dtype() {
         Dtype::INT32 => tensor.values::<i32>()?.into_iter().map(i64::from).collect(),
@@ -248,7 +248,7 @@ fn count_of(tensor: &Tensor, samples: usize) -> Result<usize, Refusal> {
     })
 }
 
-/// How many windows there are in so many frames.
+/// Number of windows in this many frames.
 fn windows(ready: usize, frames: usize, shift: usize) -> usize {
     ready.checked_sub(frames).map_or(0, |more| more / shift + 1)
 }
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(refused.text, "this packet completes 0 windows; each must complete one");
     }
 
-    /// As the feature extractor of a public repository: FP16 audio with its length, windows of a fixed size with theirs.
+    /// Like the feature extractor of a public repository: FP16 audio with its length, windows of a fixed size with theirs.
     #[test]
     fn a_feature_extractor_takes_and_gives_lengths() {
         let own = Signature::new().input("wav", Dtype::FP16, &[-1, -1]).input("wav_lens", Dtype::INT32, &[-1, 1]);

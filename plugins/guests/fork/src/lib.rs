@@ -1,5 +1,5 @@
-//! A sequence begins with the state of another live one: its START names the id of that sequence in a key feature. `copy_if_same` of sequor.toml says
-//! which sequences may be copied.
+//! Begins a sequence with the state of another live one: its START names the id of that sequence in a key feature. `copy_if_same` of
+//! sequor.toml sets which sequences may be copied.
 
 use sequor_plugin::initializer::*;
 

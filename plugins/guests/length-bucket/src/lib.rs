@@ -1,5 +1,5 @@
-//! Length bucketing: only requests of like length share a batch, so that little of it is padding. The fullest bucket runs; one that is not full
-//! runs when its first has waited long enough.
+//! Length bucketing: only requests of similar length share a batch, so that there is little padding. The fullest bucket runs. A bucket that
+//! is not full runs once its first request has waited long enough.
 
 use sequor_plugin::scheduler::*;
 

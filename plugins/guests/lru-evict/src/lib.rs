@@ -1,4 +1,5 @@
-//! A new sequence that finds no free slot takes that of the sequence which is idle for longest. What runs when stays the server's business.
+//! A new sequence that finds no free slot gets the slot of the sequence that has been idle longest. The server still decides which requests
+//! run.
 
 use sequor_plugin::scheduler::*;
 

@@ -1,5 +1,5 @@
-//! A model that asks another one over wasi-nn, and replies with its outputs. Its bindings (`wasi_nn`) are generated from the text in `wit/wasi-nn`. The
-//! configuration names the inputs and outputs of the other model, which may have the types that wasi-nn has.
+//! A model that calls another one over wasi-nn, and replies with its outputs. Its bindings (`wasi_nn`) are generated from `wit/wasi-nn`.
+//! The configuration names the inputs and outputs of the other model. They must have types that wasi-nn knows.
 
 use sequor_plugin::processor::*;
 
@@ -8,7 +8,7 @@ mod over_wasi_nn;
 #[cfg(target_arch = "wasm32")]
 mod wasi_nn;
 
-/// Types of elements, as wasi-nn counts them.
+/// Types of elements, with the codes of wasi-nn.
 const TYPES: [Dtype; 7] =
     [Dtype::FP16, Dtype::FP32, Dtype::FP64, Dtype::BF16, Dtype::UINT8, Dtype::INT32, Dtype::INT64];
 

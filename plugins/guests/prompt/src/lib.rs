@@ -1,5 +1,6 @@
-//! A sequence begins with what a prompt leads to. The first START that names a prompt runs it through the model in steps, and the server keeps the
-//! state. Later STARTs of that prompt begin with a copy. A prompt is a list of token ids, or of numbers, in a file of sequor.toml.
+//! Begins a sequence with the state that a prompt produces. The first START that names a prompt runs it through the model in steps, and the
+//! server keeps the state. Later STARTs of that prompt begin with a copy. A prompt is a list of token ids, or of numbers, in a file of
+//! sequor.toml.
 
 use std::collections::BTreeMap;
 
@@ -91,7 +92,7 @@ fn tensor(input: &Port, width: usize, values: &[Number]) -> Result<Tensor, Strin
     Ok(Tensor::from_bytes(input.dtype, &shape, bytes))
 }
 
-/// The shape of a step: the elements fill the last open dimension, other open ones are 1.
+/// The shape of a step: the elements fill the last open dimension; other open dimensions are 1.
 fn shape(input: &Port, width: usize) -> Vec<u64> {
     let fixed: u64 = input.shape.iter().map(|dim| (*dim).max(1).unsigned_abs()).product();
     let last = input.shape.iter().rposition(|dim| *dim < 0);

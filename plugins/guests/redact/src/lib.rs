@@ -1,4 +1,5 @@
-//! Drops fields of a model's JSON by their keys, at any depth. An answer that is no JSON is refused: it might hold what no client may see.
+//! Removes fields from a model's JSON by their keys, at any depth. An answer that is not JSON is refused, because it might contain such a
+//! field.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! One request per batch, in the order in which they became ready: the first of the two batching strategies that Triton ships as an example.
+//! One request per batch, in the order in which they became ready: the first of the two batching strategies that Triton provides as
+//! examples.
 
 use sequor_plugin::scheduler::*;
 

@@ -1,5 +1,5 @@
-//! A sequence begins with the states of its tenant: those of a table, a file in the format safetensors whose tensors are named TENANT/STATE. A tenant
-//! may have some of the states; the others begin as config.pbtxt says. The server keeps the file, and no state is copied into the plug-in.
+//! Begins a sequence with the states of its tenant, from a table: a safetensors file whose tensors are named TENANT/STATE. A tenant may
+//! have some of the states; the others begin as in config.pbtxt. The server keeps the file, and no state is copied into the plug-in.
 
 mod table;
 
@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// A file with these tensors of type F32, or of the type that the name says.
+    /// A file with these tensors of type F32, or of the type in the name.
     fn file(tensors: &[(&str, &[u64], &[f32])]) -> Vec<u8> {
         let (mut header, mut data) = (Vec::new(), Vec::new());
         for (name, shape, values) in tensors {

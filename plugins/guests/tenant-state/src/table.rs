@@ -1,4 +1,4 @@
-//! Files in the format safetensors: a length of 8 bytes, a header in JSON, and the bytes of the tensors.
+//! Files in the safetensors format: a length of 8 bytes, a header in JSON, and the bytes of the tensors.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub fn entries(file: &Tensor) -> Result<Vec<(String, Entry)>, String> {
 }
 
 impl Entry {
-    /// Whether it can be this state. The error begins with the name of the state.
+    /// Checks that it can be this state. The error begins with the name of the state.
     pub fn check(&self, port: &Port) -> Result<(), String> {
         let Entry { state, dtype, shape, .. } = self;
         if *dtype != port.dtype {
@@ -68,7 +68,7 @@ impl Entry {
         Ok(())
     }
 
-    /// The tensor, of the file that it was found in.
+    /// The tensor, from the file that contains it.
     pub fn of(&self, file: &Tensor) -> Tensor {
         file.part(self.at, self.len, &[self.len]).cast(self.dtype, &self.shape)
     }

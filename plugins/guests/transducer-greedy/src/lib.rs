@@ -1,7 +1,7 @@
-//! Frames of a transducer's encoder become tokens and text: greedy search, which calls the models `decoder` and `joiner`. An answer has the new tokens,
-//! or all since the START.
+//! Turns the frames of a transducer's encoder into tokens and text by greedy search, which calls the models `decoder` and `joiner`. An
+//! answer has the new tokens, or all tokens since the START.
 //!
-//! It stands behind an encoder, or is a model of its own that takes the frames of one. The grant `models` must name both models.
+//! It runs behind an encoder, or is a model of its own that takes an encoder's frames. The grant `models` must name both models.
 
 use sequor_plugin::processor::*;
 
@@ -11,7 +11,7 @@ pub struct TransducerGreedy {
     /// The input with the number of frames.
     lens: String,
     blank: i64,
-    /// Left out like a blank; below 0 if there is none.
+    /// A token that is left out like a blank; below 0 if there is none.
     unknown: i64,
     context: usize,
     /// Maximum number of tokens of a frame.
@@ -31,9 +31,9 @@ pub struct TransducerGreedy {
 pub struct Spoken {
     /// The last tokens, which the decoder sees.
     context: Vec<i64>,
-    /// The decoder's answer to them; empty before the first frame.
+    /// The decoder's answer to these tokens; empty before the first frame.
     decoded: Option<Tensor>,
-    /// All tokens, where answers have them.
+    /// All tokens, if answers contain them.
     all: Vec<i64>,
 }
 
@@ -90,7 +90,7 @@ impl Processor for TransducerGreedy {
         Ok(outer)
     }
 
-    /// As a model of its own.
+    /// Answers a request if the plug-in is a model of its own.
     fn pre(&mut self, _: &Call<'_>, inputs: Tensors, spoken: &mut Spoken) -> Result<Prepared, Refusal> {
         match inputs.find(&self.frames) {
             Some(frames) => {
@@ -124,7 +124,7 @@ impl TransducerGreedy {
         self.outputs.add(outputs, &spoken.all)
     }
 
-    /// The tokens of these frames, or of the first ones.
+    /// The tokens of these frames, or of at most the first `most` of them.
     fn search(&self, frames: &Tensor, most: Option<usize>, spoken: &mut Spoken) -> Result<Vec<i64>, Refusal> {
         let ((count, width), mut tokens) = (frames_of(frames)?, Vec::new());
         if count == 0 {
@@ -152,7 +152,7 @@ impl TransducerGreedy {
         Ok(tokens)
     }
 
-    /// The likeliest token after those that were spoken.
+    /// The most likely token after the previous ones.
     fn join(&self, frame: &Tensor, spoken: &mut Spoken) -> Result<i64, Refusal> {
         let decoded = self.decode(spoken)?;
         let inputs = [("encoder_out", frame.clone()), ("decoder_out", decoded)];
@@ -181,7 +181,7 @@ impl TransducerGreedy {
     }
 }
 
-/// The only number of a tensor, which counts something.
+/// The single number in a tensor, which is a count.
 fn count_of(tensor: &Tensor) -> Result<usize, Refusal> {
     let numbers = tensor.values::<i64>()?;
     let count = numbers.first().filter(|_| numbers.len() == 1).and_then(|number| usize::try_from(*number).ok());
@@ -204,7 +204,7 @@ mod tests {
         tensors.get(name).unwrap().floats().unwrap()
     }
 
-    /// A decoder that adds the tokens up, and a joiner that adds the frame to that: the token is the sum, modulo 6.
+    /// A decoder that adds up the tokens, and a joiner that adds the frame: the token is the sum modulo 6.
     fn serve() {
         models::serve("decoder", |inputs| {
             let tokens = inputs.get("y").unwrap().values::<i64>().unwrap();
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// As the scorer of a public repository: the number of frames is an input, and each answer is the whole text.
+    /// Like the scorer of a public repository: the number of frames is an input, and each answer is the whole text.
     #[test]
     fn a_scorer_of_its_own_takes_the_number_of_frames_and_gives_the_whole_text() {
         serve();

@@ -1,5 +1,5 @@
-//! Batches of at most so many bytes of input: the second of the two batching strategies that Triton ships as an example. Requests join in the
-//! order in which they became ready, until one would make the batch too large; one that is too large by itself runs alone.
+//! Batches with a maximum of input bytes: the second of the two batching strategies that Triton provides as examples. Requests join in the
+//! order in which they became ready, until one would make the batch too large. A request that is too large by itself runs alone.
 
 use sequor_plugin::scheduler::*;
 
