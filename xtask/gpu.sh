@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs what only a machine with an NVIDIA GPU can show, from the folder that `cargo xtask gpu-pack` has made. It needs no Rust and no network.
+# Runs the tests that need a machine with an NVIDIA GPU, from the folder that `cargo xtask gpu-pack` has made. It needs no Rust and no network.
 #
 #   sh run.sh [PART...] [--batch N] [--seconds N]
 #
@@ -62,7 +62,7 @@ for folder in $(python3 -c 'import glob, sys; print(*(f for p in sys.path for f 
 done
 [ -f lib/libonnxruntime.so ] && export ORT_DYLIB_PATH="$PWD/lib/libonnxruntime.so"
 PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer
-# What they do for all programs, they do for these alone: a library of another python3 may stand among them.
+# Only these commands get the libraries, because another python3 may find a library among them that does not fit.
 on_gpu() {
     name=$1 limit=$2
     shift 2
@@ -94,7 +94,7 @@ if wanted sanitizer || wanted sanitizer-models; then
         parts=$(for p in $parts; do case $p in sanitizer*) ;; *) printf '%s ' "$p" ;; esac; done)
     fi
 fi
-# Calls that fail are tested: a test asks for more memory than there is. So calls that fail are no finding.
+# A test asks for more memory than there is, so failed API calls are not reported.
 for tool in memcheck racecheck; do
     wanted sanitizer &&
         on_gpu "sanitizer: $tool" 240 env SEQUOR_TEST_GPU=1 SEQUOR_TEST_CASES=60 \

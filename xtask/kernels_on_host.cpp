@@ -1,5 +1,5 @@
 // The kernels' own source, run on the host: every thread of every block, one after the other, on rows of random shapes, strides, alignments
-// and conversions, against copies written plainly. Built and run by `cargo xtask test` where there is a C++ compiler.
+// and conversions, and compared with plain copies. `cargo xtask test` builds and runs it if there is a C++ compiler.
 
 #include <cstdio>
 #include <cstring>
@@ -78,7 +78,7 @@ struct Arena {
     }
 };
 
-// Lays some sets out, moves them both ways, and says whether both came out the same.
+// Lays out some sets, moves them with the kernels and with plain copies, and returns whether both results are equal.
 static bool turn(const Arena& from, Arena& to) {
     std::vector<u8> want(to.bytes);
     u8* there = want.data() + (to.at - to.bytes.data());

@@ -32,7 +32,7 @@ def main(library: str, source: str, target: str) -> None:
     check(nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size)))
     ptx = ctypes.create_string_buffer(size.value)
     check(nvrtc.nvrtcGetPTX(program, ptx))
-    # The compiler ends with a zero and speaks of itself in a comment; what is kept is the text.
+    # Only the text is kept, without the compiler's final zero.
     body = ptx.value.decode().strip("\n")
     header = f"// kernels.cu sha256:{hashlib.sha256(text).hexdigest()}"
     with open(target, "w", encoding="ascii") as file:

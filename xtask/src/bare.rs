@@ -1,5 +1,5 @@
-//! Packages where nothing else is installed: the tarball in a Debian 12 of the C and C++ libraries alone, without a network; the wheel in a
-//! fresh virtual environment. Needs root and apt; not part of the everyday tests.
+//! Tests the packages on minimal systems: the tarball in a Debian 12 with only the C and C++ libraries and no network, the wheel in a fresh
+//! virtual environment. Needs root and apt; not part of the everyday tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// The packages of a minimal system that the program may count on.
+/// Packages of a minimal system on which the program may rely.
 const PACKAGES: [&str; 4] = ["libc6", "libgcc-s1", "libstdc++6", "gcc-12-base"];
 
-/// What runs with a network of its own, `lo` alone. `$1` is the root, `$2` the package's folder in it.
+/// The script that runs with its own network, only `lo`. `$1` is the root, `$2` the package's folder in it.
 const SCRIPT: &str = r#"
 set -eu
 ip link set lo up
@@ -33,7 +33,7 @@ kill -INT $server
 wait $server
 "#;
 
-/// Unpacks the tarball in a bare system, runs the demo there, and asks a server for one answer.
+/// Unpacks the tarball in a bare system, runs the demo there, and sends one request to a server.
 pub(crate) fn tarball(tarball: &Path, name: &str) -> Result<String> {
     let root = process::kept().join("bare");
     let made = bare(&root)?;
@@ -51,7 +51,7 @@ pub(crate) fn tarball(tarball: &Path, name: &str) -> Result<String> {
     Ok(made)
 }
 
-/// Makes the root file system: by debootstrap if it is there, else of the packages alone.
+/// Makes the root file system, by debootstrap if it is installed, otherwise from the packages alone.
 fn bare(root: &Path) -> Result<String> {
     if root.join("lib64").exists() {
         return Ok("the root is there already".to_owned());
@@ -70,7 +70,7 @@ fn bare(root: &Path) -> Result<String> {
     Ok(format!("a root of {}", PACKAGES.join(", ")))
 }
 
-/// Installs the wheel into an environment that is not activated, and runs the demo from elsewhere.
+/// Installs the wheel into an environment that is not activated, and runs the demo from another folder.
 pub(crate) fn wheel(wheel: &Path) -> Result<String> {
     let environment: PathBuf = process::kept().join("bare-venv");
     process::run(process::command("python3").args(["-m", "venv", "--clear", "--without-pip"]).arg(&environment))?;

@@ -1,4 +1,4 @@
-//! A browser without a window: an installed one, or Debian's, unpacked without installing it.
+//! A headless browser: an installed one, or Debian's, unpacked without installation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn folder() -> PathBuf {
     process::kept().join("browser")
 }
 
-/// A script that starts the browser, once [`ensure`] has run: it knows where its libraries lie.
+/// A script that starts the browser with its libraries. Exists once [`ensure`] has run.
 pub(crate) fn program() -> PathBuf {
     folder().join("browser")
 }
@@ -48,7 +48,7 @@ fn write(script: &str) -> Result<()> {
     Ok(())
 }
 
-/// Downloads the package and what it needs that is not installed, and unpacks all of it: this needs no root.
+/// Downloads the package and its missing dependencies, and unpacks all of them. This needs no root.
 fn debian() -> Result<()> {
     let (debs, root) = (folder().join("debs"), folder().join("root"));
     fs::create_dir_all(&debs)?;
@@ -65,7 +65,7 @@ fn debian() -> Result<()> {
     write(&format!("#!/bin/sh\nLD_LIBRARY_PATH='{paths}' exec '{}' \"$@\"\n", shell.display()))
 }
 
-/// What an installation would install.
+/// The packages that an installation would add.
 fn missing() -> Result<Vec<String>> {
     let mut simulate: Command = process::command("apt-get");
     simulate.args(["-s", "--no-install-recommends", "install", PACKAGE]).stderr(Stdio::null());

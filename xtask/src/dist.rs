@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: the packages. A tarball that needs nothing but the C and C++ libraries, and a Python wheel.
+//! `cargo xtask dist`: builds the packages. A tarball that needs only the C and C++ libraries, and a Python wheel.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use crate::{bare, process, python};
 /// The options of the command.
 #[derive(Debug, PartialEq, Eq)]
 struct DistOptions {
-    /// Run both packages where nothing else is installed.
+    /// Whether to run both packages on systems where nothing else is installed.
     check: bool,
     profile: String,
 }
@@ -75,7 +75,7 @@ fn version() -> Result<String> {
     Ok(line.trim_end_matches('"').to_owned())
 }
 
-/// Puts everything where it stands in the tarball.
+/// Copies everything to its place in the tarball.
 fn stage(sequor: &Path, staging: &Path) -> Result<()> {
     let program = staging.join("bin/sequor");
     place(sequor, &program)?;
@@ -89,7 +89,7 @@ fn stage(sequor: &Path, staging: &Path) -> Result<()> {
     place(&deploy.join("sequor.toml"), &staging.join("share/doc/sequor/sequor.toml"))?;
     let doc = staging.join("share/doc/sequor");
     place(&process::root().join("README.md"), &doc.join("README.md"))?;
-    // Messages of the program name these pages.
+    // Messages of the program refer to these pages.
     for page in pages(process::root())? {
         place(&process::root().join(&page), &doc.join(&page))?;
     }
@@ -122,7 +122,7 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The library in the folder of ONNX Runtime's Python package, whose name ends with its version.
+/// The library in the folder of ONNX Runtime's Python package. Its file name ends with its version.
 fn library(folder: &Path) -> Result<PathBuf> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let is_library = |path: &PathBuf| path.to_string_lossy().contains("libonnxruntime.so");
@@ -146,7 +146,7 @@ fn third_party() -> Result<String> {
     Ok(text)
 }
 
-/// `serde-1.0.229` and its licence, of a line of `cargo tree`. The crates of this workspace have the licence of the whole.
+/// `serde-1.0.229` and its licence, from a line of `cargo tree`. The crates of this workspace have the workspace's licence.
 fn name_and_licence(line: &str) -> Option<(String, String)> {
     let (package, licence) = line.trim_end_matches(" (*)").split_once('|')?;
     let mut words = package.split_whitespace();
@@ -173,7 +173,7 @@ fn licences(name: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Makes the wheel, of the program that was built already.
+/// Makes the wheel from the program that was built already.
 fn wheel(packages: &Path, profile: &str) -> Result<String> {
     python::unpack("maturin", "", |_| Ok(()))?;
     let mut maturin = process::command(process::kept().join("maturin/bin/maturin"));
@@ -190,7 +190,7 @@ fn wheel_in(packages: &Path) -> Result<PathBuf> {
     entries.into_iter().find(|path| path.extension().is_some_and(|e| e == "whl")).context("there is no wheel")
 }
 
-/// The newest version of glibc's symbols that a program needs.
+/// The newest version of glibc symbols that a program needs.
 fn newest_glibc(program: &Path) -> Result<String> {
     let said = output(Command::new("objdump").arg("-T").arg(program))?;
     let said = String::from_utf8_lossy(&said);

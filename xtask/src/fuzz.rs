@@ -1,5 +1,4 @@
-//! `cargo xtask fuzz`: the mutations of `tests/fuzz` for as long as one likes, all targets at the same time, from a seed that no run had
-//! before.
+//! `cargo xtask fuzz`: runs the mutations of `tests/fuzz` for a chosen time, all targets at once, with a new seed for each run.
 
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,10 +7,10 @@ use anyhow::{Result, bail};
 
 use crate::process;
 
-/// How long without being told.
+/// Default number of seconds.
 pub(crate) const SECONDS: u64 = 60;
 
-/// Reads `[--seconds N]`.
+/// Parses `[--seconds N]`.
 pub(crate) fn fuzz(arguments: &[String]) -> Result<()> {
     let seconds = match arguments {
         [] => SECONDS,
@@ -21,7 +20,7 @@ pub(crate) fn fuzz(arguments: &[String]) -> Result<()> {
     process::run(&mut command(seconds))
 }
 
-/// The targets, each for so long. What they said is shown with the seed that brings a fault back.
+/// Runs each target for this long. Its output includes the seed that reproduces a fault.
 pub(crate) fn command(seconds: u64) -> Command {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = since.as_secs().to_string();
@@ -29,8 +28,8 @@ pub(crate) fn command(seconds: u64) -> Command {
         "    FUZZ_SEED={seed}, {seconds} s each (a fault is found again by FUZZ_SEED={seed} FUZZ_SECONDS={seconds} cargo test --test fuzz)"
     );
     let mut command = process::cargo();
-    // Under nextest, all tests of the workspace are selected as in the phase before it: fewer would give the crates below them other features, and each
-    // would be compiled again.
+    // Nextest selects all tests of the workspace, as in the previous phase. With fewer packages, the crates below would get other features
+    // and compile again.
     if process::succeeds(process::cargo().args(["nextest", "--version"])) {
         command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast", "--filter-expr", "binary(fuzz)"]);
         command.args(["--test-threads", "16", "--success-output", "immediate"]);

@@ -1,12 +1,12 @@
-//! `cargo xtask gpu-test` and `gpu-bench`: what only a machine with an NVIDIA GPU can show.
+//! `cargo xtask gpu-test` and `gpu-bench`: tests that need a machine with an NVIDIA GPU.
 
 use anyhow::{Result, bail};
 
 use crate::phases::Phases;
 use crate::process;
 
-/// What every device promises, on the GPUs of this machine against the host; models on a GPU against the CPU; the kernels under
-/// compute-sanitizer, where that is installed.
+/// Compares the devices' contract on the GPUs of this machine with the host, and models on a GPU with the CPU. Runs the kernels under
+/// compute-sanitizer if it is installed.
 pub(crate) fn test() -> Result<()> {
     let mut phases = Phases::new();
     prepare(&mut phases)?;
@@ -21,7 +21,7 @@ pub(crate) fn test() -> Result<()> {
     end(&phases)
 }
 
-/// Rows moved against the GPU's own copy, steps through the engine against a bare loop.
+/// Measures moved rows against the GPU's own copy, and steps through the engine against a bare loop.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let mut phases = Phases::new();
     prepare(&mut phases)?;
@@ -31,7 +31,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     end(&phases)
 }
 
-/// A server to install the runtime with, and a runtime with a provider for GPUs.
+/// Builds the server, and lets it install a runtime with a provider for GPUs.
 fn prepare(phases: &mut Phases) -> Result<()> {
     phases.need("build", || {
         let build = ["build", "--release", "--locked", "--package", "sequor", "--bin", "sequor"];
@@ -52,7 +52,7 @@ fn figures(arguments: &[&str]) -> Result<String> {
     Ok(String::new())
 }
 
-/// The device's tests once more, every access of the kernels watched.
+/// Runs the device's tests again, with every memory access of the kernels checked.
 fn sanitize() -> Result<String> {
     if !process::succeeds(process::command("compute-sanitizer").arg("--version")) {
         return Ok("not installed here (compute-sanitizer, of the CUDA toolkit): NOT CHECKED".to_owned());
@@ -61,7 +61,7 @@ fn sanitize() -> Result<String> {
         let mut cargo = process::cargo();
         cargo.args(["test", "--release", "--locked", "--package", "sequor", "--test", "device"]);
         cargo.env("SEQUOR_TEST_GPU", "1").env("SEQUOR_TEST_CASES", "60");
-        // Cargo runs the test program under it. A test asks for more memory than there is, so calls that fail are no finding.
+        // Cargo runs the test program under it. A test asks for more memory than there is, so failed API calls are not reported.
         let runner = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER", std::env::consts::ARCH.to_uppercase());
         let sanitizer = format!("compute-sanitizer --tool {tool} --report-api-errors no --error-exitcode 1");
         process::run(cargo.env(runner, sanitizer))?;

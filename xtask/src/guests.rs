@@ -1,4 +1,5 @@
-//! Plug-ins of the tests: the guests of `plugins/`, built by the very program that authors use. And their own tests, which need no WebAssembly.
+//! Builds the plug-ins of the tests, the guests of `plugins/`, with the program that authors use. Also runs their own tests, which need no
+//! WebAssembly.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +10,12 @@ use anyhow::{Context, Result};
 use crate::tally::{self, TestTally};
 use crate::{node, process, python};
 
-/// Where the components lie once [`build`] has run, each as NAME.wasm.
+/// The folder of the components, each as NAME.wasm. Exists once [`build`] has run.
 pub(crate) fn folder() -> PathBuf {
     process::kept().join("guests")
 }
 
-/// Where the tools of authors are kept, so that tests fetch nothing that was fetched already.
+/// The folder of the authors' tools, kept so that tests fetch nothing twice.
 pub(crate) fn tools() -> PathBuf {
     process::kept().join("tools")
 }
@@ -52,7 +53,7 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The guests in the languages whose tools are not fetched every day.
+/// Builds the guests in the languages whose tools are not fetched every day.
 pub(crate) fn build_the_others(sequor: &Path) -> Result<String> {
     for language in ["js", "c"] {
         process::run(on_path(sequor).args(["plugin", "doctor", "--install", language]))?;
@@ -67,13 +68,13 @@ pub(crate) fn build_the_others(sequor: &Path) -> Result<String> {
     Ok("JavaScript and C".to_owned())
 }
 
-/// A program, with a Node of ours before that of this machine, if it has one.
+/// A program whose PATH begins with our Node's folder, before any Node of this machine.
 pub(crate) fn on_path(program: &Path) -> Command {
     let mut command = process::command(program);
     let node = node::program();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = node.parent().map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path));
-    // It fails of a colon in a folder's name alone.
+    // It fails only if a folder's name has a colon.
     if let Ok(path) = std::env::join_paths(folders) {
         command.env("PATH", path);
     }
@@ -81,7 +82,7 @@ pub(crate) fn on_path(program: &Path) -> Command {
     command
 }
 
-/// The lints and tests of the guests and of their kit, and whether the generated code is what the contract says.
+/// Runs the lints and tests of the guests and their kit, and checks that the generated code matches the contract.
 pub(crate) fn test(tally: &mut TestTally) -> Result<String> {
     process::run(cargo("run").args(["--quiet", "--locked", "--package", "sequor-plugin-bindings", "--", "--check"]))?;
     process::run(cargo("clippy").args([
@@ -108,7 +109,7 @@ pub(crate) fn test(tally: &mut TestTally) -> Result<String> {
     tally::run(cargo("test").args(["--workspace", "--locked"]), tally)
 }
 
-/// The helpers of C's kit, with the C compiler of this machine.
+/// Runs the tests of the C kit's helpers with this machine's C compiler.
 fn test_the_kit_for_c() -> Result<()> {
     let (tests, kit) = (process::root().join("plugins/sdk-c-tests/kit.c"), process::root().join("plugins/sdk-c"));
     let program = process::kept().join("kit-c");

@@ -1,4 +1,4 @@
-//! `cargo xtask ptx`: the GPU kernels, compiled for the virtual machine that drivers compile further; and their assembling, as a check.
+//! `cargo xtask ptx`: compiles the GPU kernels to PTX, which drivers compile further, and assembles them as a check.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use crate::process;
 const SOURCE: &str = "src/device/cuda/kernels.cu";
 const PTX: &str = "src/device/cuda/kernels.ptx";
 
-/// GPUs from the oldest that ONNX Runtime's provider knows to the newest that this assembler does.
+/// GPUs, from the oldest that ONNX Runtime's provider supports to the newest that this assembler supports.
 const GPUS: [&str; 5] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90"];
 
-/// What the packages hold, and what of it is needed.
+/// The files that are needed from the packages.
 const TOOLS: [&str; 3] = ["libnvrtc.so.12", "libnvrtc-builtins.so.12.4", "ptxas"];
 
 fn folder() -> PathBuf {
     process::kept().join("kernels")
 }
 
-/// Makes the PTX anew, and assembles it.
+/// Compiles the PTX again, and assembles it.
 pub(crate) fn ptx() -> Result<()> {
     let mut phases = Phases::new();
     phases.need("tools", tools)?;
@@ -34,7 +34,7 @@ pub(crate) fn ptx() -> Result<()> {
     phases.need("assemble", assemble)
 }
 
-/// Runs the kernels' source on the host, and assembles the PTX that is committed.
+/// Runs the kernels' source on the host, and assembles the committed PTX.
 pub(crate) fn check() -> Result<String> {
     let ran = on_host()?;
     if std::env::consts::ARCH != "x86_64" {
@@ -44,7 +44,7 @@ pub(crate) fn check() -> Result<String> {
     Ok(format!("{ran}; assembled {}", assemble()?))
 }
 
-/// Every thread one after the other, against plain copies.
+/// Runs every thread of the kernels one after the other, and compares with plain copies.
 fn on_host() -> Result<String> {
     if !process::succeeds(process::command("c++").arg("--version")) {
         return Ok("not run on the host: no c++ here".to_owned());
@@ -90,7 +90,7 @@ fn tools() -> Result<String> {
     Ok("fetched".to_owned())
 }
 
-/// Takes what is needed out of the packages: they are zip files, and Python reads those.
+/// Extracts the needed files from the packages, which are zip files that Python reads.
 fn unpack(wheels: &std::path::Path) -> Result<()> {
     const PROGRAM: &str = "import os, sys, zipfile\n\
         wheels, target, *wanted = sys.argv[1:]\n\

@@ -1,4 +1,4 @@
-//! `cargo xtask kits`: the kits of plug-in authors as packages, in `target/kits`: a crate, a Python wheel and an npm tarball.
+//! `cargo xtask kits`: builds the kits of plug-in authors as packages, in `target/kits`: a crate, a Python wheel and an npm tarball.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(crate) fn kits() -> Result<()> {
     if phases.failed() > 0 { bail!("{} kits are no packages", phases.failed()) } else { Ok(()) }
 }
 
-/// Builds the crate from its package, so that a file that is missing in it is found.
+/// Builds the crate from its package, so that a missing file is noticed.
 fn rust(to: &Path) -> Result<String> {
     let build = to.join("build");
     let mut package = guests::cargo("package");

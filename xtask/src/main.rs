@@ -1,5 +1,5 @@
-//! `cargo xtask`: the project's recipes. Each is a few phases with their wall time; what a phase does is in the file of its name.
-//! Nothing here is part of the server, and nothing needs more than Rust, a C compiler, Python 3, pip and curl.
+//! `cargo xtask`: the project's recipes. Each is a few phases with their wall time; the file of a phase's name describes it. Nothing here
+//! is part of the server. The recipes need only Rust, a C compiler, Python 3, pip and curl.
 
 mod bare;
 mod browser;

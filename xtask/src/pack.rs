@@ -1,4 +1,4 @@
-//! `cargo xtask gpu-pack`: one folder with everything that `gpu-test` and `gpu-bench` run, for a machine with a GPU and without Rust.
+//! `cargo xtask gpu-pack`: makes one folder with everything that `gpu-test` and `gpu-bench` run, for a machine with a GPU and without Rust.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,25 +10,25 @@ use anyhow::{Context, Result, bail};
 use crate::phases::Phases;
 use crate::{process, thin};
 
-/// What runs there, by name.
+/// The programs that run there, by name.
 const SCRIPTS: [(&str, &str); 2] =
     [("run.sh", include_str!("../gpu.sh")), ("serve.py", include_str!("../gpu_serve.py"))];
-/// The library that is hundreds of megabytes.
+/// The largest library: hundreds of megabytes.
 const PROVIDER: &str = "libonnxruntime_providers_cuda.so";
-/// Unpacks the pieces of a folder, in their order.
+/// Unpacks the pieces of a folder, in order.
 const JOIN: &str = "import sys, tarfile; tarfile.open(fileobj=sys.stdin.buffer, mode='r|xz').extractall()";
 
 /// The options of the command.
 #[derive(Debug, PartialEq, Eq)]
 struct PackOptions {
     target: PathBuf,
-    /// A folder of libraries: ONNX Runtime with its provider, and other libraries that the machine lacks.
+    /// A folder of libraries: ONNX Runtime with its provider, and others that the machine lacks.
     libraries: Option<PathBuf>,
-    /// Which of cargo's profiles.
+    /// The cargo profile.
     profile: String,
-    /// The compute capability of the GPU there, times ten: the provider's code for other GPUs is left out.
+    /// The compute capability of the machine's GPU, times ten. The provider's code for other GPUs is left out.
     gpu: Option<u32>,
-    /// Maximum MiB of a piece, if the folder is also to be compressed and cut into pieces.
+    /// Maximum MiB of a piece, if the folder is to be compressed and cut into pieces.
     split: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ impl PackOptions {
     }
 }
 
-/// `9.0` as 90.
+/// Parses `9.0` as 90.
 fn capability(text: &str) -> Result<u32> {
     let parts = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
     let number = parts.filter(|(_, minor): &(u32, u32)| *minor < 10).map(|(major, minor)| 10 * major + minor);
@@ -102,7 +102,7 @@ pub(crate) fn pack(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Leaves the code for one kind of GPU in the provider.
+/// Removes the code for other kinds of GPUs from the provider.
 fn thin_provider(target: &Path, gpu: u32) -> Result<String> {
     let path = target.join("lib").join(PROVIDER);
     let mut file = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -112,7 +112,7 @@ fn thin_provider(target: &Path, gpu: u32) -> Result<String> {
     Ok(format!("{kept} MiB of kernels stay, {zeroed} MiB became zeros"))
 }
 
-/// Compresses the folder beside itself and cuts what comes out into pieces of at most so many bytes, each in a folder of its own.
+/// Compresses the folder next to itself and cuts the result into pieces of a maximum size, each in its own folder.
 fn cut(target: &Path, most: u64) -> Result<String> {
     let target = fs::canonicalize(target)?;
     let (folder, name) = (target.parent().context("which folder is it in?")?, target.file_name().context("its name?")?);
@@ -147,7 +147,7 @@ fn cut(target: &Path, most: u64) -> Result<String> {
     Ok(format!("{count} of {} MiB in all", sum >> 20))
 }
 
-/// The server, the devices' tests and the benchmark, without what only debuggers read.
+/// The server, the devices' tests and the benchmark, without debug information.
 fn programs(target: &Path, profile: &str) -> Result<()> {
     let wanted = [
         ("sequor", ["build", "--bin", "sequor"].as_slice()),
@@ -167,7 +167,7 @@ fn programs(target: &Path, profile: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds, and says where the program of this target lies.
+/// Builds, and returns the path of this target's program.
 fn built(cargo: &mut std::process::Command, name: &str) -> Result<PathBuf> {
     let shown = process::shown(cargo);
     let mut child = cargo.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {shown}"))?;
@@ -180,7 +180,7 @@ fn built(cargo: &mut std::process::Command, name: &str) -> Result<PathBuf> {
     executable(&said, name).with_context(|| format!("{shown} has made no {name}"))
 }
 
-/// The program of this target, in what cargo says of its artifacts.
+/// The path of this target's program, from cargo's messages about its artifacts.
 fn executable(said: &str, name: &str) -> Option<PathBuf> {
     let target = format!("\"name\":\"{name}\"");
     let of = |line: &str| {
@@ -190,7 +190,7 @@ fn executable(said: &str, name: &str) -> Option<PathBuf> {
     said.lines().filter(|line| line.contains("\"compiler-artifact\"") && line.contains(&target)).rev().find_map(of)
 }
 
-/// Graphs and what belongs to them; not what makes them.
+/// Copies graphs and their files, but not the scripts that make them.
 fn graphs(from: &Path, to: &Path) -> Result<()> {
     copy(from, to, &|path| path.extension().is_none_or(|e| e != "py") && !path.ends_with("__pycache__"))
 }

@@ -1,4 +1,4 @@
-//! Triton's own load generator, `perf_analyzer`, and the libraries it wants: from PyPI by hash, into a folder of its own.
+//! Triton's own load generator, `perf_analyzer`, and its libraries: from PyPI by hash, into a separate folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ fn folder() -> PathBuf {
     process::kept().join("perf_analyzer")
 }
 
-/// Where the program lies once [`ensure`] has run. Its libraries lie in `lib` beside the program's own folder.
+/// The path of the program. Exists once [`ensure`] has run. Its libraries are in `lib` next to the program's own folder.
 pub(crate) fn program() -> PathBuf {
     folder().join("bin/perf_analyzer")
 }

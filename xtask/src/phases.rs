@@ -1,10 +1,10 @@
-//! Phases of a recipe: announced, timed, summed up.
+//! Phases of a recipe: announced, timed and summarised.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// What has run so far.
+/// The phases that have run so far.
 pub(crate) struct Phases {
     since: Instant,
     done: Vec<Phase>,
@@ -22,19 +22,19 @@ impl Phases {
         Phases { since: Instant::now(), done: Vec::new() }
     }
 
-    /// Runs a phase that the next ones build upon: its failure ends the recipe.
+    /// Runs a phase that later ones need. If it fails, the recipe ends.
     pub(crate) fn need(&mut self, name: &'static str, run: impl FnOnce() -> Result<String>) -> Result<()> {
         self.time(name, run).map(|_| ())
     }
 
-    /// Runs a phase whose failure is kept for the summary, so that one run shows every fault.
+    /// Runs a phase and keeps its failure for the summary, so that one run shows every fault.
     pub(crate) fn check(&mut self, name: &'static str, run: impl FnOnce() -> Result<String>) {
         if let Err(e) = self.time(name, run) {
             eprintln!("{name}: {e:#}");
         }
     }
 
-    /// Runs two rows of phases at the same time, because each alone leaves a core idle now and then. Their output is mixed.
+    /// Runs two series of phases at the same time, because each alone leaves a core idle at times. Their output is mixed.
     pub(crate) fn side_by_side(
         &mut self,
         here: impl FnOnce(&mut Phases) -> Result<()>,
@@ -68,7 +68,7 @@ impl Phases {
         self.since.elapsed()
     }
 
-    /// One line a phase.
+    /// One line for each phase.
     pub(crate) fn table(&self) -> String {
         let line = |p: &Phase| format!("{:>9.1} s  {:<10} {}\n", p.took.as_secs_f64(), p.name, p.note);
         self.done.iter().map(line).collect()

@@ -1,4 +1,4 @@
-//! Other programs: started in the repository's root, and an error that names the command when they fail.
+//! Runs other programs in the repository's root. An error names the failed command.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ pub(crate) fn root() -> &'static Path {
     here.parent().unwrap_or(here)
 }
 
-/// What recipes fetch and make, and git ignores.
+/// The folder of files that recipes fetch and make. Git ignores it.
 pub(crate) fn kept() -> PathBuf {
     root().join(".sequor")
 }
@@ -40,13 +40,13 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// A command as one would type it.
+/// A command as text for a shell.
 pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
-/// A program this workspace builds. Recipes are built by the same cargo, so its target directory is where this very program lies.
+/// The path of a program of this workspace. The same cargo builds the recipes, so its target directory is that of this program.
 pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf> {
     let me = std::env::current_exe().context("cannot find the target directory")?;
     let target = me.parent().and_then(Path::parent).context("cannot find the target directory")?;

@@ -1,4 +1,4 @@
-//! The Python of the tests: a virtual environment of its own, with what `third_party/tests.txt` pins by hash.
+//! The Python of the tests: a separate virtual environment with the packages that `third_party/tests.txt` pins by hash.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// Where the interpreter lies once [`ensure`] has run.
+/// The path of the interpreter. Exists once [`ensure`] has run.
 pub(crate) fn interpreter() -> PathBuf {
     process::kept().join("venv/bin/python")
 }
 
-/// Makes the environment, or keeps the one that was made from the same pins.
+/// Makes the environment, or keeps it if it was made from the same pins.
 pub(crate) fn ensure() -> Result<String> {
     let pins_file = process::root().join("third_party/tests.txt");
     let pins = fs::read_to_string(&pins_file).with_context(|| format!("cannot read {}", pins_file.display()))?;
@@ -23,7 +23,7 @@ pub(crate) fn ensure() -> Result<String> {
     {
         return Ok("already there".to_owned());
     }
-    // Without pip of its own: Debian's Python has no ensurepip, but any pip can install into another interpreter.
+    // Without its own pip, because Debian's Python has no ensurepip. Any pip can install into another interpreter.
     process::run(process::command("python3").args(["-m", "venv", "--clear", "--without-pip"]).arg(&venv))?;
     process::run(
         process::command("python3")
@@ -37,8 +37,8 @@ pub(crate) fn ensure() -> Result<String> {
     Ok("made".to_owned())
 }
 
-/// Takes the wheels of `third_party/NAME.txt` apart into a folder of that name, and lets `finish` add to it. Kept until those pins, or the
-/// `recipe` of what is added, change.
+/// Unpacks the wheels of `third_party/NAME.txt` into a folder of that name, and lets `finish` add to it. The folder is kept until the pins
+/// or the `recipe` change.
 pub(crate) fn unpack(name: &str, recipe: &str, finish: impl FnOnce(&Path) -> Result<()>) -> Result<String> {
     let pins_file = process::root().join(format!("third_party/{name}.txt"));
     let pins = fs::read_to_string(&pins_file).with_context(|| format!("cannot read {}", pins_file.display()))?;

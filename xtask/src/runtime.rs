@@ -1,4 +1,4 @@
-//! ONNX Runtime: the server knows where it looks and how to get one; a recipe only asks.
+//! ONNX Runtime. The server knows where to look for it and how to install it; a recipe only calls the server.
 
 use std::path::Path;
 

@@ -36,7 +36,7 @@ pub(crate) fn serve(arguments: &[String]) -> Result<()> {
     replace(serve).map(|never| match never {})
 }
 
-/// Becomes the server, so that signals reach it and its exit code is ours.
+/// Replaces this process by the server, so that signals reach it and its exit code is ours.
 fn replace(mut serve: std::process::Command) -> Result<Infallible> {
     Err(serve.exec()).with_context(|| format!("cannot start {}", process::shown(&serve)))
 }

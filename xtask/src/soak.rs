@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the load tests for longer than every change can wait, and what hostile plug-ins cost those beside them.
+//! `cargo xtask soak`: load tests that take too long for every change, and the effect of hostile plug-ins on other models.
 
 use anyhow::Result;
 
@@ -33,7 +33,7 @@ pub(crate) fn soak() -> Result<()> {
         phases.need(phase, || {
             let mut command = process::cargo();
             command.args(["test", "--locked", "--package", "sequor", "--test", "it", "--", test]);
-            // One at a time: they tell how long things take.
+            // One at a time, because they measure times.
             command
                 .args(["--nocapture", "--test-threads", "1"])
                 .env("SEQUOR_SOAK", SECONDS)

@@ -1,4 +1,4 @@
-//! The sounds of the tests: the repository's own samples, and where there is apt, the test sounds of Debian's alsa-utils beside them.
+//! The sounds of the tests: the repository's own samples and, if apt is available, the test sounds of Debian's alsa-utils.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::process;
 
 const PACKAGE: &str = "alsa-utils";
 
-/// Where the sounds lie once [`ensure`] has run.
+/// The folder of the sounds. Exists once [`ensure`] has run.
 pub(crate) fn folder() -> PathBuf {
     process::kept().join("sounds")
 }
@@ -23,12 +23,12 @@ pub(crate) fn ensure() -> Result<String> {
     }
     match debian(&folder) {
         Ok(()) => Ok(format!("fetched {PACKAGE}")),
-        // No apt, no package lists or no network: the repository's own samples do.
+        // Without apt, package lists or a network, the repository's own samples are enough.
         Err(e) => Ok(format!("the repository's own only ({e:#})")),
     }
 }
 
-/// Downloads and unpacks a Debian package without installing it, which needs no root.
+/// Downloads and unpacks a Debian package without installation, so that no root is needed.
 fn debian(folder: &Path) -> Result<()> {
     let unpacked = process::kept().join(PACKAGE);
     fs::create_dir_all(&unpacked)?;

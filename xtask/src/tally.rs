@@ -1,4 +1,4 @@
-//! Counting tests: runs a test command, lets its output through, and reads from it how many tests ran.
+//! Counts tests: runs a test command, passes its output through, and reads from it how many tests ran.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// How tests came out, summed over test commands.
+/// Results of tests, summed over test commands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TestTally {
     pub(crate) passed: u64,
@@ -22,8 +22,8 @@ impl TestTally {
         self.skipped += other.skipped;
     }
 
-    /// Reads one line of output: nextest's summary, or the result line of a test binary. Indentation counts: a failed test's own output, which may hold
-    /// such lines too, is shown further in.
+    /// Parses one line of output: nextest's summary, or the result line of a test binary. Indentation matters: a failed test's own output,
+    /// which may contain such lines too, is indented further.
     fn read(line: &str) -> TestTally {
         let line = line.trim_end();
         if !line.starts_with("     Summary [") && !line.starts_with("test result:") {
@@ -75,7 +75,7 @@ pub(crate) fn run(command: &mut Command, tally: &mut TestTally) -> Result<String
     Ok(counted.to_string())
 }
 
-/// Copies lines as they come and counts in them. Ends with the stream; what cannot be written is no reason to stop reading.
+/// Copies lines as they arrive and counts in them. Ends with the stream. A failed write does not stop the reading.
 fn pass_on(from: Option<impl Read>, mut to: impl Write) -> TestTally {
     let mut tally = TestTally::default();
     let Some(from) = from else { return tally };

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must hold before a change goes in, in one command.
+//! `cargo xtask test`: all checks that a change must pass, in one command.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,13 +12,13 @@ use crate::{browser, fuzz, guests, kernels, node, perf, process, python, runtime
 /// Options beyond the everyday run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TestOptions {
-    /// A browser, or the run fails.
+    /// Whether the run fails without a browser.
     browser: bool,
     /// Seconds of each fuzz target.
     fuzz: Option<u64>,
-    /// Plug-ins in the languages whose compilers are large, too.
+    /// Whether to include plug-ins in the languages whose compilers are large.
     all_languages: bool,
-    /// The pages of the crates, whose warnings are faults.
+    /// Whether to build the crates' pages, with warnings as errors.
     rustdoc: bool,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn test(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// `cargo xtask prepare`: gets what tests need, and prints the environment in which `cargo nextest run` finds it.
+/// `cargo xtask prepare`: fetches the tests' dependencies, and prints the environment in which `cargo nextest run` finds them.
 pub(crate) fn prepare() -> Result<()> {
     let mut phases = Phases::new();
     let wishes = TestOptions::default();
@@ -68,7 +68,7 @@ pub(crate) fn prepare() -> Result<()> {
     Ok(())
 }
 
-/// Gets what tests call. Whether there is a browser among it.
+/// Fetches the programs that tests call. Returns whether there is a browser.
 fn fetch(wishes: &TestOptions, phases: &mut Phases) -> Result<bool> {
     phases.need("python", python::ensure)?;
     phases.need("sounds", sounds::ensure)?;
@@ -76,16 +76,16 @@ fn fetch(wishes: &TestOptions, phases: &mut Phases) -> Result<bool> {
     browser(wishes, phases)
 }
 
-/// Builds the server and gets it its runtime. Where the server is.
+/// Builds the server and installs its runtime. Returns the path of the server.
 fn build(phases: &mut Phases) -> Result<PathBuf> {
-    // Along with the tests: alone it would have other features of the crates below it, and each of those were compiled twice.
+    // Built together with the tests. Alone, its dependencies would get other features and compile twice.
     phases.need("build", || quiet(process::cargo().args(["build", "--locked", "--workspace", "--bins", "--tests"])))?;
     let sequor = process::built("debug", "sequor")?;
     phases.need("runtime", || runtime::ensure(&sequor))?;
     Ok(sequor)
 }
 
-/// Has the server build plug-ins.
+/// Lets the server build plug-ins.
 fn build_guests(sequor: &Path, wishes: &TestOptions, phases: &mut Phases) -> Result<()> {
     phases.need("guests", || guests::build(sequor))?;
     if wishes.all_languages {
@@ -152,7 +152,7 @@ fn run(wishes: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Resu
     Ok(())
 }
 
-/// Whether there is a browser. That none can be had is a fault only where one was wished for.
+/// Fetches a browser, and returns whether there is one. Without one the run fails only if a browser was asked for.
 fn browser(wishes: &TestOptions, phases: &mut Phases) -> Result<bool> {
     let mut has_browser = true;
     phases.need("browser", || match browser::ensure() {
@@ -170,7 +170,7 @@ fn quiet(command: &mut Command) -> Result<String> {
     Ok(String::new())
 }
 
-/// The committed models are what their makers make, and do what their pages say.
+/// Checks that the committed models equal the output of their scripts, and that they behave as their pages say.
 fn models() -> Result<String> {
     for arguments in
         [&["models/make.py", "--check"][..], &["models/fetch_vad.py", "--check"], &["tests/python/models.py"]]
@@ -180,7 +180,7 @@ fn models() -> Result<String> {
     Ok(String::new())
 }
 
-/// Nextest where it is installed, else what cargo brings. The ends of their names tell tests that need what is not there every day.
+/// Runs nextest if it is installed, otherwise cargo's test runner. Name endings select the tests that need rarely installed tools.
 fn tests(has_browser: bool, all_languages: bool) -> Command {
     let mut tests = process::cargo();
     let is_nextest = process::succeeds(process::cargo().args(["nextest", "--version"]));
@@ -200,9 +200,9 @@ fn tests(has_browser: bool, all_languages: bool) -> Command {
     tests
 }
 
-/// Two builds with features of their own, in one run of cargo: the core with faults planted in it, one at a time, which the properties must
-/// find, and the driver's lock under a scheduler that tries interleavings. The whole workspace is selected, because fewer packages would give
-/// the crates below them other features, and each would be compiled again.
+/// Two builds with their own features, in one run of cargo: the core with planted faults, one at a time, which the properties must find,
+/// and the driver's lock under a scheduler that tries interleavings. The whole workspace is selected. With fewer packages, the crates below
+/// would get other features and compile again.
 fn planted_and_interleavings() -> Command {
     let mut tests = process::cargo();
     tests.args(["test", "--workspace", "--locked", "--lib", "--test", "planted", "--no-fail-fast"]);
@@ -210,7 +210,7 @@ fn planted_and_interleavings() -> Command {
     tests
 }
 
-/// Where tests find what they call.
+/// Paths of the programs that tests call.
 fn environment() -> [(&'static str, PathBuf); 7] {
     [
         ("SEQUOR_PYTHON", python::interpreter()),

@@ -1,14 +1,14 @@
 //! Removes the code for other GPUs from a library of CUDA kernels, so that it compresses well.
 //!
-//! Such a library has a section of containers, and each container has one image for each kind of GPU. The driver picks images by their headers. Here
-//! headers stay and the bytes of the other images become zeros: nothing moves, and the file keeps its size.
+//! Such a library has a section of containers, and each container has one image for each kind of GPU. The driver selects images by their
+//! headers. Here headers stay, and the bytes of the other images become zeros. Nothing moves, and the file keeps its size.
 
 use anyhow::{Context, Result, bail};
 
 const SECTION: &[u8] = b".nv_fatbin";
 const CONTAINER: u32 = 0xba55_ed50;
 
-/// Bytes of images that stay, and of those that became zeros.
+/// Bytes of images that stay, and of those that were set to zero.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Thinned {
     pub(crate) kept: usize,
@@ -47,7 +47,7 @@ pub(crate) fn thin(file: &mut [u8], capability: u32) -> Result<Thinned> {
     Ok(thinned)
 }
 
-/// Where the section with the containers begins and ends.
+/// The beginning and the end of the section with the containers.
 fn section(file: &[u8]) -> Option<(usize, usize)> {
     let table = usize_at(file, 0x28).ok()?;
     let [size, count, names] = [0x3a, 0x3c, 0x3e].map(|at| u16_at(file, at).map(usize::from).ok());

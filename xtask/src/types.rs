@@ -1,4 +1,5 @@
-//! The types of the kit for JavaScript: TypeScript, by the hashes of a lock file, reads them, the template and the guest in strict mode.
+//! Checks the types of the kit for JavaScript: TypeScript, pinned by the hashes of a lock file, compiles them, the template and the guest
+//! in strict mode.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use anyhow::{Context, Result};
 use crate::{guests, node, process};
 
 const TESTS: &str = "plugins/sdk-js-tests";
-/// The fetched packages and the compiler's settings, side by side: the compiler looks for packages from the folder of its files.
+/// The fetched packages and the compiler's settings are in one folder, because the compiler looks for packages from the folder of its
+/// files.
 const PINS: [&str; 2] = ["package.json", "package-lock.json"];
 
 pub(crate) fn check() -> Result<String> {
@@ -23,7 +25,7 @@ pub(crate) fn check() -> Result<String> {
     }
     for (name, from) in [("template", "templates/js"), ("guest", "guests-js/fair-share-js")] {
         lay(&plugins.join(from), &folder.join(name), |text| text)?;
-        // As it lies beside an author's plugin.js.
+        // The same layout as next to an author's plugin.js.
         std::os::unix::fs::symlink("../said", folder.join(name).join("sdk")).context("cannot lay the kit there")?;
     }
     for file in ["tsconfig.json", "alike.ts"] {
@@ -33,7 +35,7 @@ pub(crate) fn check() -> Result<String> {
     Ok(String::new())
 }
 
-/// The folder of the compiler, fetched if it is not there by these pins.
+/// The folder of the compiler. It is fetched if it is not there with these pins.
 fn ensure() -> Result<PathBuf> {
     let folder = guests::tools().join("typescript");
     let pinned = |file: &&str| {
@@ -58,7 +60,7 @@ fn of_node(program: &str) -> std::process::Command {
     guests::on_path(&node::program().with_file_name(program))
 }
 
-/// The modules of a folder, in a folder that has nothing else.
+/// Copies the modules of a folder to a folder of their own.
 fn lay(from: &Path, to: &Path, change: impl Fn(String) -> String) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to).with_context(|| format!("cannot remove {}", to.display()))?;
