@@ -36,7 +36,8 @@ pub struct Submit {
     pub deadline: Option<Time>,
     /// The time at which the whole sequence is refused if it still waits in the backlog.
     pub backlog_until: Option<Time>,
-    /// The time at which the request is refused if it is still queued. If a step is refused, its sequence ends, as for a cancellation.
+    /// The time at which the request is refused if it is still queued. With [`QueueTerms::delays`] it waits on instead. If a step is
+    /// refused, its sequence ends if the load's `cancel_ends` is set, as for a cancellation.
     pub queue_until: Option<Time>,
     /// The idle time this START asks for; the load's `idle_longest` is the maximum.
     pub idle: Option<Duration>,

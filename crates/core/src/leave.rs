@@ -158,14 +158,14 @@ impl Core {
 
     // === requests that never run ===
 
-    /// Cancels a request, or refuses it because its time has passed. The load's `cancel_ends` decides whether its sequence ends too.
+    /// Cancels a request, or refuses it because its time has passed. A START ends its sequence. For other steps `cancel_ends` decides.
     pub(crate) fn cancel(&mut self, now: Time, req: Req, told: Refusal, why: EndReason, out: &mut Vec<Effect>) {
         let load = self.reqs.get(req).map(|r| r.load);
         let ends = load.and_then(|load| self.load(load)).is_some_and(|l| l.spec.cancel_ends);
         self.turn_away(now, req, told, why, ends, out);
     }
 
-    /// Refuses a waiting request. `ends`: whether its sequence ends too. A request that has begun to run completes.
+    /// Refuses a waiting request. `ends`: whether its sequence ends too; a START always ends it. A request that has begun to run completes.
     pub(crate) fn turn_away(
         &mut self,
         now: Time,

@@ -90,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The queue equals a list sorted by lateness and arrival within each level.
+        /// The queue equals a list sorted by level, lateness and arrival.
         #[test]
         fn it_is_in_order(steps in proptest::collection::vec((any::<bool>(), 0u32..12, 0u32..3, any::<bool>()), 0..200)) {
             let (mut links, mut queue) = (Links::default(), LevelQueue::default());

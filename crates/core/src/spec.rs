@@ -129,7 +129,7 @@ pub struct LoadLimits {
     pub tombstones: u32,
     /// How long a tombstone is remembered.
     pub tomb_age: Duration,
-    /// Maximum candidates shown to an external policy.
+    /// Maximum candidates of a kind (requests, backlogged sequences, victims) shown to a policy.
     pub candidates: u32,
 }
 
