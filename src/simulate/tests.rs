@@ -138,7 +138,7 @@ fn the_backlog_has_levels() {
     assert_eq!((answered(3), answered(0)), (Some(0), Some(1)));
 }
 
-/// The answer times of sequences, if the backlog has levels.
+/// The time by which a sequence is answered if the backlog has levels.
 fn in_time(sequence: u32) -> Duration {
     Duration::from_millis([2, 5, 7, 3][sequence as usize])
 }

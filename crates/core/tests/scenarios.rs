@@ -210,7 +210,7 @@ fn a_refusal_says_whether_the_sequence_ended_with_it() {
         rig.take(out);
     };
     for (ends, ended) in [(true, vec![1, 2]), (false, vec![])] {
-        // This test does not cover the effect of a cancelled step on its sequence.
+        // `cancel_ends` has the opposite value, because it must not affect rejections.
         let mut rig = Rig::new(LoadSpec { cancel_ends: !ends, ..spec(oldest(1), 1) });
         rig.submit(1, true, false);
         rig.drain();

@@ -399,7 +399,7 @@ fn a_call_above_a_millisecond_takes_it_off_the_inline_way_for_ten_seconds() {
     assert!(!rig.decider().is_quick());
     rig.wait(1);
     assert!(rig.decider().is_quick());
-    // After another strike the delay is doubled.
+    // A second slow call closes the gate for twice as long.
     rig.binding.inline_gate.note(slow, rig.clock.now());
     (0..100).for_each(|_| rig.binding.inline_gate.note(short, rig.clock.now()));
     rig.wait(19_999);

@@ -49,7 +49,7 @@ fn a_guest_hands_over_so_much_at_once_and_no_more() {
         (much.fault, much.what.as_str()),
         (CallFault::Trap, "it handed over too much at once (in plan), in plan")
     );
-    // An answer with more entries than candidates is stopped too.
+    // An answer that is far too long fails in the same way.
     let long = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048))
         (i32.store (i32.const 1036) (i32.const 600000)) (i32.const 1024)";
     let much = plan(&mut patient(&SchedulerWat { plan: &format!("{ROOM} {long}"), ..SchedulerWat::default() }), 3)

@@ -11,7 +11,7 @@ use crate::scheduling::report::BindingState;
 use crate::scheduling::stand_in::{Does, StandInVersion};
 use crate::scheduling::startup::Parked;
 
-/// A version with few columns that does not observe.
+/// Hooks with one column and without events.
 fn few() -> Hooks {
     Hooks { observe: false, columns: policy::columns::SEQ, window: 1, ..plans() }
 }

@@ -23,7 +23,7 @@ use crate::hold;
 /// The stored state of an id.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
-    /// The number of its sequence among those of the id.
+    /// The number of its sequence.
     incarnation: u64,
     /// The serial of the first state since the last START.
     life: u64,

@@ -158,7 +158,7 @@ impl World {
             mine.newcomer.happened.push((serial, *one));
         }
         self.a_newcomer_looks(load)?;
-        // Slow. A fault that was there stays there.
+        // Slow, so only for every fourth call. A wrong view stays wrong until then.
         if self.counts.calls.is_multiple_of(4) { self.knows_who_lives(load) } else { Ok(()) }
     }
 

@@ -33,7 +33,7 @@ pub fn plan(
             picks.fire.extend_from_slice(&order);
             picks.fire.extend(order.first());
         }
-        // With any shapes and any number of rows.
+        // All candidates, regardless of shape and number.
         5 => picks.fire = order,
         6 => {}
         _ => {

@@ -292,7 +292,7 @@ impl Witness {
         }
     }
 
-    /// The answer of a row has left, or its turn no longer depends on the driver: the next request of its sequence may run.
+    /// The request is over, or its answer only waits for its turn: the next request of its sequence may run.
     pub fn through(&mut self, req: Req) {
         for life in self.live.values_mut() {
             if life.running == Some(req) {

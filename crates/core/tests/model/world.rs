@@ -130,7 +130,7 @@ impl World {
         self.core.apply(self.now, event, &mut out);
         self.armed_for_what_is_there()?;
         if tick {
-            // A sequence that must leave while it runs leaves without a note.
+            // A sequence that must leave while it runs leaves without an effect.
             self.ticked(out.is_empty() && before == limits(self))?;
         }
         let credit = self.credit;
