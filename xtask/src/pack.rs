@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::phases::Phases;
 use crate::{process, thin};
 
-/// The programs that run there, by name.
+/// The scripts that run there, by name.
 const SCRIPTS: [(&str, &str); 2] =
     [("run.sh", include_str!("../gpu.sh")), ("serve.py", include_str!("../gpu_serve.py"))];
 /// The largest library: hundreds of megabytes.

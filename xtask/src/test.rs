@@ -210,7 +210,7 @@ fn planted_and_interleavings() -> Command {
     tests
 }
 
-/// Paths of the programs that tests call.
+/// Variables with the paths of the programs and folders that tests use.
 fn environment() -> [(&'static str, PathBuf); 7] {
     [
         ("SEQUOR_PYTHON", python::interpreter()),
