@@ -19,7 +19,7 @@ pub enum Failure {
     /// A new sequence's state does not fit into the server's limit. Live sequences are not affected.
     #[error("{wanted} bytes of state wanted, {used} of {limit} in use")]
     StateMemory { model: String, id: Id, wanted: u64, used: u64, limit: u64 },
-    /// A new sequence's state does not fit into the memory of the device it would run on; those that live are not affected.
+    /// A new sequence's state does not fit into the memory of its device. Live sequences are not affected.
     #[error("{wanted} bytes of state wanted, and {place} has no room for them")]
     DeviceMemory { model: String, id: Id, place: String, wanted: u64 },
     /// The sequence is in the store, but its state cannot be resumed.

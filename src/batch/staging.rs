@@ -57,7 +57,7 @@ struct Staged {
     sent: Option<Buffer>,
     len: usize,
     shape: Shape,
-    /// For what cannot be sized beforehand.
+    /// Buffer for values whose size is not known beforehand.
     scratch: Vec<u8>,
 }
 

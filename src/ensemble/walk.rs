@@ -20,7 +20,7 @@ struct TensorSlot {
     value: Option<Tensor>,
     /// Whether the value is known, or known to be absent.
     is_known: bool,
-    /// Steps and outputs that have not read it. After the last one it is dropped.
+    /// Number of steps and outputs that have not read it yet. After the last one it is dropped.
     readers: u32,
 }
 
