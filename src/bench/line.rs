@@ -23,7 +23,7 @@ type GrpcClient = GrpcInferenceServiceClient<Channel>;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
     pub(super) mark: RequestMark,
-    /// When it was sent, or should have been.
+    /// The time when it was sent, or was due.
     pub(super) at: Instant,
 }
 
