@@ -20,7 +20,7 @@ pub struct StartOutcome {
     pub initialize: Duration,
     /// Time to ask for the steps; zero without steps.
     pub asking: Duration,
-    /// The differences from what is expected.
+    /// The differences from the expected results.
     pub wrong: Vec<String>,
 }
 
