@@ -44,14 +44,14 @@ pub struct NamedState {
     pub input: String,
     pub output: String,
     pub dtype: DataType,
-    /// The whole shape; -1 where the graph does not say.
+    /// The whole shape; -1 for an open dimension.
     pub dims: Vec<i64>,
 }
 
-/// A graph that has its states as inputs and outputs.
+/// A graph with its states as inputs and outputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transformed {
-    /// The file.
+    /// The bytes of the new ONNX file.
     pub model: Vec<u8>,
     pub states: Vec<NamedState>,
     /// The BOOL input `[1]` that is true at START, if the graph gives first states.

@@ -21,7 +21,7 @@ pub struct OvmsFile {
 /// An option or section without effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OvmsNotice {
-    /// `None` for what stands beside the models.
+    /// `None` for a section outside of the models.
     pub model: Option<String>,
     pub text: String,
 }

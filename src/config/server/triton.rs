@@ -26,7 +26,7 @@ pub enum FlagSupport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlagConversion {
     AsIs,
-    /// With this unit behind it: `--exit-timeout-secs 30` is `"30s"`.
+    /// Adds this unit: `--exit-timeout-secs 30` becomes `"30s"`.
     Unit(&'static str),
     /// Negates the value.
     Not,
