@@ -66,7 +66,7 @@ async fn a_version_every_second_and_no_sum_is_wrong() {
     assert_eq!((&shown["strikes"], &shown["last_fault"]), (&json!(0), &json!(null)));
     let (first, second) = memory.split_at(memory.len() / 2);
     let settled = settled(&server, middle(first) * 1.1).await;
-    // The two versions want different hooks and columns. If a question for one reached the other, the round would be a fallback.
+    // The two versions want different hooks and columns. Still a swap may cost no round.
     let fallbacks = shown["fallbacks"].as_u64().unwrap();
     assert_eq!(fallbacks, 0, "{shown}");
     let log = server.stop().stderr;
