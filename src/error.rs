@@ -127,7 +127,7 @@ pub enum ControlFailure {
     NotExplicit,
     /// This server does not reload its models by request.
     NotReloaded,
-    /// The source of the repository could not be read.
+    /// The source of the repository could not be applied.
     Source(SourceFault),
     /// No repository has a model of this name.
     Absent { model: String },

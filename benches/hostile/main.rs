@@ -67,7 +67,7 @@ struct Options {
     pairs: usize,
     window: Duration,
     only: Option<String>,
-    /// Whether a parked plug-in is restarted soon.
+    /// Whether strikes are cleared at once, so that no plug-in stays parked.
     again: bool,
 }
 
@@ -177,8 +177,7 @@ impl Hostile {
     /// Lets the plug-in decide for this long, unless it is parked.
     fn decides(&self, operator: &Operator, long: Duration, pair: &mut Pair) {
         let began = Instant::now();
-        // By default, each of its calls uses up the whole time limit. Its limit is higher here, so that the machine's noise causes no
-        // strikes.
+        // Each call of `spin` takes as long as the default limit. Its own limit is higher, so that the machine's noise causes no strikes.
         let time = (self.does == "spin").then_some("20ms");
         operator.let_loose(DECIDED.0, self.does, self.amount, time);
         while began.elapsed() < long {

@@ -67,7 +67,7 @@ pub(crate) fn servers(all: &[&'static str], only: Option<&str>, size: (u32, u32)
     Ok(servers)
 }
 
-/// Checks that this plug-in was measured: prints its calls, and how often it left the decision to the server.
+/// Prints the plug-in's state, its calls, and the number of fallbacks, to show that this plug-in was measured.
 pub(crate) fn decided(name: &str, server: &InProcess) -> BoxResult<()> {
     let all = server.repository.show(name)?.attached;
     let Attached { state, calls, p50_us, p99_us, fallbacks, .. } = all.first().ok_or("it is attached nowhere")?;

@@ -13,7 +13,7 @@ use super::signature::{Port, Signature};
 use super::{constant, dtype, fit_ragged, padding, state_padding};
 use crate::config::fault::{code, did_you_mean};
 
-/// Checks a configuration that is valid in itself.
+/// Checks a configuration, which is valid in itself, against its graph.
 pub(super) fn check(report: &mut Report<'_>, graph: &Signature) {
     if !report.marks_batch() {
         count(report, graph);
