@@ -1,4 +1,4 @@
-//! Measures the cost of keeping states in the server: gather and scatter next to the same copies by hand, and the number of copied rows if
+//! Measures the cost of keeping states in the server: gather and scatter, next to the same copies by hand. Also counts the copied rows if
 //! rows are fixed to slots. `cargo bench --bench state [-- --quick]`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]

@@ -1,5 +1,8 @@
 //! Measures speed. Moves of rows are compared with the GPU's own copy. Steps through the engine are compared with bare loops over the same
-//! graph: with states on the GPU, with states copied over the host, and as CUDA graphs.
+//! graph:
+//! - with states on the GPU;
+//! - with states copied over the host;
+//! - as CUDA graphs.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

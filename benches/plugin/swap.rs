@@ -1,5 +1,5 @@
-//! Measures the replacement of a plug-in's version while requests run and 10,000 sequences are live: the time of a swap, and the longest
-//! pause between two batches meanwhile, next to the longest pause in an equal time without a swap.
+//! Measures the replacement of a plug-in's version while requests run and 10,000 sequences are live. Prints the time of a swap, and the
+//! longest pause between two batches meanwhile. For comparison, it prints the longest pause in an equal time without a swap.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

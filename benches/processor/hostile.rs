@@ -1,7 +1,7 @@
-//! Measures a model next to one with a hostile processor, and then next to one with a hostile initializer: p99 and p99.9 for each behaviour
-//! of the plug-in. All orders are sent at the same pace. The rows `harmless` are the same requests without an order, and each p99 is shown
-//! as a multiple of theirs. The rows `alone` are the same server without other load. The difference between two rows of the same name is
-//! noise.
+//! Measures a model next to one with a hostile processor, and then next to one with a hostile initializer. Prints p99 and p99.9 for each
+//! behaviour of the plug-in. All orders are sent at the same pace. The rows `harmless` are the same requests without an order, and each p99
+//! is shown as a multiple of theirs. The rows `alone` are the same server without other load. The difference between two rows of the same
+//! name is noise.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

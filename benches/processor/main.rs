@@ -1,8 +1,13 @@
-//! Measures the cost of a processor: a request through `pre` and `post` next to wasmtime's empty call, 1 MiB in both directions next to
-//! wasmtime's bare echo, and a server with a pass-through processor next to the same server without one, measured twice. Packets of PCM
-//! through `pcm-window` next to native code, and the voice activity model behind it next to clients that cut windows. Then a model next to
-//! a hostile processor or initializer, swaps under load, a plug-in that calls another model, and a transducer next to the same loop in
-//! Python.
+//! Measures the cost of a processor:
+//! - a request through `pre` and `post`, next to wasmtime's empty call;
+//! - 1 MiB in both directions, next to wasmtime's bare echo;
+//! - a server with a pass-through processor, next to the same server without one, measured twice;
+//! - packets of PCM through `pcm-window`, next to native code;
+//! - the voice activity model behind it, next to clients that cut windows;
+//! - a model next to a hostile processor or initializer;
+//! - swaps under load;
+//! - a plug-in that calls another model;
+//! - a transducer, next to the same loop in Python.
 //!
 //! ```text
 //! cargo bench --bench processor                       everything

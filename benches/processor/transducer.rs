@@ -1,7 +1,7 @@
-//! Measures the streaming transducer of `examples/`, served to 64 sequences at once: an encoder with four states, and behind it
-//! `transducer-greedy`, which calls the models `decoder` and `joiner`. Prints the server's CPU time for a second of sound, next to the same
-//! loop in Python with ONNX Runtime, and the mean batches, with and without a queue delay of the joiner. Each row is measured twice; the
-//! difference between two rows of the same name is noise.
+//! Measures the streaming transducer of `examples/`, served to 64 sequences at once: an encoder with four states, and `transducer-greedy`
+//! behind it. That plug-in calls the models `decoder` and `joiner`. Prints the server's CPU time for a second of sound, next to the same
+//! loop in Python with ONNX Runtime. Also prints the mean batches, with and without a queue delay of the joiner. Each row is measured
+//! twice; the difference between two rows of the same name is noise.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -1,5 +1,7 @@
-//! Measures gains and costs of batches: an LSTM with dynamic batching next to one without, batches of requests with unequal lengths next to
-//! a plain copy, and an ensemble of three models next to three calls.
+//! Measures gains and costs of batches:
+//! - an LSTM with dynamic batching, next to one without;
+//! - batches of requests with unequal lengths, next to a plain copy;
+//! - an ensemble of three models, next to three calls.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

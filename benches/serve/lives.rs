@@ -1,5 +1,8 @@
-//! Measures whole sequences of a model with large states, from START to END: CPU time and page faults a step. The minimum is measured in
-//! the same run: a bare run of ONNX Runtime, copies of the states, and a request of as many bytes to a stateless model.
+//! Measures whole sequences of a model with large states, from START to END: CPU time and page faults a step. The same run measures the
+//! parts of the minimum:
+//! - a bare run of ONNX Runtime;
+//! - copies of the states;
+//! - a request of as many bytes to a stateless model.
 
 use std::collections::BTreeMap;
 use std::process::Output;

@@ -1,5 +1,5 @@
-//! Shows the value of a plug-in, live and in the simulator. The same requests, at the same times, go to the server's own repository in this
-//! process, with a mock backend whose runs take 5 ms, and to the simulator. `tests/it/value.rs` tests the simulator's part. Run
+//! Shows the value of a plug-in, live and in the simulator. Both get the same requests at the same times. The live part is the server's own
+//! repository in this process, with a mock backend whose runs take 5 ms. `tests/it/value.rs` tests the simulator's part. Run
 //! `cargo bench --bench value` on a quiet machine; `-- --only live` (or deadlines, shares) runs one part, and `-- --keep FOLDER` leaves the
 //! recordings in that folder.
 

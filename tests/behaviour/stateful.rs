@@ -1,5 +1,5 @@
-//! Models of Triton's stateful backend: their configuration, the batch on any axis, pairs of states, padding, ENDs that do not run, and the
-//! refusal when all states are in use.
+//! Models of Triton's stateful backend: their configuration, the batch on any axis, pairs of states and padding. Also ENDs that do not run,
+//! and the refusal when all states are in use.
 
 use sequor::error::Failure;
 use sequor::model::Tensor;
@@ -213,8 +213,8 @@ fn states_kept_as_halves_take_half_the_memory() {
     assert_eq!((bytes("0"), bytes("1")), (20, 10));
 }
 
-/// The stored state is the sum in FP16: after every step within a factor of 2^-10 of it, or within 2^-24 for small sums. Inputs are
-/// multiples of one power of two, so every sum is exact and only the stored state is rounded.
+/// The stored state is the sum in FP16. After every step its relative error is at most 2^-10, or its absolute error at most 2^-24. Inputs
+/// are multiples of one power of two, so every sum is exact and only the stored state is rounded.
 #[test]
 fn states_kept_as_halves_are_near_at_every_step() {
     for unit in [2f32.powi(-8), 2f32.powi(-30)] {

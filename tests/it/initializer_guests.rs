@@ -1,4 +1,4 @@
-//! Tests the tree's state initializers in front of a real model: sequences start with a tenant's states, with the state after a prompt, and
+//! Tests the tree's state initializers in front of a real model. Sequences start with a tenant's states, with the state after a prompt, or
 //! with another sequence's state. The answers equal those of ONNX Runtime bit for bit.
 
 use std::collections::HashMap;

@@ -22,9 +22,12 @@ impl HostileStart {
     ];
 }
 
-/// The answer to a START by its input. From 1000 on, the input is the first state. 1 traps, 2 loops forever, 3 is refused, 4 has wrong
-/// dimensions, 6 allocates 1 GiB. 5 copies sequence 7. 10 is the kept state `p`, 11 has 10,000 steps, 14 has steps that are not kept. All
-/// other inputs start with zeros.
+/// The answer to a START, by its input:
+/// - from 1000 on: the input is the first state;
+/// - 1 traps, 2 loops forever, 3 is refused, 4 has wrong dimensions, 6 allocates 1 GiB;
+/// - 5 copies sequence 7;
+/// - 10 is the kept state `p`, 11 has 10,000 steps, 14 has steps that are not kept;
+/// - all other inputs start with zeros.
 const INITIALIZE: &str = "
     (local $v i32)
     (local.set $v (i32.load (i32.load offset=20 (local.get $inputs))))

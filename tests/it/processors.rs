@@ -1,5 +1,5 @@
-//! Tests a processor in front of a model on a real server: over every surface, with every possible answer, cancelled in every stage,
-//! parked, and replaced while sequences continue.
+//! Tests a processor in front of a model on a real server, over every surface and with every possible answer. Requests are cancelled in
+//! every stage. The processor is parked, and replaced while sequences continue.
 
 use std::fs;
 use std::net::SocketAddr;

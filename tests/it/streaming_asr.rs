@@ -1,5 +1,5 @@
-//! Tests the layout of public streaming repositories on a real server: an ensemble over a feature extractor and a scorer, which replace
-//! models in Python, and an encoder with four states. The files `config.pbtxt` are unchanged; all models but the scorer ask for GPUs.
+//! Tests the layout of public streaming repositories on a real server: an ensemble over a feature extractor and a scorer, and an encoder
+//! with four states. Plug-ins replace the models in Python. The files `config.pbtxt` are unchanged; all models but the scorer ask for GPUs.
 
 use std::fs;
 

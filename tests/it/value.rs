@@ -1,5 +1,5 @@
-//! Shows the value of a plug-in in the simulator: the same requests under `oldest` and under a guest, at nine tenths of an instance's
-//! capacity and beyond it. `cargo bench --bench value` does the same live.
+//! Shows the value of a plug-in in the simulator: the same requests under `oldest` and under a guest. The load is nine tenths of an
+//! instance's capacity, and then beyond it. `cargo bench --bench value` does the same live.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! A mock backend for tests of the modules above: a few graphs written in Rust that run on the caller's thread, with no library and no
-//! model format. It must not serve requests.
+//! A mock backend for tests of the modules above: a few graphs written in Rust. They run on the caller's thread, with no library and no
+//! model format. The mock must not serve requests.
 //!
 //! A "model file" is a line of text that names a graph; see [`Program`]. Memory is host memory, or memory of a stand-in for an accelerator.
 //! The mock refuses spans of any other place.

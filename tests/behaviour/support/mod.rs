@@ -1,5 +1,5 @@
-//! Support for the behaviour tests: a repository in this process over the real runtime, models in a few lines, sequences step by step, and
-//! the inputs of each run. It uses no sockets, and no test waits for a fixed time.
+//! Support for the behaviour tests: a repository in this process over the real runtime. Tests define models in a few lines, run sequences
+//! step by step, and see the inputs of each run. It uses no sockets, and no test waits for a fixed time.
 //!
 //! # Layout
 //!
