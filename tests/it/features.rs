@@ -35,7 +35,7 @@ const PLACES: [&str; 8] = [
     "xtask/src",
 ];
 
-/// Whether this is a test: a script that some test runs, or a function in the file (or in a module of the file) of this path.
+/// Whether this is a test: a script that some test runs, or the test function with this path.
 fn is_there(test: &str) -> bool {
     if let Some(script) = test.strip_prefix("tests/python/") {
         return root().join(test).is_file() && is_run(script);
