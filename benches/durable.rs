@@ -1,6 +1,6 @@
-//! Measures the cost of durable states: a paced load with and without them beside the bare store, the writing of live sequences when the server
-//! stops, the first step after that, and the memory of sequences that were moved to the store. In this process, over a mock backend; the model with
-//! four states runs on ONNX Runtime.
+//! Measures the cost of durable states: a paced load with and without them, next to the bare store; the writing of live sequences when the
+//! server stops; the first step after that; and the memory of sequences that were moved to the store. It runs in this process on a mock
+//! backend; the model with four states runs on ONNX Runtime.
 //! `cargo bench --bench durable [-- --quick] [--only pace|four|drain|resume|spill]`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
@@ -28,7 +28,7 @@ use sequor_core::{DataType, Dialect, Id, Shape};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Streams at the pace of speech, and of the model with four states, whose step writes 3.4 MiB.
+/// Number of streams at the pace of speech; fewer for the model with four states, whose step writes 3.4 MiB.
 const STREAMS: u64 = 64;
 const LARGE_STREAMS: u64 = 2;
 const PACE: Duration = Duration::from_millis(32);
@@ -64,9 +64,9 @@ fn main() {
 /// The model of a server.
 #[derive(Clone, Copy)]
 enum Model {
-    /// A running sum whose state has so many bytes.
+    /// A running sum with a state of this many bytes.
     Sum(usize),
-    /// Four states of two types, as a streaming encoder has them.
+    /// Four states of two types, as in a streaming encoder.
     FourStates,
 }
 
@@ -95,7 +95,7 @@ impl Model {
         }
     }
 
-    /// Writes the files of the model but for sequor.toml.
+    /// Writes the files of the model except sequor.toml.
     fn write(self, folder: &Path, slots: u64) {
         std::fs::create_dir_all(folder.join("1")).expect("a folder");
         let (graph, settings) = match self {
@@ -118,7 +118,7 @@ impl Model {
     }
 }
 
-/// A server of one model.
+/// A server with one model.
 struct Bench {
     model: Model,
     repository: Repository,
@@ -211,7 +211,7 @@ fn quantile(all: &mut [Duration], part: f64) -> Duration {
 // === a paced load ===
 
 struct Paced {
-    /// CPU of a step.
+    /// CPU time of a step.
     cpu: Duration,
     p50: Duration,
     p99: Duration,
@@ -279,7 +279,7 @@ fn served(when: Option<&str>, model: Model, streams: u64, seconds: u32) -> Paced
     paced
 }
 
-/// The same rows at the same pace, by the store alone.
+/// The same rows at the same pace, through the store alone.
 fn bare(size: usize, streams: u64, seconds: u32) -> Paced {
     let folder = TempDir::new().expect("a folder");
     let opened = tier::open(&folder.path().join("state"), u64::MAX, Duration::ZERO).expect("a store");
@@ -294,7 +294,7 @@ fn bare(size: usize, streams: u64, seconds: u32) -> Paced {
         let make = move |_: &[TierChange]| vec![Ok(change(row % streams, row, size))];
         writer.write(make, move |failed| {
             assert!(failed.is_empty(), "{failed:?}");
-            // The receiver is there until the last row has arrived.
+            // The receiver exists until the last row has arrived.
             let _ = sender.send(sent.elapsed());
         });
     }
@@ -309,7 +309,7 @@ fn change(id: u64, step: u64, size: usize) -> TierChange {
     TierChange::Put { key: TierKey::new("sum", &Id::Int(id)), head: Arc::new(head), file: Bytes::from(file) }
 }
 
-// === the server stops, and comes back ===
+// === stop and restart of the server ===
 
 fn drain(count: u64, size: usize) {
     let (folder, runtime) = (TempDir::new().expect("a folder"), runtime());
@@ -359,14 +359,14 @@ fn spill(count: u64, size: usize) {
     let bench = Bench::new(Some("drain"), Model::Sum(size), 1024, 512 * size as u64);
     let runtime = runtime();
     let stored = || bench.repository.store().expect("a store").usage().states as u64;
-    // The store is behind the STARTs by what it has still to write.
+    // The store lags behind the STARTs by the writes in progress.
     let written = |live: u64| {
         let until = Instant::now() + Duration::from_secs(60);
         while stored() + 512 < live && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
     };
-    // The first ones take the memory that is taken once.
+    // The first sequences use memory that is allocated only once.
     for id in 1..=1000 {
         runtime.block_on(bench.step(id, true));
     }

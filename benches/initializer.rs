@@ -1,5 +1,6 @@
-//! START and END of a sequence, in turn: without an initializer, with an initializer that answers `default`, and with one whose prompt is kept. In this
-//! process, over a stand-in for a backend, so that the runs of the graph cost nothing. `cargo bench --bench initializer [-- --quick]`.
+//! Measures START and END of a sequence, in turn: without an initializer, with an initializer that answers `default`, and with one whose
+//! prompt is kept. It runs in this process on a mock backend, so that the graph's runs cost nothing.
+//! `cargo bench --bench initializer [-- --quick]`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
@@ -24,7 +25,7 @@ use tempfile::TempDir;
 
 use wat::InitializerWat;
 
-/// Input 10 begins with what the steps of `p` lead to, all else with zeros.
+/// Input 10 starts with the kept state of `p`, all other inputs with zeros.
 const INITIALIZE: &str = "
     (if (i32.eq (i32.load (i32.load offset=20 (local.get $inputs))) (i32.const 10)) (then
         (return (call $text (i32.const 3) (i32.const 4) (i32.const 1)))))
@@ -52,7 +53,7 @@ fn main() {
     let (without, with) =
         (serve(&folder, "without", ""), serve(&folder, "with", "[plugins.initializer]\nuse = \"guest\"\n"));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    // A, A once more, and B are measured in turn, so that what the machine does meanwhile is in all of them.
+    // A, A again, and B are measured in turn, so that the machine's noise is in all of them.
     let mut medians: [Vec<Duration>; 4] = Default::default();
     for _ in 0..rounds {
         for (n, (server, value)) in
@@ -75,7 +76,7 @@ fn ratio(part: Duration, of: Duration) -> f64 {
     part.as_secs_f64() / of.as_secs_f64()
 }
 
-/// How long one sequence takes.
+/// The mean time of one sequence.
 fn sequences(runtime: &tokio::runtime::Runtime, server: &Repository, value: i32, count: u32) -> Duration {
     let began = Instant::now();
     for _ in 0..count {

@@ -1,5 +1,5 @@
-//! How many requests one core simulates in a second: a workload a line, each with a built-in policy. Arrivals are made beforehand and not
-//! counted. `cargo bench --bench simulate`.
+//! Measures how many requests one core simulates in a second: one workload a line, each with a built-in policy. Arrivals are generated
+//! beforehand and do not count. `cargo bench --bench simulate`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const WORKLOADS: [(&str, &str); 3] = [
     ("poisson, batches of 1", "for = \"600s\"\n[[poisson]]\nrate = \"800/s\"\nsequences = 100\nsteps = 100\n"),
     ("talkers, 300 at once", "for = \"60s\"\n[[talkers]]\nsequences = 300\njitter = \"5ms\"\n"),
 ];
-/// Each is run again and again for so long; the best run counts.
+/// Time for which each measurement is repeated; the best run counts.
 const LONG: Duration = Duration::from_millis(1500);
 
 fn main() {
@@ -35,7 +35,7 @@ fn main() {
     }
 }
 
-/// Seconds of the fastest run: of this thread's own time where the system tells it, so that busy neighbours do not count.
+/// Seconds of the fastest run. If the system reports it, in this thread's CPU time, so that other processes do not count.
 fn best(mut run: impl FnMut()) -> f64 {
     let (began, mut best) = (Instant::now(), f64::MAX);
     while began.elapsed() < LONG {
@@ -47,7 +47,7 @@ fn best(mut run: impl FnMut()) -> f64 {
     best
 }
 
-/// Time this thread has had a core, on Linux.
+/// CPU time of this thread, on Linux.
 fn own_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)

@@ -1,5 +1,5 @@
-//! What it costs that the server keeps the states: gather and scatter beside the same copies by hand, and rows copied where rows are fixed
-//! to slots. `cargo bench --bench state [-- --quick]`.
+//! Measures the cost of keeping states in the server: gather and scatter, next to the same copies by hand. Also counts the copied rows if
+//! rows are fixed to slots. `cargo bench --bench state [-- --quick]`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -14,7 +14,7 @@ use sequor_core::{DataType, Dims, Shape, Time};
 
 const SLOTS: u32 = 1024;
 const BATCH: usize = 64;
-/// Batches of slots drawn beforehand.
+/// Number of random batches of slots.
 const DRAWS: usize = 64;
 
 fn main() {
@@ -29,7 +29,7 @@ fn main() {
     fixed(if quick { 500 } else { 5_000 });
 }
 
-/// As splitmix64 has them.
+/// A splitmix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -40,7 +40,7 @@ impl Random {
         (z ^ (z >> 31)) % n
     }
 
-    /// Different slots, in any order.
+    /// Distinct slots in random order.
     fn slots(&mut self) -> Vec<u32> {
         let mut all: Vec<u32> = (0..SLOTS).collect();
         for n in 0..BATCH {
@@ -52,7 +52,7 @@ impl Random {
     }
 }
 
-/// A state of FP32 elements; on axis 1, a row lies in two pieces.
+/// A state of FP32 elements; with the batch on axis 1, a row is in two pieces.
 fn spec(row: usize, axis: usize) -> StateSpec {
     let elements = (row / 4) as u64;
     let shape = if axis == 0 { Shape::of(&[elements]) } else { Shape::of(&[2, elements / 2]) };
@@ -76,7 +76,7 @@ fn store(spec: StateSpec, slots: u32, sided: bool) -> Store {
     for slot in 0..slots {
         store.init(slot).expect("a slot");
     }
-    // What was never run is not there to be copied.
+    // Slots that never ran have no state to copy.
     let all: Vec<Option<u32>> = (0..slots).map(Some).collect();
     for batch in all.chunks(BATCH) {
         turn(&mut store, batch);
@@ -84,7 +84,7 @@ fn store(spec: StateSpec, slots: u32, sided: bool) -> Store {
     store
 }
 
-/// A batch's way through the store, but for its run.
+/// Moves a batch through the store, without its run.
 fn turn(store: &mut Store, rows: &[Option<u32>]) {
     let bound = store.bind(rows.to_vec()).expect("states");
     store.ready(&bound).expect("memory");
@@ -114,7 +114,7 @@ fn moved(quick: bool) {
     }
 }
 
-/// The fastest turn of either, taken in turns.
+/// The fastest turn of each, measured in turn.
 fn race(row: usize, axis: usize, turns: usize) -> (Duration, Duration) {
     let mut random = Random(1);
     let draws: Vec<Vec<u32>> = (0..DRAWS).map(|_| random.slots()).collect();
@@ -135,7 +135,7 @@ fn race(row: usize, axis: usize, turns: usize) -> (Duration, Duration) {
     (by_hand, by_store)
 }
 
-/// The copies that must be made, and nothing else.
+/// Only the necessary copies.
 fn hand(slab: &mut [u8], given: &mut [u8], taken: &[u8], draw: &[u32], row: usize, pieces: usize) {
     let piece = row / pieces;
     for (n, slot) in draw.iter().enumerate() {
@@ -154,7 +154,7 @@ fn hand(slab: &mut [u8], given: &mut [u8], taken: &[u8], draw: &[u32], row: usiz
     black_box(slab);
 }
 
-/// Rows copied for each that is ready, where a sequence owns a row and any part of them is ready.
+/// Copied rows for each ready row, if each sequence has a fixed row and a random part of them is ready.
 fn fixed(rounds: usize) {
     const SLOTS: u32 = 32;
     println!("\nrows copied for each ready row, direct, {SLOTS} live slots, {rounds} batches");

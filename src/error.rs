@@ -1,5 +1,4 @@
-//! The error kinds of the host: what can go wrong with a request or a model, typed. No protocol lives here and no text of a surface;
-//! each surface turns these into its own codes and sentences.
+//! The typed errors of requests and models. They contain no codes or texts of a protocol: each surface maps them to its own.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,35 +11,35 @@ pub use sequor_files::At;
 pub enum Failure {
     #[error("no such model: {0:?}")]
     NotServed(NotServed),
-    /// `id` is the request's own, which may be empty.
+    /// `id` is the id of the request, which may be empty.
     #[error("invalid request for model '{model}': {what:?}")]
     Invalid { model: String, id: String, what: Box<Invalid> },
     #[error("refused: {0:?}")]
     Refused(Box<Refused>),
-    /// A new sequence's state does not fit into the server's limit; those that live are not affected.
+    /// A new sequence's state does not fit into the server's limit. Live sequences are not affected.
     #[error("{wanted} bytes of state wanted, {used} of {limit} in use")]
     StateMemory { model: String, id: Id, wanted: u64, used: u64, limit: u64 },
-    /// A new sequence's state does not fit into the memory of the device it would run on; those that live are not affected.
+    /// A new sequence's state does not fit into the memory of its device. Live sequences are not affected.
     #[error("{wanted} bytes of state wanted, and {place} has no room for them")]
     DeviceMemory { model: String, id: Id, place: String, wanted: u64 },
-    /// The sequence is kept, and its state cannot be gone on from.
+    /// The sequence is in the store, but its state cannot be resumed.
     #[error("the stored state of sequence {id} cannot be resumed: {why}")]
     NotResumed { model: String, id: Id, why: String },
-    /// The store of sequences failed. The sequence is as before.
+    /// The store failed. The sequence is unchanged.
     #[error("the store of sequences failed: {why}")]
     Store { model: String, id: Id, why: String },
-    /// The client has as many live sequences as one client may have.
+    /// The client has reached its maximum number of live sequences.
     #[error("{limit} live sequences of one client")]
     PeerSequences { model: String, id: Id, limit: u64 },
     #[error("a limit of the server is exceeded: {0:?}")]
     Limit(#[from] ExceededLimit),
-    /// The client's own deadline has passed.
+    /// The deadline has passed.
     #[error("no answer within {allowed:?}")]
     Deadline { allowed: Duration },
     /// A processor plug-in refused the request or failed.
     #[error("{}: {}", .0.plugin, .0.text)]
     Processor(Box<ProcessorFailure>),
-    /// A member of an ensemble refused its step, or failed.
+    /// A member of an ensemble refused its step or failed.
     #[error("in ensemble '{ensemble}', {why}")]
     Member {
         ensemble: String,
@@ -54,29 +53,29 @@ pub enum Failure {
     },
     #[error("not done: {0:?}")]
     Control(ControlFailure),
-    /// The model's own run failed; its text.
+    /// The model's run failed, with this text.
     #[error("{0}")]
     Run(String),
-    /// The server's fault.
+    /// An internal error of the server.
     #[error("{0}")]
     Internal(String),
 }
 
-/// A limit of the server that a request does not keep to.
+/// A limit of the server that a request exceeds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{self:?}")]
 pub enum ExceededLimit {
-    /// Requests in flight, all models together.
+    /// Requests in flight, across all models.
     InFlight { limit: usize },
-    /// Bytes of requests that wait, all models together. The request needs `needed` beside the `used` ones.
+    /// Bytes of queued requests, across all models. The request needs `needed` bytes; `used` are in use.
     QueuedBytes { needed: u64, used: u64, limit: u64 },
     /// Requests in flight of one client.
     PeerInFlight { limit: u64 },
-    /// Bytes of one client's requests that wait.
+    /// Bytes of one client's queued requests.
     PeerQueuedBytes { needed: u64, used: u64, limit: u64 },
     /// Bytes of one request.
     RequestBytes { limit: usize },
-    /// A gRPC message that says that it has so many bytes.
+    /// Size of a gRPC message, as its header declares it.
     MessageBytes { bytes: u64, limit: usize },
     /// Parts of one request: inputs, outputs, parameters. `setting` names the limit.
     Parts { what: &'static str, limit: usize, setting: &'static str },
@@ -92,12 +91,12 @@ pub enum NotServed {
         model: String,
         version: u64,
     },
-    /// Known, but none of its versions is ready.
+    /// The model is known, but none of its versions is ready.
     NoVersion {
         model: String,
         why: NoVersionReason,
     },
-    /// Known and being loaded, but this version is not ready yet.
+    /// The model is known and loading, but this version is not ready yet.
     NotReady {
         model: String,
         version: u64,
@@ -106,7 +105,7 @@ pub enum NotServed {
     BadVersion {
         version: String,
     },
-    /// The version is a number below zero.
+    /// The version is a negative number.
     NegativeVersion {
         version: String,
     },
@@ -121,22 +120,22 @@ pub enum NoVersionReason {
     Unloaded,
 }
 
-/// Why a model was not loaded or unloaded as asked.
+/// Why a request to load or unload a model failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ControlFailure {
-    /// Models are not loaded and unloaded by request here.
+    /// The control mode does not allow loading and unloading by request.
     NotExplicit,
-    /// The models are not loaded again by request here.
+    /// This server does not reload its models by request.
     NotReloaded,
-    /// What the repository is made of could not be looked at.
+    /// The source of the repository could not be applied.
     Source(SourceFault),
     /// No repository has a model of this name.
     Absent { model: String },
-    /// It was tried; every reason why it did not come about.
+    /// The load was tried and failed; `why` has every reason.
     Failed { model: String, why: Vec<String> },
 }
 
-/// Why the repository does not hold what it is made of.
+/// Why the source of the repository could not be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceFault {
     /// The file that names the models cannot be read.
@@ -147,7 +146,7 @@ pub enum SourceFault {
     Models(Vec<RefusedModel>),
 }
 
-/// A model that cannot be made of what its source says.
+/// A model that cannot be served as its source describes it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("model {model}: {what}")]
 pub struct RefusedModel {
@@ -158,25 +157,25 @@ pub struct RefusedModel {
 /// A request that a processor plug-in refused, or could not handle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessorFailure {
-    /// What kind of plug-in it is.
+    /// The plug-in's kind.
     pub world: &'static str,
     pub model: String,
     pub id: Id,
     pub plugin: String,
-    /// The plug-in's own code. `None`: it failed.
+    /// The plug-in's own code; `None` if the plug-in failed.
     pub code: Option<u32>,
-    /// The plug-in's own sentence, or how it failed.
+    /// The plug-in's own sentence, or the description of its failure.
     pub text: String,
     pub retry: Option<std::time::Duration>,
     /// Whether the sequence has ended with the request.
     pub ended: bool,
     /// Whether the client may send the request again.
     pub may_retry: bool,
-    /// Whether nothing is wrong with the request: the processor is parked, or there is no memory now.
+    /// Whether the request itself is fine: the processor is parked, or there is no memory now.
     pub unavailable: bool,
 }
 
-/// A refusal of the core, with what its sentence needs.
+/// A refusal of the core, with the values for its message.
 #[derive(Debug, Clone)]
 pub struct Refused {
     pub refusal: Refusal,
@@ -184,17 +183,17 @@ pub struct Refused {
     pub id: Id,
     /// How long ago the tombstone's sequence ended, if the refusal has one.
     pub ended_ago: Option<Duration>,
-    /// How long that sequence was allowed to be idle, for the sentence about expiry.
+    /// The idle time of that sequence, for the message about expiry.
     pub idle: Option<Duration>,
     /// Whether the client may send the request again: a START always, a later step while its sequence lives.
     pub may_retry: bool,
-    /// What the plug-in says of the code with which it rejected the request.
+    /// The plug-in's reason for the code with which it rejected the request.
     pub rejection: Option<RejectionReason>,
-    /// The member of the ensemble that the sequence ended with.
+    /// The member of the ensemble with which the sequence ended.
     pub member: Option<String>,
 }
 
-/// What `plugin.toml` says of a code with which a scheduler rejects requests.
+/// The entry of `plugin.toml` for a code with which a scheduler rejects requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectionReason {
     /// A sentence for clients.
@@ -216,10 +215,10 @@ pub enum RejectionStatus {
     DeadlineExceeded,
 }
 
-/// A fault of a request, against the model's configuration (or in itself). Nothing of it was run.
+/// An error in a request, found before it runs: it does not fit the model's configuration, or is malformed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invalid {
-    /// `known` are the names that the model has, if they are known here.
+    /// `known` has the model's names, if they are known at this point.
     UnknownInput {
         input: String,
         known: Vec<String>,
@@ -228,7 +227,7 @@ pub enum Invalid {
         output: String,
         known: Vec<String>,
     },
-    /// `required..=all` inputs were expected.
+    /// Between `required` and `all` inputs were expected.
     InputCount {
         required: usize,
         all: usize,
@@ -267,30 +266,30 @@ pub enum Invalid {
     BatchTooLarge {
         max: u32,
     },
-    /// More than one row in a request of a sequence.
+    /// A request of a sequence has more than one row.
     SequenceBatch,
     ByteSize {
         input: String,
         want: u64,
         got: u64,
     },
-    /// BYTES elements do not parse: the data ends inside a length.
+    /// BYTES data is malformed: it ends inside a length.
     StringLength {
         input: String,
     },
-    /// BYTES elements do not parse: an element is longer than what is left.
+    /// BYTES data is malformed: an element is longer than the rest of the data.
     StringData {
         input: String,
         want: u64,
         left: u64,
     },
-    /// BYTES elements parse, but there are more or fewer than the shape says.
+    /// BYTES data has more or fewer elements than the shape.
     StringCount {
         input: String,
         want: u64,
         got: u64,
     },
-    /// A correlation id of another kind than the model's CORRID control takes.
+    /// The type of the correlation id does not match the model's CORRID control.
     IdType {
         control: String,
         got: DataType,
@@ -302,14 +301,14 @@ pub enum Invalid {
     NoData {
         input: String,
     },
-    /// Anything a surface found while it decoded; its own sentence.
+    /// A decoding error of a surface, with the surface's own sentence.
     Malformed(String),
 }
 
-/// Why a model does not load. Each is one sentence with the file it is about.
+/// Why a model does not load. Each names the file in one sentence.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LoadError {
-    /// A file says something wrong or something that is not served.
+    /// A file is wrong, or asks for something that Sequor does not serve.
     #[error("{at} {what}")]
     Config { at: At, code: &'static str, what: String },
     #[error("{0}")]
@@ -322,7 +321,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// The reason in the index of the repository: Triton has a sentence of its own there for a name that is not unique.
+    /// The reason in the repository index. For a name that is not unique, Triton has a sentence of its own there.
     pub fn index_reason(&self) -> String {
         match self {
             LoadError::NotUnique { folders, .. } => {
@@ -332,7 +331,7 @@ impl LoadError {
         }
     }
 
-    /// The reason in the answer to a load request: Triton answers a name that is not unique like one that it does not find.
+    /// The reason in the answer to a load request. For a name that is not unique, Triton answers as for an unknown name.
     pub fn load_reason(&self) -> String {
         match self {
             LoadError::NotUnique { folders, .. } => format!(
@@ -349,7 +348,7 @@ fn in_repositories(folders: &[PathBuf]) -> String {
     format!("found as {}; remove or rename all but one", folders.join(" and "))
 }
 
-/// A part of a model's files that is not used as its author meant it.
+/// A part of a model's files that Sequor does not use as its author meant it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadWarning {
     pub at: At,

@@ -2,32 +2,32 @@
 //!
 //! # Layout
 //!
-//! Rooms, each with what it may know of; `tests/imports.allow` is the rule and `tests/architecture.rs` the judge.
+//! The modules, each with what it may depend on. `tests/imports.allow` holds the rules and `tests/architecture.rs` checks them.
 //!
-//! - [`error`]: what can go wrong with a request or a model, in no protocol's words.
-//! - [`config`]: the server's settings; a model's configuration from config.pbtxt, sequor.toml and its graph.
+//! - [`error`]: typed errors of requests and models, independent of protocols.
+//! - [`config`]: the server's settings; a model's configuration from `config.pbtxt`, `sequor.toml` and its graph.
 //! - [`telemetry`]: metrics and logs.
-//! - [`recording`]: requests written down for the simulator.
-//! - [`text`]: tables for terminals, and numbers in them.
-//! - [`tensor`]: tensors on host memory, rows ↔ tensors.
-//! - [`device`]: memory, host or accelerator, and moves within it.
+//! - [`recording`]: records requests for the simulator.
+//! - [`text`]: formats tables and numbers for terminals.
+//! - [`tensor`]: tensors in host memory, and conversions between rows and tensors.
+//! - [`device`]: memory of the host and of accelerators, and moves within it.
 //! - [`state`]: the states of sequences between two steps.
 //! - [`batch`]: a batch's inputs and outputs.
-//! - [`backend`]: what runs a graph: ONNX Runtime, and a stand-in for tests.
+//! - [`backend`]: runs graphs: ONNX Runtime, and a stand-in for tests.
 //! - [`executor`]: the tasks of one connection, and the short model steps on its thread.
-//! - `ensemble`: the steps of an ensemble, and how far a request has come through them.
-//! - [`scheduling`]: plug-ins that decide which requests run together.
-//! - [`processing`]: plug-ins that prepare a model's inputs and finish its outputs.
-//! - [`initializing`]: plug-ins that make the first states of sequences, and states that are kept.
-//! - [`model`]: the repository, loads, instances: the way of a request.
-//! - [`api`]: the neutral door, and the surfaces: KServe v2 over gRPC and HTTP, operators.
-//! - [`server`]: listeners, drain.
-//! - [`simulate`]: the core in virtual time.
+//! - `ensemble`: the steps of an ensemble, and the progress of a request through them.
+//! - [`scheduling`]: plug-ins that form batches.
+//! - [`processing`]: plug-ins that change a model's inputs and outputs.
+//! - [`initializing`]: plug-ins that make the first states of sequences, and kept states.
+//! - [`model`]: the repository, loads and instances: the path of a request.
+//! - [`api`]: the protocol-independent entry, and the surfaces: KServe v2 over gRPC and HTTP, and the admin listener.
+//! - [`server`]: listeners and drain.
+//! - [`simulate`]: runs the core in virtual time.
 //! - [`mod@bench`]: the load generator behind `sequor bench` and `benches/`.
-//! - [`author`]: what authors of plug-ins need: from sources to a component.
-//! - [`cli`]: one file a command.
+//! - [`author`]: tools for authors of plug-ins, from sources to a component.
+//! - [`cli`]: the commands, one file each.
 
-// Interleavings are of requests, models and plug-ins; what stands above them is not compiled for their tests.
+// The interleaving tests cover requests, models and plug-ins. The modules above those are not compiled for them.
 #![cfg_attr(feature = "shuttle", allow(dead_code, reason = "what stands above uses it"))]
 
 #[cfg(not(feature = "shuttle"))]

@@ -1,4 +1,4 @@
-//! Locks, atomics and threads for code that the model checker tries; see [`sequor_sync`]. Tests may limit how many threads start.
+//! Locks, atomics and threads for code under the model checker; see [`sequor_sync`]. Tests may limit the number of threads that start.
 
 pub(crate) mod planted;
 
@@ -8,7 +8,7 @@ pub(crate) use sequor_sync::{
 
 #[cfg(test)]
 std::thread_local! {
-    /// How many threads this thread may still start; `None` is any number.
+    /// Number of threads that this thread may still start; `None` means no limit.
     pub(crate) static SPAWNS_LEFT: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
 }
 

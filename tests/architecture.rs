@@ -1,5 +1,5 @@
-//! The house as `tests/imports.allow` draws it: which room may name which, which crates live where. And the few rules of a file that no lint knows.
-//! It looks for tokens, not for `use` lines, so that a path in the middle of an expression counts as well.
+//! Checks `tests/imports.allow`: which modules may depend on which, and which modules may use which crates. Also checks rules of files that
+//! no lint knows. It looks for tokens, not for `use` lines, so that it also sees a path in the middle of an expression.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -22,7 +22,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every Rust file below a folder, by its path within it.
+/// All Rust files below a folder, by their paths within it.
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -40,7 +40,7 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     found.into_iter().map(|p| (p.strip_prefix(&base).unwrap().to_owned(), fs::read_to_string(&p).unwrap())).collect()
 }
 
-/// The lines of `tests/imports.allow` with this sign between their two sides.
+/// The lines of `tests/imports.allow` that have this sign between their two sides.
 fn table(sign: &str) -> Table {
     let text = fs::read_to_string(root().join("tests/imports.allow")).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(sign));
@@ -53,7 +53,7 @@ fn table(sign: &str) -> Table {
 
 // === tokens ===
 
-/// The text without its comments, which may speak of anything.
+/// The text without its comments, which may mention anything.
 fn code(text: &str) -> String {
     let line = |line: &str| match line.find("//") {
         Some(at) if !line[..at].ends_with(':') => line[..at].to_owned(),
@@ -66,7 +66,8 @@ fn in_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Where a path begins with this word: `tonic` in `tonic::Status` and in `use tonic;`, but neither in `atonic::` nor in `x::tonic::`.
+/// The places at which a path begins with this word: `tonic` in `tonic::Status` and in `use tonic;`, but neither in `atonic::` nor in
+/// `x::tonic::`.
 fn begins<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> + 'a {
     code.match_indices(word).filter_map(move |(at, _)| {
         let (before, after) = (&code[..at], &code[at + word.len()..]);
@@ -76,7 +77,7 @@ fn begins<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> + '
     })
 }
 
-/// The names right behind `crate::`: one, or those of a group.
+/// The names directly behind `crate::`: one, or those of a group.
 fn named(after: &str) -> Vec<String> {
     let word = |text: &str| text.chars().take_while(|c| in_word(*c)).collect::<String>();
     let Some(group) = after.strip_prefix('{') else { return vec![word(after)] };
@@ -97,7 +98,7 @@ fn named(after: &str) -> Vec<String> {
     names
 }
 
-/// The most `super::` in a row of each line, and how many modules that line lies deep below the crate's root.
+/// For each line: the largest number of consecutive `super::`, and the depth of the line's module below the crate's root.
 fn climbs(path: &Path, code: &str) -> Vec<(usize, usize)> {
     let file = path.with_extension("");
     let stays = ["mod", "lib", "main"].iter().any(|name| file.ends_with(name));
@@ -117,7 +118,7 @@ fn climbs(path: &Path, code: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// The room a file lies in; none for the two at the root.
+/// The module of `src/` that a file belongs to; none for the two files at the root.
 fn room(path: &Path) -> Option<String> {
     let first = path.with_extension("").iter().next().unwrap().to_str().unwrap().to_owned();
     (first != "lib" && first != "main").then_some(first)
@@ -151,7 +152,7 @@ fn rooms_name_only_the_rooms_they_may() {
             }
         }
     }
-    // No fault: a room may keep a door that it does not go through today. But the output shows it.
+    // An unused permission is not a fault, but the output shows it.
     for (room, to) in &allowed {
         let through = used.get(room).cloned().unwrap_or_default();
         let unused: Vec<&str> = to.difference(&through).map(String::as_str).collect();
@@ -165,14 +166,14 @@ fn rooms_name_only_the_rooms_they_may() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The rooms within a room, lowest first. A room that lies in another one is named by its path.
+/// The submodules of each module in order, lowest first. A module within another one is named by its path.
 fn orders() -> Vec<(String, Vec<String>)> {
     let text = fs::read_to_string(root().join("tests/imports.allow")).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" : "));
     lines.map(|(room, inner)| (room.trim().to_owned(), inner.split_whitespace().map(str::to_owned).collect())).collect()
 }
 
-/// What stands behind `crate::ROOM::` where a path leads there. The error names the part of ROOM that a group hides.
+/// The text behind `crate::ROOM::`, if a path leads there. The error names the part of ROOM that a group hides.
 fn within<'a>(after: &'a str, room: &str) -> Result<Option<&'a str>, String> {
     let mut rest = after;
     for part in room.split('/') {
@@ -187,7 +188,7 @@ fn within<'a>(after: &'a str, room: &str) -> Result<Option<&'a str>, String> {
     Ok(Some(rest))
 }
 
-/// What a file of `src/ROOM/INNER/` names against the order of the rooms within ROOM.
+/// The faults of a file of `src/ROOM/INNER/` against the order of the modules within ROOM.
 fn against_the_order(path: &Path, text: &str, room: &str, order: &[String]) -> Vec<String> {
     let Some(inner) = path.strip_prefix(room).ok().filter(|inner| inner.components().count() > 1) else {
         return Vec::new();
@@ -219,7 +220,7 @@ fn against_the_order(path: &Path, text: &str, room: &str, order: &[String]) -> V
             }
         }
     }
-    // `super` leads out of an inner room sooner than out of the room.
+    // `super` leaves an inner module before it leaves the module of `src/`.
     let depth_of_room = room.split('/').count();
     for (number, (climbed, depth)) in (1..).zip(climbs(path, &code)) {
         if climbed > 0 && climbed + depth_of_room >= depth {
@@ -247,10 +248,10 @@ fn rooms_within_a_room_stand_in_order() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The crates that live in the host of components.
+/// The crates that only the host of components uses.
 const HOST: [&str; 3] = ["sequor_sync", "wasmparser", "wasmtime"];
 
-/// A type has one job, so its methods stand in one file, or in two where one of them is a subject of its own.
+/// A type has one job, so its methods are in one file, or in two if one of them is a separate subject.
 #[test]
 fn methods_of_a_type_stand_in_two_files_at_most() {
     const ROOMS: [&str; 6] = ["model", "executor", "device", "state", "batch", "backend"];
@@ -269,7 +270,7 @@ fn methods_of_a_type_stand_in_two_files_at_most() {
     assert!(faults.is_empty(), "{faults:?}");
 }
 
-/// What surfaces share stands above them.
+/// Code that surfaces share is above them, not in one of them.
 #[test]
 fn a_surface_names_nothing_of_another() {
     const SURFACES: [&str; 3] = ["admin", "kserve", "tfs"];
@@ -350,13 +351,13 @@ fn the_core_has_no_world_around_it() {
     assert!(!manifest.contains_key("dependencies"), "the core needs the standard library only");
 }
 
-/// Components of any world run in `crates/wasm`, so it knows of none: a second world is added without touching it.
+/// Components of any world run in `crates/wasm`, so it may not know any world. A new world must need no change there.
 #[test]
 fn the_host_of_components_names_no_world() {
     const OF_A_WORLD: [&str; 6] = ["schedul", "sequor_core", "candidate", "fn plan", "fn admit", "fn observe"];
     let mut faults = Vec::new();
     for (path, text) in sources("crates/wasm/src") {
-        // Comments as well: what they need to explain of a world belongs to that world.
+        // Comments count too: explanations about a world belong to that world.
         let text = text.to_lowercase();
         for word in OF_A_WORLD.iter().filter(|word| text.contains(**word)) {
             faults.push(format!("crates/wasm/src/{}: {word}", path.display()));
@@ -393,7 +394,7 @@ fn the_program_is_short() {
     assert!(lines <= 60, "src/main.rs has {lines} lines: what it does belongs into the library");
 }
 
-// === the judge, judged ===
+// === tests of these checks ===
 
 #[test]
 fn what_stands_against_an_order_is_found() {

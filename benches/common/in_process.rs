@@ -1,4 +1,4 @@
-//! For benchmarks of plug-ins: the server's own repository in this process, with a running sum over any backend, and requests to it.
+//! For benchmarks of plug-ins: the server's own repository in this process, with a running sum on any backend, and requests to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,11 +19,11 @@ pub(crate) type BoxResult<T> = Result<T, Box<dyn std::error::Error>>;
 
 pub(crate) const MODEL: &str = "sum";
 
-/// A component of Python's asks for all that its world knows.
+/// A component from Python imports all granted functions of its world.
 #[allow(dead_code, reason = "not every benchmark runs Python")]
 pub(crate) const GRANTS: Grants = Grants { clock: false, random: false, sequence_text: true, models: false };
 
-/// A feature that every request may bring.
+/// A feature for which every request may have a value.
 const TENANT: &str =
     "[[feature]]\nname = \"tenant\"\nfrom = \"parameter\"\nkey = \"tenant\"\ntype = \"key\"\ndefault = \"none\"\n";
 
@@ -35,7 +35,7 @@ pub(crate) struct InProcess {
 }
 
 impl InProcess {
-    /// With this graph, so many slots and rows of a batch, and this plug-in if any, from the loader.
+    /// A repository with this graph, this many slots and batch rows, and optionally this plug-in from the loader.
     pub(crate) fn new(
         backend: Arc<dyn Backend>,
         graph: &[u8],
@@ -58,7 +58,7 @@ impl InProcess {
         Ok(server)
     }
 
-    /// From now on it serves.
+    /// Loads the model and serves it.
     pub(crate) fn load(&self) -> BoxResult<()> {
         self.repository.load(&self.folder.path().join(MODEL));
         match self.repository.statuses().pop().map(|status| status.availability) {
@@ -67,11 +67,11 @@ impl InProcess {
         }
     }
 
-    /// Lets a plug-in decide, with so much time for a call.
+    /// Attaches a plug-in with this CPU time for a call.
     #[allow(dead_code, reason = "not every benchmark does")]
     pub(crate) fn attach(&self, plugin: &str, time: Duration) -> BoxResult<()> {
         if self.repository.show(plugin).is_err() {
-            // A plug-in that is no component has only its name.
+            // A plug-in that is not a component has only a name.
             PluginControl::load(&self.repository, plugin, guest(plugin).unwrap_or_default(), By("bench"))?;
         }
         let how = Attach { plugin: plugin.to_owned(), model: MODEL.to_owned(), time: Some(time), ..Attach::default() };
@@ -86,7 +86,7 @@ impl Drop for InProcess {
     }
 }
 
-/// The output is left out: each backend's graph says what it gives.
+/// The configuration. It leaves out the output, which each backend's graph declares.
 fn config(slots: u32, rows: u32) -> String {
     format!(
         r#"max_batch_size: {rows} instance_group {{ count: 1 kind: KIND_CPU }}
@@ -99,13 +99,13 @@ fn config(slots: u32, rows: u32) -> String {
     )
 }
 
-/// Where the components of guests lie.
+/// The folder of the guests' components.
 pub(crate) fn guests() -> PathBuf {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sequor/guests");
     std::env::var_os("SEQUOR_GUESTS").map_or(default, PathBuf::from)
 }
 
-/// The component of this guest; said so if it is not there.
+/// The component of this guest, or an error that says how to build it.
 pub(crate) fn guest(name: &str) -> BoxResult<Vec<u8>> {
     let file = guests().join(format!("{name}.wasm"));
     let how = "cargo xtask prepare, or sequor plugin build --out .sequor/guests plugins/guests/*, makes it";
@@ -130,7 +130,7 @@ pub(crate) fn step(id: u64, value: i32, start: bool, end: bool) -> InferRequest 
     }
 }
 
-/// The same, of a tenant.
+/// Sets the tenant of a request.
 #[allow(dead_code, reason = "not every benchmark has tenants")]
 pub(crate) fn of_tenant(mut request: InferRequest, tenant: &str) -> InferRequest {
     request.parameters.push(("tenant".to_owned(), Parameter::Text(tenant.to_owned())));

@@ -1,4 +1,4 @@
-//! A loop that does nothing but run a graph: inputs up, outputs down, one wait a turn. Its states lie on the GPU, or on the host.
+//! A bare loop that only runs a graph: inputs up, outputs down, one wait a turn. The states are on the GPU or on the host.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use sequor_core::{DataType, Shape};
 
 use crate::Terms;
 
-/// Turns before anything is timed: they make memory and load kernels.
+/// Turns before the measurement; they allocate memory and load kernels.
 const WARM: usize = 20;
 
 /// Names of a state's input and output, and its type and shape.
 pub(crate) type State = (&'static str, &'static str, DataType, &'static [u64]);
 
-/// A graph that is measured, and the shapes of a row of it.
+/// A graph to measure, and the shapes of its rows.
 pub(crate) struct BenchedGraph<'a> {
     pub(crate) name: &'a str,
     pub(crate) file: &'a str,
@@ -40,7 +40,7 @@ pub(crate) struct BareLoop {
 }
 
 impl BareLoop {
-    /// Ready to be timed.
+    /// Prepares the buffers and runs the graph until it is warm.
     pub(crate) fn new(terms: &Terms, graph: &BenchedGraph<'_>, on_device: bool) -> BareLoop {
         let device = terms.device(&CudaDriver);
         let staging = device.staging().unwrap_or_else(|| Arc::clone(&device));
@@ -75,11 +75,11 @@ impl BareLoop {
         bare
     }
 
-    /// Asks for one turn, which reads states on one side and writes them on the other.
+    /// Submits one turn. It reads states on one side and writes them on the other.
     pub(crate) fn enqueue(&mut self, side: usize) -> Result<(), BackendError> {
-        // SAFETY: nothing is dropped or touched before the wait at the turn's end.
+        // SAFETY: nothing is dropped or touched before the wait at the end of the turn.
         unsafe { self.far[0].upload(&self.host[0], self.host[0].len()) }.map_err(|e| BackendError(e.to_string()))?;
-        // SAFETY: buffers outlive the turn; what is read is not written.
+        // SAFETY: buffers outlive the turn, and memory that is read is not written.
         let read = |buffer: &Buffer| -> MemorySpan<'_> { unsafe { buffer.read(0..buffer.len()) }.unwrap() };
         // SAFETY: as above.
         let write = |buffer: &Buffer| -> MemorySpanMut<'_> { unsafe { buffer.write(0..buffer.len()) }.unwrap() };
@@ -99,12 +99,12 @@ impl BareLoop {
         self.device.wait(self.device.fence().unwrap()).unwrap();
     }
 
-    /// Steps a second.
+    /// Measures steps a second.
     pub(crate) fn rate(&mut self) -> f64 {
         self.rate_of(|bare, side| bare.enqueue(side).unwrap())
     }
 
-    /// Steps a second of turns that `ask` asks for.
+    /// Measures steps a second of turns that `ask` submits.
     pub(crate) fn rate_of(&mut self, mut ask: impl FnMut(&mut BareLoop, usize)) -> f64 {
         let (began, mut turns) = (Instant::now(), 0u64);
         while began.elapsed() < self.span {

@@ -1,5 +1,5 @@
-//! Models on a GPU against the same on the CPU: sums exactly, everything else within 1e-4. And what many sequences and clients that go away
-//! leave behind.
+//! Checks models on a GPU against the same models on the CPU: sums exactly, everything else within 1e-4. Also checks that many sequences
+//! and disconnected clients leave nothing behind.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use sequor::model::InferAnswer;
 use crate::Terms;
 use crate::model::{LoadedModel, On, Random, distance};
 
-/// How far answers may be apart; TF32 is off.
+/// Maximum difference of answers; TF32 is off.
 const NEAR: f64 = 1e-4;
 
 pub(crate) const TRANSDUCER: &str = r#"
@@ -48,7 +48,7 @@ const GROWING: &str = r#"
     }
 "#;
 
-/// Its state is an input that comes out as it went in; an output is as long as the run makes it.
+/// A model whose state passes through unchanged, with an output of variable length.
 const THROUGH: &str = r#"
     max_batch_size: 0
     input { name: "INPUT" data_type: TYPE_FP32 dims: [ -1, 2 ] }
@@ -73,7 +73,7 @@ pub(crate) fn all(terms: &Terms) -> ExitCode {
         };
         println!("{verdict:<7}{name:<44}{what}   {:.1} s", began.elapsed().as_secs_f64());
     };
-    // No more sequences than candidates: every step waits for the answers of all.
+    // At most as many sequences as candidates: every step waits for the answers of all.
     for (name, near) in [("accumulator_int32", 0.0), ("accumulator_fp32", 0.0), ("gru", NEAR), ("vad", NEAR)] {
         let began = Instant::now();
         let of = |on| LoadedModel::of_repository(terms, name, on);
@@ -87,7 +87,7 @@ pub(crate) fn all(terms: &Terms) -> ExitCode {
     }
     for (name, graph, config, near) in [
         ("a growing state", "tests/models/grow_fp32.onnx", GROWING, (NEAR, 8)),
-        // One slot: without batches.
+        // One slot, so no batches.
         ("an output that is an input", "tests/models/through.onnx", THROUGH, (0.0, 1)),
     ] {
         let (near, sequences) = near;
@@ -113,14 +113,14 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Plays the same sequences on both, some steps at once and some alone, and compares every answer.
+/// Plays the same sequences on both, with steps in batches and alone, and compares all answers.
 fn alike(cpu: &LoadedModel, gpu: &LoadedModel, sequences: u64, steps: u64, near: f64) -> Result<String, String> {
     let mut random = Random(7);
     let mut farthest = 0.0f64;
     for step in 0..steps {
         let mut waiting = Vec::new();
         for id in 1..=sequences {
-            // Not everybody has something to say every time, but all begin and end.
+            // All sequences start and end, but each skips some steps in between.
             let (start, end) = (step == 0, step + 1 == steps);
             if !start && !end && random.below(3) == 0 {
                 continue;
@@ -176,7 +176,7 @@ fn many(model: &LoadedModel) -> Result<String, String> {
     Ok(format!("{runs} sequences of 5 steps, every sum right"))
 }
 
-/// Requests are dropped before they are answered; their ids are used again at once.
+/// Drops requests before they are answered, and reuses their ids at once.
 fn leave(model: &LoadedModel) -> Result<String, String> {
     let mut random = Random(3);
     let (mut dropped, mut right) = (0u64, 0u64);
@@ -196,7 +196,7 @@ fn leave(model: &LoadedModel) -> Result<String, String> {
             }
         }
         for (id, (value, pending)) in held {
-            // A later request of the same id may have ended this one's sequence, never changed its sum.
+            // A later request of the same id may have ended this one's sequence, but never changed its sum.
             if let Ok(answer) = block_on(pending) {
                 if sum(&answer) != value {
                     return Err(format!("sequence {id}: {} and not {value}", sum(&answer)));

@@ -1,5 +1,5 @@
-//! The driver, with its waits counted and the time of its work measured: between two events around what a batch asks for, on the stream that
-//! does it.
+//! A driver that counts waits and measures the time of the GPU's work. The time is measured between two events around the work of a batch,
+//! on the same stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,17 +19,17 @@ pub(crate) struct Counted(Arc<Counts>);
 #[derive(Debug, Default)]
 struct Counts {
     waits: AtomicU64,
-    /// Nanoseconds of work that is done.
+    /// Nanoseconds of finished work.
     busy: AtomicU64,
 }
 
 impl Counted {
-    /// How often a host thread waited for a GPU so far.
+    /// Number of waits of host threads for a GPU.
     pub(crate) fn waits(&self) -> u64 {
         self.0.waits.load(Ordering::Relaxed)
     }
 
-    /// How long the GPU worked so far on what was waited for. What it does not do between the launches of one batch counts as work.
+    /// The time in which the GPU did work that was waited for. Gaps between the launches of one batch count as work.
     pub(crate) fn busy(&self) -> Duration {
         Duration::from_nanos(self.0.busy.load(Ordering::Relaxed))
     }
@@ -42,7 +42,7 @@ impl Accelerators for Counted {
 
     fn open(&self, ordinal: u16) -> Result<Arc<dyn Device>, DeviceError> {
         let (device, counts) = (CudaDriver.open(ordinal)?, Arc::clone(&self.0));
-        // SAFETY: the driver was started to open the device; the context is that of all its users.
+        // SAFETY: opening the device started the driver; all users share the context.
         let context = unsafe { primary_ctx::retain(result::device::get(i32::from(ordinal)).unwrap()) }.unwrap();
         Ok(Arc::new(One { device, counts, context: context as usize, spans: Mutex::default() }))
     }
@@ -59,9 +59,9 @@ struct One {
 /// Events around work.
 #[derive(Debug, Default)]
 struct Spans {
-    /// Before the work that no fence stands behind yet.
+    /// The event before work that has no fence behind it yet.
     begun: Option<Event>,
-    /// Around the work before a fence.
+    /// Events around the work before each fence.
     closed: Vec<(Event, Event)>,
     free: Vec<Event>,
 }
@@ -69,15 +69,15 @@ struct Spans {
 #[derive(Debug)]
 struct Event(CUevent);
 
-// SAFETY: handles of the driver may be used from any thread.
+// SAFETY: the driver's handles may be used from any thread.
 unsafe impl Send for Event {}
 
 impl Spans {
-    /// An event behind everything that was asked for so far.
+    /// Records an event behind all work submitted so far.
     fn record(&mut self, stream: CUstream) -> Event {
         let made = || Event(event::create(CUevent_flags::CU_EVENT_DEFAULT).unwrap());
         let event = self.free.pop().unwrap_or_else(made);
-        // SAFETY: both are alive, and the context is current where work is asked for.
+        // SAFETY: both are alive, and the context is current on threads that submit work.
         unsafe { event::record(event.0, stream) }.unwrap();
         event
     }
@@ -95,13 +95,13 @@ impl Spans {
         }
     }
 
-    /// Nanoseconds of what is done.
+    /// Removes finished spans and returns their nanoseconds.
     fn harvest(&mut self) -> u64 {
-        // SAFETY: recorded events, which are alive.
+        // SAFETY: the events are recorded and alive.
         let done = |(_, to): &mut (Event, Event)| unsafe { event::query(to.0) }.is_ok();
         let mut sum = 0.0;
         for (from, to) in self.closed.extract_if(.., done).collect::<Vec<_>>() {
-            // SAFETY: as above; the second is done, and so is the first.
+            // SAFETY: as above; if the second event is done, so is the first.
             sum += unsafe { event::elapsed(from.0, to.0) }.unwrap_or(0.0);
             self.free.extend([from, to]);
         }

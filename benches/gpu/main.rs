@@ -1,8 +1,9 @@
-//! What only a machine with an NVIDIA GPU can show: that models answer there as on the CPU (`check`), and how fast (`measure`). Called by
-//! `cargo xtask gpu-test` and `cargo xtask gpu-bench`; docs/deploy/gpu.md says how to carry it to a machine without Rust.
+//! Tests that need a machine with an NVIDIA GPU: that models answer as on the CPU (`check`), and how fast (`measure`).
+//! `cargo xtask gpu-test` and `cargo xtask gpu-bench` call it. docs/deploy/gpu.md explains how to carry it to a machine without Rust.
 //!
-//! `gpu look | check | measure [--root DIR] [--batch N] [--seconds N] [--rehearse]`, with a repository's models and tests/models below DIR (by
-//! default here). With `--rehearse`, `check` and `measure` run on the CPU alone: their verdicts and figures then say nothing of a GPU.
+//! `gpu look | check | measure [--root DIR] [--batch N] [--seconds N] [--rehearse]`. DIR must contain the repository's `models` and
+//! `tests/models`; the default is the current folder. With `--rehearse`, `check` and `measure` run on the CPU; their results then say
+//! nothing about a GPU.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -30,7 +31,7 @@ struct Terms {
     root: PathBuf,
     batch: u32,
     seconds: u64,
-    /// On the CPU, which stands in for the GPU.
+    /// Whether to run on the CPU instead of the GPU.
     rehearse: bool,
     backend: Arc<dyn Backend>,
     gpus: Counted,
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
     let behind = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1)).cloned();
     let what = arguments.first().map(String::as_str);
     if !matches!(what, Some("look" | "check" | "measure")) {
-        // `cargo bench` without arguments and the like: nothing of this can run by itself.
+        // For `cargo bench` without arguments and similar calls: nothing can run by default.
         println!("gpu: say look, check or measure; all need an NVIDIA GPU");
         return ExitCode::SUCCESS;
     }

@@ -1,5 +1,8 @@
-//! How fast: rows moved against the GPU's own copy; steps through the engine against a bare loop over the same graph with its states on
-//! the GPU, with its states carried over the host, and as CUDA graphs.
+//! Measures speed. Moves of rows are compared with the GPU's own copy. Steps through the engine are compared with bare loops over the same
+//! graph:
+//! - with states on the GPU;
+//! - with states copied over the host;
+//! - as CUDA graphs.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -98,13 +101,13 @@ fn steps(terms: &Terms, graph: &BenchedGraph<'_>) {
     }
 }
 
-/// What the engine has done in a span.
+/// The engine's results in a span.
 struct Measured {
     /// Steps a second.
     rate: f64,
-    /// Per cent of the time.
+    /// Percent of the time.
     idle: f64,
-    /// A batch, besides the reply's.
+    /// Waits a batch, without the one for the reply.
     waits: f64,
 }
 
@@ -112,7 +115,7 @@ fn runs(model: &LoadedModel) -> u64 {
     model.repository.statistics("", "").unwrap().iter().map(|s| s.counted.execution_count).sum()
 }
 
-/// So many sequences, each of which sends its next step when the last is answered.
+/// Runs `sequences` sequences. Each sends its next step when the last one is answered.
 fn engine(terms: &Terms, model: &LoadedModel, sequences: u64) -> Measured {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
@@ -134,7 +137,7 @@ fn engine(terms: &Terms, model: &LoadedModel, sequences: u64) -> Measured {
                 handle.block_on(futures_util::future::join_all(ids.map(one)));
             });
         }
-        // What comes first makes memory and kernels.
+        // The first turns allocate memory and load kernels.
         std::thread::sleep(Duration::from_secs(1));
         let (began, before) = (Instant::now(), now());
         std::thread::sleep(Duration::from_secs(terms.seconds));

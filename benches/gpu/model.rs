@@ -1,4 +1,4 @@
-//! A model loaded over the real runtime, on the CPU or on GPUs, and requests of its sequences.
+//! Loads a model on the real runtime, on the CPU or on GPUs, and sends requests of its sequences.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::Terms;
 
-/// Where instances run.
+/// The processor of the instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum On {
     Cpu,
@@ -30,7 +30,7 @@ pub(crate) struct LoadedModel {
 }
 
 impl LoadedModel {
-    /// A model of the repository, its instances put where they shall run.
+    /// A model of the repository, with its instances on this processor.
     pub(crate) fn of_repository(terms: &Terms, name: &str, on: On) -> LoadedModel {
         let folder = TempDir::new().unwrap();
         let target = folder.path().join(name);
@@ -42,7 +42,7 @@ impl LoadedModel {
         LoadedModel::load(terms, folder, name, 2)
     }
 
-    /// A graph under this configuration, with at most so many batches under way.
+    /// A graph with this configuration, and at most `depth` batches in flight.
     pub(crate) fn of_graph(terms: &Terms, graph: &str, config: &str, on: On, depth: u8) -> LoadedModel {
         let folder = TempDir::new().unwrap();
         let version = folder.path().join("m/1");
@@ -81,7 +81,7 @@ impl LoadedModel {
         })
     }
 
-    /// Inputs as the model wants them, drawn from `random`; open dimensions are 3.
+    /// Random inputs for the model; open dimensions are 3.
     pub(crate) fn inputs(&self, random: &mut Random) -> Vec<NamedTensor> {
         let input = |input: &sequor::model::TensorMetadata| {
             let dims = input.dims.0.iter().enumerate().map(|(n, dim)| match dim {
@@ -119,7 +119,8 @@ fn placed(terms: &Terms, text: &str, on: On) -> String {
     }
 }
 
-/// The configuration with ten minutes of idle time. The first run on a GPU loads libraries and takes seconds, while other sequences wait.
+/// The configuration with an idle time of ten minutes. The first run on a GPU loads libraries and takes seconds, while other sequences
+/// wait.
 fn patient(text: &str) -> String {
     let line = |line: &str| match line.split_once("max_sequence_idle_microseconds:") {
         Some((before, _)) => format!("{before}max_sequence_idle_microseconds: 600000000\n"),
@@ -149,7 +150,7 @@ fn element(dtype: DataType, random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// As splitmix64 has them.
+/// A splitmix64 generator.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -161,8 +162,8 @@ impl Random {
     }
 }
 
-/// How far the farthest number of an answer is from the other's, in relation to its size where that is more than 1; `None` if they are no
-/// answers to the same question, or no numbers.
+/// The largest difference between the numbers of two answers; relative for numbers above 1. `None` if the answers have different tensors,
+/// or tensors without numbers.
 pub(crate) fn distance(a: &InferAnswer, b: &InferAnswer) -> Option<f64> {
     let mut farthest = 0.0f64;
     if a.outputs.len() != b.outputs.len() {

@@ -1,4 +1,4 @@
-//! How fast rows move, against the device's own copy of as many bytes: as a batch asks for it, and the kernel alone.
+//! Measures moves of rows against the device's own copy of as many bytes: as a batch submits them, and the kernel alone.
 
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use sequor::device::{
 use crate::Terms;
 use crate::model::Random;
 
-/// The aim: the slower of gather and scatter against the copy, for rows from 1 KiB on.
+/// The target: the slower of gather and scatter relative to the copy, for rows of at least 1 KiB.
 const AIM: f64 = 0.85;
 const ROWS: [usize; 7] = [256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
@@ -53,7 +53,7 @@ pub(crate) fn all(terms: &Terms) {
     }
 }
 
-/// `taken` of so many slots, in no order.
+/// `taken` of `slots` slots, in random order.
 fn drawn(slots: usize, taken: usize) -> Vec<usize> {
     let mut random = Random(1);
     let mut order: Vec<usize> = (0..slots).collect();
@@ -64,9 +64,9 @@ fn drawn(slots: usize, taken: usize) -> Vec<usize> {
     order
 }
 
-// === as a batch asks for it ===
+// === as a batch submits it ===
 
-/// GB a second of gathering, scattering and of the device's own copy of as many bytes.
+/// GB a second of gathering, of scattering, and of the device's own copy of as many bytes.
 fn as_a_batch(device: &Arc<dyn Device>, batch: usize, row: usize, outer: usize) -> [f64; 3] {
     let slots = batch * 4;
     let arena = Buffer::new(device, slots * row).unwrap();
@@ -89,16 +89,16 @@ fn as_a_batch(device: &Arc<dyn Device>, batch: usize, row: usize, outer: usize) 
         })
     };
     let moved = [way(true), way(false)];
-    // SAFETY: both live through this, and nothing else moves meanwhile.
+    // SAFETY: both live through this, and nothing else moves in the meantime.
     let (from, to) = unsafe { (tensor.read(0..batch * row).unwrap(), other.read(0..batch * row).unwrap()) };
     let copy = speed(device, 2 * batch * row, &mut || own_copy(&**device, &from, &to));
     [moved[0], moved[1], copy]
 }
 
-/// Asks for the device's own copy of memory that does not overlap.
+/// Submits the device's own copy of memory that does not overlap.
 fn own_copy(device: &dyn Device, from: &MemorySpan<'_>, to: &MemorySpan<'_>) {
     match device.stream() {
-        // SAFETY: memory of the device, of this size; the context is current since the buffers were made.
+        // SAFETY: memory of the device with this size; the context is current since the buffers were allocated.
         Some(stream) => unsafe {
             result::memcpy_dtod_async(to.address(), from.address(), from.len(), stream as CUstream).unwrap();
         },
@@ -107,7 +107,7 @@ fn own_copy(device: &dyn Device, from: &MemorySpan<'_>, to: &MemorySpan<'_>) {
     }
 }
 
-/// The best of five tries of many, with one wait for all.
+/// The best of five tries. Each has many turns, and one wait for all of them.
 fn speed(device: &Arc<dyn Device>, bytes: usize, turn: &mut dyn FnMut()) -> f64 {
     let many = if device.stream().is_some() { 4usize << 30 } else { 64 << 20 };
     let turns = (many / bytes).clamp(4, 2000);
@@ -124,7 +124,7 @@ fn speed(device: &Arc<dyn Device>, bytes: usize, turn: &mut dyn FnMut()) -> f64 
 
 // === the kernel alone ===
 
-/// The kernel, loaded a second time for launches with tables of ours.
+/// The kernel, loaded a second time for launches with this benchmark's own tables.
 struct Kernel {
     module: CUmodule,
     move_rows: CUfunction,
@@ -132,10 +132,10 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// The device's context is current: buffers of it were made on this thread.
+    /// Loads the kernel. The device's context must be current, as after allocating buffers on this thread.
     fn load(device: &dyn Device) -> Kernel {
         let image = CString::new(kernels::PTX).unwrap();
-        // SAFETY: text that ends in a zero.
+        // SAFETY: the image is text that ends in a zero.
         let module = unsafe { module::load_data(image.as_ptr().cast()) }.unwrap();
         // SAFETY: the module is loaded.
         let move_rows = unsafe { module::get_function(module, CString::new(kernels::MOVE_ROWS).unwrap()) }.unwrap();
@@ -143,7 +143,7 @@ impl Kernel {
     }
 
     /// # Safety
-    /// The tables must lie where the GPU reads them, and their rows within memory that is alive.
+    /// The tables must be in memory that the GPU reads, and their rows in live memory.
     unsafe fn launch(&self, (mut sets, mut rows): (u64, u64), grid: formula::Grid) {
         let mut parameters = [(&raw mut sets).cast::<c_void>(), (&raw mut rows).cast::<c_void>()];
         let (blocks, threads) = ((grid.rows, grid.sets, grid.shares), (grid.threads, 1, 1));
@@ -154,14 +154,14 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // SAFETY: every launch was waited for.
+        // SAFETY: every launch is done.
         unsafe { module::unload(self.module) }.unwrap();
     }
 }
 
-/// Where a buffer begins. It must live as long as the address is used.
+/// The address of a buffer, which must live as long as the address is used.
 fn address(buffer: &Buffer) -> u64 {
-    // SAFETY: an address alone.
+    // SAFETY: only the address is used.
     unsafe { buffer.read(0..buffer.len()) }.unwrap().address()
 }
 
@@ -184,7 +184,7 @@ fn tables(
     (set, slots.iter().enumerate().map(pair).collect())
 }
 
-/// The same by the GPU's clock, with tables that lie on the GPU already.
+/// The same by the GPU's clock, with tables that are on the GPU already.
 fn alone(device: &Arc<dyn Device>, count: usize, row: usize, outer: usize) -> [f64; 3] {
     let arena = Buffer::new(device, 2 * count * row).unwrap();
     let [batch, other] = [(), ()].map(|()| Buffer::new(device, count * row).unwrap());
@@ -204,7 +204,8 @@ fn alone(device: &Arc<dyn Device>, count: usize, row: usize, outer: usize) -> [f
     [moved[0], moved[1], copy]
 }
 
-/// What the table of a launch costs: copied before each launch, as it is done now; read by the kernel from pinned host memory; on the GPU already.
+/// Measures the cost of a launch's table: copied before each launch, as in the server; read by the kernel from pinned host memory; already
+/// on the GPU.
 fn table_costs(device: &Arc<dyn Device>, batch: usize) {
     println!(
         "\na gather of {batch} rows, microseconds of the GPU: its table copied before (as now), read from the host, on the GPU already"
@@ -222,10 +223,10 @@ fn table_costs(device: &Arc<dyn Device>, batch: usize) {
         let took = |before: bool, table: (u64, u64)| {
             let turn = &mut || {
                 if before {
-                    // SAFETY: both tables live through this, and have one size. One copy, as a launch makes it.
+                    // SAFETY: both tables live through this and have the same size. One copy, as for a launch.
                     unsafe { device.upload(at(&host).1, at(&gpu).1, host[1].len()) }.unwrap();
                 }
-                // SAFETY: as above; the GPU reads pinned memory by the host's address.
+                // SAFETY: as above; the GPU reads pinned memory at the host's address.
                 unsafe { kernel.launch(table, grid) };
             };
             1e6 * seconds(kernel.stream, turn)
@@ -235,14 +236,14 @@ fn table_costs(device: &Arc<dyn Device>, batch: usize) {
     }
 }
 
-/// Memory of a device with these values in it.
+/// A buffer of the device with these values.
 fn holding<T: Copy>(device: &Arc<dyn Device>, values: &[T]) -> Buffer {
-    // SAFETY: plain numbers without gaps, as the kernel reads them.
+    // SAFETY: plain numbers without padding, in the kernel's layout.
     let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
     Buffer::holding(device, bytes).unwrap()
 }
 
-/// How long the GPU takes for a turn: the best of five tries of twenty, between two events.
+/// The GPU's time for a turn: the best of five tries of twenty, between two events.
 fn seconds(stream: CUstream, turn: &mut dyn FnMut()) -> f64 {
     const TURNS: u32 = 20;
     let [from, to] = [(), ()].map(|()| event::create(CUevent_flags::CU_EVENT_DEFAULT).unwrap());
@@ -252,7 +253,7 @@ fn seconds(stream: CUstream, turn: &mut dyn FnMut()) -> f64 {
         for _ in 0..TURNS {
             turn();
         }
-        // SAFETY: as above; elapsed is asked for once the second event is done.
+        // SAFETY: as above; the elapsed time is read after the second event is done.
         let milliseconds = unsafe {
             event::record(to, stream).unwrap();
             event::synchronize(to).unwrap();
@@ -261,7 +262,7 @@ fn seconds(stream: CUstream, turn: &mut dyn FnMut()) -> f64 {
         f64::from(milliseconds) / 1e3 / f64::from(TURNS)
     };
     let best = (0..5).map(|_| one()).fold(f64::INFINITY, f64::min);
-    // SAFETY: nothing uses them any more.
+    // SAFETY: nothing uses the events any more.
     unsafe { event::destroy(from).and_then(|()| event::destroy(to)) }.unwrap();
     best
 }

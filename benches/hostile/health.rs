@@ -1,5 +1,5 @@
-//! How long `/v2/health/live` takes beside a model whose steps are short but for a slow one now and then. Such a step must not run on the thread
-//! of a connection more than once in a while, for other connections wait there.
+//! Measures the time of `/v2/health/live` next to a model with short steps and an occasional slow one. A slow step may run on a
+//! connection's thread only rarely, because other connections wait there.
 //!
 //! ```text
 //! cargo bench --bench hostile -- --health                    with and without slow steps, 20 s each
@@ -22,14 +22,14 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::table::quantile;
 
-/// Connections that send steps, one at a time each.
+/// Number of connections that send steps, one at a time each.
 const CLIENTS: i64 = 4;
-/// One of so many steps of each connection is slow.
+/// One of this many steps of each connection is slow.
 const SLOW_EVERY: i64 = 2000;
-/// Rounds of the loop in a short step, and in a slow one: some 300 ms.
+/// Rounds of the loop in a short step, and in a slow one, which takes some 300 ms.
 const SHORT: i64 = 1;
 const SLOW: i64 = 300_000;
-/// Between two looks at the server's health.
+/// Time between two health requests.
 const LOOK: Duration = Duration::from_millis(2);
 
 const CONFIG: &str = r#"
@@ -70,7 +70,7 @@ pub(crate) async fn measure(before: Option<&Path>, long: Duration) {
     }
 }
 
-/// Asks for so long; how long each answer took, in milliseconds.
+/// Sends health requests for this long. Returns the time of each answer in milliseconds.
 async fn look(http: &str, long: Duration) -> Vec<f64> {
     let mut stream = TcpStream::connect(http).await.expect("a connection");
     stream.set_nodelay(true).expect("TCP_NODELAY");
@@ -90,7 +90,7 @@ async fn look(http: &str, long: Duration) -> Vec<f64> {
     took
 }
 
-/// Sends steps of one sequence until it is enough; how many.
+/// Sends steps of one sequence until `enough` is set. Returns their number.
 async fn steps(grpc: String, id: i64, slow: bool, enough: Arc<AtomicBool>) -> i64 {
     let endpoint = Endpoint::from_shared(format!("http://{grpc}")).expect("an address").tcp_nodelay(true);
     let mut client: GrpcInferenceServiceClient<Channel> =
@@ -98,7 +98,7 @@ async fn steps(grpc: String, id: i64, slow: bool, enough: Arc<AtomicBool>) -> i6
     let mut sent = 0;
     while !enough.load(Ordering::SeqCst) {
         sent += 1;
-        // The connections take turns with their slow steps.
+        // The connections take turns in sending slow steps.
         let is_slow = slow && (sent + id * SLOW_EVERY / CLIENTS) % SLOW_EVERY == 0;
         let step = step(id, sent == 1, if is_slow { SLOW } else { SHORT });
         client.model_infer(step).await.expect("an answer");

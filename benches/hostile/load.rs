@@ -1,5 +1,5 @@
-//! The same load throughout: streams of one sequence each that send a step when it is due, and when the one before has been answered. A step that
-//! was late because of that is timed from when it was due. Which window a step belongs to is said when it is sent.
+//! A constant load: streams of one sequence each, which send a step when it is due and the previous one is answered. If a step is late
+//! because of the previous one, its time counts from when it was due. A step belongs to the window that is open when it is sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use sequor_proto::{InferParameter, ModelInferRequest};
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 
-/// Which window is open, and the command for the plug-in in it.
+/// The open window, and the command for the plug-in in it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Windows(Arc<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
-    /// 0 is none.
+    /// The number of the open window; 0 for none.
     now: AtomicUsize,
     made: AtomicUsize,
-    /// The command to spin, for the plug-in that obeys requests.
+    /// Whether the plug-in that obeys requests must spin.
     spins: AtomicBool,
 }
 
@@ -34,7 +34,7 @@ impl Windows {
         window
     }
 
-    /// A window that is not open yet.
+    /// The number of a new window that is not open yet.
     pub(crate) fn unopened(&self) -> usize {
         self.0.made.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -56,10 +56,10 @@ impl Windows {
     }
 }
 
-/// Milliseconds of every step of a window, by model.
+/// Milliseconds of each step, by window and by model.
 type Took = BTreeMap<usize, [Vec<f64>; 2]>;
 
-/// What a window saw: of the plug-in's model, and of the one beside it.
+/// The results of a window, for the plug-in's model and for the model next to it.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) decided: Vec<f64>,
@@ -73,7 +73,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Models with their streams, and the steps of each in a second.
+    /// Starts the streams. `models` has the number of streams of each model, and their steps a second.
     pub(crate) async fn start(grpc: &str, models: &[(&'static str, usize, u32); 2], windows: &Windows) -> Load {
         let (took, enough) = (Arc::<Mutex<Took>>::default(), Arc::<AtomicBool>::default());
         let mut players = JoinSet::new();
@@ -92,9 +92,9 @@ impl Load {
         Load { took, enough, players }
     }
 
-    /// What a window saw. It is closed, and what was sent in it is waited for.
+    /// The results of a window. Waits for the steps that were sent in it.
     pub(crate) async fn of(&self, window: usize) -> Seen {
-        // The server's patience, and some: what takes longer has failed.
+        // A little longer than the server's maximum wait; steps that take longer have failed.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let until = Instant::now() + Duration::from_secs(3);
         while self.open(window) && Instant::now() < until {
@@ -108,7 +108,7 @@ impl Load {
         Seen { decided, beside }
     }
 
-    /// Whether something that was sent in it is still unanswered.
+    /// Whether any step that was sent in this window is still unanswered.
     fn open(&self, window: usize) -> bool {
         self.took.lock().get(&window).is_some_and(|took| took.iter().flatten().any(|took| took.is_nan()))
     }
@@ -151,12 +151,12 @@ impl Player {
                 all[self.at][place] = took;
             }
             start = false;
-            // What was missed meanwhile is not sent after.
+            // Missed steps are not sent later.
             due = (due + self.every).max(Instant::now() - self.every);
         }
     }
 
-    /// A place for what is sent now; nowhere, if no window is open.
+    /// A place for the time of the step that is sent now; a dummy if no window is open.
     fn sent(&self) -> (usize, usize) {
         let window = self.windows.now();
         if window == 0 {

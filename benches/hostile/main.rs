@@ -1,18 +1,18 @@
-//! What plug-ins that do what none should cost: the model they decide for, and another beside it. For each, short windows in turn, with the
-//! plug-in and with the built-in policy, under the same load throughout. A window begins as the plug-in is attached to a server that is as it
-//! comes, and so has in it all that the plug-in does until it is parked, if it is. It compares all windows of the one kind with all of
-//! the other; how much two halves of the windows without any plug-in differ stands beside it.
+//! Measures the cost of hostile plug-ins for the model they decide for, and for another model next to it. For each plug-in there are short
+//! windows in turn, with the plug-in and with the built-in policy, under a constant load. A window begins when the plug-in is attached to a
+//! server with default settings, so it includes everything until the plug-in is parked. All windows of one kind are compared with all of
+//! the other. For comparison, the output also has the difference between two halves of the windows without a plug-in.
 //!
 //! ```text
 //! cargo bench --bench hostile                     eleven cases, eight pairs of windows of 4 s each: thirteen minutes
-//! cargo bench --bench hostile -- --again          nothing is parked, and who falls is let loose again every 50 ms
-//! cargo bench --bench hostile -- --quick          two pairs of 0.3 s: whether it works
-//! cargo bench --bench hostile -- --only loop      cases whose name has this in it
-//! cargo bench --bench hostile -- --pairs 64 --window 500     so many pairs, of so many milliseconds
-//! cargo bench --bench hostile -- --health         another question: `health.rs`
+//! cargo bench --bench hostile -- --again          nothing is parked, and a failed plug-in is restarted every 50 ms
+//! cargo bench --bench hostile -- --quick          two pairs of 0.3 s, as a smoke test
+//! cargo bench --bench hostile -- --only loop      cases with this text in the name
+//! cargo bench --bench hostile -- --pairs 64 --window 500     number of pairs, and milliseconds of a window
+//! cargo bench --bench hostile -- --health         another measurement: `health.rs`
 //! ```
 //!
-//! The guests are those of `cargo xtask prepare` (`SEQUOR_GUESTS`, else `.sequor/guests`).
+//! The guests are those of `cargo xtask prepare`, in `SEQUOR_GUESTS` or `.sequor/guests`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
@@ -32,24 +32,24 @@ use load::{Load, Windows};
 use operator::Operator;
 use table::{Case, Pair};
 
-/// The plug-in's model, and the one beside it: streams, and steps of each in a second.
+/// The plug-in's model and the model next to it: streams, and steps a second of each.
 const DECIDED: (&str, usize, u32) = ("oldest", 16, 50);
 const BESIDE: (&str, usize, u32) = ("direct", 10, 200);
-/// What a call may take, and what a request may take beyond that.
+/// Maximum time of a call, and the further time that a request may take.
 const BUDGET: Duration = Duration::from_millis(2);
 const BEYOND: Duration = Duration::from_millis(30);
-/// Commands that requests carry to the plug-in that obeys them.
+/// The feature for commands to the plug-in that obeys requests.
 const SPIN: &str = "[[feature]]\nname = \"spin\"\nfrom = \"parameter\"\nkey = \"spin\"\ntype = \"number\"\n";
-/// A request that is passed over for ever runs after this (the server's `max_wait`).
+/// A request that is passed over for this long runs anyway (the server's `max_wait`).
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a plug-in that takes turns does the one and then the other. A tenth of that passes before it counts.
+/// Time of each phase of a plug-in that alternates. The first tenth of a phase does not count.
 const TURN: Duration = Duration::from_millis(100);
-/// Between two windows: what the change itself costs is no part of either.
+/// Time between two windows, so that the change itself is in neither.
 const SETTLES: Duration = Duration::from_millis(300);
-/// One whose instance falls is let loose again so often, if that is wished.
+/// With `--again`, the interval at which a plug-in with failed instances is restarted.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What it does, how much of it, whether its instance falls of it, and what its requests may take on top.
+/// The behaviour, its amount, whether it makes the instance fail, and the extra time that its requests may take.
 const CASES: [(&str, u64, bool, Duration); 10] = [
     ("loop", 0, true, Duration::ZERO),
     ("trap", 0, true, Duration::ZERO),
@@ -67,13 +67,13 @@ struct Options {
     pairs: usize,
     window: Duration,
     only: Option<String>,
-    /// No plug-in is parked for long.
+    /// Whether strikes are cleared at once, so that no plug-in stays parked.
     again: bool,
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo nextest --benches` and the like ask what tests there are.
+    // `cargo nextest --benches` and similar tools list tests.
     if arguments.iter().any(|a| a == "--list") {
         return;
     }
@@ -115,7 +115,7 @@ async fn measure(options: &Options, server: &Child, operator: &Operator) {
         let guest = Hostile { does, amount, falls: falls && options.again };
         for n in 0..options.pairs {
             let mut pair = Pair::default();
-            // Changes of the machine over time slow both alike.
+            // Both kinds alternate, so that changes of the machine over time affect both alike.
             for with in if n % 2 == 0 { [false, true] } else { [true, false] } {
                 tokio::time::sleep(SETTLES).await;
                 let of = windows.open();
@@ -141,8 +141,8 @@ async fn measure(options: &Options, server: &Child, operator: &Operator) {
     table::foot();
 }
 
-/// One plug-in throughout that spins for a moment and is quiet for the next, as its requests say: what else the machine does befalls both alike,
-/// and there is no change of plug-ins in it.
+/// One plug-in throughout, which spins and rests in turn as its requests command. Other activity of the machine affects both phases alike,
+/// and no change of plug-ins is measured.
 async fn turns(options: &Options, operator: &Operator, load: &Load, windows: &Windows, spin: u64) {
     let mut case = Case::new("turns", BUDGET + BEYOND);
     tokio::task::block_in_place(|| operator.let_loose(DECIDED.0, "spin-when-told", spin, Some("20ms")));
@@ -166,7 +166,7 @@ async fn turns(options: &Options, operator: &Operator, load: &Load, windows: &Wi
     case.print();
 }
 
-/// The guest to attach, and whether again and again.
+/// The guest to attach, and whether to restart it repeatedly.
 struct Hostile {
     does: &'static str,
     amount: u64,
@@ -174,10 +174,10 @@ struct Hostile {
 }
 
 impl Hostile {
-    /// Decides for so long, if it is not stopped.
+    /// Lets the plug-in decide for this long, unless it is parked.
     fn decides(&self, operator: &Operator, long: Duration, pair: &mut Pair) {
         let began = Instant::now();
-        // It takes all that a call may by default, every time. What it may is more, so that it is not struck for what the machine does.
+        // Each call of `spin` takes as long as the default limit. Its own limit is higher, so that the machine's noise causes no strikes.
         let time = (self.does == "spin").then_some("20ms");
         operator.let_loose(DECIDED.0, self.does, self.amount, time);
         while began.elapsed() < long {
@@ -191,7 +191,7 @@ impl Hostile {
     }
 }
 
-/// The real server, as it comes; or one that strikes and never parks for it.
+/// The real server with default settings, or one that never parks a plug-in.
 fn serve(repository: &Path, forgiving: bool) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sequor"));
     command.args([OsStr::new("serve"), OsStr::new("--model-repository"), repository.as_os_str()]);
@@ -200,7 +200,7 @@ fn serve(repository: &Path, forgiving: bool) -> Command {
     if forgiving {
         command.env("SEQUOR_PLUGINS_STRIKES", "1000000000");
     }
-    // What it has to say of each strike is not what is measured here.
+    // Messages about strikes must not affect the measurement.
     command.stderr(Stdio::null());
     command
 }

@@ -1,4 +1,4 @@
-//! What an operator asks of the server, over its own listener.
+//! Requests of an operator over the admin listener.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -52,19 +52,19 @@ impl Operator {
         self.granted("GET", "/admin/plugins/hostile", &json!({}))["attached"][0].clone()
     }
 
-    /// Lets it decide; a call may take `time`, or what is usual.
+    /// Attaches the plug-in; `time` is the limit of a call, or the default.
     pub(crate) fn let_loose(&self, model: &str, does: &str, amount: u64, time: Option<&str>) {
         self.attach(model, &json!({ "do": does, "amount": amount }), time);
     }
 
-    /// How often it was asked, and how it is.
+    /// The number of its calls, and its state.
     pub(crate) fn asked(&self) -> (f64, String) {
         let attached = self.attached();
         let state = attached["state"].as_str().expect("a state").to_owned();
         (attached["calls"].as_f64().expect("calls"), state)
     }
 
-    /// What it has done is forgiven: it is asked again at once.
+    /// Clears its strikes, so that it is called again at once.
     pub(crate) fn again(&self) {
         for verb in ["park", "unpark"] {
             self.granted("POST", &format!("/admin/plugins/hostile/{verb}"), &json!({}));
@@ -75,7 +75,7 @@ impl Operator {
         self.granted("POST", "/admin/plugins/hostile/detach", &json!({ "model": model }));
     }
 
-    /// Rounds of its loop that take about this long: an instance is asked what some take it.
+    /// Rounds of its loop that take about this long, from the measured time of a known number of rounds.
     pub(crate) fn spins(&self, model: &str, long: Duration) -> u64 {
         const TRIED: u64 = 100_000;
         self.attach(model, &json!({ "do": "spin", "amount": TRIED }), Some("10s"));

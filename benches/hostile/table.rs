@@ -1,27 +1,27 @@
-//! What was seen, pair by pair, and the line that comes of it.
+//! The results, pair by pair, and the printed line for each case.
 
 use std::time::Duration;
 
 use crate::load::Seen;
 
-/// How much more the p99 of the model beside may be.
+/// Maximum ratio of the p99 of the model next to the plug-in's.
 const MAY: f64 = 1.05;
 const P99: f64 = 0.99;
 
-/// Two windows side by side.
+/// Two adjacent windows.
 #[derive(Debug, Default)]
 pub(crate) struct Pair {
     pub(crate) built_in: Seen,
     pub(crate) hostile: Seen,
-    /// How often the plug-in was asked, in a second.
+    /// Calls of the plug-in a second.
     pub(crate) asked: f64,
-    /// How it was at the end.
+    /// The plug-in's state at the end.
     pub(crate) state: String,
 }
 
 pub(crate) struct Case {
     name: &'static str,
-    /// What a request of the plug-in's model may take.
+    /// Maximum time of a request of the plug-in's model.
     limit: Duration,
     pub(crate) pairs: Vec<Pair>,
 }
@@ -82,13 +82,13 @@ impl Case {
             own(|pair| &pair.built_in),
             own(|pair| &pair.hostile),
         );
-        // Where a machine is noisy, the slowest of a hundred say more of it than of the plug-in.
+        // On a noisy machine, the slowest of a hundred show the machine rather than the plug-in.
         let [half, nine] = [0.5, 0.9].map(both).map(|(without, with)| format!("{without:.2} -> {with:.2}"));
         println!("{:<10} beside, half of them within {half}, nine in ten within {nine}", "");
     }
 }
 
-/// The value that this share of them does not exceed.
+/// The value that this share of the numbers does not exceed.
 pub(crate) fn quantile<'a>(share: f64, of: impl Iterator<Item = &'a f64>) -> f64 {
     let mut of: Vec<f64> = of.copied().collect();
     of.sort_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! What single calls into a guest cost: a plan at several numbers of candidates, an admission, events. Each in a tight loop, where everything lies
-//! in the caches, and *cold*: after as much memory was walked as a server touches between two calls.
+//! Measures single calls into a guest: a plan with several numbers of candidates, an admission, and events. Each is measured in a tight
+//! loop with warm caches, and *cold*: after reading as much memory as a server touches between two calls.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,14 +13,14 @@ use sequor_wasm::call_error::CallError;
 use super::{CALLS, best};
 
 const CANDIDATES: [u32; 5] = [1, 8, 64, 256, 1024];
-/// Sequences that wait for three free slots, and requests that ran.
+/// Number of sequences that wait for three free slots, and of requests that ran.
 const WAITING: u32 = 24;
 const RAN: u32 = 3;
-/// Walked between two cold calls: more than the caches of a core hold.
+/// Bytes read between two cold calls; more than the caches of a core hold.
 const WALKED: usize = 4 << 20;
 const COLD_CALLS: usize = 801;
 
-/// One guest for time, and one that counts its instructions.
+/// Two instances of a guest: one for time, and one that counts its instructions.
 pub(crate) struct Pair<'a> {
     pub(crate) timed: &'a mut SchedulerGuest,
     pub(crate) counted: &'a mut SchedulerGuest,
@@ -74,7 +74,7 @@ impl Pair<'_> {
     }
 }
 
-/// Microseconds of the middle one of calls, each after other memory was walked.
+/// Median of calls in microseconds, each after other memory was read.
 fn cold(mut call: impl FnMut()) -> f64 {
     let memory = vec![1u8; WALKED];
     let mut took: Vec<_> = (0..COLD_CALLS)
@@ -95,7 +95,7 @@ fn events() -> Events {
     Events { kind: vec![3; many], sequence, amount: vec![1; many], keys: (0..u64::from(RAN)).collect() }
 }
 
-/// Candidates with deadlines in no order, in the columns that are wanted.
+/// Candidates with random deadlines, with the requested columns.
 pub(crate) fn see(len: u32, wanted: u32) -> Columns {
     let many = |column: u32| if wanted & column == 0 { 0 } else { len };
     let due = |i: u32| 2_000_000_000 + u64::from(i.wrapping_mul(2_654_435_761)) % 1_000_000_000;
@@ -113,7 +113,7 @@ pub(crate) fn see(len: u32, wanted: u32) -> Columns {
     }
 }
 
-/// What the guest `edf` does, in Rust: refuses the late, fires the most urgent of the first one's shape.
+/// The guest `edf` in Rust: rejects late requests, and fires the most urgent ones with the first one's shape.
 fn edf(see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
     picks.clear();
     let due = |i: &u32| see.deadline.get(*i as usize).copied().unwrap_or(u64::MAX);

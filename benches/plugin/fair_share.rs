@@ -1,4 +1,4 @@
-//! What `plugins/guests/fair-share` decides, without weights, as a native policy behind the same door.
+//! The policy of `plugins/guests/fair-share` without weights, as a native policy with the same interface.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl FairShare {
         self.had.get(&tenant).copied().unwrap_or(self.clock).max(self.clock - 4.0)
     }
 
-    /// Candidates with their turns, the next one first.
+    /// Candidates with their turns, in order.
     fn order(&self, see: &Columns) -> Vec<(f64, u32)> {
         let column = |column: &[u64], i: u32| column.get(i as usize).copied().unwrap_or(0);
         let mut arrived: Vec<u32> = (0..see.len).collect();

@@ -1,12 +1,13 @@
-//! What a plug-in costs beside the same in Rust: a plan at several numbers of candidates, starting one, taking a component in; then a server
-//! that does nothing else, and swaps. The guests are those of `plugins/guests`, built by `cargo xtask test` or `sequor plugin build`; their folder
-//! is `SEQUOR_GUESTS`, or `.sequor/guests`. Numbers of plans are the best of many runs, in the thread's own time.
+//! Measures the cost of a plug-in next to the same policy in Rust: plans with several numbers of candidates, starting an instance, loading
+//! a component; then a whole server, and swaps. The guests are those of `plugins/guests`, built by `cargo xtask test` or
+//! `sequor plugin build`. Their folder is `SEQUOR_GUESTS` or `.sequor/guests`. Times of plans are the best of many runs, in the thread's
+//! CPU time.
 //!
 //! ```text
 //! cargo bench --bench plugin                       everything
 //! cargo bench --bench plugin -- --only plan        plan, load, swap, throughput or served
-//! cargo bench --bench plugin -- --guest single     plans of another guest than edf
-//! cargo bench --bench plugin -- --only served --guest fair-share      throughput of the server and with this one; `none` is the server alone
+//! cargo bench --bench plugin -- --guest single     plans of a guest other than edf
+//! cargo bench --bench plugin -- --only served --guest fair-share      throughput with this guest and without; `none` is only without
 //! ```
 
 #![allow(clippy::indexing_slicing, clippy::panic)]
@@ -38,18 +39,18 @@ use sequor_wasm::services::Services;
 use calls::{Pair, see};
 use in_process::{BoxResult, guest};
 
-// As the server has it.
+// The server's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Each is run again and again for so long; the best run counts.
+/// Time for which each measurement is repeated; the best run counts.
 const LONG: Duration = Duration::from_millis(400);
-/// Calls of one run: the clock is not read for each.
+/// Calls of one run, because the clock is not read for each call.
 const CALLS: u32 = 64;
 
 fn main() -> BoxResult<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo nextest --benches` and the like ask what tests there are.
+    // `cargo nextest --benches` and similar tools list tests.
     if arguments.iter().any(|a| a == "--list") {
         return Ok(());
     }
@@ -76,7 +77,7 @@ fn main() -> BoxResult<()> {
     Ok(())
 }
 
-/// Calls of a guest.
+/// Measures calls of a guest.
 fn plans(serving: &Arc<Engine>, name: &str, bytes: &[u8]) -> BoxResult<()> {
     let counting = Arc::new(Engine::new(Mode::Simulation)?);
     let component = SchedulerComponent::new(serving, "x.wasm", bytes, Grants::default(), None)?;
@@ -87,7 +88,7 @@ fn plans(serving: &Arc<Engine>, name: &str, bytes: &[u8]) -> BoxResult<()> {
     Ok(calls::figures(Pair { timed: &mut timed, counted: &mut counted, hooks })?)
 }
 
-/// A plan in Python, where the guest was built.
+/// Measures a plan in Python, if the guest was built.
 fn python(engine: &Arc<Engine>) -> BoxResult<()> {
     const NAME: &str = "fair-share-python";
     let Ok(bytes) = guest(NAME) else {
@@ -98,7 +99,7 @@ fn python(engine: &Arc<Engine>) -> BoxResult<()> {
     let mut guest = start(&component)?;
     let see = see(64, component.manifest().hooks.columns);
     let mut picks = Picks::default();
-    // A failing case takes no time.
+    // A failing guest would show a wrong time.
     if let Err(struck) = guest.plan(0, &see, &Events::default(), &mut picks) {
         println!("{NAME} fails, and is left out: {struck}");
         return Ok(());
@@ -108,7 +109,7 @@ fn python(engine: &Arc<Engine>) -> BoxResult<()> {
     Ok(())
 }
 
-/// Taking a component in, and starting an instance.
+/// Measures loading a component and starting an instance.
 fn loads(engine: &Arc<Engine>, bytes: &[u8]) -> BoxResult<()> {
     let folder = tempfile::tempdir()?;
     let cache = Cache::new(&folder.path().join("code"))?;

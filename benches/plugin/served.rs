@@ -1,5 +1,6 @@
-//! What deciding by plug-in takes from a whole server: its listeners are in this process, `sequor bench` is in another and asks call by call, then on
-//! streams. In turns; what is compared is the middle of the turns. With few slots nearly every end of a sequence is a question who gets its slot.
+//! Measures what a plug-in costs a whole server: its listeners are in this process, and `sequor bench` in another process sends single
+//! calls, then streams. The servers take turns, and the medians are compared. With few slots, nearly every end of a sequence makes the
+//! plug-in assign a slot.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -12,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::in_process::{BoxResult, InProcess, MODEL};
 use crate::throughput::{DECIDERS, decided, middle, servers};
 
-/// It is attached, and is asked nothing.
+/// The plug-in is attached but never called.
 const PARKED: &str = "fair-share, parked";
 
 const TURNS: usize = 7;
@@ -90,7 +91,7 @@ impl Served {
         Ok(Served { name, server, running, _stop: stop })
     }
 
-    /// What the load generator says of it.
+    /// The report of the load generator.
     fn asked(&self, flags: &[&str]) -> BoxResult<Value> {
         let text = |address: Option<SocketAddr>| address.map(|address| address.to_string()).ok_or("no listener");
         let mut bench = Command::new(env!("CARGO_BIN_EXE_sequor"));

@@ -1,5 +1,5 @@
-//! One version of a plug-in in the place of another, while requests run and 10,000 sequences live: how long a swap takes, and the longest pause
-//! between two batches during it, beside the longest in as long a time without one.
+//! Measures the replacement of a plug-in's version while requests run and 10,000 sequences are live. Prints the time of a swap, and the
+//! longest pause between two batches meanwhile. For comparison, it prints the longest pause in an equal time without a swap.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ const CLIENTS: u64 = 16;
 const SWAPS: usize = 40;
 const NAME: &str = "edf";
 
-/// Who sends requests meanwhile.
+/// The senders of requests meanwhile.
 #[derive(Clone, Copy)]
 enum Clients {
-    /// One thread, which waits for all answers before it asks anew: it and the instance's thread run in turns, and a core is left.
+    /// One thread that waits for all answers before it sends again. It and the instance's thread alternate, so a core stays free.
     InTurn,
-    /// Each for itself: they and the instance's thread take two cores.
+    /// Independent clients: they and the instance's thread use two cores.
     Each,
 }
 
@@ -74,14 +74,14 @@ fn measure(clients: Clients) -> BoxResult<()> {
         began.lock().clear();
     }
     enough.store(true, Ordering::Relaxed);
-    // The first two compile what the others find.
+    // The first two swaps compile the code that the later ones find in the cache.
     println!("  from order to done                            {}", spread(took[2..].to_vec()));
     println!("  longest pause between two batches meanwhile   {}", spread(pauses[2..].to_vec()));
     println!("  the same without a swap                       {}", spread(without[2..].to_vec()));
     Ok(())
 }
 
-/// A request of each of these sequences, and their next ones once all are answered.
+/// Sends a request of each of these sequences, and the next ones once all are answered.
 async fn all_in_turn(repository: Repository, ids: RangeInclusive<u64>, enough: Arc<AtomicBool>) {
     let mut start = true;
     while !enough.load(Ordering::Relaxed) {
@@ -96,9 +96,9 @@ async fn all_in_turn(repository: Repository, ids: RangeInclusive<u64>, enough: A
     }
 }
 
-/// The longest time between two batches of which one at least began in this span.
+/// The longest time between two batches of which at least one began in this span.
 fn longest(began: &Mutex<Vec<Instant>>, from: Instant, to: Instant) -> Duration {
-    // The batch after the last one within the span ends the pause that the span may end in.
+    // The batch after the span ends a pause at the end of the span.
     std::thread::sleep(Duration::from_millis(5));
     let began = began.lock();
     let pairs = began.windows(2).filter(|pair| pair[1] >= from && pair[0] <= to);

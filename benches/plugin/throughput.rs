@@ -1,5 +1,6 @@
-//! What deciding by plug-in takes from a server that does nothing else: the accumulator, 32 clients one request ahead of the other, without a plug-in,
-//! a native policy, the same in Rust and the same in Python deciding. In turns, in this process; what is compared is the middle of the turns.
+//! Measures what a plug-in costs a server without listeners: the accumulator, and 32 clients with one request ahead each. The server runs
+//! without a plug-in, with a native policy, and with the same policy in Rust and in Python. They take turns in this process, and the
+//! medians are compared.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ const TURNS: usize = 7;
 const TURN: Duration = Duration::from_millis(1500);
 const STEPS: i32 = 20;
 
-/// `only`: of those that decide, this one alone.
+/// Prints the throughput. `only` selects one of the policies.
 pub(crate) fn figures(only: Option<&str>) -> BoxResult<()> {
     let servers = servers(&DECIDERS, only, (64, 32))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -45,13 +46,13 @@ pub(crate) fn figures(only: Option<&str>) -> BoxResult<()> {
     Ok(())
 }
 
-/// One server without a plug-in, and one for each.
+/// One server without a plug-in, and one for each policy.
 pub(crate) type Servers = Vec<(Option<&'static str>, InProcess)>;
 
-/// Who decides, one after the other.
+/// The policies, in order.
 pub(crate) const DECIDERS: [&str; 3] = [NATIVE, "fair-share", "fair-share-python"];
 
-/// With so many slots and rows of a batch.
+/// Servers with this many slots and batch rows.
 pub(crate) fn servers(all: &[&'static str], only: Option<&str>, size: (u32, u32)) -> BoxResult<Servers> {
     let backend = Arc::new(onnx()?);
     let graph = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/sum_int32.onnx"))?;
@@ -66,7 +67,7 @@ pub(crate) fn servers(all: &[&'static str], only: Option<&str>, size: (u32, u32)
     Ok(servers)
 }
 
-/// That it was this plug-in whose time was measured: what it was asked, and what it left to the server.
+/// Prints the plug-in's state, its calls, and the number of fallbacks, to show that this plug-in was measured.
 pub(crate) fn decided(name: &str, server: &InProcess) -> BoxResult<()> {
     let all = server.repository.show(name)?.attached;
     let Attached { state, calls, p50_us, p99_us, fallbacks, .. } = all.first().ok_or("it is attached nowhere")?;
@@ -96,13 +97,13 @@ fn server(backend: &Arc<OnnxBackend>, graph: &[u8], plugin: Option<&str>, size: 
     let server = InProcess::new(backend.clone(), graph, size, None, Box::new(make))?;
     server.load()?;
     if let Some(name) = plugin {
-        // As much as a guest may be given that is asked by the thread of a socket.
+        // The maximum limit of a guest that a connection's thread may call.
         server.attach(name, Duration::from_millis(10))?;
     }
     Ok(server)
 }
 
-/// Requests a second, and for each second that the process had a core.
+/// Requests a second, and requests for each second of the process's CPU time.
 fn turn(runtime: &tokio::runtime::Runtime, server: &InProcess) -> [f64; 2] {
     static IDS: AtomicU64 = AtomicU64::new(1);
     let (began, cpu) = (Instant::now(), cpu());
@@ -139,7 +140,7 @@ fn turn(runtime: &tokio::runtime::Runtime, server: &InProcess) -> [f64; 2] {
     [answered as f64 / began.elapsed().as_secs_f64(), answered as f64 / took.as_secs_f64()]
 }
 
-/// Time this process has had a core.
+/// CPU time of this process.
 fn cpu() -> Duration {
     let time = nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID.now();
     time.map_or(Duration::ZERO, Duration::from)

@@ -1,4 +1,4 @@
-//! Calls in this process, on one thread, in the thread's own time. The best of many runs counts.
+//! Measures calls in this process, on one thread, in the thread's CPU time. The best of many runs counts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::wat_guest::{ALIKE, WatGuest};
 const LONG: Duration = Duration::from_millis(400);
 const MIB: usize = 1 << 20;
 
-/// One run with the inputs as they are; then the outputs of that run. The scratch stays.
+/// One run with the unchanged inputs, then the outputs of that run. The scratch stays unchanged.
 const PASS: &str = "(call $run (local.get 11) (local.get 12) (i32.const 1))";
 const FIRST_RUN: &str = "
     (i64.store (i32.const 1024) (i64.const 0))
@@ -39,7 +39,7 @@ const FIRST_RUN: &str = "
     (global.set $heap (i32.const 8192))
     (i32.const 1024)";
 
-/// Nothing, and a list of bytes back as it came. Memory for the list lies at the same place as in the processor.
+/// An empty function, and one that returns a list of bytes. The list's memory is at the same place as in the processor.
 const BARE: &str = r#"(component
     (core module $m
         (memory (export "memory") 32)
@@ -54,7 +54,7 @@ const BARE: &str = r#"(component
         (canon lift (core func $i "echo") (memory $i "memory") (realloc (func $i "cabi_realloc"))))
     (func (export "empty") (canon lift (core func $i "empty"))))"#;
 
-/// The component that passes everything on.
+/// The component that passes all tensors on.
 pub(crate) fn pass_through(manifest: &str) -> Vec<u8> {
     WatGuest { extra: "", configure: ALIKE, pre: PASS, post: FIRST_RUN, manifest }.component()
 }
@@ -77,7 +77,7 @@ pub(crate) fn figures() -> BenchResult<()> {
     Ok(())
 }
 
-/// Microseconds of `pre` and `post` of a request of this size.
+/// Microseconds of `pre` and `post` for a request of this size.
 fn both(chain: &Chain, size: usize) -> BenchResult<f64> {
     let data = Bytes::from(vec![1; size]);
     let tensor = Tensor { dtype: DataType::Uint8, shape: Shape::of(&[size as u64]), data };
@@ -93,7 +93,7 @@ fn both(chain: &Chain, size: usize) -> BenchResult<f64> {
     Ok(best(if size > 4096 { 4 } else { 64 }, || drop(once())))
 }
 
-/// Microseconds of an empty call, and of an echo of a MiB.
+/// Microseconds of an empty call, and of an echo of 1 MiB.
 fn bare() -> BenchResult<(f64, f64)> {
     let engine = wasmtime::Engine::new(&Config::new())?;
     let component = Component::new(&engine, wat::parse_str(BARE)?)?;
@@ -117,7 +117,7 @@ pub(crate) fn port(name: &str, dtype: DataType, dims: &[i64]) -> TensorPort {
     TensorPort { name: name.to_owned(), dtype, dims: Dims::from_wire(dims), optional: false }
 }
 
-/// A component in front of a model of this signature.
+/// A component in front of a model with this signature.
 pub(crate) fn chain_of(
     engine: &Arc<Engine>,
     component: &[u8],

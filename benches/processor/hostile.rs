@@ -1,6 +1,7 @@
-//! A model beside one whose processor does what no processor should, and then beside one whose initializer does: p99 and p99.9 of the model beside, for each thing that the plug-in does. All
-//! orders come at the same pace. The rows `harmless` are the same requests without an order, and each p99 is shown as a multiple of theirs. The rows
-//! `alone` are the same server with nothing else under way. How much two rows of a name differ is noise.
+//! Measures a model next to one with a hostile processor, and then next to one with a hostile initializer. Prints p99 and p99.9 for each
+//! behaviour of the plug-in. All orders are sent at the same pace. The rows `harmless` are the same requests without an order, and each p99
+//! is shown as a multiple of theirs. The rows `alone` are the same server without other load. The difference between two rows of the same
+//! name is noise.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,12 +19,12 @@ use crate::puppet::{PuppetOrder, PuppetProcessor};
 
 const BESIDE: &str = "accumulator_int32";
 const HOSTILE: &str = "hostile";
-/// Clients that send orders, and how long each waits from one to the next: 500 a second together.
+/// Clients that send orders, and the pause of each between two orders: 500 a second together.
 const SENDERS: u64 = 4;
 const PAUSE: Duration = Duration::from_millis(8);
-/// What the processor passes on.
+/// An input that the processor passes on.
 const HARMLESS: i32 = 1;
-/// What the initializer answers with `default`.
+/// An input that the initializer answers with `default`.
 const DEFAULT: i32 = 50;
 const ORDERS: [PuppetOrder; 10] = [
     PuppetOrder::Trap,
@@ -71,12 +72,12 @@ fn serve(repository: &Path, plugins: &Path) -> BenchResult<Child> {
         command.arg(format!("--{listener}-port=0"));
     }
     command.args(["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--log-level=off"]);
-    // Or it would be parked, and do nothing more.
+    // Otherwise the plug-in would be parked.
     command.arg("--plugins-strikes=4000000000");
     Ok(Child::start(command)?)
 }
 
-/// A row for each order, between those of harmless orders and of none.
+/// Prints a row for each order, between rows of harmless orders and of none.
 fn table(world: &str, server: &Child, harmless: i32, orders: &[(String, i32)]) -> BenchResult<()> {
     println!("a model beside a hostile {world}, 4 streams, us:");
     println!("{:<20} {:>8} {:>8} {:>8} {:>10} {:>14}", "", "p50", "p99", "p99.9", "orders", "p99 / harmless");
@@ -94,7 +95,7 @@ fn table(world: &str, server: &Child, harmless: i32, orders: &[(String, i32)]) -
     Ok(())
 }
 
-/// What the load generator says of the model beside while these orders come, and how many came.
+/// The load generator's report about the other model while these orders are sent, and the number of orders.
 fn beside_orders(server: &Child, value: i32) -> BenchResult<(Value, u64)> {
     let (enough, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let http = server.http.as_deref().ok_or("no HTTP")?;
@@ -132,7 +133,7 @@ fn row(name: &str, report: &Value, orders: u64, harmless: Option<f64>) {
     assert_eq!(report["wrong_sums"], 0, "{report}");
 }
 
-/// What the load generator says of the model beside.
+/// The load generator's report about the other model.
 fn beside(server: &Child) -> BenchResult<Value> {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_sequor"));
     bench.args(["bench", BESIDE, "--warm-up", "300ms", "--for", "4s", "--clients", "4", "--streaming"]);
@@ -144,7 +145,7 @@ fn beside(server: &Child) -> BenchResult<Value> {
     Ok(serde_json::from_slice(&said.stdout)?)
 }
 
-/// Starts a sequence with an order, over a connection of its own. `None` if there is no answer.
+/// Starts a sequence with an order, on a new connection. `None` without an answer.
 fn give(http: &str, id: u64, value: i32) -> Option<()> {
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
     let parameters = json!({ "sequence_id": id, "sequence_start": true, "sequence_end": true });

@@ -1,7 +1,13 @@
-//! What a processor costs: a request that passes `pre` and `post` beside wasmtime's empty call, a MiB both ways beside wasmtime's bare echo, and a
-//! server whose model has a processor that passes everything on beside the same server without one, twice. Packets of PCM through `pcm-window` beside
-//! the same in native code, and the voice activity model behind it beside clients that cut windows. Then a model beside a hostile processor or initializer, and swaps
-//! under load, a plug-in that calls another model, and a transducer beside the same loop in Python.
+//! Measures the cost of a processor:
+//! - a request through `pre` and `post`, next to wasmtime's empty call;
+//! - 1 MiB in both directions, next to wasmtime's bare echo;
+//! - a server with a pass-through processor, next to the same server without one, measured twice;
+//! - packets of PCM through `pcm-window`, next to native code;
+//! - the voice activity model behind it, next to clients that cut windows;
+//! - a model next to a hostile processor or initializer;
+//! - swaps under load;
+//! - a plug-in that calls another model;
+//! - a transducer, next to the same loop in Python.
 //!
 //! ```text
 //! cargo bench --bench processor                       everything
@@ -37,13 +43,13 @@ mod wat_guest;
 
 type BenchResult<T> = Result<T, Box<dyn std::error::Error>>;
 
-// As the server has it.
+// The server's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> BenchResult<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo nextest --benches` and the like ask what tests there are.
+    // `cargo nextest --benches` and similar tools list tests.
     if arguments.iter().any(|a| a == "--list") {
         return Ok(());
     }

@@ -1,6 +1,6 @@
-//! Plug-ins that call another model: CPU time of the whole process for each request, beside the same request without a plug-in. All in this process,
-//! with 64 requests under way all the time. The request without a plug-in is measured twice: how much its figures differ is noise. One plug-in calls
-//! once, another [`CALLS`] times: the difference is what a call costs, without the request that makes it.
+//! Measures plug-ins that call another model: CPU time of the whole process a request, next to the same request without a plug-in. It runs
+//! in this process, with 64 requests in flight at all times. The request without a plug-in is measured twice; the difference is noise. One
+//! plug-in calls once, another [`CALLS`] times. Their difference is the cost of the calls, without the request around them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,10 +24,11 @@ use crate::wat_guest::{ALIKE, WatGuest};
 const UNDER_WAY: usize = 64;
 const REQUESTS: usize = 40_000;
 const TURNS: usize = 7;
-/// Calls of the plug-in that calls several times.
+/// Calls of the plug-in that makes several.
 const CALLS: usize = 9;
 
-/// Calls `echo` with its input as it is, and replies with the output. The list of a call has the name "INPUT" at 700 and a value's content behind it.
+/// Calls `echo` with its unchanged input, and replies with the output. For a call's list, the name "INPUT" is at 700, and the value's
+/// content follows.
 const CALL: &str = r#"
     (import "sequor:plugin/models@0.1.0" "infer" (func $infer (param i32 i32 i32 i32 i32)))
     (data (i32.const 700) "INPUT")
@@ -101,7 +102,7 @@ fn request(model: &str) -> InferRequest {
     }
 }
 
-/// Microseconds of CPU of this process for each request.
+/// Microseconds of this process's CPU time a request.
 fn cost(repository: &Repository, model: &str) -> BenchResult<f64> {
     let own_time = || -> BenchResult<Duration> { Ok(ClockId::CLOCK_PROCESS_CPUTIME_ID.now()?.into()) };
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;

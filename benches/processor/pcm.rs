@@ -1,5 +1,5 @@
-//! Packets of 20 ms of PCM through the guest `pcm-window`, beside the same work in native code and, if it was built, beside the guest in Python. Calls in
-//! this process, on one thread, in the thread's own time.
+//! Measures packets of 20 ms of PCM through the guest `pcm-window`, next to native code, and next to the guest in Python if it was built.
+//! Calls run in this process, on one thread, in the thread's CPU time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use sequor_wasm::engine::{Engine, Mode};
 use crate::BenchResult;
 use crate::calls::{best, chain_of, port};
 
-/// Samples of a packet, of a window, and those of the window before in front of it.
+/// Samples of a packet, of a window, and of the context from the previous window in front of it.
 const PACKET: usize = 320;
 const NEW: usize = 512;
 const CONTEXT: usize = 64;
@@ -38,19 +38,19 @@ pub(crate) fn figures() -> BenchResult<()> {
     Ok(())
 }
 
-/// The folder of `cargo xtask prepare`.
+/// The guests' folder of `cargo xtask prepare`.
 pub(crate) fn guests() -> PathBuf {
     let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join(".sequor/guests");
     std::env::var_os("SEQUOR_GUESTS").map_or_else(default, PathBuf::from)
 }
 
-/// Something that is not silent.
+/// A packet that is not silent.
 fn packet() -> Bytes {
     let sample = |n: usize| ((n * 2_654_435_761) >> 16) as i16;
     (0..PACKET).flat_map(|n| sample(n).to_le_bytes()).collect::<Vec<u8>>().into()
 }
 
-/// Microseconds of `pre` and `post` of a packet, with the scratch carried along.
+/// Microseconds of `pre` and `post` of a packet, with the scratch carried over.
 fn guest(engine: &Arc<Engine>, component: &[u8], config: &str, packet: &Bytes) -> BenchResult<f64> {
     let model = TensorSignature {
         inputs: vec![port("input", DataType::Fp32, &[-1, (CONTEXT + NEW) as i64])],
@@ -89,13 +89,13 @@ fn tensor(dtype: DataType, shape: &[u64], data: Bytes) -> Tensor {
     Tensor { dtype, shape: Shape::of(shape), data }
 }
 
-/// The same in native code: the samples of a sequence that are not in a whole window yet.
+/// The same in native code: the samples of a sequence that do not fill a window yet.
 struct Cutter {
     window: Vec<f32>,
 }
 
 impl Cutter {
-    /// The windows that a packet completes, as the bytes of tensors.
+    /// The windows that a packet completes, as bytes of tensors.
     fn windows(&mut self, packet: &[u8]) -> Vec<Vec<u8>> {
         let samples = packet.as_chunks::<2>().0.iter().map(|bytes| f32::from(i16::from_le_bytes(*bytes)) / 32768.0);
         self.window.extend(samples);

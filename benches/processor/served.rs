@@ -1,5 +1,5 @@
-//! A server whose model has a processor that passes everything on, beside servers without one: the second of these says how much two runs of the same
-//! differ. `sequor bench` asks each in turns, and the middle of the turns counts.
+//! Measures a server whose model has a pass-through processor, next to two servers without one; the difference between those two is noise.
+//! `sequor bench` drives each in turn, and the median counts.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ const TURNS: usize = 7;
 const REQUESTS: &str = "30000";
 const MODEL: &str = "accumulator_int32";
 
-/// A server of the running sum.
+/// A server with the running sum.
 pub(crate) struct BenchServer {
     pub(crate) name: &'static str,
     pub(crate) server: Child,
@@ -23,7 +23,7 @@ pub(crate) struct BenchServer {
 }
 
 impl BenchServer {
-    /// `component` stands in front of the model, if there is one.
+    /// Starts a server. `component` is in front of the model, if given.
     pub(crate) fn new(name: &'static str, component: Option<&[u8]>, slots: u32) -> BenchResult<BenchServer> {
         let folder = TempDir::new()?;
         let (repository, plugins) = (folder.path().join("repository"), folder.path().join("plugins"));
@@ -47,7 +47,7 @@ impl BenchServer {
         Ok(BenchServer { name, server: Child::start(command)?, folder })
     }
 
-    /// What the load generator says of it.
+    /// The load generator's report.
     pub(crate) fn asked(&self, flags: &[&str]) -> BenchResult<Value> {
         let mut bench = Command::new(env!("CARGO_BIN_EXE_sequor"));
         bench.args(["bench", MODEL, "--warm-up", "300ms", "--output", "json", "--check", "accumulator"]).args(flags);

@@ -1,4 +1,5 @@
-//! Another version of a processor every second under 64 streams that check every sum: how many were asked, how many failed, how long a swap took.
+//! Replaces a processor every second under 64 streams that check every sum. Prints the number of requests, of failures, and the time of a
+//! swap.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ const STREAMS: &str = "64";
 const EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) fn figures(seconds: u64) -> BenchResult<()> {
-    // They differ in a field that changes nothing, so each is another version.
+    // They differ only in a newline, so each is another version with the same behaviour.
     let versions = ["scratch = \"8B\"\n", "scratch = \"8B\"\n\n"].map(pass_through);
     let served = BenchServer::new("swapped", Some(&versions[0]), 64)?;
     let admin = served.server.admin.clone().ok_or("no listener for operators")?;

@@ -1,6 +1,7 @@
-//! The streaming transducer of `examples/`, served to 64 sequences at once: an encoder with four states, and behind it `transducer-greedy`, which calls the
-//! models `decoder` and `joiner`. CPU time of the server for a second of sound, beside the same loop in Python over ONNX Runtime, and the mean batches,
-//! without and with a queue delay of the joiner. The rows come twice: how much two rows of a name differ is noise.
+//! Measures the streaming transducer of `examples/`, served to 64 sequences at once: an encoder with four states, and `transducer-greedy`
+//! behind it. That plug-in calls the models `decoder` and `joiner`. Prints the server's CPU time for a second of sound, next to the same
+//! loop in Python with ONNX Runtime. Also prints the mean batches, with and without a queue delay of the joiner. Each row is measured
+//! twice; the difference between two rows of the same name is noise.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -21,7 +22,7 @@ const SEQUENCES: usize = 64;
 const WINDOWS: u32 = 20;
 /// Seconds of sound in a window: 32 frames of 10 ms.
 const SOUND: f64 = 0.32;
-/// Queue delays of the joiner, microseconds, with the mean batch to aim at.
+/// Queue delays of the joiner in microseconds, with the target for the mean batch.
 const DELAYS: [(u32, &str); 2] = [(0, "at least 4"), (500, "above 16")];
 const TURNS: usize = 2;
 const SPAN: Duration = Duration::from_secs(5);
@@ -59,7 +60,7 @@ pub(crate) fn figures() -> BenchResult<()> {
     Ok(())
 }
 
-/// Milliseconds for a second of sound, from microseconds for a window.
+/// Converts microseconds a window to milliseconds a second of sound.
 fn of_sound(window_us: f64) -> f64 {
     window_us / 1e3 / SOUND
 }
@@ -90,7 +91,7 @@ impl TransducerServer {
         Ok(TransducerServer { server: Child::start(command)?, delay, aim, repository })
     }
 
-    /// Drives the server, and prints what a second of sound takes beside `looped` microseconds for a window.
+    /// Drives the server, and prints the time for a second of sound next to `looped` microseconds a window.
     fn row(&self, runtime: &tokio::runtime::Runtime, looped: f64) -> BenchResult<()> {
         let TransducerServer { server, delay, aim, .. } = self;
         let before = BatchCounts::of(server)?;
@@ -116,7 +117,7 @@ impl TransducerServer {
     }
 }
 
-/// What the load generator says of the encoder with its processor.
+/// The load generator's report about the encoder with its processor.
 async fn driven(server: &Child) -> BenchResult<BenchReport> {
     let wanted = Wanted {
         model: "asr".to_owned(),
@@ -153,7 +154,7 @@ fn looped() -> BenchResult<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The server's page of metrics.
+/// The server's metrics.
 struct BatchCounts(String);
 
 impl BatchCounts {

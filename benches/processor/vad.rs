@@ -1,5 +1,5 @@
-//! The voice activity model, asked with packets of 32 ms of PCM that `pcm-window` cuts, beside clients that cut the windows themselves. One server
-//! serves both models, so that the same machine at the same time answers both. The middle of the turns counts.
+//! Measures the voice activity model with packets of 32 ms of PCM, which `pcm-window` cuts, next to clients that cut the windows
+//! themselves. One server serves both models, so both run on the same machine at the same time. The median counts.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::BenchResult;
 use crate::pcm::guests;
 
 const TURNS: usize = 5;
-/// What clients send to each model.
+/// The input of clients for each model.
 const MODELS: [(&str, &str); 3] = [("vad", "input:1,576"), ("vad_pcm", "AUDIO:512"), ("vad", "input:1,576")];
 
 pub(crate) fn figures() -> BenchResult<()> {
@@ -45,7 +45,7 @@ pub(crate) fn figures() -> BenchResult<()> {
     Ok(())
 }
 
-/// CPU time of the server for each request, in microseconds.
+/// The server's CPU time a request, in microseconds.
 fn cost(server: &Child, model: &str, shape: &str) -> BenchResult<f64> {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_sequor"));
     bench.args([

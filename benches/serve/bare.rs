@@ -1,5 +1,5 @@
-//! ONNX Runtime alone, in a loop: what a step costs that nothing but the model takes part in. Each is a process of its own, so that it can
-//! be put on a core of its own; it prints its figures, one a line.
+//! ONNX Runtime alone in a loop: the cost of a step in the model alone. Each loop is a separate process, so that it can have its own core.
+//! It prints its figures, one a line.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ pub(crate) fn lstm() {
     }
 }
 
-/// Batch size, microseconds a row of the 64 KiB model, and microseconds to copy 64 KiB.
+/// Batch size, microseconds a row of the model with 64 KiB of state, and microseconds to copy 64 KiB.
 pub(crate) fn wide() {
     let mut context = context(&models::root("benches/models/wide.onnx"), &["INPUT", "STATE"], &["OUTPUT", "STATE_OUT"]);
     const WIDTH: u64 = 16384;
@@ -79,7 +79,7 @@ pub(crate) fn wide() {
             context.run(&feeds, &mut fetches).expect("a run");
             std::mem::swap(&mut kept, &mut next);
         });
-        // Rows far apart, as states of many sequences are.
+        // Rows that are far apart in memory, like the states of many sequences.
         let rows = vec![1u8; 64 << 16];
         let (mut to, mut at) = (vec![0u8; 64 << 16], 0usize);
         let copy = best(|| {
@@ -91,7 +91,7 @@ pub(crate) fn wide() {
     }
 }
 
-/// Batch size, microseconds a row of the model with four states, and microseconds to copy the states of a row to and from memory far apart.
+/// Batch size, microseconds a row of the model with four states, and microseconds to copy a row's states to and from distant memory.
 pub(crate) fn cached() {
     let inputs = ["x", "key", "value", "conv", "length"];
     let outputs = ["y", "key_out", "value_out", "conv_out", "length_out"];
@@ -138,14 +138,14 @@ fn context(file: &Path, inputs: &[&str], outputs: &[&str]) -> Box<dyn Context> {
     graph.context(&names(inputs), &names(outputs)).expect("a context")
 }
 
-/// Memory that is aligned as a backend wants it.
+/// Memory with the alignment that a backend needs.
 fn memory(bytes: &[u8]) -> Pooled {
     let mut memory = Pool::new(0).take(bytes.len()).expect("memory");
     memory.write().expect("memory").as_host_mut().expect("host memory").copy_from_slice(bytes);
     memory
 }
 
-/// Microseconds of this thread's CPU time a turn, at the best of five tries of 0.2 s. The runtime has no threads of its own here.
+/// Microseconds of this thread's CPU time a turn, in the best of five tries of 0.2 s. The runtime uses no other threads here.
 fn best(mut turn: impl FnMut()) -> f64 {
     let mut try_once = || {
         let (began, own, mut turns) = (Instant::now(), own_time(), 0u32);

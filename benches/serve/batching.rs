@@ -1,5 +1,7 @@
-//! What batches save and cost: an LSTM with dynamic batching beside the same one without, requests of unequal lengths laid together beside a
-//! plain copy of them, and an ensemble of three models beside three calls.
+//! Measures gains and costs of batches:
+//! - an LSTM with dynamic batching, next to one without;
+//! - batches of requests with unequal lengths, next to a plain copy;
+//! - an ensemble of three models, next to three calls.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -17,7 +19,7 @@ use sequor_core::{DataType, Dims, Id, Shape};
 
 use crate::{Options, models, role, sequor};
 
-/// Frames and features of a request to the LSTM, as `models/make.py` makes it.
+/// Sequence length, features and hidden size of the LSTM, as in `models/make.py`.
 pub(crate) const LSTM: [u64; 3] = [24, 32, 64];
 /// Requests in one ragged batch, and their bytes.
 const RAGGED: usize = 64;
@@ -46,7 +48,7 @@ pub(crate) fn figures(options: &Options) {
 
 // === through the server ===
 
-/// Two models on one server, each with the number of its requests that are compared.
+/// Two models on one server, each with the number of its requests to compare.
 struct ComparedModels {
     first: (&'static str, f64),
     second: (&'static str, f64),
@@ -65,7 +67,7 @@ impl ComparedModels {
                 order.reverse();
             }
             for n in order {
-                // The first model once more, to see what the machine adds.
+                // The first model again, to show the machine's noise.
                 let (recipe, times) = if n == 1 { (&second, self.second.1) } else { (&first, self.first.1) };
                 let report = self.turn(options, server, recipe).await;
                 row[n] = report.server.expect("a local server").cpu_us_per_request * times;
@@ -127,7 +129,7 @@ fn alone() {
     println!("LSTM in ONNX Runtime alone, us a row: {}", output.lines().filter_map(of).collect::<Vec<_>>().join(", "));
 }
 
-/// The LSTM with and without dynamic batching; three identities and the ensemble that runs them one after the other.
+/// The LSTM with and without dynamic batching, three identities, and the ensemble that runs them one after the other.
 fn repository() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let add = |name: &str, config: &str, graph: Option<&str>| {
@@ -166,11 +168,11 @@ fn repository() -> tempfile::TempDir {
 
 // === in this process ===
 
-/// Batches of unequal lengths. Each is laid together, copied and copied again in turns, and never twice in a row: what reads a batch leaves it in the
-/// nearest cache for the next.
+/// Number of batches of unequal lengths. Each is staged, copied and copied again in turn, and never twice in a row, because a read leaves
+/// the batch in the nearest cache.
 const BATCHES: usize = 9;
 
-/// Laying together requests of unequal lengths, beside copies of the same bytes to one place.
+/// Stages requests of unequal lengths, next to copies of the same bytes to one place.
 fn ragged(options: &Options) {
     let settings = ragged_settings();
     let device: Arc<dyn Device> = Arc::new(Host);
@@ -202,7 +204,7 @@ fn ragged(options: &Options) {
     );
 }
 
-/// Microseconds to lay a batch together.
+/// Microseconds to stage a batch.
 fn laid_together(staging: &mut Staging, batch: &[[Option<Tensor>; 1]], id: &Id) -> f64 {
     let row = |inputs| Some(BatchRow { inputs, rows: 1, start: false, end: false, id });
     let rows: Vec<_> = batch.iter().map(|inputs| row(inputs.as_slice())).collect();
@@ -249,7 +251,7 @@ fn ragged_settings() -> ModelSettings {
     draft.settle(&signature).expect("a configuration of this graph")
 }
 
-/// Requests whose lengths are spread evenly, in a mixed order.
+/// Requests with evenly spread lengths, in mixed order.
 fn batch(seed: usize) -> Vec<[Option<Tensor>; 1]> {
     let step = (BYTES.end() - BYTES.start()) / (RAGGED - 1);
     let request = |n: usize| {

@@ -1,4 +1,4 @@
-//! CPU time of the server for a request, beside that of a bare echo of the same message, and of one that answers from a thread of its own.
+//! Measures the server's CPU time a request, next to a bare echo of the same message, and an echo that answers from a separate thread.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use sequor::bench::{BenchPlan, BenchReport, Child, Data, Recipe, Wanted, drive};
 
 use crate::{Options, models, role, sequor};
 
-/// By how much the server may cost more than the echo, at most and as is aimed at.
+/// The maximum ratio of the server's cost to the echo's, and the target.
 struct Figure {
     model: &'static str,
-    /// Each client on a stream, not call by call.
+    /// Whether each client uses a stream instead of single calls.
     streaming: bool,
     clients: &'static [usize],
     must: f64,
@@ -39,7 +39,7 @@ struct Row {
     echo: f64,
     hop: f64,
     before: Option<f64>,
-    /// This build over the other, turn by turn: the middle one.
+    /// The median ratio of this build to the other one, over the turns.
     change: Option<f64>,
     now: f64,
     report: BenchReport,
@@ -74,7 +74,7 @@ pub(crate) fn figures(options: &Options) {
     }
 }
 
-/// A model under so many clients.
+/// A model with this many clients.
 pub(crate) struct Cell {
     pub(crate) model: &'static str,
     pub(crate) streaming: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// The requests, asked for at a server that has the model.
+    /// The requests, built for a server with this model.
     async fn recipe(&self, server: &Child) -> Recipe {
         let wanted = Wanted {
             model: self.model.to_owned(),
@@ -99,7 +99,7 @@ impl Cell {
     }
 }
 
-/// CPU time of a request with each server, a row a turn. Every other turn goes through the servers backwards.
+/// CPU time a request with each server, one row a turn. Every second turn uses the reverse order.
 pub(crate) async fn costs<const N: usize>(options: &Options, cell: &Cell, servers: &[&Child; N]) -> Vec<[f64; N]> {
     let recipe = cell.recipe(servers[0]).await;
     let mut rows = Vec::new();
@@ -163,7 +163,7 @@ fn print(figure: &Figure, clients: usize, row: &Row) {
     let name = figure.name();
     let Row { echo, hop, before, change, now, report } = row;
     let ratio = now / echo;
-    // The aim is for many clients; alone, a request costs its wake-ups.
+    // The target is for many clients; with a single client, wake-ups dominate.
     let aim = (clients >= 32).then_some(aim);
     let verdict = match aim {
         _ if ratio > must => "MISSED",
@@ -182,7 +182,7 @@ fn print(figure: &Figure, clients: usize, row: &Row) {
     );
 }
 
-/// What of a 64 KiB state's cost is the model's own run, and what one copy of it costs.
+/// Prints the share of the model's own run in the cost of a 64 KiB state, and the cost of one copy.
 fn wide_parts() {
     let said = role("wide").output().expect("the bare loop");
     println!("64 KiB of state: the bound is twice the echo, the model's own run and one copy of the state");

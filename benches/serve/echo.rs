@@ -1,6 +1,6 @@
-//! The least that a gRPC server of this protocol can do: decode a request, answer with its tensors, encode. Same generated code, same
-//! settings of the transport. With a hop, the answer is made by one thread beside those of the sockets: what any server pays at least that
-//! runs its models on threads of their own.
+//! The minimum of a gRPC server for this protocol: decode a request, answer with its tensors, encode. It has the same generated code and
+//! the same transport settings. With a hop, one thread besides the sockets' threads makes the answer. That is the minimum for any server
+//! that runs its models on separate threads.
 
 use std::pin::Pin;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -13,7 +13,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-/// A request on its way to the thread beside the sockets.
+/// A request for the thread behind the hop.
 type Hop = (ModelInferRequest, oneshot::Sender<ModelInferResponse>);
 
 pub(crate) fn serve(hop: bool) {
@@ -86,7 +86,7 @@ impl GrpcInferenceService for Echo {
     type ModelStreamInferStream =
         Pin<Box<dyn Stream<Item = Result<proto::ModelStreamInferResponse, Status>> + Send + 'static>>;
 
-    /// Without a hop, for the answer is made where the request is read.
+    /// Without a hop: the answer is made on the thread that reads the request.
     async fn model_stream_infer(
         &self,
         request: Request<Streaming<ModelInferRequest>>,

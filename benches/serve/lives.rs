@@ -1,5 +1,8 @@
-//! What whole sequences of a model with large states cost, from START to END: CPU time and page faults a step, beside the least they could
-//! cost in the same run: a bare run of ONNX Runtime, copies of the states, and a request of as many bytes to a model without state.
+//! Measures whole sequences of a model with large states, from START to END: CPU time and page faults a step. The same run measures the
+//! parts of the minimum:
+//! - a bare run of ONNX Runtime;
+//! - copies of the states;
+//! - a request of as many bytes to a stateless model.
 
 use std::collections::BTreeMap;
 use std::process::Output;
@@ -18,7 +21,7 @@ const IDENTITY: &str = "wide_identity";
 /// Batch size, and microseconds a row.
 type Bare = BTreeMap<u64, f64>;
 
-/// What the bare loop measures.
+/// The figures of the bare loop.
 struct Least {
     runs: Bare,
     copies: Bare,
@@ -26,13 +29,13 @@ struct Least {
 
 /// One model at one number of clients.
 struct Cell {
-    /// CPU time of the server, microseconds a step.
+    /// The server's CPU time in microseconds a step.
     cpu: f64,
-    /// Time of ONNX Runtime within it.
+    /// ONNX Runtime's share of it.
     run: f64,
-    /// Minor page faults of the server a step.
+    /// The server's minor page faults a step.
     faults: f64,
-    /// Rows of a batch that were requests, and all of them.
+    /// Rows of a batch with a request, and all rows.
     ready: f64,
     executed: f64,
     report: BenchReport,
@@ -60,7 +63,7 @@ pub(crate) fn figures(options: &Options) {
     }
 }
 
-/// The bare figures, by a process of its own.
+/// The bare figures, from a separate process.
 fn least() -> Least {
     let Output { stdout, .. } = role("cached").output().expect("the bare loop");
     let mut least = Least { runs: Bare::new(), copies: Bare::new() };
@@ -118,7 +121,7 @@ async fn measure(server: &Child, options: &Options, model: &str, clients: usize)
     }
 }
 
-/// Rows that were run, padding included, and the time of ONNX Runtime for them.
+/// Rows that ran, including padding, and ONNX Runtime's time for them.
 fn rows_and_nanos(statistics: &ModelStatistics) -> (u64, u64) {
     let of_size = |batch: &sequor_proto::InferBatchStatistics| {
         let run = batch.compute_infer.as_ref();
@@ -133,14 +136,14 @@ async fn statistics(channel: Channel, model: &str) -> ModelStatistics {
     answer.into_inner().model_stats.pop().expect("one version")
 }
 
-/// Minor page faults of a process so far: the tenth field of its `stat`, as `getrusage` counts them.
+/// Minor page faults of a process so far: the tenth field of its `stat`.
 fn minor_faults(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
     let behind_name = stat.rsplit_once(") ").expect("a name").1;
     behind_name.split(' ').nth(7).and_then(|n| n.parse().ok()).expect("a number")
 }
 
-/// The figure of the batch that is nearest in size.
+/// The figure of the nearest batch size.
 fn nearest(figures: &Bare, batch: f64) -> f64 {
     let near = figures.iter().min_by(|a, b| (*a.0 as f64 - batch).abs().total_cmp(&(*b.0 as f64 - batch).abs()));
     *near.expect("figures").1

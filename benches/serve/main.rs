@@ -1,5 +1,5 @@
-//! What serving costs, beside the least it could cost: a bare tonic echo of the same messages, a bare loop over ONNX Runtime. All in one
-//! run and in turns, so that a busy machine disturbs both alike; what is compared is the server's CPU time for a request.
+//! Measures the cost of serving next to its minimum: a bare tonic echo of the same messages, and a bare loop with ONNX Runtime. They run in
+//! turns, so that a busy machine affects both alike. The server's CPU time a request is compared.
 //!
 //! ```text
 //! cargo bench --bench serve                       everything, 50,000 requests a figure
@@ -31,19 +31,19 @@ mod waits;
 
 use std::path::PathBuf;
 
-// As the server has it, so that the echo has no handicap.
+// The server's allocator, so that the echo has no handicap.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What a child process of this program is to be.
+/// The environment variable with the role of a child process of this program.
 const ROLE: &str = "SEQUOR_BENCH_ROLE";
 
-/// What was asked for.
+/// The command line's options.
 struct Options {
     quick: bool,
     only: Option<String>,
     before: Option<PathBuf>,
-    /// That each figure is measured in; the middle one is taken.
+    /// Number of turns of each figure; the median counts.
     turns: usize,
 }
 
@@ -77,7 +77,7 @@ fn main() {
         before: behind("--before").map(PathBuf::from),
         turns: behind("--turns").and_then(|turns| turns.parse().ok()).unwrap_or(5),
     };
-    // `cargo nextest --benches` and the like ask what tests there are.
+    // `cargo nextest --benches` and similar tools list tests.
     if arguments.iter().any(|a| a == "--list") {
         return;
     }
@@ -110,7 +110,7 @@ fn sequor() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_sequor"))
 }
 
-/// This program once more, in a role.
+/// A new process of this program in a role.
 fn role(role: &str) -> std::process::Command {
     let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
     command.env(ROLE, role);

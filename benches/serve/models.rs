@@ -1,4 +1,4 @@
-//! The repository that the figures are measured with, put together in a temporary folder.
+//! Writes the repository for the measurements into a temporary folder.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ const MODELS: [(&str, &str, &str); 10] = [
     ("wide_identity", include_str!("../models/wide_identity.pbtxt"), "benches/models/wide_identity.onnx"),
 ];
 
-/// What config.pbtxt cannot say of some of them.
+/// `sequor.toml` of the models that need one.
 const OWN: [(&str, &str); 2] = [
     ("cached", include_str!("../models/cached.toml")),
     ("cached_compact", "schema = 1\n[sequence]\nrows = \"compact\"\n"),
@@ -40,7 +40,7 @@ pub(crate) fn repository() -> tempfile::TempDir {
     folder
 }
 
-/// Adds `guided`: the model `oldest`, with this plug-in deciding for it.
+/// Adds the model `guided`: the model `oldest` with this plug-in as its scheduler.
 pub(crate) fn guided(repository: &Path, plugin: &str) {
     let model = repository.join("guided");
     let config = include_str!("../models/oldest.pbtxt").replace("name: \"oldest\"", "name: \"guided\"");

@@ -1,5 +1,5 @@
-//! Two builds of the server, turn by turn: what a request costs with the one over what it costs with the other. The first build beside
-//! itself stands next to it: a ratio within that spread is noise.
+//! Compares two builds of the server, turn by turn: the ratio of their costs a request. The first build is also compared with itself; a
+//! ratio within that spread is noise.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use sequor::bench::Child;
 use crate::cost::{Cell, costs};
 use crate::{Options, models, sequor};
 
-/// Model, whether clients stream, how many there are.
+/// Models and numbers of clients.
 const CELLS: [(&str, usize); 8] = [
     ("identity", 8),
     ("identity", 32),
@@ -21,10 +21,10 @@ const CELLS: [(&str, usize); 8] = [
     ("guided", 32),
 ];
 
-/// The plug-in of `guided`, in the folder that `SEQUOR_GUESTS` names.
+/// The plug-in of `guided`, in the folder of `SEQUOR_GUESTS`.
 const PLUGIN: &str = "fair-share";
 
-/// Prints the ratios of `after` (this bench's own build, if none is named) to `before`.
+/// Prints the ratios of `after` to `before`. The default of `after` is this bench's own build.
 pub(crate) fn figures(options: &Options, before: &Path, after: Option<PathBuf>) {
     let after = after.unwrap_or_else(sequor);
     let repository = models::repository();

@@ -1,4 +1,5 @@
-//! What a call of TensorFlow Serving's `Predict` costs beside `ModelInfer` of the same tensors, and what memory brief sequences leave behind.
+//! Measures a call of TensorFlow Serving's `Predict` next to `ModelInfer` with the same tensors, and the memory that short sequences leave
+//! behind.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tonic::transport::Channel;
 use crate::{Options, models, sequor};
 
 const ELEMENTS: usize = 16;
-/// Sequences that have lived when memory is looked at.
+/// Numbers of finished sequences at which memory is measured.
 const BRIEF: [u64; 2] = [10_000, 100_000];
 const CLIENTS: u64 = 32;
 
@@ -25,7 +26,7 @@ enum MeasuredCall {
     Predict,
 }
 
-/// CPU time of the server for a request: `ModelInfer` twice, to see what the machine adds, and `Predict`.
+/// The server's CPU time a request: `ModelInfer` twice, to show the machine's noise, and `Predict`.
 pub(crate) fn figures(options: &Options) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
     let repository = models::repository();
@@ -153,7 +154,7 @@ fn brief(runtime: &tokio::runtime::Runtime, options: &Options) {
     );
 }
 
-/// Plays the sequences of these ids, each once.
+/// Plays the sequences with these ids, each once.
 async fn live(server: &Child, first: u64, last: u64) {
     let channel = drive::connect(&server.grpc).await.expect("a connection");
     let tasks: Vec<_> = (0..CLIENTS)
@@ -178,7 +179,7 @@ fn step(id: u64, control: u32) -> PredictRequest {
     step_of("oldest", id, control, 1)
 }
 
-/// A step of a sequence of this model, with so many numbers.
+/// A step of a sequence of this model, with this many numbers.
 pub(crate) fn step_of(model: &str, id: u64, control: u32, numbers: i64) -> PredictRequest {
     let id = TensorProto {
         dtype: DataType::DtUint64.into(),

@@ -1,4 +1,4 @@
-//! How much of a step is work on states: a model with four of two types, 3.4 MiB a sequence, that does little besides.
+//! Measures the share of work on states in a step: a model with four states of two types, 3.4 MiB a sequence, and little computation.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(crate) fn figures(options: &Options) {
     println!("a copy of such a state {copy:.0}: in and out cost {:.2} of two copies", state / (2.0 * copy));
 }
 
-/// Microseconds a request: bringing in, running, taking out.
+/// Microseconds a request: input, run, output.
 async fn measure(server: &Child, options: &Options) -> [f64; 3] {
     let wanted = Wanted {
         model: "cached".to_owned(),
@@ -56,7 +56,7 @@ async fn measure(server: &Child, options: &Options) -> [f64; 3] {
         let count = |s: &InferStatistics| s.success.as_ref().map_or(0, |s| s.count);
         (of(&after) - of(&before)) as f64 / 1e3 / (count(&after) - count(&before)) as f64
     };
-    // What the statistics count for each request of a batch is the time of the batch.
+    // The statistics count the whole batch's time for each of its requests.
     let batch = report.mean_batch.expect("batches");
     let parts: [fn(&InferStatistics) -> u64; 3] = [
         |s| s.compute_input.as_ref().map_or(0, |d| d.ns),
@@ -73,7 +73,7 @@ async fn statistics(channel: Channel) -> InferStatistics {
     counted.inference_stats.expect("statistics")
 }
 
-/// Microseconds to copy a sequence's states, of many that lie far apart; the mean over some time, as the server's figures are.
+/// Microseconds to copy a sequence's states among many in distant memory; the mean over some time, like the server's figures.
 fn copy() -> f64 {
     let from: Vec<Vec<u8>> = (0..CLIENTS).map(|n| vec![n as u8; STATE]).collect();
     let mut to = vec![1u8; STATE * CLIENTS];

@@ -1,5 +1,5 @@
-//! Speech in real time: how many streams one core serves in time, beside how many steps ONNX Runtime alone can run on it. The server has
-//! a core for itself, and so has the loop; the clients have the others.
+//! Measures speech in real time: how many streams one core serves in time, next to how many steps ONNX Runtime alone can run on it. The
+//! server has a core to itself, and so has the loop; the clients use the other cores.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -47,7 +47,7 @@ pub(crate) fn figures(options: &Options) {
     let Some(report) = report else { return };
     print!("{report}");
     drop(server);
-    // What of it is gRPC's: the same requests at the same pace, each answered with what it brought.
+    // The share of gRPC: the same requests at the same pace, each answered with its own tensors.
     let program = std::env::current_exe().expect("this program");
     let mut command = on(core, program.as_os_str());
     command.env(crate::ROLE, "echo");
@@ -61,7 +61,7 @@ pub(crate) fn figures(options: &Options) {
     );
 }
 
-/// Streams whose steps ONNX Runtime alone can just run.
+/// Number of streams whose steps ONNX Runtime alone can just run.
 fn bare(core: usize) -> f64 {
     let program = std::env::current_exe().expect("this program");
     let said = on(core, program.as_os_str()).env(crate::ROLE, "vad").output().expect("the bare loop");
@@ -72,28 +72,28 @@ fn bare(core: usize) -> f64 {
     CHUNK.as_secs_f64() * 1e6 / best
 }
 
-/// A program on one core.
+/// Runs a program on one core.
 fn on(core: usize, program: &OsStr) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", &core.to_string()]).arg(program);
     command
 }
 
-/// Leaves the core to the server.
+/// Keeps this process off the server's core.
 fn keep_off(core: usize) {
     let others = format!("0-{}", core - 1);
     let done = Command::new("taskset").args(["-a", "-c", "-p", &others, &std::process::id().to_string()]).output();
     assert!(done.is_ok_and(|d| d.status.success()), "taskset");
 }
 
-/// The most streams of which 99 of 100 keep their pace, found by halving.
+/// The maximum number of streams of which 99 of 100 keep their pace, found by bisection.
 async fn most(server: &Child, recipe: &Recipe, bare: f64, options: &Options) -> (usize, Option<BenchReport>) {
     let (step, span) = if options.quick { (50, 3) } else { (10, 8) };
     let (mut low, mut high) = (0, (bare * 1.1) as usize / step + 1);
     let mut best = None;
     while high - low > 1 {
         let middle = (low + high) / 2;
-        // One try more: the machine may have been busy.
+        // A second try, because the machine may have been busy.
         let mut report = try_with(server, recipe, middle * step, Duration::from_secs(span)).await;
         if !good(&report) {
             report = try_with(server, recipe, middle * step, Duration::from_secs(span)).await;

@@ -1,4 +1,4 @@
-//! How soon a server is ready, and what it takes while it is idle.
+//! Measures how soon a server is ready, and its resources while idle.
 
 use std::time::Duration;
 

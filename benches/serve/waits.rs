@@ -1,5 +1,5 @@
-//! How long requests wait for a long step of another sequence. One instance is in a step of 500 ms, and a second request of the same sequence
-//! waits for it; meanwhile a sequence on the other instance goes on. The server is in this process, over the stand-in backend.
+//! Measures how long requests wait for a long step of another sequence. One instance runs a step of 500 ms, and a second request of the
+//! same sequence waits for it. Meanwhile a sequence on the other instance continues. The server is in this process, on the mock backend.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::predict::step_of;
 
 const LONG: Duration = Duration::from_millis(500);
 const AIM: Duration = Duration::from_millis(100);
-/// After so many steps a sequence ends and begins again, because its state grows with each step.
+/// A sequence ends and restarts after this many steps, because its state grows with each step.
 const LIFE: u64 = 64;
 
 const CONFIG: &str = r#"
@@ -50,13 +50,13 @@ pub(crate) fn figures(options: &Options) {
     );
 }
 
-/// The times of the requests of the sequence that goes on.
+/// The times of the requests of the sequence that continues.
 async fn measure(rounds: u32) -> Vec<Duration> {
     let folder = tempfile::tempdir().expect("a folder");
     let model = folder.path().join("long");
     std::fs::create_dir_all(model.join("1")).expect("a folder");
     std::fs::write(model.join("config.pbtxt"), CONFIG).expect("a file");
-    // Steps of a millisecond and more run on an instance's own thread.
+    // Steps of a millisecond or more run on an instance's own thread.
     std::fs::write(model.join("1/model.onnx"), "append FP32 dims=-1 cost=1500").expect("a file");
     let backend = MockBackend::with_hook(Arc::new(|shape| {
         if shape.0.last() == Some(&2) {
@@ -81,7 +81,7 @@ async fn measure(rounds: u32) -> Vec<Duration> {
     let (mut times, mut steps) = (Vec::new(), 0);
     for _ in 0..rounds {
         let long = tokio::spawn(predict(client.clone(), step_of("long", 7, 0, 2)));
-        // It comes second, and finds the step under way.
+        // It arrives second, while the step runs.
         tokio::time::sleep(LONG / 10).await;
         let behind = tokio::spawn(predict(client.clone(), step_of("long", 7, 0, 1)));
         while !long.is_finished() {
@@ -102,7 +102,7 @@ async fn measure(rounds: u32) -> Vec<Duration> {
     times
 }
 
-/// Sends a request; how long its answer takes.
+/// Sends a request. Returns the time until its answer.
 async fn predict(mut client: PredictionServiceClient<Channel>, request: PredictRequest) -> Duration {
     let from = Instant::now();
     client.predict(request).await.expect("an answer");

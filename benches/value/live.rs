@@ -1,4 +1,4 @@
-//! A workload as the simulator knows it, sent to a repository at its times.
+//! Plays a simulator's workload against a repository, at the workload's times.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use sequor_wasm::loader::Loader;
 
 use crate::in_process::{BoxResult, InProcess, of_tenant, step};
 
-/// The stand-in's runs take as long as those of cost.toml.
+/// The mock's runs take as long as those in cost.toml.
 const GRAPH: &[u8] = b"accumulate INT32 cost=5000";
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Answered {
     After(Duration),
@@ -31,7 +31,7 @@ impl Answered {
     }
 }
 
-/// Sends every request when it is due, and waits for all answers. With a plug-in, and recorded, if that is wished.
+/// Sends every request when it is due, and waits for all answers. Optionally uses a plug-in, and optionally records.
 pub(crate) fn play(workload: &Workload, plugin: Option<&str>, record: Option<&Path>) -> BoxResult<Vec<Answered>> {
     let loader = Loader::new(None, GrantTable::default())?;
     let make = move |name: &str, bytes: &[u8]| sequor::scheduling::loader::load(&loader, name, bytes);
@@ -67,7 +67,7 @@ pub(crate) fn play(workload: &Workload, plugin: Option<&str>, record: Option<&Pa
         }
         answers
     });
-    // The last of a recording is written when the repository is gone.
+    // Dropping the repository writes the end of the recording.
     drop(runtime);
     drop(server);
     Ok(answers.into_iter().collect::<Result<Vec<_>, _>>()?)

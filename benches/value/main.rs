@@ -1,7 +1,7 @@
-//! What a plug-in is good for, live and in the simulator: the same requests, at the same times, to the server's own repository in this process
-//! with a stand-in for a backend whose runs take 5 ms, and to the simulator. `tests/it/value.rs` holds the simulator's half to its word.
-//! `cargo bench --bench value`, on a machine that does little else; `-- --only live` (or deadlines, shares) a part of it, `-- --keep FOLDER`
-//! leaves the recordings there.
+//! Shows the value of a plug-in, live and in the simulator. Both get the same requests at the same times. The live part is the server's own
+//! repository in this process, with a mock backend whose runs take 5 ms. `tests/it/value.rs` tests the simulator's part. Run
+//! `cargo bench --bench value` on a quiet machine; `-- --only live` (or deadlines, shares) runs one part, and `-- --keep FOLDER` leaves the
+//! recordings in that folder.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
@@ -25,9 +25,9 @@ const DEADLINES: &str = include_str!("deadlines.toml");
 const QUIET: &str = include_str!("quiet.toml");
 const LOUD: &str = include_str!("loud.toml");
 const COST: &str = include_str!("cost.toml");
-/// The live part of a workload takes so long.
+/// Length of a workload's live part.
 const LONG: Duration = Duration::from_secs(8);
-/// Beyond what can be served, most of what comes waits until long after.
+/// Length of an overload. Beyond the capacity, most requests wait until long afterwards.
 const OVERLOAD: Duration = Duration::from_secs(3);
 
 fn main() -> BoxResult<()> {
@@ -56,7 +56,7 @@ fn made(text: &str, long: Duration) -> BoxResult<(WorkloadFile, Workload)> {
     Ok((file, workload))
 }
 
-/// The same requests in the simulator, under `oldest` and the plug-in.
+/// Runs the same requests in the simulator, under `oldest` and the plug-in.
 fn simulated(
     file: WorkloadFile,
     workload: Workload,
@@ -123,8 +123,8 @@ fn shares() -> BoxResult<()> {
     Ok(())
 }
 
-/// How far the simulator is from what a recording says of the day it was made, at three loads: told what runs cost at another time, at another
-/// load, and told of each slow moment of that very day.
+/// Compares the simulator with recordings at three loads. The simulator uses the run costs of a recording at another time and load, and
+/// then those of the same recording with its slow moments.
 fn like_live(keep: Option<&Path>) -> BoxResult<()> {
     let folder = tempfile::tempdir()?;
     let folder = keep.unwrap_or(folder.path());
@@ -154,7 +154,7 @@ fn like_live(keep: Option<&Path>) -> BoxResult<()> {
     Ok(())
 }
 
-/// A recording of such a load, as a workload.
+/// A recording of this load, as a workload.
 fn recorded(share: f64, rate: u32, seed: u64, folder: &Path) -> BoxResult<Workload> {
     let text = format!("[[poisson]]\nrate = \"{rate}/s\"\nsequences = 192\nsteps = 100\n");
     let mut file = WorkloadFile::read(Path::new("workload"), &text)?;

@@ -1,5 +1,6 @@
-//! Debian's packages, unpacked and not installed, which needs no root. Lists of packages are fetched into a folder of our own: those of the machine
-//! are as old as its last `apt-get update`, and may name what is too old or no longer there. What packages are for is nothing to this file.
+//! Downloads and unpacks Debian packages without installing them, which needs no root. It fetches the package lists into its own folder.
+//! The machine's lists are as old as its last `apt-get update`, and may name packages that are too old or gone. This file does not know
+//! what the packages are for.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,14 +10,14 @@ use tempfile::TempDir;
 use super::AuthorError;
 use super::machine::{ask, run};
 
-/// Debian's packages as they are today.
+/// Debian's current package lists.
 #[derive(Debug)]
 pub(super) struct Apt {
     lists: TempDir,
 }
 
 impl Apt {
-    /// Fetches the lists, about 20 MB, into a scratch folder within `scratch`.
+    /// Fetches the lists, about 20 MB, into a temporary folder within `scratch`.
     pub(super) fn update(scratch: &Path) -> Result<Apt, AuthorError> {
         let lists = tempfile::Builder::new().prefix("apt-").tempdir_in(scratch)?;
         for folder in ["lists/partial", "archives/partial"] {
@@ -27,7 +28,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// A folder that is gone when this is.
+    /// A temporary folder that is deleted with this object.
     pub(super) fn scratch(&self) -> &Path {
         self.lists.path()
     }
@@ -38,7 +39,7 @@ impl Apt {
         for option in [
             folder("State::Lists", "lists"),
             folder("Cache", "."),
-            // Another user's, who may not write here.
+            // Do not switch to apt's own user, who may not write here.
             "APT::Sandbox::User=".to_owned(),
             "Acquire::Retries=2".to_owned(),
             "Acquire::http::Timeout=30".to_owned(),
@@ -51,7 +52,7 @@ impl Apt {
         command
     }
 
-    /// The package whose name begins like this that another one depends on.
+    /// The dependency of a package whose name begins with this prefix.
     pub(super) fn depends(&self, package: &str, prefix: &str) -> Option<String> {
         dependency(&ask(self.command("apt-cache").args(["depends", package]))?, prefix)
     }

@@ -1,4 +1,4 @@
-//! From a folder to components.
+//! Builds a project's folder to components.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,14 @@ use super::files::place;
 use super::project::ProjectManifest;
 use super::{AuthorError, Machine, Project, component};
 
-/// A component that was written.
+/// A component that was written to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
     pub path: PathBuf,
     pub bytes: usize,
 }
 
-/// Builds every component of a project into this folder. A manifest that a server refuses is an error before any compiler runs.
+/// Builds every component of a project into this folder. Checks each manifest like a server before any compiler runs.
 pub fn build(project: &Project, to: &Path, machine: &Machine) -> Result<Vec<Built>, AuthorError> {
     for manifest in &project.manifests {
         let checked = project.world.check_manifest(&manifest.path, &manifest.text);

@@ -1,5 +1,5 @@
-//! A component from C: zig's compiler, from the Python package index into the cache, and the generated code that this program carries. It is
-//! large, so nothing fetches it unasked.
+//! Builds a component from C: zig's compiler, from the Python package index into the cache, and the generated code embedded in this
+//! program. The compiler is large, so it is fetched only on request.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,9 +11,9 @@ use super::stamp::Stamp;
 use super::world::AuthorWorld;
 use super::{AuthorError, component, encoder, python, sdk};
 
-/// The version whose output is tested.
+/// The tested version.
 const ZIG: &str = "ziglang==0.17.0";
-/// Assertions hold, and say to the server's log what failed. Zig would give it 16 MiB of stack, which is all the memory a plug-in has.
+/// Assertions stay enabled and log the failed condition. Zig's default stack of 16 MiB would take all of a plug-in's memory.
 const OPTIONS: [&str; 12] = [
     "cc",
     "-target",
@@ -46,7 +46,7 @@ impl Language for C {
         sdk::C
     }
 
-    /// Unless the same was made before.
+    /// Uses the cached component if its inputs are unchanged.
     fn component(&self, folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
         let stamp = Stamp::new(&format!("{ZIG} {}", OPTIONS.join(" ")))
             .kit(sdk::C)
@@ -91,7 +91,7 @@ fn make(folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec
     component::from_module(&path, &bytes)
 }
 
-/// Zig is a package of Python's; who reads of it knows it by its own name.
+/// Renames the failed program: zig runs from a Python package, but users know it as `zig cc`.
 fn called_zig(problem: AuthorError) -> AuthorError {
     match problem {
         AuthorError::Failed { status, hint, .. } => AuthorError::Failed { program: "zig cc".to_owned(), status, hint },
@@ -99,8 +99,8 @@ fn called_zig(problem: AuthorError) -> AuthorError {
     }
 }
 
-/// The module without what debuggers read: a megabyte of zig's library, with the paths of this machine in it. The names of functions stay, so that a
-/// trap says in which one.
+/// The module without debug sections, which hold a megabyte of zig's library with the paths of this machine. Function names stay, so that a
+/// trap names its function.
 fn without_lines(module: &[u8]) -> Result<Vec<u8>, String> {
     let mut kept = module.get(..8).unwrap_or_default().to_vec();
     for payload in wasmparser::Parser::new(0).parse_all(module) {
@@ -116,7 +116,7 @@ fn without_lines(module: &[u8]) -> Result<Vec<u8>, String> {
     Ok(kept)
 }
 
-/// Refuses what calls upon an operating system, as `printf` does.
+/// Refuses a module that imports functions of an operating system, as `printf` does.
 fn on_its_own(module: &[u8]) -> Result<(), String> {
     let mut calls = Vec::new();
     for payload in wasmparser::Parser::new(0).parse_all(module) {
@@ -137,13 +137,13 @@ fn on_its_own(module: &[u8]) -> Result<(), String> {
     ))
 }
 
-/// Puts the type of the world into the module, where what makes components looks for it.
+/// Embeds the type of the world in the module, where the component encoder looks for it.
 fn typed(module: &mut Vec<u8>, world: &str) -> Result<(), String> {
     let text: String = sdk::WIT.iter().enumerate().map(|(n, (_, text))| one_package(n, text)).collect();
     encoder::embed_world(module, &text, world)
 }
 
-/// Files of one package each name it; in one text only the first may.
+/// Removes the `package` line from all files but the first: files of one package each have it, but one text may have it once only.
 fn one_package(n: usize, text: &str) -> String {
     let rest =
         |(first, rest): (&str, &str)| if first.starts_with("package ") { rest.to_owned() } else { text.to_owned() };
@@ -154,7 +154,7 @@ fn environment(machine: &Machine) -> PathBuf {
     machine.cache.join(ZIG)
 }
 
-/// The Python that has it, if it has been fetched.
+/// The Python of the environment with zig, if it has been fetched.
 fn fetched(machine: &Machine) -> Option<PathBuf> {
     let python = environment(machine).join("bin/python");
     ask(Command::new(&python).args(["-c", "import ziglang"])).map(|_| python)

@@ -1,4 +1,4 @@
-//! A component from a module, and the manifest within it.
+//! Encodes components from modules, and embeds manifests in them.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use super::{AuthorError, encoder};
 /// The custom section of a component that holds its plugin.toml.
 pub const SECTION: &str = "sequor:plugin";
 
-/// Makes a component of a module that carries the types of its world, as every generator of bindings puts them there.
+/// Encodes a component from a module that carries the types of its world, as all binding generators embed them.
 pub fn from_module(path: &Path, module: &[u8]) -> Result<Vec<u8>, AuthorError> {
     encoder::encode(module).map_err(|what| AuthorError::Component { path: path.to_owned(), what })
 }
 
-/// The component with this plugin.toml in it.
+/// The component with this plugin.toml embedded.
 pub fn with_manifest(component: &[u8], text: &str) -> Vec<u8> {
     let mut made = component.to_vec();
     made.push(0);
@@ -23,7 +23,7 @@ pub fn with_manifest(component: &[u8], text: &str) -> Vec<u8> {
     made
 }
 
-/// An unsigned number as WebAssembly writes it.
+/// An unsigned number in WebAssembly's encoding (LEB128).
 pub(super) fn leb128(mut n: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while n >= 0x80 {

@@ -1,5 +1,6 @@
-//! Debian's Rust, unpacked into the cache without being installed: a compiler and the sources of its standard library, for machines whose rustup
-//! has no target for WebAssembly and may not get one. Only the guest is compiled by it, so its version need not be that of anything else.
+//! Debian's Rust, unpacked into the cache without installing it: a compiler, and the sources of its standard library. It is for machines
+//! whose rustup has no target for WebAssembly and may not get one. It compiles only plug-ins, so its version may differ from other
+//! compilers.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,13 +10,13 @@ use super::AuthorError;
 use super::apt::Apt;
 use super::machine::{Machine, ask};
 
-/// Packages whose names carry no version; the others are found through what these depend on.
+/// Packages without a version in their names; the others are found as their dependencies.
 const PACKAGES: [&str; 3] = ["rustc-web", "libstd-rust-web-dev", "rust-web-src"];
 
-/// The oldest Rust that the kit compiles with, as its own `rust-version` says.
+/// The minimum Rust version of the kit, as in its `rust-version`.
 const NEEDED: (u32, u32) = (1, 87);
 
-/// The unpacked packages, and the linker that goes with them.
+/// The unpacked packages, and the linker to use with them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Debian {
     root: PathBuf,
@@ -35,9 +36,9 @@ impl fmt::Display for Debian {
 }
 
 impl Debian {
-    /// Lets cargo use it.
+    /// Configures cargo to use it.
     pub(super) fn set(&self, cargo: &mut Command) {
-        // Standard libraries of other people's packages are compiled with unstable flags only: Cargo calls that building std.
+        // Building the standard library needs unstable flags; cargo calls this `build-std`.
         cargo.args(["-Z", "build-std=std,panic_abort", "--target-dir"]).arg(self.root.join("target"));
         cargo.env("RUSTC", self.rustc()).env("RUSTC_BOOTSTRAP", "1").env("LD_LIBRARY_PATH", self.libraries());
         cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", &self.linker);
@@ -52,7 +53,7 @@ impl Debian {
     }
 }
 
-/// Finds the unpacked packages, or fetches and unpacks them: also in place of those that are too old for the kit.
+/// Finds the unpacked packages. If they are missing or too old for the kit, fetches and unpacks them.
 pub(super) fn ensure(folder: &Path, machine: &Machine) -> Result<Debian, AuthorError> {
     let root = machine.cache.join("debian-rust");
     let debian = Debian { version: String::new(), linker: linker(folder)?, root };
@@ -75,14 +76,14 @@ fn version(debian: &Debian) -> Option<String> {
     ask(Command::new(debian.rustc()).arg("--version").env("LD_LIBRARY_PATH", debian.libraries()))
 }
 
-/// Whether a compiler that says this of itself is as new as the kit needs it.
+/// Whether a compiler with this version text is new enough for the kit.
 fn suffices(version: &str) -> bool {
     let number = version.split(' ').nth(1).unwrap_or_default();
     let mut parts = number.split('.').map_while(|part| part.parse::<u32>().ok());
     parts.next().zip(parts.next()).is_some_and(|version| version >= NEEDED)
 }
 
-/// Rustup's rustc brings a linker for WebAssembly; Debian's does not.
+/// The linker for WebAssembly that comes with rustup's rustc; Debian's rustc has none.
 pub(super) fn linker(folder: &Path) -> Result<PathBuf, AuthorError> {
     let host = format!("lib/rustlib/{}-unknown-linux-gnu/bin/rust-lld", std::env::consts::ARCH);
     let found = sysroot(folder).map(|root| root.join(host)).filter(|linker| linker.is_file());
@@ -101,7 +102,7 @@ fn fetch(debian: &Debian, machine: &Machine) -> Result<(), AuthorError> {
     (machine.say)(&format!("fetching {} from Debian (137 MB) ...", packages.join(" ")));
     let unpacked = tempfile::Builder::new().prefix("debian-rust-").tempdir_in(parent)?;
     apt.unpack(&packages, unpacked.path())?;
-    // A folder that compiles no guest of this kit may go; one that another process has put there meanwhile is in use.
+    // Moves a compiler that is too old for the kit out of the way. If another process has put a usable one there meanwhile, that one stays.
     if root.exists() && !version(debian).is_some_and(|version| suffices(&version)) {
         let _ = std::fs::rename(root, apt.scratch().join("before"));
     }
@@ -110,13 +111,13 @@ fn fetch(debian: &Debian, machine: &Machine) -> Result<(), AuthorError> {
             let _ = unpacked.keep();
             Ok(())
         }
-        // Another process was faster; its folder holds the same.
+        // Another process was faster; its folder has the same contents.
         Err(_) if root.join("usr/bin/rustc").is_file() => Ok(()),
         Err(e) => Err(AuthorError::file(root, e)),
     }
 }
 
-/// The compiler, its library with the version in its name, and the LLVM it was linked with.
+/// The packages of the compiler, of its library with the version in its name, and of the LLVM that it links.
 fn packages(apt: &Apt) -> Result<Vec<String>, AuthorError> {
     let missing = |what: &str| {
         let get = "rustup target add wasm32-unknown-unknown, or a Debian that has rustc-web";
@@ -127,7 +128,7 @@ fn packages(apt: &Apt) -> Result<Vec<String>, AuthorError> {
     Ok(PACKAGES.into_iter().map(str::to_owned).chain([std, llvm]).collect())
 }
 
-/// Where the compiler that builds this folder lies.
+/// The sysroot of the compiler that builds this folder.
 pub(crate) fn sysroot(folder: &Path) -> Option<PathBuf> {
     ask(Command::new("rustc").args(["--print", "sysroot"]).current_dir(folder)).map(PathBuf::from)
 }

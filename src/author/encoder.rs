@@ -1,4 +1,4 @@
-//! Turns a core module into a component, with the tools of wasmtime's version. A build without the feature `tools` has none, and says so.
+//! Encodes a core module as a component, with the tools of wasmtime's version. A build without the feature `tools` returns an error.
 
 #[cfg(feature = "tools")]
 mod tools {
@@ -31,12 +31,12 @@ mod tools {
     }
 }
 
-/// Makes a component of a module that carries the types of its world.
+/// Encodes a component from a module that carries the types of its world.
 pub(super) fn encode(module: &[u8]) -> Result<Vec<u8>, String> {
     tools::encode(module)
 }
 
-/// Puts the types of a world of this WIT package into a module.
+/// Embeds the types of a world of this WIT package in a module.
 pub(super) fn embed_world(module: &mut Vec<u8>, wit: &str, world: &str) -> Result<(), String> {
     tools::embed_world(module, wit, world)
 }

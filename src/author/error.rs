@@ -1,25 +1,25 @@
-//! What goes wrong between sources and a component.
+//! Errors between sources and a component.
 
 use std::path::PathBuf;
 
-/// Why there is no component. The text says what to do about it where that is known.
+/// Why there is no component. If the remedy is known, the text has it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorError {
     #[error("{}: {what}", path.display())]
     File { path: PathBuf, what: String },
-    /// A text is wrong at the place that is named.
+    /// A text is wrong at the named place.
     #[error("{0}")]
     Text(String),
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// A program that is needed is not there.
+    /// A required program is missing.
     #[error("{0}")]
     Missing(String),
-    /// A program ran and failed; what it printed has been seen already.
+    /// A program failed; its output was already shown.
     #[error("{program} failed ({status}){hint}")]
     Failed { program: String, status: String, hint: String },
-    /// What was compiled is no component of this contract.
+    /// The compiled module is not a component of this contract.
     #[error("{}: {what}", path.display())]
     Component { path: PathBuf, what: String },
 }

@@ -1,4 +1,4 @@
-//! A component from JavaScript: componentize-js, from npm by the hashes of a lock file into the cache, and the Node of this machine.
+//! Builds a component from JavaScript: componentize-js, from npm by the hashes of a lock file into the cache, and the Node of this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,14 +11,14 @@ use super::stamp::Stamp;
 use super::world::AuthorWorld;
 use super::{AuthorError, sdk};
 
-/// The version whose output is tested. What it brings along is in the lock file.
+/// The tested version. Its dependencies are in the lock file.
 const COMPONENTIZE: &str = "componentize-js@0.23.0";
-/// The oldest Node that it runs on.
+/// The minimum Node version for it.
 const NODE: u32 = 20;
 const SOURCES: [&str; 2] = ["js", "mjs"];
-/// Only what lies below the folder of the entry is found, so that it lies beside plugin.js.
+/// The entry module. It must be beside plugin.js, because modules are found only below the entry's folder.
 const ENTRY: &str = "sequor-entry.js";
-/// What the entry imports of the ids of clients, where it may and where it may not.
+/// The module through which the entry imports the ids of clients, with and without permission.
 const IDENTITY: &str = "sequor-identity.js";
 const WITH_IDS: &str = "export { sequenceText } from \"sequor:plugin/identity@0.1.0\";\n";
 const WITHOUT_IDS: &str = "export const sequenceText = undefined;\n";
@@ -43,7 +43,7 @@ impl Language for JavaScript {
         Some(64)
     }
 
-    /// Unless the same was made before.
+    /// Uses the cached component if its inputs are unchanged.
     fn component(&self, folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
         let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", world.wit().without_ids))
             .kit(sdk::COMPONENTIZE_JS)
@@ -82,13 +82,13 @@ fn make(folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec
     let script = sdk::COMPONENTIZE_JS.iter().find(|(path, _)| *path == "componentize.mjs").map_or("", |(_, text)| text);
     let mut command = Command::new("node");
     command.args(["--input-type=module", "-e", script]).arg(source.join(ENTRY)).arg(&wit).arg(world).arg(&out);
-    // Node looks for packages from here; what the tool leaves behind goes with the rest.
+    // Node resolves packages from this folder. The tool's temporary files are deleted with the scratch folder.
     command.current_dir(tool).env("TMPDIR", scratch.path());
     run(&mut command, "; what plugin.js throws when it is loaded stands above")?;
     std::fs::read(&out).map_err(|e| AuthorError::file(&out, e))
 }
 
-/// The sources, with the kit in sdk/ unless the author has one of their own, and with what exports them.
+/// Copies the sources, the kit into sdk/ unless the author has one there, and the entry.
 fn lay_out(folder: &Path, to: &Path, with_ids: bool) -> Result<(), AuthorError> {
     for path in files_of(folder, &SOURCES)? {
         let copy = to.join(path.strip_prefix(folder).unwrap_or(&path));
@@ -106,7 +106,7 @@ fn lay_out(folder: &Path, to: &Path, with_ids: bool) -> Result<(), AuthorError> 
     std::fs::write(&identity, if with_ids { WITH_IDS } else { WITHOUT_IDS }).map_err(|e| AuthorError::file(identity, e))
 }
 
-/// The version of this machine's Node; or what is missing.
+/// The version of this machine's Node, or what is missing.
 fn node() -> Result<String, String> {
     let get = format!("node {NODE} or newer is needed: https://nodejs.org");
     let version = ask(Command::new("node").arg("--version")).ok_or(format!("no node; {get}"))?;
@@ -116,12 +116,12 @@ fn node() -> Result<String, String> {
     }
 }
 
-/// 20 of `v20.20.2`.
+/// The major version: 20 for `v20.20.2`.
 fn major(version: &str) -> Option<u32> {
     version.trim_start_matches('v').split('.').next()?.parse().ok()
 }
 
-/// The folder of the tool, if it has been fetched by this lock file.
+/// The folder of the tool, if it was fetched with this lock file.
 fn fetched(machine: &Machine) -> Option<PathBuf> {
     let folder = machine.cache.join(COMPONENTIZE);
     let same = |path: &str, text: &str| std::fs::read_to_string(folder.join(path)).is_ok_and(|is| is == text);
@@ -139,11 +139,11 @@ fn ensure(machine: &Machine) -> Result<PathBuf, AuthorError> {
     let fetching = tempfile::Builder::new().prefix("componentize-js-").tempdir_in(&machine.cache)?;
     sdk::write(sdk::COMPONENTIZE_JS, fetching.path())?;
     let mut npm = Command::new("npm");
-    // The lock file has the hash of every fetched package, and no package runs code while it is installed.
+    // The lock file has the hash of every fetched package, and no package runs code during the installation.
     npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]).current_dir(fetching.path());
     run(&mut npm, "; npm is needed, and its registry")?;
     let folder = machine.cache.join(COMPONENTIZE);
-    // A folder of another lock file may be in the way; one that another process installed meanwhile is the same.
+    // A folder of another lock file may be in the way. If another process installed the tool meanwhile, its folder is the same.
     if fetched(machine).is_none() {
         let _ = std::fs::remove_dir_all(&folder);
         let _ = std::fs::rename(fetching.path(), &folder);
@@ -168,7 +168,7 @@ mod tests {
         assert!(["plugin.js", "lib/shares.js", "sdk/index.js", ENTRY].into_iter().all(there));
         assert!(!there("node_modules/x/index.js") && !there("notes.txt"));
         assert_eq!(std::fs::read_to_string(to.join(IDENTITY)).unwrap(), WITHOUT_IDS);
-        // Their own kit is theirs.
+        // An author's own kit is kept.
         std::fs::create_dir_all(folder.join("sdk")).unwrap();
         std::fs::write(folder.join("sdk/entry.js"), "mine").unwrap();
         let to = scratch.path().join("again");

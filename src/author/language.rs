@@ -1,4 +1,4 @@
-//! A language of plug-ins. The steps that only one language needs are in the file of its name.
+//! The trait of a language for plug-ins. Steps that only one language needs are in that language's file.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -7,33 +7,33 @@ use super::sdk::Kit;
 use super::world::AuthorWorld;
 use super::{AuthorError, Machine};
 
-/// What a plug-in may be written in.
+/// A language for plug-ins.
 pub trait Language: Debug + Sync {
-    /// What `--lang` calls it.
+    /// The name for `--lang`.
     fn name(&self) -> &'static str;
 
-    /// The file that tells it.
+    /// The file that identifies a folder of this language.
     fn source(&self) -> &'static str;
 
-    /// What plug-ins are written against.
+    /// The kit of this language.
     fn kit(&self) -> Kit;
 
-    /// Candidates that a new plug-in asks to be shown at most, where the language is too slow for all of them.
+    /// Maximum number of candidates that a new plug-in asks for; `None` unless the language is too slow for all of them.
     fn window(&self) -> Option<u32> {
         None
     }
 
-    /// Makes a component of a folder's sources, without its manifest. The language's kit knows the world.
+    /// Builds a component from a folder's sources, without its manifest. The language's kit knows the world.
     fn component(&self, folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError>;
 
-    /// What this machine has for it. It looks, and installs nothing.
+    /// Reports what this machine has for this language. Installs nothing.
     fn examine(&self, machine: &Machine) -> Found;
 
-    /// Fetches what a build needs, if it is not there.
+    /// Fetches what a build needs, if it is missing.
     fn install(&self, machine: &Machine) -> Result<(), AuthorError>;
 }
 
-/// What there is for a language.
+/// The state of a language on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     Ready(String),

@@ -8,10 +8,10 @@ use super::python::Python;
 use super::rust::Rust;
 use super::{AuthorError, Language};
 
-/// All of them; a folder is in the first whose file it has.
+/// All languages. A folder belongs to the first one whose source file it has.
 pub static LANGUAGES: [&dyn Language; 4] = [&Rust, &Python, &JavaScript, &C];
 
-/// The language of this name.
+/// The language with this name.
 pub fn named(name: &str) -> Option<&'static dyn Language> {
     LANGUAGES.into_iter().find(|language| language.name() == name)
 }

@@ -1,4 +1,4 @@
-//! This machine, as far as building a plug-in goes: where fetched tools are kept, what the author wants used, other programs.
+//! This machine, as building plug-ins needs it: the cache of fetched tools, the author's environment variables, and other programs.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -9,22 +9,22 @@ use super::AuthorError;
 /// The machine's environment, and the receiver of progress messages.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Folder of fetched tools, one subfolder each.
+    /// The folder of fetched tools, with one subfolder each.
     pub cache: PathBuf,
-    /// Where cargo keeps the sources of crates.
+    /// The folder of cargo's crate sources.
     pub cargo_home: PathBuf,
-    /// `SEQUOR_WASM_TOOLCHAIN`: `rustup` or `debian`, and no other.
+    /// `SEQUOR_WASM_TOOLCHAIN`: `rustup` or `debian`; other values are an error.
     pub toolchain: Option<String>,
-    /// Nothing may be installed into rustup (`RUSTUP_AUTO_INSTALL=0`).
+    /// Whether rustup may not install anything (`RUSTUP_AUTO_INSTALL=0`).
     pub frozen_rustup: bool,
-    /// Compilers print their errors alone.
+    /// Whether compilers print only errors.
     pub quiet: bool,
-    /// Prints one line of what is being done.
+    /// Prints one line of progress.
     pub say: fn(&str),
 }
 
 impl Machine {
-    /// As the environment says, asked through this look-up.
+    /// Reads the environment through `variable`.
     pub fn new(variable: impl Fn(&str) -> Option<String>, say: fn(&str)) -> Machine {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let home = || set("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
@@ -32,7 +32,7 @@ impl Machine {
         let cache = cache.or_else(|| set("XDG_CACHE_HOME").map(|dir| PathBuf::from(dir).join("sequor")));
         let cache = cache.unwrap_or_else(|| home().join(".cache/sequor"));
         Machine {
-            // Compilers are started in folders of their own.
+            // Compilers start in other folders, so the path must be absolute.
             cache: std::path::absolute(&cache).unwrap_or(cache),
             cargo_home: set("CARGO_HOME").map_or_else(|| home().join(".cargo"), PathBuf::from),
             toolchain: set("SEQUOR_WASM_TOOLCHAIN"),
@@ -43,14 +43,14 @@ impl Machine {
     }
 }
 
-/// What a program prints, or none if it is not there or fails.
+/// The output of a program; `None` if the program is missing or fails.
 pub(crate) fn ask(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// Runs a program whose output is its user's to see, on standard error.
+/// Runs a program and shows its output on standard error.
 pub(crate) fn run(command: &mut Command, hint: &str) -> Result<(), AuthorError> {
     let program = name(command.get_program());
     let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status();

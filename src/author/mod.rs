@@ -1,20 +1,20 @@
-//! From a plug-in's sources to a component, with the tools that this machine has. It runs compilers and writes files;
-//! what a component then does is the room of plug-ins' business.
+//! Builds a plug-in's sources to a component, with the tools of this machine. It runs compilers and writes files. Other modules run the
+//! component.
 //!
 //! # Layout
 //!
-//! - [`project`]: a plug-in's folder: which language, what it is called.
-//! - [`language`]: what a language must offer · [`languages`]: the table of all · `files`: how files are read and written.
-//! - [`machine`]: where this machine keeps things, and how other programs are run.
-//! - [`rust`]: a component from Rust; [`debian`]: the compiler where rustup has no target for WebAssembly, by way of `apt`.
-//! - [`python`], [`javascript`], [`c`]: components from those.
-//! - [`sdk`]: the kits that plug-ins are written against, carried in this program; [`stamp`]: what was made already.
-//! - [`template`]: a new plug-in's folder.
-//! - [`world`]: what folders and builds must know of a world · [`worlds`]: the table of all.
-//! - [`component`]: a component from a module, with its plugin.toml inside · `encoder`: the tools for it.
-//! - [`trial`]: how a component is tried out · [`scheduler`], [`processor`] and [`initializer`]: plug-ins of those worlds tried out, and their cases.
-//! - [`doctor`]: what this machine has.
-//! - [`mod@build`]: all of it in order.
+//! - [`project`]: a plug-in's folder: its language and its name.
+//! - [`language`]: the trait of a language · [`languages`]: the table of all · `files`: reads and writes files.
+//! - [`machine`]: folders of this machine, and calls of other programs.
+//! - [`rust`]: builds a component from Rust · [`debian`]: gets a compiler through `apt` if rustup has no target for WebAssembly.
+//! - [`python`], [`javascript`], [`c`]: build components from these languages.
+//! - [`sdk`]: the kits, embedded in this program · [`stamp`]: the cache of built components.
+//! - [`template`]: creates a new plug-in's folder.
+//! - [`world`]: the trait of a world, as folders and builds need it · [`worlds`]: the table of all.
+//! - [`component`]: a component from a module, with its plugin.toml embedded · `encoder`: the tools for it.
+//! - [`trial`]: tries out a component · [`scheduler`], [`processor`] and [`initializer`]: trials of these worlds, and their cases.
+//! - [`doctor`]: reports what this machine has.
+//! - [`mod@build`]: runs a whole build.
 
 mod apt;
 pub mod build;

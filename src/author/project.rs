@@ -1,4 +1,4 @@
-//! A plug-in's folder: its manifest, and the language it is written in.
+//! A plug-in's folder: its manifest and its language.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use super::world::AuthorWorld;
 use super::{AuthorError, Language, languages, worlds};
 use crate::config::toml_file;
 
-/// The lines of a plugin.toml that building needs; the rest is for the program that loads the component.
+/// The keys of a plugin.toml that a build needs. The server checks the rest when it loads the component.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Header {
     name: String,
     world: String,
 }
 
-/// A manifest: the name of the plug-in, and the text that goes into its component.
+/// A manifest: the name of the plug-in, and the text to embed in its component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectManifest {
     pub path: PathBuf,
@@ -31,17 +31,17 @@ pub struct Project {
     pub folder: PathBuf,
     pub language: &'static dyn Language,
     pub world: &'static dyn AuthorWorld,
-    /// One component each; usually its plugin.toml alone.
+    /// The manifests, with one component each; usually plugin.toml only.
     pub manifests: Vec<ProjectManifest>,
 }
 
 impl Project {
-    /// The folder with its own plugin.toml.
+    /// Opens a folder with its own plugin.toml.
     pub fn open(folder: &Path) -> Result<Project, AuthorError> {
         Project::with_manifests(folder, &[folder.join("plugin.toml")])
     }
 
-    /// One module that becomes several plug-ins, told apart by their manifests.
+    /// Opens a folder whose module becomes several plug-ins, one for each manifest.
     pub fn with_manifests(folder: &Path, manifests: &[PathBuf]) -> Result<Project, AuthorError> {
         let language = languages::of(folder)?;
         let manifests = manifests.iter().map(|path| manifest(path)).collect::<Result<Vec<_>, _>>()?;
@@ -63,7 +63,7 @@ fn manifest(path: &Path) -> Result<ProjectManifest, AuthorError> {
     Ok(ProjectManifest { path: path.to_owned(), name: header.name, world: header.world, text })
 }
 
-/// The world of all manifests. A module is built for one.
+/// The world of all manifests. One module can have only one world.
 fn world(folder: &Path, manifests: &[ProjectManifest]) -> Result<&'static dyn AuthorWorld, AuthorError> {
     let name = manifests.first().map(|manifest| manifest.world.as_str()).unwrap_or_default();
     if let Some(other) = manifests.iter().find(|manifest| manifest.world != name) {
@@ -72,18 +72,18 @@ fn world(folder: &Path, manifests: &[ProjectManifest]) -> Result<&'static dyn Au
     worlds::named(name).map_err(|what| AuthorError::file(folder, what))
 }
 
-/// The refusal of a language that has no kit for a world.
+/// The error for a language without a kit for a world.
 pub(super) fn no_kit(world: &dyn AuthorWorld, language: &dyn Language) -> String {
     let (world, language) = (world.name(), language.name());
     format!("there is no kit in {language} for world \"{world}\" yet: --lang rust or python")
 }
 
-/// The refusal of a name.
+/// The error for an invalid name.
 pub(super) fn not_a_name(name: &str) -> String {
     format!("\"{name}\" is not a valid name: a to z, 0 to 9 and \"-\", a letter first, at most 63 characters")
 }
 
-/// Names stand in file names, metrics and TOML keys.
+/// Whether a name is valid for file names, metrics and TOML keys.
 pub fn is_name(name: &str) -> bool {
     let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     plain && name.len() <= 63 && name.starts_with(|c: char| c.is_ascii_lowercase())

@@ -1,4 +1,4 @@
-//! A component from Python: componentize-py, from the Python package index into a virtual environment of the cache.
+//! Builds a component from Python: componentize-py, from the Python package index into a virtual environment of the cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,9 +10,9 @@ use super::stamp::Stamp;
 use super::world::AuthorWorld;
 use super::{AuthorError, sdk};
 
-/// The version whose output is tested.
+/// The tested version.
 const COMPONENTIZE: &str = "componentize-py==0.25.1";
-/// Functions that need a grant, as plugin.py names them, and their interfaces.
+/// Functions that need a grant, by their names in plugin.py, and their interfaces.
 const GRANTED: [(&str, &str); 2] = [("sequence_text", "identity"), ("models.infer", "models")];
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Language for Python {
         Some(256)
     }
 
-    /// Unless the same was made before.
+    /// Uses the cached component if its inputs are unchanged.
     fn component(&self, folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
         let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", world.wit().without_ids))
             .kit(sdk::PYTHON)
@@ -67,10 +67,10 @@ fn make(folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec
     sdk::write(sdk::PYTHON, &kit)?;
     let of_contract = sdk::write_wit(&wit, world.wit(), &granted(&folder.join("plugin.py"))?)?;
     let mut command = Command::new(tool);
-    // Else what plugin.py raises stands above pages of the tool's own frames.
+    // Otherwise pages of the tool's own stack frames follow the exception of plugin.py.
     command.env("RUST_BACKTRACE", "0").env_remove("RUST_LIB_BACKTRACE");
     command.arg("--quiet").arg("-d").arg(wit).args(["-w", of_contract, "componentize"]);
-    // Without WASI: a plug-in has no files, clock or network, and a component that asks for none needs no stand-ins.
+    // Without WASI: a plug-in has no files, clock or network. A component that imports none of these needs no stubs in the server.
     command.arg("--stub-wasi");
     let own = folder.join("sdk");
     for path in [folder, &own, &kit].into_iter().filter(|path| path.is_dir()) {
@@ -86,7 +86,7 @@ fn make(folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec
     std::fs::read(&out).map_err(|e| AuthorError::file(&out, e))
 }
 
-/// The interfaces that need a grant and that plugin.py names a function of.
+/// The interfaces that need a grant and whose functions plugin.py mentions.
 fn granted(source: &Path) -> Result<Vec<&'static str>, AuthorError> {
     let mut found = Vec::new();
     for (function, interface) in GRANTED {
@@ -97,12 +97,12 @@ fn granted(source: &Path) -> Result<Vec<&'static str>, AuthorError> {
     Ok(found)
 }
 
-/// The environment's folder: a version, an environment.
+/// The environment's folder; each version has its own.
 fn environment(machine: &Machine) -> PathBuf {
     machine.cache.join(COMPONENTIZE)
 }
 
-/// Where the tool lies, if it has been fetched.
+/// The path of the tool, if it has been fetched.
 fn fetched(machine: &Machine) -> Option<PathBuf> {
     let tool = environment(machine).join("bin/componentize-py");
     ask(Command::new(&tool).arg("--version")).map(|_| tool)
@@ -118,10 +118,10 @@ fn ensure(machine: &Machine) -> Result<PathBuf, AuthorError> {
     fetched(machine).ok_or_else(|| AuthorError::file(folder, "componentize-py does not run on this machine"))
 }
 
-/// Installs a package of the Python package index into an environment of its own.
+/// Installs a package of the Python package index into a new environment.
 pub(super) fn into_environment(folder: &Path, package: &str) -> Result<(), AuthorError> {
     let hint = "; Python 3.10 or newer with pip is needed";
-    // Without pip of its own: Debian's Python has no ensurepip, but any pip can install into another interpreter.
+    // Without its own pip: Debian's Python has no ensurepip, but any pip can install into another interpreter.
     run(Command::new("python3").args(["-m", "venv", "--clear", "--without-pip"]).arg(folder), hint)?;
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "--python"]).arg(folder.join("bin/python"));

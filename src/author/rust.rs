@@ -1,4 +1,4 @@
-//! A module from Rust: with rustup's compiler and its target for WebAssembly if it has it or may have it, else with Debian's.
+//! Builds a module from Rust, with rustup's compiler if it has the target for WebAssembly or may add it, otherwise with Debian's.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -63,14 +63,14 @@ impl Language for Rust {
 
 pub const TARGET: &str = "wasm32-unknown-unknown";
 
-/// What compiles.
+/// The compiler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Toolchain {
-    /// The target is there.
+    /// The target is installed.
     Installed {
         rustc: String,
     },
-    /// Rustup has just fetched the target.
+    /// Rustup has just added the target.
     Added {
         rustc: String,
     },
@@ -87,7 +87,7 @@ impl std::fmt::Display for Toolchain {
     }
 }
 
-/// Finds what compiles, in the order: an installed target; `rustup target add`; Debian's packages.
+/// Finds a compiler, in this order: an installed target; `rustup target add`; Debian's packages.
 pub fn find(folder: &Path, machine: &Machine) -> Result<Toolchain, AuthorError> {
     match machine.toolchain.as_deref() {
         Some("debian") => return Ok(Toolchain::Debian(debian::ensure(folder, machine)?)),
@@ -117,12 +117,12 @@ pub fn find(folder: &Path, machine: &Machine) -> Result<Toolchain, AuthorError> 
     debian::ensure(folder, machine).map(Toolchain::Debian)
 }
 
-/// Whether rustc's own folder holds a standard library for the target.
+/// Whether rustc's own sysroot has a standard library for the target.
 pub(crate) fn installed(folder: &Path) -> bool {
     sysroot(folder).is_some_and(|root| root.join("lib/rustlib").join(TARGET).join("lib").is_dir())
 }
 
-/// Compiles the package of this folder and says where its module lies.
+/// Compiles the package of this folder and returns the path of its module.
 pub fn compile(folder: &Path, machine: &Machine) -> Result<PathBuf, AuthorError> {
     let toolchain = find(folder, machine)?;
     (machine.say)(&toolchain.to_string());
@@ -150,12 +150,12 @@ pub fn compile(folder: &Path, machine: &Machine) -> Result<PathBuf, AuthorError>
     })
 }
 
-/// SIMD is in every engine that runs components, and a guest's loops over columns gain by it. Panics name a file of a crate without the folders of this
-/// machine: they are not for others to read, and the same source gives the same component elsewhere.
+/// Compiler flags. Every engine that runs components has SIMD, and loops over columns gain from it. Panics name crate files without the
+/// folders of this machine. This hides those folders, and makes the same source give the same component on every machine.
 fn rustflags(machine: &Machine) -> String {
     let mut flags = "-C target-feature=+simd128".to_owned();
     for (folder, name) in [(&machine.cargo_home, "cargo"), (&machine.cache, "sequor")] {
-        // Cargo splits the flags at blanks.
+        // Cargo splits the flags at spaces.
         if let Some(folder) = folder.to_str().filter(|folder| !folder.contains(char::is_whitespace)) {
             let _ = write!(flags, " --remap-path-prefix={folder}=/{name}");
         }
@@ -163,7 +163,7 @@ fn rustflags(machine: &Machine) -> String {
     flags
 }
 
-/// The last module that cargo says it made: the package's own comes after what it depends on.
+/// The last module in cargo's messages: the package's own comes after its dependencies.
 fn module_of(messages: &str) -> Option<PathBuf> {
     let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut modules = artifacts.filter_map(|message| {

@@ -1,10 +1,10 @@
-//! The kits this program carries: what a plug-in is written against, in each language, and the contract itself. The same files lie in `plugins/`.
+//! The kits embedded in this program: the library for plug-ins in each language, and the contract itself. The same files are in `plugins/`.
 
 use std::path::Path;
 
 use super::AuthorError;
 
-/// Files by their path within a kit.
+/// Contents of files, by their path within a kit.
 pub type Kit = &'static [(&'static str, &'static str)];
 
 macro_rules! kit {
@@ -13,7 +13,7 @@ macro_rules! kit {
     };
 }
 
-/// Files of `plugins/templates`, by where they go.
+/// Files of `plugins/templates`, by their target path.
 macro_rules! files {
     ($($to:literal: $from:literal)*) => {
         &[$(($to, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/plugins/templates/", $from)))),*]
@@ -37,7 +37,7 @@ pub const RUST: Kit = kit!("sdk":
     "wit/calls.wit" "wit/host.wit" "wit/models.wit" "wit/processor.wit" "wit/scheduler.wit" "wit/state-initializer.wit"
     "wit/tensors.wit" "wit/types.wit");
 
-/// The Python package `sequor_plugin`, and what exports it.
+/// The Python package `sequor_plugin`, and the modules that export it.
 pub const PYTHON: Kit = kit!("sdk-python": "build_backend.py" "pyproject.toml"
     "sequor_plugin/__init__.py" "sequor_plugin/__init__.pyi" "sequor_plugin/answers.py" "sequor_plugin/answers.pyi"
     "sequor_plugin/columns.py" "sequor_plugin/columns.pyi" "sequor_plugin/contents.py" "sequor_plugin/events.py" "sequor_plugin/events.pyi" "sequor_plugin/glue.py"
@@ -51,18 +51,21 @@ pub const PYTHON: Kit = kit!("sdk-python": "build_backend.py" "pyproject.toml"
 /// The generated C, and the header over it.
 pub const C: Kit = kit!("sdk-c": "scheduler_plugin.c" "scheduler_plugin.h" "sequor.c" "sequor.h");
 
-/// The modules in JavaScript, their types, and what exports them.
+/// The JavaScript modules, their types, and the module that exports them.
 pub const JAVASCRIPT: Kit = kit!("sdk-js":
     "answers.js" "entry.js" "events.js" "glue.js" "host.js" "index.d.ts" "index.js" "keys.js" "manifest.js" "package.json" "ready.js" "saved.js"
     "testing.d.ts" "testing.js");
 
-/// What makes components of JavaScript.
+/// The tool that builds components from JavaScript.
 pub(super) const COMPONENTIZE_JS: Kit = kit!("componentize-js": "componentize.mjs" "package-lock.json" "package.json");
 
 /// The contract.
 pub const WIT: Kit = kit!("sdk/wit": "calls.wit" "host.wit" "models.wit" "processor.wit" "scheduler.wit" "state-initializer.wit" "tensors.wit" "types.wit");
 
-/// A world of the contract, whole and without the ids of clients.
+/// A world of the contract, with and without the ids of clients.
+///
+/// Languages with their own run time import all of a world, used or not. A plug-in that does not use ids must not require a grant for them.
+/// It is thus built for the world without ids, plus the interfaces that it names.
 ///
 /// What languages with a run time of their own make imports all of its world, used or not. A plug-in without need of ids must not require a grant of
 /// them, so it is built for the world without them, or with what it names.
@@ -70,11 +73,12 @@ pub const WIT: Kit = kit!("sdk/wit": "calls.wit" "host.wit" "models.wit" "proces
 pub struct WitWorld {
     pub name: &'static str,
     pub name_without_ids: &'static str,
-    /// The text of that one.
+    /// The text of the world without ids.
     pub without_ids: &'static str,
 }
 
-/// Writes the contract into a folder, and the world that a plug-in is built for: with these interfaces beyond those that need no grant. Returns its name.
+/// Writes the contract into a folder, and the world for a plug-in: the world without ids, plus these interfaces that need a grant. Returns
+/// the name of the world.
 pub fn write_wit(to: &Path, world: &WitWorld, granted: &[&str]) -> Result<&'static str, AuthorError> {
     write(WIT, to)?;
     let imports: String = granted.iter().map(|interface| format!("    import {interface};\n")).collect();
@@ -84,7 +88,7 @@ pub fn write_wit(to: &Path, world: &WitWorld, granted: &[&str]) -> Result<&'stat
     Ok(world.name_without_ids)
 }
 
-/// Whether a plug-in's file names this anywhere: its ids of clients, say.
+/// Whether a plug-in's file mentions this name anywhere.
 pub(super) fn names(path: &Path, what: &str) -> Result<bool, AuthorError> {
     let text = std::fs::read_to_string(path).map_err(|e| AuthorError::file(path, e))?;
     Ok(text.contains(what))

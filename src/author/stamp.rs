@@ -1,4 +1,4 @@
-//! Components that take long to make are kept by the hash of all they are made of: sources, kit, tools.
+//! Caches components that take long to build, by a hash of all their inputs: sources, kit, tools.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use super::files::{files_of, place};
 use super::sdk::Kit;
 use super::{AuthorError, Machine};
 
-/// What a component is made of, so far.
+/// The hash of a component's inputs so far.
 #[derive(Debug)]
 pub struct Stamp(Sha256);
 
 impl Stamp {
-    /// The tool, with its version and options.
+    /// Starts with the tool, its version and its options.
     pub fn new(tool: &str) -> Stamp {
         let mut stamp = Stamp(Sha256::new());
         stamp.add("tool", tool.as_bytes());
@@ -34,7 +34,7 @@ impl Stamp {
         self
     }
 
-    /// Every file below a folder with one of these extensions.
+    /// Adds every file below a folder with one of these extensions.
     pub fn sources(mut self, folder: &Path, extensions: &[&str]) -> Result<Stamp, AuthorError> {
         for path in files_of(folder, extensions)? {
             let content = std::fs::read(&path).map_err(|e| AuthorError::file(&path, e))?;
@@ -44,7 +44,7 @@ impl Stamp {
         Ok(self)
     }
 
-    /// The component of this stamp: kept from before, or made now.
+    /// The component with this stamp, from the cache or built now.
     pub fn component(
         self,
         machine: &Machine,

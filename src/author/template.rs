@@ -1,4 +1,4 @@
-//! A new plug-in's folder: one that works, small enough to be read and changed.
+//! Creates a new plug-in's folder: a working example, small enough to read and change.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::project::{is_name, no_kit, not_a_name};
 use super::world::AuthorWorld;
 use super::{AuthorError, Language, sdk};
 
-/// Makes the folder, which must not be there, with the kit its sources use in `sdk/`.
+/// Creates the folder with its kit in `sdk/`. The folder must not exist yet.
 pub fn write(name: &str, world: &dyn AuthorWorld, language: &dyn Language, folder: &Path) -> Result<(), AuthorError> {
     if !is_name(name) {
         return Err(AuthorError::file(folder, not_a_name(name)));
@@ -29,7 +29,7 @@ pub fn write(name: &str, world: &dyn AuthorWorld, language: &dyn Language, folde
 
 fn filled(text: &str, name: &str, world: &dyn AuthorWorld, language: &dyn Language) -> String {
     let window = |most| format!("window = {most}                         # candidates it is shown at most\n");
-    // Urgent requests must be among the candidates that the plug-in sees.
+    // The burst must be small enough that urgent requests are among the candidates that the plug-in sees.
     let burst = language.window().map_or(400, |most| 400.min(2 * most));
     let text = text.replace("@WINDOW@\n", &language.window().map(window).unwrap_or_default());
     let text = text.replace("@ABOUT@", world.about()).replace("@CASES@", world.case());

@@ -1,4 +1,4 @@
-//! What trials of components have in common, whichever world they are of: their options, and how a file is held against the contract.
+//! Shared code of all trials: their options, and the check of a file against the contract.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use sequor_wasm::limits::Limits;
 
 use super::{AuthorError, Machine};
 
-/// The configuration, the limits and the rights of a component on trial.
+/// The configuration, limits and grants of a component on trial.
 #[derive(Debug, Clone, Default)]
 pub struct TrialOptions {
-    /// JSON, a table.
+    /// A JSON object.
     pub config: String,
     pub limits: Limits,
     pub grants: Grants,
 }
 
 impl TrialOptions {
-    /// The configuration that these options set. Those of a case hold where they set none.
+    /// The configuration of these options, if they set one; otherwise that of the case.
     pub(super) fn config_or(&self, of_case: &str) -> String {
         let is_set = self.config.trim().len() > "{}".len();
         if is_set { self.config.clone() } else { of_case.to_owned() }
     }
 }
 
-/// Makes a component of a file as a server would, with `new`, which gets the engine, the file's name and the cache of compiled code. Returns it with
-/// the time that this took.
+/// Compiles a component from a file as a server does. `new` gets the engine, the file's name and the cache of compiled code. Returns the
+/// component and the time that this took.
 pub(super) fn compile<C>(
     file: &Path,
     machine: &Machine,
@@ -40,7 +40,7 @@ pub(super) fn compile<C>(
     let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| no_engine(e.to_string()))?);
     let cache = Cache::new(&machine.cache.join(COMPILED)).ok();
     let began = Instant::now();
-    // The sentence of the error names the file.
+    // The error's text names the file.
     let component = new(&engine, &file.to_string_lossy(), cache.as_ref()).map_err(|refused| {
         let is_foreign = matches!(refused, ComponentError::Foreign(_));
         let build = if is_foreign { "; sequor plugin build makes a component" } else { "" };

@@ -1,4 +1,4 @@
-//! A world of plug-ins, as far as folders and builds go. What only one world needs is in the file of its name, in `worlds/`.
+//! The trait of a world, as folders and builds need it. Code for only one world is in that world's file in `worlds/`.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -6,27 +6,27 @@ use std::path::Path;
 use super::sdk::{Kit, WitWorld};
 use crate::config::fault::Fault;
 
-/// What plug-ins of one kind have in common for their authors.
+/// A world, from an author's side.
 pub trait AuthorWorld: Debug + Sync {
-    /// What `--world` and plugin.toml call it.
+    /// The name for `--world` and in plugin.toml.
     fn name(&self) -> &'static str;
 
-    /// What a plug-in of it is, for the README of a new folder.
+    /// A description of its plug-ins, for the README of a new folder.
     fn about(&self) -> &'static str;
 
     /// The world in the contract.
     fn wit(&self) -> &'static WitWorld;
 
-    /// The module of Python's kit that exports it; none, if that kit does not know it.
+    /// The module of the Python kit that exports the world; `None` if that kit does not support it.
     fn python_entry(&self) -> Option<&'static str>;
 
-    /// What every new folder holds.
+    /// The files of every new folder.
     fn common(&self) -> Kit;
 
-    /// What a new folder in this language holds besides; none, if the language's kit does not know this world.
+    /// The further files of a new folder in this language; `None` if the language's kit does not support this world.
     fn template(&self, language: &str) -> Option<Kit>;
 
-    /// Checks a plugin.toml as a server does.
+    /// Checks a plugin.toml like a server.
     fn check_manifest(&self, path: &Path, text: &str) -> Result<(), Fault>;
 
     /// The line of `cases/` that a new folder's README shows.

@@ -1,5 +1,5 @@
-//! What runs a model's graph. Three lifetimes, each a trait: a [`Backend`] loads a file, a [`Graph`] is what it loaded, a [`Context`]
-//! is one thread's means of running it. Nothing here knows of sequences, requests or slots.
+//! Runs a model's graph. Three traits for three lifetimes: a [`Backend`] loads files, a [`Graph`] is a loaded file, a [`Context`] is one
+//! thread's means of running a graph. This module does not know sequences, requests or slots.
 
 pub mod mock;
 pub mod no_graph;
@@ -14,19 +14,19 @@ use crate::config::model::settings::SessionTuning;
 pub use crate::config::model::{Port, Signature};
 use crate::device::{Device, MemorySpan, Owned};
 
-/// Why a graph does not load or a run fails. The text is the runtime's own, with what it was about in front.
+/// Why a graph does not load or a run fails. The text is the runtime's own, after the name of its subject.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct BackendError(pub String);
 
-/// How a graph is to be loaded.
+/// Options for loading a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Threads one run may use; 1 runs it on the caller's thread alone.
+    /// Threads that one run may use; 1 uses only the caller's thread.
     pub threads: u16,
-    /// Whether those threads wait busily between operators.
+    /// Whether those threads spin between operators.
     pub spinning: bool,
-    /// What the model's configuration says beyond that.
+    /// Further options from the model's configuration.
     pub tuning: SessionTuning,
 }
 
@@ -36,7 +36,7 @@ impl Default for LoadOptions {
     }
 }
 
-/// The ports of these names, in their order.
+/// The ports with these names, in this order.
 fn select(ports: &[Port], names: &[String], what: &str) -> Result<Vec<Port>, BackendError> {
     let find = |name: &String| {
         let port = ports.iter().find(|port| port.name == *name);
@@ -55,22 +55,22 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
         false
     }
 
-    /// Whether it has the OpenVINO provider for CPUs.
+    /// Whether the backend has the OpenVINO provider for CPUs.
     fn has_openvino(&self) -> Result<(), BackendError> {
         Err(BackendError(format!("the backend {} has no OpenVINO provider", self.name())))
     }
 
-    /// Whether what it needs for accelerators was installed with it. Nothing is loaded to find out.
+    /// Whether the backend's installation includes support for accelerators. Loads nothing.
     fn is_for_accelerators(&self) -> Result<(), BackendError> {
         Err(BackendError(format!("the backend {} runs on the CPU alone", self.name())))
     }
 
-    /// Whether what it needs for this accelerator can be loaded, and loads it.
+    /// Loads the backend's support for this accelerator, or says why that fails.
     fn try_accelerator(&self, _ordinal: u16) -> Result<(), BackendError> {
         self.is_for_accelerators()
     }
 
-    /// Loads the graph for an accelerator, to run in the order of work of `device` and by one thread at a time. It never runs elsewhere.
+    /// Loads the graph for an accelerator. It runs in the order of work of `device`, on one thread at a time, and never on another device.
     fn load_on(
         &self,
         _file: &Path,
@@ -83,11 +83,11 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
 
 pub trait Graph: Send + Sync + std::fmt::Debug {
     fn signature(&self) -> &Signature;
-    /// A context that takes these inputs and gives these outputs, in this order, by name. Names the graph lacks are an error.
+    /// A context with these inputs and outputs, by name, in this order. Names that the graph lacks are an error.
     fn context(&self, inputs: &[String], outputs: &[String]) -> Result<Box<dyn Context>, BackendError>;
 }
 
-/// One input of one run, in the order the context was made with. BYTES inputs are in their wire form (4-byte length and bytes).
+/// One input of one run. Inputs are in the context's order. BYTES inputs are in wire format (4-byte length and bytes).
 #[derive(Debug, Clone)]
 pub struct Feed<'a> {
     pub dtype: DataType,
@@ -98,13 +98,13 @@ pub struct Feed<'a> {
 /// One output of one run.
 #[derive(Debug)]
 pub enum Fetch<'a> {
-    /// Write here. The shape must be what the graph computes, else the run fails. Not for BYTES.
+    /// Write into this memory. If the graph computes another shape, the run fails. Not for BYTES.
     Into { shape: &'a Shape, data: crate::device::MemorySpanMut<'a> },
-    /// The runtime allocates; the answer is put here.
+    /// The runtime allocates the output, and the run puts it here.
     New(Option<Produced>),
 }
 
-/// An output in the runtime's own memory, kept for as long as `data` lives. BYTES are turned to their wire form.
+/// An output in the runtime's own memory, which lives as long as `data`. BYTES are converted to wire format.
 #[derive(Debug)]
 pub struct Produced {
     pub dtype: DataType,
@@ -113,7 +113,7 @@ pub struct Produced {
 }
 
 pub trait Context: Send + std::fmt::Debug {
-    /// Runs the graph once, on the caller's thread; on an accelerator, all of it is asked for when this returns, and done in the device's
-    /// order of work. After an error the contents of every [`Fetch::Into`] are undefined.
+    /// Runs the graph once, on the caller's thread. On an accelerator, the call returns when all work is submitted; the device does it in
+    /// its order of work. After an error, the contents of every [`Fetch::Into`] are undefined.
     fn run(&mut self, inputs: &[Feed<'_>], outputs: &mut [Fetch<'_>]) -> Result<(), BackendError>;
 }

@@ -1,9 +1,9 @@
-//! What stands in for a graph where a model has none. It is never run.
+//! Replaces the graph of a model that has none. It is never run.
 
 use super::{BackendError, Context, Feed, Fetch, Graph};
 use crate::config::model::Signature;
 
-/// In place of a graph.
+/// The graph of a model without one.
 #[derive(Debug, Default)]
 pub struct NoGraph(Signature);
 

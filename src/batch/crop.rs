@@ -1,4 +1,4 @@
-//! Takes padding off an output again.
+//! Removes the padding from an output.
 
 use bytes::Bytes;
 use sequor_core::{DataType, PaddingSide};
@@ -6,8 +6,8 @@ use sequor_core::{DataType, PaddingSide};
 use super::product;
 use crate::tensor::Tensor;
 
-/// The `len` places of the tensor along this axis that are not padding, which lies on this side. A tensor that is no longer, or is of texts,
-/// stays as it is.
+/// Keeps the first `len` places along this axis that are not padding; the padding is on `side`. A tensor that is no longer than `len`, or
+/// is of type BYTES, stays unchanged.
 pub fn crop(tensor: Tensor, axis: usize, len: u64, side: PaddingSide) -> Tensor {
     let (Some(size), Some(there)) = (tensor.dtype.size(), tensor.shape.0.get(axis).copied()) else { return tensor };
     if there <= len {
@@ -27,12 +27,12 @@ pub fn crop(tensor: Tensor, axis: usize, len: u64, side: PaddingSide) -> Tensor 
     Tensor { dtype: tensor.dtype, shape, data: Bytes::from(data) }
 }
 
-/// The largest number of a tensor of lengths.
+/// The largest value of a tensor of lengths.
 pub fn longest(tensor: &Tensor) -> Option<u64> {
     numbers(tensor.dtype, &tensor.data)?.into_iter().max().map(|n| u64::try_from(n).unwrap_or(0))
 }
 
-/// The numbers of a tensor of lengths, if it is of a type that can be one.
+/// The values of a tensor of lengths; `None` if the type cannot hold lengths.
 pub fn numbers(dtype: DataType, data: &[u8]) -> Option<Vec<i64>> {
     Some(match dtype {
         DataType::Int32 => data.as_chunks().0.iter().map(|bytes| i64::from(i32::from_le_bytes(*bytes))).collect(),

@@ -1,4 +1,4 @@
-//! Batch inputs: tensors that describe the requests of a batch. Element counts, their running sums, and the shapes of items.
+//! Batch inputs: tensors that describe the requests of a batch. They hold element counts, running sums of these, and shapes of items.
 
 use std::borrow::Borrow;
 
@@ -6,7 +6,7 @@ use sequor_core::{DataType, Shape};
 
 use crate::config::model::settings::{BatchInputKind, Padding};
 
-/// The values of a batch input and their shape. `sources` has the source input's whole shape for each request, padding included.
+/// The values of a batch input, and their shape. `sources` has the whole shape of the source input for each request, padding included.
 pub fn describe(
     kind: BatchInputKind,
     sources: &[impl Borrow<Shape>],
@@ -51,7 +51,7 @@ pub fn describe(
     }
 }
 
-/// A mask of states with ones behind each row, for so many new steps. Without new steps, what was given.
+/// Appends `new` ones to each row of a mask of states, for the new steps. Returns the mask unchanged if `new` is 0.
 pub fn with_new_steps((shape, values): (Shape, Vec<u64>), new: u64) -> (Shape, Vec<u64>) {
     let [rows, length] = shape.0.as_slice() else { return (shape, values) };
     if new == 0 {
@@ -89,7 +89,7 @@ fn items(sources: &[impl Borrow<Shape>], batching: bool) -> Vec<u64> {
     values
 }
 
-/// Appends the values as elements of this type; INT32, if it is not one of numbers.
+/// Appends the values as elements of this type; as INT32 if the type is not numeric.
 pub fn push(dtype: DataType, values: &[u64], out: &mut Vec<u8>) {
     for value in values {
         match dtype {

@@ -1,14 +1,14 @@
 //! A batch's inputs and outputs: maps graph ports to sources, lays rows out in aligned memory, and splits outputs back into rows.
 //!
-//! Nothing here knows when sequences start or end, or how requests are answered.
+//! This module does not know when sequences start or end, or how requests are answered.
 //!
 //! # Layout
 //!
-//! - [`wiring`]: where each input of a graph comes from, and where each output goes.
+//! - [`wiring`]: the source of each input of a graph, and the destination of each output.
 //! - [`staging`]: the memory a run reads its inputs from.
 //! - [`padded`], [`crop`]: inputs padded to one length, outputs without the padding.
 //! - [`describe`]: inputs that describe a batch.
-//! - [`outputs`]: what a run gives, row by row.
+//! - [`outputs`]: splits a run's outputs into rows.
 
 pub mod crop;
 pub mod describe;
@@ -20,7 +20,7 @@ pub mod wiring;
 pub use staging::{BatchRow, Staging};
 pub use wiring::{InputSource, Sink, Wiring};
 
-/// Why a batch cannot be put together or taken apart. The text is Triton's where clients know it.
+/// Why a batch cannot be assembled or split. If clients know Triton's text for an error, the text is Triton's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     #[error(transparent)]
@@ -37,12 +37,12 @@ pub enum BatchError {
     Missing { output: String },
     #[error("the states that '{input}' describes have different lengths in one row")]
     Lengths { input: String },
-    /// The checks before the queue let something through.
+    /// An input passed the checks before the queue although it does not fit.
     #[error("input '{input}' does not fit its batch")]
     Unfit { input: String },
 }
 
-/// The product of dimensions. 0 if it does not fit: then the tensor has no bytes, for another dimension is 0.
+/// The product of dimensions. 0 on overflow: such a shape has another dimension of 0, so the tensor has no bytes.
 fn product(dims: &[u64]) -> usize {
     dims.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(*d).ok()?)).unwrap_or(0)
 }

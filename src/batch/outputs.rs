@@ -12,10 +12,10 @@ use crate::tensor::{Tensor, rows};
 use super::BatchError;
 use super::crop::crop;
 
-/// Up to this many bytes a batch's output is copied out of the memory it was written to.
+/// Maximum bytes of a batch's output that are copied out of the run's memory.
 const SMALL: usize = 16 * 1024;
 
-/// An output's data in the memory where the run put it.
+/// An output's data, in the memory into which the run wrote it.
 #[derive(Debug)]
 pub enum OutputBuffer {
     Pooled(Pooled),
@@ -51,22 +51,22 @@ impl OutputBuffer {
     }
 }
 
-/// An output that can be cut into its parts: its faults were found before anything of its run is taken. Its data
-/// need not be there yet, unless it is texts.
+/// An output that can be split into its parts. Its errors are found before any output of the run is used. Its data need not be written yet,
+/// unless it is of type BYTES.
 #[derive(Debug)]
 pub struct OutputSplit {
     dtype: DataType,
     data: OutputBuffer,
-    /// Each part's shape, and where it ends.
+    /// The shape of each part, and the offset of its end.
     parts: Vec<(Shape, usize)>,
-    /// An axis, the side of the padding and each part's length along it, if the rest is padding.
+    /// If the output is padded: the padded axis, the side of the padding, and the length of each part along the axis.
     crop: Option<(usize, PaddingSide, Vec<u64>)>,
-    /// The shape of a row and the axis where the batch stands in it, if that is not the first: parts are single rows.
+    /// If the batch axis is not the first: the shape of a row, and the batch axis. Each part is then a single row.
     on_axis: Option<(Shape, usize)>,
 }
 
 impl OutputSplit {
-    /// Parts of so many rows each, along the first dimension. Rows beyond the last part are dropped.
+    /// Splits along the first dimension; `parts` has the number of rows of each part. Drops rows beyond the last part.
     pub fn rows(
         name: &str,
         dtype: DataType,
@@ -81,7 +81,7 @@ impl OutputSplit {
         }
         let row = shape.without(0);
         let ends = ends(dtype, &row, &data, parts);
-        // They only grow.
+        // The ends only grow.
         if ends.last().is_some_and(|end| *end > data.len()) {
             return Err(BatchError::Missing { output: name.to_owned() });
         }
@@ -89,7 +89,7 @@ impl OutputSplit {
         Ok(OutputSplit { dtype, data, parts, crop: None, on_axis: None })
     }
 
-    /// Parts of these shapes, one after the other, of an output that is a list of elements. Elements beyond the last part are dropped.
+    /// Splits a list of elements into parts of these shapes, one after the other. Drops elements beyond the last part.
     pub fn shapes(
         name: &str,
         dtype: DataType,
@@ -107,7 +107,7 @@ impl OutputSplit {
         Ok(OutputSplit { dtype, data, parts: parts.into_iter().zip(ends).collect(), crop: None, on_axis: None })
     }
 
-    /// Parts of one row each, whose batch dimension stands at `axis`. A client gets a 1 there, and one in front.
+    /// Splits into parts of one row each; the batch dimension is at `axis`. A client gets a 1 there, and another 1 in front.
     pub fn on_axis(
         name: &str,
         dtype: DataType,
@@ -123,7 +123,7 @@ impl OutputSplit {
         let row = shape.without(axis);
         let part = row.with(axis, 1).with(0, 1);
         let counts = vec![1; usize::try_from(count).unwrap_or(0)];
-        // Where texts end is known only when they are in order. They are on the host already.
+        // The end of each BYTES row is known only after the elements are ordered by row. Such data is on the host already.
         let (data, on_axis) = match dtype.size() {
             Some(_) => (data, Some((row.clone(), axis))),
             None => {
@@ -139,18 +139,18 @@ impl OutputSplit {
         Ok(OutputSplit { dtype, data, parts, crop: None, on_axis })
     }
 
-    /// One part, for the one request of a run.
+    /// A single part: the output of a run with one request.
     pub fn whole(dtype: DataType, shape: Shape, data: OutputBuffer) -> OutputSplit {
         let end = data.len();
         OutputSplit { dtype, data, parts: vec![(shape, end)], crop: None, on_axis: None }
     }
 
-    /// Takes padding off that lies on this side: along this axis each part has its own length.
+    /// Marks the output as padded on this side: along this axis each part has its own length.
     pub fn cropped(self, axis: usize, side: PaddingSide, lengths: Vec<u64>) -> OutputSplit {
         OutputSplit { crop: Some((axis, side, lengths)), ..self }
     }
 
-    /// The memory of a pool that it is cut of, to be written before that.
+    /// The pooled memory of this output, if it has any. The run writes it before the output is split.
     pub fn room(&mut self) -> Option<&mut Pooled> {
         match &mut self.data {
             OutputBuffer::Pooled(pooled) => Some(pooled),
@@ -158,7 +158,7 @@ impl OutputSplit {
         }
     }
 
-    /// The parts, in order.
+    /// Splits the data and returns the parts, in order.
     pub fn tensors(self) -> impl Iterator<Item = Tensor> {
         let (dtype, count) = (self.dtype, self.parts.len());
         let data = match self.on_axis.filter(|(row, axis)| count > 1 && row.0.iter().take(*axis).any(|n| *n != 1)) {
@@ -180,7 +180,7 @@ impl OutputSplit {
     }
 }
 
-/// Where each part ends.
+/// The offset of the end of each part.
 fn ends(dtype: DataType, row: &Shape, data: &OutputBuffer, parts: &[u64]) -> Vec<usize> {
     let elements = row.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     let upto = parts.iter().scan(0usize, |sum, n| {

@@ -1,4 +1,4 @@
-//! Lays out requests of different lengths as one tensor: each is padded on the right, to the longest or to the next bucket.
+//! Lays out requests of different lengths as one tensor. Each is padded on the right, to the longest length or to the next bucket.
 
 use std::borrow::Borrow;
 
@@ -19,7 +19,7 @@ pub fn shape(sources: &[impl Borrow<Shape>], padding: &Padding) -> Option<Shape>
     Some(shape)
 }
 
-/// Writes each row and its padding. A row without data is padding from its beginning.
+/// Writes each row and its padding. A row without data becomes padding only.
 pub fn write<'a>(
     target: &mut [u8],
     rows: impl Iterator<Item = (Option<&'a [u8]>, &'a Shape)>,

@@ -1,6 +1,6 @@
-//! Lays out a batch's inputs: rows one after the other, aligned, in buffers that are used again from run to run.
+//! Lays out a batch's inputs: rows one after the other, aligned, in buffers that every run reuses.
 //!
-//! For an accelerator, the inputs are laid out in host memory that it can read, and then sent.
+//! For an accelerator, the inputs are laid out in staging memory on the host and then copied.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use super::wiring::{InputSource, Wiring, stateful};
 pub struct BatchRow<'a> {
     /// The client's inputs in the order of the settings; `None` for an optional one that was left out.
     pub inputs: &'a [Option<Tensor>],
-    /// Rows it takes; 1 for a request of a sequence.
+    /// Number of rows; 1 for a request of a sequence.
     pub rows: u64,
     pub start: bool,
     pub end: bool,
     pub id: &'a Id,
 }
 
-/// The inputs of a batch, ready to be fed.
+/// The laid-out inputs of a batch.
 #[derive(Debug)]
 pub struct Staging {
     device: Arc<dyn Device>,
@@ -40,12 +40,12 @@ pub struct Staging {
     constants: Vec<(Constant, Staged)>,
     clients: Vec<Staged>,
     control_values: Vec<Staged>,
-    /// By client input: how rows of different shapes are laid out.
+    /// By client input: the layout of rows of different shapes.
     ragged: Vec<Option<RaggedInput>>,
-    /// By client input: the batch dimension, if it is not the one in front.
+    /// By client input: the batch dimension, if it is not the first.
     batch_dims: Vec<Option<usize>>,
     batch_inputs: Vec<(BatchInput, Staged)>,
-    /// By state: how it is padded, without its axis.
+    /// By state: its padding, without the axis.
     state_paddings: Vec<Option<Padding>>,
 }
 
@@ -53,11 +53,11 @@ pub struct Staging {
 struct Staged {
     dtype: DataType,
     buffer: Buffer,
-    /// The same on an accelerator. Texts stay on the host.
+    /// The copy on an accelerator. BYTES inputs stay on the host.
     sent: Option<Buffer>,
     len: usize,
     shape: Shape,
-    /// For what cannot be sized beforehand.
+    /// Buffer for values whose size is not known beforehand.
     scratch: Vec<u8>,
 }
 
@@ -102,7 +102,7 @@ impl Staging {
         })
     }
 
-    /// Lays out the inputs of these rows. `None` is a padding row: zeros, and READY false. The batch that was laid out before must have been run.
+    /// Lays out the inputs of these rows. `None` is a padding row: zeros, and READY false. The run of the previous batch must have ended.
     pub fn fill(&mut self, batch: &[Option<BatchRow<'_>>]) -> Result<(), BatchError> {
         let batching = self.batching;
         let forms = self.ragged.iter().zip(&self.batch_dims);
@@ -128,7 +128,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Lays out the inputs that describe padded states. `lengths` gives the length of each row of a state, by its number.
+    /// Lays out the inputs that describe padded states. `lengths` returns the length of each row of a state, by the state's number.
     pub fn fill_state_inputs<'a>(&mut self, lengths: impl Fn(usize) -> &'a [u64]) -> Result<(), BatchError> {
         for (input, staged) in &mut self.batch_inputs {
             let BatchSource::States { states, new_steps } = &input.source else { continue };
@@ -146,10 +146,10 @@ impl Staging {
         Ok(())
     }
 
-    /// The input that this source feeds, as it was laid out; states are not staged here.
+    /// The laid-out input for this source; `None` for a state, because states are not staged here.
     ///
     /// # Safety
-    /// The span must not be used after the staging was filled again or dropped.
+    /// The span must not be used after the staging is filled again or dropped.
     pub unsafe fn feed(&self, source: InputSource) -> Option<(DataType, &Shape, MemorySpan<'_>)> {
         let staged = match source {
             InputSource::Client(n) => self.clients.get(n)?,
@@ -159,7 +159,7 @@ impl Staging {
             InputSource::State(_) => return None,
         };
         let buffer = staged.sent.as_ref().unwrap_or(&staged.buffer);
-        // SAFETY: nothing is written before the next fill, which the caller waits for.
+        // SAFETY: nothing writes before the next fill, and the caller stops using the span before that.
         let span = unsafe { buffer.read(0..staged.len) }.ok()?;
         Some((staged.dtype, &staged.shape, span))
     }
@@ -168,7 +168,7 @@ impl Staging {
         &self.device
     }
 
-    /// Which of the client's inputs a request brings.
+    /// For each of the client's inputs: whether the request has it.
     pub fn given(inputs: &[Option<Tensor>]) -> Vec<bool> {
         inputs.iter().map(Option::is_some).collect()
     }
@@ -184,11 +184,12 @@ impl Wiring {
 }
 
 impl Staged {
-    /// Asks for what was laid out to be copied to the accelerator, if there is one.
+    /// Submits the copy of the laid-out data to the accelerator, if there is one.
     fn send(&mut self) -> Result<(), BatchError> {
         if let Some(sent) = &mut self.sent {
             sent.ensure(self.len)?;
-            // SAFETY: what was laid out stays until the next fill, which comes when this batch has run; both buffers live as long as this.
+            // SAFETY: the laid-out data stays until the next fill, which comes after the run of this batch; both buffers live as long as
+            // `self`.
             unsafe { sent.upload(&self.buffer, self.len) }?;
         }
         Ok(())
@@ -237,7 +238,7 @@ impl Staged {
         self.check(n)
     }
 
-    /// Rows whose batch dimension stands at `axis` of an item. Clients send a 1 there, and one in front.
+    /// Lays out rows whose batch dimension is at `axis` of an item. Clients send a 1 there, and another 1 in front.
     fn fill_on_axis(&mut self, n: usize, batch: &[Option<BatchRow<'_>>], axis: usize) -> Result<(), BatchError> {
         let Some(template) = batch.iter().flatten().find_map(|row| input(row, n)) else {
             self.len = 0;
@@ -279,7 +280,7 @@ impl Staged {
         if sources.is_empty() { Ok(()) } else { self.check(n) }
     }
 
-    /// What was laid out must be what the shape says: else the runtime would read beyond it.
+    /// Checks that the laid-out data has the size of the shape; otherwise the runtime would read beyond it.
     fn check(&self, n: usize) -> Result<(), BatchError> {
         let Some(size) = self.dtype.size() else { return Ok(()) };
         let want = self.shape.elements().and_then(|e| e.checked_mul(size as u64));
@@ -318,12 +319,12 @@ impl Staged {
     }
 }
 
-/// What a row brings for one of the client's inputs.
+/// The tensor of a row for one of the client's inputs.
 fn input<'a>(row: &BatchRow<'a>, n: usize) -> Option<&'a Tensor> {
     row.inputs.get(n)?.as_ref()
 }
 
-/// The whole shape of an input in each request of a batch. A padding row is like one row of the first request.
+/// The whole shape of an input in each request of a batch. A padding row has the shape of one row of the first request.
 pub fn source_shapes<'a>(batch: &[Option<BatchRow<'a>>], n: usize, batching: bool) -> Vec<Cow<'a, Shape>> {
     let template = batch.iter().flatten().find_map(|row| input(row, n));
     let padding = |of: &Tensor| if batching { of.shape.without(0).with(0, 1) } else { of.shape.clone() };
@@ -334,7 +335,7 @@ pub fn source_shapes<'a>(batch: &[Option<BatchRow<'a>>], n: usize, batching: boo
     batch.iter().filter_map(shape).collect()
 }
 
-/// A row of zeros, or of empty texts, like the template's.
+/// A row of zeros, or of empty BYTES elements, with the template's shape.
 fn pad_of(template: &Tensor, batching: bool) -> Bytes {
     let row = if batching { template.shape.without(0) } else { template.shape.clone() };
     let elements = row.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
@@ -356,7 +357,7 @@ fn type_of(kind: &ControlKind) -> DataType {
     }
 }
 
-/// The value of a control for a row; a padding row is not ready and has no id.
+/// Appends the value of a control for a row. A padding row is not ready and has no id.
 fn push_control(kind: &ControlKind, row: Option<&BatchRow<'_>>, out: &mut Vec<u8>) {
     let (values, is) = match kind {
         ControlKind::Start(values) => (values, row.is_some_and(|r| r.start)),
@@ -368,7 +369,7 @@ fn push_control(kind: &ControlKind, row: Option<&BatchRow<'_>>, out: &mut Vec<u8
     out.extend_from_slice(if is { &values.yes } else { &values.no });
 }
 
-/// A correlation id as the model wants it; 32-bit types get the low half.
+/// Appends a correlation id in the model's type; 32-bit types get the low half.
 fn push_id(dtype: DataType, id: Option<&Id>, out: &mut Vec<u8>) {
     if dtype == DataType::Bytes {
         let text = id.map(ToString::to_string).unwrap_or_default();

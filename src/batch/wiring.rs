@@ -1,11 +1,11 @@
-//! Maps each input of a graph to its source and each output to its destination. Resolved once, at load.
+//! Maps each input of a graph to its source and each output to its destination. Resolved once a load.
 
 use crate::config::model::settings::{Control, ModelSettings, Scheduling, StateSettings};
 
-/// What feeds an input of the graph, by its place in the settings.
+/// The source of an input of the graph, by its index in the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputSource {
-    /// What the client sends.
+    /// The client's tensor.
     Client(usize),
     Control(usize),
     State(usize),
@@ -14,21 +14,21 @@ pub enum InputSource {
     Batch(usize),
 }
 
-/// Where an output of the graph goes: to a client, into a state, or both. One with neither says how long the rows of a state are.
+/// The destination of an output of the graph: a client, a state, or both. An output with neither holds the lengths of the rows of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sink {
     pub client: Option<usize>,
     pub state: Option<usize>,
 }
 
-/// All inputs and outputs of a graph that a model uses, in the order in which its contexts take and give them.
+/// All inputs and outputs of a graph that a model uses, in the order of its contexts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wiring {
     pub input_names: Vec<String>,
     pub inputs: Vec<InputSource>,
     pub output_names: Vec<String>,
     pub outputs: Vec<Sink>,
-    /// The outputs (their places in `outputs`) that say how long the rows of a padded state are after a run, each with the state's number.
+    /// The outputs (indices into `outputs`) that hold the lengths of the rows of a padded state after a run, each with the state's number.
     pub new_lengths: Vec<(usize, usize)>,
 }
 
@@ -67,7 +67,7 @@ impl Wiring {
         Wiring { input_names, inputs, output_names, outputs, new_lengths }
     }
 
-    /// The wiring of a request that leaves optional inputs out: `given` says which of the client's inputs are there.
+    /// The wiring for a request that leaves out optional inputs. `given` has one flag for each of the client's inputs.
     pub fn without(&self, given: &[bool]) -> Wiring {
         let there = |source: &InputSource| match source {
             InputSource::Client(n) => given.get(*n).copied().unwrap_or(false),

@@ -1,4 +1,4 @@
-//! A server of our own: started for a run on ports the system chooses, gone when it is dropped.
+//! Starts a server for a run, on ports that the system chooses. Dropping it stops the server.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use super::BenchError;
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
-    /// Kept, for a program may not like to lose it. What it says later fits the pipe.
+    /// Kept open, because a program may fail without its output. Later output fits the pipe.
     _output: Option<BufReader<ChildStdout>>,
     /// `host:port` of its HTTP service.
     pub http: Option<String>,
@@ -23,12 +23,12 @@ pub struct Child {
     pub metrics: Option<String>,
     /// `host:port` of its admin listener.
     pub admin: Option<String>,
-    /// From its start until it said that it serves.
+    /// Time from its start until it reported that it serves.
     pub ready_after: Duration,
 }
 
 impl Child {
-    /// Serves this model repository with the program at `sequor`.
+    /// Starts the program at `sequor` as a server of this model repository.
     pub fn serve(sequor: &Path, repository: &Path) -> Result<Child, BenchError> {
         let mut command = Command::new(sequor);
         command.args([OsStr::new("serve"), OsStr::new("--model-repository"), repository.as_os_str()]);
@@ -39,7 +39,7 @@ impl Child {
         Child::start(command)
     }
 
-    /// Starts a command that says in a line of its output `grpc <address>`, and maybe `metrics <address>`, once it serves.
+    /// Starts a command that prints a line with `grpc <address>`, and optionally `metrics <address>`, once it serves.
     pub fn start(mut command: Command) -> Result<Child, BenchError> {
         let began = Instant::now();
         let failed = |e: std::io::Error| BenchError::NotStarted(e.to_string());
@@ -58,7 +58,7 @@ impl Child {
             let (http, metrics, admin) = (address(&said, "http"), address(&said, "metrics"), admin(&said));
             return Ok(Child { process, _output: output, http, grpc, metrics, admin, ready_after: began.elapsed() });
         }
-        // Its output is closed; so it is about to end, if it has not.
+        // The process has closed its output, so it has ended or is about to.
         let _ = process.kill();
         let _ = process.wait();
         Err(BenchError::NotStarted(format!("it ended; the last it said was: {said}")))
@@ -71,13 +71,13 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may have gone by itself.
+        // The process may have ended on its own.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The address that stands behind this word.
+/// The address behind this word, with the host replaced by localhost.
 fn address(line: &str, word: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     words.find(|w| *w == word)?;
@@ -85,7 +85,7 @@ fn address(line: &str, word: &str) -> Option<String> {
     Some(format!("{}:{port}", Ipv4Addr::LOCALHOST))
 }
 
-/// The address of the page that the line names.
+/// The address of the admin page in this line.
 fn admin(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("admin and status page  http://")?;
     Some(rest.split(['/', ' ']).next()?.to_owned())

@@ -1,4 +1,4 @@
-//! The closed loop: so many requests in flight, and the next when an answer is here.
+//! The closed loop: keeps a fixed number of requests in flight, and sends the next one when an answer arrives.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use super::live::RunProgress;
 use super::script::RequestScript;
 use super::tally::SenderTally;
 
-/// How long a sender rests after its connection was lost.
+/// Pause of a sender after a lost connection.
 const REST: Duration = Duration::from_millis(50);
 
-/// One client, until the run is over and what it has begun is ended.
+/// Drives one client until the run is over and its sequences are ended.
 pub(super) async fn drive(
     mut line: Transport,
     mut script: RequestScript,
@@ -37,7 +37,7 @@ pub(super) async fn drive(
     }
 }
 
-/// Counts answers within the measured span. Says whether the connection is gone.
+/// Counts an answer within the measured span. Returns whether the connection is lost.
 fn count(tally: &mut SenderTally, script: &mut RequestScript, back: Back, live: &RunProgress) -> bool {
     let counts = live.measuring();
     if counts {

@@ -1,4 +1,4 @@
-//! A run: senders are started, warm up, are measured, and end what they have begun.
+//! Drives a run: starts the senders, warms up, measures, and ends the open sequences.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::script::{Ids, RequestScript};
 use super::tally::SenderTally;
 use super::{BenchError, closed, open, process};
 
-/// Bytes a server may send ahead, as Triton's clients and ours let it.
+/// Bytes that a server may send ahead, as in Triton's clients and ours.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// How long answers are waited for once the run is over.
+/// Maximum wait for answers after the end of the run.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Connects to a server.
@@ -45,7 +45,7 @@ fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::
     error.source().map_or(error, innermost)
 }
 
-/// Drives a server. `stop` ends the measured span early; what was measured by then is reported.
+/// Drives a server. `stop` ends the measured span early; the report covers the span until then.
 pub async fn run(plan: &BenchPlan, recipe: &Recipe, stop: impl Future<Output = ()>) -> Result<BenchReport, BenchError> {
     let live = Arc::new(RunProgress::new(plan.requests));
     let mut senders = start(plan, recipe, &live).await?;
@@ -84,7 +84,7 @@ async fn start(plan: &BenchPlan, recipe: &Recipe, live: &Arc<RunProgress>) -> Re
         let mut random = SplitMix64::new(plan.seed, sender + 1);
         let (phase, live) = (random.share(), Arc::clone(live));
         let script = RequestScript::new(&recipe, &ids, random);
-        // Unconstrained: a call that tokio puts off for fairness would be overtaken by those behind it.
+        // Unconstrained: otherwise tokio could delay a call for fairness, and later calls would overtake it.
         match plan.pace {
             Pace::Closed { pipeline, .. } => {
                 senders.spawn(unconstrained(closed::drive(line, script, pipeline, plan.streaming, live)));

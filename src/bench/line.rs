@@ -1,5 +1,5 @@
-//! Carries a sender's requests to the server and their answers back: call by call, or on one stream. What was sent first is on the wire
-//! first either way.
+//! Carries a sender's requests to the server and their answers back, as single calls or on one stream. Both keep the order of sending on
+//! the wire.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,15 +19,15 @@ use super::script::RequestMark;
 
 type GrpcClient = GrpcInferenceServiceClient<Channel>;
 
-/// A request that is on its way.
+/// A request in flight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
     pub(super) mark: RequestMark,
-    /// When it was sent, or should have been.
+    /// The time when it was sent, or was due.
     pub(super) at: Instant,
 }
 
-/// A request that is back.
+/// An answered request.
 #[derive(Debug)]
 pub(super) struct Back {
     pub(super) sent: Sent,
@@ -39,7 +39,7 @@ pub(super) struct Back {
 pub(super) struct CallFailure {
     pub(super) code: &'static str,
     pub(super) text: String,
-    /// The connection or stream is gone, not only the request.
+    /// Whether the connection or stream is lost, and not only the request.
     pub(super) broken: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Transport {
     Stream { client: GrpcClient, open: Option<OpenStream>, flying: VecDeque<Sent>, lost: Option<CallFailure> },
 }
 
-/// A call that is on its way.
+/// A call in flight.
 pub(super) struct InFlightCall {
     sent: Sent,
     call: Pin<Box<dyn Future<Output = Result<ModelInferResponse, CallFailure>> + Send>>,
@@ -63,7 +63,7 @@ impl Future for InFlightCall {
     }
 }
 
-/// Requests that a stream takes before they are on the wire; more than any sender has in flight.
+/// Requests that a stream accepts before they are on the wire; more than any sender has in flight.
 const ROOM: usize = 1024;
 
 pub(super) struct OpenStream {
@@ -87,7 +87,7 @@ impl Transport {
         }
     }
 
-    /// When those were due that are still on their way.
+    /// The due times of the requests in flight.
     pub(super) fn sent_at(&self) -> Vec<Instant> {
         match self {
             Transport::Calls { flying, .. } => flying.iter().map(|call| call.sent.at).collect(),
@@ -95,7 +95,7 @@ impl Transport {
         }
     }
 
-    /// Sends a request. It is on its way once [`Transport::next`] is awaited.
+    /// Sends a request. It is in flight once [`Transport::next`] is awaited.
     pub(super) fn send(&mut self, sent: Sent, message: ModelInferRequest) {
         match self {
             Transport::Calls { client, flying } => {
@@ -117,7 +117,7 @@ impl Transport {
         }
     }
 
-    /// The next request that is back; `None` if none is on its way. Nothing is lost if this is dropped before it is done.
+    /// The next answered request; `None` if none is in flight. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<Back> {
         let (open, flying, lost) = match self {
             Transport::Calls { flying, .. } => return flying.next().await,
@@ -126,7 +126,7 @@ impl Transport {
         loop {
             flying.front()?;
             if let Some(fault) = lost.clone() {
-                // Everything on the stream is lost with it, one after the other.
+                // A lost stream fails all its requests, one after the other.
                 *open = None;
                 let sent = flying.pop_front()?;
                 if flying.is_empty() {
@@ -149,7 +149,7 @@ impl Transport {
     }
 }
 
-/// Opens a stream. Nothing goes out before its first request is there, for some servers answer nothing at all before that.
+/// Opens a stream. Sends nothing before the first request, because some servers do not answer before that.
 fn begin(mut client: GrpcClient) -> OpenStream {
     let (requests, receiver) = mpsc::channel(ROOM);
     let call =
@@ -157,7 +157,7 @@ fn begin(mut client: GrpcClient) -> OpenStream {
     OpenStream { requests, answers: Box::pin(stream::once(call).try_flatten()) }
 }
 
-/// The request that this answers: by its mark, else the one sent first.
+/// Finds the request for this answer: by its mark, otherwise the oldest one.
 fn matched(flying: &mut VecDeque<Sent>, answer: ModelStreamInferResponse) -> Option<Back> {
     let at = Instant::now();
     let message = answer.infer_response.unwrap_or_default();
@@ -172,12 +172,12 @@ fn matched(flying: &mut VecDeque<Sent>, answer: ModelStreamInferResponse) -> Opt
 }
 
 fn fault(status: &Status) -> CallFailure {
-    // What the client itself makes of a lost connection has a cause; what a server says has none.
+    // A lost connection is the client's own error and has a cause; an error from the server has none.
     let broken = std::error::Error::source(status).is_some();
     CallFailure { code: name(status.code()), text: status.message().to_owned(), broken }
 }
 
-/// gRPC's own word for a code.
+/// gRPC's name for a code.
 fn name(code: tonic::Code) -> &'static str {
     use tonic::Code;
     match code {

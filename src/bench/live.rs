@@ -1,4 +1,4 @@
-//! How a run stands, for all its senders: warming up, measuring or over.
+//! The phase of a run, shared by all its senders: warming up, measuring or over.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
@@ -7,11 +7,11 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// What all senders of a run look at.
+/// The state that all senders of a run share.
 #[derive(Debug)]
 pub(super) struct RunProgress {
     phase: AtomicU8,
-    /// Begin and end of the measured span, as far as they are known.
+    /// Begin and end of the measured span, once they are known.
     span: RwLock<(Option<Instant>, Option<Instant>)>,
     answered: AtomicU64,
     wanted: u64,
@@ -53,7 +53,7 @@ impl RunProgress {
         self.phase.load(Ordering::Acquire) == OVER
     }
 
-    /// Whether what was due then counts.
+    /// Whether a request that was due then is in the measured span.
     pub(super) fn measures(&self, due: Instant) -> bool {
         let (begin, end) = *self.span.read();
         begin.is_some_and(|begin| due >= begin) && end.is_none_or(|end| due < end)
@@ -65,12 +65,12 @@ impl RunProgress {
         }
     }
 
-    /// Waits until as many were answered as were wanted.
+    /// Waits until the wanted number of requests is answered.
     pub(super) async fn has_enough(&self) {
         self.enough.notified().await;
     }
 
-    /// The run is over: answers are dropped.
+    /// Stops waiting for answers.
     pub(super) fn give_up(&self) {
         self.gave_up.cancel();
     }

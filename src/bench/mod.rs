@@ -1,14 +1,14 @@
-//! The load generator behind `sequor bench` and `benches/`: drives any KServe v2 server over gRPC and says how fast, how late and how right
-//! its answers were. Knows a server only by its wire; nothing here may look into one, and nothing of a server may use this.
+//! The load generator behind `sequor bench` and `benches/`: drives any KServe v2 server over gRPC and reports throughput, latency and
+//! errors. It knows a server only through the protocol: it must not use the server's modules, and they must not use it.
 //!
 //! # Layout
 //!
-//! - [`plan`]: the load to drive · [`recipe`]: what a request to a model looks like · `script`: one client's requests.
+//! - [`plan`]: the load to drive · [`recipe`]: builds requests for a model · `script`: one client's requests.
 //! - `line`: carries requests and answers, unary or on a stream.
-//! - `closed`: the next request when an answer is here · `open`: at the pace of speech, whether or not answers keep up.
-//! - [`drive`]: warm-up, the measured span, the end · `live`: how it stands · `tally`: what a client has counted · [`report`]: all of it together.
-//! - [`process`]: CPU time and memory of a local server · `scrape`: its mean batch · [`child`]: a server of our own, for the time of a run.
-//! - `random`: numbers that are the same at every run.
+//! - `closed`: sends the next request when an answer arrives · `open`: sends at the pace of speech, whether or not answers keep up.
+//! - [`drive`]: warm-up, measured span and end · `live`: the phase · `tally`: counts of one client · [`report`]: the results of all.
+//! - [`process`]: CPU time and memory of a local server · `scrape`: its mean batch · [`child`]: a server started for the run.
+//! - `random`: pseudo-random numbers that are the same in every run.
 
 pub mod child;
 mod closed;
@@ -31,14 +31,14 @@ pub use plan::{BenchPlan, Pace};
 pub use recipe::{Data, Recipe, Wanted};
 pub use report::BenchReport;
 
-/// Why nothing could be measured.
+/// Why a run could not measure anything.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     #[error("{address} does not answer: {why}")]
     Unreachable { address: String, why: String },
     #[error("{address} refuses: {why}")]
     Refused { address: String, why: String },
-    /// The model cannot be driven as asked.
+    /// The model cannot be driven as requested.
     #[error("{0}")]
     Unfit(String),
     #[error("the server did not start: {0}")]

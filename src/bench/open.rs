@@ -1,5 +1,5 @@
-//! The open loop: a request every chunk, whether or not answers keep up. Time is counted from when a request was due, not from when it could be
-//! sent, so that a slow server or a slow client does not hide its slowness.
+//! The open loop: one request a chunk, whether or not answers keep up. Latency is measured from the time when a request was due, not from
+//! when it could be sent. A slow server or a slow client thus does not hide its slowness.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use super::live::RunProgress;
 use super::script::RequestScript;
 use super::tally::SenderTally;
 
-/// Requests of one stream that may be unanswered; further steps are skipped, and counted so.
+/// Maximum unanswered requests of one stream; further steps are skipped and counted as such.
 const UNANSWERED: usize = 64;
 
-/// One stream, until the run is over and its sequence is ended. `begin` is when its first request is due.
+/// Drives one stream until the run is over and its sequence is ended. `begin` is when its first request is due.
 pub(super) async fn drive(
     mut line: Transport,
     mut script: RequestScript,
@@ -45,7 +45,7 @@ pub(super) async fn drive(
     tally
 }
 
-/// Sends what is due. False if there is nothing more.
+/// Sends the request that is due. Returns false if there is none.
 fn step(
     tally: &mut SenderTally,
     line: &mut Transport,
@@ -67,7 +67,7 @@ fn step(
     }
 }
 
-/// What was due within the measured span counts.
+/// Counts an answer, if its request was due within the measured span.
 fn count(tally: &mut SenderTally, script: &mut RequestScript, back: Back, chunk: Duration, live: &RunProgress) {
     let Back { sent, at, answer } = back;
     let counts = live.measures(sent.at);
@@ -88,7 +88,7 @@ fn count(tally: &mut SenderTally, script: &mut RequestScript, back: Back, chunk:
     }
 }
 
-/// Gives up the requests that are still unanswered.
+/// Gives up on the requests that are still unanswered.
 fn give_up(tally: &mut SenderTally, line: &Transport, chunk: Duration, live: &RunProgress) {
     for at in line.sent_at() {
         if live.measures(at) && at.elapsed() > chunk {

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// How requests follow one another.
+/// The pace of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Each client keeps so many requests of its sequence in flight, and sends the next when an answer is here.
+    /// Each client keeps `pipeline` requests of its sequence in flight, and sends the next one when an answer arrives.
     Closed { clients: usize, pipeline: usize },
-    /// Each stream sends a request every `chunk`, begun at a random time within it, whether or not the answers keep up.
+    /// Each stream sends a request every `chunk`, whether or not the answers keep up. It starts at a random time within the first chunk.
     Open { streams: usize, chunk: Duration },
 }
 
 impl Pace {
-    /// Those who send.
+    /// Number of senders.
     pub fn senders(self) -> usize {
         match self {
             Pace::Closed { clients, .. } => clients,
@@ -27,28 +27,28 @@ pub struct BenchPlan {
     /// `host:port` of the gRPC service.
     pub address: String,
     pub pace: Pace,
-    /// On bidirectional streams, one a sender, rather than call by call.
+    /// Whether requests go over bidirectional streams, one a sender, instead of single calls.
     pub streaming: bool,
     pub connections: usize,
-    /// Driven, but not counted.
+    /// Time before the measured span; not counted.
     pub warm_up: Duration,
-    /// The longest that is counted.
+    /// Maximum length of the measured span.
     pub span: Duration,
-    /// The most requests that are counted.
+    /// Maximum number of counted requests.
     pub requests: Option<u64>,
     /// `host:port` of the metrics, for the mean batch.
     pub metrics: Option<String>,
     /// The server's process, if it runs on this machine.
     pub pid: Option<u32>,
-    /// What random data and random times are made from.
+    /// Seed of random data and random times.
     pub seed: u64,
 }
 
 impl BenchPlan {
-    /// One connection for so many clients, unless told otherwise; Triton's own clients share one among six.
+    /// Clients a connection by default; Triton's own clients share one among six.
     pub const CLIENTS_A_CONNECTION: usize = 8;
 
-    /// A closed loop for ten seconds against this address.
+    /// A closed loop of ten seconds against this address.
     pub fn closed(address: impl Into<String>, clients: usize) -> BenchPlan {
         BenchPlan {
             address: address.into(),

@@ -1,4 +1,4 @@
-//! What a process on this machine costs: CPU time and memory.
+//! CPU time and memory of a process on this machine.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
-/// CPU time of a process and all its threads, those that have ended included; `None` if there is no such process.
+/// CPU time of a process and all its threads, including ended ones; `None` if there is no such process.
 pub fn cpu(pid: u32) -> Option<Duration> {
     let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
     clock_gettime(clock).ok().map(Duration::from)
@@ -19,7 +19,7 @@ pub fn resident(pid: u32) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// The process that serves at this address, if that is on this machine.
+/// The process that serves at this address, if it is on this machine.
 pub fn serving(address: &str) -> Option<u32> {
     let local = |a: &SocketAddr| a.ip().is_loopback() || a.ip().is_unspecified();
     let at = address.to_socket_addrs().ok()?.find(local)?;

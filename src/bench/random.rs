@@ -1,10 +1,10 @@
-//! Numbers that look random and are the same at every run (splitmix64).
+//! Pseudo-random numbers that are the same in every run (splitmix64).
 
 #[derive(Debug, Clone)]
 pub(super) struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// Different for every sender of a run.
+    /// A generator that differs for every sender of a run.
     pub(super) fn new(seed: u64, sender: usize) -> SplitMix64 {
         let mut random = SplitMix64(seed.wrapping_mul(0xD6E8_FEB8_6659_FD93) ^ sender as u64);
         random.next();
@@ -18,7 +18,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// One of `low..=high`.
+    /// A number in `low..=high`.
     pub(super) fn between(&mut self, low: u32, high: u32) -> u32 {
         let span = u64::from(high.saturating_sub(low)) + 1;
         low + u32::try_from(self.next() % span).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What a request to a model looks like: asked of the server once, then made over and over.
+//! Builds requests for a model. Reads the model's inputs from the server once.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use tonic::transport::Channel;
 use super::BenchError;
 use super::random::SplitMix64;
 
-/// What inputs hold.
+/// The data of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {
     Zeros,
     Random,
-    /// One small whole number in all elements of a request, so that sums can be checked.
+    /// The same small integer in all elements of a request, so that sums can be checked.
     Whole,
 }
 
@@ -30,24 +30,24 @@ pub enum Data {
 pub struct Wanted {
     pub model: String,
     pub data: Data,
-    /// Shapes as they go over the wire, by input; needed where the model leaves dimensions open.
+    /// Shapes on the wire, by input; required if the model leaves dimensions open.
     pub shapes: BTreeMap<String, Vec<i64>>,
-    /// Requests of a sequence; 0 sends requests of none.
+    /// Requests of a sequence; 0 sends requests without a sequence.
     pub sequence_length: u32,
-    /// Percent by which lengths differ, either way.
+    /// Variation of sequence lengths in percent, in both directions.
     pub variation: u32,
-    /// Whether the first output must be the sum of what a sequence has sent ([`Data::Whole`]).
+    /// Whether the first output must be the sum of the sequence's inputs ([`Data::Whole`]).
     pub check_sums: bool,
     pub seed: u64,
 }
 
-/// How to make requests.
+/// Builds the requests of a run.
 #[derive(Debug, Clone)]
 pub struct Recipe {
     pub model: String,
     inputs: Vec<InferInputTensor>,
     pub(super) variants: Vec<Variant>,
-    /// The shortest and the longest sequence; `None` for requests of no sequence.
+    /// The shortest and the longest sequence; `None` for requests without a sequence.
     pub(super) lengths: Option<(u32, u32)>,
     pub(super) check_sums: bool,
 }
@@ -56,14 +56,14 @@ pub struct Recipe {
 #[derive(Debug, Clone)]
 pub(super) struct Variant {
     data: Vec<Bytes>,
-    /// What it adds to a sum.
+    /// Its contribution to a sum.
     pub(super) adds: i64,
 }
 
-/// As many different requests are made, and sent in a random order.
+/// Number of different requests, which are sent in a random order.
 const VARIANTS: usize = 16;
 
-/// Where a request stands in its sequence.
+/// The position of a request in its sequence.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepOfSequence {
     pub(super) sequence: i64,
@@ -72,7 +72,7 @@ pub(super) struct StepOfSequence {
 }
 
 impl Recipe {
-    /// Asks a server about its model.
+    /// Reads the model's metadata and configuration from a server.
     pub async fn ask(channel: Channel, wanted: &Wanted) -> Result<Recipe, BenchError> {
         let mut client = GrpcInferenceServiceClient::new(channel).max_decoding_message_size(usize::MAX);
         let (name, version) = (wanted.model.clone(), String::new());
@@ -82,7 +82,7 @@ impl Recipe {
         };
         let metadata = client.model_metadata(ModelMetadataRequest { name: name.clone(), version: version.clone() });
         let metadata = metadata.await.map_err(refused)?.into_inner();
-        // A server that cannot tell whether its model takes sequences is sent sequences, as asked.
+        // If a server does not report whether its model takes sequences, it gets sequences, as requested.
         let config = client.model_config(ModelConfigRequest { name, version }).await.ok();
         let stateless = config
             .and_then(|c| c.into_inner().config)
@@ -90,7 +90,7 @@ impl Recipe {
         Recipe::of(&metadata.inputs, stateless, wanted)
     }
 
-    /// From what a model is known to take.
+    /// Builds a recipe for a model with these inputs.
     pub fn of(inputs: &[TensorMetadata], stateless: bool, wanted: &Wanted) -> Result<Recipe, BenchError> {
         if let Some(name) = wanted.shapes.keys().find(|name| !inputs.iter().any(|i| i.name == **name)) {
             return Err(BenchError::Unfit(format!("model '{}' has no input '{name}' to give a shape", wanted.model)));
@@ -111,12 +111,12 @@ impl Recipe {
         Ok(Recipe { model, inputs: tensors, variants, lengths, check_sums })
     }
 
-    /// The same requests, to a server that does not add up.
+    /// The same requests without the check of sums.
     pub fn unchecked(self) -> Recipe {
         Recipe { check_sums: false, ..self }
     }
 
-    /// A request with this data. The mark comes back with its answer.
+    /// A request with this data. Its answer repeats the mark.
     pub(super) fn message(&self, variant: &Variant, place: Option<StepOfSequence>, mark: String) -> ModelInferRequest {
         ModelInferRequest {
             model_name: self.model.clone(),
@@ -142,7 +142,7 @@ fn tensor(input: &TensorMetadata, wanted: &Wanted) -> Result<InferInputTensor, B
     let (name, datatype) = (input.name.clone(), input.datatype.clone());
     let shape = match wanted.shapes.get(&name) {
         Some(shape) => shape.clone(),
-        // The first dimension, where it is open, is the batch; a request of a sequence is one row of it.
+        // If the first dimension is open, it is the batch; a request of a sequence is one row.
         None => input.shape.iter().enumerate().map(|(n, d)| if n == 0 && *d == -1 { 1 } else { *d }).collect(),
     };
     if shape.iter().any(|d| *d < 0) {
@@ -176,7 +176,7 @@ fn is_float(dtype: DataType) -> bool {
     matches!(dtype, DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64)
 }
 
-/// One element; every value here is small, so that no cast cuts it.
+/// Appends one element. All values here are small, so no cast truncates.
 fn element(dtype: DataType, value: f64, out: &mut Vec<u8>) {
     let whole = value as i64;
     match dtype {

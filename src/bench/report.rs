@@ -1,4 +1,4 @@
-//! All that a run has measured, for people and for programs.
+//! The results of a run, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -21,11 +21,11 @@ pub struct BenchReport {
     pub connections: usize,
     pub pipeline: usize,
     pub seconds: f64,
-    /// Answered, with success or an error.
+    /// Answered requests, successful or not.
     pub requests: u64,
     pub per_second: f64,
     pub errors: BTreeMap<String, Errors>,
-    /// Answers that are not the sum they must be; `None` if sums were not looked at.
+    /// Answers with a wrong sum; `None` if sums were not checked.
     pub wrong_sums: Option<u64>,
     pub latency_us: Latency,
     pub realtime: Option<Realtime>,
@@ -37,7 +37,7 @@ pub struct BenchReport {
     pub client: Option<Cost>,
 }
 
-/// Microseconds, of what was answered with success.
+/// Latency of successful answers, in microseconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Latency {
     pub p50: u64,
@@ -47,15 +47,15 @@ pub struct Latency {
     pub max: u64,
 }
 
-/// How streams have kept the pace of speech.
+/// How well streams kept the pace of speech.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Realtime {
     pub chunk_ms: f64,
-    /// Streams of whose steps at most one in a hundred was late.
+    /// Streams with at most one in a hundred steps late.
     pub sustained: u64,
-    /// Steps answered after their successor was due.
+    /// Steps that were answered after the next step was due.
     pub late: u64,
-    /// Steps that were not sent, for too many before them were unanswered.
+    /// Steps that were not sent, because too many earlier ones were unanswered.
     pub skipped: u64,
 }
 
@@ -106,7 +106,7 @@ impl BenchReport {
         }
     }
 
-    /// Whether every stream has kept its pace. True of a closed loop.
+    /// Whether every stream kept its pace. Always true for a closed loop.
     pub fn keeps_pace(&self) -> bool {
         self.realtime.is_none_or(|r| r.sustained == self.senders as u64)
     }

@@ -1,11 +1,11 @@
-//! A server's mean batch, from the counters that Triton and this server publish under the same names.
+//! Reads a server's mean batch from the counters that Triton and Sequor publish under the same names.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What a model has run so far.
+/// A model's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct ModelCounts {
     pub(super) requests: f64,
@@ -13,14 +13,14 @@ pub(super) struct ModelCounts {
 }
 
 impl ModelCounts {
-    /// Requests a batch since then.
+    /// Mean requests a batch between `since` and now.
     pub(super) fn mean_batch(self, since: ModelCounts) -> Option<f64> {
         let batches = self.batches - since.batches;
         (batches > 0.0).then(|| (self.requests - since.requests) / batches)
     }
 }
 
-/// Asks for the metrics at this address. `None` where there are none.
+/// Reads the metrics at this address; `None` if there are none.
 pub(super) async fn counts(address: &str, model: &str) -> Option<ModelCounts> {
     let asked = tokio::time::timeout(Duration::from_secs(1), scrape(address)).await;
     asked.ok()?.ok().map(|text| read(&text, model))

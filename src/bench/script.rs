@@ -1,4 +1,4 @@
-//! One sender's requests: sequence after sequence, each with an id of its own.
+//! One sender's requests: one sequence after the other, each with its own id.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,12 +8,12 @@ use sequor_proto::{ModelInferRequest, ModelInferResponse};
 use super::random::SplitMix64;
 use super::recipe::{Recipe, StepOfSequence, holds};
 
-/// Ids of sequences, one after the other over all senders of a run.
+/// Ids of sequences, consecutive over all senders of a run.
 #[derive(Debug)]
 pub(super) struct Ids(AtomicI64);
 
 impl Ids {
-    /// Begins where another run at the same server will hardly have begun.
+    /// Starts at an id that another run against the same server has hardly used.
     pub(super) fn new() -> Ids {
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         let begin = (since.as_millis() as u64 & 0xF_FFFF_FFFF) << 16 | u64::from(std::process::id() & 0xFF) << 8;
@@ -42,13 +42,13 @@ struct Current {
     sum: i64,
 }
 
-/// What a sender remembers of a request until its answer is here.
+/// The data that a sender keeps of a request until its answer arrives.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestMark {
-    /// Which of the sender's requests it is.
+    /// The request's number at its sender.
     pub(super) number: u64,
     pub(super) sequence: Option<i64>,
-    /// What its answer must hold.
+    /// The expected value of its answer.
     sum: Option<i64>,
 }
 
@@ -57,7 +57,8 @@ impl RequestScript {
         RequestScript { recipe: Arc::clone(recipe), ids: Arc::clone(ids), random, current: None, sent: 0 }
     }
 
-    /// The next request. With `last`, it ends its sequence, and there is none behind it. `marked` numbers it on the wire.
+    /// The next request. `last` makes it end its sequence; without an open sequence there is then no request. `marked` numbers it on the
+    /// wire.
     pub(super) fn next(&mut self, last: bool, marked: bool) -> Option<(RequestMark, ModelInferRequest)> {
         if last && self.current.is_none() {
             return None;
@@ -89,7 +90,7 @@ impl RequestScript {
         (place, sum)
     }
 
-    /// Goes on with a new sequence, if this one is still being sent: a request of it has failed.
+    /// Starts a new sequence next, if `sequence` is still the current one: a request of it has failed.
     pub(super) fn abandon(&mut self, sequence: Option<i64>) {
         if self.current.as_ref().is_some_and(|current| Some(current.id) == sequence) {
             self.current = None;
@@ -98,7 +99,7 @@ impl RequestScript {
 }
 
 impl RequestMark {
-    /// Whether an answer is not the sum that it must be.
+    /// Whether an answer does not hold the expected sum.
     pub(super) fn is_wrong(&self, answer: &ModelInferResponse) -> bool {
         let Some(sum) = self.sum else { return false };
         let first = answer.outputs.first().zip(answer.raw_output_contents.first());

@@ -1,4 +1,4 @@
-//! What one sender has counted. Each has its own; they are added up when all is over.
+//! The counts of one sender. They are summed at the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use hdrhistogram::Histogram;
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Errors {
     pub count: u64,
-    /// What the first of them said.
+    /// The text of the first of them.
     pub first: String,
 }
 
 #[derive(Debug)]
 pub(super) struct SenderTally {
-    /// Microseconds of what was answered with success.
+    /// Latency of successful answers, in microseconds.
     latency: Option<Histogram<u32>>,
     pub(super) answered: u64,
     pub(super) errors: BTreeMap<String, Errors>,
-    /// Answers that are not the sum of what was sent.
+    /// Answers with a wrong sum.
     pub(super) wrong: u64,
-    /// Steps answered after their successor was due, failed ones included.
+    /// Steps that were answered after the next step was due, including failed ones.
     pub(super) late: u64,
-    /// Steps that were not sent, for too many before them were unanswered.
+    /// Steps that were not sent, because too many earlier ones were unanswered.
     pub(super) skipped: u64,
-    /// Streams of whose steps at least 99 of 100 were in time.
+    /// Streams with at least 99 of 100 steps in time.
     pub(super) sustained: u64,
 }
 
@@ -46,7 +46,7 @@ impl SenderTally {
         self.answered += 1;
         self.wrong += u64::from(wrong);
         if let Some(latency) = &mut self.latency {
-            // Grows as needed; no span is too long for 64 bits.
+            // The histogram grows as needed; every span fits 64 bits.
             let _ = latency.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1));
         }
     }
@@ -63,7 +63,7 @@ impl SenderTally {
         self.errors.values().map(|e| e.count).sum()
     }
 
-    /// Whether this sender, a stream, has kept its pace: its 99th percentile is within a chunk.
+    /// Decides whether this stream has kept its pace: its 99th percentile is within a chunk.
     pub(super) fn judge(&mut self) {
         let steps = self.answered + self.failures() + self.skipped;
         self.sustained = u64::from(steps > 0 && (self.late + self.skipped) * 100 <= steps);
@@ -71,7 +71,7 @@ impl SenderTally {
 
     pub(super) fn add(&mut self, other: &SenderTally) {
         if let (Some(all), Some(more)) = (&mut self.latency, &other.latency) {
-            // Only fails where a histogram must not grow; these do.
+            // Only fails if a histogram must not grow; these may.
             let _ = all.add(more);
         }
         for (code, errors) in &other.errors {
@@ -88,7 +88,7 @@ impl SenderTally {
         self.sustained += other.sustained;
     }
 
-    /// Microseconds that this share of the answers took at most.
+    /// The latency in microseconds within which this share of the answers came.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         self.latency.as_ref().map_or(0, |l| l.value_at_quantile(share))
     }

@@ -1,4 +1,4 @@
-//! Faults of the server's files and the models'. Faults are collected, never stopped at the first.
+//! Faults in files of the server and of models. All faults are collected; checking does not stop at the first.
 
 pub use sequor_files::fault::{Fault, did_you_mean};
 
@@ -106,7 +106,7 @@ impl From<Fault> for LoadError {
     }
 }
 
-/// Puts faults in the order of their files and lines; a fault said twice is said once.
+/// Sorts faults by file and line, and removes repeated ones.
 pub fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
     faults.sort_by(|a, b| (&a.at.path, a.at.line, a.at.column).cmp(&(&b.at.path, b.at.line, b.at.column)));
     let mut kept: Vec<Fault> = Vec::with_capacity(faults.len());

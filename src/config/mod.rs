@@ -1,13 +1,13 @@
 //! Configuration: the server's settings (file, environment, flags) and the models' (config.pbtxt, sequor.toml, completion, validation).
-//! Texts in, settled values out; nothing here serves, loads a graph or reads a clock.
+//! It turns texts into values. It serves nothing, loads no graph and reads no clock.
 //!
 //! # Layout
 //!
-//! - [`fault`], [`place`]: what is wrong in a file, and where · [`toml_file`]: TOML · [`units`]: durations and sizes as people write them ·
-//!   [`atomic_file`]: files written whole or not at all. All of the package `sequor-files`.
-//! - [`trust`]: whether others can change a file.
+//! - [`fault`], [`place`]: faults in files and their places · [`toml_file`]: TOML · [`units`]: durations and sizes as text ·
+//!   [`atomic_file`]: files written as a whole or not at all. These are modules of the package `sequor-files`.
+//! - [`trust`]: checks that no other user can change a file.
 //! - [`model`]: one model's configuration.
-//! - [`ovms`]: the models that OpenVINO Model Server's files and flags name.
+//! - [`ovms`]: models from the files and flags of OpenVINO Model Server.
 //! - [`onnx`]: changes to ONNX files.
 //! - [`server`]: the server's settings.
 

@@ -1,4 +1,4 @@
-//! Whether a file or folder can hold code that this process runs: only this user and root may be able to change it.
+//! Checks that only this user and root can change a file or folder, before this process runs code from it.
 
 use std::fs::Metadata;
 use std::io;
@@ -14,16 +14,16 @@ pub enum Untrusted {
     Writable,
 }
 
-/// Checks owner and mode, for the user with this id.
+/// Checks owner and mode; `user` is this process's user id.
 pub fn check(of: &Metadata, user: u32) -> Result<(), Untrusted> {
     if of.uid() != user && of.uid() != 0 {
         return Err(Untrusted::Owner);
     }
-    // Everybody may write to a link, which changes nothing.
+    // The mode of a link allows everyone to write, but has no effect.
     if !of.is_symlink() && of.mode() & 0o022 != 0 { Err(Untrusted::Writable) } else { Ok(()) }
 }
 
-/// Checks a folder: the path itself, also if it is a link, and where it leads.
+/// Checks a path: the path itself, even if it is a link, and its target.
 pub fn check_path(path: &Path) -> io::Result<()> {
     let user = nix::unistd::geteuid().as_raw();
     let untrusted = |why: Untrusted| io::Error::new(io::ErrorKind::PermissionDenied, why);

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::{Device, DeviceError, DeviceId, MemorySpan, MemorySpanMut};
 
-/// Memory on a device, zeroed when it is made, aligned to 64 bytes.
+/// Zeroed memory on a device, aligned to 64 bytes.
 pub struct Buffer {
     device: Arc<dyn Device>,
     place: DeviceId,
     address: u64,
     len: usize,
-    /// One thread at a time: moves write through shared references.
+    /// Not `Sync`: moves write through shared references.
     alone: PhantomData<Cell<u8>>,
 }
 
@@ -36,7 +36,7 @@ impl Buffer {
         self.place
     }
 
-    /// Makes the buffer at least this large. What it held is lost if it had to grow.
+    /// Makes the buffer at least `len` bytes large. If it has to grow, its contents are lost.
     pub fn ensure(&mut self, len: usize) -> Result<(), DeviceError> {
         if self.len < len {
             *self = Buffer::new(&self.device, len.next_power_of_two())?;
@@ -49,45 +49,45 @@ impl Buffer {
         self.address
     }
 
-    /// Where it starts.
+    /// The address of the first byte.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
 
-    /// A buffer with these bytes in it.
+    /// Allocates a buffer that holds these bytes.
     pub fn holding(device: &Arc<dyn Device>, bytes: &[u8]) -> Result<Buffer, DeviceError> {
         let mut buffer = Buffer::new(device, bytes.len())?;
         buffer.put(bytes)?;
         Ok(buffer)
     }
 
-    /// Writes bytes to the buffer's beginning. Waits until they are there.
+    /// Copies bytes to the beginning of the buffer and waits for the copy.
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), DeviceError> {
         let (address, len) = self.part(&(0..bytes.len()))?;
-        // SAFETY: the buffer has so many bytes and is borrowed alone; both outlive the wait.
+        // SAFETY: `part` checked that the buffer has this many bytes, and it is borrowed exclusively; both sides outlive the wait.
         unsafe { self.device.upload(bytes.as_ptr() as u64, address, len) }?;
         self.device.wait(self.device.fence()?)
     }
 
-    /// The bytes of a part. Waits for them, and for all that was asked for before.
+    /// Copies out a part of the buffer. Waits for the copy and for all work submitted before it.
     pub fn get(&self, part: Range<usize>) -> Result<Vec<u8>, DeviceError> {
         let (address, len) = self.part(&part)?;
         let mut bytes = vec![0; len];
-        // SAFETY: the buffer has so many bytes there, and nothing writes them before the wait; the vector outlives it.
+        // SAFETY: `part` checked that the buffer has these bytes, and nothing writes them before the wait; the vector outlives it.
         unsafe { self.device.download(address, bytes.as_mut_ptr() as u64, len) }?;
         let waited = self.device.fence().and_then(|fence| self.device.wait(fence));
         if let Err(error) = waited {
-            // The device may still write there.
+            // After a failed wait the device may still write to the vector.
             bytes.leak();
             return Err(error);
         }
         Ok(bytes)
     }
 
-    /// Asks for the first `len` bytes of `from`, which lies on the host, to be copied here.
+    /// Submits a copy of the first `len` bytes of `from`, which must be host memory, into this buffer.
     ///
     /// # Safety
-    /// Neither buffer may be changed or dropped before that is done.
+    /// Neither buffer may be changed or dropped before the copy is done.
     pub unsafe fn upload(&mut self, from: &Buffer, len: usize) -> Result<(), DeviceError> {
         if from.place() != DeviceId::Host {
             return Err(DeviceError::WrongPlace { got: from.place(), want: DeviceId::Host });
@@ -97,22 +97,22 @@ impl Buffer {
         unsafe { self.device.upload(source, target, len) }
     }
 
-    /// Asks for the buffer's beginning to be copied to where `to` is, on the host.
+    /// Submits a copy of the first `to.len()` bytes of the buffer to host memory.
     ///
     /// # Safety
-    /// The buffer may not be changed or dropped, and what `to` leads to not be touched or freed, before that is done.
+    /// Before the copy is done, the buffer may not be changed or dropped, and the memory of `to` may not be touched or freed.
     pub unsafe fn download(&self, to: &MemorySpanMut<'_>) -> Result<(), DeviceError> {
         if to.place() != DeviceId::Host {
             return Err(DeviceError::WrongPlace { got: to.place(), want: DeviceId::Host });
         }
         let (source, len) = self.part(&(0..to.len()))?;
-        // SAFETY: within the buffer, and as long as the span; the rest is the caller's promise.
+        // SAFETY: `part` is within the buffer and has the span's length; the rest is the caller's promise.
         unsafe { self.device.download(source, to.address(), len) }
     }
 
-    /// The bytes, if they lie on the host.
+    /// The bytes, if this is host memory.
     pub fn host(&mut self) -> Option<&mut [u8]> {
-        // SAFETY: host memory of `len` bytes, initialised by the allocation; the exclusive borrow keeps everybody else away.
+        // SAFETY: host memory of `len` bytes, initialised by the allocation; the borrow is exclusive.
         (self.place() == DeviceId::Host)
             .then(|| unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) })
     }
@@ -130,8 +130,8 @@ impl Buffer {
     /// Part of the buffer, for a backend to write.
     ///
     /// # Safety
-    /// Nothing else may read or write this part, and the buffer may not be dropped, while the span is in use; except that a backend may be
-    /// told to read it too, where the model is known to allow that.
+    /// Nothing else may read or write this part, and the buffer may not be dropped, while the span is in use. Exception: a backend may also
+    /// read it, if the model is known to allow that.
     pub unsafe fn write<'a>(&self, part: Range<usize>) -> Result<MemorySpanMut<'a>, DeviceError> {
         let (address, len) = self.part(&part)?;
         // SAFETY: within the buffer; the rest is the caller's promise.
@@ -152,7 +152,7 @@ unsafe impl Send for Buffer {}
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with the same size; the borrowers of its parts have promised to be done.
+        // SAFETY: allocated in `new` with the same size; the users of its parts have promised not to use them any more.
         unsafe { self.device.release(self.address, self.len.max(1)) };
     }
 }

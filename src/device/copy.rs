@@ -1,11 +1,11 @@
-//! Copies a piece of a device's memory to another place on that device.
+//! Copies bytes within one device's memory.
 
 use super::{Convert, Device, DeviceError, MemorySpan, MemorySpanMut, RawRow, RawSet, formula};
 
-/// Asks for bytes of a device to be copied within it.
+/// Submits a copy from one part of a device's memory to another part.
 ///
 /// # Safety
-/// Both must stay, and be left alone, until that is done; they must not overlap.
+/// Until the copy is done, both parts must stay alive and unchanged by others. They must not overlap.
 pub unsafe fn copy(device: &dyn Device, from: &MemorySpan<'_>, to: &MemorySpanMut<'_>) -> Result<(), DeviceError> {
     let (want, len) = (device.place(), to.len());
     if let Some(got) = [from.place(), to.place()].into_iter().find(|place| *place != want) {
@@ -21,6 +21,6 @@ pub unsafe fn copy(device: &dyn Device, from: &MemorySpan<'_>, to: &MemorySpanMu
     let unit = formula::unit(from | len as u64, to | len as u64, Convert::No);
     let (inner, convert) = (len as u64, Convert::No);
     let set = RawSet { from_stride: 0, to_stride: 0, outer: 1, inner, first: 0, count: 1, convert, unit };
-    // SAFETY: as long as both; the rest is the caller's promise.
+    // SAFETY: both have the same length; the rest is the caller's promise.
     unsafe { device.run(&[set], &[RawRow { from, to }]) }
 }

@@ -1,18 +1,17 @@
-//! What a move does to each of its bytes, written as `cuda/kernels.cu` has it, name by name: which thread moves which unit, where a unit
-//! lies, how an element is converted. It runs on the host, so that the arithmetic is tested where there is no GPU; the kernel's text beside
-//! it is changed together with it or not at all.
+//! The arithmetic of a move, with the names of `cuda/kernels.cu`: which thread moves which unit, where a unit begins, how an element is
+//! converted. It runs on the host, so that tests need no GPU. Change it and the kernel only together.
 
 use super::{Convert, RawRow, RawSet};
 
-/// Threads of a block at most.
+/// Maximum threads of a block.
 pub const THREADS: u32 = 256;
-/// Units that a thread moves before it comes around.
+/// Units that a thread moves in one pass of its loop.
 pub const EACH: u64 = 4;
-/// Blocks that share a row at most.
+/// Maximum number of blocks that share a row.
 pub const SHARES: u64 = 64;
 
-/// The bytes that one move takes, given every address, stride and size of a set or-ed where it is read and where it is written: bytes, or with a
-/// conversion elements.
+/// The size of one unit: in bytes, or in elements if the move converts. `read` and `written` are all addresses, strides and sizes of a set,
+/// or-ed, at the source and at the destination.
 pub fn unit(read: u64, written: u64, convert: Convert) -> u32 {
     let (from, to) = convert.element();
     match convert {
@@ -24,7 +23,7 @@ pub fn unit(read: u64, written: u64, convert: Convert) -> u32 {
     }
 }
 
-/// Bytes of a unit where it is read and where it is written.
+/// Bytes of a unit at the source and at the destination.
 pub fn widths(set: &RawSet) -> (u64, u64) {
     let (read, written) = set.convert.element();
     (read * u64::from(set.unit), written * u64::from(set.unit))
@@ -35,7 +34,7 @@ pub fn units(set: &RawSet) -> u64 {
     set.outer * (set.inner / widths(set).0.max(1))
 }
 
-/// Where a unit of a row begins, from the row's beginning, where it is read and where it is written.
+/// Offset of a unit from the beginning of its row, at the source and at the destination.
 pub fn offsets(set: &RawSet, unit: u64) -> (u64, u64) {
     let (read, written) = widths(set);
     if set.outer == 1 {
@@ -46,7 +45,7 @@ pub fn offsets(set: &RawSet, unit: u64) -> (u64, u64) {
     (piece * set.from_stride + within * read, piece * set.to_stride + within * written)
 }
 
-/// How a launch is cut: blocks by row, set and share of a row, and threads of a block.
+/// The dimensions of a launch: blocks by row, set and share of a row, and threads of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
     pub rows: u32,
@@ -55,7 +54,7 @@ pub struct Grid {
     pub threads: u32,
 }
 
-/// The grid for these sets: as few threads as the largest row keeps busy.
+/// The grid for these sets. It has no more threads than the largest row needs.
 pub fn grid(sets: &[RawSet]) -> Grid {
     let most = sets.iter().map(units).max().unwrap_or(0).max(1);
     let threads = most.next_multiple_of(32).min(u64::from(THREADS));
@@ -101,7 +100,7 @@ unsafe fn move_unit(set: &RawSet, from: Option<u64>, to: u64) {
     }
     let (wide, narrow) = set.convert.element();
     for element in 0..u64::from(set.unit) {
-        // SAFETY: within the unit, and aligned to the element as the set's unit was chosen so.
+        // SAFETY: within the unit. The accesses are unaligned ones.
         unsafe { convert(set.convert, from.add((element * wide) as usize), to.add((element * narrow) as usize)) };
     }
 }
@@ -130,7 +129,7 @@ unsafe fn convert(how: Convert, from: *const u8, to: *mut u8) {
     }
 }
 
-/// To the nearest, ties to even; what is not a number stays none, and quiet.
+/// Rounds to nearest, ties to even. A NaN stays a NaN and becomes quiet.
 pub fn fp32_to_bf16(bits: u32) -> u16 {
     let rounded = match bits & 0x7fff_ffff > 0x7f80_0000 {
         true => (bits >> 16) | 0x40,
@@ -182,7 +181,7 @@ mod tests {
         assert_eq!(grid(&[set(4, 4)]).threads, 32);
     }
 
-    /// A set of rows at random strides and offsets of two arenas; `None` reads zeros.
+    /// A set of rows at random strides and offsets of two arenas; a row that is `None` reads zeros.
     #[derive(Debug, Clone)]
     struct Case {
         outer: u64,
@@ -220,7 +219,7 @@ mod tests {
             })
     }
 
-    /// Lays the cases out one after the other in two arenas, in multiples of an element so that the host may read them as numbers.
+    /// Places the cases one after the other in two arenas, at multiples of an element's size, so that the host may read them as numbers.
     fn lay(cases: &[Case], from: u64, to: u64) -> (Vec<RawSet>, Vec<RawRow>, u64, u64) {
         let (mut sets, mut rows, mut at) = (Vec::new(), Vec::new(), (0u64, 0u64));
         for case in cases {
@@ -273,7 +272,7 @@ mod tests {
             unsafe { Host.run(&sets, &rows) }.unwrap();
             let (sets, rows, ..) = of(&by_formula);
             let grid = grid(&sets);
-            // Threads in an order of no use to anybody.
+            // Runs the threads in reverse order: the result must not depend on it.
             for share in (0..grid.shares).rev() {
                 for set in 0..grid.sets {
                     for row in (0..grid.rows).rev() {

@@ -12,12 +12,12 @@ use super::{Convert, Device, DeviceError, DeviceId, Fence, RawRow, RawSet};
 
 const ALIGN: usize = 64;
 
-/// From this size on memory is mapped, not allocated: it comes zeroed, and is the kernel's again the moment it is released. An allocator
-/// keeps what is freed until something else happens, which on a server that has gone quiet is never.
+/// Memory of at least this size is mapped, not allocated: it comes zeroed, and the kernel has it back at once after a release. An allocator
+/// keeps freed memory until its next activity, which may never come on a quiet server.
 const MAPPED: usize = 256 << 10;
 
-/// From this size on memory is mapped in pages of 2 MiB, where the kernel has them for programs that ask. The first write to a page costs a
-/// fault, and a batch with large states writes tens of thousands of small pages.
+/// Memory of at least this size is mapped in pages of 2 MiB, if the kernel offers them on request. The first write to a page costs a fault,
+/// and a batch with large states writes tens of thousands of small pages.
 const HUGE: usize = 4 << 20;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,7 +31,7 @@ impl Device for Host {
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
         let failed = DeviceError::OutOfMemory { place: DeviceId::Host, bytes };
         if bytes >= MAPPED {
-            // SAFETY: the kernel picks an address where nothing is.
+            // SAFETY: the kernel picks a free address.
             let mapped = unsafe {
                 mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
             };
@@ -48,12 +48,12 @@ impl Device for Host {
 
     unsafe fn release(&self, address: u64, bytes: usize) {
         if bytes >= MAPPED {
-            // SAFETY: the caller's promise: this is what was mapped for these bytes. It fails for no such mapping.
+            // SAFETY: the caller's promise: `allocate` mapped exactly this range. Unmapping a whole mapping does not fail.
             let _ = unsafe { munmap(address as *mut _, bytes) };
             return;
         }
         if let Ok(layout) = Layout::from_size_align(bytes.max(1), ALIGN) {
-            // SAFETY: the caller's promise: this is what `allocate` gave for these bytes.
+            // SAFETY: the caller's promise: `allocate` returned this address for this size.
             unsafe { dealloc(address as *mut u8, layout) };
         }
     }
@@ -62,7 +62,7 @@ impl Device for Host {
         for set in sets {
             let at = set.first as usize;
             for row in rows.get(at..at + set.count as usize).unwrap_or_default() {
-                // SAFETY: the caller's promise: living memory of this size, used by nothing else, not overlapping.
+                // SAFETY: the caller's promise: live memory of this size, not used by others, not overlapping.
                 unsafe { one(set, row) };
             }
         }
@@ -70,13 +70,13 @@ impl Device for Host {
     }
 
     unsafe fn upload(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
-        // SAFETY: the caller's promise: `len` bytes on either side, in buffers of their own.
+        // SAFETY: the caller's promise: `len` bytes on either side, in separate buffers.
         unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, len) };
         Ok(())
     }
 
     unsafe fn download(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
-        // SAFETY: as for an upload; on the host they are the same.
+        // SAFETY: as for an upload; on the host both are the same.
         unsafe { self.upload(from, to, len) }
     }
 
@@ -91,7 +91,8 @@ impl Device for Host {
 
 #[cfg(target_os = "linux")]
 fn prefer_huge_pages(memory: *mut c_void, bytes: usize) {
-    // SAFETY: the mapping is ours, and what it holds does not change. A kernel without huge pages refuses, and small ones do.
+    // SAFETY: this process owns the mapping, and the advice does not change its contents. A kernel without huge pages refuses; small pages
+    // then stay.
     let _ = unsafe { madvise(memory, bytes, Advice::LinuxHugepage) };
 }
 
@@ -112,16 +113,16 @@ unsafe fn one(set: &RawSet, row: &RawRow) {
 }
 
 /// # Safety
-/// `from` must be readable and `to` writable for a piece of `inner` bytes as `convert` reads and writes them, without overlap; both must
-/// be aligned to their elements where a conversion is asked for.
+/// `from` must be readable and `to` writable for a piece of `inner` bytes at the element sizes of `convert`, without overlap. If `convert`
+/// is not `No`, both must be aligned to their elements.
 #[inline]
 unsafe fn piece(from: Option<u64>, to: u64, inner: usize, convert: Convert) {
     let to = to as *mut u8;
     let Some(from) = from else {
-        // SAFETY: so many writable bytes.
+        // SAFETY: the caller promised this many writable bytes.
         return unsafe { to.write_bytes(0, convert.written(inner)) };
     };
-    // SAFETY: the caller's promise, with rows of states starting at multiples of their element's size in buffers aligned to 64 bytes.
+    // SAFETY: the caller's promise. Rows of states start at multiples of their element's size, in buffers aligned to 64 bytes.
     unsafe {
         match convert {
             Convert::No => to.copy_from_nonoverlapping(from as *const u8, inner),
@@ -142,14 +143,14 @@ unsafe fn piece(from: Option<u64>, to: u64, inner: usize, convert: Convert) {
 }
 
 /// # Safety
-/// There must be so many elements, aligned, and nothing may write them.
+/// `at` must point to `len` aligned elements, and nothing may write them.
 unsafe fn slice<'a, T>(at: u64, len: usize) -> &'a [T] {
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(at as *const T, len) }
 }
 
 /// # Safety
-/// There must be so many elements, aligned, and nothing else may touch them.
+/// `at` must point to `len` aligned elements, and nothing else may touch them.
 unsafe fn slice_mut<'a, T>(at: *mut u8, len: usize) -> &'a mut [T] {
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts_mut(at.cast(), len) }
@@ -177,7 +178,7 @@ mod tests {
         // SAFETY: allocated above with this size.
         unsafe { Host.release(address, BYTES) };
         let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-        // Where the system never has huge pages, every small one costs a fault.
+        // Without huge pages, every small page costs a fault.
         let has_huge = enabled.contains("[madvise]") || enabled.contains("[always]");
         assert!(!has_huge || taken < pages / 4, "{taken} faults for {pages} pages");
     }

@@ -1,14 +1,15 @@
 //! Memory for tensors and states, on the host or an accelerator, behind one trait.
 //!
-//! Arithmetic on raw addresses and the libraries of devices belong here alone. Nothing here knows of sequences, states or models.
+//! Only this module does arithmetic on raw addresses and calls libraries of devices. It does not know sequences, states or models.
 //!
 //! # Layout
 //!
-//! - `span`: borrowed memory, as backends take and give it · `owned`: memory of theirs, kept.
-//! - `buffer`: memory of ours · `copy`: a piece of it · `moves`: rows between such buffers, checked · [`formula`]: what a move does to each of its bytes.
-//! - `host`: the host's own memory · [`cuda`]: that of NVIDIA GPUs · [`stand_in`]: an accelerator for tests, in host memory.
-//! - `pool`: host memory for answers, used again and again · `unfinished`: host memory of a device that failed.
-//! - [`trim`]: gives back what was needed once.
+//! - `span`: borrowed memory that backends read and write · `owned`: shared read-only memory that a runtime or a pool allocated.
+//! - `buffer`: memory that the server allocates · `copy`: copies within one device · `moves`: checked moves of rows between buffers ·
+//!   [`formula`]: the arithmetic of a move.
+//! - `host`: host memory · [`cuda`]: memory of NVIDIA GPUs · [`stand_in`]: an accelerator for tests, in host memory.
+//! - `pool`: reusable host memory for answers · `unfinished`: host memory of a device that failed.
+//! - [`trim`]: returns memory to the system that is no longer needed.
 
 mod buffer;
 mod copy;
@@ -40,7 +41,7 @@ pub use span::{MemorySpan, MemorySpanMut};
 pub use trim::{trim, trim_heaps, trim_thread};
 pub use unfinished::Unfinished;
 
-/// Where memory lies.
+/// The place of memory: the host or a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum DeviceId {
     #[default]
@@ -49,7 +50,7 @@ pub enum DeviceId {
     Cuda(u16),
 }
 
-/// As operators read it.
+/// The name in messages for operators.
 impl fmt::Display for DeviceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -59,85 +60,85 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// Why memory could not be had or moved.
+/// Why memory could not be allocated or moved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     #[error("{place} has no room for {bytes} more bytes")]
     OutOfMemory { place: DeviceId, bytes: usize },
-    /// A move would leave its buffer. Always a fault of the caller's.
+    /// A move would leave its buffer. Always a bug in the calling code.
     #[error("a move of {len} bytes at {at} leaves its buffer of {size} bytes")]
     OutOfBounds { at: usize, len: usize, size: usize },
     #[error("memory of {got} was handed to {want}")]
     WrongPlace { got: DeviceId, want: DeviceId },
-    /// The device itself says so; what was asked of it may not have been done.
+    /// The device reported a failure. The work that it was given may not have been done.
     #[error("{place} failed to {what}: {why}")]
     Failed { place: DeviceId, what: &'static str, why: String },
 }
 
-/// A point in the order of work of a device, behind everything that was asked for before it was made.
+/// A point in a device's order of work, behind all work submitted before it.
 #[derive(Debug)]
 #[must_use = "work before a fence is done only when the fence was waited for"]
 pub struct Fence(u64);
 
-/// A place where memory can be had, and an order of work in it: what is asked for is done in the order of asking. The host does it at once;
-/// an accelerator does it later, so that code that lets it read or write host memory waits for a [`Fence`] before touching that memory.
+/// A source of memory with one queue of work: the device does work in the order of submission. The host does it at once; an accelerator
+/// does it later. Code that lets a device read or write host memory therefore waits for a [`Fence`] before it touches that memory.
 pub trait Device: Send + Sync + fmt::Debug {
     fn place(&self) -> DeviceId;
 
-    /// Zeroed memory of at least one byte, aligned to 64 bytes; its address.
+    /// Allocates at least one byte of zeroed memory, aligned to 64 bytes, and returns its address.
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError>;
 
     /// # Safety
-    /// The memory must be what [`Device::allocate`] gave for `bytes`, and only work that was submitted before may still use it.
+    /// [`Device::allocate`] must have returned this address for `bytes`, and only work that was submitted before may still use it.
     unsafe fn release(&self, address: u64, bytes: usize);
 
-    /// Does all these moves, in any order among themselves.
+    /// Submits all these moves. Their order among themselves is open.
     ///
     /// # Safety
-    /// Every address must lie in memory of this device that is alive and that nothing else touches before this is done; no two moves may
-    /// overlap in what they write, nor one write what another reads. Sets must name rows that are there.
+    /// Every address must be in live memory of this device that nothing else touches before the moves are done. No two moves may write
+    /// overlapping memory, and none may write memory that another one reads. Sets must name existing rows.
     unsafe fn run(&self, sets: &[RawSet], rows: &[RawRow]) -> Result<(), DeviceError>;
 
-    /// Copies bytes of the host into memory of this device.
+    /// Submits a copy from host memory to memory of this device.
     ///
     /// # Safety
-    /// `len` bytes must be readable at `from` and writable at `to`, alive and changed by nothing else before this is done.
+    /// `len` bytes must be readable at `from` and writable at `to`. Both must stay alive and unchanged by others until the copy is done.
     unsafe fn upload(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError>;
 
-    /// Copies bytes of this device into memory of the host.
+    /// Submits a copy from memory of this device to host memory.
     ///
     /// # Safety
-    /// As for [`Device::upload`], the other way round.
+    /// As for [`Device::upload`], in the other direction.
     unsafe fn download(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError>;
 
-    /// Marks what was asked for so far.
+    /// Makes a fence behind all work submitted so far.
     fn fence(&self) -> Result<Fence, DeviceError>;
 
-    /// Waits until everything before the fence is done.
+    /// Waits until all work before the fence is done.
     fn wait(&self, fence: Fence) -> Result<(), DeviceError>;
 
-    /// Host memory that this device reads and writes without a detour; `None` if this is the host.
+    /// An allocator of host memory that this device accesses directly; `None` if this is the host.
     fn staging(&self) -> Option<Arc<dyn Device>> {
         None
     }
 
-    /// What its gauges say now, where it has a memory of its own.
+    /// Reads the gauges; `None` if the device has no memory of its own.
     fn reading(&self) -> Option<Reading> {
         None
     }
 
-    /// Where a runtime of this device shall enqueue its own work, so that it stands in one order with ours.
+    /// The stream on which a runtime must enqueue its own work, so that both keep one order.
     fn stream(&self) -> Option<u64> {
         None
     }
 }
 
-/// What can be had besides the host. Asking may load a driver.
+/// The accelerators of this machine. Asking may load a driver.
 pub trait Accelerators: Send + Sync + fmt::Debug {
-    /// Those that can be used, by ordinal; or why there is none.
+    /// The usable accelerators, by ordinal; or why there is none.
     fn usable(&self) -> Result<Vec<Accelerator>, NoAccelerator>;
 
-    /// A device with an order of work of its own.
+    /// Opens an accelerator, with its own queue of work.
     fn open(&self, ordinal: u16) -> Result<Arc<dyn Device>, DeviceError>;
 }
 
@@ -146,30 +147,30 @@ pub trait Accelerators: Send + Sync + fmt::Debug {
 pub struct Accelerator {
     pub ordinal: u16,
     pub name: String,
-    /// `GPU-…`, as the maker's tools have it.
+    /// `GPU-…`, as in the vendor's tools.
     pub uuid: String,
     pub total_bytes: u64,
 }
 
-/// What the gauges of an accelerator say. What its maker's tools do not tell is missing.
+/// The gauges of an accelerator. Gauges that the vendor's tools do not offer are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Reading {
     pub free_bytes: u64,
     pub total_bytes: u64,
-    /// Of the last moments, from 0 to 1.
+    /// Utilization over the last sampling period, from 0 to 1.
     pub utilization: Option<f64>,
     pub watts: Option<f64>,
     pub watts_at_most: Option<f64>,
-    /// Since its driver was loaded.
+    /// Energy since the driver was loaded.
     pub joules: Option<f64>,
 }
 
-/// Why no accelerator can be used: one sentence, with what to do.
+/// Why no accelerator can be used, and what to do about it, in one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoAccelerator(pub String);
 
-/// Whether a move changes the element type on its way.
+/// The conversion of the element type during a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u32)]
 pub enum Convert {
@@ -186,7 +187,7 @@ pub enum Convert {
 }
 
 impl Convert {
-    /// Bytes of an element where it is read and where it is written; of a byte, without conversion.
+    /// Bytes of an element at the source and at the destination; 1 and 1 without a conversion.
     pub const fn element(self) -> (u64, u64) {
         match self {
             Convert::No => (1, 1),
@@ -195,7 +196,7 @@ impl Convert {
         }
     }
 
-    /// Bytes written for so many read.
+    /// Bytes written for this many bytes read.
     pub const fn written(self, read: usize) -> usize {
         match self.element() {
             (4, 2) => read / 2,
@@ -205,29 +206,29 @@ impl Convert {
     }
 }
 
-/// What the rows of one kind have in common: `outer` pieces of `inner` bytes each, from one strided place to another. All bounds were checked.
-/// As kernels read it.
+/// The layout that all rows of a set share: `outer` pieces of `inner` bytes each, strided at both ends. All bounds were checked. The
+/// kernels read this type as it is.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct RawSet {
     pub from_stride: u64,
     pub to_stride: u64,
     pub outer: u64,
-    /// Bytes of a piece where it is read.
+    /// Bytes of a piece at the source.
     pub inner: u64,
-    /// Its rows stand at `first..first + count`.
+    /// The set's rows have the indices `first..first + count`.
     pub first: u32,
     pub count: u32,
     pub convert: Convert,
-    /// Bytes (without a conversion) or elements (with one) that are moved at once: all addresses, strides and sizes are multiples of it.
+    /// Bytes (without a conversion) or elements (with one) that are moved at once. All addresses, strides and sizes are multiples of it.
     pub unit: u32,
 }
 
-/// One row of a set. As kernels read it.
+/// One row of a set. The kernels read this type as it is.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct RawRow {
-    /// 0 writes zeros.
+    /// The source address; 0 writes zeros.
     pub from: u64,
     pub to: u64,
 }

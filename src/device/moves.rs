@@ -1,24 +1,24 @@
-//! Moves rows between buffers. A layout describes what rows of one kind have in common, and each row has a source and a destination.
+//! Moves rows between buffers. A layout describes a set of rows, and each row has a source and a destination.
 //!
-//! Every address is checked against its buffer before anything moves.
+//! Checks every address against its buffer before anything moves.
 
 use std::marker::PhantomData;
 
 use super::{Buffer, Convert, Device, DeviceError, DeviceId, Owned, RawRow, RawSet};
 
-/// How the rows of a set lie where they are read and where they are written: `outer` pieces, `from_stride` and `to_stride` bytes apart.
+/// The layout of a set's rows at source and destination: `outer` pieces, `from_stride` and `to_stride` bytes apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StridedLayout {
     pub from_stride: usize,
     pub to_stride: usize,
     pub outer: usize,
-    /// Bytes of a piece where it is read.
+    /// Bytes of a piece at the source.
     pub inner: usize,
     pub convert: Convert,
 }
 
 impl StridedLayout {
-    /// Rows that lie in one piece at both ends.
+    /// The layout of rows that are one contiguous piece at both ends.
     pub fn whole(bytes: usize) -> StridedLayout {
         StridedLayout { from_stride: 0, to_stride: 0, outer: 1, inner: bytes, convert: Convert::No }
     }
@@ -42,12 +42,12 @@ impl<'a> BufferSlice<'a> {
         BufferSlice { memory: SliceSource::Ours(buffer), at }
     }
 
-    /// Only to be read.
+    /// A slice that can only be a source.
     pub fn of_owned(owned: &'a Owned, at: usize) -> BufferSlice<'a> {
         BufferSlice { memory: SliceSource::Theirs(owned), at }
     }
 
-    /// Its address, if it has room for so many bytes there.
+    /// The address of the slice, if `extent` bytes fit there and its memory is on the device `on`.
     fn address(&self, extent: usize, on: DeviceId) -> Result<u64, DeviceError> {
         let (place, address, size) = match self.memory {
             SliceSource::Ours(buffer) => (buffer.place(), buffer.address(), buffer.len()),
@@ -63,21 +63,21 @@ impl<'a> BufferSlice<'a> {
     }
 }
 
-/// Room for moves, kept from one use to the next.
+/// Buffers for moves, kept for reuse.
 #[derive(Debug, Default)]
 pub struct Scratch {
     sets: Vec<RawSet>,
     rows: Vec<RawRow>,
 }
 
-/// Moves that are being put together. Nothing moves before [`Moves::run`].
+/// A collection of moves. Nothing moves before [`Moves::run`].
 #[derive(Debug)]
 pub struct Moves<'a> {
     device: &'a dyn Device,
     scratch: &'a mut Scratch,
-    /// Bytes from the first to the last of a row of the current set, where it is read and where it is written.
+    /// Bytes from the first to the last byte of a row of the current set, at the source and at the destination.
     extents: (usize, usize),
-    /// Every address, stride and size of the current set, or-ed: the zeros at its end are those that all of them have.
+    /// Every address, stride and size of the current set, or-ed. Low bits that are zero here are zero in all of them.
     bits: (u64, u64),
     buffers: PhantomData<&'a Buffer>,
 }
@@ -89,7 +89,7 @@ impl<'a> Moves<'a> {
         Moves { device, scratch, extents: (0, 0), bits: (0, 0), buffers: PhantomData }
     }
 
-    /// Begins a set: the rows that follow lie like this.
+    /// Begins a set: the rows that follow have this layout.
     pub fn set(&mut self, lay: StridedLayout) -> Result<(), DeviceError> {
         self.close();
         let StridedLayout { from_stride, to_stride, outer, inner, convert } = lay;
@@ -99,7 +99,7 @@ impl<'a> Moves<'a> {
         };
         let far = || DeviceError::OutOfBounds { at: 0, len: usize::MAX, size: 0 };
         self.extents = (extent(from_stride, inner).ok_or_else(far)?, extent(to_stride, written).ok_or_else(far)?);
-        // The stride of a row in one piece is never walked.
+        // A row in one piece never uses its stride.
         let strides = if outer > 1 { (from_stride as u64, to_stride as u64) } else { (0, 0) };
         self.bits = (strides.0 | inner as u64, strides.1 | written as u64);
         self.scratch.sets.push(RawSet {
@@ -115,7 +115,7 @@ impl<'a> Moves<'a> {
         Ok(())
     }
 
-    /// A row of the set that was begun last. `None` writes zeros.
+    /// Adds a row to the current set. A source of `None` writes zeros.
     pub fn row(&mut self, from: Option<BufferSlice<'a>>, to: BufferSlice<'a>) -> Result<(), DeviceError> {
         let place = self.device.place();
         let (read, written) = self.extents;
@@ -129,14 +129,14 @@ impl<'a> Moves<'a> {
         Ok(())
     }
 
-    /// Asks the device for all of them.
+    /// Submits all moves to the device.
     pub fn run(mut self) -> Result<(), DeviceError> {
         self.close();
         if self.scratch.rows.is_empty() {
             return Ok(());
         }
-        // SAFETY: every row was checked to stay within a living buffer of this place; a buffer is used by one thread at a time and released
-        // in the order of work, and spans of it are in use only while a backend runs, which is asked for before or after this.
+        // SAFETY: every row was checked to be within a live buffer of this device. One thread uses a buffer at a time, and buffers are
+        // released in the order of work. A backend uses spans of a buffer only while it runs, which is submitted before or after this.
         unsafe { self.device.run(&self.scratch.sets, &self.scratch.rows) }
     }
 
@@ -144,14 +144,14 @@ impl<'a> Moves<'a> {
         u32::try_from(self.scratch.rows.len()).unwrap_or(u32::MAX)
     }
 
-    /// Ends the current set, now that all its rows are known.
+    /// Ends the current set.
     fn close(&mut self) {
         let (end, bits) = (self.at(), self.bits);
         if let Some(set) = self.scratch.sets.last_mut() {
             set.count = end - set.first;
             set.unit = super::formula::unit(bits.0, bits.1, set.convert);
         }
-        // A set without rows would be a launch's worth of nothing.
+        // A set without rows would take part in a launch for nothing.
         if self.scratch.sets.last().is_some_and(|set| set.count == 0) {
             self.scratch.sets.pop();
         }
@@ -200,7 +200,7 @@ mod tests {
                 moves.run().unwrap();
             }
             let got: Vec<f32> = back.host().unwrap().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-            // BF16 has 8 bits of a number; 65504 has 11.
+            // BF16 has 8 significant bits; 65504 needs 11.
             let want = if narrow_way == Convert::Fp32ToFp16 { values } else { [1.5, -2.0, 65536.0, 0.0] };
             assert_eq!(got, want);
         }

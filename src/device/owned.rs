@@ -1,4 +1,4 @@
-//! Memory that a runtime or a pool allocated, kept alive as long as it is referenced.
+//! Read-only memory that a runtime or a pool allocated, kept alive by reference counting.
 
 use std::any::Any;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Buffer, Device, DeviceError, DeviceId, MemorySpan, MemorySpanMut, copy};
 
-/// Memory that a runtime or a pool allocated, kept alive by `keeper`, read-only and shareable.
+/// Read-only, shareable memory that `keeper` keeps alive.
 #[derive(Clone)]
 pub struct Owned {
     place: DeviceId,
@@ -18,7 +18,7 @@ pub struct Owned {
 
 impl Owned {
     /// # Safety
-    /// `address..address + len` must be initialised memory at `place` that stays where it is and is not written until `keeper` is dropped.
+    /// `address..address + len` must be initialised memory at `place`. It must not move or be written until `keeper` is dropped.
     pub unsafe fn from_raw(place: DeviceId, address: u64, len: usize, keeper: Arc<dyn Any + Send + Sync>) -> Owned {
         Owned { place, address, len, keeper }
     }
@@ -28,28 +28,28 @@ impl Owned {
         Owned { place: DeviceId::Host, address: keeper.as_ptr() as u64, len: keeper.len(), keeper }
     }
 
-    /// A copy of this memory, on its device: asked for here, done in the device's order of work.
+    /// Submits a copy of this memory on its device, in the device's order of work, and returns the copy.
     ///
     /// # Safety
-    /// The memory must stay as it is until that is done.
+    /// The source memory must stay alive and unchanged until the copy is done.
     pub unsafe fn copied(device: &Arc<dyn Device>, from: &MemorySpan<'_>) -> Result<Owned, DeviceError> {
         let buffer = Buffer::new(device, from.len())?;
-        // SAFETY: nothing else knows of the buffer; the rest is the caller's promise.
+        // SAFETY: no other code has the buffer; the rest is the caller's promise.
         let room = unsafe { buffer.write(0..from.len()) }?;
         // SAFETY: as above.
         unsafe { copy(&**device, from, &room) }?;
         Ok(Owned::of(buffer))
     }
 
-    /// A buffer that only work in flight still writes.
+    /// Wraps a buffer that only work in flight may still write.
     pub fn of(buffer: Buffer) -> Owned {
         let (place, address, len) = (buffer.place(), buffer.address(), buffer.len());
-        // A buffer is used by one thread at a time; here by none.
+        // A buffer is not `Sync`, so a mutex holds it; no thread ever locks it.
         Owned { place, address, len, keeper: Arc::new(parking_lot::Mutex::new(buffer)) }
     }
 
     pub fn span(&self) -> MemorySpan<'_> {
-        // SAFETY: what `from_raw` was promised, for as long as the keeper is here.
+        // SAFETY: the caller of `from_raw` promised this for as long as the keeper is alive.
         unsafe { MemorySpan::from_raw(self.place, self.address, self.len) }
     }
 
@@ -65,10 +65,10 @@ impl Owned {
         self.len == 0
     }
 
-    /// Asks for all of it to be copied to where `to` is, on the host.
+    /// Submits a copy of all bytes to host memory.
     ///
     /// # Safety
-    /// It must be kept, and what `to` leads to not be touched or freed, before that is done.
+    /// Until the copy is done, this memory must stay alive, and the memory of `to` may not be touched or freed.
     pub unsafe fn download(&self, from: &dyn Device, to: &MemorySpanMut<'_>) -> Result<(), DeviceError> {
         if self.place != from.place() || to.place() != DeviceId::Host {
             return Err(DeviceError::WrongPlace { got: self.place, want: from.place() });
@@ -76,13 +76,13 @@ impl Owned {
         if to.len() != self.len {
             return Err(DeviceError::OutOfBounds { at: 0, len: to.len(), size: self.len });
         }
-        // SAFETY: as long as the span; the rest is the caller's promise.
+        // SAFETY: both have the same length; the rest is the caller's promise.
         unsafe { from.download(self.address, to.address(), self.len) }
     }
 }
 
 impl AsRef<[u8]> for Owned {
-    /// Empty for memory that does not lie on the host.
+    /// Empty if the memory is not on the host.
     fn as_ref(&self) -> &[u8] {
         self.span().as_host().unwrap_or(&[])
     }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::{Buffer, Device, DeviceError, Host, MemorySpanMut};
 
-/// Free buffers by size class, and how many bytes may be kept so. Clones share them.
+/// Free buffers by size class, with a limit on the bytes kept. Clones share them.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<PoolMemory>,
@@ -16,7 +16,7 @@ pub struct Pool {
 struct PoolMemory {
     device: Arc<dyn Device>,
     free: Mutex<Free>,
-    /// Free bytes kept at most; what comes back beyond that is given to the allocator.
+    /// Maximum free bytes kept; buffers returned beyond that go to the allocator.
     keep: usize,
 }
 
@@ -31,12 +31,12 @@ impl Pool {
         Pool::over(Arc::new(Host), keep)
     }
 
-    /// Of memory that this device gives, which must be the host's.
+    /// A pool over this device, whose memory must be host memory.
     pub fn over(device: Arc<dyn Device>, keep: usize) -> Pool {
         Pool { shared: Arc::new(PoolMemory { device, free: Mutex::default(), keep }) }
     }
 
-    /// A buffer of at least this size. Its contents are those of an earlier use.
+    /// Takes a buffer of at least this size. It may hold bytes of an earlier use.
     pub fn take(&self, len: usize) -> Result<Pooled, DeviceError> {
         let size = len.max(64).next_power_of_two();
         let mut free = self.shared.free.lock();
@@ -52,7 +52,7 @@ impl Pool {
         Ok(Pooled { buffer: Some(buffer), len, home: Arc::clone(&self.shared) })
     }
 
-    /// Bytes that lie free.
+    /// Bytes of free buffers in the pool.
     pub fn idle_bytes(&self) -> usize {
         self.shared.free.lock().bytes
     }
@@ -64,14 +64,14 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Memory of a pool. It goes back when it is dropped.
+/// Memory of a pool. Dropping it returns it to the pool.
 pub struct Pooled {
     buffer: Option<Buffer>,
     len: usize,
     home: Arc<PoolMemory>,
 }
 
-// SAFETY: through a shared reference the memory is only read ([`AsRef`]); writing needs the exclusive one.
+// SAFETY: a shared reference only reads the memory ([`AsRef`]); writing needs an exclusive one.
 unsafe impl Sync for Pooled {}
 
 impl Pooled {

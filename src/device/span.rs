@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use super::DeviceId;
 
-/// Borrowed memory to read. On the host it may be turned into a slice; on a device it is only an address.
+/// Borrowed memory to read. Host memory can be turned into a slice; memory of a device is only an address.
 #[derive(Clone, Copy)]
 pub struct MemorySpan<'a> {
     place: DeviceId,
@@ -28,7 +28,7 @@ impl<'a> MemorySpan<'a> {
     }
 
     /// # Safety
-    /// `address..address + len` must be memory at `place`, initialised, and neither freed nor written for as long as `'a`.
+    /// `address..address + len` must be initialised memory at `place` that is neither freed nor written for as long as `'a`.
     pub unsafe fn from_raw(place: DeviceId, address: u64, len: usize) -> MemorySpan<'a> {
         MemorySpan { place, address, len, borrow: PhantomData }
     }
@@ -49,7 +49,7 @@ impl<'a> MemorySpan<'a> {
         self.len == 0
     }
 
-    /// The bytes, if they lie on the host.
+    /// The bytes, if this is host memory.
     pub fn as_host(&self) -> Option<&'a [u8]> {
         if self.place != DeviceId::Host {
             return None;
@@ -94,7 +94,7 @@ impl<'a> MemorySpanMut<'a> {
         self.len == 0
     }
 
-    /// The bytes, if they lie on the host.
+    /// The bytes, if this is host memory.
     pub fn as_host_mut(&mut self) -> Option<&mut [u8]> {
         if self.place != DeviceId::Host {
             return None;

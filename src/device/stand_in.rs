@@ -1,7 +1,7 @@
 //! An accelerator for tests, in host memory.
 //!
-//! Its memory is limited, it can fail, and it does work only when a caller waits for it. Rows move by the kernels' own formula. It is not for
-//! serving.
+//! Its memory is limited, it can fail, and it does its work only when a caller waits for it. Rows move by the kernels' own formula. It must
+//! not serve requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{
     RawRow, RawSet, Reading, formula,
 };
 
-/// Some of them, of one size. Clones are the same.
+/// A set of stand-ins of one size. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct StandIns(Arc<Vec<Arc<DeviceCounters>>>);
 
@@ -48,62 +48,62 @@ impl StandIns {
         StandIns(Arc::new(std::iter::repeat_with(one).take(usize::from(count)).collect()))
     }
 
-    /// How often a thread waited for one of them.
+    /// Number of waits for any of them.
     pub fn waits(&self) -> u64 {
         self.0.iter().map(|c| c.waits.load(Ordering::Relaxed)).sum()
     }
 
-    /// How often rows were moved.
+    /// Number of launches that moved rows.
     pub fn launches(&self) -> u64 {
         self.0.iter().map(|c| c.launches.load(Ordering::Relaxed)).sum()
     }
 
-    /// Bytes that went over the host, there or back.
+    /// Bytes copied from and to the host.
     pub fn copied(&self) -> u64 {
         self.0.iter().map(|c| c.copied.load(Ordering::Relaxed)).sum()
     }
 
-    /// Bytes in use, over all.
+    /// Bytes in use, over all stand-ins.
     pub fn used(&self) -> usize {
         self.0.iter().map(|c| c.used.load(Ordering::Relaxed)).sum()
     }
 
-    /// Bytes of host memory that they write to and read from, over all.
+    /// Bytes of host memory that they use for staging, over all stand-ins.
     pub fn staged(&self) -> usize {
         self.0.iter().map(|c| c.staged.load(Ordering::Relaxed)).sum()
     }
 
-    /// From now on every wait fails.
+    /// Makes every later wait fail.
     pub fn break_down(&self) {
         self.0.iter().for_each(|c| c.broken.store(true, Ordering::Relaxed));
         self.go_on();
     }
 
-    /// Waits succeed again.
+    /// Makes waits succeed again.
     pub fn mend(&self) {
         self.0.iter().for_each(|c| c.broken.store(false, Ordering::Relaxed));
     }
 
-    /// From now on no wait ends before [`StandIns::finish`] or [`StandIns::go_on`].
+    /// Holds all waits until [`StandIns::finish`] or [`StandIns::go_on`].
     pub fn hold(&self) {
         self.0.iter().for_each(|c| c.gate.set(Some(0)));
     }
 
-    /// Lets so many waits end, those that began first.
+    /// Lets this many waits end, oldest first.
     pub fn finish(&self, waits: u64) {
         self.0.iter().for_each(|c| c.gate.add(waits));
     }
 
-    /// Nothing is held any more.
+    /// Ends the hold.
     pub fn go_on(&self) {
         self.0.iter().for_each(|c| c.gate.set(None));
     }
 }
 
-/// What waits must pass.
+/// Blocks waits while it is closed.
 #[derive(Debug, Default)]
 struct Gate {
-    /// How many may pass, if not all.
+    /// The number of waits that may pass; `None` lets all pass.
     passes: Mutex<Option<u64>>,
     changed: Condvar,
 }
@@ -152,34 +152,34 @@ impl Accelerators for StandIns {
     }
 }
 
-/// Memory of a stand-in as the host has it.
+/// Views memory of a stand-in as host memory.
 ///
 /// # Safety
 /// The span must be of a stand-in's memory.
 pub unsafe fn read<'a>(span: &MemorySpan<'a>) -> MemorySpan<'a> {
-    // SAFETY: that is memory of the host, and lives as long.
+    // SAFETY: memory of a stand-in is host memory, and it lives as long.
     unsafe { MemorySpan::from_raw(DeviceId::Host, span.address(), span.len()) }
 }
 
-/// Memory of a stand-in as the host has it.
+/// Views memory of a stand-in as host memory.
 ///
 /// # Safety
 /// The span must be of a stand-in's memory.
 pub unsafe fn write<'a>(span: &'a mut MemorySpanMut<'_>) -> MemorySpanMut<'a> {
-    // SAFETY: that is memory of the host, borrowed alone for as long.
+    // SAFETY: memory of a stand-in is host memory, exclusively borrowed for as long.
     unsafe { MemorySpanMut::from_raw(DeviceId::Host, span.address(), span.len()) }
 }
 
-/// Asks for work of a graph's, to be done behind everything that was asked for before.
+/// Submits work of a graph, behind all work submitted before.
 ///
 /// # Safety
-/// The stream must be that of a stand-in that is alive, and all memory that the work touches must stay and be left alone until it is done.
+/// `stream` must be that of a live stand-in. All memory that the work touches must stay alive and untouched by others until it is done.
 pub unsafe fn ask(stream: u64, work: impl FnOnce() + Send + 'static) {
     // SAFETY: the caller's promise: streams are what `StandIn::stream` gave.
     unsafe { &*(stream as *const WorkQueue) }.ask(work);
 }
 
-/// Does everything that was asked for.
+/// Does all submitted work.
 ///
 /// # Safety
 /// As for [`ask`].
@@ -190,17 +190,17 @@ pub unsafe fn catch_up(stream: u64) {
 
 type Piece = Box<dyn FnOnce() + Send>;
 
-/// What was asked for and is not done, in its order.
+/// Submitted work that is not done yet, in order.
 #[derive(Default)]
 struct WorkQueue {
     asked: Mutex<PieceQueue>,
-    /// Held by the thread that does it.
+    /// Held by the thread that does the work.
     doing: Mutex<()>,
 }
 
 #[derive(Default)]
 struct PieceQueue {
-    /// How many pieces were done.
+    /// Number of pieces done.
     done: u64,
     pieces: VecDeque<Piece>,
 }
@@ -219,7 +219,7 @@ impl WorkQueue {
         self.until(self.fence());
     }
 
-    /// Does what was asked for before this fence.
+    /// Does all work submitted before this fence.
     fn until(&self, fence: u64) {
         let _doing = self.doing.lock();
         loop {
@@ -248,11 +248,11 @@ impl std::fmt::Debug for StandIn {
 }
 
 impl StandIn {
-    /// Copies later, from one address to another.
+    /// Submits a copy from one address to another.
     fn copy(&self, from: u64, to: u64, len: usize) {
         self.counts.copied.fetch_add(len as u64, Ordering::Relaxed);
         self.work.ask(move || {
-            // SAFETY: the caller's promise: both are there, and used by nothing else, until this is done.
+            // SAFETY: the caller's promise: both stay alive, and nothing else uses them, until this is done.
             unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, len) };
         });
     }
@@ -272,10 +272,10 @@ impl Device for StandIn {
     }
 
     unsafe fn release(&self, address: u64, bytes: usize) {
-        // What was asked for already may still use it.
+        // Submitted work may still use the memory.
         self.work.catch_up();
         self.counts.used.fetch_sub(bytes, Ordering::Relaxed);
-        // SAFETY: the caller's promise; the memory is the host's.
+        // SAFETY: the caller's promise; this is host memory.
         unsafe { Host.release(address, bytes) };
     }
 
@@ -287,7 +287,7 @@ impl Device for StandIn {
                 for set in 0..grid.sets {
                     for row in 0..grid.rows {
                         for thread in 0..grid.threads {
-                            // SAFETY: the caller's promise; the addresses are the host's.
+                            // SAFETY: the caller's promise; the addresses are in host memory.
                             unsafe { formula::move_rows(&sets, &rows, grid, (row, set, share), thread) };
                         }
                     }
@@ -337,7 +337,7 @@ impl Device for StandIn {
     }
 }
 
-/// Host memory that a stand-in writes to and reads from, counted.
+/// Host memory for staging of a stand-in, counted.
 #[derive(Debug)]
 struct StagingMemory(Arc<DeviceCounters>);
 

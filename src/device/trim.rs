@@ -1,4 +1,4 @@
-//! Returns memory to the system that was needed once, for example while models load.
+//! Returns memory to the system that was needed only once, for example while models load.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -6,37 +6,37 @@ use std::ops::Range;
 #[cfg(target_os = "linux")]
 use rustix::mm::{Advice, madvise};
 
-/// Call this after work that took much memory. Memory in use stays; code that is needed again is mapped again where it lies.
+/// Call this after work that took much memory. Memory in use stays; if code is needed again, the kernel maps it again at the same address.
 pub fn trim() {
     trim_heaps();
     #[cfg(target_os = "linux")]
     unmap_code();
 }
 
-/// Gives back free memory that this thread has allocated, or that lies in no thread's heap.
+/// Returns free memory of this thread's heap, and of heaps that no thread owns.
 pub fn trim_thread() {
-    // SAFETY: takes nothing but free memory.
+    // SAFETY: releases free memory only.
     unsafe { libmimalloc_sys::mi_collect(true) };
 }
 
-/// Gives back free memory of the allocators: of this thread, of threads that have ended, and of the C library.
+/// Returns free memory of the allocators: of this thread, of threads that have ended, and of the C library.
 pub fn trim_heaps() {
     trim_thread();
-    // The runtime's own, which is the C library's.
+    // ONNX Runtime allocates with the C library.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: takes nothing but free memory.
+    // SAFETY: releases free memory only.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Most of the code that was mapped so far has done its work.
+/// Unmaps the pages of code. Most of the code mapped so far ran once, at startup.
 #[cfg(target_os = "linux")]
 fn unmap_code() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/smaps") else { return };
     for range in code(&maps) {
         let start = std::ptr::without_provenance_mut::<c_void>(range.start);
-        // SAFETY: a mapping of a file that is read-only and unchanged: unmapped pages are read from the file again.
+        // SAFETY: a read-only, unchanged mapping of a file. The kernel reads dropped pages from the file again.
         let dropped = unsafe { madvise(start, range.len(), Advice::LinuxDontNeed) };
         if let Err(error) = dropped {
             tracing::debug!(%error, "code stays mapped");
@@ -44,7 +44,7 @@ fn unmap_code() {
     }
 }
 
-/// Where in the table of mappings the code of files lies that is as it is in the file.
+/// The address ranges of mapped code that is unchanged from its file.
 fn code(maps: &str) -> Vec<Range<usize>> {
     let (mut found, mut last) = (Vec::new(), None::<Option<Range<usize>>>);
     for line in maps.lines() {
@@ -56,7 +56,8 @@ fn code(maps: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Where the mapping lies that this line begins to tell of; `None` within, if it is not code of a file.
+/// The range of the mapping that this line introduces. `Some(None)` if the mapping is not code of a file; `None` if the line introduces
+/// none.
 fn mapping(line: &str) -> Option<Option<Range<usize>>> {
     let mut words = line.split_whitespace();
     let (start, end) = words.next()?.split_once('-')?;

@@ -1,4 +1,4 @@
-//! Host memory that a device may still write because waiting for it failed.
+//! Keeps host memory that a device may still write after a wait for it failed.
 
 use std::any::Any;
 use std::fmt;
@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use super::Device;
 
-/// Keeps memory until its device is known to be done. If that never happens, the memory is leaked: the device could write to memory that the
-/// allocator puts there next.
+/// Keeps memory until its device is known to be done. If that never happens, the memory leaks on purpose: otherwise the allocator could
+/// reuse it while the device still writes there.
 pub struct Unfinished {
     device: Arc<dyn Device>,
     kept: Mutex<Vec<Box<dyn Any + Send>>>,
@@ -20,12 +20,12 @@ impl Unfinished {
         Unfinished { device, kept: Mutex::default() }
     }
 
-    /// Keeps memory that the device was asked to write.
+    /// Keeps memory that the device was given to write.
     pub fn keep(&self, memory: impl Any + Send) {
         self.kept.lock().push(Box::new(memory));
     }
 
-    /// Drops what is kept, if the device is done with it. Returns whether nothing is kept any more.
+    /// Drops the kept memory if the device is done with it. Returns whether nothing is kept any more.
     pub fn release(&self) -> bool {
         let mut kept = self.kept.lock();
         let is_done = || self.device.fence().and_then(|fence| self.device.wait(fence)).is_ok();

@@ -1,4 +1,4 @@
-//! Stands in for NVIDIA GPUs in a build without the feature `cuda`: there is none, and the sentence says why.
+//! Replaces the module `cuda` in a build without the feature `cuda`: there is no GPU, and the error says why.
 
 use std::sync::Arc;
 

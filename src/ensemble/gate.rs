@@ -1,7 +1,9 @@
-//! `max_inflight_requests`: how many requests of an ensemble may be in flight of each step, and in all steps together. The others wait in order.
+//! `max_inflight_requests`: the maximum requests in flight of each step of an ensemble, and of all steps together. Other requests wait in
+//! order.
 //!
-//! A request passes the gate of the whole ensemble once it has all its slots, and keeps its place there until it ends. The steps of those that are
-//! inside can always run, so gates cannot wait for each other. The gate of the whole bounds what waits between two steps.
+//! A request passes the gate of the whole ensemble once it has all its slots, and holds its place there until it ends. The steps of
+//! admitted requests can always run, so gates cannot wait for each other. The gate of the whole ensemble also bounds the number of requests
+//! that wait between two steps.
 
 use std::collections::VecDeque;
 
@@ -16,10 +18,10 @@ pub(crate) enum EnsembleGate {
     Step(usize),
 }
 
-/// The gates of an ensemble. `T` is a request that waits.
+/// The gates of an ensemble. `T` is a waiting request.
 #[derive(Debug)]
 pub(crate) struct EnsembleGates<T> {
-    /// `None`: there is no maximum, and the gates are always open.
+    /// `None` without a maximum: the gates are always open.
     gates: Option<Gates<T>>,
 }
 
@@ -34,7 +36,7 @@ struct GateState<T> {
     maximum: u32,
     inside: u32,
     waiting: VecDeque<T>,
-    /// A thread lets waiting requests in. It looks again before it rests.
+    /// Whether a thread is admitting waiting requests. Before it stops, it looks for one more.
     is_admitting: bool,
 }
 
@@ -43,7 +45,7 @@ impl<T> GateState<T> {
         Mutex::new(GateState { maximum, inside: 0, waiting: VecDeque::new(), is_admitting: false })
     }
 
-    /// The next request that enters. If there is none, the thread that lets them in is done.
+    /// The next request to admit. If there is none, clears `is_admitting`.
     fn admit_next(&mut self) -> Option<T> {
         let next = if self.inside < self.maximum { self.waiting.pop_front() } else { None };
         if next.is_some() {
@@ -56,7 +58,7 @@ impl<T> GateState<T> {
 }
 
 impl<T> EnsembleGates<T> {
-    /// Gates that let so many requests into each step, and as many into the whole as into all steps together.
+    /// Creates gates that admit `maximum` requests into each step, and `steps` times as many into the whole ensemble.
     pub(crate) fn new(steps: usize, maximum: Option<u32>) -> EnsembleGates<T> {
         let gates = |maximum: u32| Gates {
             whole: GateState::new(maximum.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))),
@@ -73,7 +75,7 @@ impl<T> EnsembleGates<T> {
         }
     }
 
-    /// Lets a request in, or keeps it until there is room. Whether it is in.
+    /// Admits a request, or queues it until there is room. Returns whether it was admitted.
     pub(crate) fn enter(&self, gate: EnsembleGate, request: T) -> bool {
         let Some(gate) = self.find(gate) else { return true };
         let mut gate = gate.lock();
@@ -86,8 +88,8 @@ impl<T> EnsembleGates<T> {
         enters
     }
 
-    /// A request leaves. `admit` gets those that enter in its place, without the gate's lock. A request that leaves within `admit` is replaced by the
-    /// same loop, so the depth of calls does not grow with the number of requests.
+    /// Removes a request from the gate and calls `admit`, without the gate's lock, for each request that enters in its place. If a request
+    /// leaves within `admit`, this same loop replaces it: the depth of calls does not grow with the number of requests.
     pub(crate) fn leave(&self, gate: EnsembleGate, mut admit: impl FnMut(T)) {
         let Some(gate) = self.find(gate) else { return };
         {
@@ -156,7 +158,7 @@ mod tests {
         assert!(gates.enter(EnsembleGate::Whole, 0), "all have left");
     }
 
-    /// A request that gets in counts itself and leaves, which lets the next one in.
+    /// Each request counts itself in and leaves, which admits the next one.
     #[test]
     fn threads_lose_no_request_and_never_exceed_the_maximum() {
         const THREADS: u32 = 8;

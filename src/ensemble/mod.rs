@@ -1,10 +1,10 @@
 //! Ensembles: a model whose steps are requests to other models.
 //!
-//! - `plan`: the flow of tensors through the steps, held against the members' inputs and outputs.
-//! - `walk`: how far one request has come.
-//! - `gate`: how many requests are in flight of each step, and in all.
+//! - `plan`: the flow of tensors through the steps, checked against the members' inputs and outputs.
+//! - `walk`: the progress of one request.
+//! - `gate`: limits the requests in flight of each step, and of all steps.
 //!
-//! This room knows no model that is loaded: `model::sequences` sends the requests.
+//! This module does not know loaded models: `model::sequences` sends the requests.
 
 mod gate;
 mod plan;

@@ -1,4 +1,4 @@
-//! The plan of an ensemble: its steps with their tensors by number, in the order of the configuration. Made once for each load.
+//! The plan of an ensemble: its steps with the numbers of their tensors, in the order of the configuration. Built once a load.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use sequor_core::{DataType, Dim, Dims};
 
 use crate::config::model::settings::{EnsembleSettings, EnsembleStep, Input, ModelSettings, Output};
 
-/// A model as its clients see it, which is how an ensemble sees it.
+/// A model's inputs and outputs as its clients, and thus ensembles, see them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MemberSignature {
     pub(crate) name: String,
-    /// 0: the first dimension is no batch dimension.
+    /// 0 if the first dimension is not a batch dimension.
     pub(crate) max_batch_size: u32,
     pub(crate) inputs: Vec<MemberPort>,
     pub(crate) outputs: Vec<MemberPort>,
-    /// Whether its requests are steps of sequences, and how long one may be idle.
+    /// For a member with sequences: the idle time of a sequence, if it has one.
     pub(crate) sequences: Option<Option<Duration>>,
     pub(crate) is_ensemble: bool,
 }
 
-/// An input or output. Dimensions leave the batch dimension out.
+/// An input or output. The dimensions exclude the batch dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MemberPort {
     pub(crate) name: String,
@@ -32,7 +32,7 @@ pub(crate) struct MemberPort {
 /// Why an ensemble cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EnsembleFault {
-    /// The step that the sentence is about.
+    /// The step with the fault, if the fault is about one step.
     pub(crate) step: Option<usize>,
     pub(crate) what: String,
 }
@@ -41,24 +41,24 @@ pub(crate) struct EnsembleFault {
 #[derive(Debug, Clone)]
 pub(crate) struct EnsemblePlan {
     pub(crate) steps: Vec<MemberStep>,
-    /// The ensemble's tensors.
+    /// Number of the ensemble's tensors.
     pub(crate) tensors: usize,
     /// The tensor of each input and of each output, in the order of the settings.
     pub(crate) inputs: Vec<usize>,
     pub(crate) outputs: Vec<usize>,
-    /// The steps whose members have sequences, in the order of the members' names: that in which a START takes its slots.
+    /// The steps whose members have sequences, ordered by the members' names. A START takes its slots in this order.
     pub(crate) stateful: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct MemberStep {
     pub(crate) model: String,
-    /// `None` is the latest.
+    /// `None` means the latest version.
     pub(crate) version: Option<u64>,
     pub(crate) is_stateful: bool,
-    /// An input of the member, and the tensor that it gets.
+    /// Each input of the member, with the number of its tensor.
     pub(crate) inputs: Vec<(String, usize)>,
-    /// An output of the member, and the tensor that it becomes.
+    /// Each output of the member, with the number of the tensor that it becomes.
     pub(crate) outputs: Vec<(String, usize)>,
 }
 
@@ -80,7 +80,7 @@ impl MemberSignature {
     }
 }
 
-/// A tensor as a model has declared it.
+/// A tensor as the first model that uses it declares it.
 struct InferredTensor<'a> {
     model: &'a str,
     batches: bool,
@@ -89,7 +89,7 @@ struct InferredTensor<'a> {
 }
 
 impl EnsemblePlan {
-    /// The plan of an ensemble with a signature for each step, or everything that does not fit together.
+    /// Builds the plan of an ensemble from the signature of each step's member. On error returns every mismatch.
     pub(crate) fn new(
         settings: &ModelSettings,
         ensemble: &EnsembleSettings,
@@ -142,7 +142,7 @@ fn own_tensors(settings: &ModelSettings) -> BTreeMap<&str, InferredTensor<'_>> {
 
 fn batch_sizes(settings: &ModelSettings, member: &MemberSignature, fault: &mut dyn FnMut(String)) {
     let (own, of_member) = (settings.max_batch_size, member.max_batch_size);
-    // A member without a batch dimension takes whole shapes.
+    // A member without a batch dimension gets whole shapes.
     if of_member != 0 && of_member < own {
         let (ensemble, name) = (&settings.name, &member.name);
         fault(format!(
@@ -151,7 +151,7 @@ fn batch_sizes(settings: &ModelSettings, member: &MemberSignature, fault: &mut d
     }
 }
 
-/// Every input of a member gets one tensor, every mapped output exists, and types and shapes agree.
+/// Checks that every input of a member gets one tensor, that every mapped output exists, and that types and shapes agree.
 fn ports<'a>(
     ensemble: &str,
     step: &'a EnsembleStep,
@@ -183,7 +183,7 @@ fn ports<'a>(
     }
 }
 
-/// Holds what a member says of a tensor against what is known of it.
+/// Checks a member's declaration of a tensor against the earlier ones.
 fn agree<'a>(
     ensemble: &str,
     tensor: &'a str,
@@ -214,19 +214,19 @@ fn agree<'a>(
 }
 
 impl InferredTensor<'_> {
-    /// The dimensions with that of the batch.
+    /// The dimensions including the batch dimension.
     fn whole(&self) -> Dims {
         if self.batches { self.dims.with(0, Dim::Any) } else { self.dims.clone() }
     }
 }
 
-/// Whether a shape can be both.
+/// Whether a shape can match both.
 fn same(one: &Dims, other: &Dims) -> bool {
     let fits = |(a, b): (&Dim, &Dim)| a.fixed().zip(b.fixed()).is_none_or(|(a, b)| a == b);
     one.rank() == other.rank() && one.0.iter().zip(&other.0).all(fits)
 }
 
-/// A sequence has one request at a time in each member.
+/// Checks that no member with sequences has two steps: a sequence has one request at a time in each member.
 fn sequences(ensemble: &str, members: &[MemberSignature], faults: &mut Vec<EnsembleFault>) {
     for (n, member) in members.iter().enumerate().filter(|(_, member)| member.sequences.is_some()) {
         let name = &member.name;

@@ -1,4 +1,4 @@
-//! How far one request has come through the steps of its ensemble. Tensors are handed on as they are: their bytes are never copied.
+//! The progress of one request through the steps of its ensemble. Tensors are passed on without copying their bytes.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::tensor::{NamedTensor, Tensor};
 
 use super::plan::EnsemblePlan;
 
-/// The tensors that are there, and the steps that wait for some.
+/// The tensors that are known, and the steps that still wait for some.
 #[derive(Debug)]
 pub(crate) struct FlowProgress {
     plan: Arc<EnsemblePlan>,
@@ -18,9 +18,9 @@ pub(crate) struct FlowProgress {
 #[derive(Debug, Clone, Default)]
 struct TensorSlot {
     value: Option<Tensor>,
-    /// Whether it is known, be it a value or that there is none.
+    /// Whether the value is known, or known to be absent.
     is_known: bool,
-    /// Steps and outputs that have not read it. After the last one it is dropped.
+    /// Number of steps and outputs that have not read it yet. After the last one it is dropped.
     readers: u32,
 }
 
@@ -32,7 +32,7 @@ enum StepState {
 }
 
 impl FlowProgress {
-    /// A request with these inputs, in the order of the settings. An optional one may be left out.
+    /// Starts a request with these inputs, in the order of the settings. An optional input may be left out.
     pub(crate) fn new(plan: &Arc<EnsemblePlan>, inputs: Vec<Option<Tensor>>) -> FlowProgress {
         let mut walk = FlowProgress {
             plan: Arc::clone(plan),
@@ -58,7 +58,7 @@ impl FlowProgress {
         }
     }
 
-    /// The steps whose inputs are all there and that have not been started. They count as started from now on.
+    /// Returns the steps whose inputs are all known and that have not started, and marks them as started.
     pub(crate) fn start_ready(&mut self) -> Vec<usize> {
         let is_known = |tensor: usize| self.tensors.get(tensor).is_some_and(|slot| slot.is_known);
         let is_ready = |step: usize| {
@@ -72,7 +72,7 @@ impl FlowProgress {
         ready
     }
 
-    /// The inputs of a step, under the names of its member. To be asked for once.
+    /// The inputs of a step, under its member's names. Call it once a step.
     pub(crate) fn take_inputs(&mut self, step: usize) -> Vec<NamedTensor> {
         let Some(planned) = self.plan.steps.get(step) else { return Vec::new() };
         let mut inputs = Vec::with_capacity(planned.inputs.len());
@@ -85,7 +85,7 @@ impl FlowProgress {
         inputs
     }
 
-    /// Takes the outputs of a step.
+    /// Stores the outputs of a step.
     pub(crate) fn finish(&mut self, step: usize, outputs: Vec<NamedTensor>) {
         let plan = Arc::clone(&self.plan);
         let Some(planned) = plan.steps.get(step) else { return };
@@ -98,7 +98,7 @@ impl FlowProgress {
         self.mark(step, StepState::Done);
     }
 
-    /// Drops all tensors: the request is over.
+    /// Drops all tensors of a request that is over.
     pub(crate) fn abandon(&mut self) {
         self.tensors.iter_mut().for_each(|slot| slot.value = None);
     }
@@ -149,7 +149,7 @@ mod tests {
         NamedTensor { name: name.to_owned(), tensor: tensor.clone() }
     }
 
-    /// 0 goes to two steps, whose outputs 1 and 2 go to a third one; 3 is the output. Input 4 is optional.
+    /// Tensor 0 goes to two steps, whose outputs 1 and 2 go to a third one; 3 is the output. Input 4 is optional.
     fn walk() -> FlowProgress {
         let steps = vec![
             step("last", &[("A", 1), ("B", 2), ("C", 4)], &[("OUT", 3)]),

@@ -1,6 +1,6 @@
-//! Wakes the connections of a batch's answers together, by one task of theirs.
+//! Wakes the connections of a batch's answers together, from one task of their runtime.
 //!
-//! Woken one by one from an instance's thread, each connection would cost that thread a system call, and on a busy core the core as well.
+//! If an instance's thread woke each connection, each would cost that thread a system call, and on a busy core the core as well.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -10,12 +10,12 @@ use tokio::runtime::Handle;
 use super::queue::ExecutorHandle;
 use crate::sync::planted::{PlantedFault, is_planted};
 
-/// The connections whose answers are being sent. Until it is dropped, they are not woken.
+/// The connections of the answers that are being sent. They are woken when this is dropped.
 #[derive(Debug, Default)]
 pub struct AnswerBatch(Vec<ExecutorHandle>);
 
 impl AnswerBatch {
-    /// Adds a connection. Its answers may be sent from now on. A connection is held once for all of them.
+    /// Adds a connection, whose answers may be sent from now on. Adding it again has no effect.
     pub fn hold(&mut self, connection: ExecutorHandle) {
         if self.0.iter().rev().any(|held| Arc::ptr_eq(&held.0, &connection.0)) {
             return;

@@ -1,4 +1,4 @@
-//! What requests do with the handle of their connection, or of a group of threads: spawn tasks, and leave model steps to its thread.
+//! The operations of [`ExecutorHandle`]: requests spawn tasks and defer model steps to the connection's thread, or to a group of threads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Instant;
 use super::queue::{DeferredStep, ExecutorHandle, ModelStep};
 
 impl ExecutorHandle {
-    /// Runs the task within the connection, which drops it when it ends. After its end the task is dropped at once. Call this from a task of
-    /// the connection only.
+    /// Spawns a task within the connection, which drops the task when it ends itself. After the connection's end, the task is dropped at
+    /// once. Call this only from a task of the connection.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let task = Box::pin(task);
         let mut queue = self.0.queue.lock();
@@ -16,18 +16,18 @@ impl ExecutorHandle {
             queue.spawned.push(task);
             return;
         }
-        // A task may hold what takes the lock when it is dropped.
+        // Dropping a task may drop values that take the lock.
         drop(queue);
         drop(task);
     }
 
-    /// Whether long steps may be left to it too.
+    /// Whether long steps may be deferred to it too.
     pub fn gathers(&self) -> bool {
         self.0.gathers
     }
 
-    /// Leaves a model step to the connection's thread, which runs it once all requests that have come in are in their queues. False if the
-    /// thread cannot: the connection is not being polled, or has as many steps as it takes.
+    /// Defers a model step to the connection's thread, which runs it once all requests that have arrived are in their queues. Returns false
+    /// if the thread cannot take it: the connection is not being polled, or has its maximum number of steps.
     pub fn defer(&self, load: &Arc<impl ModelStep + 'static>, instance: u16) -> bool {
         let mut queue = self.0.queue.lock();
         let is_refused = queue.refuses_until.is_some_and(|until| Instant::now() < until);

@@ -1,4 +1,4 @@
-//! Tasks that several threads wake, under a scheduler that tries interleavings: no wake-up is lost, and none makes a task run twice.
+//! Tests tasks that several threads wake, under a scheduler that tries interleavings: no wake-up is lost, and none makes a task run twice.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl CountedTask {
         Poll::Ready(())
     }
 
-    /// Wakes the task, and waits for a poll of it: else the wake-ups run ahead of the polls, and one poll too many goes unseen.
+    /// Wakes the task and waits for its poll. Otherwise wake-ups could run ahead of the polls and hide one poll too many.
     fn wake(&self) {
         let polled = self.polled.load(Ordering::SeqCst);
         self.woken.fetch_add(1, Ordering::SeqCst);

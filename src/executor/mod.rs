@@ -1,12 +1,12 @@
-//! Runs the tasks of one connection within the connection's own task, and the short model steps that are left to its thread.
+//! Runs the tasks of one connection within the connection's own task, and the short model steps deferred to its thread.
 //!
 //! - `tasks`: [`ConnectionExecutor`], which the connection's task owns and drives.
-//! - `handle`: [`ExecutorHandle`], by which requests spawn tasks and leave model steps to the connection.
-//! - `steps`: [`ThreadSteps`], the model steps that are left to a group of threads.
+//! - `handle`: [`ExecutorHandle`], through which requests spawn tasks and defer model steps to the connection.
+//! - `steps`: [`ThreadSteps`], the model steps deferred to a group of threads.
 //! - `answers`: [`AnswerBatch`], which wakes the connections of a batch's answers together.
-//! - `queue`: what all of these share, under one lock.
+//! - `queue`: the state that all of these share, under one lock.
 //!
-//! This room knows no protocol and no model. Model steps are a trait ([`ModelStep`]). It keeps nothing in thread-local variables.
+//! This module does not know protocols and models. Model steps are a trait ([`ModelStep`]). It keeps nothing in thread-local variables.
 
 mod answers;
 mod handle;

@@ -1,4 +1,4 @@
-//! What the owner of a connection's tasks, the holders of its handle and the threads that answer share.
+//! The state that a connection's executor, the holders of its handle and the answering threads share.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -15,15 +15,15 @@ pub type ConnectionTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A load whose instances have steps that a connection's thread may run.
 pub trait ModelStep: Debug + Send + Sync {
-    /// Runs one step of the instance on this thread, if its own thread rests. Returns whether nothing is left for that thread. Steps of other models
-    /// that follow from its answers may be left to `thread`, which is this one.
+    /// Runs one step of the instance on this thread, if the instance's own thread rests. Returns whether nothing is left for that thread.
+    /// Steps of other models that follow from its answers may be deferred to `thread`, which is the calling one.
     fn try_step(&self, instance: u16, thread: &ExecutorHandle) -> bool;
 
     /// Wakes the instance's own thread.
     fn wake(&self, instance: u16);
 }
 
-/// A step that was left to a connection. It is run, or its instance is woken: a deferred step is never dropped.
+/// A step deferred to a connection. The connection runs it or wakes its instance; it never drops the step.
 #[derive(Debug)]
 pub(super) struct DeferredStep {
     pub(super) load: Arc<dyn ModelStep>,
@@ -42,18 +42,18 @@ impl DeferredStep {
     }
 }
 
-/// The handle of a connection, or of a group of threads: requests spawn tasks by it, and leave model steps to the connection's thread. Clones belong
-/// to the same connection.
+/// The handle of a connection, or of a group of threads. Requests use it to spawn tasks and to defer model steps. Clones belong to the same
+/// connection.
 #[derive(Clone)]
 pub struct ExecutorHandle(pub(super) Arc<HostQueue>);
 
 pub(super) struct HostQueue {
     pub(super) queue: Mutex<TaskQueue>,
-    /// Where the host is a task.
+    /// The runtime, if the host is a task.
     pub(super) runtime: Option<Handle>,
-    /// Maximum number of steps that are left to the host at a time.
+    /// Maximum number of steps deferred to the host at a time.
     pub(super) steps: usize,
-    /// Whether long steps are left to the host too, so that calls gather. It wakes their instances later.
+    /// Whether long steps are deferred to the host too, so that calls gather. The host then wakes their instances.
     pub(super) gathers: bool,
 }
 
@@ -61,28 +61,28 @@ pub(super) struct HostQueue {
 pub(super) struct TaskQueue {
     /// Tasks that were woken, by number.
     pub(super) woken: Vec<u64>,
-    /// Tasks that have not begun.
+    /// Tasks that have not started.
     pub(super) spawned: Vec<ConnectionTask>,
-    /// The connection has ended: no task begins any more.
+    /// Whether the connection has ended; no task starts any more.
     pub(super) closed: bool,
     /// The host's own waker, while it rests.
     pub(super) resting: Option<Waker>,
-    /// Whether the host polls its tasks just now, and will look here before it rests.
+    /// Whether the host is polling its tasks. It then looks at this queue again before it rests.
     pub(super) polling: bool,
     pub(super) deferred: Vec<DeferredStep>,
-    /// Until then no step is left to the host.
+    /// Until then, no step is deferred to the host.
     pub(super) refuses_until: Option<Instant>,
-    /// Batches of answers that are being sent. Until they are, the host is not woken.
+    /// Number of batches of answers that are being sent. While it is above 0, the host is not woken.
     pub(super) holds: u32,
 }
 
 impl TaskQueue {
-    /// Whether there is a turn to be done.
+    /// Whether another turn has work.
     pub(super) fn has_tasks(&self) -> bool {
         !self.woken.is_empty() || !self.spawned.is_empty()
     }
 
-    /// The host's waker, if the host rests although there is something to do.
+    /// The host's waker, if the host rests although it has work.
     pub(super) fn host_to_wake(&mut self) -> Option<Waker> {
         if self.holds == 0 && self.has_tasks() { self.resting.take() } else { None }
     }

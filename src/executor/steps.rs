@@ -1,6 +1,6 @@
-//! Model steps that are left to a group of threads. Tasks of these threads make the requests, and a thread that has no task left runs the steps.
+//! Model steps deferred to a group of threads. Tasks of these threads make the requests, and a thread without a task runs the steps.
 //!
-//! Each thread looks for steps after every task, so the thread whose task left a step finds it.
+//! Each thread looks for steps after every task, so the thread whose task deferred a step finds it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::queue::{ExecutorHandle, HostQueue, TaskQueue};
 use crate::sync::Mutex;
 use crate::sync::planted::{PlantedFault, is_planted};
 
-/// Maximum number of steps that wait: one for each instance that these requests wake at a time.
+/// Maximum number of waiting steps: one for each instance that these requests wake at a time.
 const STEPS: usize = 16;
 
-/// The steps that wait for the threads. Clones belong to the same threads.
+/// The steps deferred to the threads. Clones share them.
 #[derive(Clone)]
 pub struct ThreadSteps(Arc<HostQueue>);
 
@@ -28,12 +28,12 @@ impl ThreadSteps {
         ExecutorHandle(Arc::clone(&self.0))
     }
 
-    /// Whether a step waits.
+    /// Whether any step waits.
     pub fn any(&self) -> bool {
         !self.0.queue.lock().deferred.is_empty()
     }
 
-    /// Runs the steps that wait on this thread. An instance whose step does not run here is woken.
+    /// Runs the waiting steps on this thread. If a step does not run here, its instance is woken.
     pub fn run(&self) {
         let steps = std::mem::take(&mut self.0.queue.lock().deferred);
         if !is_planted(PlantedFault::ForgetsStep) {

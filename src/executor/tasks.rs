@@ -1,9 +1,9 @@
-//! Tasks that run within another task, their host. The host polls the tasks that were woken, in the order in which they were begun.
+//! Runs tasks within another task, their host. The host polls the woken tasks in the order in which they started.
 //!
-//! That order matters. A client's requests on one connection come interleaved, and one read brings the last bytes of many: in the order of
-//! wakes, a later request whose first and last bytes came together would overtake an earlier one that lacked only its last.
+//! That order matters. A client's requests on one connection are interleaved, and one read may bring the last bytes of several. In the
+//! order of wake-ups, a request that arrived as a whole would overtake an earlier one that lacked only its last bytes.
 //!
-//! The host has a waker among theirs. It is woken only while it rests, because it looks at the queue once more before it rests.
+//! The host has a waker like each task. It is woken only while it rests, because it looks at the queue once more before it rests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,16 +17,16 @@ use super::queue::{ConnectionTask, DeferredStep, ExecutorHandle, HostQueue, Task
 use crate::sync::planted::{PlantedFault, is_planted};
 use crate::sync::{AtomicBool, Mutex};
 
-/// The number of the host among its tasks, which have higher ones.
+/// The host's number. Tasks have higher ones.
 const HOST: u64 = 0;
 
-/// The tasks of one connection, and the model step that is left to it.
+/// The tasks of one connection, and the model step deferred to it.
 pub struct ConnectionExecutor {
     running: BTreeMap<u64, RunningTask>,
     begun: u64,
     shared: Arc<HostQueue>,
     host: (Waker, Arc<TaskWaker>),
-    /// The tasks of this turn; kept for its memory.
+    /// The tasks of this turn; kept to reuse its memory.
     turn: Vec<u64>,
 }
 
@@ -39,13 +39,13 @@ struct RunningTask {
 /// What the host does after a turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AfterTurn {
-    /// There is another turn to be done.
+    /// Run another turn.
     Turn,
-    /// Nothing is to be done until the host is woken.
+    /// Rest until the host is woken.
     Rest,
 }
 
-/// Puts one task into the queue, once until it is polled again.
+/// Puts one task into the queue, at most once between two polls.
 struct TaskWaker {
     task: u64,
     woken: AtomicBool,
@@ -74,16 +74,16 @@ impl Wake for TaskWaker {
     }
 }
 
-/// The waker of a task that is to be polled in the next turn anyhow.
+/// The waker of a task that the next turn polls anyway.
 fn task_waker(task: u64, shared: &Arc<HostQueue>) -> (Waker, Arc<TaskWaker>) {
     let state = Arc::new(TaskWaker { task, woken: AtomicBool::new(true), shared: Arc::clone(shared) });
     (Waker::from(Arc::clone(&state)), state)
 }
 
 impl Default for ConnectionExecutor {
-    /// For a host that is a task of the runtime that this thread belongs to, if it belongs to one.
+    /// The executor for a host that is a task of this thread's runtime, if the thread has one.
     fn default() -> ConnectionExecutor {
-        // The host is in the queue at first.
+        // The host starts as woken.
         let queue = TaskQueue { woken: vec![HOST], ..TaskQueue::default() };
         let shared = Arc::new(HostQueue {
             queue: Mutex::new(queue),
@@ -106,7 +106,7 @@ impl ConnectionExecutor {
         &self.host.0
     }
 
-    /// Begins the tasks that were spawned, and polls every task that was woken, once. Returns whether the host was woken.
+    /// Starts the spawned tasks, and polls every woken task once. Returns whether the host was woken.
     pub fn turn(&mut self) -> bool {
         let spawned = {
             let mut queue = self.shared.queue.lock();
@@ -126,7 +126,7 @@ impl ConnectionExecutor {
                 continue;
             }
             let Some(RunningTask { task: future, waker, state }) = self.running.get_mut(&task) else { continue };
-            // Before the poll: a wake-up during it wants another.
+            // Reset before the poll: a wake-up during the poll requests another one.
             state.woken.store(false, Ordering::Release);
             if future.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
                 self.running.remove(&task);
@@ -142,8 +142,8 @@ impl ConnectionExecutor {
         self.turn.push(self.begun);
     }
 
-    /// Says what to do after a turn. Runs the model step that was left to this thread, if no task was woken: then everything that came in is
-    /// in the models' queues. If nothing is to be done, the host rests until `waker` is woken.
+    /// Decides what the host does after a turn. If no task was woken, runs the deferred model step first: everything that arrived is then
+    /// in the models' queues. On `Rest`, the host rests until `waker` is woken.
     pub fn next(&mut self, waker: &Waker) -> AfterTurn {
         let mut queue = self.shared.queue.lock();
         if queue.has_tasks() && !is_planted(PlantedFault::RestsWithoutLooking) {
@@ -163,7 +163,7 @@ impl ConnectionExecutor {
         AfterTurn::Rest
     }
 
-    /// Leaves the thread to others before all is done. A model step that was left to it goes to the instance's own thread.
+    /// Yields the thread before all work is done. A deferred model step goes to the instance's own thread.
     pub fn pause(&mut self) {
         let mut queue = self.shared.queue.lock();
         queue.polling = false;
@@ -201,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// Tasks that note when they are polled, and what wakes them.
+    /// Tasks that record their polls, and their wakers.
     struct Noted {
         tasks: ConnectionExecutor,
         polled: Arc<Mutex<Vec<usize>>>,

@@ -1,8 +1,8 @@
-//! Recording: requests that are through go to one thread that writes them down. No request waits for it: lines that it cannot take are dropped and
-//! counted, and a disk that fails ends the recording and nothing else.
+//! Records requests. Finished requests go to one thread that writes them to a file. No request waits for it: lines that it cannot take are
+//! dropped and counted. A disk failure ends the recording and nothing else.
 //!
-//! The recording is kept within a size. When its file has reached half of that it becomes `FILE.1`, in place of an earlier one, and a new
-//! file begins: the files always hold the latest requests.
+//! The size of the recording is limited. When the file reaches half of the limit, it becomes `FILE.1` in place of an earlier one, and a new
+//! file begins. The files thus always hold the latest requests.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -18,27 +18,27 @@ use sequor_core::Id;
 
 use super::trace::{FORMAT, Hash, Head, Load, RecordedRequest};
 
-/// Requests that may wait to be written.
+/// Maximum number of requests that wait to be written.
 const WAITING: usize = 16 * 1024;
 
-/// Hardly a line is longer.
+/// An upper estimate of a line's length.
 const LINE: u64 = 512;
 
-/// Hands requests to the thread that writes. Clones are the same recording; with the last of them it is finished.
+/// Sends requests to the thread that writes. Clones share the recording; dropping the last one finishes it.
 #[derive(Debug, Clone)]
 pub struct Recorder(Arc<RecorderState>);
 
 #[derive(Debug)]
 struct RecorderState {
-    /// `None` only while it is being dropped.
+    /// `None` only during the drop.
     sender: Option<SyncSender<RecorderMessage>>,
     thread: Option<JoinHandle<()>>,
     dropped: Arc<AtomicU64>,
-    /// Makes the hashes of ids: a reader of the file cannot try all ids to find one.
+    /// Key of the hashes of ids. Without it, a reader of the file cannot find an id by trying all.
     key: RandomState,
 }
 
-/// A request that is through. Times are microseconds.
+/// A finished request. Times are in microseconds.
 #[derive(Debug, Clone)]
 pub struct Through {
     pub arrived_us: u64,
@@ -63,7 +63,8 @@ enum RecorderMessage {
 }
 
 impl Recorder {
-    /// Begins a recording of at most so many bytes. A file that is there becomes `FILE.1`. `zero_unix_us` is where the times begin.
+    /// Opens a recording of at most `most` bytes. An existing file becomes `FILE.1`. `zero_unix_us` is the time at which the recording's
+    /// times start.
     pub fn open(path: &Path, most: u64, zero_unix_us: u64) -> io::Result<Recorder> {
         Recorder::with_queue(path, most, zero_unix_us, WAITING)
     }
@@ -84,12 +85,12 @@ impl Recorder {
         })))
     }
 
-    /// A load is in service.
+    /// Records that a load is in service.
     pub fn load(&self, load: Load<'static>) {
         self.send(RecorderMessage::Load(load));
     }
 
-    /// A request is through.
+    /// Records a finished request.
     pub fn request(&self, id: &Id, through: Through) {
         let hash = match id {
             Id::None => None,
@@ -98,7 +99,7 @@ impl Recorder {
         self.send(RecorderMessage::Request(hash, through));
     }
 
-    /// Requests that could not be recorded.
+    /// Number of requests that could not be recorded.
     pub fn dropped(&self) -> u64 {
         self.0.dropped.load(Relaxed)
     }
@@ -152,7 +153,7 @@ fn report_dropped(dropped: &AtomicU64, reported: &mut u64) {
     }
 }
 
-/// The file that is being written.
+/// The open file of the recording.
 #[derive(Debug)]
 struct Tape {
     path: PathBuf,
@@ -175,7 +176,7 @@ impl Tape {
         Ok(tape)
     }
 
-    /// Puts the file aside and begins a new one.
+    /// Renames the file to `FILE.1` and starts a new one.
     fn turn(&mut self) -> io::Result<()> {
         if let Some(mut file) = self.file.take() {
             file.flush()?;
@@ -232,7 +233,7 @@ impl Tape {
     }
 }
 
-/// Where a file goes that is full.
+/// The path to which a full file is renamed.
 fn aside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");

@@ -1,5 +1,5 @@
-//! The lines of a recorded trace: one JSON object a line, written by a server that records and read by the simulator. There is no tensor in
-//! them and no correlation id: ids are hashed with a key that is made anew for each recording and kept nowhere.
+//! The lines of a recorded trace: one JSON object a line. A recording server writes them and the simulator reads them. They contain no
+//! tensors and no correlation ids. Ids are hashed with a key that is new for each recording and stored nowhere.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::fmt;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The format's number.
+/// The format's version.
 pub const FORMAT: u32 = 1;
 
-/// A line, whichever it is.
+/// Any line of a trace.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TraceLine<'a> {
     Head(Head),
@@ -22,11 +22,11 @@ pub enum TraceLine<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     pub sequor_trace: u32,
-    /// Microseconds from 1970 to the zero of the times below.
+    /// Microseconds from 1970 to time zero of this file.
     pub zero_unix_us: u64,
 }
 
-/// A version of a model that is served, and how.
+/// A served version of a model, with its scheduling parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load<'a> {
     #[serde(borrow)]
@@ -36,7 +36,7 @@ pub struct Load<'a> {
     #[serde(borrow)]
     pub strategy: Cow<'a, str>,
     pub instances: u16,
-    /// Of one instance; 0 if it is stateless.
+    /// Slots of one instance; 0 if the model is stateless.
     pub slots: u32,
     pub max_batch: u32,
     pub delay_us: u64,
@@ -44,43 +44,43 @@ pub struct Load<'a> {
     pub idle_us: Option<u64>,
 }
 
-/// A request that was answered or refused. An absent key is 0, false or none.
+/// A request that was answered or refused. An absent key means 0, false or none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedRequest<'a> {
-    /// Its arrival, in microseconds since the zero.
+    /// Arrival, in microseconds since time zero.
     pub t: u64,
     #[serde(borrow)]
     pub model: Cow<'a, str>,
     pub version: u64,
-    /// Its sequence: the hash of the correlation id; none for a stateless request.
+    /// Hash of the correlation id; none for a stateless request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<Hash>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub start: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     pub end: bool,
-    /// Bytes of its inputs.
+    /// Bytes of all inputs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub bytes: u64,
-    /// Class of the shapes of its inputs.
+    /// Class of the inputs' shapes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<Hash>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_us: Option<u64>,
-    /// From its arrival until its batch was taken, or until it was refused.
+    /// Time from arrival until its batch was taken, or until it was refused.
     pub queue_us: u64,
-    /// From then until its answer.
+    /// Time from then until its answer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub run_us: u64,
-    /// Requests of its batch; 0 if it was refused.
+    /// Number of requests in its batch; 0 if it was refused.
     #[serde(default, skip_serializing_if = "is_default")]
     pub batch: u32,
     /// `ok`, `failed`, or the reason of the refusal.
     #[serde(borrow)]
     pub outcome: Cow<'a, str>,
-    /// What its scheduler sees of it besides.
+    /// The tenant that the scheduler sees.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Cow<'a, str>>,
 }
@@ -89,7 +89,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// 64 bits, written as 16 hexadecimal digits: few readers of JSON can tell large numbers apart.
+/// 64 bits, written as 16 hexadecimal digits, because many JSON readers round large numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash(pub u64);
 
@@ -114,7 +114,7 @@ impl<'de> Deserialize<'de> for Hash {
     }
 }
 
-/// Reads a line.
+/// Parses a line.
 pub fn read(line: &str) -> Result<TraceLine<'_>, String> {
     // Nearly all lines are requests.
     let error = match serde_json::from_str(line) {

@@ -1,16 +1,16 @@
-//! Faults that the tests of interleavings plant, to see that a schedule finds them.
+//! Faults that the interleaving tests plant, to check that a schedule finds them.
 
-/// Ways to lose a wake-up, to run something twice, and to run it out of order.
+/// Ways to lose a wake-up, to run a task twice, and to run tasks out of order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(all(test, feature = "shuttle")), allow(dead_code, reason = "only tests plant them"))]
 pub(crate) enum PlantedFault {
     /// The host rests although a task was woken.
     RestsWithoutLooking,
-    /// A model step that was left to the connection is dropped.
+    /// A model step deferred to the connection is dropped.
     ForgetsStep,
-    /// After a batch of answers, the hosts that rest are not woken.
+    /// After a batch of answers, resting hosts are not woken.
     LeavesHostAsleep,
-    /// A task that is woken once is polled twice.
+    /// One wake-up makes a task poll twice.
     PollsTwice,
     /// The timer's thread is not notified of a new time.
     ArmsSilently,

@@ -1,4 +1,5 @@
-//! Tensors on host memory: what requests bring and answers carry, and rows ↔ tensors on slices. Nothing here knows of devices, models or wires.
+//! Tensors in host memory, for requests and answers, and conversions between rows and tensors on slices. This module does not know devices,
+//! models or wire formats.
 
 pub mod padded_rows;
 pub mod rows;
@@ -6,8 +7,8 @@ pub mod rows;
 use bytes::Bytes;
 use sequor_core::{DataType, Shape};
 
-/// A tensor on host memory: row-major, little-endian, unpadded; BYTES as 4-byte length and bytes, element after element.
-/// The data may stand at any address: aligning is the stager's work.
+/// A tensor in host memory: row-major, little-endian, unpadded. BYTES elements are a 4-byte length and the bytes, one after the other. The
+/// data may be at any alignment: the staging aligns it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     pub dtype: DataType,
@@ -15,7 +16,7 @@ pub struct Tensor {
     pub data: Bytes,
 }
 
-/// A tensor under its name.
+/// A tensor and its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedTensor {
     pub name: String,

@@ -1,5 +1,5 @@
-//! Rows of different lengths ↔ one tensor in which each is padded to the same length. The batch dimension and the padded one may stand on any
-//! axis.
+//! Converts between rows of different lengths and one tensor with every row padded to the same length. The batch dimension and the padded
+//! one may be on any axis.
 
 use std::ops::Range;
 
@@ -8,25 +8,25 @@ use sequor_core::{PaddingSide, Shape};
 /// The tensor of a batch of padded rows.
 #[derive(Debug, Clone, Copy)]
 pub struct PaddedRows<'a> {
-    /// A row as the tensor has it, without the batch dimension.
+    /// A row's shape in the tensor, without the batch dimension.
     pub row: &'a Shape,
     /// The padded dimension of that row.
     pub axis: usize,
-    /// Where the batch dimension is put in.
+    /// The axis at which the batch dimension is inserted.
     pub batch_axis: usize,
     pub side: PaddingSide,
     /// Bytes of an element.
     pub element: usize,
 }
 
-/// A piece of the tensor that belongs to one row, and the places along the padded dimension that it covers.
+/// A piece of the tensor that belongs to one row, and the places that it covers along the padded dimension.
 struct Stretch {
     row: usize,
     places: Range<u64>,
 }
 
 impl PaddedRows<'_> {
-    /// Joins rows of these lengths. Each is as long as its length says; a row that is shorter is padded at its end.
+    /// Joins rows with these lengths. A row with less data than its length is padded at its end.
     pub fn join(&self, rows: &[(u64, &[u8])], value: &[u8]) -> Vec<u8> {
         let unit = self.unit();
         let mut out = Vec::with_capacity(self.bytes(rows.len()).unwrap_or(0));
@@ -45,7 +45,7 @@ impl PaddedRows<'_> {
         out
     }
 
-    /// Cuts the tensor into rows of these lengths, without their padding. `None` if the data is not of that size.
+    /// Splits the tensor into rows of these lengths, without their padding. `None` if the data's size does not match.
     pub fn split(&self, data: &[u8], lengths: &[u64]) -> Option<Vec<Vec<u8>>> {
         if self.bytes(lengths.len())? != data.len() {
             return None;
@@ -67,7 +67,7 @@ impl PaddedRows<'_> {
         Some(out)
     }
 
-    /// Visits every stretch in the order of the tensor. That is the order within each row as well.
+    /// Visits every stretch in the tensor's order, which is also the order within each row.
     fn walk(&self, count: usize, mut visit: impl FnMut(Stretch)) {
         let whole = self.whole();
         let dims = |range: Range<usize>| product(self.row.0.get(range).unwrap_or_default());
@@ -88,25 +88,25 @@ impl PaddedRows<'_> {
         }
     }
 
-    /// Which of these places belong to a row of this length.
+    /// The part of these places that belongs to a row of this length.
     fn kept(&self, places: &Range<u64>, length: u64) -> Range<u64> {
         let own = self.side.places(length, self.whole());
         let start = own.start.clamp(places.start, places.end);
         start..own.end.clamp(start, places.end)
     }
 
-    /// Places of each row along the padded dimension.
+    /// Number of places of each row along the padded dimension.
     fn whole(&self) -> u64 {
         self.row.0.get(self.axis).copied().unwrap_or(0)
     }
 
-    /// Bytes of one place of a stretch: of everything behind the batch dimension and the padded one.
+    /// Bytes of one place of a stretch: of all dimensions behind the batch dimension and the padded one.
     fn unit(&self) -> usize {
         let behind = (self.axis + 1).max(self.batch_axis);
         product(self.row.0.get(behind..).unwrap_or_default()).saturating_mul(self.element)
     }
 
-    /// Bytes of a tensor of so many rows.
+    /// Bytes of a tensor of `count` rows.
     fn bytes(&self, count: usize) -> Option<usize> {
         let row = usize::try_from(self.row.elements()?).ok()?.checked_mul(self.element)?;
         row.checked_mul(count)
@@ -121,7 +121,7 @@ fn span(places: &Range<u64>) -> usize {
     usize::try_from(places.end.saturating_sub(places.start)).unwrap_or(0)
 }
 
-/// Appends so many bytes of padding.
+/// Appends `bytes` bytes of padding.
 fn pad(out: &mut Vec<u8>, value: &[u8], bytes: usize) {
     let to = out.len().saturating_add(bytes);
     if value.iter().all(|byte| *byte == 0) {
@@ -140,7 +140,7 @@ mod tests {
     use crate::tensor::rows;
     use sequor_core::DataType;
 
-    /// The places of one row in its padded form, element by element: what the tensor must have, said in the plainest way.
+    /// Pads one row element by element: the simplest reference for the expected tensor.
     fn padded_alone(row: &Shape, axis: usize, side: PaddingSide, length: u64, data: &[u8], value: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let (whole, places) = (row.0[axis], side.places(length, row.0[axis]));

@@ -1,9 +1,10 @@
-//! Rows ↔ tensors on host slices: a batch seen as [outer, rows, inner], with the batch dimension on any axis. Also the wire form of BYTES.
+//! Converts between rows and tensors on host slices: a batch is seen as [outer, rows, inner], with the batch dimension on any axis. Also
+//! the wire format of BYTES.
 
 use sequor_core::{DataType, Shape};
 
-/// Joins rows of one shape into a batch whose batch dimension stands at `axis`. BYTES rows are in wire form and need axis 0 (or pieces of one
-/// element order): their elements differ in size, so they are walked.
+/// Joins rows of one shape into a batch with the batch dimension at `axis`. BYTES rows are in wire format. Their elements differ in size,
+/// so they are walked one by one.
 pub fn join(dtype: DataType, row: &Shape, axis: usize, rows: &[&[u8]]) -> Vec<u8> {
     let outer = outer(row, axis);
     let mut out = Vec::with_capacity(rows.iter().map(|r| r.len()).sum());
@@ -31,7 +32,7 @@ pub fn join(dtype: DataType, row: &Shape, axis: usize, rows: &[&[u8]]) -> Vec<u8
     out
 }
 
-/// Cuts a batch of `count` rows of this shape apart. `None` if the data is not of that size.
+/// Splits a batch of `count` rows of this shape. `None` if the data's size does not match.
 pub fn split(dtype: DataType, row: &Shape, axis: usize, count: usize, data: &[u8]) -> Option<Vec<Vec<u8>>> {
     let elements = usize::try_from(row.elements()?).ok()?;
     let outer = outer(row, axis);
@@ -61,19 +62,19 @@ pub fn split(dtype: DataType, row: &Shape, axis: usize, count: usize, data: &[u8
     Some(out)
 }
 
-/// Pieces a row lies in when the batch dimension is put in at `axis`.
+/// Number of pieces of a row when the batch dimension is inserted at `axis`.
 fn outer(row: &Shape, axis: usize) -> usize {
     let before = row.0.get(..axis).unwrap_or(&row.0);
     before.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(*d).ok()?)).unwrap_or(0)
 }
 
-/// Appends one BYTES element in wire form.
+/// Appends one BYTES element in wire format.
 pub fn push_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
     out.extend_from_slice(text);
 }
 
-/// The elements of BYTES data in wire form, for as long as they parse.
+/// Iterates over the elements of BYTES data in wire format, for as long as they parse.
 #[derive(Debug, Clone)]
 pub struct BytesElements<'a>(pub &'a [u8]);
 
@@ -88,7 +89,7 @@ impl<'a> Iterator for BytesElements<'a> {
     }
 }
 
-/// The bytes of the first `count` elements of BYTES data in wire form, or why there are not so many.
+/// The number of bytes of the first `count` elements of BYTES data in wire format, or why there are fewer.
 pub fn texts_len(data: &[u8], count: usize) -> Result<usize, TextsFault> {
     let (mut texts, mut n) = (BytesElements(data), 0);
     while n < count {

@@ -1,9 +1,9 @@
-//! Text for terminals and pages. Nothing here knows what it shows.
+//! Formats text for terminals and pages. This module does not know what the text is about.
 //!
 //! # Layout
 //!
-//! - `table`: rows in columns.
-//! - [`numbers`]: numbers and times in them.
+//! - `table`: renders rows in columns.
+//! - [`numbers`]: formats numbers and times.
 
 pub mod numbers;
 mod table;

@@ -1,6 +1,6 @@
-//! Numbers and times for tables, as short as they can be read.
+//! Formats numbers and times for tables, as short as possible.
 
-/// `3 d 04:12`, `04:12:07`.
+/// Formats a time as `3 d 04:12` or `04:12:07`.
 pub fn uptime(seconds: f64) -> String {
     let seconds = seconds as u64;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -10,7 +10,7 @@ pub fn uptime(seconds: f64) -> String {
     format!("{hours:02}:{minutes:02}:{:02}", seconds % 60)
 }
 
-/// `9 us`, `41 ms`, `1.2 s`, `6m51s`, `2h08m`.
+/// Formats a time as `9 us`, `41 ms`, `1.2 s`, `6m51s` or `2h08m`.
 pub fn span(seconds: f64) -> String {
     let digits = |value: f64| usize::from(value < 10.0 && value.fract() > 0.049);
     let whole = seconds as u64;
@@ -23,7 +23,7 @@ pub fn span(seconds: f64) -> String {
     }
 }
 
-/// `9 / 80 us`, `0.6 / 1.9 ms`: both in the unit of the larger.
+/// Formats two times as `9 / 80 us` or `0.6 / 1.9 ms`, both in the unit of the larger.
 pub fn pair(first_us: f64, second_us: f64) -> String {
     let (unit, name) = match first_us.max(second_us) {
         us if us < 1e3 => (1.0, "us"),
@@ -37,7 +37,7 @@ pub fn pair(first_us: f64, second_us: f64) -> String {
     format!("{} / {} {name}", in_unit(first_us), in_unit(second_us))
 }
 
-/// `0.4`, `180`, `12.8k`.
+/// Formats a rate as `0.4`, `180` or `12.8k`.
 pub fn rate(of: f64) -> String {
     match of {
         n if n < 0.05 => "0".to_owned(),

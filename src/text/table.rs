@@ -1,10 +1,10 @@
-//! Rows in columns.
+//! Renders rows in columns.
 
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
 
-/// Renders rows under their heads. Columns are as wide as their widest cell; the last one ends with its text. A head whose next head is empty
-/// spans both columns.
+/// Renders rows under their heads. Each column is as wide as its widest cell. The last column has no trailing spaces. If the next head is
+/// empty, a head spans both columns.
 pub fn table(heads: &[impl AsRef<str>], rows: &[impl AsRef<[String]>]) -> String {
     let heads: Vec<&str> = heads.iter().map(AsRef::as_ref).collect();
     let stops = stops(&heads, rows);
@@ -16,13 +16,13 @@ pub fn table(heads: &[impl AsRef<str>], rows: &[impl AsRef<[String]>]) -> String
     out
 }
 
-/// Where each column begins.
+/// The offset of each column.
 fn stops(heads: &[&str], rows: &[impl AsRef<[String]>]) -> Vec<usize> {
     let spans = |n: usize| heads.get(n + 1).is_some_and(|next| next.is_empty());
     let cells =
         |n: usize| rows.iter().filter_map(|row| row.as_ref().get(n)).map(|cell| length(cell)).max().unwrap_or(0);
     let (mut stops, mut at) = (Vec::with_capacity(heads.len()), 0);
-    // What a head that spans two columns needs beyond the first of them.
+    // The part of a spanning head that exceeds its first column.
     let mut over = 0;
     for (n, head) in heads.iter().enumerate() {
         stops.push(at);
@@ -33,7 +33,7 @@ fn stops(heads: &[&str], rows: &[impl AsRef<[String]>]) -> Vec<usize> {
     stops
 }
 
-/// Cells, each at its stop.
+/// Renders cells, each at its stop.
 fn line<'a>(cells: impl Iterator<Item = (&'a str, &'a usize)>) -> String {
     let mut line = String::new();
     for (cell, stop) in cells {

@@ -1,6 +1,7 @@
-//! No files need each other in a circle: then each can be read, and tried, with nothing but what lies below it.
+//! No files depend on each other in a circle. Each file can thus be read and tested with only the files below it.
 //!
-//! An arrow runs from a file to the one that defines what it names; a `mod.rs` that only hands a name on is no stop on the way. Tests do not count.
+//! An edge leads from a file to the file that defines a name it uses. A `mod.rs` that only re-exports the name is skipped. Tests do not
+//! count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ struct File {
     path: PathBuf,
     /// Without comments and tests.
     code: String,
-    /// Names that it hands on, and the paths behind them.
+    /// Re-exported names, and the paths behind them.
     handed_on: BTreeMap<String, Vec<String>>,
 }
 
@@ -37,7 +38,7 @@ impl Crate {
         Crate { files }
     }
 
-    /// The file that defines what a path means that stands in this module.
+    /// The file that defines the item of a path in this module.
     fn resolve(&self, from: &[String], path: &[String]) -> Option<&Path> {
         let mut at: Module = from.to_vec();
         for (n, part) in path.iter().enumerate() {
@@ -48,7 +49,7 @@ impl Crate {
                 name if self.files.contains_key(&joined(&at, name)) => at = joined(&at, name),
                 name => {
                     let behind = self.files.get(&at)?.handed_on.get(name);
-                    // Paths that go round in a ring are not Rust; a name may still hand on itself, as in `pub use x::x`.
+                    // A path cannot refer to itself, but a name can re-export itself, as in `pub use x::x`.
                     let behind = behind.filter(|behind| behind.as_slice() != &path[n..]);
                     return behind.map_or_else(|| Some(self.files.get(&at)?.path.as_path()), |p| self.resolve(&at, p));
                 }
@@ -83,7 +84,7 @@ fn module(path: &Path) -> Module {
     parts
 }
 
-/// The code without what is only there in tests, and the modules that are.
+/// The code without tests, and the modules that exist only in tests.
 pub(super) fn without_tests(code: &str) -> (String, Vec<String>) {
     let (mut kept, mut modules) = (String::new(), Vec::new());
     let mut lines = code.lines();
@@ -102,7 +103,7 @@ pub(super) fn without_tests(code: &str) -> (String, Vec<String>) {
     (kept, modules)
 }
 
-/// Every `use` of the file itself, and whether it is public.
+/// Every `use` statement of the file itself, and whether it is public.
 fn statements(code: &str) -> impl Iterator<Item = (&str, bool)> {
     let begins = code.match_indices("use ").map(|(at, _)| at);
     begins.filter_map(|at| {
@@ -113,7 +114,7 @@ fn statements(code: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// Children see what their parent uses, be it public or not.
+/// The names that children can use through their parent: all its imports, public or not.
 fn handed_on(code: &str) -> BTreeMap<String, Vec<String>> {
     let of = |(statement, _): (&str, bool)| spread(statement.trim_start_matches("use ").trim());
     let all = statements(code).flat_map(of);
@@ -125,7 +126,7 @@ fn without_handing_on(code: &str) -> String {
     public.fold(code.to_owned(), |code, (statement, _)| code.replacen(statement, "", 1))
 }
 
-/// Every path of a tree as `use` writes it, with the name it is given.
+/// All paths of a tree in a `use`, each with the name it gets.
 fn spread(tree: &str) -> Vec<(Vec<String>, Option<String>)> {
     let tree = tree.trim();
     if let Some((begin, group)) = tree.split_once('{') {
@@ -141,7 +142,7 @@ fn spread(tree: &str) -> Vec<(Vec<String>, Option<String>)> {
     if tree.is_empty() { Vec::new() } else { vec![(parts, name)] }
 }
 
-/// Where a group ends whose opening brace stands just before.
+/// The end of a group whose opening brace is directly before it.
 fn closing(group: &str) -> usize {
     let mut depth = 0;
     let close = |(_, c): &(usize, char)| {
@@ -151,7 +152,7 @@ fn closing(group: &str) -> usize {
     group.char_indices().find(close).map_or(group.len(), |(at, _)| at)
 }
 
-/// What stands between the commas of a group, however deep its own groups are.
+/// The parts between the top-level commas of a group.
 fn split(group: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0, 0);
     for (at, c) in group.char_indices() {
@@ -165,14 +166,14 @@ fn split(group: &str) -> Vec<&str> {
     parts
 }
 
-/// Every path in the code that leaves its file: those that begin with `crate`, `super`, `self` or the name of a child.
+/// All paths in the code that lead out of its file: those that begin with `crate`, `super`, `self` or the name of a child.
 fn paths(code: &str, children: &BTreeSet<&str>) -> Vec<Vec<String>> {
     let (mut found, mut from, mut inline) = (Vec::new(), 0, false);
     while let Some(at) = code[from..].find("::").map(|at| from + at) {
         let begin = code[..at].rfind(|c| !in_word(c)).map_or(0, |b| b + 1);
         let head = &code[begin..at];
         from = at + 2;
-        // A path that says who may see something leads nowhere.
+        // A path in a visibility refers to no item.
         let within = code[..begin].ends_with("::") || code[..begin].ends_with("(in ");
         if within || !(["crate", "super", "self"].contains(&head) || children.contains(head)) {
             continue;
@@ -181,7 +182,7 @@ fn paths(code: &str, children: &BTreeSet<&str>) -> Vec<Vec<String>> {
         let path = code[begin..end].trim_end_matches("::");
         let group = code[end..].strip_prefix('{').map_or("", |group| &group[..closing(group)]);
         from = end + group.len();
-        // Within a module of the file's own, `super` is the file.
+        // In a module within the file, `super` means the file.
         let line = code[..begin].lines().rfind(|line| line.starts_with(|c: char| !c.is_whitespace())).unwrap_or("");
         inline = if line.contains("mod ") && line.ends_with('{') { true } else { inline && line != "}" };
         let path = if inline && head == "super" { path.replacen("super", "self", 1) } else { path.to_owned() };
@@ -191,7 +192,7 @@ fn paths(code: &str, children: &BTreeSet<&str>) -> Vec<Vec<String>> {
     found
 }
 
-/// What can be reached from a file.
+/// All files that can be reached from a file.
 fn reach<'a>(arrows: &BTreeMap<&'a Path, BTreeSet<&'a Path>>, from: &'a Path) -> BTreeSet<&'a Path> {
     let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
     while let Some(at) = next.pop() {
@@ -200,7 +201,7 @@ fn reach<'a>(arrows: &BTreeMap<&'a Path, BTreeSet<&'a Path>>, from: &'a Path) ->
     seen
 }
 
-/// The files of every circle, each file in one.
+/// The files of each circle; each file is in one circle only.
 fn circles<'a>(arrows: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Vec<BTreeSet<&'a Path>> {
     let reach: BTreeMap<&Path, BTreeSet<&Path>> = arrows.keys().map(|file| (*file, reach(arrows, file))).collect();
     let of = |file: &&'a Path| -> BTreeSet<&'a Path> {
@@ -224,7 +225,7 @@ fn files_need_each_other_in_no_circle() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-// === the judge, judged ===
+// === tests of these checks ===
 
 #[test]
 fn paths_are_found_and_led_to_where_their_names_are_defined() {

@@ -7,8 +7,9 @@ use sha2::{Digest, Sha256};
 
 use super::root;
 
-/// Files of `wit/0.1.0` with their SHA-256. A published version never changes: plug-ins that were built for it must go on working. Before 0.1.0 is
-/// published a file may change, together with its line here and with all kits. Afterwards a change is a new version beside this one.
+/// Files of `wit/0.1.0` with their SHA-256. A published version never changes, because plug-ins built for it must keep working. Before
+/// 0.1.0 is published, a file may change together with its line here and with all kits. Afterwards, a change needs a new version beside
+/// this one.
 const FROZEN: &[(&str, &str)] = &[
     ("calls.wit", "a8a0981566094a82ca89c551420a8efeb2da2e4fa7c9b66c0b421d44af11152b"),
     ("host.wit", "9e55f1d4c923a16027ff33b36fd20859218eef6c4b242e4a6bf600a64a9633d0"),
@@ -59,7 +60,7 @@ fn every_kit_has_the_answers_of_an_initializer() {
     has("sdk-python/sequor_plugin/initializer.pyi", &["def initialize(".to_owned(), "def steps(".to_owned()]);
 }
 
-/// Names of a record of `scheduler.wit`, in its order.
+/// The field names of a record of `scheduler.wit`, in order.
 fn fields(record: &str) -> Vec<String> {
     let wit = read("wit/0.1.0/scheduler.wit");
     let (_, body) = wit.split_once(&format!("record {record} {{")).unwrap();
@@ -68,7 +69,7 @@ fn fields(record: &str) -> Vec<String> {
     lines.filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect()
 }
 
-/// `ready-us` as `ready_us`, `readyUs`, `ReadyUs` and `READY_US`.
+/// A name such as `ready-us` in the forms `ready_us`, `readyUs`, `ReadyUs` and `READY_US`.
 struct Name {
     snake: String,
     camel: String,
@@ -86,7 +87,7 @@ impl Name {
     }
 }
 
-/// That a file of a kit has all of these texts.
+/// Checks that a file of a kit contains all of these texts.
 fn has(path: &str, texts: &[String]) {
     let file = read(&format!("plugins/{path}"));
     let missing: Vec<&String> = texts.iter().filter(|text| !file.contains(text.as_str())).collect();
@@ -103,7 +104,7 @@ fn every_kit_has_the_names_of_the_contract() {
     has("sdk/src/round.rs", &each(&round, &|n| format!("    pub {}: u", n.snake)));
     has("sdk-python/sequor_plugin/__init__.pyi", &each(&round, &|n| format!("    {}: int", n.snake)));
     has("sdk-js/index.d.ts", &each(&round, &|n| format!("  {}: ", n.camel)));
-    // Features are looked up by their names; flags are two questions in Rust.
+    // Features are accessed by name, and Rust has two methods for the flags.
     let numbers = ["numbers", "keys", "start-end", "len"];
     let columns: Vec<String> = fields("columns").into_iter().filter(|name| !numbers.contains(&name.as_str())).collect();
     assert_eq!(columns.len(), 11);

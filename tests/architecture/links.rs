@@ -1,4 +1,4 @@
-//! Pages: links and anchors lead somewhere, every reason has its place in troubleshooting, pages are short and so are their sentences.
+//! Checks pages: links and anchors exist, every reason has a section in troubleshooting, and pages and sentences are short.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::{prose, root, sources};
 
-/// Pages that may be longer than 250 lines, and whose tables are not sentences.
+/// Pages that may be longer than 250 lines.
 const REFERENCES: [&str; 4] = ["docs/reference/", "docs/dev/", "docs/model-config.md", "docs/plugins/tutorial.md"];
 
 fn pages() -> Vec<(String, String)> {
@@ -26,7 +26,7 @@ fn without_code(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// The anchors of a page: its headings as GitHub and mdBook name them, and those it names itself.
+/// The anchors of a page: its headings as GitHub and mdBook name them, and explicit anchors.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for line in without_code(text).lines() {
@@ -49,7 +49,7 @@ fn links(text: &str) -> Vec<String> {
     behind.filter_map(|rest| rest.split_once(')').map(|(link, _)| link.to_owned())).collect()
 }
 
-/// The path without `..`.
+/// Resolves `..` in the path.
 fn plain(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -90,7 +90,7 @@ fn every_link_leads_somewhere() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// mdBook draws no Mermaid: pictures are files, and each has a version for dark pages.
+/// mdBook does not render Mermaid, so pictures are files, and each has a version for dark pages.
 #[test]
 fn pictures_are_files_for_light_and_dark_pages() {
     let mut faults = Vec::new();
@@ -120,7 +120,7 @@ fn the_book_lists_every_page() {
     assert!(missing.is_empty(), "docs/SUMMARY.md does not list {missing:?}");
 }
 
-/// The reasons that the code can answer with: those beside a code, and those of ended sequences.
+/// The reasons in the code: those next to a status code, and those of ended sequences.
 fn reasons() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (_, text) in sources("src/api").into_iter().chain(sources("src/server")) {
@@ -150,7 +150,7 @@ fn every_reason_has_its_place_in_troubleshooting() {
     assert!(missing.is_empty(), "docs/troubleshoot.md has no anchor for {missing:?}");
 }
 
-/// The lengths of a page's sentences, in words. Headings, tables and code are none.
+/// The lengths of a page's sentences, in words. Headings, tables and code do not count.
 fn sentences(text: &str) -> Vec<usize> {
     let (mut all, mut words) = (Vec::new(), 0);
     let mut end = |words: &mut usize| {
@@ -198,7 +198,7 @@ fn pages_and_sentences_are_short() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A page that a message or a comment names is one that a reader can open.
+/// Pages named in messages and comments exist.
 #[test]
 fn pages_that_the_code_names_are_there() {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');

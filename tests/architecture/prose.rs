@@ -1,5 +1,5 @@
-//! How the tree is written: no words of `tests/prose.deny`, and no type name declared twice. `tests/prose.allow` counts what is left in each
-//! folder; a count may fall and not rise. `UPDATE_PROSE=1` writes lower counts.
+//! Checks the wording of the tree: no words of `tests/prose.deny`, and no type name declared twice. `tests/prose.allow` has the remaining
+//! count of each folder, which may only go down. `UPDATE_PROSE=1` writes lower counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ const ENDINGS: [&str; 15] =
     ["rs", "md", "wit", "proto", "py", "js", "mjs", "ts", "toml", "h", "c", "pbtxt", "cu", "service", "allow"];
 const NOT_OURS: [&str; 6] = ["node_modules", "target", "generated", "third_party", "bindings.rs", "componentize_py"];
 
-/// Every text file of the tree that is written by hand, with its path.
+/// All text files of the tree that people write, with their paths.
 pub(crate) fn texts() -> Vec<(String, String)> {
     fn walk(path: &Path, found: &mut Vec<(String, String)>) {
         let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
@@ -62,7 +62,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The words and openings of `tests/prose.deny` in a text.
+/// The words and openings of `tests/prose.deny` that a text contains.
 fn denied(text: &str, deny: &[(bool, String)]) -> Vec<String> {
     let (mut whole, mut starts) = (String::new(), BTreeSet::from([0]));
     for line in lines(text) {
@@ -101,7 +101,7 @@ fn deny() -> Vec<(bool, String)> {
     text.lines().filter_map(line).collect()
 }
 
-/// `src/api` of `src/api/kserve/mod.rs`, `docs` of `docs/install.md`.
+/// The folder for the counts: `src/api` for `src/api/kserve/mod.rs`, `docs` for `docs/install.md`.
 fn folder(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {
@@ -111,11 +111,11 @@ fn folder(path: &str) -> String {
     }
 }
 
-/// What `tests/prose.allow` allows: words in a folder, and types that are declared more than once.
+/// The contents of `tests/prose.allow`: counts of words by folder, and types that may be declared more than once.
 #[derive(Default, PartialEq, Eq)]
 struct Allowed {
     words: BTreeMap<String, usize>,
-    /// With the reason.
+    /// Types, each with the reason.
     types: BTreeMap<String, String>,
 }
 
@@ -139,7 +139,7 @@ impl Allowed {
         allowed
     }
 
-    /// Writes what is still there of it.
+    /// Writes the remaining entries to the file.
     fn write(&self) {
         let mut text = "# What is left of words that tests/prose.deny lists, by folder, and of types that are declared twice, with the reason.\n\
             # Counts may only fall: UPDATE_PROSE=1 cargo test --test architecture prose\n"
@@ -162,7 +162,7 @@ fn declared_twice(texts: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
         if !ours || path.contains("/tests/") || path.contains("/benches/") || path.ends_with("tests.rs") {
             continue;
         }
-        // The macros that declare settings hold their types, one step in.
+        // In the macros that declare settings, types are indented by one level.
         let mut in_macro = false;
         for line in text.lines() {
             in_macro = line.ends_with("! {") && line.starts_with(char::is_lowercase) || in_macro && line != "}";
@@ -171,7 +171,7 @@ fn declared_twice(texts: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
             let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
             if let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) {
                 let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                // Text in a string may begin a line with such a word.
+                // A line of a string may begin with such a word.
                 if name.starts_with(char::is_uppercase) {
                     by_name.entry(name).or_default().push(path.clone());
                 }

@@ -1,5 +1,5 @@
-//! Instances on an accelerator: the same answers as on the host, no more waits than replies, and what happens when its memory is full. The
-//! accelerators are stand-ins; what a GPU does is `cargo xtask gpu-test`'s to show.
+//! Instances on an accelerator: the same answers as on the host, at most one wait a reply, and the behaviour when its memory is full. The
+//! accelerators are stand-ins; `cargo xtask gpu-test` tests real GPUs.
 
 use sequor::backend::mock::MockBackend;
 use sequor::device::stand_in::StandIns;
@@ -61,7 +61,7 @@ fn batches_are_gathered_and_scattered_in_one_launch_each() {
         assert_eq!(waiting.answer().output::<i32>("OUTPUT"), [1], "{n}");
     }
     let before = gpus.launches();
-    // In an order in which the slots are no run.
+    // An order in which the slots are not neighbours.
     let sent = [3usize, 1, 0, 2].map(|n| (n, all[n].step().input(&[n as i32]).send()));
     for (n, waiting) in sent {
         assert_eq!(waiting.answer().output::<i32>("OUTPUT"), [1 + n as i32]);
@@ -72,7 +72,7 @@ fn batches_are_gathered_and_scattered_in_one_launch_each() {
 
 #[test]
 fn a_gpu_that_is_full_refuses_the_new_and_serves_the_old() {
-    // Rows of 4 MiB: a chunk takes four, and there is room for one chunk and what runs need besides.
+    // Rows of 4 MiB. A chunk has four; there is memory for one chunk and for the runs.
     let gpus = StandIns::new(1, 40 << 20);
     let groups = "instance_group { kind: KIND_GPU count: 1 }";
     let server = spec(groups, "oldest { max_candidate_sequences: 8 }", 1 << 20, &gpus).serve();
@@ -128,7 +128,7 @@ fn outputs_that_a_gpu_may_still_write_are_kept_when_a_wait_fails() {
         gpus.break_down();
         waiting.fails();
         drop(server);
-        // The device never said that it is done, so the output it was asked to write is still there.
+        // The device never finished, so the host memory for its output is still kept.
         let staged = gpus.staged();
         assert!(staged >= 4 * DIMS as usize, "{strategy}: {staged} bytes");
     }

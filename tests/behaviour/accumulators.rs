@@ -1,14 +1,14 @@
-//! The reference model, a running sum, in three types, with both strategies and every kind of first state.
+//! The reference model, a running sum, in three types, with both strategies and all kinds of initial states.
 
 use std::fmt::Debug;
 
 use crate::support::values::{Element, bytes, texts};
 use crate::support::{Server, both, model, sum};
 
-/// How a sequence begins.
+/// The initial state of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum First {
-    /// The model forgets at START.
+    /// The model itself resets its state at START.
     Reset,
     None,
     Zero,
@@ -18,7 +18,7 @@ enum First {
 const ALL: [First; 4] = [First::Reset, First::None, First::Zero, First::File];
 
 impl First {
-    /// The model, whose START control resets its sum or, as it is never true, does not.
+    /// Serves the model. Its START control resets the sum, or is never true and does not.
     fn serve<E: Element>(self, strategy: &str, graph: &str, pair: &str, first: &E) -> Server {
         let dtype = E::DTYPE.config_name();
         let control = |kind: &str| {
@@ -41,7 +41,7 @@ impl First {
     }
 }
 
-/// Plays three sequences at once, each step of all three in one batch; `add` is what the graph does.
+/// Plays three sequences at once, each step of all three in one batch. `add` computes what the graph computes.
 fn play<E: Element + Clone + PartialEq + Debug>(server: &Server, first: &E, inputs: &[[E; 3]], add: fn(&E, &E) -> E) {
     let all = [7u64, 8, 9].map(|id| server.seq(id));
     let plug = server.seq(1);

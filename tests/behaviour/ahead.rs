@@ -1,6 +1,6 @@
-//! Two batches of an instance under way on an accelerator: one is asked for while the other runs, each is given back when it is done, and
-//! after any fault, every sum is that of the steps that were answered. The accelerators are stand-ins: they do nothing until a thread
-//! waits for them, and end no wait before the test says so.
+//! Two batches of an instance in flight on an accelerator. The next one is submitted while the first runs, and each is answered when it is
+//! done. After any failure, every sum is that of the answered steps. The accelerators are stand-ins. They do nothing until a thread waits
+//! for them, and end no wait before the test allows it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use sequor_core::Id;
 use crate::support::server::wait;
 use crate::support::{Server, model};
 
-/// A model on a stand-in, and the shape of every batch that was asked for so far.
+/// A model on a stand-in, and the shapes of all batches submitted so far.
 struct House {
     gpus: StandIns,
     server: Server,
@@ -71,7 +71,7 @@ fn the_next_batch_is_asked_for_while_one_runs() {
     house.wait_for(2);
     house.gpus.finish(1);
     first.gives(&[1]);
-    // The first has made room for a third beside the second, which is not done.
+    // The first is done, which makes room for a third beside the second one.
     house.wait_for(3);
     let step = a.step().input(&[2]).send();
     assert_eq!(house.asked.lock().len(), 3);
@@ -101,7 +101,7 @@ fn what_does_not_fill_a_batch_waits_for_the_one_that_runs() {
     }
 }
 
-/// Every sequence sends its steps one after the other; some are poison, which fails that step and no other.
+/// Each sequence sends its steps one after the other. Some steps are poison, which fails only that step.
 fn load(house: &House, sequences: u64, steps: i32, poison: i32) {
     std::thread::scope(|scope| {
         for id in 1..=sequences {
@@ -205,7 +205,7 @@ fn states_that_grow_stay_on_the_accelerator() {
     a.step().input(&[6]).gives(&[0, 5, 6]);
     assert_eq!(house.gpus.copied() - before, 4 + 12, "an input there, an output back");
     b.step().input(&[8]).gives(&[0, 7, 8]);
-    // Together, held back by one of another length that runs alone.
+    // The two run together. Until then, a request of another length occupies the instance.
     let c = house.server.seq(3);
     house.gpus.hold();
     let first = c.start().input(&[1]).send();

@@ -1,5 +1,5 @@
-//! Real graphs on an accelerator against the same on the host: every answer of every sequence, some steps at once and some alone. The
-//! accelerator is a stand-in that ONNX Runtime runs over; with a GPU, `cargo xtask gpu-test` asks the same.
+//! Real graphs on an accelerator against the same graphs on the host: every answer of every sequence, with steps in batches and alone. The
+//! accelerator is a stand-in under ONNX Runtime; `cargo xtask gpu-test` runs the same tests on a GPU.
 
 use std::path::Path;
 
@@ -15,18 +15,18 @@ use crate::support::{Server, both, model};
 const HOST: &str = "instance_group { kind: KIND_CPU count: 1 }";
 const AWAY: &str = "instance_group { kind: KIND_GPU count: 1 }";
 
-/// A graph of tests/models on the host and on a stand-in.
+/// A graph of tests/models, on the host and on a stand-in.
 fn graph(graph: &str, config: &str) -> (Server, Server, StandIns) {
     let of = |group: &str| model("m").config(&format!("{group}\n{config}")).onnx(graph);
     served(of(HOST), of(AWAY))
 }
 
-/// A model of the repository on the host and on a stand-in.
+/// A model of the repository, on the host and on a stand-in.
 fn repository(name: &str) -> (Server, Server, StandIns) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name);
     let config = fs_err::read_to_string(folder.join("config.pbtxt")).unwrap();
     assert!(config.contains("kind: KIND_CPU"), "{name} does not say where it runs");
-    // A machine that does other things as well may take its time.
+    // A long idle time, because the machine may be slow.
     let idle = config.lines().find(|line| line.contains("max_sequence_idle_microseconds")).unwrap();
     let config = config.replace(idle, "max_sequence_idle_microseconds: 600000000");
     let of = |kind: &str| {
@@ -47,7 +47,7 @@ fn served(host: Spec, away: Spec) -> (Server, Server, StandIns) {
     (host.serve(), away, gpus)
 }
 
-/// As splitmix64 has them.
+/// A splitmix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -58,7 +58,7 @@ impl Random {
         (z ^ (z >> 31)) % n
     }
 
-    /// Something for this input; open dimensions are 3, and the batch's is 1.
+    /// A random tensor for this input. Open dimensions are 3, but the batch dimension is 1.
     fn tensor(&mut self, input: &TensorMetadata) -> Tensor {
         let size = |(n, dim): (usize, &Dim)| match dim {
             Dim::Fixed(size) => *size,
@@ -82,7 +82,7 @@ impl Random {
     }
 }
 
-/// Plays the same on both. Batches are put together differently, so numbers may differ by their rounding.
+/// Plays the same steps on both. The batches differ, so numbers may differ by rounding.
 fn play((host, away, _): &(Server, Server, StandIns), sequences: u64, steps: u64) {
     let inputs = host.repository.find(&host.model, "").unwrap().metadata().inputs.clone();
     let mut random = Random(7);

@@ -1,15 +1,16 @@
-//! The backlog: who waits for a slot, with which requests, and who is next.
+//! The backlog: which sequences wait for a slot, with which requests, and which one is next.
 
 use crate::slots::{sum_with_id, with_id};
 use crate::support::watch::Run;
 use crate::support::{Ask, Server, model};
 
-/// Four slots in `direct`, with Triton's test aids: nothing runs until so many requests wait with a slot, and so many without one.
+/// Four slots in `direct`, with Triton's test aids: nothing runs until `requests` requests with a slot and `backlog` requests without one
+/// wait.
 fn delayed(requests: u32, backlog: u32) -> Server {
     model("sum").config(&with_id("direct { }")).onnx("sees_id_uint64").delay(requests, backlog).serve()
 }
 
-/// The ids in the rows of every run; 0 is padding.
+/// The ids in the rows of each run; 0 is padding.
 fn rows(server: &Server) -> Vec<Vec<u64>> {
     server.runs().iter().map(|run| run.fed("CORRID")).collect()
 }
@@ -47,7 +48,7 @@ fn the_backlog_delay_counts_every_request_of_a_sequence_without_a_slot() {
     for (waiting, sum) in waiting.into_iter().zip(sums) {
         waiting.gives(&[sum]);
     }
-    // Its END comes when all else has run.
+    // Its END arrives after everything else has run.
     late.end().input(&[1]).gives(&[3]);
     assert_eq!(
         rows(&server),
@@ -56,7 +57,7 @@ fn the_backlog_delay_counts_every_request_of_a_sequence_without_a_slot() {
     );
 }
 
-/// One slot, in either strategy.
+/// A server with one slot, for each strategy.
 fn one_slot() -> [Server; 2] {
     ["direct { }", "oldest { max_candidate_sequences: 1 }"]
         .map(|strategy| sum_with_id(&with_id(strategy).replace("max_batch_size: 4", "max_batch_size: 1")))
@@ -106,7 +107,7 @@ fn slots_are_handed_on_at_end_in_the_order_of_the_starts() {
     for server in one_slot() {
         let a = server.seq(1);
         let mut held = server.hold(a.start().input(&[1]));
-        // Their later requests come in another order, and all before a ends.
+        // Their later requests arrive in another order, and all before a ends.
         let order = [5u64, 3, 9, 4].map(|id| server.seq(id));
         let mut waiting: Vec<_> = order.iter().map(|seq| seq.start().input(&[1]).send()).collect();
         waiting.extend(order.iter().rev().map(|seq| seq.end().input(&[1]).send()));
@@ -125,7 +126,7 @@ fn slots_are_handed_on_at_end_in_the_order_of_the_starts() {
 
 #[test]
 fn end_hands_the_slot_on_without_waiting_for_anybody_else() {
-    // Two slots: the second's sequence does nothing for the whole of it.
+    // Two slots: the sequence in the second one is idle the whole time.
     for strategy in ["direct { }", "oldest { max_candidate_sequences: 2 }"] {
         let server = sum_with_id(&with_id(strategy).replace("max_batch_size: 4", "max_batch_size: 2"));
         let [a, quiet, c] = [1u64, 2, 3].map(|id| server.seq(id));
@@ -159,7 +160,7 @@ fn requests_of_different_sequences_mix_freely() {
     for strategy in ["direct { }", "oldest { max_candidate_sequences: 4 }"] {
         let server = sum_with_id(&with_id(strategy));
         let all: Vec<_> = (1..=12).map(|id| server.seq(id)).collect();
-        // Twelve sequences over four slots, interleaved; each of five requests, all sent before any answer is awaited.
+        // Twelve sequences on four slots, interleaved. Each has five requests, all sent before any answer is awaited.
         let mut waiting = Vec::new();
         for step in 0..5 {
             for (n, seq) in all.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `limits.state`: what is refused, and that other sequences do not notice.
+//! `limits.state`: which requests are refused, and that other sequences are not affected.
 
 use sequor::error::Failure;
 
@@ -6,7 +6,7 @@ use crate::state::GROW;
 use crate::support::values::tensor;
 use crate::support::{Ask, Server, both, model, sum};
 
-/// Room for two sequences of 4 bytes.
+/// A server with memory for two sequences of 4 bytes.
 fn two(strategy: &str) -> Server {
     model("sum").config(&sum("TYPE_INT32", strategy, "")).onnx("sum_int32").limit(10).serve()
 }
@@ -61,7 +61,7 @@ fn what_was_refused_for_another_reason_holds_nothing() {
     assert_eq!(server.repository.state_bytes().0, 0);
 }
 
-/// A state of 16 bytes at START that grows by 16 bytes a row of INPUT.
+/// A state of 16 bytes at START that grows by 16 bytes for each row of INPUT.
 fn grows(strategy: &str, limit: u64) -> Server {
     model("grow").config(&GROW.replace("STRATEGY", strategy)).onnx("grow_fp32").limit(limit).serve()
 }
@@ -83,7 +83,7 @@ fn a_state_that_grows_takes_what_it_is_and_is_refused_at_the_limit() {
                 Failure::StateMemory { wanted: 16, used: 64, limit: 64, .. } => {}
                 other => panic!("{other:?}"),
             }
-            // Its state is as it was, and so is what it holds.
+            // Its state and its use of the budget are unchanged.
             assert_eq!(server.last_run().shape("INPUT_STATE"), [1, 4, 4]);
             assert_eq!(server.repository.state_bytes().0, 64);
         }
@@ -91,11 +91,11 @@ fn a_state_that_grows_takes_what_it_is_and_is_refused_at_the_limit() {
             Failure::StateMemory { wanted: 16, used: 64, .. } => {}
             other => panic!("{other:?}"),
         }
-        // A new life begins small, in the memory that the old one has.
+        // A new incarnation starts small, in the memory of the old one.
         assert_eq!(rows(a.start(), 1).answer().shape("OUTPUT_STATE"), [1, 2, 4]);
         assert_eq!(server.repository.state_bytes().0, 32, "{strategy}");
         assert_eq!(rows(b.start(), 1).answer().shape("OUTPUT_STATE"), [1, 2, 4]);
-        // An END leaves nothing behind, so it needs no memory.
+        // An END leaves no state, so it needs no memory.
         assert_eq!(rows(a.end(), 1).answer().shape("OUTPUT_STATE"), [1, 3, 4]);
         let _ = rows(b.end(), 1).send().result();
         server.wait_for_no_state();
@@ -105,7 +105,7 @@ fn a_state_that_grows_takes_what_it_is_and_is_refused_at_the_limit() {
 #[test]
 fn of_a_batch_that_grows_beyond_the_limit_only_what_does_not_fit_is_refused() {
     for strategy in both() {
-        // 48 bytes each, 32 of the third, and room for one row more.
+        // 48 bytes for each of two, 32 for a third one, and room for one more row.
         let server = grows(strategy, 144);
         let [a, b] = [1u64, 2].map(|id| server.seq(id));
         for seq in [&a, &b] {

@@ -1,4 +1,4 @@
-//! A busy sequence holds up its own requests and those of no other sequence, by OVMS's rules as by Triton's.
+//! A busy sequence delays its own requests and no other sequence's, in OVMS's dialect and in Triton's.
 
 use sequor_core::Dialect;
 
@@ -14,7 +14,7 @@ fn a_request_that_waits_for_a_busy_sequence_holds_up_no_other_one() {
             let ask = if start { seq.start() } else { seq.step() };
             ask.input(&[1i32]).dialect(dialect)
         };
-        // Each sequence is on an instance of its own.
+        // Each sequence is on a separate instance.
         ask(1, true).gives(&[1i32]);
         ask(2, true).gives(&[1i32]);
         let before = server.runs().len();

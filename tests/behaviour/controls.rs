@@ -7,7 +7,7 @@ use crate::support::{Seq, Server, both, model, sum};
 
 const INPUT: &str = r#"input { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } output { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] }"#;
 
-/// A model that gives its three controls back, each with a value pair of this kind.
+/// A model that returns its three controls, each with a value pair of this kind.
 fn sees(strategy: &str, graph: &str, dtype: &str, pairs: [&str; 3]) -> Server {
     let names = ["START", "READY", "END"];
     let outputs: String =
@@ -78,7 +78,7 @@ fn a_value_pair_must_be_two_values_of_one_type() {
     assert!(refused("int32_false_true: [ 0, 1 ] fp32_false_true: [ 0, 1 ]").contains("specifies more than one from"));
 }
 
-/// A running sum that gives the id back that it was told.
+/// A running sum that returns the id it got.
 fn sees_id(strategy: &str, graph: &str, dtype: &str) -> Server {
     let output = format!("output {{ name: \"SEEN\" data_type: {dtype} dims: [ 1 ] }}");
     let control =
@@ -100,7 +100,7 @@ fn the_model_is_told_the_correlation_id_in_each_of_five_types() {
         assert_eq!(told::<u64>(&server.seq(1)), 1);
         let server = sees_id(strategy, "sees_id_int64", "TYPE_INT64");
         assert_eq!(told::<i64>(&server.seq(WIDE)), WIDE as i64);
-        // The low half of it.
+        // The low half of the id.
         let server = sees_id(strategy, "sees_id_uint32", "TYPE_UINT32");
         assert_eq!(told::<u32>(&server.seq(WIDE)), 0x8765_4321);
         let server = sees_id(strategy, "sees_id_int32", "TYPE_INT32");
@@ -155,7 +155,7 @@ fn only_the_controls_that_are_listed_are_fed() {
             assert_eq!(server.last_run().inputs.keys().collect::<Vec<_>>(), inputs);
         }
     }
-    // A control that the model lacks is a fault of the configuration.
+    // A control that the model does not have is a fault of the configuration.
     let ready =
         r#"control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY bool_false_true: [ false, true ] } }"#;
     let why = model("sum").config(&sum("TYPE_INT32", ready, "")).onnx("sum_int32").refused();

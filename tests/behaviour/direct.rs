@@ -1,10 +1,10 @@
-//! `direct`: what a batch is made of.
+//! `direct`: the rows of its batches.
 
 use crate::support::server::wait;
 use crate::support::watch::Run;
 use crate::support::{Server, both, model, sum};
 
-/// A running sum that takes START and READY.
+/// A running sum with START and READY inputs.
 fn accumulator(strategy: &str) -> Server {
     let control = |kind: &str| {
         format!(
@@ -22,7 +22,7 @@ fn rows_without_a_request_are_zeros_and_not_ready() {
     for (n, seq) in (1..).zip(&all) {
         seq.start().input(&[n * 100]).gives(&[n * 100]);
     }
-    // Slot 2 steps, slot 1 starts again, slot 0 is a hole, slot 3 is beyond the highest.
+    // Slot 2 steps, slot 1 starts again, slot 0 has no request, slot 3 is above the highest one.
     let held = server.hold(all[3].step().input(&[0]));
     let (start, step) = (all[1].start().input(&[7]).send(), all[2].step().input(&[5]).send());
     held.release();
@@ -34,7 +34,7 @@ fn rows_without_a_request_are_zeros_and_not_ready() {
     assert_eq!(run.fed::<i32>("READY"), [0, 1, 1]);
     assert_eq!(run.fed::<i32>("START"), [0, 1, 0]);
     assert_eq!(run.fed::<i32>("INPUT_STATE")[2], 300);
-    // The hole's own state, and those of sequences outside the batch, are unchanged.
+    // The state of slot 0, and the states of sequences outside of the batch, are unchanged.
     all[0].step().input(&[1]).gives(&[101]);
     all[3].step().input(&[1]).gives(&[401]);
     all[2].end().input(&[1]).gives(&[306]);
@@ -73,7 +73,7 @@ fn compact_rows_are_those_that_are_ready_in_the_order_of_their_slots() {
     for (n, seq) in (1..).zip(&all) {
         seq.start().input(&[n * 100]).gives(&[n * 100]);
     }
-    // Slots 3 and 1 step, the others do not: their states stay where they are.
+    // Slots 3 and 1 step. The states of the other slots stay in place.
     let held = server.hold(all[0].step().input(&[0]));
     let (late, early) = (all[3].step().input(&[4]).send(), all[1].step().input(&[2]).send());
     held.release();
@@ -84,7 +84,7 @@ fn compact_rows_are_those_that_are_ready_in_the_order_of_their_slots() {
     assert_eq!(run.fed::<i32>("INPUT"), [2, 4]);
     assert_eq!(run.fed::<i32>("INPUT_STATE"), [200, 400]);
     assert_eq!(run.fed::<i32>("READY"), [1, 1]);
-    // Neighbours are a batch as well, and so is everybody, whichever side their states are on.
+    // Neighbours form a batch too, and so do all slots, independent of the sides of their states.
     for (members, sums) in [(vec![1usize, 2], vec![203, 301]), (vec![0, 1, 2, 3], vec![101, 204, 302, 405])] {
         let held = server.hold(all[members[0]].step().input(&[0]));
         let waiting: Vec<_> = members.iter().map(|n| all[*n].step().input(&[1]).send()).collect();
@@ -144,7 +144,7 @@ fn a_batch_is_rows_0_to_the_highest_that_is_ready() {
 #[test]
 fn an_idle_instance_runs_as_soon_as_any_slot_has_a_request() {
     let server = accumulator("direct { }");
-    // No other request comes, and there is no delay: each is answered alone.
+    // No other request arrives and there is no delay, so each is answered alone.
     for id in 1..=4 {
         server.seq(id).start().input(&[1]).gives(&[1]);
         assert_eq!(server.last_run().fed::<i32>("READY").iter().sum::<i32>(), 1);
@@ -182,7 +182,7 @@ fn a_start_in_mid_sequence_is_told_again_and_resets() {
     }
 }
 
-/// The state of a thread of this process, as the kernel writes it: `S` sleeps.
+/// The state of a thread of this process, in the kernel's letters: `S` means it sleeps.
 fn thread_state(name: &str) -> Option<char> {
     for task in fs_err::read_dir("/proc/self/task").unwrap() {
         let path = task.unwrap().path();

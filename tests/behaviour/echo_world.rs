@@ -1,4 +1,4 @@
-//! A second world costs one file: this one. An echo guest and its world, run by the host of components as it is.
+//! A second world needs only one file, such as this one: an echo guest and its world, run by the unchanged host of components.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ world echo-plugin {
     export echo;
 }";
 
-/// Answers with what it is given, logs it, and counts its calls. Traps on nothing.
+/// Answers with its input, logs it, and counts its calls. Traps on empty input.
 const GUEST: &str = r#"(module
     (import "sequor:plugin/host@0.1.0" "log" (func $log (param i32 i32 i32)))
     (memory (export "memory") 2)
@@ -179,7 +179,7 @@ fn a_second_world_costs_one_file() {
     assert_eq!(component.declared().name, "echo");
     assert!(component.imports().contains(&"sequor:plugin/host@0.1.0".to_owned()), "{:?}", component.imports());
 
-    // One guest, which hands over to another what it knows.
+    // One guest passes its saved state to another one.
     let lines = Arc::new(Lines::default());
     let mut first = component.guest(lines.clone(), Limits::default()).unwrap();
     assert_eq!(first.configure_with("{}", &()), Ok(Ok(())));
@@ -193,7 +193,7 @@ fn a_second_world_costs_one_file() {
     assert_eq!((saved, second.save_state().unwrap()), (vec![2, 0, 0, 0], vec![3, 0, 0, 0]));
     assert_eq!(second.memory_used(), 2 << 16);
 
-    // A pool replaces the one that traps.
+    // A pool replaces the guest that traps.
     let pool = GuestPool::new(2, move || component.guest(lines.clone(), Limits::default()));
     let trap = pool.call(|guest| echo(guest, b"")).unwrap_err();
     assert_eq!((trap.fault, pool.live()), (CallFault::Trap, 0));

@@ -1,4 +1,4 @@
-//! Requests that fail: whom it hurts, and what becomes of the sequence.
+//! Requests that fail: which requests are affected, and what happens to the sequence.
 
 use sequor::backend::mock::MockBackend;
 use sequor::error::Failure;
@@ -9,7 +9,7 @@ use crate::support::{Server, both, model, sum};
 
 const SIXTEEN: [&str; 2] = ["direct { }", "oldest { max_candidate_sequences: 16 }"];
 
-/// A running sum of table entries; INPUT is an index, and 99 is none.
+/// A running sum of table entries. INPUT is an index, and 99 is an invalid one.
 fn lookup(strategy: &str) -> Server {
     lookup_with(strategy, "")
 }
@@ -51,7 +51,7 @@ fn one_bad_row_among_sixteen_fails_alone() {
         }
         assert_eq!((right, failed), (15, 1), "{strategy}");
         assert!(server.runs().iter().any(|run| run.rows() == 16), "all sixteen were one batch");
-        // Everybody goes on from what it has: the bad one from before.
+        // Every sequence continues from its state; the failed one from its previous state.
         for (n, seq) in all.iter().enumerate() {
             let sum = [111.0, 110.0, 10.0][if n == 0 {
                 0
@@ -110,7 +110,7 @@ fn a_failed_request_keeps_the_state_and_the_sequence_goes_on() {
     }
 }
 
-/// What Triton writes where it reads is still there after a run that failed.
+/// With `use_same_buffer_for_input_output`, Triton overwrites the old state during a run. In Sequor the old state survives a failed run.
 #[test]
 fn a_state_with_one_buffer_is_kept_like_any_other() {
     for strategy in both() {
@@ -119,7 +119,7 @@ fn a_state_with_one_buffer_is_kept_like_any_other() {
         for (n, seq) in (0i64..).zip(&all) {
             seq.start().input(&[n]).gives(&[10f32.powi(n as i32)]);
         }
-        // A run of slots, one of which fails, and one with a hole.
+        // A batch of neighbouring slots with one failure, and one with a hole.
         let held = server.hold(all[0].step().input(&[0i64]));
         let waiting = [1, 2, 3].map(|n| all[n].step().input(&[if n == 2 { 99i64 } else { 0 }]).send());
         held.release();
@@ -147,7 +147,7 @@ fn a_failed_start_leaves_a_sequence_with_its_first_state_and_a_failed_end_ends_i
         assert!(matches!(a.start().input(&[99i64]).fails(), Failure::Run(_)));
         assert_eq!(server.repository.live(), 1);
         a.step().input(&[1i64]).gives(&[10.0f32]);
-        // A START that fails on a live sequence has reset it all the same.
+        // A START that fails on a live sequence has still reset it.
         assert!(matches!(a.start().input(&[99i64]).fails(), Failure::Run(_)));
         a.step().input(&[0i64]).gives(&[1.0f32]);
         assert!(matches!(a.end().input(&[99i64]).fails(), Failure::Run(_)));
@@ -199,7 +199,7 @@ fn a_sequence_that_begins_anew_is_counted_as_ended_and_as_started() {
     for ask in [a.start(), a.step(), a.start(), a.end()] {
         ask.input(&[1i64]).answer();
     }
-    // Counted a moment after the answer has gone.
+    // The metrics are updated shortly after the answer is sent.
     let counted = |what: &str| {
         let text = server.metrics.encode();
         let lines = text.lines().filter(|l| l.starts_with("sequor_sequences_") && l.contains(what));

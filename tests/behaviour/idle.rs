@@ -1,4 +1,4 @@
-//! Idle time. The clock is the real one: a test waits for what expires, and never for time itself.
+//! Idle time. The clock is the real one. Tests wait for expiry, never for a fixed time.
 
 use std::time::{Duration, Instant};
 
@@ -31,13 +31,13 @@ fn an_expired_sequence_makes_room_for_the_backlog() {
     for strategy in ["direct { }", "oldest { max_candidate_sequences: 1 }"] {
         let server = idle(&with_id(strategy).replace("max_batch_size: 4", "max_batch_size: 1"), 50_000);
         server.seq(1).start().input(&[1]).gives(&[1]);
-        // The first gets no END.
+        // The first sequence gets no END.
         server.seq(2).start().input(&[2]).gives(&[2]);
         assert!(!server.runs().iter().any(|run| run.rows() != 1));
     }
 }
 
-/// Whether a sequence that was answered after the idle time since it last asked goes on. `None` where the machine was too slow to tell.
+/// Whether a sequence continues if its run took longer than the idle time. `None` if the machine was too slow to decide.
 fn goes_on_after_a_long_run() -> Option<bool> {
     const IDLE: Duration = Duration::from_millis(200);
     let config =
@@ -49,7 +49,7 @@ fn goes_on_after_a_long_run() -> Option<bool> {
     let running = a.start().input(&[1]).send();
     server.watch.wait_for(1);
     let queued = a.step().input(&[1]).send();
-    // c comes after it, is answered on the other instance, and expires: the idle time has gone by for a as well. So does d.
+    // c arrives after it, is answered on the other instance, and expires. The idle time has then passed for a too. The same happens with d.
     for other in [c, d] {
         other.start().input(&[1]).gives(&[1]);
         server.wait_for_live(1);
@@ -62,7 +62,7 @@ fn goes_on_after_a_long_run() -> Option<bool> {
     if !went_on && answered.elapsed() >= IDLE {
         return None;
     }
-    // From here on it expires like everybody.
+    // From here on it expires like every sequence.
     server.wait_for_live(0);
     Some(went_on)
 }
@@ -82,7 +82,7 @@ fn a_sequence_in_the_backlog_does_not_expire() {
     server.watch.wait_for(1);
     let b = server.seq(2).start().input(&[1]).send();
     b.gives(&[1]);
-    // The first slot is busy and the second is 2's: both wait, one behind the other, each longer than the idle time or about it.
+    // The first slot is busy and the second belongs to 2. Both requests wait, one behind the other, for about the idle time or longer.
     let (c, d) = (server.seq(3).start().input(&[3]).send(), server.seq(4).start().input(&[4]).send());
     c.gives(&[3]);
     d.gives(&[4]);
@@ -100,11 +100,11 @@ fn idle_time_can_be_said_in_sequor_toml() {
     server.wait_for_live(0);
 }
 
-/// How long a sequence may be idle whose START asks for this, by the server's own account: what is left of it, and since when it is idle.
+/// The idle time of a sequence whose START asks for this time, as the server reports it: the rest, plus the time since it became idle.
 fn idle_asked(toml: &str, asked: Duration) -> Option<Duration> {
     let server = crate::support::model("sum").config(&sum("TYPE_INT32", "", "")).toml(toml).onnx("sum_int32").serve();
     server.seq(1).start().idle(asked).input(&[1]).gives(&[1]);
-    // Its answer leaves before the table shows it idle.
+    // Its answer is sent before the table shows it as idle.
     crate::support::server::wait(
         || server.repository.live_sequences("sum").unwrap().iter().all(|seq| seq.stage == Stage::Idle),
         || "it is not idle".to_owned(),

@@ -1,4 +1,4 @@
-//! The first state of a sequence: zeros, a file, dims, and what a configuration must say about it.
+//! The initial state of a sequence: zeros, a file, dims, and the rules for its configuration.
 
 use crate::support::values::{bytes, texts};
 use crate::support::{Server, both, model, sum};
@@ -104,7 +104,7 @@ fn zero_data_is_zeros_whatever_its_value() {
     }
 }
 
-/// A running sum of this type whose first state is this file.
+/// A running sum of this type with this file as its initial state.
 fn from_file(dtype: &str, graph: &str, strategy: &str, file: &[u8]) -> Server {
     let state = initial(dtype, "2", "data_file: \"first.bin\"");
     let config = sum(dtype, strategy, &state).replace("dims: [ 1 ]", "dims: [ 2 ]");
@@ -137,7 +137,7 @@ fn a_longer_data_file_is_cut() {
         let server = from_file("TYPE_INT32", "sum_int32", strategy, &bytes(&[1, 2, 3, 4]));
         server.seq(1).start().input(&[0, 0]).gives(&[1, 2]);
         server.seq(1).step().input(&[0, 0]).gives(&[1, 2]);
-        // Of a state in memory of its own, too.
+        // The same for a state in memory of its own.
         let grow = growing("-1, 4", &initial("TYPE_FP32", "1, 4", "data_file: \"f\"")).replace("STRATEGY", strategy);
         let server =
             model("grow").config(&grow).file("initial_state/f", &bytes(&[1.0f32; 6])).onnx("grow_fp32").serve();
@@ -147,7 +147,7 @@ fn a_longer_data_file_is_cut() {
 
 #[test]
 fn a_text_file_that_is_not_in_the_bytes_layout_is_named_and_sequences_start_with_empty_texts() {
-    // One text for a state of two, and bytes that are no text.
+    // One BYTES element for a state of two, and bytes that are not a BYTES element.
     for file in [bytes(&texts(&["one"])), bytes(&[100i32])] {
         for strategy in both() {
             let server = from_file("TYPE_STRING", "string_state", strategy, &file);
@@ -169,7 +169,7 @@ fn a_text_file_with_more_texts_than_the_state_has_is_cut() {
     }
 }
 
-/// Why a running sum of INT32 with this said of its state does not load.
+/// Why a running sum of INT32 with this text in its state does not load.
 fn refused(state: &str, file: &[u8]) -> String {
     let spec = model("sum").config(&sum("TYPE_INT32", "direct { }", state)).onnx("sum_int32");
     spec.file("initial_state/first.bin", file).refused()

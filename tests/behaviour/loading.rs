@@ -1,4 +1,4 @@
-//! How models are loaded when the server starts.
+//! Loading of models at the server's start.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ const CONFIG: &str = r#"
         { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }
 "#;
 
-/// Notes which threads load.
+/// Records the names of the threads that load.
 #[derive(Debug, Default)]
 struct Counting {
     backend: MockBackend,

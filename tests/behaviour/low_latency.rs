@@ -1,4 +1,5 @@
-//! The low latency transformation: graphs of recurrent nodes keep their states, and a sequence in parts is the sequence as a whole, bit for bit.
+//! The low latency transformation: the graph of recurrent nodes keeps its states. A sequence in parts gives the same bits as the whole
+//! sequence.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ fn graph() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/recurrent.onnx")
 }
 
-/// The model as OVMS names it, laid out as a directory of a repository and served.
+/// Serves the model as OVMS names it, laid out as a directory of a repository.
 fn transformed() -> Server {
     let (base, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs_err::create_dir(base.path().join("1")).unwrap();
@@ -38,14 +39,14 @@ fn transformed() -> Server {
     spec.file("sequor.toml", &read("sequor.toml")).file("1/net.onnx", &read("1/net.onnx")).serve()
 }
 
-/// The graph as it was.
+/// Serves the original graph.
 fn plain() -> Server {
     let config = r#"backend: "onnxruntime" input { name: "x" data_type: TYPE_FP32 dims: [ -1, 1, 3 ] }
         output [ { name: "g" data_type: TYPE_FP32 dims: [ -1, 1, 5 ] }, { name: "y" data_type: TYPE_FP32 dims: [ -1, 1, 2 ] } ]"#;
     model("plain").config(config).file("1/model.onnx", &fs_err::read(graph()).unwrap()).serve()
 }
 
-/// A sequence of multiples of 1/256: the sums of the RNN are exact for them, whose kernel rounds one step otherwise than many.
+/// A sequence of multiples of 1/256. The RNN's sums are exact for these; otherwise its kernel rounds one step differently from many.
 fn sequence(seed: u32) -> Vec<f32> {
     let mut random = seed;
     let mut next = || {
@@ -63,7 +64,7 @@ fn gather(answer: &Answer, to: &mut [Vec<f32>; 2]) {
     }
 }
 
-/// Every bit of both outputs.
+/// Compares both outputs bit by bit.
 #[track_caller]
 fn same(got: &[Vec<f32>; 2], whole: &Answer, what: &str) {
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();

@@ -1,5 +1,5 @@
-//! The promises of docs/dev/conformance.md about implicit state and the sequence batcher, each by a test that runs models with the real runtime in
-//! this process. What surfaces make of it is tested elsewhere.
+//! Tests the promises of docs/dev/conformance.md about implicit state and the sequence batcher. Each test runs models with the real runtime
+//! in this process. Surfaces are tested elsewhere.
 
 #![allow(unreachable_pub, reason = "a test binary has no public face")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]

@@ -1,5 +1,5 @@
-//! What a thousand sequences hold is given back when they have ended. Each test measures the memory of the whole process, so it needs one of
-//! its own: nextest gives it one, and [`is_alone`] starts one elsewhere.
+//! Memory of a thousand sequences is returned after they have ended. Each test measures the memory of the whole process, so it needs its
+//! own process. nextest starts one for each test; [`is_alone`] starts one otherwise.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::support::values::tensor;
 use crate::support::{Server, model, sum};
 
 const SEQUENCES: u64 = 1000;
-/// How long after the last END memory is looked at.
+/// Time between the last END and the measurement.
 const AFTER: Duration = Duration::from_secs(15);
 /// Bytes of a sequence's state.
 const STATE: u64 = 64 << 10;
 
-/// A state of 64 KiB, which INPUT moves as a whole; OUTPUT is its least and its greatest element.
+/// A model with a state of 64 KiB, to which INPUT adds as a whole. OUTPUT is its minimum and its maximum.
 fn wide(strategy: &str, rows: u32) -> Server {
     let config = sum("TYPE_FP32", strategy, "")
         .replace(
@@ -28,14 +28,14 @@ fn wide(strategy: &str, rows: u32) -> Server {
     server
 }
 
-/// Bytes of this process that are in memory.
+/// Bytes of resident memory of this process.
 fn resident() -> u64 {
     let statm = fs_err::read_to_string("/proc/self/statm").unwrap();
-    // Pages of 4 KiB on every machine these tests run on.
+    // These tests run only on machines with pages of 4 KiB.
     statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Every sequence begins, steps and ends; what is resident while all of them live.
+/// Starts, steps and ends every sequence. Returns the resident memory while all are live.
 fn play(server: &Server) -> u64 {
     let all: Vec<_> = (1..=SEQUENCES).map(|id| server.seq(id)).collect();
     for step in 0..3 {
@@ -56,8 +56,7 @@ fn seq_value(step: usize) -> f32 {
     step as f32 + 1.0
 }
 
-/// Resident memory, once it no longer changes: instances drop states when they next have nothing else to do, and freed memory is kept for
-/// a while.
+/// The resident memory, once it no longer changes. Instances drop states when they are next idle, and freed memory is kept for a while.
 fn settled(server: &Server) -> u64 {
     let mut seen = vec![resident()];
     let last = |seen: &[u64]| *seen.last().unwrap();
@@ -72,7 +71,7 @@ fn settled(server: &Server) -> u64 {
     last(&seen)
 }
 
-/// Whether this process runs one test only. If not, runs the test of this name in a process of its own.
+/// Whether this process runs only one test. If not, runs the named test in a separate process.
 fn is_alone(test: &str) -> bool {
     const ALONE: &str = "SEQUOR_TEST_ALONE";
     if std::env::var_os("NEXTEST").is_some() || std::env::var_os(ALONE).is_some() {
@@ -84,7 +83,7 @@ fn is_alone(test: &str) -> bool {
     false
 }
 
-/// The four-state model of the benchmarks: 3.45 MiB a sequence.
+/// The four-state model of the benchmarks, with 3.45 MiB a sequence.
 fn cached(strategy: &str) -> Server {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/models");
     let config = fs_err::read_to_string(root.join("cached_direct.pbtxt")).unwrap();

@@ -1,4 +1,4 @@
-//! `oldest`: which requests share a batch, and in which order they go.
+//! `oldest`: which requests share a batch, and in which order they run.
 
 use crate::slots::{sum_with_id, with_id};
 use crate::support::server::wait;
@@ -19,7 +19,7 @@ fn candidates_may_be_more_than_a_batch_has_rows() {
     let server = oldest("max_candidate_sequences: 7", 2);
     assert_eq!(server.ready().slots, 7);
     let all: Vec<Seq<'_>> = (1..=7).map(|id| server.seq(id)).collect();
-    // All seven live at once, none in the backlog: each has run before any has ended.
+    // All seven are live at once and none is in the backlog: each has run before any has ended.
     for step in 0..3 {
         let waiting: Vec<_> = all.iter().map(|seq| seq.nth(step).input(&[2]).send()).collect();
         waiting.into_iter().for_each(|w| w.gives(&[2 * (step as i32 + 1)]));
@@ -97,7 +97,7 @@ fn a_batch_never_has_two_requests_of_a_sequence() {
     let server = oldest("max_candidate_sequences: 3", 4);
     let all = [1u64, 2, 3].map(|id| server.seq(id));
     let held = server.hold(all[0].start().input(&[1]));
-    // Ten requests each are there before the instance is free again.
+    // Ten requests of each are queued before the instance is free again.
     let mut waiting = Vec::new();
     for step in 0..10 {
         for (n, seq) in all.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Optional inputs: those that the graph has a value for. Requests that leave out the same inputs run together.
+//! Optional inputs: inputs for which the graph has a value. Requests that leave out the same inputs run together.
 
 use crate::support::model;
 use crate::support::values::tensor;

@@ -1,4 +1,4 @@
-//! Models as OVMS names them: laid out as directories of a repository, they take what OVMS takes.
+//! Models as OVMS names them, laid out as directories of a repository: they accept the same requests as in OVMS.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use sequor::error::Failure;
 use crate::support::values::tensor;
 use crate::support::{Server, model};
 
-/// A model whose only version is this graph, served.
+/// Serves a model with this graph as its only version.
 fn served(graph: &str, stateful: Option<OvmsSequences>, config: Option<&str>) -> Server {
     let (base, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models").join(graph);

@@ -1,4 +1,4 @@
-//! `[state.X] pad`: growing states of different lengths in one batch, padded, with lengths or a mask; each kept without its padding.
+//! `[state.X] pad`: growing states of different lengths in one batch, padded, with lengths or a mask. Each is kept without its padding.
 
 use sequor::model::Tensor;
 use sequor_core::{Id, Shape};
@@ -10,7 +10,7 @@ use crate::support::{Ask, Seq, Server, model};
 /// Both strategies, with room for all sequences.
 const BOTH: [&str; 2] = ["direct { }", "oldest { max_candidate_sequences: 16 }"];
 
-/// Sequences of a test; each has another length.
+/// Number of sequences of a test; each has another length.
 const MANY: u64 = 9;
 
 const ATTENTION: &str = r#"
@@ -44,7 +44,7 @@ fn attention(strategy: &str, toml: &str) -> Server {
     model("attention").config(&ATTENTION.replace("STRATEGY", strategy)).toml(toml).onnx("attention").serve()
 }
 
-/// So many new rows, whose numbers are small and whole: every order of adding them gives the same bits.
+/// `rows` new rows of small integers, so that every order of adding them gives the same bits.
 fn new(rows: u64, width: u64, seed: u64) -> Tensor {
     let values: Vec<f32> = (0..rows * width).map(|n| ((n * 3 + seed * 5) % 7) as f32 - 3.0).collect();
     tensor(&[1, rows, width], &values)
@@ -55,7 +55,7 @@ fn step<'a>(seq: &Seq<'a>, nth: u64, rows: u64) -> Ask<'a> {
     seq.nth(nth as usize).with("INPUT", new(rows, 4, number * 10 + nth))
 }
 
-/// Takes each sequence so many steps, by its number.
+/// Starts these sequences. Each takes as many steps as its number.
 fn begun<'a>(server: &'a Server, ids: std::ops::RangeInclusive<u64>) -> Vec<Seq<'a>> {
     let all: Vec<Seq<'_>> = ids.map(|id| server.seq(id)).collect();
     for (n, seq) in (1..).zip(&all) {
@@ -64,14 +64,14 @@ fn begun<'a>(server: &'a Server, ids: std::ops::RangeInclusive<u64>) -> Vec<Seq<
     all
 }
 
-/// The last step of each sequence where it runs alone, without any padding.
+/// The last step of each sequence, run alone and without padding.
 fn alone(strategy: &str) -> Vec<Answer> {
     let server = attention(strategy, LEFT);
     let all = begun(&server, 1..=MANY);
     (1..).zip(&all).map(|(n, seq)| step(seq, n, 2).answer()).collect()
 }
 
-/// The same bits in the same shape.
+/// Checks for the same bits in the same shape.
 fn assert_same(one: &Answer, other: &Answer, outputs: &[&str]) {
     for output in outputs {
         assert_eq!(one.tensor(output), other.tensor(output), "{output}");
@@ -109,7 +109,7 @@ fn sequences_with_states_of_different_lengths_share_a_batch_and_answer_as_alone(
             for (one, other) in alone(strategy).iter().zip(&together) {
                 assert_same(one, other, &["OUTPUT", "KEYS_OUT"]);
             }
-            // Each goes on with what it has, of its own length.
+            // Each continues with its own state, of its own length.
             for (n, seq) in (1..).zip(&all) {
                 let answer = step(seq, n + 1, 1).answer();
                 assert_eq!(answer.shape("KEYS_OUT"), [1, n + 3, 4], "{strategy} {toml}");
@@ -118,7 +118,7 @@ fn sequences_with_states_of_different_lengths_share_a_batch_and_answer_as_alone(
     }
 }
 
-/// As decoders are exported: the mask covers the old steps and the new ones.
+/// As in exported decoders: the mask covers the old and the new steps.
 #[test]
 fn a_mask_covers_the_new_steps_too() {
     for strategy in BOTH {
@@ -158,7 +158,7 @@ fn what_is_kept_of_a_padded_state_has_no_padding() {
     );
 }
 
-/// One long state among short ones: all of them as long would not fit beside what is held.
+/// One long state among short ones. If all were padded to its length, they would exceed the limit.
 #[test]
 fn rows_whose_padded_states_do_not_fit_into_the_limit_run_one_by_one() {
     let config = ATTENTION.replace("STRATEGY", "oldest { max_candidate_sequences: 16 }");
@@ -263,7 +263,7 @@ fn states_and_requests_of_different_lengths_share_a_batch() {
         for round in 0..2u64 {
             let before = server.runs().len();
             let held = server.hold(server.seq(100).only().with("INPUT", ones(1)));
-            // The longest states take the shortest steps.
+            // The sequences with the longest states send the shortest inputs.
             let waiting: Vec<_> =
                 (1..).zip(&all).map(|(n, seq)| seq.step().with("INPUT", ones(10 - n)).send()).collect();
             held.release();
@@ -287,13 +287,13 @@ fn states_and_requests_of_different_lengths_share_a_batch() {
     }
 }
 
-/// So many new rows of ones, of which the model is to take as many as the request says.
+/// `rows` new rows of ones. The request says how many of them the model is to append.
 fn appending<'a>(ask: Ask<'a>, said: i64, rows: u64) -> Ask<'a> {
     let ones = tensor(&[1, rows, 2], &vec![1.0f32; rows as usize * 2]);
     ask.with("INPUT", ones).with("IN_LENS", tensor(&[1, 1], &[said]))
 }
 
-/// A row that the model refuses, and one for which it says a length that cannot be: each fails by itself and keeps its state.
+/// One row that the model refuses, and one for which it reports an impossible length. Each fails alone and keeps its state.
 #[test]
 fn a_failed_step_of_a_padded_batch_leaves_every_state_as_it_was() {
     for strategy in BOTH {

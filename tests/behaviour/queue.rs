@@ -49,7 +49,7 @@ fn a_full_queue_refuses_and_takes_again_when_it_is_not() {
 #[test]
 fn a_request_expires_by_the_policy_and_by_its_own_timeout_if_it_may() {
     let (soon, late) = (Duration::from_millis(1), Duration::from_secs(600));
-    // The policy, the request's own timeout, and whether it expires. Time passes once the request that is held runs.
+    // The policy, the request's own timeout, and whether it expires. Time passes only after the run of the held request has begun.
     let cases = [
         ("default_timeout_microseconds: 500000", None, true),
         ("default_timeout_microseconds: 500000 allow_timeout_override: true", Some(late), true),

@@ -1,9 +1,9 @@
-//! Ragged batches: requests of different shapes in one run, joined to one list of elements, with what the server tells the graph about them.
+//! Ragged batches: requests of different shapes in one run, joined to one list of elements, with batch inputs that describe them.
 
 use crate::support::values::tensor;
 use crate::support::{Server, both, model};
 
-/// Requests of different lengths, held until they run together. Returns their answers' OUTPUT with its shape.
+/// Sends requests of different lengths and holds them until they run together. Returns OUTPUT of each answer with its shape.
 fn together(server: &Server, inputs: &[(&[u64], &[f32])]) -> Vec<(Vec<u64>, Vec<f32>)> {
     let ask = |shape: &[u64], values: &[f32]| server.stateless().with("INPUT", tensor(shape, values));
     let held = server.hold(ask(&vec![1; inputs[0].0.len()], &[9.0]));
@@ -107,7 +107,7 @@ fn sequences_send_steps_of_any_length() {
             }
             let run = server.last_run();
             let lengths: usize = (1..3).map(|n| input(n).len()).sum();
-            // In `direct` the row of sequence 1 is padding, like the first request that is there.
+            // In `direct`, the row of sequence 1 is padding with the shape of the first request of the batch.
             let padding = if strategy.starts_with("direct") { run.fed::<i32>("OFFSETS").len() - 3 } else { 0 };
             assert_eq!(run.shape("INPUT"), [(lengths + padding * input(1).len()) as u64], "{strategy} {step}");
         }
@@ -136,7 +136,7 @@ fn a_model_that_cannot_take_a_ragged_input_is_refused() {
 
 #[test]
 fn an_output_that_is_too_short_fails_its_request_alone() {
-    // The output is cut by the shape of an input that is longer than it.
+    // The output is divided by the shape of an input that is longer than it.
     let config = list("BATCH_ELEMENT_COUNT").replace("TYPE_FP32 dims: [ -1 ] }", "TYPE_FP32 dims: [ 2, 3 ] }");
     let server = model("ragged").config(&config).onnx("ragged_list").serve();
     let ask = |values: &[f32]| server.stateless().with("INPUT", tensor(&[1, values.len() as u64], values));

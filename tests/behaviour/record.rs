@@ -1,4 +1,4 @@
-//! From a server that records to a simulator that replays: requests run on the stand-in backend, their trace is read, and no id is in it.
+//! A server's recording and its replay: requests run on the mock backend, the trace is parsed, and no id is in it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -57,10 +57,10 @@ fn request(id: Id, step: u32, steps: u32) -> InferRequest {
     }
 }
 
-/// A number whose digits no time and no hash has by chance.
+/// A number whose digits do not occur in a time or a hash by chance.
 const FIRST: u64 = 7_000_000_000_000_000;
 
-/// Six sequences of five steps, and one step of a sequence that never began.
+/// Six sequences of five steps, and one step of a sequence that never started.
 async fn traffic(repository: &Repository) {
     for step in 0..5 {
         let ids = (0..6u64).map(|n| if n == 0 { Id::from("caller@example.org") } else { Id::from(FIRST + n) });
@@ -85,7 +85,7 @@ async fn what_was_served_is_recorded_and_can_be_replayed() {
     let repository = repository(&models, &trace);
     traffic(&repository).await;
     repository.stop();
-    // With the last of it the recording is finished.
+    // Dropping the last handle finishes the recording.
     drop(repository);
 
     let text = std::fs::read_to_string(&trace).unwrap();

@@ -1,11 +1,11 @@
-//! `reshape`: clients send and get the data that the graph takes and gives, under another shape.
+//! `reshape`: clients and graph exchange the same data under different shapes.
 
 use sequor::backend::mock::MockBackend;
 
 use crate::support::model;
 use crate::support::values::tensor;
 
-/// Dimensions of the graph's rows, those of clients, the configuration's `reshape`, and the row of a request on both sides.
+/// The dimensions of the graph's rows, the clients' dimensions, the configuration's `reshape`, and the row of a request on both sides.
 struct Case {
     graph: &'static str,
     dims: &'static str,

@@ -1,4 +1,4 @@
-//! Strategies, slots and instances: who sits where, and for how long.
+//! Strategies, slots and instances: which sequence has which slot, and for how long.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use sequor_core::Id;
 
 use crate::support::{Seq, Server, both, model, sum};
 
-/// A running sum that takes the id of each row.
+/// A running sum that gets the id of each row.
 pub fn with_id(strategy: &str) -> String {
     let control =
         r#"control_input { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } }"#;
@@ -42,7 +42,7 @@ fn an_instance_has_as_many_slots_as_a_batch_has_rows() {
         for id in 1..=slots {
             server.seq(id).start().input(&[1]).gives(&[1]);
         }
-        // The next one waits until a sequence ends.
+        // The next sequence waits until another one ends.
         let waiting = server.seq(99).start().input(&[7]).send();
         server.seq(slots).step().input(&[1]).gives(&[2]);
         assert!(server.runs().iter().all(|run| !run.fed::<u64>("CORRID").contains(&99)));
@@ -58,7 +58,7 @@ fn a_sequence_owns_its_row() {
     for seq in &all {
         seq.start().input(&[0]).answer();
     }
-    // For any ready sequences in any order: row n is the sequence of slot n, or padding.
+    // For any set of ready sequences in any order: row n is the sequence of slot n, or padding.
     for order in [vec![3, 1], vec![2, 3, 0], vec![1], vec![0, 1, 2, 3], vec![2, 0]] {
         let held = server.hold(all[0].step().input(&[0]));
         let waiting: Vec<_> = order.iter().map(|n| all[*n].step().input(&[1]).send()).collect();
@@ -71,7 +71,7 @@ fn a_sequence_owns_its_row() {
     }
 }
 
-/// The instances that a sequence's rows were seen on.
+/// The instances on which each sequence's rows ran.
 fn instances(server: &Server) -> BTreeMap<u64, BTreeSet<String>> {
     let mut seen: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     for run in server.runs() {
@@ -94,7 +94,7 @@ fn several_instances_share_the_sequences_and_all_of_one_runs_on_one() {
         }
         let seen = instances(&server);
         assert!(seen.len() == 6 && seen.values().all(|on| on.len() == 1), "{strategy}: {seen:?}");
-        // The lowest slot number over all instances comes first: they fill evenly.
+        // The lowest slot number over all instances comes first, so instances fill evenly.
         let on = |name: &str| seen.values().filter(|on| on.contains(name)).count();
         assert_eq!((on("sum.0"), on("sum.1")), (3, 3), "{strategy}");
     }
@@ -106,7 +106,7 @@ fn instances_run_at_the_same_time() {
         let server = sum_with_id(&with_id(strategy).replace("count: 1", "count: 2"));
         let held = server.hold(server.seq(1).start().input(&[1]));
         let other = server.seq(2).start().input(&[2]).send();
-        // The second run has begun, and the first is not over.
+        // The second run has begun while the first still runs.
         server.watch.wait_for(2);
         let names: BTreeSet<String> = server.runs().into_iter().map(|run| run.instance).collect();
         assert_eq!(names.len(), 2);
@@ -122,7 +122,7 @@ fn every_instance_goes_when_the_server_stops() {
         for id in 1..=(round % 5) {
             server.seq(id).start().input(&[1]).gives(&[1]);
         }
-        // Joins their threads; one of them is always the first to go.
+        // Joins the instances' threads, which end in any order.
         server.repository.stop();
     }
 }

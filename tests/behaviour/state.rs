@@ -1,4 +1,4 @@
-//! What a state is: its round trip, names, types, dims, growth, and reading it.
+//! States: their round trip, names, types, dims, growth, and access to them.
 
 use sequor_core::{DataType, Shape};
 
@@ -46,7 +46,7 @@ fn a_requests_state_output_is_the_next_ones_state_input() {
 
 #[test]
 fn three_crossed_states_of_two_types_are_paired_by_their_entries() {
-    // The inputs' names sort a, b, c; the outputs' x, y, z, which are b, c, a.
+    // The inputs' names in order are a, b, c. The outputs' names in order are x, y, z, which belong to b, c, a.
     let config = |strategy: &str| {
         format!(
             r#"
@@ -73,7 +73,7 @@ fn three_crossed_states_of_two_types_are_paired_by_their_entries() {
         one.step().input(&[2.0f32]).gives(&[3.0f32, 2.0, 4.0]);
         two.step().input(&[0.0f32]).gives(&[10.0f32, 2.0, 20.0]);
         one.step().input(&[3.0f32]).gives(&[6.0f32, 3.0, 11.0]);
-        // The same when they are listed as outputs too.
+        // The same if the state outputs are listed as outputs too.
         let listed = [("y", "TYPE_FP32"), ("x", "TYPE_INT32"), ("z", "TYPE_FP32")]
             .map(|(name, dtype)| format!("output {{ name: \"{name}\" data_type: {dtype} dims: [ 1 ] }}\n"));
         let server = model("crossed").config(&(config(strategy) + &listed.concat())).onnx("crossed").serve();
@@ -191,7 +191,7 @@ fn a_state_may_batch_on_its_second_axis() {
             let at = f32::from(n);
             seq.start().input(&[at, at + 0.5, 9.0]).gives(&[at, at + 0.5, 9.0, 2.0 * at, 2.0 * at + 1.0, 18.0]);
         }
-        // All three in one batch, so that the states' halves lie apart in memory.
+        // All three in one batch, so that the sides of the states are apart in memory.
         let held = server.hold(all[0].step().input(&[0.0f32; 3]));
         let waiting = all.clone().map(|seq| seq.step().input(&[1.0f32, 1.0, 1.0]).send());
         held.release();
@@ -227,7 +227,7 @@ fn a_growing_state_grows_by_itself_and_batches_with_equals_only() {
         assert_eq!(a.start().with("INPUT", new(2, 1.0)).answer().shape("OUTPUT_STATE"), [1, 3, 4]);
         assert_eq!(b.start().with("INPUT", new(5, 1.0)).answer().shape("OUTPUT_STATE"), [1, 6, 4]);
         assert_eq!(c.start().with("INPUT", new(2, 3.0)).answer().shape("OUTPUT_STATE"), [1, 3, 4]);
-        // a and c are equally long, b is not: two batches.
+        // a and c have the same length, b does not: two batches.
         let held = server.hold(b.step().with("INPUT", new(1, 0.0)));
         let waiting = [&a, &b, &c].map(|seq| seq.step().with("INPUT", new(1, 2.0)).send());
         held.release();
@@ -274,7 +274,7 @@ fn a_state_that_is_listed_as_an_output_can_be_read_and_reading_it_changes_nothin
             assert_eq!(with.output::<i32>("OUTPUT"), without.output::<i32>("OUTPUT"));
             assert_eq!(with.output::<i32>("OUTPUT_STATE"), with.output::<i32>("OUTPUT"));
             assert_eq!((with.0.outputs.len(), without.0.outputs.len()), (2, 1));
-            // What the graph was fed is the same for both.
+            // The graph got the same state in both runs.
             let runs = server.runs();
             let fed = |at: usize| runs[runs.len() - at].inputs["INPUT_STATE"].1.chunks(4).last().unwrap().to_vec();
             assert_eq!(fed(2), fed(1), "{strategy}");
@@ -292,7 +292,7 @@ fn a_state_that_is_not_listed_is_no_output() {
         format!("{failure:?}").contains(r#"UnknownOutput { output: "OUTPUT_STATE", known: ["OUTPUT"] }"#),
         "{failure:?}"
     );
-    // Nor can a client send it.
+    // A client cannot send it either.
     let failure = a.step().input(&[1]).with("INPUT_STATE", row(&[9])).fails();
     assert!(format!("{failure:?}").contains("InputCount"), "{failure:?}");
     a.step().input(&[1]).gives(&[2]);
@@ -308,7 +308,7 @@ fn an_fp32_state_can_be_kept_as_fp16() {
             .serve();
         assert_eq!(server.ready().state_bytes, 2);
         let a = server.seq(1);
-        // 2049 needs 12 bits: the answer has them, the state that is kept does not.
+        // 2049 needs 12 bits: the answer has them, the stored state does not.
         a.start().input(&[2049.0f32]).gives(&[2049.0f32]);
         a.step().input(&[0.0f32]).gives(&[2048.0f32]);
         a.step().input(&[0.25f32]).gives(&[2048.25f32]);

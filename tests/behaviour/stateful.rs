@@ -1,5 +1,5 @@
-//! Models of Triton's stateful backend: their own configuration, the batch on any axis, pairs of states, padding, ENDs that are not run, and the
-//! refusal when all states are taken.
+//! Models of Triton's stateful backend: their configuration, the batch on any axis, pairs of states and padding. Also ENDs that do not run,
+//! and the refusal when all states are in use.
 
 use sequor::error::Failure;
 use sequor::model::Tensor;
@@ -10,7 +10,7 @@ use crate::support::server::Spec;
 use crate::support::values::tensor;
 use crate::support::{Server, model};
 
-/// The example of that backend. `sequence` goes into `sequence_batching`, `more` are parameters.
+/// The example of that backend. `sequence` is inserted into `sequence_batching`; `more` are parameters.
 fn config(dims: &str, sequence: &str, more: &[(&str, &str)]) -> String {
     let parameter =
         |(key, value): &(&str, &str)| format!("parameters {{ key: '{key}' value {{ string_value: '{value}' }} }}\n");
@@ -47,7 +47,7 @@ fn input(scale: f32) -> Tensor {
     tensor(&[1, 4, 1, 5], &values)
 }
 
-/// What the model gives for an input of this scale, after inputs whose scales add up to `before`.
+/// The model's output for an input of this scale, after inputs whose scales add up to `before`.
 fn output(before: f32, scale: f32) -> Vec<f32> {
     let sum = |y: usize| (before + scale) * (30 + 4 * y) as f32;
     (0..20).map(|n| scale * n as f32 + sum(n % 5)).collect()
@@ -61,7 +61,7 @@ fn gives(seq: &Seq<'_>, start: bool, before: f32, scale: f32) {
     assert_eq!(answer.shape("Output"), [1, 4, 1, 5]);
 }
 
-/// So many sequences in one batch, whose rows lie on axis 1.
+/// Runs `count` sequences in one batch, with its rows on axis 1.
 fn together(server: &Server, count: u64) {
     let (plug, all) = (server.seq(9), (1..=count).map(|id| server.seq(id)).collect::<Vec<_>>());
     gives(&plug, true, 0.0, 1.0);
@@ -166,7 +166,7 @@ fn an_end_that_is_not_run_is_answered_with_nothing() {
         server.wait_for_live(0);
     }
     assert_eq!(server.runs().len(), runs + 1, "the START alone");
-    // An END of a sequence that does not live touches no other one.
+    // An END for an id without a live sequence affects no other sequence.
     gives(&server.seq(1), true, 0.0, 1.0);
     server.seq(2).end().with("Input", input(1.0)).fails();
     gives(&server.seq(3), true, 0.0, 9.0);
@@ -213,8 +213,8 @@ fn states_kept_as_halves_take_half_the_memory() {
     assert_eq!((bytes("0"), bytes("1")), (20, 10));
 }
 
-/// The state is what FP16 can hold of the sum: within 2^-10 of it, or 2^-24 where it is small, after every step. Inputs are multiples of one
-/// power of two, so that every sum is exact and only the kept state is rounded.
+/// The stored state is the sum in FP16. After every step its relative error is at most 2^-10, or its absolute error at most 2^-24. Inputs
+/// are multiples of one power of two, so every sum is exact and only the stored state is rounded.
 #[test]
 fn states_kept_as_halves_are_near_at_every_step() {
     for unit in [2f32.powi(-8), 2f32.powi(-30)] {
@@ -240,17 +240,17 @@ fn states_kept_as_halves_are_near_at_every_step() {
     }
 }
 
-/// The backend sets the memory of its first chunk aside when it loads a model.
+/// The backend reserves the memory of its first chunk when it loads a model.
 #[test]
 fn memory_that_is_set_aside_at_load_must_fit_into_the_limit() {
-    // 9 of 10 candidates, 20 bytes each.
+    // States for 9 of 10 candidates, 20 bytes each.
     let server = spec(OLDEST, &[PAIRS]).limit(180).serve();
     gives(&server.seq(1), true, 0.0, 1.0);
     let sentence =
         "MEMORY ALLOCATION ERROR:: Please try to reduce the number of instances and/or the max_candidate_sequences. (";
     let refused = spec(OLDEST, &[PAIRS]).limit(179).refused();
     assert!(refused.contains(sentence) && refused.contains("1 x 9 slots"), "{refused}");
-    // As halves they fit.
+    // In FP16 they fit.
     let server = spec(OLDEST, &[PAIRS, ("store_states_as_fp16", "1")]).limit(179).serve();
     gives(&server.seq(1), true, 0.0, 1.0);
 }

@@ -1,4 +1,4 @@
-//! The four states of a streaming transducer's encoder, two types, 3.45 MiB a sequence.
+//! The four states of a streaming transducer's encoder, in two types, with 3.45 MiB a sequence.
 
 use crate::support::{Seq, model};
 
@@ -17,7 +17,7 @@ const CONFIG: &str = r#"
     }
 "#;
 
-/// Least and greatest element of each state once these inputs have gone in.
+/// Minimum and maximum of each state after these inputs.
 fn ends(inputs: &[f32]) -> Vec<f32> {
     let sum: f32 = inputs.iter().sum();
     [sum, 2.0 * sum, 3.0 * sum, inputs.len() as f32].into_iter().flat_map(|v| [v, v]).collect()
@@ -32,7 +32,7 @@ fn the_four_states_of_a_transducer_are_kept_for_three_sequences_at_once() {
         assert_eq!(format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20)), "3.45 MiB");
         let all: Vec<Seq<'_>> = (1..=3).map(|id| server.seq(id)).collect();
         let mut said: Vec<Vec<f32>> = vec![Vec::new(); 3];
-        // Alone, in pairs and all at once: states bound where they lie, carried over, gathered.
+        // Alone, in pairs and all at once: states are used in place, copied to the other side, or gathered.
         let steps = [vec![0, 1, 2], vec![0], vec![2, 1], vec![1], vec![0, 1, 2], vec![2], vec![0, 2], vec![0, 1, 2]];
         for (played, step) in steps.into_iter().enumerate() {
             let ask = |n: usize, input: f32| all[n].nth(said[n].len()).input(&[input]);

@@ -1,4 +1,4 @@
-//! `model_warmup`: samples run on every instance before a model is ready; a sample that fails fails the load.
+//! `model_warmup`: samples run on every instance before a model is ready. If a sample fails, the load fails.
 
 use crate::support::model;
 use crate::support::values::bytes;
@@ -34,7 +34,7 @@ fn every_instance_runs_every_sample_before_the_model_is_ready() {
         let state = of_one[2].fed::<f32>("STATE");
         assert!(state.len() == 1 && (0.0..1.0).contains(&state[0]), "{state:?}");
     }
-    // A sequence begins as if nothing had run.
+    // A sequence starts as if nothing had run before.
     server.seq(1).start().input(&[2.0f32, 3.0]).gives(&[5.0f32]);
 }
 

@@ -1,4 +1,4 @@
-//! The operators' listener of a real server, asked by the program's own commands.
+//! Tests the admin listener of a real server through the program's own commands.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::cache::metric;
 use crate::papers::Papers;
 use crate::server::{Call, Ended, Server, get, models};
 
-/// A command of the program, against this server.
+/// Runs a command of the program against this server.
 fn command(server: &Server, arguments: &[&str]) -> Ended {
     Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(arguments).end()
 }
@@ -111,7 +111,7 @@ fn the_page_and_the_settings_say_what_is_so() {
     assert_eq!(origin("grpc.keepalive"), ("\"30s\"".to_owned(), "default".to_owned()));
 }
 
-/// A GET by the server's own name.
+/// Sends a GET with the server's own name as the host.
 fn get_as(address: std::net::SocketAddr, path: &str) -> (u16, String) {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -171,7 +171,7 @@ fn a_port_that_is_not_the_admin_listeners_is_named_as_such() {
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), said));
 }
 
-/// As `openssl req -x509` makes it: it is its own authority.
+/// A certificate as `openssl req -x509` creates it: its own authority.
 #[test]
 fn a_certificate_of_an_authority_is_refused_with_what_to_do() {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
@@ -215,7 +215,7 @@ fn a_failed_reload_is_shown_and_a_model_that_is_gone_is_logged_once() {
     let repository = call.folder.path().join("repository");
     crate::server::copy(&models(), &repository);
     let server = call.start();
-    // A look at the files, as polling does it.
+    // Scans the files as in control mode poll.
     let look = || crate::operator::ask(server.http, "POST", "/v1/config/reload", "application/json", b"");
     fs::write(repository.join("accumulator_int32/sequor.toml"), "[sequence]\nidle = 30\n").unwrap();
     fs::remove_dir_all(repository.join("gru")).unwrap();

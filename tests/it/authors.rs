@@ -1,4 +1,4 @@
-//! Authors of plug-ins: every command and every source of the pages below docs/plugins, in the order of each page.
+//! Runs the commands and sources of the pages below docs/plugins, in the order of each page.
 
 use std::path::Path;
 use std::process::Command;
@@ -38,7 +38,7 @@ fn commands(section: &str) -> Vec<String> {
     blocks.flat_map(str::lines).map(str::to_owned).filter(|line| !line.is_empty()).collect()
 }
 
-/// The words of the command that the page gives within a sentence and that begins so, without the program's name.
+/// The words of a command in a sentence of the pages that begins with this text, without the program's name.
 fn within_a_sentence(begin: &str) -> Vec<String> {
     let pages = page("tutorial") + &page("scheduler");
     let mut codes = pages.split('`').skip(1).step_by(2);
@@ -46,7 +46,7 @@ fn within_a_sentence(begin: &str) -> Vec<String> {
     line.split_whitespace().skip(1).map(str::to_owned).collect()
 }
 
-/// Runs commands one after the other in a shell, as one would type them; what they print.
+/// Runs commands one after the other in a shell, and returns their output.
 pub(crate) fn typed(commands: &[String], folder: &Path, server: Option<&Server>) -> String {
     let bin = |program: &Path| program.parent().unwrap().display().to_string();
     let (sequor, node) = (bin(Path::new(SEQUOR)), bin(&prepared("SEQUOR_NODE")));
@@ -55,7 +55,7 @@ pub(crate) fn typed(commands: &[String], folder: &Path, server: Option<&Server>)
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(folder).env("PATH", path).env("ORT_DYLIB_PATH", runtime());
     let cache = prepared("SEQUOR_CACHE");
-    // The same is built each time: keep the compiler's results.
+    // The tests build the same code repeatedly, so the compiler's results are kept.
     shell.env("CARGO_TARGET_DIR", cache.join("target")).env("SEQUOR_CACHE", cache);
     if let Some(server) = server {
         shell.env("SEQUOR_SERVER", server.admin.unwrap().to_string());
@@ -88,12 +88,12 @@ fn from_nothing_to_a_replaced_scheduler() {
     assert!(said.contains("mine 0.2.0") && said.contains("mine 0.1.0") && said.contains("is back"), "{said}");
 }
 
-/// The commands of a language's page from a new folder to a plug-in that is taken away, while a sequence goes on beside them: each time another version
+/// Runs a language's page from a new folder to a plug-in that is removed again. A sequence lives meanwhile: whenever another version
 /// decides, it takes a step, and its sums stay right.
 fn the_whole_loop(language: &str) {
     let call = Call::serve("models").arguments(["--admin-upload=true"]);
     let call = call.environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE")).environment("SEQUOR_DRAIN_FINISH", "0s");
-    // How long a version takes is not what this is about, and a machine that does other things as well must not decide it.
+    // The time of a version must not matter on a slow machine.
     let call = call.environment("SEQUOR_PLUGINS_TIME", "1s");
     let model = call.folder.path().join("models/accumulator_int32");
     copy(&models().join("accumulator_int32"), &model);
@@ -128,7 +128,7 @@ fn the_whole_loop(language: &str) {
     let checked = format!("{folder}.wasm   ok   {folder} 0.1.0, scheduler 0.1.0");
     assert!(said.contains(&checked) && said.contains("cases/burst.toml   ok"), "{said}");
     assert!(said.contains(&format!("{folder} 0.2.0")) && said.contains("is back"), "{said}");
-    // In C a line with a name in it is more than a template should show.
+    // In C, a log line with a name in it is too long for a template.
     assert!(language == "C" || said.contains("deciding for accumulator_int32 1"), "it writes to its log: {said}");
 }
 
@@ -171,9 +171,9 @@ fn dev_serves_every_change_and_puts_back_what_was() {
     crate::operator::load(&server, "volume", &crate::operator::guest("volume"));
     crate::operator::attach(&server, "volume", "accumulator_int32", before);
     let scratch = tempfile::tempdir().unwrap();
-    // A name of its own: other tests build into the same folder.
+    // A unique name, because other tests build into the same folder.
     let folder = scratch.path().join("tended");
-    // Built once before, so that the wait below is for a change and not for a language's library.
+    // Built once before, so that the wait below covers a change and not a language's library.
     let new = ["sequor plugin new tended", "cd tended", "sequor plugin build"].map(str::to_owned);
     typed(&new, scratch.path(), None);
     let cache = prepared("SEQUOR_CACHE");
@@ -204,7 +204,7 @@ fn dev_serves_every_change_and_puts_back_what_was() {
 fn a_round_that_went_wrong_is_replayed_against_the_same_and_a_fixed_version() {
     let cache = prepared("SEQUOR_CACHE");
     let call = Call::serve("models").arguments(["--admin-upload=true"]).environment("SEQUOR_CACHE", &cache);
-    // It fails by what it does, however slow the machine is.
+    // The plug-in must fail by what it does, even on a slow machine.
     let call = call.environment("SEQUOR_PLUGINS_TIME", "5s");
     copy(&models().join("accumulator_int32"), &call.folder.path().join("models/accumulator_int32"));
     let server = call.start();

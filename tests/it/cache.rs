@@ -1,4 +1,4 @@
-//! The response cache through the whole server: what is answered from it, what is counted, and how much it holds.
+//! Tests the response cache in a real server: which answers come from it, its counters, and its size.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::server::{Call, Server, get, root};
 
-/// OUTPUT is twice INPUT.
+/// A model whose OUTPUT is twice INPUT.
 const TWICE: &str = r#"
     backend: "onnxruntime" max_batch_size: 4
     input { name: "INPUT" data_type: TYPE_FP32 dims: 1 }
@@ -17,7 +17,7 @@ const TWICE: &str = r#"
     instance_group { count: 1 kind: KIND_CPU }
 "#;
 
-/// Writes a model of this graph of tests/models.
+/// Writes a model with this graph of tests/models.
 pub(crate) fn write(repository: &Path, name: &str, graph: &str, config: &str) {
     let model = repository.join(name);
     fs::create_dir_all(model.join("1")).unwrap();
@@ -55,7 +55,7 @@ fn twice(server: &Server, model: &str, value: f64) -> f64 {
     answer["outputs"][0]["data"][0].as_f64().unwrap()
 }
 
-/// Runs, answered requests, hits and misses.
+/// Numbers of runs, answered requests, hits and misses.
 fn counts(server: &Server, model: &str) -> [u64; 4] {
     let (_, body) = server.get(&format!("/v2/models/{model}/stats"));
     let stats: Value = serde_json::from_str(&body).unwrap();
@@ -64,7 +64,7 @@ fn counts(server: &Server, model: &str) -> [u64; 4] {
     [of["execution_count"].as_u64().unwrap(), count("success"), count("cache_hit"), count("cache_miss")]
 }
 
-/// The value of a metric's line.
+/// The value of a series.
 pub(crate) fn metric(server: &Server, series: &str) -> f64 {
     let (_, body) = get(server.metrics, "/metrics");
     let line = body.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));

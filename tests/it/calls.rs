@@ -1,4 +1,4 @@
-//! Plug-ins that call other models: what hostile ones leave behind, and what their calls inherit.
+//! Tests plug-ins that call other models: what hostile ones leave behind, and what their calls inherit.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -33,7 +33,7 @@ fn write_plugin(folder: &Path, name: &str, extra: &str, pre: &str) {
     fs::write(folder.join(format!("plugins/{name}.wasm")), guest.component()).unwrap();
 }
 
-/// A model of this plug-in. `takes` are the dimensions of its input.
+/// Writes a model of this plug-in. `takes` are the dimensions of its input.
 fn write_model(folder: &Path, name: &str, takes: &str, toml: &str) {
     let model = folder.join("repository").join(name);
     fs::create_dir_all(&model).unwrap();
@@ -45,7 +45,7 @@ fn write_model(folder: &Path, name: &str, takes: &str, toml: &str) {
     fs::write(model.join("sequor.toml"), toml).unwrap();
 }
 
-/// A graph whose output is its input, with so many elements a row.
+/// Writes a graph whose output is its input, with this many elements a row.
 fn write_echo(folder: &Path, name: &str, elements: i64, batching: &str) {
     let model = folder.join("repository").join(name);
     fs::create_dir_all(model.join("1")).unwrap();
@@ -60,7 +60,7 @@ fn write_echo(folder: &Path, name: &str, elements: i64, batching: &str) {
     fs::copy(root().join("tests/models/echo_int32.onnx"), model.join("1/model.onnx")).unwrap();
 }
 
-/// The caller of the tests, and the models that it calls: `slow` answers when a test has it do so, or else after 30 seconds.
+/// A server with the calling plug-in and the models that it calls. `slow` answers when a test releases it, or after 30 seconds.
 fn serve() -> Server {
     let call = Call::serve("repository").arguments(["--plugins-dir=plugins", "--model-control-mode=explicit"]);
     let call = call.arguments([format!("--plugins-instances={INSTANCES}")]);
@@ -96,13 +96,13 @@ fn request(value: i32) -> ModelInferRequest {
 
 type Client = GrpcInferenceServiceClient<Channel>;
 
-/// What the plug-in of `scorer` answers.
+/// The answer of `scorer`'s plug-in.
 async fn scored(client: &Client, value: i32) -> Result<i32, Status> {
     let answer = client.clone().model_infer(request(value)).await?.into_inner();
     Ok(i32::from_le_bytes(answer.raw_output_contents[0][..4].try_into().unwrap()))
 }
 
-/// The same, on its way. Aborted, the request is cancelled.
+/// Sends the same request in a task. Aborting the task cancels the request.
 fn begin(client: &Client, value: i32) -> JoinHandle<Result<i32, Status>> {
     let client = client.clone();
     tokio::spawn(async move { scored(&client, value).await })
@@ -116,7 +116,7 @@ fn instances(server: &Server, model: &str) -> f64 {
     metric(server, "sequor_plugin_instances", &[&format!("model=\"{model}\"")])
 }
 
-/// Has `slow` answer: a full batch takes its turn after all that waits.
+/// Makes `slow` answer, by filling its batch.
 async fn release(client: &Client) {
     let mut request = request(2);
     request.model_name = "slow".to_owned();
@@ -137,16 +137,16 @@ async fn hostile_calls_harm_no_other_model_and_leave_nothing_behind() {
     let parts = [Part::of("oldest", 8), Part::of("direct", 4)];
     let (_, seen) = during(&server, &parts, async |progress| {
         assert_eq!(scored(&client, 40).await.unwrap(), 40);
-        // Not granted, refused by the model, itself, not there.
+        // Calls that fail: not granted, refused by the model, to itself, to an absent model.
         for (value, code) in [(1, -3), (3, -5), (4, -3), (6, -4)] {
             assert_eq!(scored(&client, value).await.unwrap(), code, "{value}");
         }
         assert_eq!(scored(&client, 5).await.unwrap(), 10_000, "ten thousand calls in one request");
-        // A circle of two.
+        // Two models that may call each other.
         let (status, text) = control(&server, "absent", "load");
         assert!(status == 500 && text.contains("it may call models that may call 'absent' in turn"), "{status} {text}");
 
-        // More requests than instances: some wait. Two are cancelled while they are suspended, and one while it waits.
+        // More requests than instances, so that some wait. Two are cancelled while they are suspended, and one while it waits.
         let mut slow: Vec<_> = (0..INSTANCES).map(|_| begin(&client, 2)).collect();
         progress.until("all instances are suspended", || suspended(&server) == INSTANCES as f64).await;
         assert_eq!(instances(&server, "scorer"), INSTANCES as f64);
@@ -167,7 +167,7 @@ async fn hostile_calls_harm_no_other_model_and_leave_nothing_behind() {
         assert!(answers.len() >= INSTANCES + 2 && answers.iter().all(|answer| *answer == 2), "{answers:?}");
         assert!(instances(&server, "scorer") <= INSTANCES as f64, "plugins.instances");
 
-        // Unloaded meanwhile.
+        // The called model is unloaded meanwhile.
         let slow: Vec<_> = (0..4).map(|_| begin(&client, 2)).collect();
         progress.until("four are suspended", || suspended(&server) == 4.0).await;
         assert_eq!(control(&server, "slow", "unload").0, 200);
@@ -187,7 +187,7 @@ async fn hostile_calls_harm_no_other_model_and_leave_nothing_behind() {
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// Calls, slots and requests are at zero, and with their models the instances.
+/// Checks that no calls, slots and requests are left, and no instances of unloaded models.
 fn nothing_is_left(server: &Server) {
     assert_eq!(metric(server, "sequor_plugin_traps_total", &[]), 0.0, "no call was a strike");
     let used = || metric(server, "sequor_slots", &["state=\"used\""]);
@@ -195,7 +195,7 @@ fn nothing_is_left(server: &Server) {
     until_zero("slots", used);
     until_zero("requests", || metric(server, "sequor_requests_in_flight", &[]));
     until_zero("sequences", || metric(server, "sequor_sequences_live", &[]));
-    // Warm instances stay, at most as many as may be.
+    // Warm instances stay, up to the maximum.
     assert!((1.0..=INSTANCES as f64).contains(&instances(server, "scorer")));
     for model in ["scorer", "refuser"] {
         assert_eq!(control(server, model, "unload").0, 200);
@@ -207,13 +207,13 @@ fn until_zero(what: &str, count: impl Fn() -> f64) {
     until(&format!("{what} are at zero"), || count() == 0.0);
 }
 
-/// Answers with its first key, or, for an input of 101, with its first number.
+/// Answers with its first key; for an input of 101, with its first number.
 const WITNESS: &str = "
     (if (i32.eq (i32.load (i32.load offset=20 (local.get 11))) (i32.const 101)) (then
         (return (call $reply (call $one (i32.trunc_f64_s (f64.load (local.get 3)))) (i32.const 1)))))
     (call $reply (call $one (i32.wrap_i64 (i64.load (local.get 5)))) (i32.const 1))";
 
-/// Features of the headers that a request is traced by.
+/// Features of the trace headers of a request.
 const FEATURES: &str = r#"
 [[feature]]
 name = "trace"
@@ -227,7 +227,7 @@ key = "x-request-id"
 type = "number"
 "#;
 
-/// What a model answers to a request with these headers and parameters.
+/// The model's answer to a request with these headers and parameters.
 fn traced(http: SocketAddr, model: &str, shape: &Value, value: i32, headers: &str, parameters: &Value) -> i64 {
     let input = json!({ "name": "INPUT", "datatype": "INT32", "shape": shape, "data": [value] });
     let body = json!({ "inputs": [input], "parameters": parameters }).to_string();
@@ -261,11 +261,11 @@ fn a_call_has_the_trace_of_its_request_and_its_priority_and_deadline() {
         assert_ne!(traced(server.http, "scorer", &whole, 100, &trace(n + 1), &none), direct, "{n}");
     }
     assert_eq!(traced(server.http, "scorer", &whole, 101, "x-request-id: 4711\r\n", &none), 4711);
-    // What the recording says of the request and of its call.
+    // The recording has the request and its call.
     let parameters = json!({ "priority": 7, "timeout": 50_000_000 });
     traced(server.http, "scorer", &whole, 100, "", &parameters);
     let file = server.process.folder().join("trace.jsonl");
-    // It is whole once the server has ended.
+    // The recording is complete once the server has ended.
     let copied = tempfile::tempdir().unwrap();
     let kept = copied.path().join("trace.jsonl");
     fs::hard_link(&file, &kept).or_else(|_| fs::copy(&file, &kept).map(drop)).unwrap();

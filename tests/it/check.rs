@@ -1,4 +1,5 @@
-//! `sequor check` over good and broken repositories: what it finds is what `serve` would say, all at once, and its exit code tells scripts.
+//! Tests `sequor check` on good and broken repositories: it reports all faults that `serve` would report, and scripts can use its exit
+//! code.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +22,7 @@ fn found<'a>(said: &'a Value, severity: &str) -> Vec<&'a Value> {
 fn good_models_are_run() {
     let ended = Call::sequor().arguments(["check"]).arguments([models()]).end();
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
-    // How a row is rounded in a batch is the machine's; that rows do not know of each other is ours.
+    // The rounding of a row in a batch depends on the machine; the independence of rows does not.
     let steady = ended.stdout.lines().map(|line| match line.split_once("dry run: ") {
         Some((before, after)) => {
             assert!(after.contains("bit for bit") || after.contains("but for rounding"), "{line}");
@@ -161,7 +162,7 @@ fn a_model_whose_answers_depend_on_padding_is_a_note() {
     }
 }
 
-/// The model appends at the end of its caches, so the padding has to be in front of them.
+/// The model appends at the end of its caches, so the padding must be in front.
 #[test]
 fn a_model_whose_answers_depend_on_the_padding_of_its_state_is_a_note() {
     let folder = tempfile::tempdir().unwrap();
@@ -232,7 +233,7 @@ fn a_models_plug_in_is_tried_as_well() {
     assert!(ended.code == Some(3) && ended.stdout.contains(told), "{ended:?}");
 }
 
-/// What `sequor check` finds of a sample model with this `sequor.toml` and the plug-ins of the tree.
+/// The report of `sequor check` about a sample model with this `sequor.toml` and the tree's plug-ins.
 fn check_with_guests(model: &str, toml: &str) -> (Option<i32>, Value) {
     let folder = tempfile::tempdir().unwrap();
     let copied = folder.path().join("repository").join(model);
@@ -244,7 +245,7 @@ fn check_with_guests(model: &str, toml: &str) -> (Option<i32>, Value) {
     (ended.code, serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}")))
 }
 
-/// A processor has no hooks of schedulers. Loading its model has tried it.
+/// A processor has no scheduler hooks. Loading its model has already tested it.
 #[test]
 fn a_models_processor_is_not_tried_as_a_scheduler() {
     let toml = "[[plugins.processor]]\nuse = \"redact\"\nconfig = { fields = [\"email\"] }\n";

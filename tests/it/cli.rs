@@ -1,4 +1,4 @@
-//! The text of `--help`, word for word: a change of a flag shows here what users will read.
+//! Tests the exact text of `--help`, so that a changed flag shows the text that users will read.
 
 use insta::assert_snapshot;
 

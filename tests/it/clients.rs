@@ -1,4 +1,4 @@
-//! Clients of other makes: curl, Node, a browser, and one that knows of the services only what reflection tells.
+//! Tests other clients: curl, Node, a browser, and a client that knows the services only through reflection.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::python::{self, prepared};
 use crate::server::{Call, Server, models, root};
 
-/// A browser that has said nothing for so long never will.
+/// A timeout that only a hanging browser reaches.
 const HANGS: Duration = Duration::from_secs(180);
 
 fn step(sequence: u64, value: i32, start: bool) -> Value {
@@ -22,7 +22,7 @@ fn step(sequence: u64, value: i32, start: bool) -> Value {
     json!({ "parameters": parameters, "inputs": [input], "outputs": [{ "name": "OUTPUT" }] })
 }
 
-/// What curl printed: the head (with `-i`) and body of the answer.
+/// curl's output: the body of the answer, with the head for `-i`.
 fn curl(arguments: &[&str], body: &[u8]) -> String {
     let mut command = Command::new("curl");
     command.args(["--silent", "--show-error", "--max-time", "60"]).args(arguments);
@@ -44,21 +44,21 @@ fn curl_is_answered_in_every_way_it_may_ask() {
         serde_json::from_str::<Value>(body).unwrap_or_else(|e| panic!("{e}: {answer}"))["outputs"][0]["data"].clone()
     };
     assert_eq!(sum(&curl(&["--data-binary", "@-", &url], &body(1, true))), json!([1]));
-    // In chunks, without a length; and over HTTP/2 without asking first.
+    // A chunked body without a length; and HTTP/2 without an upgrade.
     let chunked = ["--header", "transfer-encoding: chunked", "--data-binary", "@-", &url];
     assert_eq!(sum(&curl(&chunked, &body(2, false))), json!([3]));
     assert_eq!(sum(&curl(&["--http2-prior-knowledge", "--data-binary", "@-", &url], &body(4, false))), json!([7]));
-    // Waiting to be told to go on.
+    // A client that waits for 100 Continue.
     let waits = ["-i", "--header", "expect: 100-continue", "--data-binary", "@-", &url];
     let answer = curl(&waits, &body(8, false));
     assert!(answer.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200"), "{answer}");
     assert!(answer.ends_with('}') && answer.contains("\"data\":[15]"), "{answer}");
-    // Packed there.
+    // A compressed request.
     let mut packed = Vec::new();
     GzEncoder::new(&body(16, false)[..], Compression::best()).read_to_end(&mut packed).unwrap();
     let gzip = ["--header", "content-encoding: gzip", "--data-binary", "@-", &url];
     assert_eq!(sum(&curl(&gzip, &packed)), json!([31]));
-    // Packed back: answers that are large enough.
+    // A compressed answer, which must be large enough.
     let row = vec![0.25; 8 * 100];
     let input = json!({ "name": "INPUT", "shape": [1, 100, 8], "datatype": "FP32", "data": row });
     let gru = json!({ "inputs": [input], "parameters": { "sequence_id": 1, "sequence_start": true } }).to_string();
@@ -81,7 +81,7 @@ fn curl_is_answered_in_every_way_it_may_ask() {
         let url = format!("http://{}{path}", server.http);
         assert_eq!(curl(&[&code[..], &["--data-binary", "@-", &url]].concat(), b"{}"), status, "{path}");
     }
-    // Nothing that was refused has touched the sequence.
+    // Refused requests have not changed the sequence.
     let url_only = ["--data-binary", "@-", url.as_str()];
     assert_eq!(sum(&curl(&url_only, step(7, 32, false).to_string().as_bytes())), json!([63]));
 }
@@ -107,7 +107,7 @@ fn javascript_streams_over_websocket_in_node() {
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// A browser that does not outlive its test.
+/// A browser that is killed at the end of its test.
 struct Browser(Child);
 
 impl Drop for Browser {
@@ -125,7 +125,7 @@ fn javascript_streams_over_websocket_in_a_browser() {
     let page = format!("http://{}/page.html?server={}", pages.local_addr().unwrap(), server.http);
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(prepared("SEQUOR_BROWSER"));
-    // Tests in a container run as root, where the browser's sandbox does not work.
+    // Tests in a container run as root, and the browser's sandbox does not work there.
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-port=0"]);
     command.arg(format!("--user-data-dir={}", profile.path().display())).arg(page);
     let browser = Browser(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
@@ -136,7 +136,7 @@ fn javascript_streams_over_websocket_in_a_browser() {
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// Gives the browser the files of `tests/js` until it says what it found.
+/// Serves the files of `tests/js` to the browser until it reports its result.
 fn serve_pages(pages: &TcpListener) -> String {
     pages.set_nonblocking(true).unwrap();
     let since = Instant::now();
@@ -154,7 +154,7 @@ fn serve_pages(pages: &TcpListener) -> String {
     }
 }
 
-/// Answers one request; what was found, if it is that.
+/// Answers one request. Returns the browser's result, if the request contains it.
 fn page(stream: TcpStream) -> Option<String> {
     stream.set_read_timeout(Some(HANGS)).unwrap();
     let mut reader = BufReader::new(stream);

@@ -1,4 +1,4 @@
-//! Connections that do nothing, at a server that may open few files.
+//! Tests idle connections at a server that may open only a few files.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::server::{Call, get, models, until};
 
-/// Files that the server may open, and connections that want to be open.
+/// Maximum number of files of the server, and number of connections.
 const FILES: u32 = 300;
 const IDLE: usize = 290;
 
@@ -16,7 +16,7 @@ fn idle_connections_leave_room_for_operators_and_health() {
     let server = call.limited(FILES).start();
     let admin = server.admin.unwrap();
     let idle: Vec<TcpStream> = (0..IDLE).map(|_| TcpStream::connect(server.grpc).unwrap()).collect();
-    // Those beyond the limit are closed.
+    // Connections beyond the limit are closed.
     idle.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
     let is_closed = |mut stream: &TcpStream| matches!(stream.read(&mut [0]), Ok(0));
     until("those beyond the limit are closed", || idle.iter().filter(|stream| is_closed(stream)).count() >= IDLE - 64);
@@ -33,7 +33,7 @@ fn idle_connections_leave_room_for_operators_and_health() {
     assert!(ended.stderr.contains("connections.max is lowered"), "{}", ended.stderr);
 }
 
-/// Whether a client is answered on this connection.
+/// Whether a client gets an answer on this connection.
 fn answers(stream: &mut TcpStream) -> std::io::Result<()> {
     use std::io::Write;
     stream.write_all(b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;

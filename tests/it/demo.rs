@@ -1,4 +1,4 @@
-//! `sequor demo`: it brings its own model and sounds, so it runs in an empty folder.
+//! Tests `sequor demo`: it includes its model and sounds, so it runs in an empty folder.
 
 use crate::server::{Call, root};
 
@@ -16,7 +16,7 @@ fn the_demo_comes_out_as_it_should() {
     print!("{}", demo.stdout);
 }
 
-/// The components of the demo are part of the program, and are built by hand: this says when they must be built again.
+/// The demo's components are embedded in the program and built by hand. This test fails when they must be rebuilt.
 #[test]
 fn the_components_of_the_demo_are_of_the_sources_of_the_tree() {
     let folder = root().join("src/cli/demo");

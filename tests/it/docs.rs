@@ -1,4 +1,4 @@
-//! Pages that are made from the program's own tables. `UPDATE_DOCS=1` writes them; otherwise a page that has fallen behind fails its test.
+//! Generates pages from the program's own tables. `UPDATE_DOCS=1` writes them; otherwise an outdated page fails its test.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use sequor_core::PolicyFault;
 
 use crate::server::root;
 
-/// Writes the page, or holds it against what it should be.
+/// Writes the page, or compares it with the generated text.
 pub(crate) fn is_page(name: &str, text: &str) {
     let path = root().join("docs").join(name);
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -25,7 +25,7 @@ pub(crate) fn is_page(name: &str, text: &str) {
     assert!(there == text, "docs/{name} has fallen behind (UPDATE_DOCS=1 writes it); first at {behind:?}");
 }
 
-/// Text that may stand in a table's cell. Renderers do not decode entities within code spans.
+/// Escapes a text for a table cell. Renderers do not decode entities within code spans.
 pub(crate) fn cell(text: &str) -> String {
     let escape = |(n, part): (usize, &str)| if n % 2 == 0 { part.replace('<', "&lt;") } else { part.to_owned() };
     text.replace('|', "\\|").split('`').enumerate().map(escape).collect::<Vec<_>>().join("`")
@@ -183,7 +183,7 @@ fn metric(text: &str, name: &str) -> (String, String) {
     (help.unwrap_or_default().trim_end_matches('.').to_owned(), labels.join(", "))
 }
 
-/// What costs a plug-in a strike.
+/// The faults that count as strikes of a plug-in.
 const STRIKES: [PolicyFault; 7] = [
     PolicyFault::Trap,
     PolicyFault::Time,
@@ -194,10 +194,10 @@ const STRIKES: [PolicyFault; 7] = [
     PolicyFault::Shapes,
 ];
 
-/// Labels whose values are names and numbers of a server's own, or codes of a protocol.
+/// Labels whose values are a server's own names and numbers, or a protocol's codes.
 const OPEN: [&str; 6] = ["model", "version", "plugin", "gpu_uuid", "name", "code"];
 
-/// The values that a label of a metric has in a scrape.
+/// The values of a label of a metric in a scrape.
 fn values<'t>(text: &'t str, name: &str, label: &str) -> BTreeSet<&'t str> {
     let of = |line: &&str| line.starts_with(name) && !line.starts_with('#');
     let (first, later) = (format!("{{{label}=\""), format!(",{label}=\""));

@@ -1,11 +1,11 @@
-//! Ensembles through the whole server, with Triton's clients.
+//! Tests ensembles in a real server, with Triton's clients.
 
 use std::fs;
 
 use crate::python;
 use crate::server::{Call, copy, models};
 
-/// A step: INPUT of the member is the first tensor, OUTPUT the second one.
+/// A step that maps INPUT of the member to the first tensor, and OUTPUT to the second.
 fn step(model: &str, input: &str, output: &str) -> String {
     format!(
         "step {{ model_name: \"{model}\" model_version: -1 input_map {{ key: \"INPUT\" value: \"{input}\" }} \
@@ -26,7 +26,7 @@ fn tritons_clients_send_sequences_through_an_ensemble() {
     let both = repository.join("both");
     fs::create_dir_all(both.join("1")).unwrap();
     let tensor = |name: &str| format!("{{ name: \"{name}\" data_type: TYPE_INT32 dims: 1 }}\n");
-    // The steps stand in the wrong order: the tensors say which one is first.
+    // The steps are in the wrong order; the tensors determine which one is first.
     let steps = [step("second", "sum", "OUTPUT"), step("first", "INPUT", "sum")].concat();
     let config = format!(
         "platform: \"ensemble\" max_batch_size: 8\ninput {} output {} ensemble_scheduling {{\n{steps} }}\n",

@@ -1,4 +1,4 @@
-//! The examples, run as a user who copied them would run them.
+//! Runs the examples as a user who copied them would.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ fn probabilities(printed: &str) -> Vec<f32> {
     printed.lines().map(|line| line.split_whitespace().last().unwrap().parse().unwrap()).collect()
 }
 
-/// Of the six seconds of speech that the examples play: silence at first, then speech.
+/// Checks the result for the examples' six seconds of sound: silence at first, then speech.
 fn assert_speech(printed: &str) {
     let heard = probabilities(printed);
     assert_eq!(heard.len(), 187, "{printed}");

@@ -1,4 +1,4 @@
-//! What goes wrong before a server serves: every failure is a sentence that says what to do, and an exit code scripts can tell apart.
+//! Tests failures before a server serves: each has a sentence with a remedy, and an exit code for scripts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::cache::metric;
 use crate::server::{Call, Ended, SEQUOR, copy, models, root};
 
-/// One line on standard error, nothing of a panic.
+/// Checks for one line on standard error, and no panic.
 fn assert_refused(ended: &Ended, code: i32, sentence: &str) {
     assert_eq!(ended.code, Some(code), "{ended:?}");
     assert_eq!(ended.stderr, format!("sequor: {sentence}\n"));
@@ -37,7 +37,7 @@ fn a_file_that_is_no_library_is_an_error() {
 
 #[test]
 fn without_a_library_every_place_that_was_tried_is_told() {
-    // A machine's search path that leads nowhere.
+    // A search path without any program.
     let house = tempfile::tempdir().unwrap();
     let bin = house.path().canonicalize().unwrap().join("bin");
     fs::create_dir(&bin).unwrap();
@@ -132,8 +132,8 @@ fn a_settings_file_that_is_not_there_is_an_error() {
 
 // === models ===
 
-/// Broken models beside a good one. Each folder of `tests/cases/refused` is one: its configuration, and in `refused.txt` how each of its
-/// faults begins.
+/// Broken models next to a good one. Each folder of `tests/cases/refused` is one: its configuration, and in `refused.txt` the beginnings of
+/// its faults.
 fn broken_repository(into: &Path) -> Vec<(String, Vec<String>)> {
     let good = models().join("accumulator_fp32");
     copy(&good, &into.join("accumulator_fp32"));
@@ -159,7 +159,7 @@ fn refusals(stdout: &str) -> Vec<(String, String)> {
     lines.map(|(model, fault)| (model.trim_end().to_owned(), fault.to_owned())).collect()
 }
 
-/// The call, and what it has to say of each broken model.
+/// The call, and the expected faults of each broken model.
 fn of_broken_models() -> (Call, Vec<(String, Vec<String>)>) {
     let call = Call::serve("repository");
     let cases = broken_repository(&call.folder.path().join("repository"));

@@ -1,4 +1,5 @@
-//! `docs/dev/conformance.md` and `docs/reference/semantics.md` claim nothing that no test proves: each `yes` and `partly` names tests, and each named test is there.
+//! Checks that every claim of `docs/dev/conformance.md` and `docs/reference/semantics.md` has a test: each `yes` and `partly` names tests,
+//! and each named test exists.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ fn rows(page: &str) -> Vec<Row> {
     text.lines().filter_map(row).collect()
 }
 
-/// Where tests are: beside the sources of the packages, or in folders where a file (or a folder) is a program of tests.
+/// The locations of tests: next to the sources of the packages, or in folders of test programs.
 const PLACES: [&str; 8] = [
     "src",
     "crates/core/src",
@@ -34,7 +35,7 @@ const PLACES: [&str; 8] = [
     "xtask/src",
 ];
 
-/// Whether this is a test: a script that some test runs, or a function in the file (or the module in a file) that the path leads to.
+/// Whether this is a test: a script that some test runs, or the test function with this path.
 fn is_there(test: &str) -> bool {
     if let Some(script) = test.strip_prefix("tests/python/") {
         return root().join(test).is_file() && is_run(script);
@@ -51,10 +52,10 @@ fn is_there(test: &str) -> bool {
     })
 }
 
-/// The files that may hold this module.
+/// The files that may contain this module.
 fn files(place: &str, modules: &[&str]) -> [PathBuf; 4] {
     let path = root().join(place).join(modules.iter().collect::<PathBuf>());
-    // A file of tests beside the file of its subject, or in a folder of tests there, is named after that and called `tests`.
+    // A test module named `tests` may be a file next to its subject, or in a folder of tests there, under the subject's name.
     let (beside, within) = match modules.split_last() {
         Some((&"tests", [.., name])) => {
             let subject = path.parent().unwrap_or(&path);
@@ -66,7 +67,7 @@ fn files(place: &str, modules: &[&str]) -> [PathBuf; 4] {
     [path.with_extension("rs"), path.join("mod.rs"), PathBuf::from(beside), within]
 }
 
-/// Whether the text has a test of this name: a function that says so right before it.
+/// Whether the text has a test function with this name.
 fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let begin = format!("fn {name}(");
@@ -80,7 +81,7 @@ fn has_test(text: &str, name: &str) -> bool {
     })
 }
 
-/// Whether a script is run, by one of these tests or by the recipe around them.
+/// Whether one of these tests, or the recipe around them, runs a script.
 fn is_run(script: &str) -> bool {
     let recipe = fs::read_to_string(root().join("xtask/src/test.rs")).unwrap();
     let ours = fs::read_dir(root().join("tests/it")).unwrap().map(|entry| entry.unwrap().path());
@@ -90,7 +91,7 @@ fn is_run(script: &str) -> bool {
             .any(|text| text.contains(&format!("check(\"{script}\"")))
 }
 
-/// Holds every claim of a page against the tests; how many rows it has.
+/// Checks every claim of a page against the tests. Returns the number of rows.
 fn judge(page: &str) -> usize {
     let (mut faults, mut counts) = (Vec::new(), [0; 4]);
     let rows = rows(page);

@@ -1,10 +1,10 @@
-//! Command lines of `tritonserver`, given to `sequor serve`.
+//! Tests command lines of `tritonserver` with `sequor serve`.
 
 use std::fs;
 
 use crate::server::{Call, copy, models};
 
-/// A repository of a model without a configuration.
+/// Creates a repository with one model without a configuration.
 fn bare(call: &Call) {
     let repository = call.folder.path().join("repository");
     copy(&models().join("gru"), &repository.join("gru"));

@@ -1,4 +1,4 @@
-//! `generate` and `generate_stream` through the whole server, and models that say that they are decoupled.
+//! Tests `generate` and `generate_stream` in a real server, and models that are declared as decoupled.
 
 use sequor_proto::model_infer_request::InferInputTensor;
 use sequor_proto::{InferTensorContents, ModelInferRequest};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cache::{send, write};
 use crate::server::{Call, Server, copy, models};
 
-/// OUTPUT is twice INPUT, and the model says that it is decoupled.
+/// A model whose OUTPUT is twice INPUT, and which is declared as decoupled.
 const MANY: &str = r#"
     backend: "onnxruntime" max_batch_size: 4
     input { name: "INPUT" data_type: TYPE_FP32 dims: 1 }
@@ -39,7 +39,7 @@ fn keys_become_tensors_and_outputs_become_keys() {
     assert_eq!(answer, json!({ "id": "r-1", "model_name": "twice", "model_version": "1", "OUTPUT": 3.0 }));
     let answer = generate(&server, "twice/versions/1", &json!({ "INPUT": [[1], [2]] }));
     assert_eq!(answer["OUTPUT"], json!([2.0, 4.0]));
-    // A sequence: its parameters stand at the top or in `parameters`.
+    // A sequence, with its parameters at the top level or in `parameters`.
     let step = |body: Value| generate(&server, "accumulator_int32", &body)["OUTPUT"].as_i64().unwrap();
     assert_eq!(step(json!({ "INPUT": 5, "sequence_id": 7, "sequence_start": true })), 5);
     assert_eq!(step(json!({ "INPUT": 3, "parameters": { "sequence_id": 7, "sequence_end": true } })), 8);

@@ -1,5 +1,5 @@
-//! GPUs where there may be none: what asks for one is refused with everything that is missing, what may do without does without, and a server
-//! without models for a GPU has nothing of CUDA in it.
+//! Tests GPU settings on machines with or without GPUs. A model that needs a GPU is refused with everything that is missing; a model that
+//! only prefers one runs on the CPU. A server without models on a GPU loads nothing of CUDA.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use crate::server::{Call, SEQUOR, copy, get, models, runtime};
 
 const PROVIDER: &str = "libonnxruntime_providers_cuda.so";
 
-/// A repository of one model under another kind of instances.
+/// A repository of one model with this kind of instances.
 fn repository(folder: &Path, kind: &str) -> PathBuf {
     let target = folder.join("models/accumulator_int32");
     copy(&models().join("accumulator_int32"), &target);
@@ -23,7 +23,7 @@ fn repository(folder: &Path, kind: &str) -> PathBuf {
     folder.join("models")
 }
 
-/// The library in a folder of its own, with a file beside it that has the provider's name and is none.
+/// The library in a separate folder, with an invalid file under the provider's name next to it.
 fn library(folder: &Path, provider: bool) -> PathBuf {
     let lib = folder.join("lib");
     fs::create_dir(&lib).unwrap();
@@ -65,7 +65,7 @@ fn kind_gpu_is_refused_with_all_that_is_missing() {
     assert!(said.contains("config.pbtxt:") && stdout.contains("serving 0 of 1 models"), "{stdout}");
 }
 
-/// With a driver the sentence is ONNX Runtime's, which does not load such a provider.
+/// With a driver, the error is ONNX Runtime's, which cannot load the invalid provider.
 #[test]
 fn with_a_provider_the_driver_is_still_missed() {
     let (stdout, _) = serve("kind: KIND_GPU", true);
@@ -107,7 +107,7 @@ fn check_finds_the_same() {
     assert!(all.contains("E-INSTANCES") && all.contains("sequor runtime install --gpu"), "{all}");
 }
 
-/// On a machine with GPUs too: no model asks for one.
+/// This holds on machines with GPUs too, because no model asks for one.
 #[test]
 fn a_server_on_the_cpu_has_nothing_of_cuda_in_it() {
     let server = Call::serve(models()).start();

@@ -1,5 +1,5 @@
-//! Triton's test aids over sockets: `TRITONSERVER_DELAY_SCHEDULER` lets requests come together before anything runs. With it a batch of a
-//! known size can be had at will, also one with a bad row in it.
+//! Tests Triton's test aids over sockets: `TRITONSERVER_DELAY_SCHEDULER` holds requests until enough of them have arrived. Tests can thus
+//! create batches of a known size, for example with a bad row.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ const HANGS: Duration = Duration::from_secs(180);
 
 type Answer = Result<Vec<u8>, tonic::Status>;
 
-/// A running sum; `lookup` adds entries of a table.
+/// A running sum; the graph `lookup` adds entries of a table.
 fn sum_model(repository: &Path, name: &str, graph: &str, batching: &str) {
     let (dtype, state, dims) = if graph == "lookup" { ("INT64", "FP32", 1) } else { ("INT32", "INT32", -1) };
     let config = format!(
@@ -36,7 +36,7 @@ fn sum_model(repository: &Path, name: &str, graph: &str, batching: &str) {
     fs::copy(graph, repository.join(name).join("1/model.onnx")).unwrap();
 }
 
-/// No state: 16 numbers go in and come out.
+/// A stateless model that returns its 16 numbers.
 fn identity_model(repository: &Path, name: &str, batching: &str) {
     let tensor = |name| format!(r#"{{ name: "{name}" data_type: TYPE_FP32 dims: [ 16 ] }}"#);
     let (input, output) = (tensor("INPUT"), tensor("OUTPUT"));
@@ -49,7 +49,7 @@ fn identity_model(repository: &Path, name: &str, batching: &str) {
     fs::copy(root().join("benches/models/identity.onnx"), repository.join(name).join("1/model.onnx")).unwrap();
 }
 
-/// A server of one model, held or not.
+/// A server with one model, with or without a hold.
 struct Held {
     server: Server,
     client: GrpcInferenceServiceClient<Channel>,
@@ -83,7 +83,7 @@ impl Held {
         })
     }
 
-    /// Waits until so many requests are on their way and none of these is answered.
+    /// Waits until this many requests are in flight, and checks that none of these is answered.
     async fn holds(&self, count: usize, sent: &[JoinHandle<Answer>]) {
         let until = Instant::now() + HANGS;
         while metric(&self.server, "sequor_requests_in_flight", &[]) < count as f64 {
@@ -91,12 +91,12 @@ impl Held {
             assert!(Instant::now() < until);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // A server that did not hold would have run something by the time it answers this.
+        // The requests before this one would have run by now if the server did not hold them.
         assert!(self.batches().await.is_empty());
         assert!(!sent.iter().any(JoinHandle::is_finished), "answered, though it is to be held");
     }
 
-    /// The sizes of the batches that were run, and how often each was.
+    /// The sizes of the batches that ran, with their counts.
     async fn batches(&self) -> Vec<(u64, u64)> {
         let request = ModelStatisticsRequest { name: "sum".to_owned(), version: String::new() };
         let said = self.client.clone().model_statistics(request).await.unwrap().into_inner();
@@ -127,7 +127,7 @@ async fn a_direct_model_starts_once_so_many_requests_wait_and_never_holds_again(
     let got: Vec<i32> = Held::answers(sent).await.iter().map(int).collect();
     assert_eq!(got, [10, 20, 30, 21, 41, 61]);
     assert_eq!(held.batches().await, [(3, 2)], "what came together ran together");
-    // One alone is run at once.
+    // A single request runs at once.
     assert_eq!(int(&Held::answers(vec![held.send(at(1, 2))]).await[0]), 33);
     assert_eq!(held.batches().await, [(1, 1), (3, 2)]);
 }
@@ -136,7 +136,7 @@ async fn a_direct_model_starts_once_so_many_requests_wait_and_never_holds_again(
 async fn the_backlog_may_have_to_wait_too() {
     let aids = [("TRITONSERVER_DELAY_SCHEDULER", "16"), ("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "2")];
     let held = Held::of("sum_int32", "direct { }", &aids).await;
-    // As many whole sequences as there are slots, and one that waits for one of them.
+    // As many whole sequences as slots, and one more that waits for a slot.
     let whole = |id: i64| step("sum", id, String::new(), id as i32, true, true);
     let mut sent: Vec<_> = (1..=17).map(|id| held.send(whole(id))).collect();
     held.holds(17, &sent).await;
@@ -157,7 +157,7 @@ async fn the_oldest_are_never_held() {
 
 // === delays, which hold requests for a while ===
 
-/// A long while: a request that waits so long hangs.
+/// A delay so long that a request that waits for it hangs.
 const LONG: &str = "max_queue_delay_microseconds: 600000000";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -169,7 +169,7 @@ async fn direct_waits_while_few_slots_are_ready_and_no_longer_than_it_may() {
     sent.push(held.send(start(2)));
     assert_eq!(Held::answers(sent).await.iter().map(int).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(held.batches().await, [(2, 1)], "two of sixteen slots are an eighth");
-    // Without a share of slots to wait for there is no delay; with one, it ends.
+    // A delay without `minimum_slot_utilization` does not hold a request; with it, the delay ends.
     for batching in [LONG, "max_queue_delay_microseconds: 200000 minimum_slot_utilization: 1.0"] {
         let held = Held::of("sum_int32", &format!("direct {{ {batching} }}"), &[]).await;
         assert_eq!(int(&Held::answers(vec![held.send(start(7))]).await[0]), 7);
@@ -187,7 +187,7 @@ fn row(value: f32) -> ModelInferRequest {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn requests_without_a_state_are_batched_in_their_order_up_to_the_largest_preferred_size() {
-    // What waits at first, what is preferred, and the batches that come of it.
+    // The number of waiting requests, the preferred sizes, and the resulting batches.
     let cases = [
         ("5", "preferred_batch_size: [ 2, 4 ]", vec![(1, 1), (4, 1)]),
         ("3", "preferred_batch_size: [ 8 ]", vec![(3, 1)]),
@@ -216,18 +216,17 @@ async fn a_delay_waits_for_a_preferred_size_and_at_its_end_sends_what_there_is()
     assert_eq!(held.batches().await, [(1, 1)]);
 }
 
-/// Both strategies that Triton ships as examples of `custom_batching`, as plug-ins. All six are decided within the time that a request may be
-/// passed over for.
+/// Tests both of Triton's example strategies for `custom_batching`, as plug-ins. All six requests are decided within the maximum wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_plug_in_makes_the_batches_of_a_model_without_a_state() {
-    // Inputs are 64 bytes each; the key, if one is asked for, is of every third request another.
+    // Each input has 64 bytes. Every third request has another key, if the plug-in uses keys.
     let volume =
         "[plugins.scheduler]\nuse = \"volume\"\nmax_wait = \"60s\"\nconfig = { MAX_BATCH_VOLUME_BYTES = 128 }\n";
     let keys = "[plugins.scheduler]\nuse = \"batch-key\"\nmax_wait = \"60s\"\n[[feature]]\nname = \"batch-key\"\nfrom = \"parameter\"\n\
                 key = \"adapter\"\ntype = \"key\"\n";
     for (plugin, batches) in [(volume, vec![(2, 3)]), (keys, vec![(2, 1), (4, 1)])] {
         let call = Call::serve("repository").environment("SEQUOR_PLUGINS_DIR", prepared("SEQUOR_GUESTS"));
-        // What it decides is looked at, and not how long a machine that does other things as well takes for it.
+        // The test checks decisions, not their time on a busy machine.
         let call = call.environment("SEQUOR_PLUGINS_TIME", "1s");
         let repository = call.folder.path().join("repository");
         identity_model(&repository, "sum", "");
@@ -279,7 +278,7 @@ async fn one_bad_row_among_sixteen_is_one_error_and_fifteen_answers() {
         }
         let batches = held.batches().await;
         assert!(batches.iter().any(|(size, _)| *size == 16), "all sixteen were one batch: {batches:?}");
-        // Everybody goes on from what it has: the bad one from its beginning.
+        // Every sequence continues from its state; the failed one from its initial state.
         let sent: Vec<_> = (1..=16).map(|id| held.send(look_up(id, 3, false))).collect();
         for (id, answer) in (1..).zip(Held::answers(sent).await) {
             let had = if id == bad { 0.0 } else { entry(id % 4) };

@@ -1,6 +1,5 @@
-//! Plug-ins that do what no plug-in should, attached to a server that is busy: every answer is right, a fault costs the plug-in
-//! the round, and the operator sees which plug-in failed, why and where. How long requests take meanwhile is printed, not judged: a test
-//! is not alone on its machine.
+//! Tests hostile plug-ins on a busy server. Every answer is right, a fault makes Sequor decide that round itself, and the operator sees
+//! which plug-in failed, why and where. The time of requests meanwhile is printed but not checked, because other tests use the machine too.
 
 use std::fs;
 use std::path::Path;
@@ -15,22 +14,22 @@ use crate::server::{Call, Ended, Server};
 use crate::steady::{Part, Progress, Seen, during};
 use crate::steps::accumulators;
 
-/// Of the model that the plug-in decides for, and of another beside it.
+/// Streams of the plug-in's model, and of another model.
 const STREAMS: usize = 16;
 const BESIDE: usize = 4;
-/// What a call may take.
+/// Maximum CPU time of a call.
 const BUDGET: Duration = Duration::from_millis(2);
 
-/// What a hostile plug-in comes to.
+/// The expected outcome of a hostile plug-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comes {
     /// Parked after three strikes of this kind.
     Parked(&'static str),
-    /// Nothing it does is against the rules; the host holds its own.
+    /// It breaks no rule, and stays active.
     Nowhere,
 }
 
-/// What it does, with how much of it, what it comes to, and what its operator reads.
+/// The behaviour, its amount, the expected outcome, and the text for the operator.
 type Case = (&'static str, u32, Comes, &'static str);
 
 const CASES: [Case; 9] = [
@@ -40,13 +39,13 @@ const CASES: [Case; 9] = [
     ("gigabyte", 0, Comes::Parked("memory"), "MiB in plan: asked for 1.0 GiB"),
     ("beyond", 0, Comes::Parked("index"), "plan answered index "),
     ("twice", 0, Comes::Parked("repeat"), "plan answered 0 twice"),
-    // There is no other way to name a sequence twice: a round shows one request of each.
+    // This is the only way to name a sequence twice: a round shows one request of each.
     ("both", 0, Comes::Parked("repeat"), "plan answered 0 twice"),
     ("flood", 300, Comes::Nowhere, "line 99 of 300"),
     ("starve", 0, Comes::Nowhere, ""),
 ];
 
-/// A trap of C's has no words of its own: the function it happened in, or what an assertion says.
+/// A trap in C has no text of its own. The message has the function of the trap, or the failed assertion.
 const CASES_IN_C: [Case; 5] = [
     ("loop", 0, Comes::Parked("time"), "time limit 2ms in plan ("),
     ("trap", 0, Comes::Parked("trap"), "it gave up (unreachable) (in sequor_plan), in plan"),
@@ -55,7 +54,7 @@ const CASES_IN_C: [Case; 5] = [
     ("beyond", 0, Comes::Parked("index"), "plan answered index "),
 ];
 
-/// Two running sums, `oldest` and `direct`, and a third whose rows may be of any width.
+/// A server with two running sums, `oldest` and `direct`, and a third one whose rows may have any width.
 fn start(environment: &[(&str, &Path)]) -> Server {
     let mut call = Call::serve("repository").arguments(["--admin-upload=true"]);
     for (name, value) in environment {
@@ -88,7 +87,7 @@ fn shown(server: &Server, name: &str) -> String {
     ended.stdout
 }
 
-/// Nothing is wrong, and how long it took.
+/// Checks that no answer is wrong, and prints the times.
 fn judge(name: &str, seen: &[Seen], alone: &[Seen], beside: usize) {
     for part in seen {
         assert!(part.wrong.is_empty(), "{name}: {:#?}", part.wrong);
@@ -104,30 +103,30 @@ fn judge(name: &str, seen: &[Seen], alone: &[Seen], beside: usize) {
     );
 }
 
-/// Loads the hostile guest under the name of what it does, and lets it decide.
+/// Loads the hostile guest under a name with its behaviour, and attaches it.
 fn let_loose(server: &Server, component: &[u8], model: &str, does: &str, amount: u32) -> String {
     let name = format!("hostile-{does}");
     load(server, &name, component);
     let mut how = json!({ "config": { "do": does, "after": 2, "amount": amount } });
     if !["loop", "spin"].contains(&does) {
-        // Time is not what this one breaks a rule with, and an unoptimised server takes much of the guest's.
+        // This one does not break the time limit on purpose, but an unoptimised server is slow.
         how["time"] = json!("5s");
     }
     attach(server, &name, model, how);
     name
 }
 
-/// Waits until it is parked; what it was parked for.
+/// Waits until it is parked. Returns its attachment.
 async fn parked(server: &Server, name: &str, progress: &Progress) -> Value {
     progress.until(&format!("{name} is parked"), || attached(server, name)["state"] == "parked").await;
-    // Requests go on with the built-in policy.
+    // Requests continue with the built-in policy.
     progress.everybody(3).await;
     attached(server, name)
 }
 
-/// Which plug-in failed, why and where: the same on every surface for operators.
+/// Checks that all surfaces for operators name the plug-in, the reason and the place.
 fn blamed(server: &Server, name: &str, at: &Value, kind: &str, what: &str) {
-    // A round for each strike, and those without an instance until the next one was there.
+    // One fallback round for each strike, and more until the next instance was ready.
     assert!(at["fallbacks"].as_u64().unwrap() >= 3 && at["strikes"] == 3, "{at}");
     assert_eq!(at["last_fault"]["kind"], kind, "{at}");
     let told = at["last_fault"]["what"].as_str().unwrap();
@@ -174,7 +173,7 @@ async fn each_is_survived(component: &str, cases: &[Case]) {
                     blamed(&server, &name, &at, kind, what);
                 }
                 Comes::Nowhere => {
-                    // A starved request runs within `max_wait` all the same.
+                    // A starved request still runs within `max_wait`.
                     progress.everybody(2).await;
                     let at = attached(&server, &name);
                     assert_eq!((&at["state"], &at["strikes"]), (&json!("active"), &json!(0)), "{at}");
@@ -215,12 +214,12 @@ async fn unlike_shapes_never_become_one_batch() {
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// Rounds of the loop that take about this long, in a guest: an instance is asked what a million take it.
+/// Rounds of the guest's loop that take about this long, from the measured time of a known number of rounds.
 fn rounds_of(server: &Server, component: &[u8], model: &str, long: Duration) -> u32 {
     const TRIED: u32 = 100_000;
     load(server, "tried", component);
     attach(server, "tried", model, json!({ "config": { "do": "spin", "amount": TRIED }, "time": "10s" }));
-    // Attaching has it answer nothing yet: one sequence asks it.
+    // Attaching does not call it yet, so one sequence does.
     for n in 0..5 {
         let (status, text) = sum_one(server, model, 1_000_000 + n);
         assert_eq!(status, 200, "{text}");
@@ -244,7 +243,7 @@ async fn a_plan_at_its_limit_and_one_that_others_push_off_the_core_are_no_faults
     let hostile = guest("hostile-default");
     let parts = [Part::of("oldest", STREAMS), Part::of("direct", BESIDE)];
     let (_, alone) = during(&server, &parts, async |progress| progress.everybody(20).await).await;
-    // Just short of what it may: a little less or more, no sum is wrong.
+    // Just below the limit: whether a call is a little shorter or longer, no sum is wrong.
     let rounds = rounds_of(&server, &hostile, "oldest", BUDGET);
     let (at, seen) = during(&server, &parts, async |progress| {
         let name = let_loose(&server, &hostile, "oldest", "spin", rounds);
@@ -257,8 +256,8 @@ async fn a_plan_at_its_limit_and_one_that_others_push_off_the_core_are_no_faults
     judge("spin", &seen, &alone, 1);
     println!("hostile: at its limit: {} calls, {} fallbacks, {} strikes", at["calls"], at["fallbacks"], at["strikes"]);
 
-    // A call of 40 ms that may take 200: beside so many busy threads it lasts longer than that by the clock. A core that does two things at once
-    // may take twice as long for it.
+    // A call of 40 ms with a limit of 200 ms. Next to so many busy threads, its wall time is longer than that. A core with two hardware
+    // threads may take twice as long for it.
     let rounds = rounds_of(&server, &hostile, "oldest", Duration::from_millis(40));
     let busy = Busy::threads(6 * std::thread::available_parallelism().unwrap().get());
     let (at, seen) = during(&server, &parts, async |progress| {
@@ -280,7 +279,7 @@ async fn a_plan_at_its_limit_and_one_that_others_push_off_the_core_are_no_faults
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// Threads that do nothing, as fast as they can, until this is dropped.
+/// Threads that spin until this is dropped.
 struct Busy(Arc<AtomicBool>);
 
 impl Busy {
@@ -300,7 +299,7 @@ impl Drop for Busy {
     }
 }
 
-/// The manifest is text in the component: the same length, another word.
+/// Replaces a word in the component's manifest by another one of the same length.
 fn rewritten(component: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let at = component.windows(from.len()).position(|window| window == from.as_bytes()).expect(from);

@@ -1,5 +1,5 @@
-//! The state initializers of the tree, in front of a real model: sequences begin with the states of a tenant, with what a prompt leads to, and with the
-//! state of another sequence. The answers are those of ONNX Runtime, bit for bit.
+//! Tests the tree's state initializers in front of a real model. Sequences start with a tenant's states, with the state after a prompt, or
+//! with another sequence's state. The answers equal those of ONNX Runtime bit for bit.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,7 +10,7 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use crate::python::{self, prepared};
 use crate::server::{Call, Server, copy, models};
 
-/// A model of this name: the GRU, with this `sequor.toml`.
+/// Writes the GRU under this name with this `sequor.toml`.
 fn write_model(repository: &Path, name: &str, toml: &str) {
     let model = repository.join(name);
     copy(&models().join("gru"), &model);
@@ -27,12 +27,12 @@ fn initializer(name: &str, more: &str) -> String {
     format!("[plugins.initializer]\nuse = \"{name}\"\ntime = \"2s\"\n{more}\n")
 }
 
-/// The state of a tenant: sixteenths from this number on.
+/// A tenant's state: multiples of 1/16, starting at this number.
 fn state(from: i32) -> Vec<u8> {
     (0..16).flat_map(|n| ((from + n) as f32 / 16.0).to_le_bytes()).collect()
 }
 
-/// A server of the GRU with each of the guests, and without one.
+/// A server with the GRU behind each of the guests, and without one.
 fn server() -> Server {
     let call = Call::serve("repository").environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE"));
     let repository = call.folder.path().join("repository");

@@ -1,8 +1,8 @@
-//! An initializer that does what the input of a START says, and the model that it stands in front of. The benches include this file too.
+//! An initializer that obeys the input of a START, and the model behind it. The benchmarks include this file too.
 
 use crate::initializer_wat::InitializerWat;
 
-/// What no initializer should do. The number is the input that orders it.
+/// Hostile behaviour of an initializer. The number is the input that triggers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostileStart {
     Trap = 1,
@@ -22,9 +22,12 @@ impl HostileStart {
     ];
 }
 
-/// The input of the START says what it answers: from 1000 on it is the first state; 1 traps, 2 never comes back, 3 is refused, 4 has wrong
-/// dimensions, 6 takes a gibibyte; 5 is a copy of sequence 7; 10 is what `p` leads to, 11 has 10,000 steps, 14 steps that are not kept. All else begins
-/// with zeros.
+/// The answer to a START, by its input:
+/// - from 1000 on: the input is the first state;
+/// - 1 traps, 2 loops forever, 3 is refused, 4 has wrong dimensions, 6 allocates 1 GiB;
+/// - 5 copies sequence 7;
+/// - 10 is the kept state `p`, 11 has 10,000 steps, 14 has steps that are not kept;
+/// - all other inputs start with zeros.
 const INITIALIZE: &str = "
     (local $v i32)
     (local.set $v (i32.load (i32.load offset=20 (local.get $inputs))))
@@ -43,7 +46,7 @@ const INITIALIZE: &str = "
         (return (call $state (local.get $v) (i32.const 1) (i32.const 0)))))
     (call $text (i32.const 0) (i32.const 0) (i32.const 0))";
 
-/// Three steps of 100, of `k` 10,000.
+/// Three steps of 100; for `k` 10,000 steps.
 pub(crate) const STEPS: &str = "
     (if (local.get $name_len) (then
         (if (i32.eq (i32.load8_u (local.get $name)) (i32.const 107)) (then

@@ -1,4 +1,4 @@
-//! Models with a state initializer, through the whole server: first states, copies, prompts, and plug-ins that do what no plug-in should.
+//! Tests models with a state initializer in a real server: first states, copies, prompts, and hostile plug-ins.
 
 use std::fs;
 use std::path::Path;
@@ -23,12 +23,12 @@ time = "TIME"
 copy_if_same = ["tenant"]
 "#;
 
-/// A running sum with the guest, and some without beside it.
+/// A server with a running sum behind the guest, and others without it.
 fn serve() -> Server {
     serve_with("1000", "1s")
 }
 
-/// The same, where so many strikes within a minute park the guest, and a call has so much CPU time.
+/// Like [`serve`]. The guest is parked after this many strikes within a minute, and a call has this much CPU time.
 fn serve_with(strikes: &str, time: &str) -> Server {
     let strikes = format!("--plugins-strikes={strikes}");
     let call = Call::serve("repository").arguments(["--admin-upload=true", "--plugins-dir=plugins", &strikes]);
@@ -59,7 +59,7 @@ fn body(id: u64, start: bool, tenant: &str, value: i32) -> Value {
     })
 }
 
-/// One step: the running sum, or the refusal.
+/// Sends one step. Returns the running sum, or the refusal.
 fn step(server: &Server, model: &str, id: u64, start: bool, tenant: &str, value: i32) -> Result<i64, (u16, Value)> {
     infer(server, model, &body(id, start, tenant, value)).map(|outputs| outputs[0].1[0].as_i64().unwrap())
 }
@@ -133,7 +133,7 @@ fn whatever_an_initializer_does_it_costs_its_own_start_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_starts_under_load_change_no_answer_elsewhere() {
-    // Loops take all of it, twenty times.
+    // Each of the twenty loops uses up the whole limit.
     let server = serve_with("1000", "100ms");
     let http = server.http;
     assert_eq!(start(&server, 1, 50), 50);

@@ -1,4 +1,4 @@
-//! What authors of state initializers do, as docs/plugins/write-an-initializer.md shows it: its commands, and its sources.
+//! Runs the commands and sources of docs/plugins/write-an-initializer.md.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::plugins::post;
 use crate::python::prepared;
 use crate::server::{Call, copy, models, root};
 
-/// The first block of this kind of a section of the page.
+/// The first block of this kind in a section of the page.
 fn block(section: &str, kind: &str) -> String {
     let page = std::fs::read_to_string(root().join("docs/plugins/write-an-initializer.md")).unwrap();
     let section = page.split_once(&format!("\n## {section}\n")).unwrap().1;
@@ -25,7 +25,7 @@ fn source(folder: &Path, name: &str) -> String {
 #[test]
 fn from_nothing_to_a_tested_initializer() {
     let scratch = tempfile::tempdir().unwrap();
-    // A name of its own: other tests build into the same folder.
+    // A unique name, because other tests build into the same folder.
     let lines = block("Ten minutes", "sh").replace("mine", "begins");
     let lines: Vec<String> = lines.lines().map(str::to_owned).collect();
     let said = typed(&lines, scratch.path(), None);
@@ -36,7 +36,7 @@ fn from_nothing_to_a_tested_initializer() {
     let more = ["cd begins", "sequor plugin bench --for 10ms", "sequor plugin inspect"].map(str::to_owned);
     let said = typed(&more, scratch.path(), None);
     assert!(said.contains("initialize") && said.contains("model     states total FP32[1]"), "{said}");
-    // A difference is named, and fails the command.
+    // A difference is reported by name and fails the command.
     let case = folder.join("cases/tenants.toml");
     let text = std::fs::read_to_string(&case).unwrap();
     std::fs::write(&case, text.replace("total = [100]", "total = [99]")).unwrap();

@@ -1,4 +1,4 @@
-//! `--output json`: what programs read of the commands, by its shape. A change of an output shows here what programs will meet.
+//! Tests the shape of the commands' `--output json`, so that a change of the output shows what programs will read.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::python::prepared;
 use crate::server::{Call, copy, models, root};
 
-/// A value with the kind of each part in its place; of a list, the first and how many kinds there are.
+/// Replaces each part of a value by its type. A list becomes its first element and the number of distinct shapes.
 fn shape(value: &Value) -> Value {
     match value {
         Value::Null => json!(null),
@@ -24,7 +24,7 @@ fn shape(value: &Value) -> Value {
             }
             json!(kinds)
         }
-        // A table by number: of what, and not which numbers there were.
+        // A table with numbers as keys: only the shape of its values.
         Value::Object(fields) if fields.keys().any(|key| key.parse::<u64>().is_ok()) => {
             json!({ "N": fields.values().next().map(shape) })
         }
@@ -32,7 +32,7 @@ fn shape(value: &Value) -> Value {
     }
 }
 
-/// Runs a command for its JSON; the command, how it ended, and the shape of what it printed.
+/// Runs a command and returns its JSON. Appends the command, its exit code and the shape of the output to `said`.
 fn told(said: &mut String, server: Option<&str>, arguments: &[&str], code: i32) -> Value {
     let mut call = Call::sequor().environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE"));
     if let Some(server) = server {

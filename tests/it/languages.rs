@@ -1,5 +1,5 @@
-//! One policy in several languages: fair shares in Rust, and the same again. In the simulator the same requests get the same batches, whichever plug-in
-//! decides; answers take no time there, so that a slow language is no worse off.
+//! Tests one policy in several languages: fair shares in Rust and in another language. In the simulator, both make the same batches for the
+//! same requests. Calls take no simulated time, so a slow language has no disadvantage.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::operator::guest;
 use crate::python::prepared;
 
-/// Tenants of unlike appetite, so many slots, and no more candidates at a time than the slowest language is shown.
+/// A load of tenants with different rates and `slots` slots, with at most as many candidates as the slowest language may see.
 fn load(slots: u32) -> String {
     format!(
         "
@@ -30,7 +30,7 @@ fn load(slots: u32) -> String {
         "
     )
 }
-/// One for everybody; and few enough that most wait for one.
+/// A slot for every sequence; and so few that most sequences wait.
 const SLOTS: [u32; 2] = [1024, 8];
 const COST: &str = "
     [plan]
@@ -45,7 +45,7 @@ const COST: &str = "
     micros = 2200
 ";
 
-/// What a run comes to, but for who decided and at what price.
+/// The results of a run, without the policy's name and cost.
 fn outcome(run: &impl serde::Serialize) -> Value {
     let mut outcome = serde_json::to_value(run).unwrap();
     for key in ["policy", "rounds"] {
@@ -54,7 +54,7 @@ fn outcome(run: &impl serde::Serialize) -> Value {
     outcome
 }
 
-/// The guest in Rust and its twin decide alike: who runs, and who gets a slot.
+/// Checks that the guest in Rust and its twin decide alike: which requests run, and which sequence gets a slot.
 fn decides_alike(twin: &str, config: &str) {
     let cache = Cache::new(&prepared("SEQUOR_CACHE").join(COMPILED)).unwrap();
     let plug = |name: &str| {
@@ -97,7 +97,7 @@ fn fair_shares_are_the_same_in_javascript() {
     decides_alike("fair-share-js", WEIGHTS);
 }
 
-/// Under `cargo xtask test --all-languages`. It knows no weights.
+/// Under `cargo xtask test --all-languages`. This guest has no weights.
 #[test]
 fn fair_shares_are_the_same_in_c() {
     decides_alike("fair-share-c", "{\"burst\": 2}");

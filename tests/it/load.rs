@@ -1,7 +1,7 @@
-//! Many streams at once that behave as clients do: steps sent ahead, ids used again at once, streams dropped in the middle, readers that
-//! read late. Not one sum may be wrong, and when all is over nothing may be left behind.
+//! Runs many streams at once that behave like clients: steps sent ahead, ids reused at once, streams dropped in the middle, slow readers.
+//! No sum may be wrong, and at the end nothing may be left behind.
 //!
-//! `SEQUOR_SOAK=SECONDS` says how long; `cargo xtask soak` does.
+//! `SEQUOR_SOAK=SECONDS` sets the duration; `cargo xtask soak` uses it.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -25,18 +25,18 @@ type Client = GrpcInferenceServiceClient<Channel>;
 const STREAMS: usize = 64;
 /// Streams that share a connection.
 const SHARED: usize = 8;
-/// Steps that are sent before the first is answered.
+/// Steps in flight.
 const AHEAD: usize = 4;
 const STEPS: u32 = 20;
 /// Sequences on one stream, one after the other.
 const SEQUENCES: u32 = 3;
-/// Of each model: fewer than there are streams of it, so that sequences also wait for one.
+/// Slots of each model; fewer than its streams, so that sequences also wait for a slot.
 const SLOTS: u32 = 24;
 const IDLE: Duration = Duration::from_secs(10);
-/// A server that takes so long beyond the idle time to forget everything hangs.
+/// Maximum time beyond the idle time until the server has freed everything.
 const FORGETS: Duration = Duration::from_secs(60);
-/// The least that all streams together add up: enough for streams that are reset, and for sequences that start anew. It warms caches, pools and
-/// threads before memory is looked at for the first time.
+/// Minimum number of sums of all streams together. Enough for reset streams and restarted sequences, and to warm caches, pools and threads
+/// before the first measurement of memory.
 const SUMS: u64 = 5000;
 
 pub(crate) fn seconds() -> Duration {
@@ -44,7 +44,7 @@ pub(crate) fn seconds() -> Duration {
     Duration::from_secs(asked.unwrap_or(5))
 }
 
-/// What one or many players saw.
+/// The results of one or more players.
 #[derive(Debug, Default)]
 struct Seen {
     sums: u64,
@@ -64,7 +64,7 @@ impl Seen {
     }
 }
 
-/// A small generator of its own, so that a run can be had again.
+/// A small random generator, so that runs can be repeated.
 struct Chance(u64);
 
 impl Chance {
@@ -74,30 +74,30 @@ impl Chance {
     }
 }
 
-/// One client after the other on one place: opens a stream, has its sequences on it, closes or drops it.
+/// A series of clients: each opens a stream, runs its sequences on it, and closes or drops it.
 struct Player {
     client: Client,
     model: &'static str,
-    /// Two ids, for what was on its way on a dropped stream must not be taken for steps of the next one: the connection may still hold it.
+    /// Two ids in turn. The connection may still hold steps of a dropped stream, which must not count as steps of the next one.
     ids: [i64; 2],
-    /// Reads late, and then all there is.
+    /// Whether it reads late, and then everything at once.
     slow: bool,
     chance: Chance,
     seen: Seen,
 }
 
-/// The steps of a stream, as they are to be answered.
+/// The steps of a stream, with the expected answers.
 struct Script<'a> {
     player: &'a mut Player,
     id: i64,
-    /// The running sum of the sequence that is on, and the step it is at.
+    /// The running sum of the current sequence, and its step.
     sum: i32,
     at: u32,
     sequences: u32,
 }
 
 impl Script<'_> {
-    /// The next step and its sum; `None` after the last sequence's END. One sequence in ten is not ended but started anew.
+    /// The next step and its sum; `None` after the last sequence's END. One in ten sequences is restarted instead of ended.
     fn next(&mut self) -> Option<(ModelInferRequest, String, i32)> {
         if self.sequences == 0 {
             return None;
@@ -121,7 +121,7 @@ impl Script<'_> {
     }
 }
 
-/// A stream that is open, and the answers that are to come.
+/// An open stream, and the expected answers.
 struct Open {
     requests: Sender<ModelInferRequest>,
     replies: Streaming<ModelStreamInferResponse>,
@@ -140,7 +140,7 @@ impl Open {
         self.requests.send(request).await.map_err(|e| format!("not sent: {e}"))
     }
 
-    /// Holds the next answer against what is awaited.
+    /// Compares the next answer with the expected one.
     async fn take(&mut self) -> Result<(), String> {
         let (mark, want) = self.awaited.pop_front().ok_or("an unexpected answer")?;
         let reply =
@@ -155,7 +155,7 @@ impl Open {
 }
 
 impl Player {
-    /// Plays until this time, and until all players have so many sums.
+    /// Plays until this time, and until all players together have the minimum number of sums.
     async fn play(mut self, until: Instant, sums: Arc<AtomicU64>) -> Seen {
         while (Instant::now() < until || sums.load(Ordering::Relaxed) < SUMS) && self.seen.wrong.is_empty() {
             let (reset, before) = (self.chance.below(10) == 0, self.seen.sums);
@@ -167,7 +167,7 @@ impl Player {
         self.seen
     }
 
-    /// One stream. A stream that is reset is dropped with steps on their way, and leaves its sequence to the server.
+    /// Runs one stream. A reset stream is dropped with steps in flight, and leaves its sequence to the server.
     async fn stream(&mut self, reset: bool) -> Result<(), String> {
         let mut open = Open::new(&mut self.client).await.map_err(|status| format!("not opened: {status}"))?;
         self.seen.streams += 1;
@@ -202,7 +202,7 @@ impl Player {
     }
 }
 
-/// Plays for so long, and until there are [`SUMS`]; what all players saw.
+/// Plays for this long, and until there are [`SUMS`]. Returns the results of all players.
 async fn play(server: &Server, seed: u64, length: Duration) -> Seen {
     let (until, sums) = (Instant::now() + length, Arc::<AtomicU64>::default());
     let mut channels = Vec::new();
@@ -231,12 +231,12 @@ async fn play(server: &Server, seed: u64, length: Duration) -> Seen {
     all
 }
 
-/// Bytes of memory that the server has in use.
+/// Resident memory of the server in bytes.
 pub(crate) fn resident(server: &Server) -> u64 {
     bytes_of(server, "VmRSS:")
 }
 
-/// Bytes of memory that the server has in use, once they are at most this many, or after a while in which they were not.
+/// Resident memory of the server, once it is within the limit, or after a timeout.
 pub(crate) async fn settled(server: &Server, limit: f64) -> u64 {
     let until = Instant::now() + FORGETS;
     while resident(server) as f64 > limit && Instant::now() < until {
@@ -245,7 +245,7 @@ pub(crate) async fn settled(server: &Server, limit: f64) -> u64 {
     resident(server)
 }
 
-/// The same without pages of files, which are mostly the program's own code.
+/// The same without pages of files, which are mostly the program's code.
 fn anonymous(server: &Server) -> u64 {
     bytes_of(server, "RssAnon:")
 }
@@ -256,7 +256,7 @@ fn bytes_of(server: &Server, name: &str) -> u64 {
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// What a server still holds: live sequences, those that wait, used slots, requests on their way, bytes of state.
+/// What the server still holds: live sequences, waiting sequences, used slots, requests in flight, bytes of state.
 fn held(server: &Server) -> [f64; 5] {
     [
         metric(server, "sequor_sequences_live", &[]),
@@ -267,7 +267,7 @@ fn held(server: &Server) -> [f64; 5] {
     ]
 }
 
-/// Waits until the server holds nothing, and no longer than it may.
+/// Waits until the server holds nothing, up to the maximum time.
 async fn forgotten(server: &Server) -> Duration {
     let since = Instant::now();
     loop {
@@ -313,7 +313,7 @@ async fn streams_of_every_habit_add_up_and_leave_nothing_behind() {
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// Prints the memory after many streams were open at once, with a sequence each, and were closed. The aim is at most 15 MiB above idle.
+/// Prints the memory after many streams, with one sequence each, were open at once and closed. The target is at most 15 MiB above idle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_that_are_closed_leave_no_sequence_behind() {
     let is_soak = std::env::var_os("SEQUOR_SOAK").is_some();

@@ -1,5 +1,5 @@
-//! The program from outside: every test starts the real `sequor`, on ports of the system's choice, and asks it as its users would.
-//! Nothing here looks inside; what is inside is tested where it stands.
+//! Tests the program from outside: every test starts the real `sequor`, on ports that the system chooses, and uses it like its users. Unit
+//! tests are next to the code.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

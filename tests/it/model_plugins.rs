@@ -1,4 +1,4 @@
-//! Models without a graph in the program as its users have it: a plug-in that answers, and one that calls it.
+//! Tests models without a graph in the real program: a plug-in that answers, and one that calls it.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ const CONFIG: &str = r#"backend: "python"
     input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ -1 ] } ]
     output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ -1 ] } ]"#;
 
-/// The model `scorer`, which calls the model `echo`.
+/// Writes the models: `scorer`, which calls `echo`.
 fn write(folder: &Path) {
     let plugins = folder.join("plugins");
     fs::create_dir_all(&plugins).unwrap();
@@ -79,7 +79,7 @@ fn a_call_without_a_grant_refuses_the_model_and_names_the_grant() {
     write(call.folder.path());
     let ended = call.end();
     let said = "Calls to models can be granted (plugins.grants = [\"caller=model:MODEL\"])";
-    // The log quotes the sentence.
+    // The log escapes the quotes of the text.
     let logged = format!("{}{}", ended.stdout, ended.stderr).replace("\\\"", "\"");
     assert!(logged.contains(said), "{ended:?}");
 }

@@ -1,4 +1,4 @@
-//! What an operator asks of a server's plug-ins, over the admin listener.
+//! Requests of an operator about a server's plug-ins, over the admin listener.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,12 +13,12 @@ pub(crate) fn guest(name: &str) -> Vec<u8> {
     std::fs::read(prepared("SEQUOR_GUESTS").join(format!("{name}.wasm"))).unwrap()
 }
 
-/// Status and body, as text, of a request by the listener's own name.
+/// Sends a request with the listener's own name as the host. Returns status and body.
 pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, kind: &str, body: &[u8]) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: {kind}\r\n");
     write!(stream, "{head}content-length: {}\r\n\r\n", body.len()).unwrap();
-    // A refusal may come before all of the body is read.
+    // A refusal may arrive before the whole body is read.
     let _ = stream.write_all(body);
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -33,7 +33,7 @@ fn granted(server: &Server, method: &str, path: &str, kind: &str, body: &[u8]) -
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
-/// Why this is refused.
+/// The refusal of this upload.
 pub(crate) fn refused(server: &Server, path: &str, component: &[u8]) -> String {
     let (status, text) = ask(server.admin.unwrap(), "POST", path, "application/wasm", component);
     assert!((400..500).contains(&status), "{path}: {status} {text}");
@@ -49,20 +49,20 @@ pub(crate) fn replace(server: &Server, name: &str, component: &[u8]) -> Value {
     granted(server, "POST", &format!("/admin/plugins/{name}/replace"), "application/wasm", component)
 }
 
-/// `how`: `config`, `time`, beside the model.
+/// Attaches a plug-in. `how` has `config` and `time`.
 pub(crate) fn attach(server: &Server, name: &str, model: &str, mut how: Value) -> Value {
     how["model"] = json!(model);
     granted(server, "POST", &format!("/admin/plugins/{name}/attach"), "application/json", how.to_string().as_bytes())
 }
 
-/// Takes it away from a model, and forgets it.
+/// Detaches it from a model, and removes it.
 pub(crate) fn dismiss(server: &Server, name: &str, model: &str) {
     let body = json!({ "model": model }).to_string();
     granted(server, "POST", &format!("/admin/plugins/{name}/detach"), "application/json", body.as_bytes());
     granted(server, "DELETE", &format!("/admin/plugins/{name}"), "application/json", b"");
 }
 
-/// A plug-in where it is attached, which is one place.
+/// The single attachment of a plug-in.
 pub(crate) fn attached(server: &Server, name: &str) -> Value {
     let shown = granted(server, "GET", &format!("/admin/plugins/{name}"), "application/json", b"");
     shown["attached"][0].clone()

@@ -1,5 +1,5 @@
-//! The parser of config.pbtxt held against protobuf's own: thousands of configurations from a seed, every field in every spelling, half of
-//! them spoiled. What protobuf takes we take, as the same message; what it refuses we refuse.
+//! Compares the parser of config.pbtxt with protobuf's own: thousands of configurations from a seed, with every field in every spelling,
+//! half of them made invalid. Both must accept the same texts with the same messages, and refuse the same texts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,19 +15,19 @@ use sequor::config::model::text;
 use crate::python;
 use crate::server::root;
 
-/// One text, and what protobuf made of it.
+/// One text, and protobuf's result.
 #[derive(Deserialize)]
 struct Line {
     text: String,
-    /// The wire format, in hexadecimal digits.
+    /// The wire format in hexadecimal digits.
     message: Option<String>,
     refused: Option<String>,
     /// Line and column of the refusal.
     place: Option<(u32, u32)>,
 }
 
-/// Where Python's reader and the format (with the reader in C++, which Triton has) are not of one mind we keep to the format: what it is,
-/// whether Python takes it, and whether a text has it.
+/// Known differences of Python's parser from the format (and from the C++ parser, which Triton uses). Sequor follows the format. Each has a
+/// description, whether Python accepts it, and a test for texts with it.
 type Known = (&'static str, bool, fn(&str) -> bool);
 
 const KNOWN: [Known; 6] = [
@@ -41,7 +41,7 @@ const KNOWN: [Known; 6] = [
     ("no space between `-` and its number", false, |t| t.contains("- 1")),
 ];
 
-/// What may stand behind a backslash.
+/// Characters to try behind a backslash.
 const ESCAPES: &str = "abfnrtvxXuU?\\'\"01234567";
 
 fn has_pair(text: &str, is: impl Fn(char, char) -> bool) -> bool {
@@ -52,7 +52,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
-/// The line and column of a refusal, where they differ. We name the string that is not UTF-8, protobuf the token behind it.
+/// The difference of a refusal's line and column. Sequor reports the string that is not UTF-8, and protobuf the token behind it.
 fn another_place(fault: &Fault, line: &Line) -> Option<String> {
     let place = line.place.filter(|_| fault.what != "string is not valid utf-8")?;
     let refused = line.refused.as_deref().unwrap_or_default();
@@ -61,7 +61,7 @@ fn another_place(fault: &Fault, line: &Line) -> Option<String> {
 
 const ANOTHER_PLACE: &str = "another place";
 
-/// How ours differs from protobuf's; nothing if it does not.
+/// The difference between Sequor's and protobuf's results, if any.
 fn difference(line: &Line) -> Option<String> {
     let ours = text::parse(Path::new("config.pbtxt"), &line.text);
     match (ours, &line.message) {
@@ -69,7 +69,7 @@ fn difference(line: &Line) -> Option<String> {
         (Err(fault), Some(_)) => Some(format!("we refuse it: {fault}")),
         (Ok(_), None) => Some(format!("protobuf refuses it: {}", line.refused.as_deref().unwrap_or_default())),
         (Ok(ours), Some(theirs)) => {
-            // Through the same writer, which brings maps into one order; bytes and not numbers, for NaN is not itself.
+            // Both pass the same encoder, which sorts maps. Bytes are compared and not numbers, because NaN differs from itself.
             let theirs = ModelConfig::decode(bytes(theirs).as_slice()).unwrap();
             (ours.encode_to_vec() != theirs.encode_to_vec())
                 .then(|| format!("another message:\n  ours {ours:?}\ntheirs {theirs:?}"))
@@ -104,7 +104,7 @@ fn configurations_are_read_as_protobuf_reads_them() {
     assert!(faults.is_empty(), "{} differ:\n\n{}", faults.len(), shown.join("\n\n=====\n\n"));
 }
 
-/// The other way: protobuf reads what we write of it in JSON.
+/// In the other direction: protobuf parses the JSON form that Sequor writes.
 #[test]
 fn a_configuration_as_json_is_the_same_message() {
     let script = root().join("tests/python/oracle.py");

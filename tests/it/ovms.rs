@@ -1,4 +1,4 @@
-//! The program under OVMS's name: it takes `config.json` and OVMS's flags, and answers OVMS's clients.
+//! Tests the program under OVMS's name: it accepts `config.json` and OVMS's flags, and answers OVMS's clients.
 
 use std::os::unix::fs::symlink;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::operator::ask;
 use crate::server::{Call, SEQUOR, models, runtime};
 
-/// Our own flags beside those of OVMS, so that the test gets free ports.
+/// Sequor's flags next to those of OVMS, so that the test gets free ports.
 const PORTS: [&str; 9] = [
     "--port=0",
     "--rest_port=0",
@@ -20,7 +20,7 @@ const PORTS: [&str; 9] = [
     "--grpc_workers=4",
 ];
 
-/// A call of the program by a link of this name.
+/// A call of the program through a link with this name.
 fn called(name: &str, folder: &std::path::Path) -> Call {
     symlink(SEQUOR, folder.join(name)).unwrap();
     let call = Call::new(folder.join(name)).environment("ORT_DYLIB_PATH", runtime());
@@ -85,13 +85,13 @@ fn the_program_called_tritonserver_takes_its_command_line() {
     server.stop();
 }
 
-/// A base path of a running sum with this version, and a `config.json` that names it.
+/// The base path of a running sum, and a `config.json` that names it.
 fn served_by_name(folder: &std::path::Path) -> (std::path::PathBuf, std::path::PathBuf) {
     let (base, file) = (folder.join("base"), folder.join("config.json"));
     crate::server::copy(&models().join("accumulator_int32"), &base);
     let own = std::fs::read_to_string(base.join("config.pbtxt")).unwrap();
     let sum = own.replace("name: \"accumulator_int32\"", "name: \"sum\"");
-    // Its sequence lives as long as the test.
+    // An idle time longer than the test.
     let sum = sum.replace("max_sequence_idle_microseconds: 5000000", "max_sequence_idle_microseconds: 600000000");
     std::fs::write(base.join("config.pbtxt"), sum).unwrap();
     std::fs::write(&file, config(&base, &["sum"])).unwrap();
@@ -169,16 +169,16 @@ fn one_model_that_cannot_be_served_does_not_end_the_start() {
     assert!(get("/v1/config").1.contains("\"bad\""));
     let index = ask(server.http, "POST", "/v2/repository/index", "application/json", b"").1;
     assert!(index.contains("failed to read directory"), "{index}");
-    // A reload changes the others.
+    // A reload updates the other models.
     write(&[("sum", &base), ("bad", &bad), ("worse", &bad)]);
     assert_eq!(reload(), 500);
     assert_eq!((get("/v2/health/ready").0, predict(server.http, 7, 0).0), (400, 200));
-    // It comes into service as soon as it can be served.
+    // The model is served as soon as it is valid.
     crate::server::copy(&base, &bad);
     let own = std::fs::read_to_string(bad.join("config.pbtxt")).unwrap();
     std::fs::write(bad.join("config.pbtxt"), own.replace("name: \"sum\"", "")).unwrap();
     assert_eq!((reload(), get("/v2/models/worse/ready").0, get("/v2/health/ready").0), (201, 200, 200));
-    // And is forgotten with its line.
+    // It is removed with its line.
     std::fs::remove_dir_all(&bad).unwrap();
     write(&[("sum", &base)]);
     assert_eq!((reload(), get("/v2/health/ready").0), (201, 200));

@@ -1,11 +1,11 @@
-//! What packages bring beside the program. The packages themselves are made and run by `cargo xtask dist --check`.
+//! Tests the files that packages contain besides the program. `cargo xtask dist --check` builds and runs the packages themselves.
 
 use std::fs;
 use std::process::Command;
 
 use crate::server::{Call, root};
 
-/// Verified by systemd itself, where it is installed.
+/// systemd itself verifies the unit, if it is installed.
 #[test]
 fn systemd_accepts_the_unit() {
     let unit = fs::read_to_string(root().join("deploy/sequor.service")).unwrap();
@@ -14,7 +14,7 @@ fn systemd_accepts_the_unit() {
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sequor.service");
-    // Where the program lies in this test.
+    // The program's path in this test.
     fs::write(&file, unit.replace("/opt/sequor/bin/sequor", env!("CARGO_BIN_EXE_sequor"))).unwrap();
     match Command::new("systemd-analyze").arg("verify").arg(&file).output() {
         Err(_) => println!("there is no systemd-analyze here"),
@@ -30,7 +30,7 @@ fn the_settings_of_the_service_are_settings() {
     let ports = ["http", "grpc", "metrics", "admin"].map(|listener| format!("--{listener}-port=0"));
     let call = Call::sequor().arguments(["serve", "--config"]).arguments([root().join("deploy/sequor.toml")]);
     let said = call.arguments(ports).environment("SEQUOR_HTTP_ADDRESS", "127.0.0.1").end();
-    // The service's models are not there, and that is all.
+    // Only the service's models are missing.
     assert!(said.stderr.contains("/srv/models"), "{}", said.stderr);
     assert_eq!(said.code, Some(3), "{}", said.stderr);
 }

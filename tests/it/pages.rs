@@ -1,12 +1,12 @@
 //! Runs the commands of README and the pages of `docs/`, in the order of each page, and compares their output with what the page shows.
 //!
-//! A block's first line says what happens to it:
-//! - ```` ```sh run ````: a shell runs it. If a `text` block follows, that is its output; `…` stands for any text, and for any lines.
-//! - ```` ```sh serve ````: the server that later blocks talk to. It gets free ports; the page's own addresses are replaced.
+//! The first line of a block decides how it is run:
+//! - ```` ```sh run ````: a shell runs it. If a `text` block follows, that is its output; `…` matches any text, or any lines.
+//! - ```` ```sh serve ````: starts the server for later blocks. It gets free ports, which replace the page's addresses.
 //! - ```` ```python run ````: Python runs it.
 //! - ```` ```toml file=PATH ````, in any language: the block is written to that file.
 //!
-//! A page runs in a folder of its own, with copies of `models/` and `examples/`. Every other `sh` block must say `not run by the tests`.
+//! A page runs in a separate folder, with copies of `models/` and `examples/`. Every other `sh` block must say `not run by the tests`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ const ELSEWHERE: [(&str, &str); 6] = [
 /// A fenced block.
 struct Block {
     line: usize,
-    /// The words of its first line.
+    /// The words after the opening fence.
     info: Vec<String>,
     text: String,
     /// The paragraph before it.
@@ -77,7 +77,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Every page, by its path.
+/// The paths of all pages.
 fn pages() -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<String>) {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -95,7 +95,7 @@ fn pages() -> Vec<String> {
     found
 }
 
-/// Whether a line is as shown, where `…` is any text.
+/// Whether a line matches the shown one, in which `…` matches any text.
 fn fits(shown: &str, line: &str) -> bool {
     let (mut rest, mut first) = (line.trim_end(), true);
     let parts: Vec<&str> = shown.trim_end().split('…').collect();
@@ -109,7 +109,7 @@ fn fits(shown: &str, line: &str) -> bool {
     rest.is_empty() || shown.ends_with('…')
 }
 
-/// Whether lines are as shown, where a line `…` is any lines.
+/// Whether lines match the shown ones, in which a line `…` matches any lines.
 fn all_fit(shown: &[&str], lines: &[&str]) -> bool {
     match (shown.split_first(), lines.split_first()) {
         (Some((&"…", rest)), Some((_, later))) => all_fit(rest, lines) || all_fit(shown, later),
@@ -120,7 +120,7 @@ fn all_fit(shown: &[&str], lines: &[&str]) -> bool {
     }
 }
 
-/// The folder, the server and the environment of a page that runs.
+/// The folder, the server and the environment of a running page.
 struct Reader {
     folder: tempfile::TempDir,
     server: Option<Server>,
@@ -134,7 +134,7 @@ impl Reader {
         Reader { folder, server: None }
     }
 
-    /// Replaces the addresses of a page by those of its server.
+    /// Replaces the page's addresses by those of its server.
     fn addressed(&self, text: &str) -> String {
         let Some(server) = &self.server else { return text.to_owned() };
         let at = [(8000, server.http), (8001, server.grpc), (8002, server.metrics), (8003, server.admin.unwrap())];
@@ -156,7 +156,7 @@ impl Reader {
         self.server = Some(call.environment("SEQUOR_DRAIN_ANNOUNCE", "0s").start());
     }
 
-    /// Runs a program, which must succeed; what it printed.
+    /// Runs a program, which must succeed. Returns its output.
     fn run(&self, mut command: Command, text: &str) -> String {
         let python = prepared("SEQUOR_PYTHON");
         let bin = |program: &Path| program.parent().unwrap().to_path_buf();
@@ -175,7 +175,7 @@ impl Reader {
     }
 }
 
-/// Runs a page. How many blocks ran.
+/// Runs a page. Returns the number of blocks that ran.
 fn read(page: &str) -> usize {
     let (blocks, mut reader, mut count) = (blocks(page), Reader::new(), 0);
     for (n, block) in blocks.iter().enumerate() {
@@ -217,7 +217,7 @@ fn read(page: &str) -> usize {
 
 macro_rules! read_pages {
     ($($name:ident: $page:literal,)*) => {
-        /// The pages that have a test of their own.
+        /// The pages with their own tests.
         const READ: &[&str] = &[$($page),*];
 
         $(

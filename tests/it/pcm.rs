@@ -1,11 +1,11 @@
-//! Raw PCM in, probabilities out: a processor cuts packets of any size into the windows of the voice activity model.
+//! Tests raw PCM input: a processor cuts packets of any size into windows for the voice activity model.
 
 use std::path::Path;
 
 use crate::python::{self, prepared};
 use crate::server::{Call, Server, copy, root};
 
-/// A server of the example's model.
+/// A server with the example's model.
 pub(crate) fn server() -> Server {
     let call = Call::serve("repository").environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE"));
     let model = call.folder.path().join("repository/vad_pcm");
@@ -14,7 +14,7 @@ pub(crate) fn server() -> Server {
     call.environment("SEQUOR_PLUGINS_DIR", prepared("SEQUOR_GUESTS")).start()
 }
 
-/// Lets calls of the example's processor take longer: much else may want the cores of a machine that runs tests.
+/// Raises the time limit of the example's processor, because other tests use the machine's cores too.
 fn give_time(model: &Path) {
     let file = model.join("sequor.toml");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -29,7 +29,7 @@ fn packets_of_any_size_give_the_probabilities_of_onnx_runtime() {
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// The example's model once for each of these: its name, and the configuration of its processor.
+/// The name of each copy of the example's model, and the configuration of its processor.
 const FORMATS: [(&str, &str); 4] = [
     ("pcm_8", "rate = 8000"),
     ("pcm_16", "format = \"mulaw\""),

@@ -1,7 +1,7 @@
-//! Triton's own load generator, `perf_analyzer`, as its users run it. Every run has to end well, with the throughput of a server that
-//! answers; how large that is, is no test's affair.
+//! Runs Triton's own load generator, `perf_analyzer`, like its users. Every run must end well and report some throughput; the test does not
+//! check how much.
 //!
-//! `SEQUOR_SOAK_RUNS=N` says how often sequences are streamed; `cargo xtask soak` does.
+//! `SEQUOR_SOAK_RUNS=N` sets the number of runs with streamed sequences; `cargo xtask soak` uses it.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::python::prepared;
 use crate::server::{Call, Server, root};
 use crate::steps::{accumulators, metric, step, sum};
 
-/// Windows of 600 ms, three of them, with any figures: about two seconds.
+/// Three windows of 600 ms that accept any figures: about two seconds.
 const SHORT: [&str; 6] = ["-p", "600", "--max-trials", "3", "--stability-percentage", "999"];
 
-/// The accumulator in both strategies, with fewer slots than the generator has sequences under way, and a model without a state.
+/// A server with the accumulator in both strategies, with fewer slots than the generator has sequences at once, and a stateless model.
 fn serve() -> Server {
     let call = Call::serve("repository");
     let repository = call.folder.path().join("repository");
@@ -27,7 +27,7 @@ fn serve() -> Server {
     call.start()
 }
 
-/// Runs the generator; the requests it counted, and how many in a second.
+/// Runs the generator. Returns the number of requests and the requests a second.
 fn analyze(server: &Server, model: &str, options: &[&str]) -> (u64, f64) {
     let program = prepared("SEQUOR_PERF_ANALYZER");
     let folder = program.parent().and_then(Path::parent).unwrap();
@@ -48,7 +48,7 @@ fn analyze(server: &Server, model: &str, options: &[&str]) -> (u64, f64) {
     (count as u64, throughput)
 }
 
-/// The generator checks no sums: what it leaves behind must still be right.
+/// The generator does not check sums, so the server's state must still be right afterwards.
 async fn still_adds_up(server: &Server) {
     assert_eq!(metric(server, "sequor_requests_in_flight", &[]), 0.0);
     let failed = |reason: &str| metric(server, "nv_inference_request_failure", &[&format!("reason=\"{reason}\"")]);
@@ -84,7 +84,8 @@ async fn it_measures_what_it_measures_on_triton() {
             ],
         ),
         ("oldest", with(&["16", "-i", "grpc"])),
-        // Without `--sync` it opens a connection for each request that is under way, and its last END overtakes what that END is to end.
+        // Without `--sync` the generator opens a connection for each request in flight, and its last END may overtake earlier steps of its
+        // sequence.
         ("direct", with(&["16", "-i", "http", "--sync"])),
         (
             "direct",

@@ -1,4 +1,4 @@
-//! Plug-ins of a real server: handed over, attached, replaced and taken away by the program's own commands, while sequences go on.
+//! Tests plug-ins on a real server: loaded, attached, replaced and removed by the program's own commands, while sequences continue.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::python::prepared;
 use crate::server::{Call, Ended, Server, copy, models, until};
 
-/// A server of the running sum, whose sequences outlast a plug-in's being compiled without optimisation.
+/// A server with the running sum, whose sequences outlive the compilation of a plug-in in a debug build.
 fn server() -> Server {
     let call = Call::serve("repository").arguments(["--admin-upload=true"]).environment("SEQUOR_DRAIN_FINISH", "0s");
     let call = call.environment("SEQUOR_PLUGINS_TIME", "1s");
@@ -34,7 +34,7 @@ fn guest(name: &str) -> String {
     prepared("SEQUOR_GUESTS").join(format!("{name}.wasm")).display().to_string()
 }
 
-/// A step of a sequence of the running sum; the sum.
+/// Sends a step of a sequence of the running sum. Returns the sum.
 pub(crate) fn step(http: SocketAddr, id: u64, value: i64, start: bool) -> i64 {
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
     let parameters = json!({ "sequence_id": id, "sequence_start": start });
@@ -165,7 +165,7 @@ fn on_one_machine_a_file_is_laid_into_the_servers_folder_once_it_is_taken() {
     let not = crate::server::root().join("README.md").display().to_string();
     assert_eq!(command(&server, &["plugin", "load", "mine", "--from", &not]).code, Some(5));
     assert_eq!(there(), Vec::<String>::new(), "nothing is left of what was refused");
-    // Uploads are not allowed, and need not be.
+    // Uploads are not allowed, and are not needed.
     told(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
     assert_eq!(there(), ["mine.wasm"]);
     told(&server, &["plugin", "replace", "mine", "--from", &guest("edf")]);
@@ -216,7 +216,7 @@ fn what_came_over_the_wire_and_was_saved_decides_after_a_restart_too() {
     assert!(at["calls"].as_u64().unwrap() >= 2, "{is}");
 }
 
-/// A plug-in that was saved, and its server's folder of plug-ins and repository.
+/// A server with a saved plug-in, and the flag with its folder of plug-ins.
 fn with_one_saved(home: &std::path::Path) -> (Server, String) {
     let (repository, folder) = (home.join("repository"), home.join("plugins"));
     copy(&models().join("accumulator_int32"), &repository.join("accumulator_int32"));
@@ -246,12 +246,12 @@ fn a_version_that_takes_the_place_of_a_saved_one_decides_after_a_restart_too() {
         let toml = fs::read_to_string(repository.join("accumulator_int32/sequor.toml")).unwrap();
         assert!(toml.contains(shown["sha256"].as_str().unwrap()), "{toml}");
     };
-    // Over the wire.
+    // Replaces the plug-in with an upload.
     crate::operator::replace(&server, "mine", &fs::read(guest("edf")).unwrap());
     is(&server, "edf");
     let server = again(server);
     is(&server, "edf");
-    // By a file that is laid beside, and back.
+    // Replaces the plug-in with another file, and back.
     let said = told(&server, &["plugin", "replace", "mine", "--from", &guest("lru-evict")]);
     assert!(
         said.ends_with("has taken over, also after the next start: the sequor.toml of accumulator_int32 names it\n"),

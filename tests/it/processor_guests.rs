@@ -1,4 +1,4 @@
-//! Processors of the tree on a real server, and what an operator grants them.
+//! Tests the tree's processors on a real server, and operators' grants for them.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::server::{Call, Server, root};
 use crate::steps::{accumulators, metric, step, sum};
 use crate::wat_guest::{ALIKE, WatGuest};
 
-/// A model of two texts: each output is an input as it is.
+/// Writes a model with two BYTES inputs that returns each unchanged.
 fn texts(model: &Path, sequor_toml: &str) {
     fs::create_dir_all(model.join("1")).unwrap();
     let tensor = |name: &str| format!(r#"{{ name: "{name}" data_type: TYPE_STRING dims: [ -1 ] }}"#);
@@ -29,7 +29,7 @@ fn texts(model: &Path, sequor_toml: &str) {
     fs::copy(root().join("tests/models/string_state.onnx"), model.join("1/model.onnx")).unwrap();
 }
 
-/// Sends a text to both inputs; the status and the answer.
+/// Sends a text to both inputs. Returns the status and the answer.
 fn send(http: SocketAddr, text: &str) -> (u16, Value) {
     let tensor = |name: &str| json!({ "name": name, "shape": [1, 1], "datatype": "BYTES", "data": [text] });
     let body = json!({ "inputs": [tensor("INPUT"), tensor("INPUT_STATE")] }).to_string();
@@ -42,7 +42,7 @@ fn output<'a>(answer: &'a Value, name: &str) -> &'a Value {
     &outputs.iter().find(|output| output["name"] == name).unwrap_or_else(|| panic!("{answer}"))["data"][0]
 }
 
-/// Waits until a series has a value, for a minute at most.
+/// Waits until a series has a value, for at most a minute.
 fn until(server: &Server, name: &str, labels: &[&str], is: impl Fn(f64) -> bool) {
     let began = Instant::now();
     while !is(metric(server, name, labels)) {
@@ -70,7 +70,7 @@ fn redact_drops_fields_and_its_memory_is_gone_with_its_model() {
     assert_eq!((status, &answer["reason"]), (412, &json!("plugin_rejected")), "{answer}");
     assert!(answer["error"].as_str().unwrap().starts_with("output \"OUTPUT\" of the model is no JSON"), "{answer}");
     assert!(!answer.to_string().contains("email: b"), "{answer}");
-    // The gauges of a model that is unloaded are zero.
+    // The gauges of an unloaded model are zero.
     let labels = ["plugin=\"redact\"", "model=\"texts\""];
     until(&server, "sequor_plugin_memory_bytes", &labels, |bytes| bytes > 0.0);
     let (status, text) = ask(server.http, "POST", "/v2/repository/models/texts/unload", "application/json", b"{}");
@@ -79,7 +79,7 @@ fn redact_drops_fields_and_its_memory_is_gone_with_its_model() {
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// Traps unless the server knows the client's id of the sequence, and it has two digits.
+/// Traps unless the server knows the client's id of the sequence, and the id has two digits.
 const KNOWS_IDS: WatGuest<'_> = WatGuest {
     extra: "(import \"sequor:plugin/identity@0.1.0\" \"sequence-text\" (func $text (param i64 i32)))",
     configure: ALIKE,
@@ -116,7 +116,7 @@ async fn a_grant_is_for_the_plug_in_that_it_names() {
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// A model that passes windows of ten frames on, behind `fbank`.
+/// Writes a model that passes windows of ten frames on, behind `fbank`.
 fn frames(model: &Path, dtype: &str, config: &str) {
     fs::create_dir_all(model.join("1")).unwrap();
     let name = model.file_name().unwrap().to_str().unwrap();

@@ -1,5 +1,5 @@
-//! A processor in front of a model of a real server: over every surface, with every answer that it can give, cancelled in every stage, parked, and
-//! replaced while sequences go on.
+//! Tests a processor in front of a model on a real server, over every surface and with every possible answer. Requests are cancelled in
+//! every stage. The processor is parked, and replaced while sequences continue.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::server::{Call, Server, until};
 use crate::steady::{Part, during};
 use crate::steps::{accumulators, metric, step, sum};
 
-/// A server of the running sum, with the puppet in front of it, whose calls have more time than they need.
+/// A server with the running sum behind the puppet processor. Calls have more time than they need.
 fn server(puppet: PuppetProcessor, slots: u32) -> Server {
     let call = Call::serve("repository").arguments(["--admin-upload=true", "--plugins-dir=plugins"]);
     let call = call.environment("SEQUOR_DRAIN_FINISH", "0s");
@@ -46,14 +46,14 @@ fn output(answer: &Value) -> i64 {
     answer["outputs"][0]["data"][0].as_i64().unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// The sum that a step is answered with.
+/// The sum of the answer to a step.
 fn value(http: SocketAddr, id: u64, value: i32, start: bool) -> i64 {
     let (status, answer) = send(http, &body("INPUT", id, Some(value), (start, false)));
     assert_eq!(status, 200, "{answer}");
     output(&answer)
 }
 
-/// The status and the sentence of a step that is refused.
+/// The status and the text of a refused step.
 fn refused(http: SocketAddr, id: u64, order: PuppetOrder) -> (u16, String) {
     let (status, answer) = send(http, &body("INPUT", id, Some(order.value()), (false, false)));
     (status, answer["error"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned())
@@ -118,14 +118,14 @@ fn every_answer_of_pre_reaches_the_client() {
     let (status, text) = refused(http, 7, PuppetOrder::Refuse);
     assert_eq!((status, text.as_str()), (429, "quota (processor 'puppet' of model 'oldest', code 5)"));
     assert_eq!(value(http, 7, 1, false), 10, "the sequence lives on");
-    // An END without inputs runs once more, with what the processor kept.
+    // An END without inputs runs once more, with the value that the processor kept.
     let (status, answer) = send(http, &body("INPUT", 7, None, (false, true)));
     assert_eq!((status, output(&answer)), (200, 14), "{answer}");
     assert_eq!(value(http, 8, 5, true), 5);
     assert_eq!(refused(http, 8, PuppetOrder::RefuseAndEnd).0, 429);
     let (status, text) = refused(http, 8, PuppetOrder::Reply);
     assert!(status == 400 && text.contains("sequence"), "{status} {text}");
-    // A refusal after the run does not take it back.
+    // A refusal after the run does not undo the run.
     assert_eq!(value(http, 9, 5, true), 5);
     assert_eq!(refused(http, 9, PuppetOrder::RefuseInPost).0, 429);
     assert_eq!(value(http, 9, 1, false), 7, "1 was added by the refused step");
@@ -153,14 +153,14 @@ async fn a_cancelled_step_ends_its_sequence_before_the_run_and_is_committed_afte
     let server = server(PuppetProcessor::default(), 8);
     let http = server.http;
     let order = |id: i64, order: PuppetOrder| step("oldest", id, String::new(), order.value(), false, false);
-    // Drops a step while `pre` or `post` of it runs.
+    // Drops a step while its `pre` or `post` runs.
     let cancels = async |client: &mut GrpcInferenceServiceClient<Channel>, id: u64, slow: PuppetOrder| {
         assert_eq!(value(http, id, 5, true), 5);
         let hook = if slow == PuppetOrder::SlowPre { "hook=\"pre\"" } else { "hook=\"post\"" };
         let calls = || metric(&server, "sequor_plugin_call_seconds_count", &[hook]);
         let prepared = || metric(&server, "sequor_plugin_call_seconds_count", &["hook=\"pre\""]);
         let (before, steps) = (calls(), prepared());
-        // It is dropped while the call runs. `pre` of the slow post is over then.
+        // The step is dropped while the call runs. For the slow post, `pre` has ended by then.
         let arrived = || match slow {
             PuppetOrder::SlowPre => metric(&server, "sequor_requests_in_flight", &[]) > 0.0,
             _ => prepared() > steps,
@@ -174,7 +174,7 @@ async fn a_cancelled_step_ends_its_sequence_before_the_run_and_is_committed_afte
         until("the call ends", || calls() > before);
     };
     let mut client = server.client().await;
-    // On a slow machine a step may be answered before it is dropped.
+    // On a slow machine, a step may be answered before it is dropped.
     for attempt in 0.. {
         cancels(&mut client, 1, PuppetOrder::SlowPre).await;
         let (status, answer) = send(http, &body("INPUT", 1, Some(PuppetOrder::Reply.value()), (false, false)));
@@ -342,7 +342,7 @@ async fn a_version_after_the_other_under_streams_fails_no_step() {
     })
     .await;
     assert!(seen[0].wrong.is_empty() && swaps == 10, "{:#?}", seen[0].wrong);
-    // Another scratch: sequences that live finish on the version before.
+    // Another size of scratch: live sequences finish on the old version.
     replace(&server, "puppet", &PuppetProcessor { step: 3, scratch: 16, ..PuppetProcessor::default() }.component());
     assert_eq!(value(http, 1_000_000, PuppetOrder::Reply.value(), false), 1, "the scratch is what it was");
     assert_eq!(value(http, 1_000_000, 1, false), 6);
@@ -353,9 +353,9 @@ async fn a_version_after_the_other_under_streams_fails_no_step() {
     assert_eq!(server.stop().code, Some(0));
 }
 
-// === what no processor should do ===
+// === hostile processors ===
 
-/// What an order comes to: the status, a part of the sentence, and whether the sequence lives on.
+/// The expected result of an order: the status, a part of the text, and whether the sequence stays live.
 const HOSTILE: [(PuppetOrder, u16, &str, bool); 12] = [
     (PuppetOrder::Trap, 500, "it gave up (unreachable), in pre", true),
     (PuppetOrder::Loop, 500, "time limit 1000020us in pre (1 KiB)", true),
@@ -416,7 +416,7 @@ async fn a_hostile_processor_harms_the_request_that_it_failed_and_no_other() {
             alone[1].ms(0.99)
         );
     }
-    // A refused END, a lost instance between `pre` and `post`.
+    // A refused END, and an instance that is lost between `pre` and `post`.
     assert_eq!(value(http, 1, 5, true), 5);
     let (status, _) = send(http, &body("INPUT", 1, Some(PuppetOrder::RefuseAndEnd.value()), (false, true)));
     assert_eq!(status, 429);

@@ -1,4 +1,4 @@
-//! What authors of processors do, as docs/plugins/write-a-processor.md shows it: its commands, and its sources.
+//! Runs the commands and sources of docs/plugins/write-a-processor.md.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn page() -> String {
     std::fs::read_to_string(root().join("docs/plugins/write-a-processor.md")).unwrap()
 }
 
-/// The first block of this kind of a section of the page.
+/// The first block of this kind in a section of the page.
 fn block(section: &str, kind: &str) -> String {
     let page = page();
     let section = page.split_once(&format!("\n## {section}\n")).unwrap().1;
@@ -33,7 +33,7 @@ fn source(folder: &Path, name: &str) -> String {
 #[test]
 fn from_nothing_to_a_tested_processor() {
     let scratch = tempfile::tempdir().unwrap();
-    // A name of its own: other tests build into the same folder.
+    // A unique name, because other tests build into the same folder.
     let lines: Vec<String> = commands("Ten minutes").iter().map(|line| line.replace("mine", "windows")).collect();
     let said = typed(&lines, scratch.path(), None);
     let folder = scratch.path().join("windows");
@@ -44,7 +44,7 @@ fn from_nothing_to_a_tested_processor() {
     let more = ["cd windows", "sequor plugin bench --for 10ms", "sequor plugin inspect"].map(str::to_owned);
     let said = typed(&more, scratch.path(), None);
     assert!(said.contains("PRE us") && said.contains("clients   takes SAMPLES INT16[-1]"), "{said}");
-    // A difference is named, and fails the command.
+    // A difference is reported by name and fails the command.
     let case = folder.join("cases/ramp.toml");
     let text = std::fs::read_to_string(&case).unwrap();
     std::fs::write(&case, text.replace("runs = 2", "runs = 3")).unwrap();
@@ -70,7 +70,7 @@ fn from_nothing_to_a_tested_processor_in_python() {
     assert!(unittest.status().unwrap().success());
 }
 
-/// Runs the case of a guest in the tree; what is printed.
+/// Runs the case of a guest in the tree. Returns the output.
 fn case(guest: &str, case: &str) -> String {
     let test = Call::sequor().environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE")).arguments(["plugin", "test"]);
     let test = test.arguments([prepared("SEQUOR_GUESTS").join(format!("{guest}.wasm")), "--case".into()]);

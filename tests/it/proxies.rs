@@ -1,5 +1,5 @@
-//! Two servers behind a proxy that hashes the sequence id: every step reaches the server that has its sequence. The proxy is Envoy, as PyPI
-//! carries it; the configuration is the one of the examples.
+//! Tests two servers behind a proxy that hashes the sequence id: every step reaches the server with its sequence. The proxy is Envoy from
+//! PyPI, with the configuration of the examples.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::python;
 use crate::server::{Call, Server, get, models, root};
 
-/// After this long a proxy hangs.
+/// Timeout of the proxy.
 const HANGS: Duration = Duration::from_secs(180);
 
 struct Proxy(Child);
@@ -25,7 +25,8 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Starts Envoy with the configuration of the examples, its ports replaced: those it listens on (HTTP, gRPC), and those of the two servers.
+/// Starts Envoy with the configuration of the examples. Replaces the ports that it listens on (HTTP, gRPC), and the ports of the two
+/// servers.
 fn envoy(listen: [u16; 2], servers: &[Server; 2]) -> Proxy {
     let mut config = fs::read_to_string(root().join("examples/proxy/envoy.yaml")).unwrap();
     let [first, second] = servers;
@@ -59,7 +60,7 @@ fn envoy(listen: [u16; 2], servers: &[Server; 2]) -> Proxy {
     proxy
 }
 
-/// Requests that a server has answered.
+/// Number of requests that a server has answered.
 fn answered(metrics: SocketAddr) -> u64 {
     let (_, page) = get(metrics, "/metrics");
     let counts = page.lines().filter(|line| line.starts_with("nv_inference_request_success{"));

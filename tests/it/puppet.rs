@@ -1,15 +1,15 @@
-//! A processor for the running sum of whole numbers that does what an input says. It shows clients the input as "VALUE". Every other input goes to the
-//! model as it is, and the scratch counts the steps of a sequence.
+//! A processor for the integer running sum that obeys the input. Clients see the input as "VALUE". Inputs that are not orders go to the
+//! model unchanged. The scratch counts the steps of a sequence.
 
 use std::fs;
 use std::path::Path;
 
 use crate::wat_guest::{ALIKE, WatGuest};
 
-/// Inputs from here on are orders.
+/// Inputs from this value on are orders.
 pub(crate) const ORDERS: i32 = -2_000_000_100;
 
-/// What the processor does with an input.
+/// The behaviour for an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum PuppetOrder {
@@ -20,20 +20,20 @@ pub(crate) enum PuppetOrder {
     WrongPort = 4,
     TenThousandRuns = 5,
     ScratchOfGigabyte = 6,
-    /// With code 5 and half a second to wait. The sequence lives on.
+    /// Refuses with code 5 and a retry time of half a second. The sequence stays live.
     Refuse = 7,
     RefuseAndEnd = 8,
-    /// Without a run: the count of steps.
+    /// Replies with the count of steps, without a run.
     Reply = 9,
     TrapInPost = 10,
     LoopInPost = 11,
     RefuseInPost = 12,
-    /// Of 1 each.
+    /// Three runs with an input of 1 each.
     ThreeRuns = 13,
-    /// It takes some tens of milliseconds, and runs with 1.
+    /// Takes some tens of milliseconds, and runs with 1.
     SlowPre = 14,
     SlowPost = 15,
-    /// More scratch than plugin.toml says.
+    /// Keeps more scratch than plugin.toml allows.
     ScratchBeyond = 16,
     PortTwice = 17,
     WrongType = 18,
@@ -81,12 +81,12 @@ const EXTRA: &str = r#"
         (i32.const 600))
     (data (i32.const 900) "quota")"#;
 
-/// The first input is named "VALUE".
+/// Renames the first input to "VALUE".
 const RENAME: &str = r#"
     (i32.store (i32.load (i32.load offset=64 (local.get 0))) (i32.const 0x554c4156))
     (i32.store8 offset=4 (i32.load (i32.load offset=64 (local.get 0))) (i32.const 0x45))"#;
 
-/// An END without inputs runs once more, with the count of steps. `$c`: the order.
+/// An END without inputs runs once more, with the count of steps. `$c` is the order.
 const PRE: &str = "
     (local $v i32) (local $c i32)
     (i32.store (i32.const 800) (i32.const 0))
@@ -141,7 +141,7 @@ const PRE: &str = "
     (i32.store8 (i32.const 801) (local.get $c))
     (call $keep (i32.const 2))";
 
-/// The outputs of the last run. The scratch is the count of steps.
+/// Returns the outputs of the last run. The scratch is the count of steps.
 const POST: &str = "
     (local $c i32)
     (i32.store (i32.const 800) (i32.const 0))
@@ -161,14 +161,14 @@ const POST: &str = "
     (global.set $heap (i32.const 8192))
     (i32.const 1024)";
 
-/// How the component is made.
+/// Options for the component.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PuppetProcessor {
     /// Whether clients see the input as "VALUE".
     pub(crate) renames: bool,
-    /// What a step adds to the count.
+    /// The number that a step adds to the count.
     pub(crate) step: u8,
-    /// Bytes, as plugin.toml has it.
+    /// Bytes of scratch in plugin.toml.
     pub(crate) scratch: u32,
 }
 
@@ -186,7 +186,7 @@ impl PuppetProcessor {
         WatGuest { extra: EXTRA, configure: &configure, pre: PRE, post: &post, manifest: &manifest }.component()
     }
 
-    /// Puts the component into a plug-in folder, and has a model use it.
+    /// Puts the component into a plug-in folder, and makes a model use it.
     pub(crate) fn install(self, plugins: &Path, model: &Path, more: &str) {
         fs::create_dir_all(plugins).unwrap();
         fs::write(plugins.join("puppet.wasm"), self.component()).unwrap();

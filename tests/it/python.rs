@@ -1,18 +1,18 @@
-//! The scripts of `tests/python`, run by the interpreter that `cargo xtask test` prepares: with Triton's own clients, and ONNX Runtime to
-//! hold answers against. Without that interpreter a test fails; it never passes for want of it.
+//! Runs the scripts of `tests/python` with the interpreter that `cargo xtask test` prepares. It has Triton's own clients, and ONNX Runtime
+//! for comparison. Without the interpreter a test fails; it is never skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::server::{Server, root};
 
-/// What `cargo xtask test` put into the environment.
+/// A path from the environment that `cargo xtask test` sets.
 pub(crate) fn prepared(variable: &str) -> PathBuf {
     let value = std::env::var_os(variable);
     value.map_or_else(|| panic!("${variable} is not set: run `cargo xtask test`, which prepares it"), PathBuf::from)
 }
 
-/// Runs a program of Python's to its end; its standard output.
+/// Runs a Python script to its end. Returns its standard output.
 pub(crate) fn run(script: &Path, arguments: &[String]) -> String {
     let mut command = Command::new(prepared("SEQUOR_PYTHON"));
     command.arg(script).args(arguments).current_dir(root());
@@ -23,12 +23,12 @@ pub(crate) fn run(script: &Path, arguments: &[String]) -> String {
     stdout
 }
 
-/// Runs a script of `tests/python` against a server, and prints what it counted.
+/// Runs a script of `tests/python` against a server, and prints its counts.
 pub(crate) fn check(script: &str, server: &Server) {
     check_with(script, server, &[]);
 }
 
-/// The same, with more arguments.
+/// Like [`check`], with more arguments.
 pub(crate) fn check_with(script: &str, server: &Server, more: &[&str]) {
     let addresses = [("--grpc", server.grpc), ("--http", server.http), ("--metrics", server.metrics)];
     let addresses = addresses.iter().flat_map(|(flag, at)| [(*flag).to_owned(), at.to_string()]);

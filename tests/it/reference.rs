@@ -1,4 +1,5 @@
-//! Reference pages made from the program's own tables and help: keys of a model's file, errors, commands. See `docs.rs` for `UPDATE_DOCS`.
+//! Generates reference pages from the program's own tables and help: keys of a model's file, errors, commands. See `docs.rs` for
+//! `UPDATE_DOCS`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -68,7 +69,7 @@ fn the_page_of_a_models_keys_is_what_their_declarations_say() {
     is_page("model-config.md", &page);
 }
 
-/// A name for links where several tables have a key of the same name.
+/// A unique anchor for links, because several tables have keys with the same name.
 fn anchor(key: &KeyEntry) -> String {
     format!(" <a id=\"{}\"></a>", key.path().replace('.', "-").to_lowercase())
 }
@@ -114,7 +115,7 @@ fn the_page_of_config_pbtxt_is_what_the_table_says() {
     is_page("reference/config-pbtxt.md", &page);
 }
 
-/// One entry of the table of refusals.
+/// An entry of the table of refusals.
 #[derive(Deserialize)]
 struct Refusal {
     code: String,
@@ -182,7 +183,7 @@ fn help(path: &[&str], page: &mut String) {
     let name = ["sequor"].iter().chain(path).copied().collect::<Vec<_>>().join(" ");
     let level = "#".repeat(2 + path.len().min(2));
     let text: Vec<&str> = ended.stdout.lines().map(str::trim_end).collect();
-    // The flags of `serve` have a page of their own.
+    // The flags of `serve` have a separate page.
     let shown = if path == ["serve"] {
         "See [server settings](server.md).".to_owned()
     } else {

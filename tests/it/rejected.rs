@@ -1,4 +1,4 @@
-//! What a client reads of a request that a scheduler plug-in rejects: a START may be sent again, and a later step ended its sequence.
+//! Tests requests that a scheduler plug-in rejects: a START may be sent again, and a rejected later step has ended its sequence.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -28,12 +28,12 @@ fn post(address: SocketAddr, id: i64, start: bool) -> (u16, String, Value) {
     (status, head.to_lowercase(), serde_json::from_str(body).unwrap())
 }
 
-/// A server on which sequences 1 and 2 live, and whose scheduler refuses every request.
+/// A server with the live sequences 1 and 2, whose scheduler rejects every request.
 async fn refusing(plugin: &str) -> Server {
     refusing_with(plugin, json!({})).await
 }
 
-/// The same, with a configuration of the scheduler.
+/// Like [`refusing`], with a configuration of the scheduler.
 async fn refusing_with(plugin: &str, config: Value) -> Server {
     let call = Call::serve("repository").arguments(["--admin-upload=true"]);
     accumulators(&call.folder.path().join("repository"), 8, 600_000_000);
@@ -43,7 +43,7 @@ async fn refusing_with(plugin: &str, config: Value) -> Server {
         client.model_infer(step(MODEL, id, String::new(), 1, true, false)).await.unwrap();
     }
     load(&server, "rejecting", &guest(plugin));
-    // A debug build is slow, and a decision that comes late would be the built-in policy's.
+    // A debug build is slow, and the built-in policy replaces a late decision.
     attach(&server, "rejecting", MODEL, json!({ "time": "10s", "config": config }));
     server
 }
@@ -72,7 +72,7 @@ async fn a_rejected_start_may_be_sent_again_and_a_rejected_step_ended_its_sequen
         assert_eq!((status, &body["reason"]), (want, &json!("plugin_rejected")), "{body}");
         assert!(!head.contains("retry-after"), "{head}");
     }
-    // A server that stops waits for open connections.
+    // A stopping server waits for open connections.
     drop(client);
     assert_eq!(server.stop().code, Some(0));
 }
@@ -89,7 +89,7 @@ async fn a_shed_step_is_refused_with_the_text_of_its_code_and_the_sequence_goes_
     let (status, head, body) = post(server.http, 1, false);
     assert_eq!((status, &body["reason"]), (429, &json!("plugin_rejected")), "{body}");
     assert!(head.contains("\r\nretry-after: 2"), "{head}");
-    // The built-in policy runs the next step of the same sequence: both refused steps are not in its sum.
+    // The built-in policy runs the next step of the same sequence; its sum does not include the rejected steps.
     dismiss(&server, "rejecting", MODEL);
     let answer = client.model_infer(step(MODEL, 1, String::new(), 5, false, false)).await.unwrap().into_inner();
     assert_eq!(&answer.raw_output_contents[0][..], 6i32.to_le_bytes());
@@ -97,7 +97,7 @@ async fn a_shed_step_is_refused_with_the_text_of_its_code_and_the_sequence_goes_
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// `edf` names its code in plugin.toml. With an hour of margin every deadline is too near.
+/// `edf` defines its code in plugin.toml. With a margin of an hour, every deadline is too near.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadline_that_cannot_be_met_is_refused_with_the_text_of_its_code() {
     let server = refusing_with("edf", json!({ "margin_us": 3_600_000_000u64 })).await;
@@ -109,7 +109,7 @@ async fn a_deadline_that_cannot_be_met_is_refused_with_the_text_of_its_code() {
     let expected = (Code::DeadlineExceeded, Some("plugin_rejected".to_owned()), Some("1000".to_owned()));
     assert_eq!((status.code(), field("sequor-reason"), field("grpc-retry-pushback-ms")), expected);
     assert!(status.message().starts_with("the deadline cannot be met "), "{}", status.message());
-    // Without a deadline there is none to miss.
+    // A request without a deadline is not rejected.
     let answer = client.model_infer(step(MODEL, 1, String::new(), 5, false, false)).await.unwrap().into_inner();
     assert_eq!(&answer.raw_output_contents[0][..], 6i32.to_le_bytes());
     drop(client);

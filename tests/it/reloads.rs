@@ -1,5 +1,5 @@
-//! One load of a model after the other: each takes over at once, and none leaves memory behind. `SEQUOR_SOAK_RELOADS=N` says how many;
-//! `cargo xtask soak` does.
+//! Reloads a model repeatedly: each load takes over at once, and none leaves memory behind. `SEQUOR_SOAK_RELOADS=N` sets the number;
+//! `cargo xtask soak` uses it.
 
 use std::fs;
 use std::time::Instant;
@@ -58,7 +58,7 @@ async fn loads_one_after_the_other_leave_no_memory_behind() {
             assert_eq!(oldest["max_candidate_sequences"], json!(slots), "{served}");
         }
     }
-    // The last loads go in the background.
+    // The last loads are removed in the background.
     let late = settled(&server, early as f64 * 1.1).await;
     let mib = |bytes: u64| bytes as f64 / 1048576.0;
     println!(

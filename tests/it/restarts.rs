@@ -1,4 +1,5 @@
-//! Sequences over restarts of the real program: planned ones lose no step, and after a killed process a sequence goes on from its last answer.
+//! Tests sequences over restarts of the real program: planned restarts lose no step, and after a kill a sequence continues from its last
+//! answer.
 
 use std::fs;
 use std::io::Write as _;
@@ -23,21 +24,21 @@ use crate::steps::{STRATEGIES, accumulators, metric, parameter, step, sum};
 
 type Client = GrpcInferenceServiceClient<Channel>;
 
-/// Sequences that go on while the server is restarted, if not said otherwise.
+/// Sequences that continue while the server restarts, by default.
 const STREAMS: u64 = 200;
-/// How often the process is killed, unless SEQUOR_KILLS says otherwise.
+/// Number of kills, unless SEQUOR_KILLS sets another one.
 const KILLS: u64 = 10;
 
 fn kills() -> u64 {
     std::env::var("SEQUOR_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(KILLS)
 }
 
-/// Sequences that go on, unless SEQUOR_STREAMS says otherwise.
+/// Number of sequences that continue, unless SEQUOR_STREAMS sets another one.
 fn streams() -> u64 {
     std::env::var("SEQUOR_STREAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(STREAMS)
 }
 
-/// A repository of models that keep their sequences, and the directory of their store.
+/// A folder with a repository of models with durable sequences, and the store's directory.
 fn kept(when: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let repository = folder.path().join("models");
@@ -58,7 +59,7 @@ fn serve(folder: &Path) -> Server {
     call.start()
 }
 
-/// The same, where an operator loads versions.
+/// Like `serve`, in control mode explicit.
 fn serve_explicit(folder: &Path) -> Server {
     let call = Call::serve(folder.join("models")).arguments(["--state-dir".as_ref(), folder.join("state").as_os_str()]);
     call.arguments(["--model-control-mode=explicit", "--load-model=*"]).start()
@@ -75,7 +76,7 @@ async fn client(address: SocketAddr) -> Result<Client, Status> {
     connected.map_err(|e| Status::unavailable(e.to_string()))
 }
 
-/// One step, over and over until it is answered: by the server that runs now, or by the next one.
+/// Sends one step repeatedly until the current or the next server answers it.
 async fn answered(
     client: &mut Option<Client>,
     server: &mut watch::Receiver<Option<SocketAddr>>,
@@ -98,7 +99,7 @@ async fn answered(
         match outcome {
             Ok(answer) => return answer.into_inner(),
             Err(status) => {
-                // The connection is gone, and with it nothing that was applied: the number of the step would be refused.
+                // The connection is lost, but no applied step is: otherwise the server would refuse the step's number.
                 let gone =
                     matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal);
                 assert!(gone, "{status:?}");
@@ -170,7 +171,7 @@ async fn streams_at_pace_lose_no_step_over_a_planned_restart() {
     }
 }
 
-/// What operators read of sequences that wait for their next step.
+/// The operators' list of sequences that wait for their next step.
 fn listed(server: &Server) -> String {
     let at = server.admin.unwrap().to_string();
     let call = Call::sequor().arguments(["sequence", "list", "--model", "vad", "--resumable", "--server", &at]);
@@ -179,7 +180,7 @@ fn listed(server: &Server) -> String {
     ended.stdout
 }
 
-/// A chunk of something like speech.
+/// A chunk of speech-like sound.
 pub(crate) fn chunk(id: i64, n: usize) -> ModelInferRequest {
     let samples = (0..576).map(|at| {
         let t = (n * 512 + at) as f32 / 16_000.0;
@@ -230,8 +231,8 @@ async fn speech_over_restarts_is_speech_as_a_whole_bit_for_bit() {
     }
 }
 
-/// Sends numbered steps until the server is gone. `sent` is the number of the last step that was answered, and `durable` what the last answer said of
-/// durable ones. Counts the answers.
+/// Sends numbered steps until the server is gone. `sent` is the number of the last answered step, and `durable` the last reported durable
+/// step. Counts the answers.
 async fn until_gone(
     server: SocketAddr,
     n: usize,
@@ -242,7 +243,7 @@ async fn until_gone(
     let (model, id) = (STRATEGIES[n % 2], 1 + n as i64);
     let Ok(mut client) = client(server).await else { return (sent, durable) };
     loop {
-        // The last one may have been applied and not answered: then it gets the answer of the first time.
+        // The last step may have been applied without an answer. It then gets its original answer.
         let at = sent + 1;
         let request = numbered(step(model, id, String::new(), at as i32, at == 1, false), at);
         match client.model_infer(request).await {
@@ -266,7 +267,8 @@ async fn until_gone(
     }
 }
 
-/// The step that a sequence expects after a crash: a step far ahead is refused, and the refusal names it. 1 if the server does not know the sequence.
+/// The step that a sequence expects after a crash. A step far ahead is refused, and the refusal names the expected one. 1 if the server
+/// does not know the sequence.
 async fn expected(server: &Server, n: usize) -> u64 {
     let (model, id) = (STRATEGIES[n % 2], 1 + n as i64);
     let request = numbered(step(model, id, String::new(), 0, false, false), 1 << 40);
@@ -281,7 +283,7 @@ async fn expected(server: &Server, n: usize) -> u64 {
     }
 }
 
-/// Puts a version with the same graph in the place of the newest one of each model, whose sequences go on with it.
+/// Adds a version with the same graph to each model and loads it. The model's sequences continue on it.
 async fn put_version(folder: &Path, server: &Server, version: u64) {
     for model in STRATEGIES {
         let at = folder.join("models").join(model);
@@ -292,7 +294,8 @@ async fn put_version(folder: &Path, server: &Server, version: u64) {
     }
 }
 
-/// Kills the process over and over, and lets eight sequences go on from where the server says. With `reloads`, each life begins a new version.
+/// Kills the process repeatedly, and continues eight sequences from the steps that the server expects. With `reloads`, each process first
+/// loads a new version.
 async fn killed(when: &str, reloads: bool, checks: impl Fn(usize, u64, Option<u64>, u64)) {
     let folder = kept(when);
     if reloads {
@@ -314,7 +317,7 @@ async fn killed(when: &str, reloads: bool, checks: impl Fn(usize, u64, Option<u6
         for (n, (last, durable)) in answered.iter().copied().enumerate() {
             let expected = if last == 0 { 1 } else { expected(&server, n).await };
             checks(n, last, durable, expected);
-            // The server may expect a step again that was answered before: it is sent again.
+            // The server may expect a step again that was already answered. The client then sends it again.
             let from = (expected - 1).min(last);
             let answers = Arc::clone(&answers[n]);
             streams.push(tokio::spawn(async move { until_gone(at, n, from, durable, answers).await }));
@@ -322,7 +325,7 @@ async fn killed(when: &str, reloads: bool, checks: impl Fn(usize, u64, Option<u6
         if reloads {
             put_version(folder.path(), &server, 2 + round).await;
         }
-        // Each sequence goes on in each life.
+        // Each sequence continues in each process.
         let enough = 4 + 5 * (round * round % 7);
         let goes_on = |(stream, answers): (&JoinHandle<_>, &Arc<AtomicU64>)| {
             answers.load(Ordering::Relaxed) < enough && !stream.is_finished()
@@ -330,7 +333,7 @@ async fn killed(when: &str, reloads: bool, checks: impl Fn(usize, u64, Option<u6
         while streams.iter().zip(&answers).any(goes_on) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // Without a word.
+        // Kills the process.
         drop(server);
         for (last, stream) in answered.iter_mut().zip(streams) {
             *last = stream.await.unwrap();
@@ -346,7 +349,7 @@ async fn killed(when: &str, reloads: bool, checks: impl Fn(usize, u64, Option<u6
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_process_loses_no_step_that_was_answered_and_applies_none_twice() {
     killed("step", false, |n, last, _, expected| {
-        // The next one may have been applied and not answered.
+        // The next step may have been applied without an answer.
         assert!(expected == last + 1 || expected == last + 2, "sequence {n}: {last} was answered, {expected} expected");
     })
     .await;
@@ -408,7 +411,7 @@ async fn sockets_of_the_service_manager_stay_open_over_a_restart() {
             }
         };
         let running: Vec<_> = (1..=16).map(|id| tokio::spawn(stream(id))).collect();
-        // A connection is never refused.
+        // No connection is ever refused.
         let (connects, over) = (Arc::new(AtomicU64::new(0)), enough.clone());
         let counted = connects.clone();
         let knocking = tokio::spawn(async move {
@@ -428,7 +431,7 @@ async fn sockets_of_the_service_manager_stay_open_over_a_restart() {
         };
         reached(100).await;
         let next = tokio::task::spawn_blocking(move || {
-            // The new process may be there before the old one has gone: it waits for the store.
+            // The new process may start before the old one has ended; it then waits for the store.
             let begun = overlaps.then(|| serve().begin());
             first.process.terminate();
             let ended = first.process.ended();

@@ -1,4 +1,4 @@
-//! The sequences of a real server, as operators list, end and carry them.
+//! Tests the operators' commands on a real server's sequences: list, end and carry.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ fn told(server: &Server, arguments: &[&str]) -> String {
     ended.stdout
 }
 
-/// A step of a sequence of the running sum; the sum, or why not.
+/// Sends a step of a sequence of the running sum. Returns the sum, or the error.
 fn step(http: SocketAddr, id: &Value, value: f64, start: bool) -> Result<f64, String> {
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "FP32", "data": [value] });
     let body = json!({ "parameters": { "sequence_id": id, "sequence_start": start }, "inputs": [input] });
@@ -26,7 +26,7 @@ fn step(http: SocketAddr, id: &Value, value: f64, start: bool) -> Result<f64, St
     answer["outputs"][0]["data"][0].as_f64().ok_or_else(|| answer["reason"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Sequences that live as long as the test.
+/// A server whose sequences do not expire during the test.
 fn server(flags: &[&str]) -> Server {
     let call = Call::serve("repository").arguments(flags);
     let model = call.folder.path().join("repository/accumulator_fp32");

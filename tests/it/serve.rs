@@ -1,4 +1,4 @@
-//! A server's life: what it says when it serves, and its way out.
+//! Tests a server's life: its output when it serves, and its shutdown.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -17,12 +17,12 @@ use crate::server::{Call, SEQUOR, Server, copy, get, models, runtime};
 
 type Client = GrpcInferenceServiceClient<Channel>;
 
-/// A wait that a test cannot do without looks this often.
+/// The interval of polls in tests that must wait.
 const LOOK: Duration = Duration::from_millis(5);
 
 // === what it says ===
 
-/// A model's line without what differs from machine to machine and from run to run: the memory there is, and how long it took.
+/// A model's line without the parts that differ between machines and runs: the memory limit and the time.
 fn steady(line: &str) -> &str {
     line.split(" (limit ").next().unwrap_or(line)
 }
@@ -56,7 +56,7 @@ fn it_says_what_it_serves_and_where() {
     assert!(ready.ends_with(&format!("curl localhost:{}/v2", http.port())), "{ready}");
 }
 
-/// A model whose warm-up takes hours.
+/// A model with a warm-up of hours.
 #[test]
 fn a_server_that_is_still_loading_stops_when_it_is_asked_to() {
     let repository = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn file_environment_and_flags_are_read() {
     let file = call.folder.path().join("sequor.toml");
     std::fs::write(&file, "schema = 1\n[metrics]\nport = 1\ntriton_names = false\n[http]\nport = 2\n").unwrap();
     let server = call.environment("SEQUOR_CONFIG", &file).environment("SEQUOR_HTTP_PORT", "3").start();
-    // Both ports were still those of the flags, or nothing could have been bound.
+    // Both ports are still those of the flags; otherwise the bind would have failed.
     let (_, metrics) = get(server.metrics, "/metrics");
     assert!(metrics.contains("sequor_requests_in_flight 0") && !metrics.contains("nv_inference_"), "{metrics}");
     let ended = server.stop();
@@ -130,10 +130,10 @@ fn only_models_that_are_named_are_loaded_if_so_wished() {
     assert!(explicit(&["*"]).stop().stdout.contains(" with 5 of 5 models."));
 }
 
-/// The program that started it may have gone, or never read its output.
+/// The program that started the server may have ended, or may never read the output.
 #[test]
 fn it_serves_also_where_nobody_reads_what_it_says() {
-    // An address that no other program has, so that a port can be chosen before the server is asked.
+    // An address that no other program uses, so that the port can be chosen before the server starts.
     let [.., a, b, c] = std::process::id().to_be_bytes();
     let port = TcpListener::bind((Ipv4Addr::new(127, a.max(1), b, c), 0)).unwrap().local_addr().unwrap();
     let (address, number) = (port.ip().to_string(), port.port().to_string());
@@ -155,7 +155,7 @@ fn it_serves_also_where_nobody_reads_what_it_says() {
             assert!(Instant::now() < hangs);
             std::thread::sleep(LOOK);
         }
-        // It has nothing to say once it is ready but that; then it goes as it always goes.
+        // After it is ready it prints nothing more, and ends as usual.
         process.terminate();
         let ended = process.ended();
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
@@ -163,7 +163,7 @@ fn it_serves_also_where_nobody_reads_what_it_says() {
     }
 }
 
-/// As systemd starts a `Type=notify` service: it passes a socket, and waits for what comes there.
+/// The environment of a `Type=notify` service: systemd passes a socket, and waits for messages on it.
 #[test]
 fn systemd_is_notified_when_it_is_ready_and_when_it_stops() {
     let folder = tempfile::tempdir().unwrap();
@@ -183,7 +183,7 @@ fn systemd_is_notified_when_it_is_ready_and_when_it_stops() {
     assert_eq!(server.stop().code, Some(0));
 }
 
-// === the way out ===
+// === the shutdown ===
 
 fn step(id: i64, value: f32, start: bool, end: bool) -> ModelInferRequest {
     let parameter = |name: &str, choice| (name.to_owned(), InferParameter { parameter_choice: Some(choice) });
@@ -220,7 +220,7 @@ fn draining(announce: &str, finish: &str) -> Server {
     call.start()
 }
 
-/// Asks again until the answer is `wanted`.
+/// Polls until the answer is `wanted`.
 async fn until_ready_is(server: &Server, wanted: u16) {
     let hangs = Instant::now() + Duration::from_secs(180);
     while server.get("/v2/health/ready").0 != wanted {
@@ -238,7 +238,7 @@ async fn a_server_that_is_terminated_lets_live_sequences_end_and_begins_none() {
     server.process.terminate();
     let mut others = 2..;
     let refused = loop {
-        // Whole sequences: what still gets in is over before the next is tried.
+        // Each is a whole sequence, so an accepted one is over before the next is tried.
         let one = step(others.next().unwrap(), 1.0, true, true);
         match sum(&mut client, one).await {
             Ok(total) => assert_eq!(total, 1.0),
@@ -277,7 +277,7 @@ async fn a_sequence_that_does_not_end_does_not_hold_the_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_second_signal_ends_it_at_once() {
-    // Either wait alone is longer than a program here may take to end.
+    // Each wait alone is longer than the test's limit for a program to end.
     let flags = ["--drain-announce", "1h", "--drain-finish", "1h", "--drain-exit-timeout", "3h"];
     let server = Call::serve(models()).arguments(flags).start();
     let mut client = server.client().await;

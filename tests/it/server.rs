@@ -1,4 +1,4 @@
-//! The program as a process of its own: started, watched, asked, stopped. What it prints is kept, so that a test that fails can show it.
+//! Starts, watches, queries and stops the program as a separate process. Its output is kept, so that a failing test can show it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,10 +18,10 @@ use tonic::transport::Channel;
 /// The program under test.
 pub(crate) const SEQUOR: &str = env!("CARGO_BIN_EXE_sequor");
 
-/// After this long a program hangs. Nothing takes a tenth of it on a machine that does other things as well.
+/// Timeout for the program. Nothing takes a tenth of it, even on a busy machine.
 const HANGS: Duration = Duration::from_secs(180);
 
-/// Waits until this is so. A test that waits for something that never comes fails with its name.
+/// Waits until the condition holds. After a timeout, the test fails with `what`.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_so() {
@@ -30,7 +30,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The checkout these tests belong to.
+/// The root of the checkout.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -40,7 +40,7 @@ pub(crate) fn models() -> PathBuf {
     root().join("models")
 }
 
-/// Where ONNX Runtime is, for programs that run in folders from where they would not find it.
+/// The path of ONNX Runtime, for programs in folders from which they would not find it.
 pub(crate) fn runtime() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -50,13 +50,13 @@ pub(crate) fn runtime() -> &'static Path {
     })
 }
 
-/// A call of the program that is being made up: in an empty folder, with nothing of ours in its environment but ONNX Runtime.
+/// A prepared call of the program: in an empty folder, with only ONNX Runtime in its environment.
 pub(crate) struct Call {
     pub(crate) command: Command,
     pub(crate) folder: TempDir,
 }
 
-/// How a program that ended by itself did.
+/// The result of a program that ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -81,13 +81,13 @@ impl Call {
         Call::new(SEQUOR).environment("ORT_DYLIB_PATH", runtime())
     }
 
-    /// `serve` of this repository, on this machine's own address and any free ports.
+    /// `serve` of this repository, on the loopback address and free ports.
     pub(crate) fn serve(repository: impl AsRef<Path>) -> Call {
         let call = Call::sequor().arguments(["serve", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]);
         let call = call.arguments(["--admin-port", "0", "--http-address", "127.0.0.1", "--grpc-address", "127.0.0.1"]);
-        // Or every test would wait for proxies to turn away that are not there.
+        // Otherwise every test would wait for proxies to notice the shutdown.
         let call = call.environment("SEQUOR_DRAIN_ANNOUNCE", "0s");
-        // Or for the sequences that they leave behind.
+        // Otherwise tests would wait for the sequences that they leave behind.
         let call = call.environment("SEQUOR_DRAIN_FINISH", "1s");
         call.arguments(["--model-repository".as_ref(), repository.as_ref().as_os_str()])
     }
@@ -102,33 +102,33 @@ impl Call {
         self
     }
 
-    /// Runs the program to its own end.
+    /// Runs the program until it ends.
     pub(crate) fn end(self) -> Ended {
         self.begin().ended()
     }
 
-    /// Starts a server and waits until it says that it serves.
+    /// Starts a server and waits until it reports that it serves.
     pub(crate) fn start(self) -> Server {
         self.begin().serving()
     }
 
-    /// The same call, of a process that may open only so many files.
+    /// Limits the number of files that the process may open.
     pub(crate) fn limited(self, files: u32) -> Call {
         self.after("sh", &format!("ulimit -n {files}"))
     }
 
-    /// The same call, of a process that was given these sockets as a service manager gives them.
+    /// Passes these sockets to the process like a service manager.
     pub(crate) fn activated(self, sockets: &[&TcpListener]) -> Call {
         let mut before = format!("export LISTEN_PID=$$ LISTEN_FDS={}", sockets.len());
         for (n, socket) in sockets.iter().enumerate() {
             rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::empty()).unwrap();
             before = format!("exec {}<&{}; {before}", 3 + n, socket.as_raw_fd());
         }
-        // Other shells take descriptors of one digit alone.
+        // Other shells support only file descriptors with one digit.
         self.after("bash", &before)
     }
 
-    /// The same call, after these commands of the shell.
+    /// Runs these shell commands before the program.
     fn after(mut self, shell: &str, before: &str) -> Call {
         let script = format!("{before}; exec \"$0\" \"$@\"");
         let mut command = Command::new(shell);
@@ -160,7 +160,7 @@ impl Call {
     }
 }
 
-/// Passes lines on as they come, and keeps them all.
+/// Forwards lines as they arrive, and keeps them all.
 fn tell(from: impl Read, to: &SyncSender<String>) -> String {
     let mut all = String::new();
     for line in BufReader::new(from).lines().map_while(Result::ok) {
@@ -171,7 +171,7 @@ fn tell(from: impl Read, to: &SyncSender<String>) -> String {
     all
 }
 
-/// A program that runs. It does not outlive its test.
+/// A running program, killed at the end of its test.
 pub(crate) struct Process {
     child: Child,
     lines: Receiver<String>,
@@ -185,17 +185,17 @@ impl Process {
         self.child.id()
     }
 
-    /// The empty folder it was started in.
+    /// The empty folder in which it was started.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The next line of standard output that begins so; `None` if the program ends or hangs without one.
+    /// The next line of standard output that begins with this text; `None` if the program ends or hangs before.
     pub(crate) fn wait_for(&mut self, begin: &str) -> Option<String> {
         self.wait_for_one(&[begin])
     }
 
-    /// The next line of standard output that begins in one of these ways.
+    /// The next line of standard output that begins with one of these texts.
     fn wait_for_one(&mut self, begins: &[&str]) -> Option<String> {
         let until = Instant::now() + HANGS;
         loop {
@@ -207,14 +207,14 @@ impl Process {
         }
     }
 
-    /// Waits for a line of standard output that begins so, and then asks for the end.
+    /// Waits for a line of standard output that begins with this text, and then stops the program.
     pub(crate) fn told(mut self, begin: &str) -> Ended {
         self.wait_for(begin).unwrap_or_else(|| panic!("no {begin}: {:?}", self.kill()));
         self.terminate();
         self.ended()
     }
 
-    /// Waits until the server says that it serves.
+    /// Waits until the server reports that it serves.
     pub(crate) fn serving(mut self) -> Server {
         let line = self.wait_for("http  ").unwrap_or_else(|| panic!("no server: {:?}", self.kill()));
         let address = |name: &str| {
@@ -228,13 +228,13 @@ impl Process {
         Server { process: self, http, grpc, metrics, admin }
     }
 
-    /// Asks the program to stop, as an init system would.
+    /// Asks the program to stop, like an init system.
     pub(crate) fn terminate(&self) {
         let kill = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.pid().to_string()]).status().unwrap();
         assert!(kill.success());
     }
 
-    /// Waits for the program's own end.
+    /// Waits until the program ends.
     pub(crate) fn ended(mut self) -> Ended {
         let until = Instant::now() + HANGS;
         loop {
@@ -266,18 +266,18 @@ impl Drop for Process {
     }
 }
 
-/// A server that serves.
+/// A serving server.
 pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
     pub(crate) metrics: SocketAddr,
-    /// `None` if it serves no operators.
+    /// `None` without an admin listener.
     pub(crate) admin: Option<SocketAddr>,
 }
 
 impl Server {
-    /// Of the repository's models.
+    /// A server with the repository's models.
     pub(crate) fn of_models() -> Server {
         Call::serve(models()).start()
     }
@@ -310,7 +310,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     (status.unwrap_or_else(|| panic!("{head:?}")), body.to_owned())
 }
 
-/// Copies a folder with everything in it.
+/// Copies a folder with all its contents.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {

@@ -1,4 +1,4 @@
-//! Speech: what a model answers to a sound in chunks is what ONNX Runtime answers to the whole of it, bit for bit.
+//! Tests speech: a model's answers to a sound in chunks equal ONNX Runtime's answers to the whole sound, bit for bit.
 
 use crate::python;
 use crate::server::Server;

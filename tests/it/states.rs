@@ -1,5 +1,5 @@
-//! States of every kind, and models without any beside them, through the whole server. Each folder of `tests/cases/states` is a model:
-//! its configuration, if it has one, and in `graph.txt` which graph of `tests/models` it is of.
+//! Tests all kinds of states, and stateless models next to them, in a real server. Each folder of `tests/cases/states` is a model: its
+//! configuration, if it has one, and in `graph.txt` the name of its graph in `tests/models`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
     (status, serde_json::from_str(body).unwrap())
 }
 
-/// A sequence of a model: its steps, one after the other.
+/// A sequence of a model, and its progress.
 struct Sequence<'a> {
     server: &'a Server,
     model: &'static str,
@@ -48,7 +48,7 @@ impl<'a> Sequence<'a> {
         Sequence { server, model, id, begun: false }
     }
 
-    /// Takes a step and gives what these outputs hold: their shapes and data.
+    /// Sends a step. Returns the shapes and data of these outputs.
     fn step(&mut self, dtype: &str, shape: &[u64], data: &Value, outputs: &[&str]) -> Vec<(Value, Value)> {
         let outputs: Vec<Value> = outputs.iter().map(|name| json!({ "name": name })).collect();
         let body = json!({
@@ -65,7 +65,7 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// Shape and data of every output, or how it was refused.
+/// Shape and data of every output, or the refusal.
 pub(crate) fn infer(server: &Server, model: &str, body: &Value) -> Result<Vec<(Value, Value)>, (u16, Value)> {
     let (status, answer) = post(server.http, &format!("/v2/models/{model}/infer"), body);
     if status != 200 {
@@ -138,7 +138,7 @@ fn a_state_may_grow_from_one_or_from_what_was_said() {
 fn two_instances_share_the_sequences_and_each_stays_where_it_began() {
     let server = serve();
     let mut sequences: Vec<Sequence<'_>> = (1..=2).map(|id| Sequence::of(&server, "apart", id)).collect();
-    // Each instance has one slot, so that the second sequence is answered by the other instance or not at all.
+    // Each instance has one slot, so only the other instance can answer the second sequence.
     let first: Vec<f64> = sequences.iter_mut().map(|s| s.number(1.0)).collect();
     let (_, metrics) = get(server.metrics, "/metrics");
     assert!(metrics.contains("sequor_slots{model=\"apart\",version=\"1\",state=\"used\"} 2\n"), "{metrics}");
@@ -159,7 +159,7 @@ fn models_without_state_stand_beside_those_with() {
         let length = indices.len() as u64;
         assert_eq!(pick(&server, "pick", &[length], &indices).unwrap(), (json!([length]), json!(values)));
     }
-    // A run that fails is reported, and the next one runs.
+    // A failed run is reported, and the next one runs.
     let (status, said) = pick(&server, "pick", &[1], &[9]).unwrap_err();
     assert!(status == 500 && said["reason"] == "run_failed", "{status}: {said}");
     assert_eq!(pick(&server, "pick", &[1], &[1]).unwrap().1, json!([20.0]));

@@ -1,4 +1,5 @@
-//! Streams that go on until what is to be seen under load has been seen: running sums, every answer held against the sum it must be, and timed.
+//! Runs streams of running sums under load until a test has seen what it waits for. Every answer is compared with the expected sum, and
+//! timed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,15 +18,15 @@ use tonic::transport::Channel;
 use crate::server::Server;
 use crate::steps::step;
 
-/// Steps that are sent before the first is answered.
+/// Steps in flight.
 const AHEAD: usize = 2;
 const STEPS: u32 = 20;
 /// Streams that share a connection.
 const SHARED: usize = 8;
-/// What takes longer hangs.
+/// A timeout that only a hang reaches.
 const HANGS: Duration = Duration::from_secs(180);
 
-/// No id is used twice: what one load leaves behind is nothing to the next.
+/// Ids are never reused, so the remains of one load cannot affect the next.
 static IDS: AtomicI64 = AtomicI64::new(1);
 
 /// Streams of one model.
@@ -43,11 +44,11 @@ impl Part {
     }
 }
 
-/// What all streams of a part saw.
+/// The results of all streams of a part.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) wrong: Vec<String>,
-    /// From sending to answer, in microseconds.
+    /// Time from sending to the answer, in microseconds.
     pub(crate) took: Histogram<u64>,
 }
 
@@ -60,18 +61,18 @@ impl Seen {
         self.took.len()
     }
 
-    /// Milliseconds within which this share was answered.
+    /// Milliseconds within which this share of the requests was answered.
     pub(crate) fn ms(&self, share: f64) -> f64 {
         self.took.value_at_quantile(share) as f64 / 1e3
     }
 }
 
-/// How far each stream is.
+/// The number of right answers of each stream.
 #[derive(Debug)]
 pub(crate) struct Progress(Vec<Arc<AtomicU64>>);
 
 impl Progress {
-    /// Waits until every stream has had so many more right answers.
+    /// Waits until every stream has `more` more right answers.
     pub(crate) async fn everybody(&self, more: u64) {
         let now = |sums: &Arc<AtomicU64>| sums.load(Ordering::Relaxed);
         let want: Vec<u64> = self.0.iter().map(|sums| now(sums) + more).collect();
@@ -82,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// Waits until this is so. It is asked on the test's own thread, where it may block.
+    /// Waits until the condition holds. It is evaluated on the test's own thread, where it may block.
     pub(crate) async fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let since = Instant::now();
         while !is_so() {
@@ -92,7 +93,7 @@ impl Progress {
     }
 }
 
-/// Keeps all streams going while `what` runs; then each ends its sequence. What `what` said, and what each part saw.
+/// Keeps all streams running while `what` runs, and then ends their sequences. Returns the result of `what`, and the results of each part.
 pub(crate) async fn during<T>(
     server: &Server,
     parts: &[Part],
@@ -138,7 +139,7 @@ struct Player {
     value: i32,
 }
 
-/// An answer that is to come.
+/// An expected answer.
 struct Awaited {
     mark: String,
     sum: i32,
@@ -153,7 +154,7 @@ impl Player {
         self.seen
     }
 
-    /// One sequence after the other on one stream.
+    /// Runs one sequence after the other on one stream.
     async fn stream(&mut self, enough: &AtomicBool) -> Result<(), String> {
         let (requests, receiver) = mpsc::channel(AHEAD);
         let opened = self.client.model_stream_infer(ReceiverStream::new(receiver)).await;
@@ -190,7 +191,7 @@ impl Player {
         Ok(())
     }
 
-    /// Holds the next answer against what is awaited.
+    /// Compares the next answer with the expected one.
     async fn take(
         &mut self,
         replies: &mut Streaming<ModelStreamInferResponse>,

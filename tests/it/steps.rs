@@ -1,4 +1,4 @@
-//! Steps of sequences of the int32 accumulator, and models of it in either strategy.
+//! Builds steps of sequences of the int32 accumulator, and models of it in each strategy.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use sequor_proto::{InferParameter, ModelInferRequest, ModelInferResponse};
 
 use crate::server::{Server, copy, get, models};
 
-/// The two models that [`accumulators`] makes.
+/// The two models of [`accumulators`].
 pub(crate) const STRATEGIES: [&str; 2] = ["oldest", "direct"];
 
 /// Writes the int32 accumulator into a repository twice, once a strategy, with this many slots and idle time.
@@ -35,7 +35,7 @@ pub(crate) fn parameter(choice: ParameterChoice) -> InferParameter {
     InferParameter { parameter_choice: Some(choice) }
 }
 
-/// A step of a sequence; `mark` is the request's own id. Asks for the sum alone.
+/// A step of a sequence, which requests only the sum. `mark` is the request's id.
 pub(crate) fn step(model: &str, id: i64, mark: String, value: i32, start: bool, end: bool) -> ModelInferRequest {
     let named = |name: &str, choice| (name.to_owned(), parameter(choice));
     ModelInferRequest {
@@ -57,13 +57,13 @@ pub(crate) fn step(model: &str, id: i64, mark: String, value: i32, start: bool, 
     }
 }
 
-/// The running sum that an answer tells, if it tells one.
+/// The running sum in an answer, if it has one.
 pub(crate) fn sum(answer: &ModelInferResponse) -> Option<i32> {
     let at = answer.outputs.iter().position(|output| output.name == "OUTPUT")?;
     Some(i32::from_le_bytes(answer.raw_output_contents.get(at)?.as_ref().try_into().ok()?))
 }
 
-/// The sum of a metric's samples that carry all of these texts.
+/// The sum of a metric's samples that contain all of these label texts.
 pub(crate) fn metric(server: &Server, name: &str, labels: &[&str]) -> f64 {
     let (status, text) = get(server.metrics, "/metrics");
     assert_eq!(status, 200);

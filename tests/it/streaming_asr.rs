@@ -1,5 +1,5 @@
-//! The layout of the public streaming repositories on a real server: an ensemble over a feature extractor and a scorer in place of models in Python, and an
-//! encoder with four states. The files `config.pbtxt` are as they are; all but the scorer ask for GPUs.
+//! Tests the layout of public streaming repositories on a real server: an ensemble over a feature extractor and a scorer, and an encoder
+//! with four states. Plug-ins replace the models in Python. The files `config.pbtxt` are unchanged; all models but the scorer ask for GPUs.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::server::{Call, copy, root};
 
 const MODELS: [&str; 6] = ["decoder", "encoder", "feature_extractor", "joiner", "scorer", "transducer"];
 
-/// A server of the example.
+/// A call of a server with the example.
 fn call(cpu_only: bool) -> Call {
     let grants = ["decoder", "joiner"].map(|model| format!("--plugins-grants=transducer-greedy=model:{model}"));
     let call = Call::serve("repository").environment("SEQUOR_PLUGINS_DIR", prepared("SEQUOR_GUESTS"));
@@ -16,7 +16,7 @@ fn call(cpu_only: bool) -> Call {
     let repository = call.folder.path().join("repository");
     copy(&root().join("examples/streaming_asr/repository"), &repository);
     for model in ["feature_extractor", "scorer"] {
-        // A debug build is slow, and a call that takes too long would be a strike.
+        // A debug build is slow, and a late call would be a strike.
         let path = repository.join(model).join("sequor.toml");
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text.replace("[model]\n", "[model]\ntime = \"10s\"\n")).unwrap();

@@ -1,4 +1,4 @@
-//! Running sums: many more sequences at once than there are slots, every answer checked.
+//! Tests running sums: many more sequences at once than slots, with every answer checked.
 
 use crate::python;
 use crate::server::Server;

@@ -1,4 +1,4 @@
-//! What Triton's own clients ask of a server beside answers: health, metadata, configuration, the sentences it refuses with.
+//! Tests requests of Triton's own clients other than inference: health, metadata, configuration, and the texts of refusals.
 
 use crate::python;
 use crate::server::Server;

@@ -1,5 +1,5 @@
-//! One version of a plug-in after the other, every second, under streams that go on: no answer fails, no sum is wrong, and nothing is left
-//! behind. `SEQUOR_SOAK=SECONDS` says how long; `cargo xtask soak` does.
+//! Replaces a plug-in's version every second under continuous streams: no answer fails, no sum is wrong, and nothing is left behind.
+//! `SEQUOR_SOAK=SECONDS` sets the duration; `cargo xtask soak` uses it.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::steps::accumulators;
 
 const STREAMS: usize = 64;
 const EVERY: Duration = Duration::from_secs(1);
-/// However slow the machine is.
+/// Minimum number of swaps, even on a slow machine.
 const LEAST: u64 = 4;
 
 fn start() -> Server {
@@ -27,7 +27,7 @@ fn start() -> Server {
     call.start()
 }
 
-/// The middle of what was measured.
+/// The median.
 fn middle(of: &[u64]) -> f64 {
     let mut sorted = of.to_vec();
     sorted.sort_unstable();
@@ -41,7 +41,7 @@ async fn a_version_every_second_and_no_sum_is_wrong() {
     let (mut memory, mut swaps, mut took) = (Vec::new(), 0u64, Vec::new());
     let parts = [Part::of("oldest", STREAMS)];
     let (shown, seen) = during(&server, &parts, async |progress| {
-        // Each is compiled once before the clock runs: what that takes is not what a swap takes.
+        // Both versions are compiled before the measurement, because compilation is not part of a swap.
         load(&server, "swapped", &versions[1]);
         attach(&server, "swapped", "oldest", json!({}));
         replace(&server, "swapped", &versions[0]);
@@ -66,7 +66,7 @@ async fn a_version_every_second_and_no_sum_is_wrong() {
     assert_eq!((&shown["strikes"], &shown["last_fault"]), (&json!(0), &json!(null)));
     let (first, second) = memory.split_at(memory.len() / 2);
     let settled = settled(&server, middle(first) * 1.1).await;
-    // The two want to know unlike things; what was asked of the one is asked of the other.
+    // The two versions want different hooks and columns. Still a swap may cost no round.
     let fallbacks = shown["fallbacks"].as_u64().unwrap();
     assert_eq!(fallbacks, 0, "{shown}");
     let log = server.stop().stderr;

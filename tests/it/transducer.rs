@@ -1,12 +1,12 @@
-//! A streaming transducer on a real server: an encoder with four states, and a guest that calls its decoder and its joiner. It stands behind the encoder,
-//! or is a model of its own.
+//! Tests a streaming transducer on a real server: an encoder with four states, and a guest that calls the decoder and the joiner. The guest
+//! is a processor of the encoder, or a separate model.
 
 use std::fs;
 
 use crate::python::{self, prepared};
 use crate::server::{Call, Server, copy, root};
 
-/// A server of the example, whose joiner waits this long for a batch, and whose encoder has this guest behind it.
+/// A server with the example. The joiner waits this long for a batch, and this guest is behind the encoder.
 fn server(guest: &str, delay_micros: u32) -> Server {
     let grants = ["decoder", "joiner"].map(|model| format!("{guest}=model:{model}"));
     let call = Call::serve("repository").environment("SEQUOR_PLUGINS_DIR", prepared("SEQUOR_GUESTS"));
@@ -20,7 +20,7 @@ fn server(guest: &str, delay_micros: u32) -> Server {
         fs::write(&path, text.replace(from, to)).unwrap();
     };
     replace("scorer/sequor.toml", "plugin = \"transducer-greedy\"", &format!("plugin = \"{guest}\"\ntime = \"10s\""));
-    // A debug build is slow, and a search that takes too long would be a strike.
+    // A debug build is slow, and a late search would be a strike.
     replace("asr/sequor.toml", "use = \"transducer-greedy\"", &format!("use = \"{guest}\"\ntime = \"10s\""));
     let batching = format!("dynamic_batching {{ max_queue_delay_microseconds: {delay_micros} }}");
     replace("joiner/config.pbtxt", "dynamic_batching { }", &batching);

@@ -1,4 +1,4 @@
-//! Every data type, through Triton's own clients and out of a state of that type.
+//! Tests every data type, through Triton's own clients and as a state.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! What a plug-in is good for, in the simulator: the same requests under `oldest` and under a guest, at nine tenths of what the instance can do
-//! and beyond it. `cargo bench --bench value` does the same live.
+//! Shows the value of a plug-in in the simulator: the same requests under `oldest` and under a guest. The load is nine tenths of an
+//! instance's capacity, and then beyond it. `cargo bench --bench value` does the same live.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const QUIET: &str = include_str!("../../benches/value/quiet.toml");
 const SLOTS: &str = include_str!("../../plugins/guests/fair-share/cases/slots.toml");
 const LOUD: &str = include_str!("../../benches/value/loud.toml");
 
-/// How these requests fare under `oldest` and under a guest.
+/// The outcomes of these requests under `oldest` and under a guest.
 fn fares(workload: &str, plugin: &str) -> [Outcome; 2] {
     let file = WorkloadFile::read(Path::new("x.toml"), workload).unwrap();
     let plug = PluginSpec::new(&format!("{plugin}.wasm"), &guest(plugin), "{}", Limits::default(), None).unwrap();

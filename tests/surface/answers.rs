@@ -1,4 +1,4 @@
-//! What Triton's clients read in answers besides tensors: versions, readiness, outputs requested twice, and ids that the server makes.
+//! Tests parts of answers other than tensors: versions, readiness, outputs requested twice, and ids that the server assigns.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tonic::Code;
 
 use crate::house::{House, START, parameter, request, step, values, write};
 
-/// A server whose model `made` takes the rules of OpenVINO Model Server: a START without an id gets one.
+/// A server whose model `made` uses the dialect `ovms`: a START without an id gets one.
 fn ovms_house() -> House {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "made", crate::house::SUM, 1, "accumulate INT32");
@@ -26,7 +26,7 @@ fn ovms_house() -> House {
     house
 }
 
-/// The id that an answer over gRPC carries.
+/// The id in a gRPC answer.
 fn made_id(answer: &ModelInferResponse) -> Option<i64> {
     match answer.parameters.get("sequence_id")?.parameter_choice.as_ref()? {
         ParameterChoice::Int64Param(id) => Some(*id),
@@ -34,7 +34,7 @@ fn made_id(answer: &ModelInferResponse) -> Option<i64> {
     }
 }
 
-/// A step of the model `made`, without an id for 0.
+/// A step of the model `made`; 0 means no id.
 fn made(id: i64, value: i32, flags: &[&str]) -> ModelInferRequest {
     let mut request = ModelInferRequest { model_name: "made".to_owned(), ..step(id, "", value, flags) };
     if id == 0 {

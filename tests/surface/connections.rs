@@ -1,4 +1,4 @@
-//! What a client may do with connections: every wait has an end, every count a maximum, and others go on meanwhile.
+//! Tests limits on connections: every wait has a timeout, every count has a maximum, and other clients continue meanwhile.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,24 +15,24 @@ use crate::house::{House, exchange};
 
 const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
-/// What runs out in these tests.
+/// The timeout that expires in these tests.
 const MOMENT: Span = Span(Duration::from_millis(60));
 
-/// A server where only the limits that `set` changes are short: these tests may be slow themselves.
+/// A server with short limits only where `set` changes them, because the tests may be slow themselves.
 fn hasty(set: impl FnOnce(&mut Connections)) -> House {
     let mut connections = Connections::default();
     set(&mut connections);
     House::served(ServerOptions { connections, ..ServerOptions::default() })
 }
 
-/// A client that has sent this.
+/// Connects and sends these bytes.
 async fn sent(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     stream
 }
 
-/// All that the server says until it closes the connection. The runner ends a test that waits in vain.
+/// Everything that the server sends until it closes the connection. The test runner ends a test that hangs.
 async fn rest(mut stream: TcpStream) -> Vec<u8> {
     let (mut all, mut chunk) = (Vec::new(), [0; 4096]);
     while let Ok(count @ 1..) = stream.read(&mut chunk).await {
@@ -41,7 +41,7 @@ async fn rest(mut stream: TcpStream) -> Vec<u8> {
     all
 }
 
-/// The next step of a live sequence, and what it sums up to.
+/// Sends the next step of a live sequence, and returns the sum.
 async fn step(house: &House, value: i32, start: bool) -> Value {
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
     let parameters = json!({ "sequence_id": 7, "sequence_start": start });
@@ -82,7 +82,7 @@ async fn a_client_that_does_not_go_on_is_not_kept() {
     let head = b"POST /v2/models/sum/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
     let answer = String::from_utf8(rest(sent(http, head).await).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("connections.body"), "{answer}");
-    // Between two requests of one connection.
+    // The time between two requests of one connection.
     let answer = rest(sent(http, b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n").await).await;
     assert!(answer.starts_with(b"HTTP/1.1 200"));
     assert_eq!(step(&house, 2, false).await, 3);
@@ -130,7 +130,7 @@ async fn bodies_that_have_not_arrived_count() {
         assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("queue_full"), "{answer}");
         assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
     }
-    // Calls of gRPC count with them; a small one fits and is answered, and so does a live sequence.
+    // gRPC calls count too. A small one fits and is answered, and so is a live sequence.
     let mut client = house.client().await;
     let large = crate::house::request("same", "", &vec![1; 100 << 10]);
     assert_eq!(client.model_infer(large).await.unwrap_err().code(), tonic::Code::Unavailable);
@@ -141,7 +141,7 @@ async fn bodies_that_have_not_arrived_count() {
     house.until(|house| house.metrics.queued().get() == 0).await;
 }
 
-/// A HEADERS frame that opens a stream with an inference call, and leaves its body open.
+/// A HEADERS frame that opens a stream with an inference call and leaves its body incomplete.
 fn open_stream(id: u32) -> Vec<u8> {
     let path = b"/inference.GRPCInferenceService/ModelInfer";
     let kind = b"application/grpc";
@@ -173,7 +173,7 @@ async fn streams_of_a_connection_are_bounded() {
     assert_eq!(step(&house, 1, true).await, 1);
 }
 
-/// A client with a small buffer that has sent this and reads nothing.
+/// Sends these bytes as a client with a small buffer that reads nothing.
 async fn deaf(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -187,7 +187,7 @@ async fn a_client_that_stops_reading_is_not_kept() {
     let connections = Connections { write: MOMENT, ..Connections::default() };
     let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
     let address = house.addresses.http.unwrap();
-    // More than the system's buffers hold.
+    // More bytes than the system's buffers hold.
     let elements = 6 << 20;
     let input = json!({ "name": "INPUT", "shape": [1, elements], "datatype": "INT32",
         "parameters": { "binary_data_size": elements * 4 } });
@@ -228,7 +228,7 @@ async fn a_websocket_is_asked_for_a_sign_of_life() {
         String::from_utf8_lossy(&said)
     );
     house.until(|house| house.metrics.connections().get() == 0).await;
-    // A client that answers pings is kept for as long as it likes.
+    // A client that answers pings stays connected.
     let house = asked_each(Duration::from_secs(2));
     let mut stream = sent(house.addresses.http.unwrap(), head.as_bytes()).await;
     let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! The repository as clients and the file system change it.
+//! Tests changes of the repository by clients and in the file system.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::house::{END, House, SAME, START, SUM, request, step, values, write};
 
 const ALL: &str = "version_policy { all { } }";
 
-/// A server of an empty repository, whose models are named by `mode`.
+/// A server with an empty repository in this control mode.
 pub(crate) fn house(mode: ControlMode) -> House {
     let folder = tempfile::tempdir().unwrap();
     let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
@@ -52,7 +52,7 @@ impl House {
         self.client().await.repository_model_unload(request).await.map(|_| ())
     }
 
-    /// `name/version state reason`, a line each.
+    /// The index as lines of `name/version state reason`.
     async fn index(&self, ready: bool) -> String {
         let request = RepositoryIndexRequest { ready, ..Default::default() };
         let models = self.client().await.repository_index(request).await.unwrap().into_inner().models;
@@ -72,13 +72,13 @@ impl House {
         }
     }
 
-    /// What a step of a sequence of `sum` is answered with.
+    /// The answer to a step of a sequence of `sum`.
     async fn sum(&self, sequence: i64, value: i32, flags: &[&str]) -> Result<i32, tonic::Status> {
         let answer = self.client().await.model_infer(step(sequence, "", value, flags)).await?;
         Ok(values(answer.get_ref())[0])
     }
 
-    /// The version that answers.
+    /// The version that answers a request.
     async fn version(&self, model: &str) -> String {
         let answer = self.client().await.model_infer(request(model, "", &[1])).await.unwrap();
         answer.into_inner().model_version
@@ -147,16 +147,16 @@ async fn only_what_has_changed_is_loaded_anew() {
     let mut pinned = step(7, "", 1, &[START]);
     pinned.model_version = "1".to_owned();
     house.client().await.model_infer(pinned.clone()).await.unwrap();
-    // Nothing has changed: nothing is done.
+    // A load without changes does nothing.
     house.load("sum").await.unwrap();
     assert_eq!(house.index(false).await, "sum/1 READY\nsum/2 READY");
-    // The second version goes, the first is not touched: were it loaded anew, the old load would have to end first.
+    // The second version goes, and the first is not reloaded: a reload would first have to end the old load.
     fs_err::remove_dir_all(house.folder.path().join("sum/2")).unwrap();
     house.load("sum").await.unwrap();
     house.index_until("sum/1 READY\nsum/2 UNAVAILABLE unloaded").await;
     pinned.parameters.remove(START);
     assert_eq!(values(house.client().await.model_infer(pinned).await.unwrap().get_ref()), [2]);
-    // Now it is, and the sequence still ends where it began.
+    // Now the first version is reloaded, and the sequence still ends on its old load.
     house.write("sum", &config, 1, "accumulate INT32 cost=1");
     house.load("sum").await.unwrap();
     assert_eq!(house.sum(7, 1, &[]).await.unwrap(), 3);
@@ -282,13 +282,13 @@ async fn files_of_a_model_come_with_the_request_where_uploads_are_on() {
     assert_eq!(broken.0, Code::Internal);
     assert_eq!(house.version("sent").await, "4", "what serves goes on");
 
-    // HTTP sends base64, and a model of the repository may be replaced and comes back.
+    // HTTP sends base64. A sent model may replace one of the repository, which can be loaded again.
     house.write("same", SAME, 1, program);
     house.load("same").await.unwrap();
     let body = json!({ "parameters": { "config": config.to_string(), "file:7/model.onnx": "aWRlbnRpdHkgSU5UMzIgZGltcz0tMQ==" } });
     assert_eq!(house.post("/v2/repository/models/same/load", body).await.status, 200);
     assert_eq!(house.version("same").await, "7");
-    // A reload of everything leaves what a client put in place of the repository's files.
+    // A reload of all models keeps the files that a client sent.
     let reload = async || house.post("/v1/config/reload", Value::Null).await.status;
     assert_eq!((reload().await, house.version("same").await.as_str()), (200, "7"));
     house.load_with("same", &[("config", text())]).await.unwrap();
@@ -352,7 +352,7 @@ async fn a_packed_load_counts_as_what_it_unpacks_to() {
     assert_eq!(house.metrics.queued().get(), 0);
 }
 
-/// Bytes of memory that this process has in use.
+/// Resident memory of this process in bytes.
 fn resident() -> u64 {
     let status = fs_err::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -403,7 +403,7 @@ async fn a_model_that_asks_for_too_much_is_refused_before_it_takes_memory() {
     assert_eq!(house.post("/v2/repository/models/sum/load", load).await.status, 200);
 }
 
-/// A server of two repositories, its own folder and `other`.
+/// A server with two repositories: its own folder and `other`.
 fn house_of_two(mode: ControlMode) -> (House, tempfile::TempDir) {
     let other = tempfile::tempdir().unwrap();
     let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), tempfile::tempdir().unwrap());
@@ -412,7 +412,7 @@ fn house_of_two(mode: ControlMode) -> (House, tempfile::TempDir) {
     (house, other)
 }
 
-/// Whether a row of the index has Triton's reason for a name that is not unique.
+/// Whether an index row has Triton's reason for a name that is not unique.
 fn is_repeated(index: &str) -> bool {
     index.starts_with("same/ UNAVAILABLE model appears in two or more repositories [")
 }
@@ -450,7 +450,7 @@ async fn a_name_in_two_repositories_is_not_served_from_the_start_nor_after_a_pol
         blocking(|repository, _| repository.poll()).await;
         assert!(is_repeated(&house.index(false).await), "{}", house.index(false).await);
 
-        // The name is unique again, and then not.
+        // The name becomes unique, and then not unique again.
         let away = other.path().join("same");
         let kept = tempfile::tempdir().unwrap();
         fs_err::rename(&away, kept.path().join("same")).unwrap();
@@ -551,13 +551,13 @@ async fn a_server_stops_with_loads_of_every_kind() {
     house.write("same", SAME, 1, "identity INT32 dims=-1");
     house.load("same").await.unwrap();
     house.unload("same").await.unwrap();
-    // Ends only if every thread of every load does.
+    // This returns only if all threads of all loads end.
     house.drain().await;
 }
 
-/// What was asked for and of what, the newest first.
+/// The recorded changes with their targets, newest first.
 async fn changes(house: &House) -> Vec<String> {
-    // The operators' listener wants its own name.
+    // The admin listener accepts only its own name as the host.
     let mut stream = TcpStream::connect(house.addresses.admin.unwrap()).await.unwrap();
     let request = "GET /admin/status.json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).await.unwrap();

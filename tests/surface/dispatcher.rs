@@ -1,4 +1,4 @@
-//! The one way of every request: a check that stands there holds on every surface of every listener.
+//! Tests that all requests pass the dispatcher: a check there applies to every surface of every listener.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 
 use crate::house::{Answer, House, exchange, request};
 
-/// Refuses every request, and keeps what it saw of them.
+/// Refuses every request, and records what it saw.
 #[derive(Debug, Default)]
 struct Refuse(Mutex<Vec<(String, RequestContext)>>);
 

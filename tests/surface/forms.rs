@@ -1,4 +1,4 @@
-//! Answers in other forms: classes, lists of numbers, packed bodies, bodies of bytes alone; and what travels beside them.
+//! Tests other forms of answers: classes, lists of numbers, compressed bodies, raw bodies, and their headers.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Holds runs of the stand-in backend, so that a test can look at what goes on meanwhile.
+//! Holds runs of the mock backend, so that a test can observe the server meanwhile.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,7 +13,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// The thread of a run waits here.
+    /// Blocks the thread of a run while the gate is closed.
     pub(crate) fn pass(&self) {
         let mut closed = self.closed.lock();
         if *closed {
@@ -32,7 +32,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// Runs that wait here.
+    /// Number of held runs.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Acquire)
     }

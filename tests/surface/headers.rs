@@ -1,4 +1,4 @@
-//! Headers as features: what schedulers see of a request is the header it came with, and of a request on a stream the header that was opened with.
+//! Tests headers as features. For a single request, schedulers see its own header; for a request on a stream, the header of the stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,13 +27,13 @@ use tonic::metadata::MetadataValue;
 use crate::house::{House, SAME, request, write};
 use crate::tfs::calls;
 
-/// The key of each request that was there to be run, in order.
+/// The key of each request that a scheduler saw, in order.
 type Seen = Arc<Mutex<Vec<u64>>>;
 
-/// The time from arrival to deadline of each request that was there to be run, in nanoseconds; `None` without a deadline.
+/// The time from arrival to deadline of each request that a scheduler saw, in nanoseconds; `None` without a deadline.
 type Deadlines = Arc<Mutex<Vec<Option<u64>>>>;
 
-/// Lets the server decide, and remembers whom it was shown.
+/// Leaves decisions to the server, and records the requests that it sees.
 #[derive(Debug, Clone)]
 struct Looks(Manifest, Seen, Deadlines);
 
@@ -83,7 +83,7 @@ const NAMED: &str = r#"
     use = "looks"
 "#;
 
-/// A server whose model `zoned` is decided for by one that remembers zones.
+/// A server whose model `zoned` has a scheduler that records zones.
 fn house() -> (House, Seen) {
     house_with(&Deadlines::default())
 }
@@ -113,7 +113,7 @@ fn house_with(deadlines: &Deadlines) -> (House, Seen) {
     (house, seen)
 }
 
-/// The deadline is that of the parameter `timeout`, else the client's own of gRPC.
+/// The deadline comes from the parameter `timeout`, otherwise from the gRPC call.
 #[tokio::test]
 async fn a_scheduler_sees_the_deadline_of_the_parameter_or_of_grpc() {
     let deadlines = Deadlines::default();
@@ -137,13 +137,13 @@ async fn a_scheduler_sees_the_deadline_of_the_parameter_or_of_grpc() {
     assert!((1..=20_000_000_000).contains(&own), "{own}: at most 20 s, less what has passed");
 }
 
-/// The deadline of a stream is that of each of its requests.
+/// Each request of a stream has the stream's deadline.
 #[tokio::test]
 async fn a_scheduler_sees_the_deadline_of_a_stream() {
     let deadlines = Deadlines::default();
     let (house, _) = house_with(&deadlines);
     let mut client = house.client().await;
-    // One after the other: a request that waits while another runs may be shown twice.
+    // One request at a time, because a request that waits for a run may be shown twice.
     let (send, requests) = tokio::sync::mpsc::channel(1);
     let mut stream = Request::new(tokio_stream::wrappers::ReceiverStream::new(requests));
     stream.set_timeout(Duration::from_secs(30));
@@ -160,7 +160,7 @@ async fn a_scheduler_sees_the_deadline_of_a_stream() {
     assert!(seen.iter().all(|at| at.is_some_and(|at| (1..=30_000_000_000).contains(&at))), "{seen:?}");
 }
 
-/// The zones that were seen since this was asked last.
+/// The zones that were seen since the last call.
 fn zones(house: &House, seen: &Seen) -> Vec<String> {
     let texts = house.repository.registry().unwrap().texts();
     let keys = std::mem::take(&mut *seen.lock());

@@ -1,4 +1,4 @@
-//! A server in this process: models of the test's own making, ports of the system's choice.
+//! A server in this process, with models that the test writes and ports that the system chooses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -27,7 +27,7 @@ use tonic::transport::Channel;
 
 use crate::gate::Gate;
 
-/// A running sum of INT32 in 4 candidates, whose sequences do not expire while a test runs, and an identity of INT32 without a state.
+/// A running sum of INT32 with 4 candidates, whose sequences do not expire during a test, and a stateless identity of INT32.
 pub(crate) const SUM: &str = r#"
     backend: "onnxruntime" max_batch_size: 4
     input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
@@ -64,7 +64,7 @@ impl Answer {
     }
 }
 
-/// Writes a model that the stand-in backend can load.
+/// Writes a model for the mock backend.
 pub(crate) fn write(folder: &Path, name: &str, config: &str, version: u64, program: &str) {
     let model = folder.join(name);
     fs_err::create_dir_all(model.join(version.to_string())).unwrap();
@@ -72,16 +72,16 @@ pub(crate) fn write(folder: &Path, name: &str, config: &str, version: u64, progr
     fs_err::write(model.join(format!("{version}/model.onnx")), program).unwrap();
 }
 
-/// A model whose runs take too long for a connection's thread, which a gate would hold.
+/// A model whose runs are too long for a connection's thread, which a gate would block.
 const SLOW: (&str, &str, &str) = ("slow", SAME, "identity INT32 dims=-1 cost=2000");
 
 impl House {
-    /// With `sum`, `same` and the given models.
+    /// A server with `sum`, `same` and the given models.
     pub(crate) fn with(limits: ServerLimits, more: &[(&str, &str, &str)]) -> House {
         House::of_models(MockBackend::new(), limits, more)
     }
 
-    /// The same, and all runs have to pass the gate.
+    /// A server whose runs must pass the gate.
     pub(crate) fn gated(more: &[(&str, &str, &str)]) -> (House, Arc<Gate>) {
         let gate = Arc::<Gate>::default();
         let of_runs = Arc::clone(&gate);
@@ -89,10 +89,10 @@ impl House {
         (House::of_models(backend, ServerLimits::default(), more), gate)
     }
 
-    /// With `slow` before a gate.
+    /// A server with the model `slow` behind a gate.
     pub(crate) async fn slow() -> (House, Arc<Gate>) {
         let (house, gate) = House::gated(&[SLOW]);
-        // A run that is known to be slow does not run on a connection's thread.
+        // After this run the model counts as slow, so its runs do not run on a connection's thread.
         house.client().await.model_infer(request("slow", "", &[1])).await.unwrap();
         (house, gate)
     }
@@ -110,17 +110,17 @@ impl House {
         house
     }
 
-    /// Nothing is loaded yet.
+    /// A server without loaded models.
     pub(crate) fn over(backend: Arc<dyn Backend>, limits: ServerLimits, folder: TempDir) -> House {
         House::timed(backend, limits, Clock::default(), folder)
     }
 
-    /// Nothing is loaded yet. Idle time goes by this clock.
+    /// A server without loaded models, whose idle times use this clock.
     pub(crate) fn timed(backend: Arc<dyn Backend>, limits: ServerLimits, clock: Clock, folder: TempDir) -> House {
         House::of(backend, ServerOptions { limits, ..ServerOptions::default() }, clock, folder)
     }
 
-    /// The models of [`House::new`], served with these options.
+    /// A server with the models of [`House::new`] and these options.
     pub(crate) fn served(options: ServerOptions) -> House {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "sum", SUM, 1, "accumulate INT32 poison=-13");
@@ -161,7 +161,7 @@ impl House {
         GrpcInferenceServiceClient::new(Channel::from_shared(address).unwrap().connect().await.unwrap())
     }
 
-    /// The addresses of HTTP, gRPC, metrics and operators.
+    /// The addresses of HTTP, gRPC, metrics and the admin listener.
     pub(crate) fn all_addresses(&self) -> [SocketAddr; 4] {
         let Addresses { http, grpc, metrics, admin } = self.addresses;
         [http, grpc, metrics, admin].map(Option::unwrap)
@@ -181,7 +181,7 @@ impl House {
         self.http(&format!("POST {path}"), &[], body.as_bytes()).await
     }
 
-    /// Waits until this holds; the test runner ends a wait in vain.
+    /// Waits until this holds. The test runner ends a test that hangs.
     pub(crate) async fn until(&self, holds: impl Fn(&House) -> bool) {
         while !holds(self) {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -192,7 +192,7 @@ impl House {
         self.drain_while(|| {}).await
     }
 
-    /// Does this once the server has been asked to stop.
+    /// Runs `what` after the server was asked to stop.
     pub(crate) async fn drain_while(self, what: impl FnOnce()) -> Drained {
         self.stop.send(Stop::Drain).await.unwrap();
         what();
@@ -203,7 +203,7 @@ impl House {
     }
 }
 
-/// Sends a request over HTTP on a connection of its own.
+/// Sends an HTTP request on a new connection.
 pub(crate) async fn exchange(
     address: SocketAddr,
     verb_and_path: &str,
@@ -213,14 +213,14 @@ pub(crate) async fn exchange(
     exchange_on(TcpStream::connect(address).await.unwrap(), verb_and_path, headers, body).await
 }
 
-/// A connection from this address of this machine.
+/// Connects from this local address.
 pub(crate) async fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
     socket.connect(to).await.unwrap()
 }
 
-/// Sends a request over HTTP as the only one of a connection.
+/// Sends an HTTP request as the only one of a connection.
 pub(crate) async fn exchange_on(
     mut stream: TcpStream,
     verb_and_path: &str,
@@ -232,7 +232,7 @@ pub(crate) async fn exchange_on(
         head += &format!("{key}: {value}\r\n");
     }
     head += &format!("content-length: {}\r\n\r\n", body.len());
-    // A server that refuses a body may close the connection before it has read the whole body.
+    // A server that refuses a body may close the connection before it has read all of it.
     let sent = stream.write_all(&[head.as_bytes(), body].concat()).await;
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer).await;

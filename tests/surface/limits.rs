@@ -1,4 +1,4 @@
-//! What a server may hold of those who wait.
+//! Tests the limits on waiting requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use tonic::{Code, Response, Status};
 
 use crate::house::{END, House, START, SUM, parameter, request, step, values, write};
 
-/// What may wait, and what a large request brings of it.
+/// The limit on queued bytes, and the size of a large request.
 const LIMIT: u64 = 1 << 20;
 const LARGE: usize = 300 << 10;
 
-/// A model whose requests wait for seven others, which do not come.
+/// A server with a model whose requests wait for seven others, which never arrive.
 fn house() -> House {
     let batching = "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 600000000 }";
     let waits = ("waits", &*format!("{}{batching}", crate::house::SAME), "identity INT32 dims=-1");
@@ -31,7 +31,7 @@ fn large() -> Vec<i32> {
     vec![1; LARGE / 4]
 }
 
-/// So many large requests that wait.
+/// Sends large requests that wait; `count` of them.
 async fn waiting(house: &House, count: usize) -> Vec<JoinHandle<Result<Response<ModelInferResponse>, Status>>> {
     let mut waiting = Vec::new();
     for n in 1..=count {
@@ -59,11 +59,11 @@ async fn bytes_that_wait_are_bounded_and_whoever_is_refused_may_try_again() {
     let refused = house.post("/v2/models/same/infer", json!({ "inputs": [input] })).await;
     assert_eq!((refused.status, &refused.json()["reason"]), (503, &json!("queue_full")));
     assert!(refused.head.contains("retry-after: 1\r\n"), "{}", refused.head);
-    // Who is small gets in, and is no longer counted once it is answered.
+    // A small request fits, and does not count any more once it is answered.
     assert_eq!(values(client.model_infer(step(7, "", 2, &[])).await.unwrap().get_ref()), [42]);
     assert_eq!(house.metrics.queued().get(), 3 * LARGE as i64);
 
-    // Who gives up makes room.
+    // A client that gives up frees its share.
     waiting.iter().for_each(JoinHandle::abort);
     house.until(|house| house.metrics.queued().get() == 0).await;
     let answer = client.model_infer(request("same", "late", &large())).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_start_waits_for_a_slot_no_longer_than_its_time_out() {
     write(folder.path(), "kept", SUM, 1, "accumulate INT32");
     let house = House::timed(Arc::new(MockBackend::new()), ServerLimits::default(), clock.clone(), folder);
     house.repository.load_all(house.folder.path()).unwrap();
-    // Waits until the sequence has so many requests in its queue.
+    // Waits until the sequence has `count` requests in its queue.
     let queued = async |id: i64, count: u32| {
         let id = Id::Int(id.cast_unsigned());
         house
@@ -102,7 +102,7 @@ async fn a_start_waits_for_a_slot_no_longer_than_its_time_out() {
         late.parameters.insert("timeout".to_owned(), parameter(ParameterChoice::Int64Param(micros)));
         late
     };
-    // The step behind it is refused with it, and only the START is worth sending again.
+    // The next step is refused with the START, and only the START may be retried.
     let start = {
         let mut client = house.client().await;
         let late = late();
@@ -128,7 +128,7 @@ async fn a_start_waits_for_a_slot_no_longer_than_its_time_out() {
     let (refused, ()) = tokio::join!(refused, run_out(6, 1));
     assert_eq!((refused.status, &refused.json()["reason"]), (503, &json!("backlog_timeout")));
     assert!(refused.head.contains("retry-after: 1\r\n"), "{}", refused.head);
-    // It has left nothing behind; those that live go on, and with a slot it begins.
+    // It has left nothing behind. Live sequences continue, and with a free slot it can start.
     let gone = client.model_infer(step(5, &[])).await.unwrap_err();
     assert_eq!(gone.code(), Code::InvalidArgument);
     assert_eq!(values(client.model_infer(step(1, &[END])).await.unwrap().get_ref()), [2]);

@@ -1,5 +1,5 @@
-//! What clients meet beyond single requests, over real sockets: a server within the test's own process, over the stand-in backend where the
-//! numbers do not matter, and over ONNX Runtime where Triton's own Python clients are let loose on it.
+//! Tests clients over real sockets, beyond single requests. The server is in the test's process. It uses the mock backend if the numbers do
+//! not matter, and ONNX Runtime for Triton's own Python clients.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 

@@ -1,4 +1,4 @@
-//! Tensors in system shared memory, over both protocols.
+//! Tests tensors in system shared memory, over both protocols.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use tonic::Code;
 
 use crate::house::{House, parameter, request};
 
-/// Shared memory of this test, gone with it.
+/// A shared memory object, deleted with the test.
 struct Shared {
     key: String,
     path: PathBuf,
@@ -63,7 +63,7 @@ fn place(region: &str, size: i64, offset: i64) -> std::collections::BTreeMap<Str
     place
 }
 
-/// Two numbers of `in` (from byte 4 on), answered to `out` (from byte 8 on).
+/// A request with two numbers from `in` (at byte 4), whose answer goes to `out` (at byte 8).
 fn through() -> ModelInferRequest {
     let mut request = request("same", "", &[0, 0]);
     request.raw_input_contents.clear();
@@ -93,7 +93,7 @@ async fn inputs_and_outputs_lie_in_regions() {
             "parameters": { "shared_memory_region": "out", "shared_memory_byte_size": 32 } }],
     });
     let answer = house.post("/v2/models/same/infer", body).await.json();
-    // As Triton writes it, whose C++ client reads any parameters of an output as those of bytes that follow.
+    // As in Triton. Its C++ client takes any parameter of an output as the size of binary data.
     assert_eq!(answer["outputs"][0], json!({ "name": "OUTPUT", "datatype": "INT32", "shape": [1, 1] }));
     assert_eq!(to.bytes()[..4], [4, 5, 6, 7]);
 }

@@ -1,4 +1,4 @@
-//! Large messages, which another thread decodes: their requests keep their turn among those of their connection.
+//! Tests large messages, which another thread decodes: their requests keep their order within the connection.
 
 use std::io::{Read, Write};
 
@@ -26,7 +26,7 @@ use tower::{Service, ServiceExt};
 
 use crate::house::{House, START, parameter, request, step, values};
 
-/// What makes a message large: a parameter of no meaning.
+/// Size of a meaningless parameter that makes a message large.
 const PADDING: usize = 1 << 20;
 
 /// Step `n` of sequence 7; every other one is large.
@@ -85,7 +85,7 @@ async fn messages_of_a_socket_keep_their_order_beside_large_ones() {
     }
 }
 
-/// The head and the body of the next answer on a connection.
+/// The head and body of the next answer on a connection.
 async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -98,7 +98,7 @@ async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     (head, body)
 }
 
-/// Answers of more than 256 KiB are packed on another thread; those behind them on the connection wait for that.
+/// Answers of more than 256 KiB are compressed on another thread. Later answers of the connection wait for that.
 #[tokio::test]
 async fn answers_on_a_connection_keep_their_order_beside_large_packed_ones() {
     let house = House::new();
@@ -119,7 +119,7 @@ async fn answers_on_a_connection_keep_their_order_beside_large_packed_ones() {
     assert!(head.starts_with("HTTP/1.1 200") && small.ends_with(&[1, 0, 0, 0]), "{head}");
 }
 
-/// A second message of a single call is ignored, and does not wait for the turn that the first one has.
+/// A second message of a unary call is ignored, and does not wait for the turn of the first.
 #[tokio::test]
 async fn a_call_with_two_compressed_messages_is_answered() {
     let house = House::new();
@@ -141,13 +141,13 @@ async fn a_call_with_two_compressed_messages_is_answered() {
     assert_eq!(trailers["grpc-status"], "0");
 }
 
-/// A call whose body stays open counts, and the other calls of its connection go on.
+/// A call with an incomplete body counts towards limits, but does not block other calls of its connection.
 #[tokio::test]
 async fn a_compressed_call_that_stays_open_does_not_hold_up_its_connection() {
     let house = House::new();
     let address = house.addresses.grpc.unwrap();
     let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-    // 100 KiB, with its flag and length. The flag says that this message is not compressed.
+    // 100 KiB, with its flag and length. The flag marks the message as not compressed.
     let message = request("same", "", &vec![3; 25 << 10]).encode_to_vec();
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
     let bytes = Bytes::from([&[0][..], &length, &message].concat());

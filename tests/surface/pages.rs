@@ -1,4 +1,4 @@
-//! What web pages that a browser shows can do to a server that they can reach: nothing, unless their origin is allowed.
+//! Tests that web pages in a browser cannot use a server that they can reach, unless their origin is allowed.
 
 use sequor::server::ServerOptions;
 use tokio::net::TcpStream;
@@ -12,7 +12,7 @@ const TEXT: (&str, &str) = ("content-type", "text/plain");
 const SAME: (&str, &str) = ("sec-fetch-site", "same-origin");
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-/// The status of a WebSocket that a page of this origin opens.
+/// The status of opening a WebSocket from a page of this origin.
 async fn socket(house: &House, origin: &str) -> Option<u16> {
     let address = house.addresses.http.unwrap();
     let mut request = format!("ws://{address}/v2/models/sum/stream").into_client_request().unwrap();
@@ -44,7 +44,7 @@ async fn a_page_of_another_origin_changes_nothing() {
     assert_eq!(socket(&house, "http://example.org").await, Some(403));
     let own = format!("http://{}", house.addresses.http.unwrap());
     assert_eq!(socket(&house, &own).await, None);
-    // The live sequence noticed nothing, and the server still answers.
+    // The live sequence is unaffected, and the server still answers.
     assert_eq!(values(client.model_infer(step(1, "", 2, &[])).await.unwrap().get_ref()), [3]);
     assert_eq!(house.http("GET /v2/health/live", &[], b"").await.status, 200);
 }
@@ -62,7 +62,7 @@ async fn an_allowed_origin_calls_as_the_servers_own() {
 async fn operators_without_keys_are_reached_by_this_machines_names_alone() {
     let house = House::new();
     let admin = house.addresses.admin.unwrap();
-    // A second Host header, and a name that leads here, as after DNS rebinding.
+    // A wrong Host header, as after DNS rebinding.
     for host in ["rebound.example.org", "", "local host", "0.0.0.0"] {
         let answer =
             raw(admin, &format!("GET /admin/config HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n")).await;

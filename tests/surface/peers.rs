@@ -1,4 +1,4 @@
-//! What one client may hold: at its maximum it is refused over every surface, another client goes on, and everything is given back.
+//! Tests the limits of one client. At a maximum, every surface refuses its requests, other clients continue, and all shares are freed.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn house(limits: ServerLimits) -> House {
     House::served(ServerOptions { limits, ..ServerOptions::default() })
 }
 
-/// A house with a model whose requests wait for seven others, which do not come.
+/// A server with a model whose requests wait for seven others, which never arrive.
 fn waiting_house(limits: ServerLimits) -> House {
     let batching = "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 600000000 }";
     let waits = ("waits", &*format!("{}{batching}", crate::house::SAME), "identity INT32 dims=-1");
@@ -68,7 +68,7 @@ impl Client {
         }
     }
 
-    /// The reason of a refusal.
+    /// Sends a request. The error is the reason of its refusal.
     async fn send(&mut self, house: &House, request: ModelInferRequest) -> Result<(), String> {
         let http = house.addresses.http.unwrap();
         match self {
@@ -82,7 +82,7 @@ impl Client {
             },
             Client::Stream(sender, replies) => {
                 sender.send(request).await.unwrap();
-                // A message that is refused while it arrives ends its stream.
+                // If a message is refused while it arrives, its stream ends.
                 let reply = match replies.next().await.unwrap() {
                     Ok(reply) => reply,
                     Err(status) => return Err(reason(&status)),
@@ -168,7 +168,7 @@ async fn live_sequences_of_one_client_are_bounded_on_every_surface() {
             assert_eq!(greedy.send(&house, step(id, "", 1, &[START])).await, Ok(()), "{surface}");
         }
         assert_eq!(greedy.send(&house, step(3, "", 1, &[START])).await, at_limit(), "{surface}");
-        // Its own sequences go on, and may begin anew.
+        // Its own sequences continue, and may restart.
         assert_eq!(greedy.send(&house, step(1, "", 1, &[])).await, Ok(()), "{surface}");
         assert_eq!(greedy.send(&house, step(1, "", 1, &[START])).await, Ok(()), "{surface}");
         assert_eq!(other.send(&house, step(4, "", 1, &[START])).await, Ok(()), "{surface}");
@@ -177,7 +177,7 @@ async fn live_sequences_of_one_client_are_bounded_on_every_surface() {
         assert_eq!(greedy.send(&house, step(4, "", 1, &[START])).await, at_limit(), "{surface}");
         assert_eq!(other.send(&house, step(2, "", 1, &[START])).await, Ok(()), "{surface}");
         assert_eq!(greedy.send(&house, step(3, "", 1, &[START])).await, Ok(()), "{surface}");
-        // What ends makes room.
+        // Ended sequences free their share.
         for id in 1..=4 {
             assert_eq!(greedy.send(&house, step(id, "", 1, &[END])).await, Ok(()), "{surface}");
         }
@@ -206,13 +206,13 @@ async fn sequences_that_expire_are_dropped_or_fail_make_room() {
     house.until(|house| house.repository.live() == 0).await;
     assert_eq!(client.send(&house, start("sum", 4)).await, Ok(()));
     assert_eq!(client.send(&house, step(4, "", 1, &[END])).await, Ok(()));
-    // A START that is refused for another reason counts nothing.
+    // A START that is refused for another reason does not count.
     let mut wrong = start("sum", 5);
     wrong.inputs[0].shape = vec![1, 2];
     let Client::Grpc(grpc) = &mut client else { panic!() };
     assert_eq!(grpc.model_infer(wrong).await.unwrap_err().code(), tonic::Code::InvalidArgument);
     assert_eq!(client.send(&house, start("sum", 6)).await, Ok(()));
-    // A client that goes away leaves its sequence behind, which counts until it ends.
+    // A disconnected client's sequence stays, and counts until it ends.
     drop(client);
     house.until(|house| house.metrics.connections().get() == 0).await;
     let mut again = Client::new(&house, "http", GREEDY).await;
@@ -221,7 +221,7 @@ async fn sequences_that_expire_are_dropped_or_fail_make_room() {
     assert_eq!(again.send(&house, start("sum", 7)).await, Ok(()));
 }
 
-/// So many requests of a client that wait.
+/// Sends requests of a client that wait; `count` of them.
 async fn waiting(house: &House, from: IpAddr, count: i64, values: &[i32]) -> Vec<JoinHandle<()>> {
     let mut waiting = Vec::new();
     for n in 1..=count {
@@ -244,7 +244,7 @@ async fn requests_in_flight_of_one_client_are_bounded_on_every_surface() {
         assert_eq!(greedy.send(&house, request("same", "", &[1])).await, at_limit(), "{surface}");
         assert_eq!(other.send(&house, request("same", "", &[1])).await, Ok(()), "{surface}");
     }
-    // A client that goes away gives back what it held.
+    // A disconnected client frees its share.
     kept.iter().for_each(JoinHandle::abort);
     house.until(|house| house.metrics.in_flight().get() == 0).await;
     for surface in SURFACES {
@@ -271,7 +271,7 @@ async fn queued_bytes_of_one_client_are_bounded_on_every_surface() {
     }
     kept.iter().for_each(JoinHandle::abort);
     house.until(|house| house.metrics.queued().get() == 0).await;
-    // A body counts while it arrives, and no longer once its client has gone.
+    // A body counts while it arrives, until its client disconnects.
     let head = "POST /v2/models/same/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 60000000\r\n\r\n";
     let part = [head.as_bytes(), &vec![b' '; 3 << 20]].concat();
     let mut open = connect_from(GREEDY, house.addresses.http.unwrap()).await;
@@ -291,7 +291,7 @@ async fn queued_bytes_of_one_client_are_bounded_on_every_surface() {
     }
 }
 
-/// Names callers by a header.
+/// Identifies clients by a header.
 #[derive(Debug)]
 struct ByHeader;
 

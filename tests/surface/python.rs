@@ -1,4 +1,4 @@
-//! Triton's and OVMS's own Python clients, over ONNX Runtime. `cargo xtask test` makes the Python that they run in.
+//! Runs Triton's and OVMS's own Python clients against a server with ONNX Runtime. `cargo xtask test` creates their Python environment.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -20,7 +20,7 @@ fn python() -> PathBuf {
     std::env::var_os("SEQUOR_PYTHON").map_or_else(|| root().join(".sequor/venv/bin/python"), PathBuf::from)
 }
 
-/// A server over this repository's models, by ONNX Runtime.
+/// A server with this repository's models and ONNX Runtime.
 fn house(folder: tempfile::TempDir) -> House {
     let library = library::find(None, &System).expect("an ONNX Runtime; `cargo xtask test` fetches one");
     House::over(Arc::new(OnnxBackend::new(&library.path).unwrap()), ServerLimits::default(), folder)

@@ -1,4 +1,4 @@
-//! A live sequence stays on its load after a reload: its steps are read and answered as that load says, on each surface.
+//! Tests that a live sequence stays on its load after a reload: each surface reads and answers its steps by that load's configuration.
 
 use std::sync::Arc;
 
@@ -37,13 +37,13 @@ async fn a_live_sequence_is_read_and_answered_as_its_own_load_says() {
     labels("new.txt", "new0\n");
     house.load("sum").await.unwrap();
 
-    // The newest version has FP32: an INT32 goes to the sequence that has it, and nowhere else.
+    // The newest version has FP32. An INT32 request fits only the sequence on the old version.
     let answer = house.client().await.model_infer(step(1, "", 1, &[])).await.unwrap().into_inner();
     assert_eq!((answer.model_version.as_str(), values(&answer)), ("1", vec![2]));
     let refused = house.client().await.model_infer(step(3, "", 1, &[START])).await.unwrap_err();
     assert!(refused.message().contains("'INT32', but model 'sum' expects 'FP32'"), "{refused:?}");
 
-    // Surfaces that name no type read it from the load.
+    // Surfaces whose requests have no type take the type from the load.
     let generated =
         house.post("/v2/models/sum/generate", json!({ "INPUT": 1, "parameters": { "sequence_id": 1 } })).await;
     assert_eq!((generated.status, generated.json()["OUTPUT"].clone()), (200, json!(3)), "{:?}", generated.json());
@@ -51,7 +51,7 @@ async fn a_live_sequence_is_read_and_answered_as_its_own_load_says() {
     let predicted = house.post("/v1/models/sum:predict", body).await;
     assert_eq!(predicted.json()["outputs"]["OUTPUT"], json!([[4]]), "{:?}", predicted.json());
 
-    // Names of classes too.
+    // So do names of classes.
     let class = |id: u64| {
         let input = json!({ "name": "INPUT", "datatype": "INT32", "shape": [1, 1], "data": [1] });
         json!({ "inputs": [input], "parameters": { "sequence_id": id },
@@ -60,7 +60,7 @@ async fn a_live_sequence_is_read_and_answered_as_its_own_load_says() {
     let named = house.post("/v2/models/sum/infer", class(1)).await;
     assert_eq!(named.json()["outputs"][0]["data"][0], json!("5:0:old0"), "{:?}", named.json());
 
-    // An END frees its slot; afterwards the id is one of the newest version.
+    // An END frees its slot. Afterwards the id belongs to the newest version.
     let end = step(1, "", 1, &[END]);
     assert_eq!(house.client().await.model_infer(end).await.unwrap().into_inner().model_version, "1");
     let unknown: Value = house.post("/v2/models/sum/infer", class(1)).await.json();
@@ -69,7 +69,7 @@ async fn a_live_sequence_is_read_and_answered_as_its_own_load_says() {
 
 #[tokio::test]
 async fn a_body_that_is_decoded_for_two_loads_counts_its_bytes_once() {
-    // The numbers take 16 KiB: twice that does not fit.
+    // The numbers take 16 KiB, and twice that does not fit.
     let limits = ServerLimits { queued: Size(28 << 10), ..ServerLimits::default() };
     let house = House::over(Arc::new(MockBackend::new()), limits, tempfile::tempdir().unwrap());
     let directories = vec![house.folder.path().to_owned()];

@@ -1,4 +1,4 @@
-//! Trace and log settings over both protocols.
+//! Tests trace and log settings over both protocols.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! WebSockets.
+//! Tests WebSockets.
 
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ async fn a_socket_that_is_given_up_cancels_and_a_stopping_server_says_goodbye() 
     assert_eq!(frame.code, CloseCode::Away);
 }
 
-/// The head of a text message of this length whose mask is zero.
+/// The head of a text message of this length, with a zero mask.
 fn head_of_text(length: u64) -> Vec<u8> {
     [&[0x81, 0x80 | 127][..], &length.to_be_bytes(), &[0; 4]].concat()
 }
@@ -135,7 +135,7 @@ async fn a_message_that_has_not_arrived_counts() {
     assert_eq!(read(&mut second).await["reason"], "queue_full");
     let Some(Ok(Message::Close(Some(frame)))) = second.next().await else { panic!() };
     assert_eq!(frame.code, CloseCode::Again);
-    // A small message still fits, and what a client leaves behind counts no longer.
+    // A small message still fits, and a disconnected client does not count any more.
     let mut third = open(&house, "/v2/models/same/stream").await.unwrap();
     send(&mut third, &body("small", 1, &json!({}))).await;
     assert_eq!(read(&mut third).await["id"], "small");

@@ -1,4 +1,4 @@
-//! Statistics over both protocols.
+//! Tests statistics over both protocols.
 
 use sequor_proto::{ModelStatistics, ModelStatisticsRequest, StatisticDuration};
 use serde_json::json;
@@ -36,7 +36,7 @@ async fn what_was_run_is_counted_by_model_and_batch() {
     let [same, sum] = &all[..] else { panic!() };
     assert_eq!((same.inference_count, same.execution_count, same.batch_stats[0].batch_size), (2, 1, 2));
     let times = sum.inference_stats.unwrap();
-    // The refused step counts nowhere; the failed run counts as a run and as a failure.
+    // The refused step is not counted. The failed run counts as a run and as a failure.
     assert_eq!((count(times.success), count(times.fail), count(times.queue)), (3, 1, 3));
     assert_eq!((sum.inference_count, sum.batch_stats.len(), sum.batch_stats[0].batch_size), (4, 1, 1));
     assert!(sum.last_inference > 1_600_000_000_000);

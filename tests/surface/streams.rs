@@ -1,4 +1,4 @@
-//! `ModelStreamInfer`.
+//! Tests `ModelStreamInfer`.
 
 use sequor::api::ServerLimits;
 use sequor::config::units::Size;
@@ -126,7 +126,7 @@ async fn a_stream_that_is_given_up_cancels_what_it_has_underway() {
     gate.close();
     let (sender, replies) = open(&house, None).await;
     for n in 0..50 {
-        // Different lengths do not batch: each is a run of its own.
+        // Different lengths do not batch, so each request is a separate run.
         sender.send(request("slow", "", &vec![n; usize::try_from(n).unwrap() + 1])).await.unwrap();
     }
     house.until(|house| house.metrics.in_flight().get() == 50).await;
@@ -140,12 +140,12 @@ async fn a_stream_that_is_given_up_cancels_what_it_has_underway() {
     assert!(statistics.success.count <= 6, "{statistics:?}");
 }
 
-/// Sends so many requests that are answered with 256 KiB each, and reads none of the answers for a while.
+/// Sends `count` requests with answers of 256 KiB each, and reads no answers for a while.
 async fn does_not_read(metadata: Option<&'static str>, count: u64, large: ModelInferRequest) {
     let limits = ServerLimits { stream_unread: Size(1 << 20), ..ServerLimits::default() };
     let house = House::with(limits, &[]);
     let (sender, mut replies) = open(&house, metadata).await;
-    // The sockets may take some hundred KiB of the answers.
+    // The sockets can take some hundred KiB of the answers.
     let sends = tokio::spawn(async move {
         for n in 0..count {
             if sender.send(ModelInferRequest { id: n.to_string(), ..large.clone() }).await.is_err() {
@@ -155,7 +155,7 @@ async fn does_not_read(metadata: Option<&'static str>, count: u64, large: ModelI
     });
     let ran = |house: &House| house.metrics.model("same", 1).statistics().success.count;
     house.until(|house| ran(house) >= 4).await;
-    // Another client's many requests pass by in the meantime.
+    // Meanwhile, many requests of another client run.
     let mut other = house.client().await;
     for n in 0..200 {
         let answer = other.model_infer(step(1, "", n, if n == 0 { &[START] } else { &[] })).await.unwrap();

@@ -1,4 +1,4 @@
-//! A case of a state initializer: the tensors of its model, the STARTs, and what each sequence is expected to begin with.
+//! A case of a state initializer: the tensors of its model, the STARTs, and the expected first state of each sequence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ struct StartsFile {
 #[serde(deny_unknown_fields)]
 struct StartsModel {
     states: BTreeMap<String, CasePort>,
-    /// Of a step, and of requests unless `request` names those.
+    /// Inputs of a step; also of requests, unless `request` lists those.
     #[serde(default)]
     inputs: BTreeMap<String, CasePort>,
     request: Option<BTreeMap<String, CasePort>>,
@@ -45,31 +45,31 @@ pub struct CaseStart {
     pub keys: BTreeMap<String, String>,
     #[serde(default)]
     pub numbers: BTreeMap<String, f64>,
-    /// By input of requests.
+    /// Data by input of a request.
     #[serde(default)]
     send: BTreeMap<String, DataSource>,
     pub expect: Option<StartExpect>,
 }
 
-/// What a sequence is expected to begin with. What this does not name may be anything.
+/// The expected first state of a sequence. Absent keys are not checked.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartExpect {
-    /// As config.pbtxt says.
+    /// The state is the default of config.pbtxt.
     #[serde(default)]
     pub default: bool,
-    /// Values of states. No others are expected.
+    /// Values of states. The answer must have no other states.
     pub states: Option<BTreeMap<String, DataSource>>,
-    /// The id of another sequence.
+    /// The id of the sequence from which the state is copied.
     pub copy_of: Option<String>,
-    /// The name that states are kept under.
+    /// The name of the kept state.
     pub kept: Option<String>,
-    /// The steps that lead to them.
+    /// The number of steps that lead to the kept state.
     pub steps: Option<usize>,
     /// The inputs of all steps, joined.
     #[serde(default)]
     pub inputs: BTreeMap<String, DataSource>,
-    /// The code of a refusal.
+    /// The code of an expected refusal.
     pub refused: Option<u32>,
 }
 
@@ -78,11 +78,11 @@ pub struct StartExpect {
 pub struct InitializerCase {
     pub path: PathBuf,
     pub ports: InitializerPorts,
-    /// JSON.
+    /// The configuration as JSON.
     pub config: String,
     pub files: Vec<String>,
     pub starts: Vec<CaseStart>,
-    /// Names of the features of all STARTs.
+    /// Names of the keys and numbers of all STARTs.
     pub keys: Vec<String>,
     pub numbers: Vec<String>,
 }
@@ -111,12 +111,12 @@ impl InitializerCase {
         Ok(InitializerCase { path: path.to_owned(), ports, config, files, starts, keys, numbers })
     }
 
-    /// The folder that its files lie in.
+    /// The folder of the case's files.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    /// The inputs of a START. The error names the input.
+    /// The input tensors of a START. The error names the input.
     pub fn inputs(&self, start: &CaseStart) -> Result<PortTensors, String> {
         if let Some(name) = start.send.keys().find(|name| self.ports.request.iter().all(|port| port.name != **name)) {
             return Err(format!("send: clients send no \"{name}\""));

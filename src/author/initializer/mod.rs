@@ -1,7 +1,7 @@
-//! A state initializer tried out on this machine, without a model.
+//! Tries out a state initializer on this machine, without a model.
 //!
-//! - [`case`]: the STARTs, the tensors of the model, and what is expected.
-//! - [`trial`]: the component, held against the contract and configured · [`outcome`]: a case run.
+//! - [`case`]: the STARTs, the tensors of the model, and the expected results.
+//! - [`trial`]: the component, checked against the contract and configured · [`outcome`]: the results of a case.
 
 pub mod case;
 pub mod outcome;

@@ -1,4 +1,4 @@
-//! A case run: what each sequence begins with, and where that is not as expected.
+//! Runs a case: the first state of each sequence, and its differences from the expected one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::initializing::FirstAnswer;
 use crate::processing::{PortTensors, ProcessorRefusal, RefusedBy, TensorPort};
 use crate::tensor::Tensor;
 
-/// What came of one START of a case.
+/// The outcome of one START of a case.
 #[derive(Debug)]
 pub struct StartOutcome {
-    /// What the sequence begins with, in a word or two.
+    /// The kind of first state, in a word or two.
     pub begins: String,
     pub steps: usize,
     pub initialize: Duration,
-    /// Zero without steps.
+    /// Time to ask for the steps; zero without steps.
     pub asking: Duration,
-    /// The differences from what is expected.
+    /// The differences from the expected results.
     pub wrong: Vec<String>,
 }
 
-/// Sends the STARTs of a case, each once. The error is for a case that cannot be run.
+/// Sends each START of a case once. Returns an error if the case cannot be run.
 pub fn run(case: &InitializerCase, running: &RunningInitializer) -> Result<Vec<StartOutcome>, String> {
     let mut all = Vec::with_capacity(case.starts.len());
     for (start, id) in case.starts.iter().zip(1..) {
@@ -104,7 +104,7 @@ fn against(case: &InitializerCase, expect: &StartExpect, answer: &StartAnswer) -
     Ok(wrong)
 }
 
-/// Tensors by the names of their ports, those of several steps joined.
+/// Tensors by the names of their ports. Tensors of several steps are joined.
 fn by_name(ports: &[TensorPort], each: &[PortTensors]) -> Result<BTreeMap<String, Tensor>, String> {
     let mut all = BTreeMap::new();
     for tensors in each {

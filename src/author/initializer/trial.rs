@@ -1,4 +1,4 @@
-//! An initializer's component: held against the contract, configured for a model that a case describes, and called.
+//! An initializer's component: checked against the contract, configured for the model of a case, and called.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ use crate::scheduling::key_interner;
 use crate::state::budget::Budget;
 use crate::telemetry::{KeptMetrics, Metrics};
 
-/// A component that a server would take.
+/// A component that passes a server's checks.
 #[derive(Debug)]
 pub struct InitializerTrial {
     pub component: Arc<InitializerComponent>,
     options: TrialOptions,
     file: PathBuf,
-    /// How long it took to compile, or to find what was compiled before.
+    /// Time to compile it, or to load the cached code.
     pub loading: Duration,
 }
 
@@ -41,19 +41,19 @@ pub struct RunningInitializer {
     pub starting: Duration,
 }
 
-/// What came of a START.
+/// The answer to a START.
 #[derive(Debug)]
 pub struct StartAnswer {
     pub first: FirstAnswer,
     /// The inputs of each step, if it asks for steps.
     pub steps: Vec<PortTensors>,
     pub initialize: Duration,
-    /// How long it took to ask for the steps; zero without.
+    /// Time to ask for the steps; zero without steps.
     pub asking: Duration,
 }
 
 impl InitializerTrial {
-    /// Holds a file against the contract.
+    /// Checks a file against the contract.
     pub fn new(
         file: &Path,
         bytes: &[u8],
@@ -102,7 +102,7 @@ impl InitializerTrial {
 }
 
 impl RunningInitializer {
-    /// Asks what the sequence of a START begins with, and for the steps, if the answer needs them.
+    /// Asks for the first state of a START's sequence. If the answer needs steps, asks for them too.
     pub fn ask(&self, id: u64, start: &CaseStart, inputs: &PortTensors) -> Result<StartAnswer, ProcessorRefusal> {
         let key = |name: &String| start.keys.get(name).map_or(0, |text| key_interner::key(text));
         let facts = CallFacts {
@@ -125,7 +125,7 @@ impl RunningInitializer {
     }
 }
 
-/// Host functions for a component on trial. Its errors and warnings go to standard error. The texts of keys are those of its case.
+/// Host functions for a component on trial. Its errors and warnings go to standard error. Key texts are those of the case.
 #[derive(Debug)]
 struct CaseServices(BTreeMap<u64, String>);
 

@@ -1,4 +1,4 @@
-//! A case of a processor: what a sequence sends and in which packets, what the model takes and gives, and what is expected.
+//! A case of a processor: the inputs of a sequence and their packets, the model's tensors, and the expected results.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ struct CaseFile {
     /// Files of `[[plugins.processor]]`, beside the case.
     #[serde(default)]
     files: Vec<String>,
-    /// What a sequence sends, by input.
+    /// Data of the sequence, by input.
     #[serde(default)]
     send: BTreeMap<String, DataSource>,
-    /// Sizes of packets; the whole, if it names none.
+    /// Sizes of packets; if empty, one packet with all data.
     #[serde(default)]
     packets: Vec<PacketEntry>,
     #[serde(default)]
@@ -34,7 +34,7 @@ struct CaseFile {
     expect: CaseExpect,
 }
 
-/// What the processor stands in front of.
+/// The model behind the processor.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CaseModel {
@@ -51,7 +51,7 @@ pub(in crate::author) struct CasePort {
     shape: Vec<i64>,
     #[serde(default)]
     optional: bool,
-    /// Of an output: a row for each run; zeros, if there is none.
+    /// For an output: one row for each run; zeros if absent.
     values: Option<DataSource>,
 }
 
@@ -62,42 +62,42 @@ enum PacketEntry {
     Text(String),
 }
 
-/// The expected results. Everything that this does not name may be anything.
+/// The expected results. Absent keys are not checked.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseExpect {
-    /// Runs of the model.
+    /// Number of runs of the model.
     pub runs: Option<usize>,
-    /// By input of the model: all runs, joined.
+    /// All runs joined, by input of the model.
     #[serde(default)]
     pub inputs: BTreeMap<String, DataSource>,
-    /// By output: all answers, joined.
+    /// All answers joined, by output.
     #[serde(default)]
     pub outputs: BTreeMap<String, DataSource>,
     /// Maximum difference of floating-point elements; 0 compares bits.
     #[serde(default)]
     pub tolerance: f64,
-    /// The code of the refusal that ends the case.
+    /// The code of the expected refusal, which ends the case.
     pub refused: Option<u32>,
 }
 
-/// Which request ends the sequence.
+/// The request that ends the sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CaseEnd {
-    /// One of its own, without inputs.
+    /// A separate request without inputs.
     #[default]
     Alone,
-    /// The one with the last packet.
+    /// The request with the last packet.
     Last,
 }
 
-/// How much a packet holds.
+/// The size of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketSize {
     Whole,
     Rows(u64),
-    /// Of a sound.
+    /// Milliseconds of sound.
     Millis(u32),
 }
 
@@ -105,11 +105,11 @@ pub enum PacketSize {
 #[derive(Debug)]
 pub struct ProcessorCase {
     pub path: PathBuf,
-    /// What the model takes and gives.
+    /// The model's inputs and outputs.
     pub model: TensorSignature,
-    /// What it answers: for each output, a row a run.
+    /// The model's answers: for each output, one row a run.
     pub answers: Vec<Option<CaseData>>,
-    /// JSON.
+    /// The configuration as JSON.
     pub config: String,
     pub files: Vec<String>,
     pub send: BTreeMap<String, DataSource>,
@@ -143,7 +143,7 @@ impl ProcessorCase {
         Ok(ProcessorCase { path: path.to_owned(), model, answers, config, files, send, packets, end, expect })
     }
 
-    /// The folder that its files lie in.
+    /// The folder of the case's files.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
@@ -183,7 +183,7 @@ impl std::fmt::Display for PacketSize {
 }
 
 impl PacketSize {
-    /// Rows of a packet of a tensor that has so many.
+    /// Rows of a packet, for a tensor with `all` rows.
     pub fn rows(self, all: u64, rate: Option<u32>) -> Result<u64, String> {
         match self {
             PacketSize::Whole => Ok(all.max(1)),

@@ -13,7 +13,7 @@ use crate::processing::TensorPort;
 use crate::tensor::Tensor;
 use crate::tensor::rows::push_text;
 
-/// Where a tensor of a case comes from.
+/// The source of a tensor of a case.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum DataSource {
@@ -22,16 +22,16 @@ pub enum DataSource {
     List(Vec<Value>),
 }
 
-/// A tensor of a case. The first dimension is that which is cut into packets.
+/// A tensor of a case. Packets divide its first dimension.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CaseData {
     pub tensor: Tensor,
-    /// Samples a second, of a WAV file.
+    /// Samples a second, if the source is a WAV file.
     pub rate: Option<u32>,
 }
 
 impl DataSource {
-    /// Reads it for an input or output of this type. The error names the file.
+    /// Reads the data for an input or output of this type. The error names the file.
     pub fn read(&self, folder: &Path, dtype: DataType) -> Result<CaseData, String> {
         match self {
             DataSource::List(values) => Ok(CaseData { tensor: list(values, dtype)?, rate: None }),
@@ -70,7 +70,7 @@ fn file(path: &Path, dtype: DataType) -> Result<CaseData, String> {
     Ok(CaseData { tensor: Tensor { dtype, shape: Shape(shape), data: Bytes::from(data) }, rate })
 }
 
-/// The rate and the first channel of a sound of 16 bits.
+/// The sample rate and the first channel of a WAV file with 16-bit samples.
 fn sound(wav: &[u8]) -> Result<(u32, Vec<i16>), String> {
     let mut reader = hound::WavReader::new(Cursor::new(wav)).map_err(|e| e.to_string())?;
     let spec = reader.spec();
@@ -89,7 +89,7 @@ fn list(values: &[Value], dtype: DataType) -> Result<Tensor, String> {
     Ok(Tensor { dtype, shape: Shape(vec![values.len() as u64]), data: Bytes::from(data) })
 }
 
-/// Appends an element; nothing, if the value is of another type.
+/// Appends an element. Returns `None` if the value is of another type.
 fn element(value: &Value, dtype: DataType, to: &mut Vec<u8>) -> Option<()> {
     macro_rules! integer {
         ($type:ty) => {
@@ -117,12 +117,13 @@ fn element(value: &Value, dtype: DataType, to: &mut Vec<u8>) -> Option<()> {
 }
 
 impl CaseData {
-    /// Rows of the first dimension.
+    /// Size of the first dimension.
     pub fn rows(&self) -> u64 {
         self.tensor.shape.0.first().copied().unwrap_or(1)
     }
 
-    /// Rows `from..to` as a tensor for this port: with a dimension of 1 in front, if the port has one more than the data. The error says what does not fit.
+    /// Rows `from..to` as a tensor for this port. If the port has one dimension more than the data, adds a 1 in front. The error says what
+    /// does not fit.
     pub fn part(&self, port: &TensorPort, from: u64, to: u64) -> Result<Tensor, String> {
         let Tensor { dtype, shape, data } = &self.tensor;
         let row = shape.0.get(1..).unwrap_or_default();
@@ -147,7 +148,7 @@ impl CaseData {
     }
 }
 
-/// Where element `n` of type BYTES begins.
+/// The offset of element `n` of BYTES data.
 fn text_at(data: &[u8], n: u64) -> u64 {
     let mut texts = crate::tensor::rows::BytesElements(data);
     for _ in 0..n {

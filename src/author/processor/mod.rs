@@ -1,7 +1,8 @@
-//! A processor tried out on this machine, without a model: a stand-in answers the runs.
+//! Tries out a processor on this machine, without a model: a stand-in answers the runs.
 //!
-//! - [`case`]: what sequences send, what the model takes and gives, and what is expected · [`data`]: tensors from files and lists (`npy`: one format of them).
-//! - [`trial`]: the component, held against the contract and configured · [`outcome`]: a case run in packets of every size.
+//! - [`case`]: the inputs of sequences, the model's tensors, and the expected results · [`data`]: tensors from files and lists · `npy`: one
+//!   of the file formats.
+//! - [`trial`]: the component, checked against the contract and configured · [`outcome`]: the results of a case in packets of every size.
 
 pub mod case;
 pub mod data;

@@ -1,11 +1,11 @@
-//! Files of NumPy: one array, in version 1 or 2 of the format.
+//! Reads NumPy files: one array, in version 1 or 2 of the format.
 
 use sequor_core::DataType;
 
-/// An array of a file: its type, its dimensions and its elements, little-endian and row-major.
+/// An array: type, dimensions, and elements in little-endian and row-major order.
 pub(super) type NpyArray = (DataType, Vec<u64>, Vec<u8>);
 
-/// Types by NumPy's names for them.
+/// Element types by NumPy's names.
 const TYPES: [(&str, DataType); 12] = [
     ("|b1", DataType::Bool),
     ("|u1", DataType::Uint8),
@@ -21,7 +21,7 @@ const TYPES: [(&str, DataType); 12] = [
     ("<f8", DataType::Fp64),
 ];
 
-/// Parses a file. The error says what is not served.
+/// Parses a file. The error says what is unsupported.
 pub(super) fn parse(file: &[u8]) -> Result<NpyArray, String> {
     let foreign = || "it is no file of NumPy".to_owned();
     let rest = file.strip_prefix(b"\x93NUMPY").ok_or_else(foreign)?;

@@ -1,5 +1,5 @@
-//! A case of a processor, run in packets of every size, and held against what it expects. Packets do not matter: what the model takes and what clients get
-//! is the same for each size.
+//! Runs a case of a processor in packets of every size, and compares the results with the expected ones. The size of packets must not
+//! matter: the model's inputs and the clients' outputs must be the same for each.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,21 +15,21 @@ use crate::processing::{PortTensors, ProcessorRefusal, RefusedBy, TensorPort};
 use crate::tensor::Tensor;
 use crate::tensor::rows::BytesElements;
 
-/// What came of a case with packets of one size.
+/// The outcome of a case with packets of one size.
 #[derive(Debug)]
 pub struct CaseOutcome {
     pub packet: PacketSize,
     pub requests: usize,
     pub runs: usize,
-    /// By input of the model: all runs, joined on the first dimension.
+    /// All runs joined on the first dimension, by input of the model.
     inputs: BTreeMap<String, Tensor>,
-    /// By output: all answers, joined.
+    /// All answers joined, by output.
     outputs: BTreeMap<String, Tensor>,
     refusal: Option<ProcessorRefusal>,
-    /// CPU is not told apart from waiting: the time of each call.
+    /// Wall time of each call. CPU time and waiting are not measured separately.
     pub pre: Vec<Duration>,
     pub post: Vec<Duration>,
-    /// Maximum bytes kept.
+    /// Maximum bytes of scratch.
     pub scratch: u64,
 }
 
@@ -74,12 +74,12 @@ pub fn run(case: &ProcessorCase, running: &TrialChain, packet: PacketSize, id: u
     Ok(outcome)
 }
 
-/// Whether packets of an input may differ in size.
+/// Whether an input can be divided into packets.
 fn is_cut(port: &TensorPort) -> bool {
     port.dims.fixed().is_none()
 }
 
-/// Answers runs as the case says.
+/// Answers runs with the case's values.
 struct ModelStandIn<'a> {
     case: &'a ProcessorCase,
     run: u64,
@@ -99,7 +99,7 @@ impl ModelStandIn<'_> {
     }
 }
 
-/// A row of zeros, or of empty texts.
+/// A row of zeros, or of empty BYTES elements.
 fn zeros(port: &TensorPort) -> Tensor {
     let shape = one_row(&port.dims);
     let elements = usize::try_from(shape.elements().unwrap_or(0)).unwrap_or(0);
@@ -126,7 +126,7 @@ impl CaseOutcome {
         }
     }
 
-    /// Takes an answer. Whether the sequence goes on.
+    /// Records an answer. Returns whether the sequence continues.
     fn take(
         &mut self,
         answer: Result<super::trial::TrialAnswer, ProcessorRefusal>,
@@ -151,7 +151,7 @@ impl CaseOutcome {
         Ok(true)
     }
 
-    /// What differs from the outcome of packets of another size.
+    /// The differences from the outcome with packets of another size.
     pub fn against_other(&self, other: &CaseOutcome) -> Vec<String> {
         let mut wrong = Vec::new();
         if self.refusal.is_some() != other.refusal.is_some() {
@@ -178,7 +178,7 @@ impl CaseOutcome {
         wrong
     }
 
-    /// The differences from the case's expectations.
+    /// The differences from the expected results.
     pub fn against(&self, case: &ProcessorCase) -> Result<Vec<String>, String> {
         let (expect, mut wrong) = (&case.expect, Vec::new());
         let code = self.refusal.as_ref().map(|refusal| match &refusal.why {
@@ -248,7 +248,7 @@ pub(in crate::author) fn append(
     Ok(())
 }
 
-/// What packets must not change: the elements. Elements of type BYTES count as one text, however they are cut.
+/// The content that packets must not change. BYTES elements are joined to one text, because packets may divide it at any place.
 fn content(tensor: &Tensor) -> Vec<u8> {
     if tensor.dtype == DataType::Bytes {
         BytesElements(&tensor.data).collect::<Vec<_>>().concat()
@@ -257,7 +257,7 @@ fn content(tensor: &Tensor) -> Vec<u8> {
     }
 }
 
-/// Where a tensor is not as expected.
+/// The first difference between a tensor and the expected one.
 pub(in crate::author) fn difference(is: &Tensor, want: &Tensor, tolerance: f64) -> Option<String> {
     if is.dtype == DataType::Bytes {
         let (is, want) = (content(is), content(want));
@@ -274,7 +274,7 @@ pub(in crate::author) fn difference(is: &Tensor, want: &Tensor, tolerance: f64) 
     Some(format!("{} of {} elements differ, the first at {first}", 1 + wrong.count(), is.data.len() / size))
 }
 
-/// Whether a tensor has the shape that is expected. A list has none. A file may leave a dimension of 1 in front out.
+/// Whether a tensor has the expected shape. A list has none. A file may omit a leading dimension of 1.
 fn has_shape(is: &Tensor, want: &Shape) -> bool {
     want.0.len() < 2 || is.shape == *want || is.shape.0.strip_prefix(&[1]) == Some(want.0.as_slice())
 }
@@ -293,7 +293,7 @@ fn is_near(dtype: DataType, is: &[u8], want: &[u8], tolerance: f64) -> bool {
     number(is).zip(number(want)).is_some_and(|(is, want)| tolerance > 0.0 && (is - want).abs() <= tolerance)
 }
 
-/// The cases beside a component, in order.
+/// The cases in the component's folder, sorted.
 pub fn cases(component: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
     let folder = component.parent().unwrap_or(Path::new("")).join("cases");
     let mut found: Vec<_> = std::fs::read_dir(&folder)?.flatten().map(|entry| entry.path()).collect();

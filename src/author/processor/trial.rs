@@ -1,4 +1,4 @@
-//! A processor's component: held against the contract, configured in front of a stand-in for its model, and called.
+//! A processor's component: checked against the contract, configured in front of a stand-in for its model, and called.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::processing::{
 };
 use crate::telemetry::Metrics;
 
-/// A component that a server would take.
+/// A component that passes a server's checks.
 #[derive(Debug)]
 pub struct ProcessorTrial {
     pub component: Arc<ProcessorComponent>,
     options: TrialOptions,
     file: PathBuf,
-    /// How long it took to compile, or to find what was compiled before.
+    /// Time to compile it, or to load the cached code.
     pub loading: Duration,
 }
 
@@ -47,7 +47,7 @@ pub struct TrialSequence<'a> {
     scratch: SequenceScratch,
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Debug)]
 pub struct TrialAnswer {
     /// The inputs of each run of the model.
@@ -58,7 +58,7 @@ pub struct TrialAnswer {
 }
 
 impl ProcessorTrial {
-    /// Holds a file against the contract.
+    /// Checks a file against the contract.
     pub fn new(
         file: &Path,
         bytes: &[u8],
@@ -76,7 +76,7 @@ impl ProcessorTrial {
         let wrong =
             |what: String| AuthorError::Component { path: self.file.clone(), what: format!("configure: {what}") };
         let files = files::read(case.folder(), &case.files).map_err(|what| AuthorError::file(&case.path, what))?;
-        // A feature's type is for the model to say: it is there as both.
+        // The model decides a feature's type, so each feature is present as both types.
         let features: Vec<String> = self.component.declared().manifest.features.iter().take(4).cloned().collect();
         let count = features.len();
         let facts = LoadFacts {
@@ -119,19 +119,19 @@ impl ProcessorTrial {
 }
 
 impl TrialChain {
-    /// What clients see.
+    /// The inputs and outputs for clients.
     pub fn signature(&self) -> TensorSignature {
         self.chain.signature()
     }
 
-    /// A sequence that starts with the next request.
+    /// Creates a sequence that starts with its next request.
     pub fn sequence(&self, id: u64) -> TrialSequence<'_> {
         TrialSequence { running: self, id, step: 0, scratch: SequenceScratch::default() }
     }
 }
 
 impl TrialSequence<'_> {
-    /// Sends a request. `answer` stands in for the model.
+    /// Sends a request. `answer` replaces the model.
     pub fn send(
         &mut self,
         inputs: PortTensors,
@@ -161,7 +161,7 @@ impl TrialSequence<'_> {
             }
             Plan::Run(runs) => runs,
         };
-        // An END without inputs that no processor fills runs nothing.
+        // If no processor fills an END without inputs, the model does not run.
         let answers = runs.iter().map(|run| if run.is_empty() { PortTensors::new() } else { answer(run) }).collect();
         let began = Instant::now();
         match chain.post(&facts, prepared.pending, answers) {
@@ -177,13 +177,13 @@ impl TrialSequence<'_> {
         }
     }
 
-    /// Bytes that are kept for it.
+    /// Bytes of the sequence's scratch.
     pub fn scratch(&self) -> u64 {
         self.scratch.size()
     }
 }
 
-/// A clock that stands still: a trial counts no strikes over time.
+/// A clock that stands still: a trial does not count strikes over time.
 #[derive(Debug)]
 pub(in crate::author) struct TrialClock;
 

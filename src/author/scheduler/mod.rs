@@ -1,5 +1,5 @@
-//! A scheduler tried out on this machine, without a server.
+//! Tries out a scheduler on this machine, without a server.
 //!
-//! - [`trial`]: the component, held against the contract, configured, and asked about made-up candidates.
+//! - [`trial`]: the component, checked against the contract, configured, and called with synthetic candidates.
 
 pub mod trial;

@@ -1,4 +1,4 @@
-//! A scheduler's component: held against the contract, configured, and asked about made-up candidates.
+//! A scheduler's component: checked against the contract, configured, and called with synthetic candidates.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ use crate::config::model::LoadFacts;
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::guest::{Events, Guest, Source};
 
-/// A scheduler's component that a server would take.
+/// A scheduler's component that passes a server's checks.
 #[derive(Debug)]
 pub struct SchedulerTrial {
     pub component: SchedulerComponent,
     facts: LoadFacts,
     options: TrialOptions,
     file: PathBuf,
-    /// How long it took to compile, or to find what was compiled before.
+    /// Time to compile it, or to load the cached code.
     pub loading: Duration,
 }
 
@@ -35,13 +35,13 @@ pub struct RunningGuest {
     guest: Box<dyn Guest>,
     facts: LoadFacts,
     hooks: Hooks,
-    /// Whether a plan was not left to the built-in policy.
+    /// Whether any plan was not left to the built-in policy.
     has_decided: bool,
     pub starting: Duration,
 }
 
 impl SchedulerTrial {
-    /// Holds a file against the contract.
+    /// Checks a file against the contract.
     pub fn new(
         file: &Path,
         bytes: &[u8],
@@ -51,7 +51,7 @@ impl SchedulerTrial {
         let (component, loading) = compile(file, machine, |engine, name, cache| {
             SchedulerComponent::new(engine, name, bytes, options.grants, cache)
         })?;
-        // A feature's type is for the model to say: it is there as both.
+        // The model decides a feature's type, so each feature is present as both types.
         let features: Vec<String> = component.manifest().features.iter().take(4).cloned().collect();
         let facts = LoadFacts {
             name: "model".to_owned(),
@@ -84,12 +84,12 @@ impl SchedulerTrial {
 }
 
 impl RunningGuest {
-    /// Candidates it is shown at most, as its plugin.toml says.
+    /// Maximum number of candidates that it sees, from its plugin.toml.
     pub fn window(&self) -> u32 {
         if self.hooks.window == 0 { u32::MAX } else { self.hooks.window }
     }
 
-    /// Asks it to plan for so many candidates, as far as it wants to see them; what is wrong with the answer is an error.
+    /// Asks for a plan for `candidates` candidates, or for as many as it wants to see. Returns an error if the answer is invalid.
     pub fn plan(&mut self, candidates: u32, round: u64) -> Result<Duration, String> {
         let candidates = candidates.min(self.window());
         let see = made_up(candidates, self.hooks, self.facts.max_batch, round);
@@ -98,13 +98,13 @@ impl RunningGuest {
         let decision = self.guest.plan(0, &see, &Events::default(), &mut picks).map_err(said_of("plan", candidates))?;
         let took = began.elapsed();
         self.has_decided |= decision != Decision::Default;
-        // Its columns may hide what tells candidates apart; the server knows it all the same.
+        // The plug-in's columns may lack what distinguishes candidates, but a server knows all columns.
         let all = Hooks { columns: columns::ALL, ..self.hooks };
         let known = made_up(candidates, all, self.facts.max_batch, round);
         wrong_with(&known, decision, &picks).map_or(Ok(took), |what| Err(format!("plan {what}")))
     }
 
-    /// Every hook that it wants once, as they are called around a plan.
+    /// Calls every hook that it wants once, in the order around a plan.
     pub fn exercise(&mut self) -> Result<(), String> {
         let (keys, hooks) = (self.facts.keys.len(), self.hooks);
         if hooks.observe {
@@ -130,7 +130,7 @@ impl RunningGuest {
             .map_err(|what| format!("restore: \"{what}\", of what it has just saved itself"))
     }
 
-    /// Whether any plan so far was not left to the built-in policy.
+    /// Whether any plan was not left to the built-in policy.
     pub fn has_decided(&self) -> bool {
         self.has_decided
     }
@@ -148,7 +148,7 @@ fn said_of(hook: &'static str, candidates: u32) -> impl Fn(CallError) -> String 
     move |struck| format!("{hook} of {candidates}: {struck}")
 }
 
-/// Candidates of a busy server: sequences of five tenants, steps apart by microseconds, two shapes, every third with a deadline.
+/// Candidates of a busy server: sequences of five tenants, steps that are microseconds apart, two shapes, every third with a deadline.
 fn made_up(count: u32, hooks: Hooks, max_batch: u32, round: u64) -> Columns {
     let now = 1_000_000_000 + round * 1_000_000;
     let wants = |column: u32| hooks.columns & column != 0;
@@ -191,7 +191,7 @@ fn made_up(count: u32, hooks: Hooks, max_batch: u32, round: u64) -> Columns {
     }
 }
 
-/// What a server would have against an answer.
+/// Why a server would reject an answer.
 fn wrong_with(known: &Columns, decision: Decision, picks: &Picks) -> Option<String> {
     let mut seen = BTreeSet::new();
     for i in picks.indices() {
@@ -212,7 +212,7 @@ fn wrong_with(known: &Columns, decision: Decision, picks: &Picks) -> Option<Stri
     (shapes.len() > 1).then(|| "fired candidates whose shape-key differs as one batch".to_owned())
 }
 
-/// Host functions for a component on trial: its log goes nowhere, and every key has a text.
+/// Host functions for a component on trial: they discard its log, and every key has a text.
 #[derive(Debug)]
 struct Aside;
 

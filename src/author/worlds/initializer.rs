@@ -1,4 +1,4 @@
-//! Plug-ins that make the first state of a sequence.
+//! The world of state initializers, which make the first state of a sequence.
 
 use std::path::Path;
 

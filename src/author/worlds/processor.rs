@@ -1,4 +1,4 @@
-//! Plug-ins that prepare a model's inputs and finish its outputs.
+//! The world of processors, which change a model's inputs and outputs.
 
 use std::path::Path;
 

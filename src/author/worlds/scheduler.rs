@@ -1,4 +1,4 @@
-//! Plug-ins that decide which requests run together, and when.
+//! The world of schedulers, which decide which requests run together, and when.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Graphs on a stand-in for an accelerator: what a run computes is asked for, and done when everything before it is. Only a graph that
-//! looks for poison cannot wait for that: as one does whose next operator depends on what is in a tensor.
+//! Mock graphs on a stand-in for an accelerator: a run only submits its computation. A graph that looks for poison first lets the device
+//! catch up, like a real graph whose next operator depends on a tensor's values.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::rows::{self, Inputs, check_poison};
 use crate::backend::{BackendError, Feed, Fetch, Port, Produced};
 use crate::device::{Buffer, Device, DeviceId, MemorySpan, MemorySpanMut, Owned, stand_in};
 
-/// A tensor to read or to write, wherever it lies.
+/// A tensor to read or to write, on any device.
 struct TensorView {
     dtype: DataType,
     shape: Shape,
@@ -19,9 +19,9 @@ struct TensorView {
 }
 
 impl TensorView {
-    /// As a graph on the host is fed.
+    /// A feed for a graph on the host.
     fn feed(&self) -> Feed<'_> {
-        // SAFETY: the caller's promise: it is there, and left alone, until the run is done.
+        // SAFETY: the caller's promise: the memory stays alive and unchanged until the run is done.
         let data = unsafe { MemorySpan::from_raw(DeviceId::Host, self.address, self.len) };
         Feed { dtype: self.dtype, shape: &self.shape, data }
     }
@@ -42,7 +42,7 @@ pub(super) fn run(
     let inputs = Inputs::check(&context.inputs, &seen)?;
     context.begin(&inputs)?;
     if context.program.poison.is_some() {
-        // SAFETY: the device is alive and a stand-in: no other gets here.
+        // SAFETY: the device is alive, and a stand-in, as `MockBackend::with_stand_ins` requires.
         unsafe { stand_in::catch_up(stream) };
         check_poison(&context.program, inputs.get("INPUT")?.1)?;
     }
@@ -57,14 +57,14 @@ pub(super) fn run(
         let seen: Vec<Feed<'_>> = fed.iter().map(TensorView::feed).collect();
         let result = Inputs::check(&ports, &seen).and_then(|inputs| rows::compute(&program, &inputs));
         for address in to {
-            // SAFETY: room of this size, by the caller's promise or because it was just made.
+            // SAFETY: memory of this size, by the caller's promise or because it was just allocated.
             let mut room = unsafe { MemorySpanMut::from_raw(DeviceId::Host, address, len) };
             if let (Some(room), Ok(result)) = (room.as_host_mut(), &result) {
                 room.copy_from_slice(result);
             }
         }
     };
-    // SAFETY: as above; inputs and outputs stay until the run is done, as every backend's do.
+    // SAFETY: as above; as for every backend, inputs and outputs stay until the run is done.
     unsafe { stand_in::ask(stream, compute) };
     Ok(())
 }
@@ -77,7 +77,7 @@ fn fed(feed: &Feed<'_>, place: DeviceId) -> Result<TensorView, BackendError> {
     Ok(TensorView { dtype, shape, address: feed.data.address(), len: feed.data.len() })
 }
 
-/// Where an output goes; made, if the graph shall make it.
+/// The address to which an output is written. Allocates it if the caller gave none.
 fn place(
     port: &Port,
     (shape, len): (&Shape, usize),

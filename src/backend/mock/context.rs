@@ -1,4 +1,4 @@
-//! One thread's means of running a graph, and the run on that thread.
+//! The mock's context: one thread's means of running a graph.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::rows::{self, Inputs, check_poison};
 use crate::backend::{BackendError, Feed, Fetch, Port, Produced};
 use crate::device::{Device, MemorySpanMut, Owned};
 
-/// What a test may do, or wait for, on the running thread before a batch is computed. It gets the shape of INPUT.
+/// A hook that a test may run, or block in, on the running thread before a batch is computed. It gets the shape of INPUT.
 pub type RunHook = Arc<dyn Fn(&Shape) + Send + Sync>;
 
 pub(super) struct MockContext {

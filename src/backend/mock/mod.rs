@@ -1,8 +1,8 @@
-//! A stand-in for a backend, for tests of what lies above: a few graphs written in Rust, run on the caller's thread, with no library and
-//! no model format. It is not for serving.
+//! A mock backend for tests of the modules above: a few graphs written in Rust. They run on the caller's thread, with no library and no
+//! model format. The mock must not serve requests.
 //!
-//! A "model file" is a line of text that names a graph; see [`Program`]. Memory is host memory, or that of a stand-in for an accelerator:
-//! spans of any other place are refused.
+//! A "model file" is a line of text that names a graph; see [`Program`]. Memory is host memory, or memory of a stand-in for an accelerator.
+//! The mock refuses spans of any other place.
 
 mod away;
 mod context;
@@ -35,7 +35,7 @@ impl MockBackend {
         MockBackend::default()
     }
 
-    /// Calls `hook` at the start of every run of every graph this loads.
+    /// Calls `hook` at the start of every run of every graph that this backend loads.
     pub fn with_hook(hook: RunHook) -> MockBackend {
         MockBackend { hook: Some(hook), ..MockBackend::default() }
     }
@@ -45,7 +45,7 @@ impl MockBackend {
         MockBackend { stand_ins: true, ..self }
     }
 
-    /// A graph without a file.
+    /// Builds a graph without a file.
     pub fn graph(&self, program: Program) -> Arc<dyn Graph> {
         self.graph_on(program, None)
     }
@@ -111,7 +111,7 @@ struct MockGraph {
     program: Arc<Program>,
     signature: Signature,
     hook: Option<RunHook>,
-    /// A stand-in; without one it runs on the host.
+    /// A stand-in for an accelerator; `None` runs on the host.
     device: Option<Arc<dyn Device>>,
 }
 

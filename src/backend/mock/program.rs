@@ -1,28 +1,28 @@
-//! What a mock graph does, and the line of text that says so.
+//! The programs of mock graphs, and the lines of text that describe them.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use sequor_core::{DataType, Dim, Dims};
 
-/// Which graph.
+/// The kind of graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// OUTPUT is INPUT.
     Identity,
-    /// OUTPUT and OUTPUT_STATE are INPUT + INPUT_STATE, without the state where START is set or READY is not.
+    /// OUTPUT and OUTPUT_STATE are INPUT + INPUT_STATE. Rows with START set or READY not set leave out the state.
     Accumulate,
     /// OUTPUT and OUTPUT_STATE are INPUT_STATE followed by INPUT; rows have one dimension, which grows.
     Append,
 }
 
-/// One graph. As text: `accumulate FP32 start ready dims=4 poison=13 cost=500`, where everything after the type may be left out.
+/// One graph. Example of its text: `accumulate FP32 start ready dims=4 poison=13 cost=500`. Everything after the type is optional.
 ///
-/// - `dims`: the dimensions of a row, −1 for an open one, separated by commas; by default `1`. There is a batch dimension in front.
+/// - `dims`: the dimensions of a row, −1 for an open one, separated by commas; `1` by default. There is a batch dimension in front.
 /// - `start`, `ready`: control inputs START and READY of shape `[-1,1]`, of the graph's own type.
 /// - `poison`: a run fails if an element of INPUT is this number.
-/// - `plus`: OUTPUT, and not OUTPUT_STATE, is so much more; INT32 only.
-/// - `cost`: microseconds that each run takes, however many rows it has.
+/// - `plus`: adds this number to OUTPUT but not to OUTPUT_STATE; INT32 only.
+/// - `cost`: duration of each run in microseconds, for any number of rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
     pub what: What,
@@ -36,7 +36,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The graph with rows of one element and nothing else.
+    /// A graph with rows of one element and without options.
     pub fn new(what: What, dtype: DataType) -> Program {
         let dims = Dims(vec![Dim::Fixed(1)]);
         Program { what, dtype, dims, start: false, ready: false, poison: None, plus: 0, cost: Duration::ZERO }
@@ -59,7 +59,7 @@ impl Program {
         Ok(())
     }
 
-    /// Arithmetic is there for two types; moving bytes for all.
+    /// Rejects arithmetic on other types than INT32 and FP32. Moving bytes works for all types.
     fn check(self) -> Result<Program, String> {
         let numbers = matches!(self.dtype, DataType::Int32 | DataType::Fp32);
         if !numbers && (self.what == What::Accumulate || self.poison.is_some()) {

@@ -5,7 +5,7 @@ use sequor_core::{DataType, Shape};
 use super::program::{Program, What};
 use crate::backend::{BackendError, Feed, Port};
 
-/// The inputs of one run, checked: of the declared types and shapes, on the host, and all of the same number of rows.
+/// The checked inputs of one run: of the declared types and shapes, on the host, and all with the same number of rows.
 pub(super) struct Inputs<'a>(Vec<(&'a str, &'a Shape, &'a [u8])>);
 
 impl<'a> Inputs<'a> {
@@ -29,7 +29,7 @@ impl<'a> Inputs<'a> {
         self.0.iter().find(|(port, ..)| *port == name).map(|(_, shape, bytes)| (*shape, *bytes))
     }
 
-    /// Row by row, whether a control is set; `None` if the context has no such control.
+    /// Row by row, whether a control is set; `None` if the context does not have this control.
     fn control(&self, name: &str) -> Option<Vec<bool>> {
         let (_, bytes) = self.find(name)?;
         Some(bytes.chunks_exact(4).map(|element| element != [0; 4]).collect())
@@ -59,7 +59,7 @@ pub(super) fn check_poison(program: &Program, input: &[u8]) -> Result<(), Backen
     let Some(poison) = program.poison else {
         return Ok(());
     };
-    // Numbers that 32 bits hold are equal as doubles if they are equal at all.
+    // The conversion to f64 keeps 32-bit numbers distinct.
     let number = |element: [u8; 4]| match program.dtype {
         DataType::Int32 => f64::from(i32::from_le_bytes(element)),
         _ => f64::from(f32::from_le_bytes(element)),
@@ -70,7 +70,7 @@ pub(super) fn check_poison(program: &Program, input: &[u8]) -> Result<(), Backen
     }
 }
 
-/// The shape of what the graph gives.
+/// The shape of the graph's outputs.
 pub(super) fn shape(program: &Program, inputs: &Inputs<'_>) -> Result<Shape, BackendError> {
     let (shape, _) = inputs.get("INPUT")?;
     if program.what != What::Append {
@@ -81,7 +81,7 @@ pub(super) fn shape(program: &Program, inputs: &Inputs<'_>) -> Result<Shape, Bac
     Ok(Shape(vec![shape.0.first().copied().unwrap_or(0), last(before) + last(shape)]))
 }
 
-/// What the graph gives. All its outputs are that.
+/// Computes the data of the graph's outputs, which are all the same.
 pub(super) fn compute(program: &Program, inputs: &Inputs<'_>) -> Result<Vec<u8>, BackendError> {
     match program.what {
         What::Identity => Ok(inputs.get("INPUT")?.1.to_vec()),
@@ -101,7 +101,7 @@ fn append(inputs: &Inputs<'_>) -> Result<Vec<u8>, BackendError> {
     Ok((0..rows).flat_map(|n| [row(state, n), row(input, n)].concat()).collect())
 }
 
-/// INPUT + INPUT_STATE, the state only in rows that are ready and not started.
+/// INPUT + INPUT_STATE. Only rows that are ready and not started add the state.
 fn accumulate(program: &Program, inputs: &Inputs<'_>) -> Result<Vec<u8>, BackendError> {
     let (shape, input) = inputs.get("INPUT")?;
     let (before, state) = inputs.get("INPUT_STATE")?;
@@ -126,7 +126,7 @@ fn add(dtype: DataType, a: [u8; 4], b: [u8; 4]) -> [u8; 4] {
     }
 }
 
-/// INT32 elements that are so much more.
+/// Adds `more` to INT32 elements.
 pub(super) fn plus(bytes: &[u8], more: i32) -> Vec<u8> {
     if more == 0 {
         return bytes.to_vec();

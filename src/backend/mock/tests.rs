@@ -1,4 +1,4 @@
-//! What the mock graphs promise to those who test with them.
+//! Tests the mock graphs themselves.
 
 use parking_lot::Mutex;
 
@@ -23,7 +23,7 @@ fn graph(text: &str) -> Arc<dyn Graph> {
     MockBackend::new().graph(text.parse().unwrap())
 }
 
-/// Runs with every input of the signature in order, each of `rows` rows, and gives the first output.
+/// Runs with every input of the signature in order, each with `rows` rows, and returns the first output.
 fn first(graph: &Arc<dyn Graph>, rows: u64, inputs: &[Vec<u8>]) -> Result<Vec<u8>, BackendError> {
     let ports = graph.signature();
     let all: Vec<String> = ports.inputs.iter().map(|port| port.name.clone()).collect();

@@ -1,4 +1,4 @@
-//! ONNX Runtime's allocator for what it gives to us.
+//! ONNX Runtime's default allocator, for values that the C API returns.
 
 use std::ptr;
 

@@ -1,4 +1,5 @@
-//! Runs whose outputs ONNX Runtime makes itself and leaves on an accelerator: a plain run would bring them to the host, and wait for it.
+//! Runs with outputs that ONNX Runtime allocates on an accelerator and leaves there. A plain run would copy them to the host and wait for
+//! that.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::value::{OnnxValue, memory_info};
 use crate::backend::BackendError;
 use crate::device::DeviceId;
 
-/// A session's inputs and outputs, bound by name. It is emptied behind every run.
+/// A session's inputs and outputs, bound by name. It is cleared after every run.
 #[derive(Debug)]
 pub(super) struct Binding {
     pointer: NonNull<OrtIoBinding>,
@@ -24,7 +25,7 @@ pub(super) struct Binding {
     host: MemoryInfo<'static>,
 }
 
-// SAFETY: only the owner of a binding uses it, on any thread.
+// SAFETY: only the owner of a binding uses it, on one thread at a time.
 unsafe impl Send for Binding {}
 
 impl Binding {
@@ -37,7 +38,7 @@ impl Binding {
         Ok(Binding { pointer, session: Arc::clone(session), away, host })
     }
 
-    /// Runs the graph. Outputs that are null are made by ONNX Runtime: on the accelerator, or on the host where `texts` says so.
+    /// Runs the graph. ONNX Runtime allocates outputs that are null: on the accelerator, or on the host for those with `texts` set.
     ///
     /// # Safety
     /// As for [`Session::run`].
@@ -47,14 +48,14 @@ impl Binding {
         (output_names, outputs): (&Names, &mut [*mut OrtValue]),
         texts: &[bool],
     ) -> Result<(), BackendError> {
-        // SAFETY: the caller's promise; what is taken was made by the run before.
+        // SAFETY: the caller's promise; the run before `take` made the values that it takes.
         let ran = unsafe {
             self.bind(input_names, inputs, output_names, outputs, texts)
                 .and_then(|()| self.session.run_bound(self.pointer.as_ptr()))
                 .and_then(|()| self.take(outputs))
         };
-        // The bound memory is only there during the run.
-        // SAFETY: the binding is alive and ours.
+        // Bound memory is only valid during the run.
+        // SAFETY: the binding is alive and owned by `self`.
         unsafe {
             (ort::api().ClearBoundInputs)(self.pointer.as_ptr());
             (ort::api().ClearBoundOutputs)(self.pointer.as_ptr());
@@ -90,10 +91,10 @@ impl Binding {
         Ok(())
     }
 
-    /// Takes what the run has made over into where nothing was.
+    /// Stores the outputs that the run allocated in the places that were null.
     ///
     /// # Safety
-    /// A run with these outputs must have succeeded just now.
+    /// A run with these outputs must just have succeeded.
     unsafe fn take(&self, outputs: &mut [*mut OrtValue]) -> Result<(), BackendError> {
         let (allocator, mut values, mut count) = (default_allocator()?, ptr::null_mut::<*mut OrtValue>(), 0usize);
         let binding = self.pointer.as_ptr();
@@ -102,16 +103,16 @@ impl Binding {
         if values.is_null() {
             return Err(BackendError("ONNX Runtime gave no outputs".to_owned()));
         }
-        // SAFETY: an array of so many values, in the order in which they were bound; each is ours to release.
+        // SAFETY: an array of `count` values, in the order of binding; the caller owns each of them.
         let made = unsafe { std::slice::from_raw_parts(values, count) };
         for (n, value) in made.iter().enumerate() {
             match outputs.get_mut(n).filter(|place| place.is_null()) {
                 Some(place) => *place = *value,
-                // SAFETY: nothing else has it.
+                // SAFETY: no other code has this value.
                 None => drop(unsafe { OnnxValue::from_raw(*value) }),
             }
         }
-        // SAFETY: the array was the allocator's, and is not used any more.
+        // SAFETY: the allocator allocated the array, which is not used any more.
         check(unsafe { (ort::api().AllocatorFree)(allocator, values.cast()) })
     }
 }

@@ -1,5 +1,5 @@
-//! Descriptions of caller's memory that a port has used before. A description says where memory lies and how it is shaped, nothing
-//! of what is in it: the same place, shape and length need the same one, even if the memory has a new owner.
+//! Caches the descriptions of callers' memory that a port has used. A description holds address, shape and length, but no data. The same
+//! three need the same description, even if the memory has a new owner.
 
 use sequor_core::{DataType, Shape};
 
@@ -7,10 +7,11 @@ use super::value::OnnxValue;
 use crate::backend::{BackendError, Port};
 use crate::device::DeviceId;
 
-/// As many as a port keeps. Staging and state alternate between few addresses; the number of shapes is that of the batch sizes.
+/// Maximum number of descriptions of a port. Staging and states alternate between few addresses; the number of shapes is that of the batch
+/// sizes.
 pub(super) const CAPACITY: usize = 64;
 
-/// What stands for every place of length 0.
+/// The address for all empty host memory.
 #[repr(align(64))]
 struct Nowhere;
 static NOWHERE: Nowhere = Nowhere;
@@ -28,13 +29,13 @@ struct CachedValue {
 #[derive(Debug, Default)]
 pub(super) struct ValueCache {
     entries: Vec<CachedValue>,
-    /// The entry that the next new one replaces, once there are [`CAPACITY`].
+    /// The index of the entry that the next new one replaces, once there are [`CAPACITY`].
     oldest: usize,
     hits: u64,
 }
 
 impl ValueCache {
-    /// The description of this memory as a tensor of `port`'s type.
+    /// The description of this memory as a tensor of `port`'s type; cached or new.
     pub(super) fn describe(
         &mut self,
         port: &Port,
@@ -62,7 +63,8 @@ impl ValueCache {
         Ok(&entry.value)
     }
 
-    /// Puts an entry in and says where. The oldest makes room; values still bound in this run are never replaced, as a port binds one.
+    /// Inserts an entry and returns its index. A full cache replaces the oldest entry. That entry is not bound in this run, because a port
+    /// binds one value a run.
     fn insert(&mut self, entry: CachedValue) -> usize {
         let index = if self.entries.len() < CAPACITY { self.entries.len() } else { self.oldest };
         match self.entries.get_mut(index) {
@@ -73,7 +75,7 @@ impl ValueCache {
         index
     }
 
-    /// How often a description was there already.
+    /// Number of cache hits.
     #[cfg(test)]
     pub(super) fn hits(&self) -> u64 {
         self.hits
@@ -85,7 +87,7 @@ impl ValueCache {
     }
 }
 
-/// ONNX Runtime would read past a buffer that is too short for itself, and some kernels fault on one that is not aligned.
+/// Checks size and alignment. ONNX Runtime would read past a buffer that is too short, and some kernels crash on unaligned ones.
 fn check_fit(port: &Port, address: u64, len: usize, shape: &Shape) -> Result<(), BackendError> {
     let size = element_size(port.dtype);
     let want = shape.elements().and_then(|n| n.checked_mul(size));

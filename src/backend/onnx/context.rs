@@ -1,4 +1,4 @@
-//! One thread's means of running a session: its ports with their descriptions of memory, and room for the pointers of a run.
+//! One thread's context for running a session: its ports with their cached descriptions, and the pointers of a run.
 
 use std::ptr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::value::OnnxValue;
 use crate::backend::{BackendError, Context, Feed, Fetch, Port};
 use crate::device::DeviceId;
 
-/// One side of the graph, in the order the context was made with.
+/// One side of the graph, in the order of the context.
 #[derive(Debug)]
 struct Ports {
     names: Names,
@@ -42,20 +42,20 @@ pub(super) struct OnnxContext {
     session: Arc<Session>,
     inputs: Ports,
     outputs: Ports,
-    /// Which outputs are texts.
+    /// For each output, whether it is of type BYTES.
     texts: Vec<bool>,
-    /// Where ONNX Runtime leaves what it makes, if not on the host.
+    /// The accelerator on which ONNX Runtime leaves the outputs that it allocates; `None` for the host.
     pub(super) leaves: Option<DeviceId>,
-    /// For runs that leave something there; made with the first of them.
+    /// For runs that leave outputs on the accelerator; created at the first of them.
     binding: Option<Binding>,
-    /// For each output that has an input's name, and so is that input, which one.
+    /// For each output that shares an input's name, and so is that input: the input's index.
     through: Vec<Option<usize>>,
-    /// Scratch of a run; between runs their pointers mean nothing.
+    /// Pointers of the current run. They are invalid between runs.
     bound_inputs: Vec<*const OrtValue>,
     bound_outputs: Vec<*mut OrtValue>,
 }
 
-// SAFETY: the pointers are written anew by every run before they are used, and everything else may be sent.
+// SAFETY: every run writes the pointers before it uses them, and everything else is `Send`.
 unsafe impl Send for OnnxContext {}
 
 impl OnnxContext {
@@ -74,7 +74,7 @@ impl OnnxContext {
         Ok(OnnxContext { session, inputs, outputs, texts, leaves, binding, through, bound_inputs, bound_outputs })
     }
 
-    /// Fills `bound_inputs`. String tensors are made for this run alone and put into `made`.
+    /// Fills `bound_inputs`. Creates string tensors for this run alone and stores them in `made`.
     fn bind_inputs(&mut self, feeds: &[Feed<'_>], made: &mut Vec<OnnxValue>) -> Result<(), BackendError> {
         self.inputs.expect(feeds.len(), "input")?;
         self.bound_inputs.clear();
@@ -99,8 +99,8 @@ impl OnnxContext {
         Ok(())
     }
 
-    /// Fills `bound_outputs`; null where ONNX Runtime shall allocate, and for an input that passes through: that one's memory it would
-    /// answer with, and leave what it was given as it was.
+    /// Fills `bound_outputs`. A pointer is null if ONNX Runtime must allocate the output. It is null too for an input that passes through:
+    /// ONNX Runtime would return the input's memory and leave the given memory unwritten.
     fn bind_outputs(&mut self, fetches: &[Fetch<'_>]) -> Result<(), BackendError> {
         self.outputs.expect(fetches.len(), "output")?;
         self.bound_outputs.clear();
@@ -124,7 +124,7 @@ impl OnnxContext {
         Ok(())
     }
 
-    /// Runs what is bound, and takes over what the run allocated, whether it succeeded or not.
+    /// Runs the bound values, and takes ownership of all that the run allocated, even if it failed.
     ///
     /// # Safety
     /// As for [`Session::run`].
@@ -138,7 +138,7 @@ impl OnnxContext {
                 };
                 let inputs = (&self.inputs.names, self.bound_inputs.as_slice());
                 let outputs = (&self.outputs.names, self.bound_outputs.as_mut_slice());
-                // SAFETY: the caller's promise; both binds made one value a name.
+                // SAFETY: the caller's promise; both bind functions made one value a name.
                 unsafe { binding.run(inputs, outputs, &self.texts) }
             }
             // SAFETY: as above.
@@ -148,20 +148,20 @@ impl OnnxContext {
         };
         let taken = self.bound_outputs.iter().zip(ours).map(|(pointer, ours)| match ours {
             true => None,
-            // SAFETY: it was null before the run, so what is there now was made by it and given away.
+            // SAFETY: the pointer was null before the run, so the run made the value and gave it away.
             false => unsafe { OnnxValue::from_raw(*pointer) },
         });
         let taken = taken.collect();
         ran.map(|()| taken)
     }
 
-    /// How often a description of memory was there already, over all ports.
+    /// Number of cache hits, over all ports.
     #[cfg(test)]
     pub(super) fn hits(&self) -> u64 {
         self.inputs.ports.iter().chain(&self.outputs.ports).map(|(_, cache)| cache.hits()).sum()
     }
 
-    /// The most descriptions that any port keeps.
+    /// The largest number of descriptions in the cache of any port.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
         self.inputs.ports.iter().chain(&self.outputs.ports).map(|(_, cache)| cache.len()).max().unwrap_or(0)
@@ -180,8 +180,8 @@ impl Context for OnnxContext {
         let mut made = Vec::new();
         self.bind_inputs(inputs, &mut made)?;
         self.bind_outputs(outputs)?;
-        // SAFETY: the spans of `inputs` and `outputs` borrow their memory beyond this call, `made` and the caches keep the values, and
-        // spans to write are exclusive.
+        // SAFETY: the spans of `inputs` and `outputs` borrow their memory beyond this call. `made` and the caches keep the values alive.
+        // Spans to write are exclusive.
         let taken = unsafe { self.run_bound() }?;
         let ports = self.outputs.ports.iter().zip(&self.through);
         for (((port, _), through), (fetch, value)) in ports.zip(outputs.iter_mut().zip(taken)) {

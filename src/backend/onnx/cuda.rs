@@ -9,10 +9,10 @@ pub(super) use without::{on, try_load};
 
 use crate::backend::BackendError;
 
-/// The provider's file, which ONNX Runtime looks for beside itself.
+/// The provider's file. ONNX Runtime looks for it in its own folder.
 pub(super) const FILE: &str = "libonnxruntime_providers_cuda.so";
 
-/// Whether the provider lies beside this library. A path, not a load: it is hundreds of megabytes.
+/// Checks that the provider is in the library's folder. Does not load it: it has hundreds of megabytes.
 pub(super) fn is_beside(library: &Path) -> Result<(), BackendError> {
     let folder = library.parent().unwrap_or_else(|| Path::new(""));
     if folder.join(FILE).is_file() {
@@ -37,12 +37,12 @@ mod provider {
     use crate::backend::onnx::status::describe;
     use crate::device::{Device, DeviceId};
 
-    /// Loads the provider for this GPU. No session comes of it.
+    /// Loads the provider for this GPU without creating a session.
     pub(in crate::backend::onnx) fn try_load(builder: SessionBuilder, ordinal: u16) -> Result<(), BackendError> {
         register(builder, CUDA::default().with_device_id(i32::from(ordinal))).map(|_| ())
     }
 
-    /// Options of a session that runs on this device, in its order of work.
+    /// Options of a session that runs on this device, in the device's order of work.
     pub(in crate::backend::onnx) fn on(
         builder: SessionBuilder,
         device: &Arc<dyn Device>,
@@ -50,8 +50,9 @@ mod provider {
         let (DeviceId::Cuda(ordinal), Some(stream)) = (device.place(), device.stream()) else {
             return Err(BackendError(format!("ONNX Runtime has no provider for {}", device.place())));
         };
-        // Memory as it is asked for, and not twice as much each time: sessions share a GPU with states and with each other. TF32 off: what a
-        // model answers must not depend on where it runs. Convolutions by rule, not by trying all ways: batches change their size all the time.
+        // The arena grows by the requested size instead of doubling, because sessions share a GPU with states and with each other. TF32 is
+        // off, because answers must not depend on the device. Convolution algorithms are chosen by rule and not by trial, because batches
+        // change their size all the time.
         let provider = CUDA::default()
             .with_device_id(i32::from(ordinal))
             .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested)

@@ -1,4 +1,4 @@
-//! Element types, ours and ONNX Runtime's. Types that no protocol carries are left out.
+//! Maps element types to those of ONNX Runtime. Types that no protocol carries are missing.
 
 use ort::sys::ONNXTensorElementDataType as Onnx;
 use sequor_core::DataType;
@@ -22,12 +22,12 @@ pub(super) const fn to_onnx(dtype: DataType) -> Onnx {
     }
 }
 
-/// The number is not read as an enum: a newer runtime may have more of them.
+/// The type of an ONNX element number. The number stays an integer, because a newer runtime may have more types.
 pub(super) fn from_onnx(element: i32) -> Option<DataType> {
     DataType::ALL.into_iter().find(|dtype| to_onnx(*dtype) as i32 == element)
 }
 
-/// What the ONNX format calls a type that is none of ours.
+/// The name in the ONNX format of a type that Sequor does not have.
 pub(super) const fn foreign_name(element: i32) -> &'static str {
     match element {
         0 => "UNDEFINED",

@@ -1,4 +1,4 @@
-//! The one ONNX Runtime of this process: its library, its environment, and where its log goes.
+//! The single ONNX Runtime of this process: its library, its environment and its log.
 
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ struct Loaded {
     environment: Environment,
 }
 
-/// A library cannot be unloaded while anything may still point into it, and there may be one environment in a process: both are for ever.
+/// Never unloaded: other code may point into the library. A process can have only one environment.
 static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
-/// Loads the library and makes the environment, the first time; later the path has to be the same.
+/// Loads the library and creates the environment. Later calls return the same one and fail for another path.
 pub(super) fn environment(path: &Path) -> Result<Environment, BackendError> {
     let mut loaded = LOADED.lock();
     if let Some(loaded) = loaded.as_ref() {
@@ -35,17 +35,17 @@ pub(super) fn environment(path: &Path) -> Result<Environment, BackendError> {
         .with_logger(Arc::new(log))
         .build()
         .map_err(|error| describe(&error))?;
-    // An environment with a logger of one's own starts at its most talkative level.
+    // With a custom logger, an environment starts at the most verbose level.
     environment.set_log_level(LogLevel::Error);
     memory::register(&environment)?;
     *loaded = Some(Loaded { path: path.to_owned(), environment: environment.clone() });
     Ok(environment)
 }
 
-/// Builds of ONNX Runtime that are distributed keep a journal of their use in the home directory, and a thread to send it, from the moment
-/// their library is loaded; switching telemetry off in the environment comes too late for it.
+/// Turns off telemetry. Distributed builds of ONNX Runtime keep a usage journal in the home directory, and a thread to send it. Both start
+/// when the library is loaded, before the environment's own switch.
 fn no_telemetry() {
-    // SAFETY: who reads the environment at this time does so by Rust's library, which locks it; ONNX Runtime, which does not, is not loaded.
+    // SAFETY: at this time only Rust's library reads the environment, and it locks. ONNX Runtime does not lock, but is not loaded yet.
     unsafe { std::env::set_var("ORT_DISABLE_TELEMETRY", "1") };
 }
 
@@ -65,7 +65,7 @@ fn not_loaded(path: &Path, error: &LoadDynamicError) -> BackendError {
     BackendError(format!("ONNX Runtime {} does not load: {cause}", path.display()))
 }
 
-/// What ONNX Runtime would print on stderr, under the target `onnxruntime`.
+/// Logs a message of ONNX Runtime under the target `onnxruntime`. By default it would print them on stderr.
 fn log(level: LogLevel, category: &str, _id: &str, place: &str, message: &str) {
     match level {
         LogLevel::Fatal | LogLevel::Error => tracing::error!(target: "onnxruntime", category, place, "{message}"),

@@ -1,6 +1,6 @@
-//! Fetches ONNX Runtime: the pinned package by `pip`, checked against the pinned hashes, and out of it the files that are needed.
+//! Installs ONNX Runtime: `pip` downloads the pinned package and checks its pinned hashes; then the needed files are extracted.
 //!
-//! pip and not a fetch of our own, so that its index, proxy and certificate settings hold here too. Nothing of Python is needed later.
+//! Sequor uses pip so that its index, proxy and certificate settings apply. Python is not needed afterwards.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -13,21 +13,21 @@ use zip::ZipArchive;
 use super::library::FILE;
 use super::probe::{Probe, RuntimeVersion, probe};
 
-/// The pinned package and its hashes, as pip reads them.
+/// The pinned package and its hashes, in pip's format.
 pub const PIN: &str = include_str!("../../../third_party/onnxruntime.txt");
-/// The same for NVIDIA GPUs.
+/// The pinned package for NVIDIA GPUs.
 pub const GPU_PIN: &str = include_str!("../../../third_party/onnxruntime-gpu.txt");
 
-/// Which of them.
+/// The package to install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Package {
     Cpu,
-    /// With a provider for NVIDIA GPUs beside it.
+    /// Includes the provider for NVIDIA GPUs.
     Gpu,
 }
 
 impl Package {
-    /// What lies beside the library in its package and is needed.
+    /// The files that are needed besides the library.
     fn beside(self) -> &'static [&'static str] {
         match self {
             Package::Cpu => &[],
@@ -36,16 +36,16 @@ impl Package {
     }
 }
 
-/// What an installation is doing.
+/// The current phase of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// pip runs; it does not say how far it is.
+    /// pip is running. It reports no progress.
     Downloading(RuntimeVersion),
-    /// Out of the package, so many bytes.
+    /// Extracting from the package; `bytes` so far.
     Extracting { bytes: u64 },
 }
 
-/// How an installation went.
+/// The result of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Installed {
     Now { path: PathBuf, version: RuntimeVersion },
@@ -84,7 +84,8 @@ pub enum InstallError {
     File(#[from] io::Error),
 }
 
-/// Puts the pinned library into the folder `target`, unless it is there. Several processes may do this at once; one of them fetches.
+/// Installs the pinned library into the folder `target`, if it is not there yet. Several processes may call this at once; one of them
+/// downloads.
 pub fn install(package: Package, target: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Installed, InstallError> {
     let pin = match package {
         Package::Cpu => PIN,
@@ -108,7 +109,7 @@ impl Installer<'_> {
     fn install(&self, target: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Installed, InstallError> {
         let version = version_in(self.pin).ok_or_else(|| io::Error::other("the pin names no version"))?;
         let path = target.join(FILE);
-        // A folder that its group can write to would not be trusted.
+        // Sequor does not trust a folder that its group can write to.
         std::fs::DirBuilder::new().recursive(true).mode(0o755).create(target)?;
         let lock = fs_err::File::create(target.join(".lock"))?;
         lock.file().lock()?;
@@ -119,7 +120,7 @@ impl Installer<'_> {
         let scratch = tempfile::Builder::new().prefix(".download").tempdir_in(target)?;
         progress(Progress::Downloading(version));
         let wheel = self.download(&scratch, version)?;
-        // The library last: where it is, everything is.
+        // The library is written last: if it exists, all files do.
         for file in self.package.beside() {
             let whole = extract(&wheel, version, target, file, progress)?;
             whole.persist(target.join(file)).map_err(|error| error.error)?;
@@ -147,7 +148,7 @@ impl Installer<'_> {
             "--no-deps",
             "--only-binary=:all:",
         ]);
-        // The library does not depend on Python: any Python fetches the package of this one.
+        // The library does not depend on Python, so any Python can fetch the package for Python 3.11.
         pip.args([
             "--python-version",
             "3.11",
@@ -180,7 +181,7 @@ fn platform(version: RuntimeVersion, package: Package) -> Result<&'static str, I
     }
 }
 
-/// The version in `onnxruntime==1.31.1 …`.
+/// The version in a line like `onnxruntime==1.31.1 …`.
 fn version_in(pin: &str) -> Option<RuntimeVersion> {
     let of = |line: &'_ str| {
         ["onnxruntime==", "onnxruntime-gpu=="].iter().find_map(|name| line.strip_prefix(name).map(str::to_owned))
@@ -203,7 +204,7 @@ fn succeeded(output: &Output, version: RuntimeVersion) -> Result<(), InstallErro
     Err(why_pip_failed(&String::from_utf8_lossy(&output.stderr), version))
 }
 
-/// What pip's complaint means. It has no exit codes or machine-readable errors for these.
+/// Maps pip's error text to an error. pip has no exit codes or machine-readable errors for these.
 fn why_pip_failed(stderr: &str, version: RuntimeVersion) -> InstallError {
     const NETWORK: [&str; 8] = [
         "NewConnectionError",
@@ -224,7 +225,7 @@ fn why_pip_failed(stderr: &str, version: RuntimeVersion) -> InstallError {
     if let Some(cause) = NETWORK.into_iter().find(|cause| stderr.contains(cause)) {
         return InstallError::NoNetwork(version, cause.to_owned());
     }
-    // All that is left of a failed connection when pip is set not to retry.
+    // If pip is set not to retry, a failed connection leaves only this text.
     if stderr.contains("(from versions: none)") {
         return InstallError::NoNetwork(version, "no version found at all".to_owned());
     }
@@ -234,7 +235,7 @@ fn why_pip_failed(stderr: &str, version: RuntimeVersion) -> InstallError {
     InstallError::Pip(version, line.trim_start_matches("ERROR:").trim().to_owned())
 }
 
-/// A library out of the package, in a file beside where it shall stand, so that a rename puts it there whole.
+/// Extracts a library into a temporary file in the target's folder, so that a rename moves it into place as a whole.
 fn extract(
     wheel: &Path,
     version: RuntimeVersion,
@@ -256,14 +257,14 @@ fn extract(
     Ok(library)
 }
 
-/// Whether a member of the package is this file, with or without a version at its end: `onnxruntime/capi/libonnxruntime.so.1.31.1`, but not
-/// the providers beside it.
+/// Whether a member of the package is this file, with or without a version suffix: `onnxruntime/capi/libonnxruntime.so.1.31.1`, but not the
+/// providers.
 fn is_file(name: &str, file: &str) -> bool {
     let end = name.strip_prefix("onnxruntime/capi/").and_then(|name| name.strip_prefix(file));
     end.is_some_and(|end| end.is_empty() || end.starts_with('.'))
 }
 
-/// A library is for everybody; temporary files are for their owner alone.
+/// Permissions of an installed library: readable for all users, unlike a temporary file.
 fn readable() -> std::fs::Permissions {
     use std::os::unix::fs::PermissionsExt;
     std::fs::Permissions::from_mode(0o644)
@@ -284,10 +285,10 @@ mod tests {
         Installer { python: python.to_owned(), pin: PIN, package: Package::Cpu }.install(target, &mut |_| {})
     }
 
-    /// A program to stand in for python3.
+    /// Writes a program that replaces python3.
     fn script(dir: &Path, text: &str) -> PathBuf {
         let path = dir.join("python");
-        // Written by another process: a file this one has open for writing cannot be run while another test forks.
+        // Another process writes the file: a file that this process has open for writing cannot be run while another test forks.
         let written =
             Command::new("sh").args(["-c", "printf '%s' \"$1\" > \"$0\""]).arg(&path).arg(text).status().unwrap();
         assert!(written.success());
@@ -328,7 +329,7 @@ mod tests {
         let file = std::fs::File::create(dir.join("onnxruntime.whl")).unwrap();
         let mut archive = zip::ZipWriter::new(file);
         for (name, bytes) in members {
-            // As they are: a library takes long to pack.
+            // Uncompressed, because compressing a library takes long.
             let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
             archive.start_file(*name, options).unwrap();
             archive.write_all(bytes).unwrap();
@@ -354,7 +355,7 @@ mod tests {
         assert!(error.to_string().contains("there is no libonnxruntime.so in it"), "{error}");
     }
 
-    /// pip is stood in for by a script that puts a package into the folder after `-d`, with a library that does load.
+    /// A script replaces pip and puts a package into the folder after `-d`. The package has a library that loads.
     #[test]
     fn the_package_for_gpus_brings_its_providers() {
         let Ok(real) = super::super::library::find(None, &super::super::library::System) else {
@@ -383,7 +384,7 @@ mod tests {
         assert!(matches!(installer().install(&target, &mut |_| {}).unwrap(), Installed::Now { .. }));
     }
 
-    /// pip stands in for by a script that puts a package into the folder after `-d`; its library is none.
+    /// A script replaces pip and puts a package into the folder after `-d`. The package's library is not a library.
     #[test]
     fn what_does_not_load_is_not_installed_and_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();

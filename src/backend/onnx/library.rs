@@ -1,6 +1,6 @@
-//! Finds ONNX Runtime's library. The order of the search is a pure function of its [`Surroundings`]. What a file is, [`super::probe`] says.
+//! Finds ONNX Runtime's library. The order of the search is a pure function of its [`Surroundings`]. [`super::probe`] checks a file.
 //!
-//! A place that is named (by the setting, `ORT_DYLIB_PATH`) is used or is an error; it is never passed over for another one.
+//! A path named by the setting or by `ORT_DYLIB_PATH` is used or is an error. The search never skips it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use super::probe::{OLDEST, Probe, RuntimeVersion};
 pub use super::surroundings::{Surroundings, System};
 
-/// The file's name, on its own and in every place.
+/// The library's file name, the same in all places.
 pub const FILE: &str = "libonnxruntime.so";
-/// The folder `sequor runtime install` puts it in, looked for in the working directory.
+/// The folder into which `sequor runtime install` puts the library, relative to the working directory.
 pub const LOCAL: &str = ".sequor/lib";
-/// The folder `sequor runtime install --gpu` puts it in. If both are there, the one with GPUs is used: it serves the CPU as well.
+/// The folder into which `sequor runtime install --gpu` puts the library. If both exist, this one is used: it serves the CPU as well.
 pub const LOCAL_GPU: &str = ".sequor/lib-gpu";
 /// ONNX Runtime's own variable that names the library.
 pub const VARIABLE: &str = "ORT_DYLIB_PATH";
 
-/// The library that was found.
+/// A usable library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
     pub path: PathBuf,
@@ -25,13 +25,13 @@ pub struct Library {
 }
 
 impl Library {
-    /// Whether a provider for NVIDIA GPUs was installed beside it.
+    /// Whether the provider for NVIDIA GPUs is in the library's folder.
     pub fn has_gpu_provider(&self) -> bool {
         super::cuda::is_beside(&self.path).is_ok()
     }
 }
 
-/// One place that was tried in vain.
+/// A place without a usable library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TriedLibrary {
     what: String,
@@ -56,10 +56,10 @@ impl fmt::Display for TriedLibrary {
     }
 }
 
-/// Why there is no library to use.
+/// Why no library is usable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoLibrary {
-    /// A place that was named does not do.
+    /// A named path is not usable.
     #[error("no usable ONNX Runtime ({}.{} or newer). {by} names {tried}. Correct it or leave it empty. To get one: sequor runtime install", OLDEST.major, OLDEST.minor)]
     Named { by: &'static str, tried: TriedLibrary },
     #[error("no usable ONNX Runtime ({}.{} or newer). Tried: {}. To get one: sequor runtime install", OLDEST.major, OLDEST.minor, list(.tried))]
@@ -70,7 +70,7 @@ fn list(tried: &[TriedLibrary]) -> String {
     tried.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Finds the library. `setting` is `[runtime] onnxruntime`, if it says anything.
+/// Finds the library. `setting` is `[runtime] onnxruntime`, if it is set.
 pub fn find(setting: Option<&Path>, world: &impl Surroundings) -> Result<Library, NoLibrary> {
     if let Some(path) = setting.filter(|path| !path.as_os_str().is_empty()) {
         return named("[runtime] onnxruntime", path, world);
@@ -87,7 +87,8 @@ pub fn find(setting: Option<&Path>, world: &impl Surroundings) -> Result<Library
         .ok_or(NoLibrary::Nowhere { tried: search.tried })
 }
 
-/// A relative path stands beside the program or, failing that, where `dlopen` takes it, as with every user of ONNX Runtime through Rust.
+/// Probes a named path. A relative path is tried in the program's folder first, then as `dlopen` resolves it, as in every Rust program with
+/// ONNX Runtime.
 fn named(by: &'static str, path: &Path, world: &impl Surroundings) -> Result<Library, NoLibrary> {
     let beside = path.is_relative().then(|| world.exe_dir().map(|dir| dir.join(path))).flatten();
     let found = beside.map(|path| (world.probe(&path), path)).filter(|(verdict, _)| *verdict != Probe::Absent);
@@ -113,8 +114,8 @@ impl<W: Surroundings> Search<'_, W> {
         self.file(&dir.join(FILE)).or_else(|| self.file(&lib?)).or_else(|| self.same_environment(dir.parent()?))
     }
 
-    /// The library inside the Python package of the environment that the program itself is installed in, as a wheel is. The environment need
-    /// not be activated.
+    /// The library inside the Python package of the environment in which the program itself is installed, for example from a wheel. The
+    /// environment need not be activated.
     fn same_environment(&mut self, prefix: &Path) -> Option<Library> {
         let of_env = packages_below(self.world, prefix);
         let before = self.tried.len();
@@ -125,8 +126,8 @@ impl<W: Surroundings> Search<'_, W> {
         found
     }
 
-    /// `.sequor/lib-gpu` or `.sequor/lib` in the working directory. Others could have made such a folder, so it is checked before its
-    /// library is opened: opening a library runs it.
+    /// `.sequor/lib-gpu` or `.sequor/lib` in the working directory. Another user could have created such a folder, so its owner is checked
+    /// before the library is opened: opening a library runs it.
     fn local(&mut self) -> Option<Library> {
         let dir = self.world.current_dir()?;
         for local in [LOCAL_GPU, LOCAL].map(|local| dir.join(local)) {
@@ -145,7 +146,7 @@ impl<W: Surroundings> Search<'_, W> {
         None
     }
 
-    /// The library inside the Python package, of `$VIRTUAL_ENV` or of `python3`.
+    /// The library inside the Python package of `$VIRTUAL_ENV` or of `python3`.
     fn python(&mut self) -> Option<Library> {
         let before = self.tried.len();
         let of_env = self.virtual_env();
@@ -181,7 +182,7 @@ impl<W: Surroundings> Search<'_, W> {
         self.candidate(path, path.display().to_string())
     }
 
-    /// Like [`Search::file`], but a file that is not there leaves no trace.
+    /// Like [`Search::file`], but a missing file is not listed as tried.
     fn if_there(&mut self, path: &Path) -> Option<Library> {
         match self.world.probe(path) {
             Probe::Absent => None,
@@ -194,7 +195,7 @@ impl<W: Surroundings> Search<'_, W> {
         self.take_usable(path, what, verdict)
     }
 
-    /// The library of this file, if it is usable. If not, the list of those that were tried has it.
+    /// Returns the library if it is usable. Otherwise adds it to the list of tried ones.
     fn take_usable(&mut self, path: &Path, what: String, verdict: Probe) -> Option<Library> {
         if let Probe::Usable(version) = verdict {
             return Some(Library { path: path.to_owned(), version });
@@ -208,7 +209,7 @@ impl<W: Surroundings> Search<'_, W> {
     }
 }
 
-/// The folders of packages in a Python environment. Debian calls those outside of virtual environments `dist-packages`.
+/// The package folders of a Python environment. Outside of virtual environments, Debian calls them `dist-packages`.
 fn packages_below(world: &impl Surroundings, prefix: &Path) -> Vec<PathBuf> {
     let pythons = world.list(&prefix.join("lib"));
     let pythons = pythons.into_iter().filter(|dir| has_prefix(dir, "python3"));
@@ -226,13 +227,13 @@ mod tests {
 
     use super::*;
 
-    /// A world of a few variables and files; the program is /opt/sequor/bin/sequor, started in /srv/app.
+    /// A machine with a few variables and files. The program is /opt/sequor/bin/sequor, started in /srv/app.
     #[derive(Default)]
     struct Toy {
         variables: HashMap<&'static str, &'static str>,
         files: HashMap<&'static str, &'static str>,
         python: Vec<&'static str>,
-        /// Of another user.
+        /// A path that belongs to another user.
         untrusted: Option<&'static str>,
     }
 
@@ -307,7 +308,7 @@ mod tests {
     #[test]
     fn a_wheel_finds_the_library_of_its_own_environment_without_activation() {
         let own = "/opt/sequor/lib/python3.11/site-packages/onnxruntime/capi/libonnxruntime.so.1.31.1";
-        // The `python3` on the path is another one, and has another version.
+        // The `python3` on the path is another one, with another version.
         let world = toy(&[(own, "1.31.1"), ("/usr/lib/python3/onnxruntime/capi/libonnxruntime.so.1.30.0", "1.30.0")]);
         assert_eq!(found(&world), own);
         let empty = toy(&[("/opt/sequor/lib/python3.11/site-packages/pip/main.py", "text")]);

@@ -1,5 +1,5 @@
-//! Host memory for the tensors that ONNX Runtime makes. Its own arena keeps what the largest batch needed for as long as a model is loaded.
-//! Here, blocks that were not used for ten seconds go back to the system.
+//! Host memory for the tensors that ONNX Runtime allocates. ONNX Runtime's own arena would keep the memory of the largest batch for as long
+//! as a model is loaded. This allocator returns blocks to the system that were not used for ten seconds.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
@@ -21,19 +21,19 @@ use crate::device::{Device, DeviceId, Host};
 
 const UNUSED_FOR: Duration = Duration::from_secs(10);
 
-/// Every block begins with its size, in a cache line of its own.
+/// Bytes in front of every block for its size; a cache line of its own.
 const HEADER: usize = 64;
 
-/// Smaller blocks are the process's allocator's to keep.
+/// Smaller blocks go back to the process's allocator at once.
 const LARGE: usize = 64 << 10;
 
-/// Blocks of one process. Sessions share it.
+/// The blocks of this process. All sessions share them.
 static MEMORY: BlockPool = BlockPool { free: Mutex::new(BTreeMap::new()), now: AtomicU64::new(0) };
 
 struct BlockPool {
-    /// By size, in the order in which they were freed.
+    /// Free blocks by size, in the order in which they were freed.
     free: Mutex<BTreeMap<usize, Vec<Block>>>,
-    /// The time when memory was last released, in nanoseconds: precise to the second.
+    /// The time of the last release, in nanoseconds; it advances about once a second.
     now: AtomicU64,
 }
 
@@ -43,26 +43,26 @@ struct Block {
     since: Time,
 }
 
-/// The allocator as ONNX Runtime calls it.
+/// The allocator in the layout of the C API.
 #[repr(C)]
 struct Allocator {
-    /// First, so that a pointer to it is a pointer to the whole.
+    /// The first field, so that a pointer to it is a pointer to the whole.
     calls: OrtAllocator,
     info: *const OrtMemoryInfo,
 }
 
-/// Makes every session of this environment that asks for shared allocators use this memory. Once for a process.
+/// Registers this allocator for every session of the environment that asks for shared allocators. Call it once a process.
 pub(super) fn register(environment: &Environment) -> Result<(), BackendError> {
     // Both live as long as the environment, which is never released.
     let info = Box::leak(Box::new(memory_info(DeviceId::Host)?));
-    // SAFETY: a table of functions; those that are missing are set below.
+    // SAFETY: a table of functions; the missing ones are set below.
     let mut calls = unsafe { OrtAllocator::default() };
     calls.Alloc = Some(allocate);
     calls.Free = Some(free);
     calls.Info = Some(describe);
     calls.Reserve = Some(reserve);
     let allocator = Box::leak(Box::new(Allocator { calls, info: info.ptr() }));
-    // SAFETY: the environment is alive, and so is the allocator for ever.
+    // SAFETY: the environment is alive, and the allocator is never freed.
     check(unsafe { (ort::api().RegisterAllocator)(environment.ptr().cast_mut(), &raw mut allocator.calls) })
 }
 
@@ -72,7 +72,7 @@ pub(super) fn release(now: Time) -> bool {
 }
 
 impl BlockPool {
-    /// A block with room for so many bytes, and its size.
+    /// Returns a block with room for `bytes` bytes, and its size.
     fn allocate(&self, bytes: usize) -> Option<(u64, usize)> {
         let size = block_size(bytes)?;
         if size < LARGE {
@@ -83,7 +83,7 @@ impl BlockPool {
         self.take(size).or_else(|| Host.allocate(size).ok().map(|address| (address, size)))
     }
 
-    /// The smallest free block that fits and is at most twice as large: a model's batches of all sizes then share their blocks.
+    /// Takes the smallest free block that fits and is at most twice as large, so that a model's batches of all sizes share their blocks.
     fn take(&self, size: usize) -> Option<(u64, usize)> {
         let mut free = self.free.lock();
         let (size, blocks) = free.range_mut(size..=size.checked_mul(2)?).find(|(_, blocks)| !blocks.is_empty())?;
@@ -91,7 +91,7 @@ impl BlockPool {
     }
 
     /// # Safety
-    /// The block must be of this size, from [`BlockPool::allocate`], and no longer in use.
+    /// The block must have this size, come from [`BlockPool::allocate`], and not be in use any more.
     unsafe fn free(&self, address: u64, size: usize) {
         if size >= LARGE {
             let since = Time(self.now.load(Ordering::Relaxed));
@@ -112,7 +112,7 @@ impl BlockPool {
         }
         drop(free);
         for (size, address) in &released {
-            // SAFETY: allocated with this size, and nothing else knows of it.
+            // SAFETY: allocated with this size, and no other code has the address.
             unsafe { Host.release(*address, *size) };
         }
         !released.is_empty()
@@ -123,7 +123,7 @@ fn layout(size: usize) -> Option<Layout> {
     Layout::from_size_align(size, HEADER).ok()
 }
 
-/// The size of a new block for a tensor of so many bytes: large ones in four steps from one power of two to the next, so that they fit again.
+/// The size of a new block for a tensor of `bytes` bytes. Large sizes have four steps between two powers of two, so that blocks fit again.
 fn block_size(bytes: usize) -> Option<usize> {
     let size = bytes.checked_add(HEADER)?;
     if size < LARGE {
@@ -133,34 +133,34 @@ fn block_size(bytes: usize) -> Option<usize> {
 }
 
 /// # Safety
-/// As ONNX Runtime calls it.
+/// ONNX Runtime calls it.
 unsafe extern "system" fn allocate(_: *mut OrtAllocator, bytes: usize) -> *mut c_void {
     let Some((address, size)) = MEMORY.allocate(bytes) else { return ptr::null_mut() };
-    // SAFETY: the block begins with room for its size, aligned.
+    // SAFETY: the block begins with aligned room for its size.
     unsafe { (address as *mut usize).write(size) };
     (address + HEADER as u64) as *mut c_void
 }
 
 /// # Safety
-/// As ONNX Runtime calls it.
+/// ONNX Runtime calls it.
 unsafe extern "system" fn reserve(_: *const OrtAllocator, bytes: usize) -> *mut c_void {
     // SAFETY: the first argument is not used.
     unsafe { allocate(ptr::null_mut(), bytes) }
 }
 
 /// # Safety
-/// As ONNX Runtime calls it: with nothing, or with what [`allocate`] gave.
+/// ONNX Runtime calls it with null, or with an address from [`allocate`].
 unsafe extern "system" fn free(_: *mut OrtAllocator, memory: *mut c_void) {
     if memory.is_null() {
         return;
     }
     let address = memory as u64 - HEADER as u64;
-    // SAFETY: written by `allocate`; the caller's promise.
+    // SAFETY: `allocate` wrote the size; the address is as the caller promises.
     unsafe { MEMORY.free(address, (address as *const usize).read()) };
 }
 
 /// # Safety
-/// As ONNX Runtime calls it, with the allocator that was registered.
+/// ONNX Runtime calls it with the registered allocator.
 unsafe extern "system" fn describe(this: *const OrtAllocator) -> *const OrtMemoryInfo {
     // SAFETY: the caller's promise; the table of functions is the first field.
     unsafe { (*this.cast::<Allocator>()).info }

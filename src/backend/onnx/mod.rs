@@ -1,14 +1,15 @@
-//! ONNX models, run by ONNX Runtime. The one home of `ort`, and within it of the C API of ONNX Runtime, which is used where `ort` itself
-//! would copy tensors or hold a lock.
+//! Runs ONNX models with ONNX Runtime. Only this module uses `ort`. It calls ONNX Runtime's C API directly if `ort` itself would copy
+//! tensors or hold a lock.
 //!
 //! # Layout
 //!
-//! - [`library`], [`probe`], [`install`]: where the library is, what a file is, and how to get one · `surroundings`: what the search asks of the
-//!   machine.
+//! - [`library`], [`probe`], [`install`]: find the library, check a file, and install one · `surroundings`: the process and the machine as
+//!   the search sees them.
 //! - `environment`: the one library and environment of a process.
-//! - `memory`: what tensors are allocated in.
-//! - `session`, `signature`: a loaded graph, and what it takes and gives · `tuning`: options of a session · `cuda`: the provider for GPUs.
-//! - `context`: a run, `binding`: one that leaves its outputs on an accelerator; `cache`, `strings` and `output` are its inputs and outputs, `value`, `element`, `names` and `status` the C API's words.
+//! - `memory`: the allocator of tensors.
+//! - `session`, `signature`: a loaded graph, and its inputs and outputs · `tuning`: options of a session · `cuda`: the provider for GPUs.
+//! - `context`: a run · `binding`: a run that leaves its outputs on an accelerator · `cache`, `strings`, `output`: their inputs and outputs
+//!   · `value`, `element`, `names`, `status`: types of the C API.
 
 mod allocator;
 mod binding;
@@ -49,7 +50,7 @@ use super::{Backend, BackendError, Context, Graph, LoadOptions, Signature, selec
 use crate::config::server::file::RuntimeLogLevel;
 use crate::device::Device;
 
-/// ONNX Runtime, loaded.
+/// The loaded ONNX Runtime.
 #[derive(Debug)]
 pub struct OnnxBackend {
     environment: Environment,
@@ -57,12 +58,12 @@ pub struct OnnxBackend {
 }
 
 impl OnnxBackend {
-    /// Loads the library (one a process; the same path again is fine). [`library::find`] says which.
+    /// Loads the library. A process can load only one path; calls with the same path succeed. [`library::find`] chooses the path.
     pub fn new(library: &Path) -> Result<OnnxBackend, BackendError> {
         Ok(OnnxBackend { environment: environment::environment(library)?, library: library.to_owned() })
     }
 
-    /// Sets the lowest level of the library's messages that reach the log, for the whole process.
+    /// Sets the minimum level of ONNX Runtime's messages in the log, for the whole process.
     pub fn set_log_level(&self, level: RuntimeLogLevel) {
         self.environment.set_log_level(match level {
             RuntimeLogLevel::Verbose => LogLevel::Verbose,

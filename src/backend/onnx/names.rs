@@ -1,4 +1,4 @@
-//! Names as the C API takes them: an array of pointers to C strings, made once.
+//! Names in the form of the C API: an array of pointers to C strings, built once.
 
 use std::ffi::{CString, c_char};
 
@@ -7,11 +7,11 @@ use crate::backend::BackendError;
 #[derive(Debug)]
 pub(super) struct Names {
     pointers: Vec<*const c_char>,
-    /// What the pointers point to; each string is in an allocation of its own.
+    /// The strings behind the pointers; each has its own allocation.
     _owned: Vec<CString>,
 }
 
-// SAFETY: the pointers are to strings this owns and never changes.
+// SAFETY: the pointers point to strings that this owns and never changes.
 unsafe impl Send for Names {}
 // SAFETY: as above.
 unsafe impl Sync for Names {}

@@ -1,4 +1,5 @@
-//! Outputs that ONNX Runtime allocated, taken over: numbers where they lie, strings in their wire form. And those it only passes through.
+//! Takes over outputs that ONNX Runtime allocated: numbers without a copy, strings converted to wire format. Also copies inputs that only
+//! pass through.
 
 use std::sync::Arc;
 
@@ -11,13 +12,13 @@ use super::value::OnnxValue;
 use crate::backend::{BackendError, Feed, Port, Produced};
 use crate::device::{Device, DeviceId, MemorySpan, MemorySpanMut, Owned, copy};
 
-/// What keeps an output's memory. The value is released first; it may need the session's allocators for that.
+/// Keeps an output's memory alive. The value is released first; it may need the session's allocators for that.
 struct Kept {
     _value: OnnxValue,
     _session: Arc<Session>,
 }
 
-/// The answer of one port.
+/// The output of one port.
 pub(super) fn produced(
     port: &Port,
     value: Option<OnnxValue>,
@@ -55,14 +56,14 @@ fn adopted(
     if let Some(bytes) = inputs.iter().filter(|_| place == DeviceId::Host).find_map(|feed| within(feed, address, len)) {
         return Ok(Owned::from_vec(bytes.to_vec()));
     }
-    // SAFETY: the value has so many bytes by its own type and shape.
+    // SAFETY: by its own type and shape, the value has this many bytes.
     let span = unsafe { MemorySpan::from_raw(place, address, len) };
     if let Some(device) = session.device().filter(|_| inputs.iter().any(|feed| overlaps(feed, &span))) {
-        // SAFETY: the input stays as it is until the run is over, which comes behind the copy.
+        // SAFETY: the input does not change before the run is over, and the run ends after the copy.
         return unsafe { Owned::copied(device, &span) }.map_err(|error| BackendError(error.to_string()));
     }
     let keeper = Arc::new(Kept { _value: value, _session: Arc::clone(session) });
-    // SAFETY: the value owns this memory, as it is none of an input's; nothing writes to an output after its run.
+    // SAFETY: the value owns this memory, because no input overlaps it; nothing writes to an output after its run.
     Ok(unsafe { Owned::from_raw(place, address, len, keeper) })
 }
 
@@ -73,13 +74,13 @@ fn overlaps(feed: &Feed<'_>, output: &MemorySpan<'_>) -> bool {
     meets && feed.data.place() == output.place() && output.place() != DeviceId::Host
 }
 
-/// The bytes of an output that is an input as it came: then its memory is the caller's, who may have other plans for it.
+/// The bytes of an output that shares an input's memory. That memory is the caller's, who may change it later.
 fn within<'a>(feed: &Feed<'a>, address: u64, len: usize) -> Option<&'a [u8]> {
     let start = usize::try_from(address.checked_sub(feed.data.address())?).ok()?;
     feed.data.as_host().filter(|_| len > 0)?.get(start..start.checked_add(len)?)
 }
 
-/// Writes an output that is an input as it came to where it shall be.
+/// Copies an input that passes through to its output's memory.
 pub(super) fn pass_through(
     port: &Port,
     device: Option<&Arc<dyn Device>>,
@@ -95,7 +96,7 @@ pub(super) fn pass_through(
         return Ok(());
     }
     if let Some(device) = device.filter(|device| [feed.data.place(), room.place()] == [device.place(); 2]) {
-        // SAFETY: both are as long, and neither is touched before the run is over, which comes behind the copy.
+        // SAFETY: both have the same length, and nothing touches either before the run is over, which is after the copy.
         return unsafe { copy(&**device, &feed.data, room) }.map_err(|error| BackendError(error.to_string()));
     }
     match (feed.data.as_host(), room.as_host_mut()) {

@@ -1,4 +1,4 @@
-//! What a file says when it is asked whether it is ONNX Runtime. No search happens here.
+//! Checks whether a file is a usable ONNX Runtime library. It searches nothing.
 
 use std::error::Error as _;
 use std::ffi::CStr;
@@ -18,7 +18,7 @@ pub struct RuntimeVersion {
     pub patch: u32,
 }
 
-/// The oldest version whose C API has all that is used here.
+/// The minimum version: its C API has every call that this module uses.
 pub const OLDEST: RuntimeVersion = RuntimeVersion { major: 1, minor: ort::MINOR_VERSION, patch: 0 };
 
 impl fmt::Display for RuntimeVersion {
@@ -27,7 +27,7 @@ impl fmt::Display for RuntimeVersion {
     }
 }
 
-/// Reads `1.31.1`, and `1.31.1-dev` or `1.31` as builds of one's own call themselves.
+/// Parses `1.31.1`, and `1.31.1-dev` or `1.31` of custom builds.
 impl FromStr for RuntimeVersion {
     type Err = ();
 
@@ -42,7 +42,7 @@ impl FromStr for RuntimeVersion {
     }
 }
 
-/// What a candidate turned out to be.
+/// The result for a candidate file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe {
     Usable(RuntimeVersion),
@@ -50,14 +50,14 @@ pub enum Probe {
     TooOld(RuntimeVersion),
     /// A major version this server does not know.
     TooNew(RuntimeVersion),
-    /// There, and not opened, because others could have put it there; why.
+    /// The file exists but was not opened, because another user could have put it there; the reason.
     Untrusted(String),
-    /// There, but not a library that loads here, or one of something else; why.
+    /// The file exists but is not a library that loads here, or is another library; the reason.
     NotALibrary(String),
 }
 
 impl Probe {
-    /// The verdict on a library that says it has this version.
+    /// The result for a library that reports this version.
     pub fn of_version(version: RuntimeVersion) -> Probe {
         match version.major.cmp(&OLDEST.major) {
             std::cmp::Ordering::Greater => Probe::TooNew(version),
@@ -75,7 +75,7 @@ impl Probe {
     }
 }
 
-/// In a word or two, without the version.
+/// A word or two, without the version.
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -89,7 +89,7 @@ impl fmt::Display for Probe {
     }
 }
 
-/// Loads the file, asks for its version, and unloads it again. A bare file name is looked for as `dlopen` does.
+/// Loads the file, reads its version, and unloads it again. `dlopen` resolves a bare file name.
 pub fn probe(path: &Path) -> Probe {
     let bare = path.components().count() == 1 && path.is_relative();
     if !bare && let Err(error) = fs_err::metadata(path) {
@@ -99,7 +99,7 @@ pub fn probe(path: &Path) -> Probe {
             Probe::NotALibrary(error.kind().to_string())
         };
     }
-    // SAFETY: loading runs the library's initialisers; the operator, or the search path they set up, names what is loaded.
+    // SAFETY: loading runs the library's initialisers; the operator, or the operator's search path, chose the file.
     let library = match unsafe { Library::new(path) } {
         Ok(library) => library,
         Err(error) => return not_loaded(path, &error, bare),
@@ -112,7 +112,7 @@ fn not_loaded(path: &Path, error: &libloading::Error, bare: bool) -> Probe {
     if bare && cause.contains("No such file") {
         return Probe::Absent;
     }
-    // The caller knows which file it is about; a library that it needs in turn is still named.
+    // The caller names the file itself; the text keeps the name of a library that the file needs.
     let own = format!("{}: ", path.display());
     Probe::NotALibrary(cause.strip_prefix(&own).unwrap_or(&cause).to_owned())
 }
@@ -121,7 +121,7 @@ fn version_of(library: &Library) -> Result<RuntimeVersion, String> {
     // SAFETY: a library that exports this name is ONNX Runtime, and the type is that of its header.
     let base = unsafe { library.get::<unsafe extern "C" fn() -> *const OrtApiBase>(b"OrtGetApiBase") }
         .map_err(|_| "it does not export OrtGetApiBase".to_owned())?;
-    // SAFETY: the function takes nothing and gives a pointer to a static of the library, or null.
+    // SAFETY: the function takes no arguments and returns a pointer to a static of the library, or null.
     let base = unsafe { base().as_ref() }.ok_or("OrtGetApiBase gives nothing")?;
     // SAFETY: as above; the text is a static of the library, which is still loaded.
     let text = unsafe { (base.GetVersionString)() };

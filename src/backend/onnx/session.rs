@@ -1,4 +1,4 @@
-//! A loaded graph as ONNX Runtime holds it. Runs of one session may overlap, on any threads.
+//! A loaded ONNX Runtime session. Its runs may overlap, on any threads.
 
 use std::ffi::CString;
 use std::fmt;
@@ -21,8 +21,8 @@ use super::tuning::{builder, on_host};
 use crate::backend::{BackendError, LoadOptions};
 use crate::device::{Device, DeviceId};
 
-/// One of this many runs waits for the accelerator. Kernels copy small tables from pinned host memory, and ONNX Runtime frees those tables only at the
-/// end of a run that waits: without one, they would gather for as long as the session is loaded.
+/// One of this many runs waits for the accelerator. Kernels copy small tables from pinned host memory, and ONNX Runtime frees these only at
+/// the end of a run that waits. Without such runs, the tables would accumulate for as long as the session is loaded.
 const AWAITED: u32 = 64;
 
 /// Options of runs that do not wait for the accelerator.
@@ -38,22 +38,21 @@ impl Unawaited {
         Ok(Unawaited { options, runs: AtomicU32::new(0) })
     }
 
-    /// The options of the next run. Null for a run that waits.
+    /// The options of the next run; null for a run that waits.
     fn next(&self) -> *const OrtRunOptions {
         let run = self.runs.fetch_add(1, Ordering::Relaxed);
         if run % AWAITED == AWAITED - 1 { ptr::null() } else { self.options.ptr() }
     }
 }
 
-/// Made over the C API and not as `ort`'s own session: that one reads the types of inputs and outputs while it is made, and panics at
-/// those it does not know.
+/// A session created through the C API. `ort`'s own session reads the types of inputs and outputs at creation, and panics at unknown ones.
 pub(super) struct Session {
     pointer: NonNull<OrtSession>,
-    /// Where it runs.
+    /// The device on which the session runs.
     place: DeviceId,
-    /// If it runs on an accelerator.
+    /// Only for a session on an accelerator.
     unawaited: Option<Unawaited>,
-    /// Whose stream it uses, if it runs on an accelerator. It is released after the session.
+    /// The accelerator whose stream the session uses. It is released after the session.
     device: Option<Arc<dyn Device>>,
     _environment: Environment,
 }
@@ -64,8 +63,7 @@ impl fmt::Debug for Session {
     }
 }
 
-// SAFETY: ONNX Runtime promises that a session may be run and asked from any threads at once; the one call that must be alone,
-// the release, is in `drop`.
+// SAFETY: ONNX Runtime allows runs and queries of a session from any threads at once. Only the release must be alone; it is in `drop`.
 unsafe impl Send for Session {}
 // SAFETY: as above.
 unsafe impl Sync for Session {}
@@ -77,7 +75,7 @@ impl Session {
         Ok(Session { pointer, place, unawaited: None, device: None, _environment: environment })
     }
 
-    /// On an accelerator, in its order of work. Without the provider for it this fails: nothing falls back to the CPU.
+    /// Opens a session on an accelerator, in its order of work. Fails without the provider: it never falls back to the CPU.
     pub(super) fn open_on(
         environment: &Environment,
         file: &Path,
@@ -87,14 +85,14 @@ impl Session {
         let builder = cuda::on(builder(environment, options)?, device)?;
         let pointer = create(environment, file, &builder)?;
         let (place, environment) = (device.place(), environment.clone());
-        // From here on its drop releases the pointer.
+        // From here on, dropping `session` releases the pointer.
         let device = Some(Arc::clone(device));
         let mut session = Session { pointer, place, unawaited: None, device, _environment: environment };
         session.unawaited = Some(Unawaited::new()?);
         Ok(session)
     }
 
-    /// Whether a run may be given memory at this place. ONNX Runtime does not ask: it would read a device's address on the host.
+    /// Whether a run may use memory at this place. ONNX Runtime does not check: it would read a device's address on the host.
     pub(super) fn takes(&self, place: DeviceId) -> bool {
         place == DeviceId::Host || place == self.place
     }
@@ -103,16 +101,16 @@ impl Session {
         self.pointer.as_ptr()
     }
 
-    /// The accelerator it runs on, if it does.
+    /// The accelerator on which the session runs, if any.
     pub(super) fn device(&self) -> Option<&Arc<dyn Device>> {
         self.device.as_ref()
     }
 
-    /// Runs the graph on the caller's thread. Outputs that are null are made by ONNX Runtime and are the caller's to release.
+    /// Runs the graph on the caller's thread. ONNX Runtime allocates outputs that are null, and the caller releases them.
     ///
     /// # Safety
-    /// There must be as many values as names. The inputs, and the outputs that are not null, must be values whose memory is there, and
-    /// for the outputs is read and written by nothing else, until this returns.
+    /// There must be as many values as names. The memory of the inputs and of the outputs that are not null must be alive until this
+    /// returns. Nothing else may read or write the memory of those outputs.
     pub(super) unsafe fn run(
         &self,
         input_names: &Names,
@@ -120,11 +118,11 @@ impl Session {
         output_names: &Names,
         outputs: &mut [*mut OrtValue],
     ) -> Result<(), BackendError> {
-        // Outputs that it makes itself here are the host's: they must be there when it returns.
+        // Outputs that ONNX Runtime allocates here are host memory, so such a run must wait for them.
         let all_given = outputs.iter().all(|value| !value.is_null());
         let run_options = self.unawaited.as_ref().filter(|_| all_given).map_or(ptr::null(), Unawaited::next);
         debug_assert_eq!((input_names.len(), output_names.len()), (inputs.len(), outputs.len()));
-        // SAFETY: the caller's promise; the session is alive and its Run may overlap with others. Options are null or alive.
+        // SAFETY: the caller's promise; the session is alive and its runs may overlap. Options are null or alive.
         check(unsafe {
             (ort::api().Run)(
                 self.pointer.as_ptr(),
@@ -141,10 +139,10 @@ impl Session {
 }
 
 impl Session {
-    /// Runs what is bound. One of [`AWAITED`] runs waits for the accelerator.
+    /// Runs the bound values. One of [`AWAITED`] runs waits for the accelerator.
     ///
     /// # Safety
-    /// The binding must be one of this session, and hold what [`Session::run`] wants.
+    /// The binding must belong to this session, and its values must meet the conditions of [`Session::run`].
     pub(super) unsafe fn run_bound(&self, binding: *mut OrtIoBinding) -> Result<(), BackendError> {
         let run_options = self.unawaited.as_ref().map_or(ptr::null(), Unawaited::next);
         // SAFETY: the caller's promise; options are null or alive.
@@ -167,7 +165,7 @@ fn create(
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: this is the only owner, so nothing runs it and nothing uses it later.
+        // SAFETY: this is the only owner, so nothing runs the session now or later.
         unsafe { (ort::api().ReleaseSession)(self.pointer.as_ptr()) }
     }
 }

@@ -1,4 +1,4 @@
-//! What a session takes and gives, read once when it is loaded. Ports that cannot be served are refused here, by name.
+//! A session's inputs and outputs, read once when it is loaded. Ports that cannot be served are refused here, by name.
 
 use std::ffi::{CStr, c_char};
 use std::ptr::{self, NonNull};
@@ -12,7 +12,7 @@ use super::session::Session;
 use super::status::check;
 use crate::backend::{BackendError, Port, Signature};
 
-/// The C API's calls for one side of a graph.
+/// The functions of the C API for one side of a graph.
 struct Side {
     what: &'static str,
     count: unsafe extern "system" fn(*const OrtSession, *mut usize) -> OrtStatusPtr,
@@ -40,13 +40,13 @@ pub(super) fn read(session: &Session) -> Result<Signature, BackendError> {
         name: api.SessionGetOverridableInitializerName,
         type_info: api.SessionGetOverridableInitializerTypeInfo,
     };
-    // An initializer of a type that cannot be served keeps its own value.
+    // An initializer of an unserved type cannot be overridden and keeps its own value.
     let optional = optional.each(session)?.filter_map(Result::ok).collect();
     let (inputs, outputs) = (inputs.ports(session)?, outputs.ports(session)?);
     Ok(Signature { inputs, optional, outputs, description: description(session)? })
 }
 
-/// The description of the graph, which the file may lack.
+/// The description of the graph; empty if the file has none.
 fn description(session: &Session) -> Result<String, BackendError> {
     let (api, allocator) = (ort::api(), default_allocator()?);
     let mut metadata = ptr::null_mut();
@@ -61,7 +61,7 @@ fn description(session: &Session) -> Result<String, BackendError> {
             // SAFETY: `text` is from this allocator and is not used any more.
             check(unsafe { (api.AllocatorFree)(allocator, text.cast()) }).map(|()| description)
         });
-    // SAFETY: the metadata is this function's to release, and nothing points into it.
+    // SAFETY: this function owns the metadata, and nothing points into it.
     unsafe { (api.ReleaseModelMetadata)(metadata) };
     asked
 }
@@ -116,7 +116,7 @@ impl Side {
 struct TypeInfo(NonNull<OrtTypeInfo>);
 
 impl TypeInfo {
-    /// The tensor's part, or what it is instead of a tensor. It lives as long as `self`.
+    /// The tensor's part of the type, or the kind of another type. It lives as long as `self`.
     fn tensor(&self) -> Result<NonNull<OrtTensorTypeAndShapeInfo>, &'static str> {
         let mut kind = ONNXType::ONNX_TYPE_UNKNOWN as i32;
         let mut tensor = ptr::null();
@@ -133,7 +133,7 @@ impl TypeInfo {
 
 impl Drop for TypeInfo {
     fn drop(&mut self) {
-        // SAFETY: this owns the info, and what points into it does not outlive `port`.
+        // SAFETY: this owns the info, and pointers into it do not outlive `port`.
         unsafe { (ort::api().ReleaseTypeInfo)(self.0.as_ptr()) }
     }
 }

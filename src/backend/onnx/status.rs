@@ -1,16 +1,16 @@
-//! What ONNX Runtime's calls answer, turned into errors.
+//! Converts the statuses of ONNX Runtime's calls to errors.
 
 use ort::sys::{OrtErrorCode, OrtStatusPtr};
 
 use crate::backend::BackendError;
 
-/// Takes a status over from the C API.
+/// Takes ownership of a status of the C API and checks it.
 pub(super) fn check(status: OrtStatusPtr) -> Result<(), BackendError> {
-    // SAFETY: callers hand in what a call of the C API just gave away: null, or a status that is theirs to release.
+    // SAFETY: callers pass the result of a call of the C API: null, or a status that they own.
     unsafe { ort::Error::result_from_status(status) }.map_err(|error| describe(&error))
 }
 
-/// As Triton's ONNX Runtime backend words it.
+/// Formats an error like Triton's ONNX Runtime backend.
 pub(super) fn describe<R>(error: &ort::Error<R>) -> BackendError {
     let code = OrtErrorCode::from(error.code()) as i32;
     BackendError(format!("onnx runtime error {code}: {}", error.message()))

@@ -1,4 +1,5 @@
-//! BYTES: their wire form (each element a 4-byte length and that many bytes) ↔ ONNX Runtime's string tensors. Any bytes, NUL included.
+//! Converts BYTES between wire format (each element a 4-byte length and that many bytes) and ONNX Runtime's string tensors. Elements may
+//! hold any bytes, NUL included.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -9,7 +10,7 @@ use super::status::check;
 use super::value::OnnxValue;
 use crate::backend::{BackendError, Port};
 
-/// A string tensor with these elements.
+/// Creates a string tensor with these elements.
 pub(super) fn tensor(port: &Port, wire: &[u8], shape: &Shape) -> Result<OnnxValue, BackendError> {
     let elements = parse(wire).ok_or_else(|| broken(port, "their data ends inside an element"))?;
     if shape.elements() != Some(elements.len() as u64) {
@@ -18,19 +19,19 @@ pub(super) fn tensor(port: &Port, wire: &[u8], shape: &Shape) -> Result<OnnxValu
     let value = OnnxValue::strings(shape)?;
     for (index, element) in elements.iter().enumerate() {
         let mut buffer: *mut c_char = ptr::null_mut();
-        // SAFETY: the value is a string tensor, made with exactly so many elements, and nothing else has it yet.
+        // SAFETY: the value is a string tensor with exactly this many elements, and no other code has it yet.
         check(unsafe {
             (ort::api().GetResizedStringTensorElementBuffer)(value.as_ptr(), index, element.len(), &raw mut buffer)
         })?;
         if !element.is_empty() {
-            // SAFETY: the call above made room for so many bytes at `buffer`, which is none of ours.
+            // SAFETY: the call above allocated this many bytes at `buffer`, which no other code uses.
             unsafe { ptr::copy_nonoverlapping(element.as_ptr(), buffer.cast(), element.len()) };
         }
     }
     Ok(value)
 }
 
-/// The elements of a string tensor with so many of them.
+/// The elements of a string tensor with `count` of them, in wire format.
 pub(super) fn wire(value: &OnnxValue, count: usize) -> Result<Vec<u8>, BackendError> {
     if count == 0 {
         return Ok(Vec::new());
@@ -56,7 +57,7 @@ pub(super) fn wire(value: &OnnxValue, count: usize) -> Result<Vec<u8>, BackendEr
     Ok(wire)
 }
 
-/// The elements, if the bytes are whole.
+/// Splits the bytes into elements; `None` if the last one is incomplete.
 fn parse(mut wire: &[u8]) -> Option<Vec<&[u8]>> {
     let mut elements = Vec::new();
     while !wire.is_empty() {

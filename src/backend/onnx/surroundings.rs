@@ -1,5 +1,5 @@
-//! What the search for ONNX Runtime's library asks of the process and the machine: variables, folders, files and whom they belong to. In which
-//! order it asks stands in [`super::library`].
+//! The process and the machine as the search for ONNX Runtime's library sees them: variables, folders, files and their owners.
+//! [`super::library`] defines the order of the search.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use std::process::{Command, Stdio};
 use super::probe::{Probe, probe};
 use crate::config::trust;
 
-/// What the search asks of the world.
+/// The queries of the search.
 pub trait Surroundings {
     fn variable(&self, name: &str) -> Option<OsString>;
     fn current_dir(&self) -> Option<PathBuf>;
     /// The folder of the running program.
     fn exe_dir(&self) -> Option<PathBuf>;
-    /// Where `python3` imports from; empty without one.
+    /// The folders from which `python3` imports; empty without Python.
     fn python_path(&self) -> Vec<PathBuf>;
     /// The entries of a folder, in order of their names; none if it cannot be read.
     fn list(&self, dir: &Path) -> Vec<PathBuf>;
     fn probe(&self, path: &Path) -> Probe;
-    /// Whether only this user and root can change the file or folder; `Err` says what it is then.
+    /// Checks that only this user and root can change the file or folder. `Err` has the result to report.
     fn check_trusted(&self, path: &Path) -> Result<(), Probe>;
 }
 

@@ -1,4 +1,4 @@
-//! Options of a session: the server's, and those of the model's configuration.
+//! Options of a session, from the server's and the model's configuration.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::config::model::settings::GraphLevel;
 
 const OPENVINO: &str = "OpenVINOExecutionProvider";
 
-/// The options of a session that runs on any processor.
+/// The options that sessions on the host and on accelerators share.
 pub(super) fn builder(environment: &Environment, options: &LoadOptions) -> Result<SessionBuilder, BackendError> {
     let tuning = &options.tuning;
     let level = match tuning.level {
@@ -72,7 +72,7 @@ fn with_openvino(builder: &mut SessionBuilder, provider: &[(String, String)]) ->
     let (keys, values) = (texts(|pair| &pair.0)?, texts(|pair| &pair.1)?);
     let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
     let (key_pointers, value_pointers) = (pointers(&keys), pointers(&values));
-    // SAFETY: the options are alive; both lists have as many texts as there are pairs, and live through the call.
+    // SAFETY: the options are alive; both lists have one text for each pair, and live through the call.
     check(unsafe {
         (ort::api().SessionOptionsAppendExecutionProvider_OpenVINO_V2)(
             builder.ptr_mut(),
@@ -83,7 +83,7 @@ fn with_openvino(builder: &mut SessionBuilder, provider: &[(String, String)]) ->
     })
 }
 
-/// Whether the library was built with the OpenVINO provider.
+/// Checks that the library was built with the OpenVINO provider.
 pub(super) fn has_openvino(library: &Path) -> Result<(), BackendError> {
     if providers()?.iter().any(|name| name == OPENVINO) {
         return Ok(());
@@ -101,11 +101,11 @@ fn providers() -> Result<Vec<String>, BackendError> {
     // SAFETY: both may be written to.
     check(unsafe { (ort::api().GetAvailableProviders)(&raw mut list, &raw mut count) })?;
     let names = (0..usize::try_from(count).unwrap_or(0)).map(|n| {
-        // SAFETY: the list has so many texts, each with a zero at its end, until it is released below.
+        // SAFETY: the list has this many C strings, until it is released below.
         unsafe { CStr::from_ptr(*list.add(n)) }.to_string_lossy().into_owned()
     });
     let names: Vec<String> = names.collect();
-    // SAFETY: the list is this function's to release, and nothing points into it.
+    // SAFETY: this function owns the list, and nothing points into it.
     check(unsafe { (ort::api().ReleaseAvailableProviders)(list, count) })?;
     Ok(names)
 }

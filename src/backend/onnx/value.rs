@@ -1,4 +1,4 @@
-//! Tensors as ONNX Runtime holds them: a description of memory that is ours, or memory of its own.
+//! Tensors of ONNX Runtime: descriptions of our memory, or tensors with memory of their own.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -19,13 +19,13 @@ use crate::device::DeviceId;
 #[derive(Debug)]
 pub(super) struct OnnxValue(NonNull<OrtValue>);
 
-// SAFETY: a value may be used and released on any thread; what is shared of it is only read.
+// SAFETY: a value may be used and released on any thread; shared references only read.
 unsafe impl Send for OnnxValue {}
 // SAFETY: as above.
 unsafe impl Sync for OnnxValue {}
 
 impl OnnxValue {
-    /// Takes over what ONNX Runtime gave away.
+    /// Takes ownership of a value that ONNX Runtime gave away.
     ///
     /// # Safety
     /// The pointer must be null or a value that nothing else releases.
@@ -33,7 +33,7 @@ impl OnnxValue {
         NonNull::new(pointer).map(OnnxValue)
     }
 
-    /// Describes `len` bytes at `address`. Nothing is read, and whether the memory is there only matters when the value is used in a run.
+    /// Describes `len` bytes at `address` without reading them. The memory only has to be valid when a run uses the value.
     pub(super) fn describing(
         place: DeviceId,
         address: u64,
@@ -61,7 +61,7 @@ impl OnnxValue {
         made(value)
     }
 
-    /// A tensor of empty strings.
+    /// Creates a tensor of empty strings.
     pub(super) fn strings(shape: &Shape) -> Result<OnnxValue, BackendError> {
         let dims = wire_dims(shape)?;
         let mut value = ptr::null_mut();
@@ -89,7 +89,7 @@ impl OnnxValue {
         check(unsafe { (ort::api().GetTensorTypeAndShape)(self.as_ptr(), &raw mut info) })?;
         let info = NonNull::new(info).ok_or_else(|| BackendError("ONNX Runtime gave a tensor no shape".to_owned()))?;
         let read = tensor_type(info);
-        // SAFETY: the info is this function's own and is not used any more.
+        // SAFETY: this function owns the info, which is not used any more.
         unsafe { (ort::api().ReleaseTensorTypeAndShapeInfo)(info.as_ptr()) };
         let (element, dims) = read?;
         let dims = dims.into_iter().map(u64::try_from).collect::<Result<Vec<u64>, _>>();
@@ -97,7 +97,7 @@ impl OnnxValue {
             .map_err(|_| BackendError("ONNX Runtime gave a tensor a negative dimension".to_owned()))
     }
 
-    /// Where the elements are. Not for strings.
+    /// The address of the elements. Not for strings.
     pub(super) fn address(&self) -> Result<u64, BackendError> {
         let mut data = ptr::null_mut();
         // SAFETY: the value is alive, `data` may be written to.
@@ -108,7 +108,7 @@ impl OnnxValue {
     /// Whether the host can read the elements.
     pub(super) fn on_host(&self) -> Result<bool, BackendError> {
         let (mut info, mut device) = (ptr::null(), 0i32);
-        // SAFETY: the value is alive, `info` may be written to; what it then points to is the value's own.
+        // SAFETY: the value is alive, `info` may be written to; the value owns the info.
         check(unsafe { (ort::api().GetTensorMemoryInfo)(self.as_ptr(), &raw mut info) })?;
         // SAFETY: the info is alive; `device` has the size of the C enum and is not read as a Rust one.
         unsafe { (ort::api().MemoryInfoGetDeviceType)(info, (&raw mut device).cast()) };
@@ -124,7 +124,7 @@ impl Drop for OnnxValue {
 }
 
 fn made(value: *mut OrtValue) -> Result<OnnxValue, BackendError> {
-    // SAFETY: callers hand in what a call of the C API just made for them.
+    // SAFETY: callers pass the value that a call of the C API just made for them.
     unsafe { OnnxValue::from_raw(value) }.ok_or_else(|| BackendError("ONNX Runtime made no tensor".to_owned()))
 }
 

@@ -1,4 +1,4 @@
-//! Completion: what a configuration leaves out and the graph knows. A pure function of both.
+//! Completes a configuration from the graph. A pure function of both.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use sequor_proto::{
 use super::signature::{Port, Signature};
 use super::{dtype, padding, sequor_toml, state_padding};
 
-/// Tensors of the graph that are neither inputs nor outputs to clients: controls, states, batch inputs, constants.
+/// Tensors of the graph that clients neither send nor get: controls, states, batch inputs, constants.
 #[derive(Debug, Default)]
 struct Reserved {
     inputs: BTreeSet<String>,
     outputs: BTreeSet<String>,
     /// Inputs that have no batch dimension.
     constants: BTreeSet<String>,
-    /// Tensors whose batch dimension is not the first, and which it is.
+    /// Tensors whose batch dimension is not the first, with its axis.
     axes: Vec<(String, usize)>,
 }
 
@@ -45,19 +45,19 @@ impl Reserved {
         reserved
     }
 
-    /// Whether this tensor has an open dimension where the batch goes.
+    /// Whether the batch dimension of this tensor is open. A constant has none and counts as open.
     fn batches(&self, port: &Port) -> bool {
         let axis = self.axes.iter().find(|(name, _)| *name == port.name).map_or(0, |(_, axis)| *axis);
         self.constants.contains(&port.name) || port.dims.0.get(axis) == Some(&Dim::Any)
     }
 }
 
-/// Whether there is anything to complete: one side is not told at all.
+/// Whether the configuration needs completion: it has no inputs or no outputs.
 pub(super) fn is_needed(config: &ModelConfig) -> bool {
     (config.input.is_empty() && config.batch_input.is_empty()) || config.output.is_empty()
 }
 
-/// Completes the configuration from the graph, or says why that cannot be.
+/// Completes the configuration from the graph, or returns why that is impossible.
 pub(super) fn complete(
     config: &mut ModelConfig,
     keys: &sequor_toml::Keys,
@@ -115,7 +115,7 @@ fn output(port: &Port, batches: bool) -> ModelOutput {
     }
 }
 
-/// Without the batch dimension. A tensor that has no other is one of dims `[1]`, reshaped to none.
+/// The dims without the batch dimension. A tensor without other dimensions has dims `[1]`, reshaped to an empty shape.
 fn dims(port: &Port, batches: bool) -> (Vec<i64>, Option<ModelTensorReshape>) {
     let dims: Vec<i64> = port.dims.to_wire().into_iter().skip(usize::from(batches)).collect();
     match dims.is_empty() {

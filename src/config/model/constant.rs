@@ -1,11 +1,11 @@
-//! `[input.X] constant = …`: a TOML value as the tensor the graph's input takes.
+//! `[input.X] constant = …`: converts a TOML value to the tensor for the graph's input.
 
 use sequor_core::{DataType, Dims, Shape};
 
 use super::settings::Constant;
 use super::signature::Port;
 
-/// The value as a tensor of the port's type and shape, or why it is none.
+/// The value as a tensor of the port's type and shape, or why it cannot be one.
 pub(super) fn constant(port: &Port, value: &toml::Value) -> Result<Constant, String> {
     let mut elements = Vec::new();
     flatten(value, &mut elements);
@@ -25,7 +25,7 @@ pub(super) fn constant(port: &Port, value: &toml::Value) -> Result<Constant, Str
     Ok(Constant { input: port.name.clone(), dtype: port.dtype, shape, data })
 }
 
-/// One element of this type; `None` if the value is not one.
+/// The bytes of one element of this type; `None` if the value does not fit.
 pub(super) fn element(dtype: DataType, value: &toml::Value) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let whole = value.as_float().filter(|f| f.fract() == 0.0).map(|f| toml::Value::Integer(f as i64));
@@ -40,7 +40,7 @@ pub(super) fn element(dtype: DataType, value: &toml::Value) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Lists of lists are one list, row after row.
+/// Flattens nested lists, row by row.
 fn flatten<'a>(value: &'a toml::Value, into: &mut Vec<&'a toml::Value>) {
     match value {
         toml::Value::Array(values) => values.iter().for_each(|v| flatten(v, into)),
@@ -48,7 +48,7 @@ fn flatten<'a>(value: &'a toml::Value, into: &mut Vec<&'a toml::Value>) {
     }
 }
 
-/// The shape of `dims` that holds so many elements; at most one open dimension can be found that way. Without a count every open one is 1.
+/// The shape that matches `dims` with `count` elements. It can have at most one open dimension. Without a count, each open dimension is 1.
 fn shape(dims: &Dims, count: Option<usize>) -> Option<Shape> {
     let fixed = Shape(dims.0.iter().filter_map(|d| d.fixed()).collect()).elements()?;
     let open = dims.0.iter().filter(|d| d.fixed().is_none()).count();
@@ -61,7 +61,7 @@ fn shape(dims: &Dims, count: Option<usize>) -> Option<Shape> {
     Some(Shape(dims.0.iter().map(|d| d.fixed().unwrap_or(fill)).collect()))
 }
 
-/// Appends one element; `None` if the value is not one of this type.
+/// Appends one element; `None` if the value is not of this type.
 fn bytes(dtype: DataType, value: &toml::Value, into: &mut Vec<u8>) -> Option<()> {
     let int = value.as_integer();
     let float = value.as_float().or_else(|| int.map(|n| n as f64));

@@ -6,16 +6,16 @@ use sequor_proto::model_instance_group::Kind;
 use super::report::Report;
 use crate::config::fault::Fault;
 
-/// Why no GPU is looked for.
+/// Why the server does not look for GPUs.
 pub(crate) const CPU_ONLY: &str = "cpu_only is set in the server's settings";
 
-/// Puts every group of KIND_GPU on the CPU. The place of the first of them.
+/// Moves every group of KIND_GPU to the CPU. Returns the index of the first of them.
 pub(super) fn move_to_cpu(config: &mut ModelConfig) -> Option<usize> {
     let mut first = None;
     for (n, group) in config.instance_group.iter_mut().enumerate().filter(|(_, group)| group.kind() == Kind::Gpu) {
         group.set_kind(Kind::Cpu);
         group.gpus.clear();
-        // As many as on one GPU.
+        // The number of instances on one GPU.
         group.count = group.count.max(1);
         first.get_or_insert(n);
     }

@@ -1,4 +1,4 @@
-//! The protobuf descriptor of a model's configuration, for its text and JSON forms.
+//! The protobuf descriptor of a model's configuration, for parsing its text and JSON forms.
 
 use std::sync::LazyLock;
 

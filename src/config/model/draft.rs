@@ -1,4 +1,5 @@
-//! A model's configuration before its graph is known ([`Draft`]), and after ([`ModelSettings`]): read, name, complete, normalise, validate, settle.
+//! Builds a model's configuration: without its graph as a [`Draft`], with it as [`ModelSettings`]. Steps: read, name, complete, normalise,
+//! validate, settle.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,10 +24,10 @@ use crate::config::place::Place;
 use crate::config::server::file::{ModelSection, ServerLimits};
 use crate::error::At;
 
-/// What the server says about all configurations.
+/// The server's settings for all configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Whether what a configuration leaves out is taken from the graph.
+    /// Whether missing parts of a configuration are completed from the graph.
     pub auto_complete: bool,
     /// The `max_batch_size` of a completed model that can batch.
     pub default_max_batch_size: u32,
@@ -42,7 +43,7 @@ impl Default for Options {
     }
 }
 
-/// The texts a configuration is made of, and what else its directory tells.
+/// The texts of a configuration, and facts about its directory.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
     pub directory: PathBuf,
@@ -55,7 +56,7 @@ pub struct Sources {
 
 #[derive(Debug, Clone, Default)]
 pub enum ConfigSource {
-    /// No file: everything is left to the graph.
+    /// No file: everything comes from the graph.
     #[default]
     None,
     /// config.pbtxt.
@@ -64,7 +65,7 @@ pub enum ConfigSource {
     Json(String),
 }
 
-/// A state whose batch lies on an axis that config.pbtxt cannot say.
+/// A state with its batch on an axis that config.pbtxt cannot express.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MovedState {
     /// Its `input_name`.
@@ -75,19 +76,19 @@ pub struct MovedState {
 }
 
 impl MovedState {
-    /// The lines of `sequor.toml` that say it.
+    /// The lines of `sequor.toml` that set the axis.
     pub fn toml(&self) -> String {
         format!("[state.{}]\nbatch_axis = {}\n", bare(&self.name), self.axis)
     }
 }
 
-/// A configuration that is sound as far as can be told without the graph.
+/// A configuration that passed all checks that need no graph.
 #[derive(Debug, Clone)]
 pub struct Draft {
     pub name: String,
     pub directory: PathBuf,
     pub backend: BackendKind,
-    /// The file (in a version directory) that holds the graph.
+    /// The name of the graph's file within a version directory.
     pub file_name: String,
     pub versions: VersionPolicy,
     pub(super) config: ModelConfig,
@@ -95,7 +96,7 @@ pub struct Draft {
     pub(super) path: PathBuf,
     pub(super) places: Places,
     pub(super) options: Options,
-    /// Fields that have no effect.
+    /// Notes about fields without effect.
     notes: Vec<Fault>,
     tuning: SessionTuning,
 }
@@ -106,7 +107,7 @@ pub fn read(directory: &Path, options: &Options) -> Result<Draft, Vec<Fault>> {
 }
 
 impl Sources {
-    /// Reads what lies in a model's directory.
+    /// Reads the configuration files in a model's directory.
     pub fn read(directory: &Path) -> Result<Sources, Vec<Fault>> {
         let fault = |e: &std::io::Error| {
             vec![Fault { at: Place::UNKNOWN.at(directory), code: code::FILE, what: e.to_string() }]
@@ -140,7 +141,7 @@ fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
 }
 
 impl Draft {
-    /// Makes the draft, or says everything that is wrong with the texts.
+    /// Builds the draft, or returns all faults of the texts.
     pub fn parse(sources: Sources, options: &Options) -> Result<Draft, Vec<Fault>> {
         let Sources { directory, config, sequor_toml, files } = sources;
         let toml_text = sequor_toml.unwrap_or_default();
@@ -182,12 +183,12 @@ impl Draft {
         })
     }
 
-    /// How the graph is to be loaded, as far as the configuration says.
+    /// The configuration's options for loading the graph.
     pub fn tuning(&self) -> &SessionTuning {
         &self.tuning
     }
 
-    /// Fields of the configuration that have no effect.
+    /// Notes about fields without effect.
     pub fn notes(&self) -> &[Fault] {
         &self.notes
     }
@@ -197,28 +198,28 @@ impl Draft {
         Fault { at: self.places.get(field).at(&self.path), code: code::NOTE_NO_EFFECT, what }
     }
 
-    /// Where the configuration names its instances.
+    /// The place of the instance groups in the configuration.
     pub fn instances_at(&self) -> At {
         self.places.get("instance_group[0]").at(&self.path)
     }
 
-    /// Where a sample of `model_warmup` is written.
+    /// The place of a sample of `model_warmup`.
     pub fn warmup_at(&self, sample: usize) -> At {
         self.places.get(&format!("model_warmup[{sample}]")).at(&self.path)
     }
 
-    /// Where the configuration names an accelerator for CPUs.
+    /// The place of the accelerator for CPUs in the configuration.
     pub fn accelerator_at(&self) -> At {
         self.places.get("optimization.execution_accelerators.cpu_execution_accelerator").at(&self.path)
     }
 
-    /// The graph's file in a version directory. If that is a directory, the graph is the file `model.onnx` in it, as in Triton.
+    /// The graph's file in a version directory. If its path is a directory, the graph is the file `model.onnx` in it, as in Triton.
     pub fn file(&self, version: u64) -> PathBuf {
         let path = self.directory.join(version.to_string()).join(&self.file_name);
         if path.is_dir() { path.join("model.onnx") } else { path }
     }
 
-    /// Whether the configuration names states.
+    /// Whether the configuration declares states.
     pub fn has_states(&self) -> bool {
         match &self.config.scheduling_choice {
             Some(SchedulingChoice::SequenceBatching(sequence)) => !sequence.state.is_empty(),
@@ -226,8 +227,8 @@ impl Draft {
         }
     }
 
-    /// The states whose batch lies on another axis than the configuration says, by the whole shapes of the graph's inputs. A state whose axis
-    /// `sequor.toml` names is none of them.
+    /// The states whose batch is on another axis than the configuration says, judged by the whole shapes of the graph's inputs. A state
+    /// whose axis is set in `sequor.toml` is never one of them.
     pub fn moved_states(&self, inputs: &BTreeMap<String, Dims>) -> Vec<MovedState> {
         let mut config = self.config.clone();
         normalise::normalise(&mut config);
@@ -243,7 +244,7 @@ impl Draft {
         states.iter().filter_map(moved).collect()
     }
 
-    /// Completes, validates and settles the configuration against the graph, or says everything that is wrong.
+    /// Completes, validates and settles the configuration against the graph, or returns all faults.
     pub fn settle(&self, graph: &Signature) -> Result<ModelSettings, Vec<Fault>> {
         if stateful::is_stateful(&self.config) {
             return self.settle_stateful(graph);
@@ -272,7 +273,7 @@ impl Draft {
         Err(in_order(report.faults))
     }
 
-    /// The same for a model of the stateful backend, whose states the graph tells.
+    /// Like `settle`, for a model of the stateful backend, whose graph names its states.
     fn settle_stateful(&self, graph: &Signature) -> Result<ModelSettings, Vec<Fault>> {
         let mut config = self.config.clone();
         stateful::fill_defaults(&mut config);
@@ -303,7 +304,7 @@ impl Draft {
         self.backend == BackendKind::Ensemble
     }
 
-    /// The models that its steps name, if it is an ensemble; each once.
+    /// The models of an ensemble's steps, each once.
     pub fn members(&self) -> Vec<String> {
         let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &self.config.scheduling_choice else {
             return Vec::new();
@@ -314,7 +315,7 @@ impl Draft {
         names
     }
 
-    /// The settings of an ensemble. `sequences`: a member has sequences, and how long the shortest-lived of them may be idle.
+    /// The settings of an ensemble. `sequences` is set if a member has sequences, and holds the shortest idle time of the members.
     pub fn settle_ensemble(&self, sequences: Option<Option<Duration>>) -> ModelSettings {
         let mut config = self.config.clone();
         normalise::normalise(&mut config);
@@ -328,24 +329,24 @@ impl Draft {
         ModelSettings { notes: self.notes.clone(), scheduling, instances: 1, ..settled }
     }
 
-    /// Where a step of an ensemble is written.
+    /// The place of a step of an ensemble.
     pub fn step_at(&self, step: Option<usize>) -> At {
         let field = step.map_or("ensemble_scheduling".to_owned(), |n| format!("ensemble_scheduling.step[{n}]"));
         self.places.get(&field).at(&self.path)
     }
 }
 
-/// Where the rest of a configuration comes from.
+/// The source for the rest of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DraftKind {
-    /// A plug-in answers every request: there is no graph.
+    /// A plug-in answers every request; there is no graph.
     Plugin,
-    /// The graph, as Triton's stateful backend reads it.
+    /// The graph, read as Triton's stateful backend reads it.
     StatefulBackend,
     Graph,
 }
 
-/// Fills in the names that follow from the directory.
+/// Fills in names from the directory.
 fn fill(config: &mut ModelConfig, toml: &SequorToml, own_name: &str, files: &[String]) -> DraftKind {
     if toml.keys.model.is_some() {
         graphless::fill(config, own_name);
@@ -368,7 +369,8 @@ fn normal(config: &ModelConfig, kind: DraftKind) -> ModelConfig {
     normal
 }
 
-/// Checks all that needs no graph. Returns the notes, and how the graph is to be loaded. `moved`: the first group that runs on the CPU instead of a GPU.
+/// Checks everything that needs no graph. Returns the notes and the options for loading the graph. `moved` is the first group that runs on
+/// the CPU instead of a GPU.
 fn check(
     report: &mut Report<'_>,
     config: &ModelConfig,

@@ -1,9 +1,9 @@
-//! Element types between the configuration's enum and the core's.
+//! Converts element types between the configuration's enum and the core.
 
 use sequor_core::DataType;
 use sequor_proto as proto;
 
-/// `None` for `TYPE_INVALID` and for numbers that name no type.
+/// `None` for `TYPE_INVALID` and for unknown numbers.
 pub(super) fn from_proto(number: i32) -> Option<DataType> {
     let name = proto::DataType::try_from(number).ok()?.as_str_name();
     DataType::ALL.into_iter().find(|t| t.config_name() == name)

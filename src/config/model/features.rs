@@ -1,5 +1,4 @@
-//! What schedulers see of requests, and which plug-in decides: `[[feature]]` and `[plugins.scheduler]` of sequor.toml, held
-//! against the model and settled.
+//! Features and plug-ins of a model: checks `[[feature]]` and `[plugins.scheduler]` of sequor.toml against the model, and settles them.
 
 use sequor_core::DataType;
 
@@ -9,7 +8,7 @@ use super::sequor_toml::{self, FeatureType, From};
 use super::settings::{Feature, FeatureFrom, InitializerPlugin, ProcessorPlugin, SchedulerPlugin};
 use crate::config::fault::{code, did_you_mean};
 
-/// Whether the inputs that features come from are there, and of a type that has such values.
+/// Checks that the inputs of features exist and have a suitable type.
 pub(super) fn check(report: &mut Report<'_>) {
     for (n, feature) in report.toml.keys.feature.iter().enumerate() {
         if feature.from != From::Input {
@@ -90,7 +89,7 @@ pub(super) fn processors(report: &Report<'_>) -> Vec<ProcessorPlugin> {
     processors.chain(model_plugin(report)).collect()
 }
 
-/// The processor that is the model, if it has no graph.
+/// The processor of a model without a graph.
 fn model_plugin(report: &Report<'_>) -> Option<ProcessorPlugin> {
     let plugin = report.toml.keys.model.as_ref()?;
     let config = plugin.config.as_ref().and_then(|table| serde_json::to_string(table).ok());
@@ -125,5 +124,5 @@ pub(super) fn initializer(report: &Report<'_>) -> Option<InitializerPlugin> {
     })
 }
 
-/// Maximum bytes of kept states, if the model names none.
+/// Maximum bytes of kept states, if the model sets none.
 const KEEP: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! Whether a configuration and its graph go together: counts, names, types, dims, and where the batch stands in states.
+//! Checks that a configuration and its graph match: counts, names, types, dims, and the batch axis of states.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::signature::{Port, Signature};
 use super::{constant, dtype, fit_ragged, padding, state_padding};
 use crate::config::fault::{code, did_you_mean};
 
-/// Checks a configuration that is sound in itself.
+/// Checks a configuration, which is valid in itself, against its graph.
 pub(super) fn check(report: &mut Report<'_>, graph: &Signature) {
     if !report.marks_batch() {
         count(report, graph);
@@ -43,7 +43,7 @@ pub(super) fn check(report: &mut Report<'_>, graph: &Signature) {
     super::features::check(report);
 }
 
-/// Every input of the graph must come from somewhere, and from one place.
+/// Checks that every input of the graph has exactly one source.
 fn count(report: &mut Report<'_>, graph: &Signature) {
     let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
     let config = report.config;
@@ -79,7 +79,7 @@ fn count(report: &mut Report<'_>, graph: &Signature) {
         .map(|p| format!("\"{}\"", p.name))
         .collect();
     let provides = graph.inputs.len();
-    // Where one name stands for another, the sentence about that name says it better.
+    // If a name is unknown, its own fault explains the problem better.
     let has_unknown = sources.keys().any(|name| graph.input(name).is_none());
     if expects != provides || (!missing.is_empty() && !has_unknown) {
         let mut what = format!(
@@ -148,7 +148,7 @@ fn check_output(report: &mut Report<'_>, graph: &Signature, field: &str, output:
     check_dims(report, field, "output", "gives", port, &dims, true);
 }
 
-/// A tensor without dimensions is configured as one of ones, when not batching.
+/// Whether the configuration has dims of ones for a tensor without dimensions, in a model that does not batch.
 pub(super) fn is_scalar(report: &Report<'_>, port: &Port, dims: &Dims) -> bool {
     !report.batches() && port.dims.rank() == 0 && dims.0.iter().all(|d| *d == Dim::Fixed(1))
 }
@@ -179,13 +179,13 @@ fn check_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, por
     }
 }
 
-/// Whether the model's dims, less the one at `axis`, agree with those said.
+/// Whether the model's dims without the one at `axis` agree with the configured ones.
 fn agree(model: &Dims, said: &Dims, axis: Option<usize>, fits: impl Fn(Dim, Dim) -> bool) -> bool {
     let rest: Vec<Dim> = model.0.iter().enumerate().filter(|(i, _)| Some(*i) != axis).map(|(_, d)| *d).collect();
     rest.len() == said.rank() && rest.iter().zip(&said.0).all(|(m, s)| fits(*m, *s))
 }
 
-/// The model's dims with an N where the batch is: `[2,N,128]`.
+/// The model's dims with an N for the batch: `[2,N,128]`.
 fn drawn(dims: &Dims, axis: Option<usize>) -> String {
     let parts = dims.0.iter().enumerate().map(|(i, d)| if Some(i) == axis { "N".to_owned() } else { d.to_string() });
     format!("[{}]", parts.collect::<Vec<_>>().join(","))
@@ -214,7 +214,7 @@ fn check_control(report: &mut Report<'_>, graph: &Signature, field: &str, name: 
     }
 }
 
-/// The type a control is fed with.
+/// The element type of a control's values.
 pub(super) fn control_type(control: &Control) -> Option<DataType> {
     match control.kind() {
         Kind::ControlSequenceCorrid => dtype::from_proto(control.data_type),
@@ -237,7 +237,7 @@ fn check_state(report: &mut Report<'_>, graph: &Signature, field: &str, state: &
         None => no_output(report, graph, &format!("{field}.output_name"), "state", &state.output_name),
         Some(port) => {
             check_type(report, field, "state", port, state.data_type);
-            // Its axis is that of the input; without one there is nothing to compare.
+            // The axis is that of the input, so without an input there is nothing to compare.
             if graph.input(&state.input_name).is_some() {
                 check_state_dims(report, field, &label, "gives", port, state);
             }
@@ -245,14 +245,14 @@ fn check_state(report: &mut Report<'_>, graph: &Signature, field: &str, state: &
     }
 }
 
-/// Whether a state's tensor is its dims with the batch put in at this axis, or without a batch.
+/// Whether a state's tensor has the configured dims, with an open batch dimension at `axis` if there is one.
 fn state_fits(tensor: &Dims, said: &Dims, axis: Option<usize>, gives: bool) -> bool {
     let fits_dim = |model: Dim, said: Dim| model == said || model == Dim::Any || (gives && said == Dim::Any);
     let is_open = axis.is_none_or(|axis| tensor.0.get(axis) == Some(&Dim::Any));
     is_open && agree(tensor, said, axis, fits_dim)
 }
 
-/// The axis of a state's batch by its input tensor, if the configuration says another one.
+/// The axis of a state's batch in its input tensor, if it differs from the configured one.
 pub(super) fn moved_axis(report: &Report<'_>, tensor: &Dims, state: &State) -> Option<usize> {
     let said = Dims::from_wire(&state.dims);
     let fits_at = |axis: usize| state_fits(tensor, &said, Some(axis), false);
@@ -260,8 +260,8 @@ pub(super) fn moved_axis(report: &Report<'_>, tensor: &Dims, state: &State) -> O
     if fits_at(axis) { None } else { (0..tensor.rank()).find(|other| fits_at(*other)) }
 }
 
-/// A state's tensor is its dims with the batch put in at one axis. What the model leaves open fits anything, and so does for its output what the
-/// configuration leaves open: each run is checked.
+/// Checks that a state's tensor has the configured dims with the batch at one axis. A dimension that the model leaves open fits anything.
+/// In an output, a dimension that the configuration leaves open fits too, because each run is checked.
 fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, port: &Port, state: &State) {
     let said = Dims::from_wire(&state.dims);
     let name = &state.input_name;

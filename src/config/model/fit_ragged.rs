@@ -1,4 +1,4 @@
-//! Whether a graph takes what ragged inputs, batch inputs and batch outputs promise.
+//! Checks that a graph fits the configuration's ragged inputs, batch inputs and batch outputs.
 
 use sequor_core::{DataType, Dim, Dims};
 use sequor_proto::{ModelInput, batch_input::Kind};
@@ -8,7 +8,7 @@ use super::report::Report;
 use super::signature::{Port, Signature};
 use crate::config::fault::code;
 
-/// A ragged input is one list of elements in the graph.
+/// Checks that a ragged input is a flat list in the graph.
 pub(super) fn check_ragged(report: &mut Report<'_>, field: &str, port: &Port, input: &ModelInput) {
     if port.dims.0 == [Dim::Any] {
         return;
@@ -82,7 +82,7 @@ fn check_target(
     }
 }
 
-/// Dimensions of an item of this input, as the graph gets it.
+/// Number of dimensions of an item of this input, in the graph's form.
 fn source_rank(report: &Report<'_>, name: &str) -> Option<usize> {
     let input = report.config.input.iter().find(|input| input.name == *name)?;
     Some(input.reshape.as_ref().map_or(input.dims.len(), |r| r.shape.len()))

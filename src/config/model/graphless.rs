@@ -1,5 +1,5 @@
-//! A model without a graph: `[model] plugin` of sequor.toml names the processor that answers its requests. config.pbtxt says what that takes and
-//! gives, and everything that only a graph could do is refused.
+//! Models without a graph: `[model] plugin` of sequor.toml names the processor that answers the requests. config.pbtxt declares inputs and
+//! outputs. Fields that only make sense for a graph are refused.
 
 use sequor_proto::{ModelConfig, model_config::SchedulingChoice, model_instance_group::Kind};
 
@@ -7,7 +7,7 @@ use super::report::Report;
 use super::sequor_toml::bare;
 use crate::config::fault::{Fault, code};
 
-/// The backend of such a model, if config.pbtxt names none.
+/// The backend of such a model, if config.pbtxt sets none.
 const PLUGIN: &str = "plugin";
 
 /// Fills in the names that config.pbtxt leaves out.
@@ -20,7 +20,7 @@ pub(super) fn fill(config: &mut ModelConfig, directory: &str) {
     }
 }
 
-/// Whether the plug-in may stand in for this backend.
+/// Checks that the configuration's backend has no graph of its own.
 pub(super) fn check_backend(report: &mut Report<'_>) {
     let backend = &report.config.backend;
     if !["python", PLUGIN].contains(&backend.as_str()) {
@@ -43,7 +43,7 @@ pub(super) fn notes(report: &Report<'_>) -> Vec<Fault> {
     queue.chain(reshape_notes(report)).collect()
 }
 
-/// A note for each `reshape`: what it says of a graph's side has no meaning for a plug-in.
+/// A note for each `reshape`: a plug-in has no graph's side to reshape to.
 fn reshape_notes(report: &Report<'_>) -> Vec<Fault> {
     let inputs = report.config.input.iter().map(|input| ("input", input.reshape.is_some()));
     let outputs = report.config.output.iter().map(|output| ("output", output.reshape.is_some()));
@@ -55,7 +55,7 @@ fn reshape_notes(report: &Report<'_>) -> Vec<Fault> {
     reshaped.map(note).collect()
 }
 
-/// Refuses what only a graph could do.
+/// Refuses fields that only make sense for a graph.
 pub(super) fn check(report: &mut Report<'_>) {
     let config = report.config;
     for (field, is_missing) in [("input", config.input.is_empty()), ("output", config.output.is_empty())] {
@@ -102,7 +102,7 @@ mod tests {
     use crate::config::model::settings::Processor;
     use crate::config::model::{ConfigSource, Draft, Options, Signature, Sources};
 
-    /// As a public repository has it: a scorer with a length that Triton hands on without its dimension, on GPUs.
+    /// A configuration from a public repository: a scorer on GPUs, with a length that Triton passes on without its dimension.
     #[test]
     fn reshape_has_no_effect_and_cpu_only_moves_it() {
         let text = "backend: 'python' max_batch_size: 4 \

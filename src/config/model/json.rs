@@ -1,4 +1,4 @@
-//! The JSON form of a configuration: what the config endpoints answer and the load request brings.
+//! The JSON form of a configuration, for the config endpoints and the load request.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::descriptor;
 use crate::config::fault::{Fault, code};
 use crate::config::place::Place;
 
-/// As the config endpoints show it: names as in the file, 64-bit numbers as numbers, defaults kept.
+/// The form of the config endpoints: field names as in the file, 64-bit numbers as numbers, defaults included.
 pub fn to_json(config: &proto::ModelConfig) -> serde_json::Value {
     let options =
         SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false).skip_default_fields(false);
@@ -21,7 +21,7 @@ pub fn to_json(config: &proto::ModelConfig) -> serde_json::Value {
         .unwrap_or(serde_json::Value::Null)
 }
 
-/// Reads the JSON form; names may be written as in the file or in camel case. `path` is what faults say it came from.
+/// Parses the JSON form. Names may be as in the file or in camel case. `path` is the source that faults name.
 pub fn from_json(path: &Path, text: &str) -> Result<proto::ModelConfig, Fault> {
     let fault = |line: usize, column: usize, what: String| {
         let place = Place { line: u32::try_from(line).unwrap_or(0), column: u32::try_from(column).unwrap_or(0) };

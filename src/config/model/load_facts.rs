@@ -1,17 +1,17 @@
-//! What plug-ins learn once of the load that they serve.
+//! Facts about a load that each plug-in instance gets once.
 
 use super::settings::{ModelSettings, Scheduling, SequenceStrategy};
 
-/// What a guest learns once of the load that it serves.
+/// Facts about its load that a plug-in instance gets once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LoadFacts {
     pub name: String,
     pub version: u64,
-    /// What decides without a plug-in: `stateless`, `direct` or `oldest`.
+    /// The built-in policy: `stateless`, `direct` or `oldest`.
     pub strategy: &'static str,
     pub max_batch: u32,
     pub instances: u32,
-    /// Sequences that an instance holds at a time; 0 for stateless models.
+    /// Slots of an instance; 0 for stateless models.
     pub slots: u32,
     /// Names of the numeric features, in the order of their columns.
     pub numbers: Vec<String>,

@@ -1,5 +1,5 @@
-//! Where a field stands in a config.pbtxt: `sequence_batching.state[1].dims` to line and column, so that a fault found long after parsing
-//! still points at its line.
+//! Maps the fields of a config.pbtxt, such as `sequence_batching.state[1].dims`, to line and column. A fault that is found long after
+//! parsing can thus still name its line.
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use crate::config::place::Place;
 #[derive(Debug, Clone, Default)]
 pub struct Places(HashMap<String, Place>);
 
-/// What encloses the token at hand.
+/// The context of the current token.
 enum Around {
-    /// A message: its path with a dot behind, and how often each of its fields has come.
+    /// A message: its path with a dot at the end, and the number of occurrences of each of its fields.
     Message { path: String, seen: HashMap<String, usize> },
-    /// A list: the name of its field.
+    /// A list, with the name of its field.
     List { name: String },
 }
 
 impl Places {
-    /// Of a text that parses; of one that does not, the places that can be found.
+    /// The places in a text. If the text does not parse, the places that can be found.
     pub fn of(text: &str) -> Places {
         let mut walk = Walk { text, stack: vec![Around::message(String::new())], found: HashMap::new() };
         let mut field: Option<(&str, usize, bool)> = None;
@@ -34,12 +34,12 @@ impl Places {
         self.0.contains_key(&indexed(path))
     }
 
-    /// Where the entry of this key stands in a map at the top; the map, if the key is written with escapes.
+    /// The place of the entry with this key, in a map at the top level. If the key is written with escapes, the place of the map.
     pub fn entry(&self, field: &str, key: &str) -> Place {
         self.0.get(&entry_name(field, key)).copied().unwrap_or_else(|| self.get(field))
     }
 
-    /// Where the field stands; where it is missing, the message it is missing from. An index left out is 0.
+    /// The place of a field. If the field is missing, the place of the enclosing message. A missing index means 0.
     pub fn get(&self, path: &str) -> Place {
         let mut key = indexed(path);
         loop {
@@ -54,7 +54,7 @@ impl Places {
     }
 }
 
-/// Under which name the place of a map's entry is kept.
+/// The key under which the place of a map's entry is stored.
 fn entry_name(field: &str, key: &str) -> String {
     format!("{field}{{{key}}}")
 }
@@ -77,7 +77,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Takes one token; `field` is the name whose value has not come yet, its offset, and whether its colon has.
+    /// Processes one token. `field` is a name whose value is pending: the name, its offset, and whether its colon was read.
     fn step(
         &mut self,
         token: Token<'a>,
@@ -120,7 +120,7 @@ impl<'a> Walk<'a> {
         self.stack.push(Around::message(format!("{path}.")));
     }
 
-    /// Notes where the entry of a map begins whose key is the text at this offset.
+    /// Records the place of a map's entry whose key is the text at this offset.
     fn record_entry(&mut self, path: &str, at: usize) {
         let Some(text) = self.text.get(at..).and_then(|rest| rest.get(..quoted(rest))) else { return };
         let Some((message, _)) = path.rsplit_once('.') else { return };
@@ -131,7 +131,7 @@ impl<'a> Walk<'a> {
         self.found.insert(entry_name(field, key), place);
     }
 
-    /// Notes one more value of the field, in the innermost message, and gives its path.
+    /// Records one more value of the field in the innermost message, and returns its path.
     fn record(&mut self, name: &str, at: usize) -> String {
         for around in self.stack.iter_mut().rev() {
             if let Around::Message { path, seen } = around {

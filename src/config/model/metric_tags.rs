@@ -4,7 +4,7 @@ use crate::config::fault::code;
 
 use super::report::Report;
 
-/// Labels that the metrics of models have already.
+/// Labels that the metrics of models already have.
 const TAKEN: [&str; 11] =
     ["model", "version", "reason", "phase", "path", "state", "tier", "le", "api", "code", "gpu_uuid"];
 
@@ -23,7 +23,7 @@ pub(super) fn check(report: &mut Report<'_>) {
     }
 }
 
-/// Whether Prometheus takes the name.
+/// Whether Prometheus accepts the name as a label.
 fn is_label(name: &str) -> bool {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && !name.starts_with("__");
     starts && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')

@@ -1,20 +1,23 @@
-//! One model's configuration: what config.pbtxt, its `sequor.toml`, the defaults and the graph's signature say together.
+//! One model's configuration, from config.pbtxt, its `sequor.toml`, the defaults and the graph's signature.
 //!
-//! Two steps, between which the graph is loaded: [`read`] gives a [`Draft`], [`Draft::settle`] the [`settings::ModelSettings`].
+//! There are two steps, and the graph is loaded between them: [`read`] returns a [`Draft`], and [`Draft::settle`] returns the
+//! [`settings::ModelSettings`].
 //!
 //! # Layout
 //!
-//! - [`text`], [`json`], [`locate`]: config.pbtxt, its JSON form, and where its fields stand; `descriptor` is what the first two read by.
-//! - [`sequor_toml`]: what config.pbtxt cannot say.
-//! - [`versions`]: version directories · `features`: what schedulers see, and which one decides.
-//! - [`fields`]: what becomes of each field of config.pbtxt · `tuning`: how ONNX Runtime is to load the graph · `metric_tags`.
-//! - [`signature`]: what is known of a graph.
+//! - [`text`], [`json`], [`locate`]: config.pbtxt, its JSON form, and the places of its fields · `descriptor`: the message type for the
+//!   first two.
+//! - [`sequor_toml`]: settings that config.pbtxt cannot express.
+//! - [`versions`]: version directories · `features`: the values that plug-ins see, and the model's plug-ins.
+//! - [`fields`]: how each field of config.pbtxt is handled · `tuning`: options for loading the graph · `metric_tags`.
+//! - [`signature`]: a graph's inputs and outputs.
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
 //! - `padding`, `state_padding`: inputs and states of different lengths in one batch.
-//! - [`stateful`]: configurations of Triton's stateful backend, in these terms.
-//! - `graphless`: a model without a graph, in place of `complete` and `fit`.
-//! - [`place`]: which instances run on which GPU. `cpu_only`: none does · `rates`: what each of them needs for a run.
-//! - [`settings`]: its result · [`LoadFacts`]: what plug-ins learn of it.
+//! - [`stateful`]: translates configurations of Triton's stateful backend.
+//! - `graphless`: models without a graph, instead of `complete` and `fit`.
+//! - [`place`]: assigns instances to GPUs · `cpu_only`: moves all instances to the CPU · `rates`: the resources that an instance needs for
+//!   a run.
+//! - [`settings`]: the result · [`LoadFacts`]: the facts for plug-ins.
 
 mod complete;
 mod constant;

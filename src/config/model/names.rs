@@ -1,4 +1,4 @@
-//! A model's name, platform, backend and file: each can be told by the others, or by what lies in the version directory.
+//! Resolves a model's name, platform, backend and file. Each can follow from the others, or from the files in the version directory.
 
 use sequor_proto::ModelConfig;
 
@@ -10,13 +10,13 @@ use super::stateful::STATEFUL;
 
 pub(super) const ONNXRUNTIME: &str = "onnxruntime";
 
-/// A backend under the names configurations use: platform and default file, in pairs. The first pair is the default.
+/// A backend, with pairs of platform and default file. The first pair is the default.
 struct KnownBackend {
     backend: &'static str,
     kinds: &'static [(&'static str, &'static str)],
 }
 
-/// In the order in which they are tried.
+/// The known backends, in the order in which they are tried.
 const KNOWN: [KnownBackend; 7] = [
     KnownBackend {
         backend: "tensorflow",
@@ -31,7 +31,7 @@ const KNOWN: [KnownBackend; 7] = [
 ];
 
 impl KnownBackend {
-    /// Which of its kinds the configuration means, if it means this backend.
+    /// The pair that the configuration means, if it means this backend.
     fn meant(&self, config: &ModelConfig, files: &[String]) -> Option<&'static (&'static str, &'static str)> {
         let says = |(platform, file): &&(&str, &str)| {
             (!config.platform.is_empty() && *platform == config.platform) || *file == config.default_model_filename
@@ -46,7 +46,7 @@ impl KnownBackend {
     }
 }
 
-/// Fills in what the configuration leaves out. `files` are the names in the first version directory.
+/// Fills in missing names. `files` are the names in the first version directory.
 pub(super) fn fill(config: &mut ModelConfig, directory: &str, files: &[String]) {
     if config.name.is_empty() {
         directory.clone_into(&mut config.name);
@@ -140,7 +140,7 @@ fn not_served(report: &mut Report<'_>) {
     report.fault(field, code::BACKEND, what);
 }
 
-/// Whether a file name of the configuration points out of the folder it is looked up in.
+/// Whether a file name from the configuration leads out of its folder.
 pub(super) fn leaves_directory(file: &str) -> bool {
     use std::path::Component;
     !std::path::Path::new(file).components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir))

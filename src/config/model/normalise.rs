@@ -1,4 +1,4 @@
-//! The defaults a configuration leaves unsaid, written into it, so that the config endpoints show what holds.
+//! Writes defaults into a configuration, so that the config endpoints show the effective values.
 
 use sequor_proto::model_optimization_policy::PinnedMemoryBuffer;
 use sequor_proto::model_sequence_batching::{StrategyChoice, StrategyDirect};
@@ -11,11 +11,11 @@ use super::names::{ONNXRUNTIME, is_ensemble};
 
 /// One second.
 const DEFAULT_IDLE_MICROSECONDS: u64 = 1_000_000;
-/// What a CPU group of ONNX Runtime gets that names no count, as in Triton. Our instances of a load share one graph, so they cost threads and
-/// slots, not another copy of the weights.
+/// Instances of a CPU group for ONNX Runtime without a count, as in Triton. Instances of a load share one graph, so an instance costs
+/// threads and slots, but no second copy of the weights.
 const DEFAULT_ONNX_CPU_INSTANCES: i32 = 2;
 
-/// Writes the defaults in. Run after completion, which may set `max_batch_size` and the scheduler.
+/// Writes the defaults. Call it after completion, which may set `max_batch_size` and the scheduler.
 pub(super) fn normalise(config: &mut ModelConfig) {
     let choice = config.version_policy.get_or_insert_with(ModelVersionPolicy::default);
     match &mut choice.policy_choice {
@@ -55,14 +55,14 @@ fn scheduling(config: &mut ModelConfig) {
     }
 }
 
-/// Makes a group if there is none.
+/// Adds a group if there is none.
 pub(super) fn a_group(config: &mut ModelConfig) {
     if config.instance_group.is_empty() {
         config.instance_group.push(ModelInstanceGroup { name: config.name.clone(), ..ModelInstanceGroup::default() });
     }
 }
 
-/// Names, resolves and counts all groups. What [`super::place`] has not put on a GPU is on the CPU.
+/// Sets name, kind and count of all groups. Groups that [`super::place`] has not put on a GPU are on the CPU.
 fn instance_groups(config: &mut ModelConfig) {
     a_group(config);
     for (i, group) in config.instance_group.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! `[input.X] ragged` and `[output.X] crop` of sequor.toml: inputs of different lengths that are padded to one, and outputs without the
-//! padding.
+//! `[input.X] ragged` and `[output.X] crop` of sequor.toml: pads inputs of different lengths to one length, and removes the padding from
+//! outputs.
 
 use sequor_core::{DataType, Dim, Dims};
 use sequor_proto::{ModelConfig, ModelInput as ProtoInput};
@@ -11,10 +11,10 @@ use super::signature::Signature;
 use super::{constant, dtype};
 use crate::config::fault::{code, did_you_mean};
 
-/// The types that a mask may have.
+/// The types of a mask.
 pub(super) const MASKS: &[DataType] = &[DataType::Bool, DataType::Int32, DataType::Int64, DataType::Fp32];
 
-/// Checks what needs no graph.
+/// Checks everything that needs no graph.
 pub(super) fn check(report: &mut Report<'_>) {
     let toml = report.toml;
     for (name, keys) in toml.keys.input.iter().filter(|(_, keys)| keys.has_ragged_keys()) {
@@ -84,7 +84,7 @@ fn check_input(report: &mut Report<'_>, name: &str, keys: &InputSection, input: 
     }
 }
 
-/// Whether these can be lengths to pad to.
+/// Whether these lengths are valid buckets.
 pub(super) fn ascends(buckets: &[u64]) -> bool {
     buckets.windows(2).all(|pair| pair.first() < pair.last()) && buckets.first() != Some(&0)
 }
@@ -122,7 +122,7 @@ fn check_crop(report: &mut Report<'_>, name: &str, crop: &CropKeys) {
     report.toml_fault(&["output", name, "crop"], code::OUTPUT, what);
 }
 
-/// Checks the inputs that get lengths and masks.
+/// Checks the graph's inputs for lengths and masks.
 pub(super) fn fit(report: &mut Report<'_>, graph: &Signature) {
     let toml = report.toml;
     for (name, keys) in &toml.keys.input {
@@ -138,7 +138,7 @@ pub(super) fn fit(report: &mut Report<'_>, graph: &Signature) {
     }
 }
 
-/// Why an input of the graph cannot get lengths or a mask, which is of one of these types and of this shape.
+/// Why an input of the graph cannot get lengths or a mask. It must have one of these types and this shape.
 pub(super) fn wrong_target(
     graph: &Signature,
     key: &str,
@@ -155,12 +155,12 @@ pub(super) fn wrong_target(
     Some(format!("{key}: \"{target}\" must be {shape} of {names}; in the model it is {dims} of {dtype}"))
 }
 
-/// The graph's inputs that get lengths and masks.
+/// The graph's inputs for lengths and masks.
 pub(super) fn targets<'a>(keys: impl Iterator<Item = &'a InputSection>) -> impl Iterator<Item = &'a str> {
     keys.flat_map(|keys| keys.lengths.iter().chain(&keys.mask).map(String::as_str))
 }
 
-/// How requests of different shapes run together.
+/// The batching of requests with different shapes.
 pub(super) fn ragged(report: &Report<'_>, input: &ProtoInput) -> Option<RaggedInput> {
     let keys = report.toml.keys.input.get(&input.name);
     match keys.and_then(|keys| keys.ragged) {
@@ -181,7 +181,7 @@ pub(super) fn ragged(report: &Report<'_>, input: &ProtoInput) -> Option<RaggedIn
     }
 }
 
-/// The inputs of lengths and masks.
+/// The batch inputs for lengths and masks.
 pub(super) fn batch_inputs(report: &Report<'_>, graph: &Signature) -> Vec<BatchInput> {
     let mut made = Vec::new();
     for (name, keys) in &report.toml.keys.input {
@@ -199,7 +199,7 @@ pub(super) fn batch_inputs(report: &Report<'_>, graph: &Signature) -> Vec<BatchI
     made
 }
 
-/// How an output is cropped.
+/// The crop of an output.
 pub(super) fn crop(report: &Report<'_>, output: &sequor_proto::ModelOutput) -> Option<Crop> {
     let keys = report.toml.keys.output.get(&output.name)?.crop.as_ref()?;
     let axis = output.dims.iter().position(|dim| *dim == -1)?;

@@ -1,4 +1,4 @@
-//! Which instances run on which GPU. What a configuration asks for is served or refused; only KIND_AUTO takes what there is.
+//! Assigns instances to GPUs. A configuration's request is served or refused; only KIND_AUTO adapts to the machine.
 
 use sequor_proto::ModelInstanceGroup;
 use sequor_proto::model_instance_group::Kind;
@@ -9,32 +9,32 @@ use super::validate::instances;
 use super::{normalise, settle};
 use crate::config::fault::{Fault, code, in_order};
 
-/// The GPUs that can be used, by their driver's numbers; or why none can, as one sentence.
+/// The usable GPUs, by their driver's numbers; or why there is none, in one sentence.
 pub type Gpus = Result<Vec<u16>, String>;
 
-/// What became of KIND_AUTO.
+/// The result for groups of KIND_AUTO.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Auto {
-    /// No group left it open.
+    /// There is no such group.
     NotAsked,
     Gpu,
-    /// And why.
+    /// With the reason.
     Cpu(String),
 }
 
 impl Draft {
-    /// Whether some group wants a GPU, or would take one.
+    /// Whether some group needs or accepts a GPU.
     pub fn may_use_gpus(&self) -> bool {
         let groups = &self.config.instance_group;
         groups.is_empty() || groups.iter().any(|g| !g.passive && matches!(g.kind(), Kind::Gpu | Kind::Auto))
     }
 
-    /// Whether some group will have nothing but a GPU.
+    /// Whether some group accepts only a GPU.
     pub fn needs_gpus(&self) -> bool {
         self.config.instance_group.iter().any(|g| !g.passive && g.kind() == Kind::Gpu)
     }
 
-    /// Puts every group where it runs, or says what is missing.
+    /// Assigns every group to processors, or returns the faults.
     pub fn place(&mut self, gpus: &Gpus) -> Result<Auto, Vec<Fault>> {
         normalise::a_group(&mut self.config);
         let name = self.config.name.clone();
@@ -58,7 +58,7 @@ impl Draft {
             let at = self.places.get(&format!("instance_group[{i}].{field}")).at(&self.path);
             faults.push(Fault { at, code: code::INSTANCES, what });
         }
-        // Only now is known on how many GPUs each group runs.
+        // The number of GPUs of each group is known only now.
         if let Some(what) = instances::too_many(&self.config, self.options.limits) {
             let at = self.places.get("instance_group[0]").at(&self.path);
             faults.push(Fault { at, code: code::INSTANCES, what });
@@ -66,7 +66,7 @@ impl Draft {
         if faults.is_empty() { Ok(auto) } else { Err(in_order(faults)) }
     }
 
-    /// Where each instance runs, as things stand.
+    /// The processor of each instance, in the current state.
     pub fn processors(&self) -> Vec<Processor> {
         let mut config = self.config.clone();
         normalise::normalise(&mut config);
@@ -74,7 +74,7 @@ impl Draft {
     }
 }
 
-/// A group of KIND_AUTO: on the GPUs it names, or on all, if they can be used; else on the CPU.
+/// Places a group of KIND_AUTO: on the GPUs that it names, or on all. If they are not usable, on the CPU.
 fn left_open(group: &mut ModelInstanceGroup, gpus: &Gpus) -> Auto {
     let why = match gpus {
         Ok(there) if missing(group, there).is_none() => {
@@ -89,7 +89,7 @@ fn left_open(group: &mut ModelInstanceGroup, gpus: &Gpus) -> Auto {
     Auto::Cpu(why)
 }
 
-/// A group of KIND_GPU: on the GPUs it names, or on all.
+/// Places a group of KIND_GPU: on the GPUs that it names, or on all.
 fn asked(group: &mut ModelInstanceGroup, gpus: &Gpus, model: &str) -> Result<(), String> {
     let there = gpus.as_ref().map_err(|why| {
         format!("KIND_GPU cannot be served: {why}; use KIND_CPU or KIND_AUTO, or start the server with --cpu-only")
@@ -105,7 +105,7 @@ fn asked(group: &mut ModelInstanceGroup, gpus: &Gpus, model: &str) -> Result<(),
     Ok(())
 }
 
-/// The first GPU that the group names and that is not there.
+/// The first GPU that the group names and that does not exist.
 fn missing(group: &ModelInstanceGroup, there: &[u16]) -> Option<i32> {
     group.gpus.iter().find(|gpu| !u16::try_from(**gpu).is_ok_and(|gpu| there.contains(&gpu))).copied()
 }

@@ -1,29 +1,29 @@
-//! What each instance needs for a run, by `instance_group.rate_limiter`.
+//! The resources that each instance needs for a run, from `instance_group.rate_limiter`.
 
 use sequor_proto::model_instance_group::Kind;
 use sequor_proto::{ModelConfig, ModelInstanceGroup, ModelRateLimiter};
 
-/// The device of instances on the CPU, as resources count them.
+/// The device number of the CPU for resources.
 const CPU: u16 = 0;
 
-/// What one instance needs for a run, and how often it gets its turn.
+/// The resources that one instance needs for a run, and its priority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceRate {
     pub resources: Vec<ResourceNeed>,
-    /// At least 1. An instance of 2 gets half the turns of one of 1.
+    /// At least 1. An instance of priority 2 gets half as many turns as one of priority 1.
     pub priority: u32,
 }
 
-/// So many of a resource.
+/// An amount of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceNeed {
     pub name: String,
-    /// `None`: all devices share it.
+    /// `None` means that all devices share it.
     pub device: Option<u16>,
     pub count: u32,
 }
 
-/// For each instance, in the order of the groups and of the GPUs of a group. Empty if no instance needs anything.
+/// The rate of each instance, in the order of the groups and of the GPUs of a group. Empty if no instance needs anything.
 pub(super) fn rates(config: &ModelConfig) -> Vec<Option<InstanceRate>> {
     let groups = config.instance_group.iter().filter(|group| !group.passive);
     let rates: Vec<Option<InstanceRate>> = groups.flat_map(of_group).take(usize::from(u16::MAX)).collect();

@@ -1,5 +1,5 @@
-//! What a configuration sets and Sequor does not serve: refused by name at its line, or noted if it has no effect here. Nothing is ignored in
-//! silence.
+//! Checks the fields that a configuration sets. An unserved field is refused by name at its line. A field without effect gets a note. No
+//! field is ignored silently.
 
 use sequor_proto::{ModelConfig, model_instance_group::Kind};
 
@@ -8,7 +8,7 @@ use crate::config::fault::{Fault, code};
 use super::fields::{FieldStatus, parameter, set_fields};
 use super::report::Report;
 
-/// Refuses what is not served. Returns a note for each field that has no effect. `written` is the configuration without defaults.
+/// Refuses unserved fields. Returns a note for each field without effect. `written` is the configuration without defaults.
 pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig) -> Vec<Fault> {
     let mut notes = Vec::new();
     for field in set_fields(written) {
@@ -21,7 +21,7 @@ pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig) -> Vec<Fault
             FieldStatus::Served(_) => {}
         }
     }
-    // Those of a model without a graph are the plug-in's.
+    // In a model without a graph, the parameters belong to the plug-in.
     let parameters = written.parameters.keys().filter(|_| report.toml.keys.model.is_none());
     for key in parameters.collect::<Vec<_>>() {
         match parameter(&written.backend, key) {

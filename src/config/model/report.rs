@@ -1,4 +1,4 @@
-//! What the checks share: the configuration at hand, where its fields stand, and the faults found so far.
+//! The state that all checks share: the configuration, the places of its fields, and the faults found so far.
 
 use std::path::Path;
 
@@ -17,9 +17,9 @@ pub(super) struct Report<'a> {
     pub(super) directory: &'a Path,
     path: &'a Path,
     places: &'a Places,
-    /// Whether `max_batch_size` is final: completion may still set one that is 0.
+    /// Whether `max_batch_size` is final. Before completion, 0 is not final.
     settled: bool,
-    /// Whether inputs and outputs mark the batch dimension with -1, as in the stateful backend, and it is not the one in front.
+    /// Whether -1 in inputs and outputs marks the batch dimension, as in the stateful backend, instead of the first dimension.
     marks_batch: bool,
     pub(super) limits: ServerLimits,
     pub(super) faults: Vec<Fault>,
@@ -40,7 +40,7 @@ impl<'a> Report<'a> {
         Report { config, toml, directory, path, places, settled, marks_batch: false, limits, faults: Vec::new() }
     }
 
-    /// For a configuration whose inputs and outputs mark their batch dimension.
+    /// Sets `marks_batch`.
     pub(super) fn marking_batch(self) -> Self {
         Report { marks_batch: true, ..self }
     }
@@ -49,7 +49,7 @@ impl<'a> Report<'a> {
         self.marks_batch
     }
 
-    /// The axis of the batch in the graph's tensor for an input or output of these dims, and the dims without it.
+    /// For an input or output with these dims: the batch axis of the graph's tensor, and the dims without it.
     pub(super) fn batch_of(&self, dims: &Dims) -> (Option<usize>, Dims) {
         let marked = dims.0.iter().position(|dim| *dim == Dim::Any).filter(|_| self.marks_batch);
         let Some(axis) = marked else { return (self.batches().then_some(0), dims.clone()) };
@@ -61,7 +61,7 @@ impl<'a> Report<'a> {
         self.faults.push(Fault { at: self.places.get(field).at(self.path), code, what: what.into() });
     }
 
-    /// A fault of one entry of a map, by its key.
+    /// A fault of the entry with this key in a map.
     pub(super) fn entry_fault(&mut self, field: &str, key: &str, code: &'static str, what: impl Into<String>) {
         let at = self.places.entry(field, key).at(self.path);
         self.faults.push(Fault { at, code, what: what.into() });
@@ -72,7 +72,7 @@ impl<'a> Report<'a> {
         Fault { at: self.places.get(field).at(self.path), code: code::NOTE_NO_EFFECT, what }
     }
 
-    /// The same about one entry of a map.
+    /// A note about one entry of a map that has no effect.
     pub(super) fn entry_note(&self, field: &str, key: &str, what: String) -> Fault {
         Fault { at: self.places.entry(field, key).at(self.path), code: code::NOTE_NO_EFFECT, what }
     }
@@ -91,12 +91,12 @@ impl<'a> Report<'a> {
         &self.config.name
     }
 
-    /// Whether tensors have a batch dimension; they may, while that is open.
+    /// Whether tensors have a batch dimension. True as long as that is undecided.
     pub(super) fn batches(&self) -> bool {
         self.config.max_batch_size > 0 || !self.settled
     }
 
-    /// The most rows of a batch; no bound while that is open.
+    /// Maximum rows of a batch; no limit as long as that is undecided.
     pub(super) fn max_batch_size(&self) -> i32 {
         let open = self.config.max_batch_size == 0 && !self.settled;
         if open { i32::MAX } else { self.config.max_batch_size }
@@ -109,13 +109,13 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// On which axis of its tensor a state has the batch.
+    /// The axis of the batch in a state's tensor.
     pub(super) fn batch_axis(&self, state: &str) -> usize {
         self.toml.keys.state.get(state).and_then(|s| s.batch_axis).map_or(0, usize::from)
     }
 }
 
-/// Fields of the messages beneath, spelled with their index.
+/// The path of entry `n` of a repeated field.
 pub(super) fn nth(field: &str, n: usize) -> String {
     format!("{field}[{n}]")
 }

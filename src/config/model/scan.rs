@@ -1,6 +1,6 @@
-//! The tokens of protobuf text format, as far as it takes to find where a field stands. It judges nothing; the parser does.
+//! The tokens of protobuf text format, as far as needed to find the place of a field. It finds no faults; the parser does.
 
-/// A token that means something outside comments and white space.
+/// A token that is neither a comment nor white space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     Name(&'a str),
@@ -9,7 +9,7 @@ pub(super) enum Token<'a> {
     Mark(u8),
 }
 
-/// Tokens with the byte offsets they begin and end at.
+/// Iterates over tokens with the byte offsets of their beginning and end.
 #[derive(Debug)]
 pub(super) struct Tokens<'a> {
     text: &'a str,
@@ -59,7 +59,7 @@ impl Tokens<'_> {
     }
 }
 
-/// The bytes of a quoted string, its quotes included; one that does not end takes the rest.
+/// The length in bytes of a quoted string with its quotes. A string without an end takes the rest.
 pub(super) fn quoted(text: &str) -> usize {
     let mut bytes = text.bytes().enumerate();
     let quote = bytes.next().map(|(_, b)| b);

@@ -1,5 +1,6 @@
-//! Every sentence that Triton says of a configuration, each with a configuration that it refuses. Clients and scripts match on them, so they
-//! stand byte for byte; what Sequor adds follows in brackets. Requests have such a table of their own (`tests/cases`).
+//! Every sentence of Triton about a configuration, each with a configuration that triggers it. Clients and scripts match on these
+//! sentences, so Sequor keeps them byte for byte. Sequor's additions follow in brackets. Sentences about requests have their own table
+//! (`tests/cases`).
 
 use std::path::Path;
 
@@ -8,10 +9,10 @@ use sequor_core::DataType;
 use super::tests::{FP32, faults, graph, settle};
 use super::{ConfigSource, Draft, Options, Sources};
 
-/// A section of Triton's documentation of a model's configuration, a configuration, and the sentence.
+/// A section of Triton's documentation of model configurations, a configuration, and the sentence.
 type SentenceRow = (&'static str, &'static str, &'static str);
 
-/// Those that need no graph.
+/// Sentences that need no graph.
 const IN_ITSELF: &[SentenceRow] = &[
     ("top", "max_batch_size: -1", "'max_batch_size' must be non-negative value for m"),
     ("names", "platform: 'P'", "unexpected platform type 'P' for m"),
@@ -202,7 +203,7 @@ const IN_ITSELF: &[SentenceRow] = &[
     ),
 ];
 
-/// Those of one state `s` of FP32 `[ 2, -1 ]`, by what is written in it.
+/// Sentences about one state `s` of FP32 `[ 2, -1 ]`, by the fields of the state.
 const OF_A_STATE: &[(&str, &str)] = &[
     (
         "initial_state [ { }, { } ]",
@@ -238,7 +239,7 @@ const OF_A_STATE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Those that a graph refuses: an input `x` of `[-1,3]`, a control `START` of `[-1,2]`, an output `y` of `[-1,3]`.
+/// Sentences that need a graph with an input `x` of `[-1,3]`, a control `START` of `[-1,2]` and an output `y` of `[-1,3]`.
 const WITH_A_GRAPH: &[SentenceRow] = &[
     (
         "graph",
@@ -265,7 +266,7 @@ const WITH_A_GRAPH: &[SentenceRow] = &[
     ),
 ];
 
-/// Whether one of the faults is this sentence, alone or with ours in brackets behind it.
+/// Whether one of the faults is this sentence, alone or followed by an addition in brackets.
 fn says(faults: &[String], sentence: &str) -> bool {
     faults.iter().filter_map(|fault| fault.splitn(3, ':').nth(2)).map(str::trim_start).any(|what| {
         let rest = what.strip_prefix(sentence);
@@ -291,7 +292,7 @@ fn every_sentence_of_tritons_is_said_byte_for_byte() {
     }
 }
 
-/// Those that say something of the directory.
+/// Sentences about the directory.
 #[test]
 fn sentences_of_names_and_files_are_said_byte_for_byte() {
     let refused = |directory: &str, config: &str, files: &[&str]| {

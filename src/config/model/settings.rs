@@ -1,5 +1,5 @@
-//! A model's configuration, settled: what config.pbtxt, sequor.toml, the defaults and the graph's signature say together, in the host's terms.
-//! A [`ModelSettings`] is complete: no file is needed after it.
+//! A model's settled configuration, from config.pbtxt, sequor.toml, the defaults and the graph's signature, in the server's own types. A
+//! [`ModelSettings`] is complete: no configuration file is needed afterwards.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -20,54 +20,54 @@ pub use super::tensors::{
     WarmupData, WarmupInput, WarmupSample, reshaped,
 };
 
-/// Everything about a model but its weights.
+/// All settings of a model. They do not include its weights.
 #[derive(Debug, Clone)]
 pub struct ModelSettings {
     pub name: String,
     /// The model's directory, which holds the version directories.
     pub directory: PathBuf,
     pub backend: BackendKind,
-    /// The file (in a version directory) that holds the graph.
+    /// The name of the graph's file within a version directory.
     pub file_name: String,
     pub versions: VersionPolicy,
-    /// Rows of a batch; 0 means that the first dimension is no batch dimension.
+    /// Maximum rows of a batch; 0 means that the first dimension is not a batch dimension.
     pub max_batch_size: u32,
-    /// What clients send, in the order of the configuration.
+    /// The inputs that clients send, in the order of the configuration.
     pub inputs: Vec<Input>,
-    /// What clients get, in the order of the configuration.
+    /// The outputs that clients get, in the order of the configuration.
     pub outputs: Vec<Output>,
-    /// Inputs of the graph that are the same in every run; no client sends them.
+    /// Inputs of the graph with a constant value; clients do not send them.
     pub constants: Vec<Constant>,
-    /// Inputs of the graph that describe a batch; no client sends them.
+    /// Inputs of the graph that describe a batch; clients do not send them.
     pub batch_inputs: Vec<BatchInput>,
     pub scheduling: Scheduling,
-    /// When the states of its sequences are written to the server's store.
+    /// When states are written to the store.
     pub durability: DurabilityWhen,
-    /// What happens to live sequences of a version that this one replaces.
+    /// The handling of live sequences when this version replaces another one.
     pub reload: ReloadSettings,
-    /// What a scheduler may see of a request, in the order of the file.
+    /// The request values that a scheduler may see, in the order of the file.
     pub features: Vec<Feature>,
-    /// The plug-in that decides which requests run together, if the model names one.
+    /// The scheduler plug-in, if the model names one.
     pub scheduler: Option<SchedulerPlugin>,
-    /// The processors that stand in front of the graph, the first first.
+    /// The processors in front of the graph, in order.
     pub processor_plugins: Vec<ProcessorPlugin>,
-    /// The plug-in that makes the first states of sequences, if the model names one.
+    /// The state initializer, if the model names one.
     pub initializer: Option<InitializerPlugin>,
-    /// What a model of Triton's stateful backend asks for besides, if it is one.
+    /// Further settings of a model of Triton's stateful backend.
     pub stateful: Option<StatefulSettings>,
-    /// How many instances there are (the sum of the groups' counts); at least 1.
+    /// Number of instances (the sum of the groups' counts); at least 1.
     pub instances: u16,
-    /// Where each of them runs.
+    /// The processor of each instance.
     pub processors: Vec<Processor>,
-    /// What each of them needs for a run, if one of them needs anything; otherwise empty.
+    /// The resources that each instance needs for a run; empty if no instance needs any.
     pub rates: Vec<Option<InstanceRate>>,
-    /// The normalised configuration, as the config endpoints show it.
+    /// The normalised configuration for the config endpoints.
     pub proto: Arc<proto::ModelConfig>,
-    /// What every instance runs before the model is ready.
+    /// The samples that every instance runs before the model is ready.
     pub warmup: Vec<WarmupSample>,
-    /// Fields of the configuration that have no effect, and why.
+    /// Notes about fields without effect.
     pub notes: Vec<Fault>,
-    /// The steps, if it is an ensemble. It has no graph then.
+    /// The steps of an ensemble, which has no graph.
     pub ensemble: Option<Arc<EnsembleSettings>>,
 }
 
@@ -83,34 +83,34 @@ pub struct EnsembleSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnsembleStep {
     pub model: String,
-    /// `None` is the latest.
+    /// `None` means the latest version.
     pub version: Option<u64>,
-    /// An input of the model, and the ensemble's tensor that it gets. In the order of the names.
+    /// Each input of the model, with the ensemble's tensor for it, sorted by name.
     pub inputs: Vec<(String, String)>,
-    /// An output of the model, and the ensemble's tensor that it becomes.
+    /// Each output of the model, with the ensemble's tensor that it becomes.
     pub outputs: Vec<(String, String)>,
 }
 
-/// How ONNX Runtime loads and runs the graph. `None` leaves it to the server's settings.
+/// Options with which ONNX Runtime loads and runs the graph. `None` leaves an option to the server's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionTuning {
     pub level: GraphLevel,
-    /// Threads for one operator; 0 is one for each core.
+    /// Threads for one operator; 0 means one for each core.
     pub intra_threads: Option<u16>,
-    /// Threads for operators that run at the same time; 0 is one for each core.
+    /// Threads for operators that run at the same time; 0 means one for each core.
     pub inter_threads: Option<u16>,
     /// Whether independent operators run at the same time.
     pub parallel: Option<bool>,
     pub memory_pattern: Option<bool>,
-    /// ONNX Runtime's own arena (true) or no arena (false), instead of the memory that all models share.
+    /// `true`: ONNX Runtime's own arena. `false`: no arena. `None`: the memory that all models share.
     pub arena: Option<bool>,
     /// Entries of the session's options, by ONNX Runtime's names.
     pub entries: Vec<(String, String)>,
-    /// Options of the OpenVINO provider, if the graph is to run on it.
+    /// Options of the OpenVINO provider, if the graph runs on it.
     pub openvino: Option<Vec<(String, String)>>,
 }
 
-/// Which optimizations of the graph ONNX Runtime makes.
+/// The optimizations of the graph that ONNX Runtime applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum GraphLevel {
     None,
@@ -120,25 +120,25 @@ pub enum GraphLevel {
     All,
 }
 
-/// When the state of a sequence is written to the server's store, so that it outlives the process.
+/// When the state of a sequence is written to the store, so that it outlives the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DurabilityWhen {
     #[default]
     Never,
     /// When the server stops.
     Drain,
-    /// After every step, before its answer leaves.
+    /// After every step, before its answer is sent.
     Step,
-    /// After so many steps of a sequence, and when the server stops. Answers do not wait for it.
+    /// After this many steps of a sequence, and when the server stops. Answers do not wait for the write.
     Every(NonZeroU32),
 }
 
-/// What happens to live sequences of a version that this one replaces.
+/// The handling of live sequences of a version that is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReloadSettings {
-    /// How long they may stay.
+    /// Maximum time that they stay.
     pub drain: Duration,
-    /// Whether those that live longer move to the new version. If not, they end.
+    /// Whether the remaining ones then move to the new version; otherwise they end.
     pub carries: bool,
 }
 
@@ -148,20 +148,20 @@ impl Default for ReloadSettings {
     }
 }
 
-/// What an instance runs on.
+/// The processor of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processor {
     Cpu,
-    /// A GPU, by the number that its driver gives it.
+    /// A GPU, by its driver's number.
     Gpu(u16),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackendKind {
     OnnxRuntime,
-    /// A processor plug-in answers every request, and there is no graph.
+    /// A processor plug-in answers every request; there is no graph.
     Plugin,
-    /// No graph: its steps are requests to other models.
+    /// An ensemble: its steps are requests to other models; there is no graph.
     Ensemble,
 }
 
@@ -172,7 +172,7 @@ pub enum VersionPolicy {
     Specific(Vec<u64>),
 }
 
-/// A value of every request that a scheduler may see.
+/// A request value that a scheduler may see.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Feature {
     pub name: String,
@@ -184,13 +184,13 @@ pub struct Feature {
 pub enum FeatureFrom {
     /// A parameter of the request.
     Parameter(String),
-    /// The first element of this input, by its place in [`ModelSettings::inputs`].
+    /// The first element of this input, by its index in [`ModelSettings::inputs`].
     Input(usize),
-    /// An HTTP header or gRPC metadata of this name, in lower case.
+    /// The HTTP header or gRPC metadata entry with this name, in lower case.
     Header(String),
 }
 
-/// What a request that does not say it has.
+/// The type of a feature, with the value for requests without one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FeatureKind {
     /// A text, hashed.
@@ -203,14 +203,14 @@ pub enum FeatureKind {
 }
 
 impl ModelSettings {
-    /// Names of the numeric features and of the key features, in the order of their columns.
+    /// Names of the number features and of the key features, in the order of their columns.
     pub fn feature_names(&self) -> (Vec<String>, Vec<String>) {
         let is_key = |feature: &&Feature| matches!(feature.kind, FeatureKind::Key { .. });
         let names = |keys: bool| self.features.iter().filter(|f| is_key(f) == keys).map(|f| f.name.clone()).collect();
         (names(false), names(true))
     }
 
-    /// The headers that features come from.
+    /// The headers from which features are taken.
     pub fn feature_headers(&self) -> impl Iterator<Item = &str> {
         self.features.iter().filter_map(|feature| match &feature.from {
             FeatureFrom::Header(name) => Some(name.as_str()),
@@ -223,17 +223,17 @@ impl ModelSettings {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulerPlugin {
     pub name: String,
-    /// Of the file, in hex, if it must be that one.
+    /// Required SHA-256 of the file, in hex, if any.
     pub sha256: Option<String>,
-    /// CPU time of a call, in place of the server's.
+    /// CPU time of a call; overrides the server's setting.
     pub time: Option<Duration>,
-    /// Bytes of its memory, in place of the server's.
+    /// Bytes of its memory; overrides the server's setting.
     pub memory: Option<u64>,
-    /// How long it may pass a ready request over, in place of the default.
+    /// Maximum time that it may pass over a ready request; overrides the default.
     pub max_wait: Option<Duration>,
-    /// JSON, a table.
+    /// A JSON object.
     pub config: String,
-    /// Where the file names it.
+    /// The plug-in's place in the file.
     pub at: At,
 }
 
@@ -241,23 +241,23 @@ pub struct SchedulerPlugin {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProcessorPlugin {
     pub name: String,
-    /// Of the file, in hex, if it must be that one.
+    /// Required SHA-256 of the file, in hex, if any.
     pub sha256: Option<String>,
-    /// CPU time of a call without tensors, in place of the default.
+    /// CPU time of a call without tensors; overrides the default.
     pub time: Option<Duration>,
-    /// Bytes of its memory, in place of the server's.
+    /// Bytes of its memory; overrides the server's setting.
     pub memory: Option<u64>,
-    /// JSON, a table.
+    /// A JSON object.
     pub config: String,
-    /// Whether a request goes on without it if it fails.
+    /// Whether a request continues without the processor if it fails.
     pub bypass: bool,
     /// Paths, relative to the model's directory.
     pub files: Vec<String>,
-    /// Whether it is the model, so that nothing stands behind it.
+    /// Whether it is the model itself, with no graph behind it.
     pub is_model: bool,
-    /// Settings that `config` leaves out may be here, by their names.
+    /// Parameters of config.pbtxt, by name, for settings that `config` lacks.
     pub parameters: Vec<(String, String)>,
-    /// Where the file names it.
+    /// The plug-in's place in the file.
     pub at: At,
 }
 
@@ -265,27 +265,27 @@ pub struct ProcessorPlugin {
 #[derive(Debug, Clone, PartialEq)]
 pub struct InitializerPlugin {
     pub name: String,
-    /// Of the file, in hex, if it must be that one.
+    /// Required SHA-256 of the file, in hex, if any.
     pub sha256: Option<String>,
-    /// CPU time of a call without tensors, in place of the default.
+    /// CPU time of a call without tensors; overrides the default.
     pub time: Option<Duration>,
-    /// Bytes of its memory, in place of the server's.
+    /// Bytes of its memory; overrides the server's setting.
     pub memory: Option<u64>,
-    /// JSON, a table.
+    /// A JSON object.
     pub config: String,
     /// Paths, relative to the model's directory.
     pub files: Vec<String>,
     /// Maximum bytes of kept states.
     pub keep: u64,
-    /// Key features that must be equal before a sequence's state is copied. Without any, none is copied.
+    /// Key features that must be equal before a sequence's state is copied. If empty, no state is copied.
     pub copy_if_same: Vec<String>,
-    /// Where the file names it.
+    /// The plug-in's place in the file.
     pub at: At,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scheduling {
-    /// Every request by itself.
+    /// No batching: every request runs alone.
     Each,
     /// `dynamic_batching`.
     Dynamic { preferred: Vec<u32>, delay: Duration, in_order: bool, queue: QueueLevels },
@@ -296,11 +296,11 @@ pub enum Scheduling {
 /// The levels of a queue and their policies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueLevels {
-    /// Priority levels, 1 first; 0 is one queue.
+    /// Number of priority levels, the first is 1; 0 means one queue.
     pub count: u32,
-    /// The level of a request that names none.
+    /// The level of a request without a priority.
     pub default_level: u32,
-    /// The policy of a level without its own.
+    /// The policy of levels without their own.
     pub default: QueueSettings,
     pub policies: BTreeMap<u32, QueueSettings>,
 }
@@ -323,18 +323,18 @@ impl QueueLevels {
 /// `default_queue_policy`, or an entry of `priority_queue_policy`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// Maximum number of requests that wait.
+    /// Maximum number of waiting requests.
     pub max_size: Option<u32>,
-    /// How long a request may wait.
+    /// Maximum time that a request waits.
     pub timeout: Option<Duration>,
-    /// Whether a request may ask for a shorter time.
+    /// Whether a request may set a shorter timeout.
     pub may_override: bool,
-    /// Whether a request that waited for too long waits on behind the others of its level, instead of being refused.
+    /// Whether a request that waited too long moves behind the others of its level instead of being refused.
     pub delays: bool,
 }
 
 impl QueueSettings {
-    /// How long a request may wait that asks for this.
+    /// The maximum wait of a request that asks for `asked`.
     pub fn timeout_of(&self, asked: Option<Duration>) -> Option<Duration> {
         let asked = asked.filter(|asked| self.may_override && !asked.is_zero());
         self.timeout.into_iter().chain(asked).min()
@@ -344,23 +344,23 @@ impl QueueSettings {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SequenceSettings {
     pub strategy: SequenceStrategy,
-    /// Whose rules its sequences follow, if the model says so; else each surface's own.
+    /// The dialect of its sequences, if the model sets one; otherwise each surface's own.
     pub dialect: Option<Dialect>,
-    /// Whether a request without an id is a sequence of its own, from START to END.
+    /// Whether a request without an id is a separate sequence, from START to END.
     pub iterative: bool,
-    /// `None` is never.
+    /// `None` means never.
     pub idle: Option<Duration>,
     pub idle_soft: Option<Duration>,
     pub idle_longest: Option<Duration>,
-    /// Instead of `idle`: idle sequences are looked for so often, and end at the second look.
+    /// The interval of scans for idle sequences, which replaces `idle`. An idle sequence ends at the second scan.
     pub idle_scan: Option<Duration>,
     pub cancel_ends: bool,
     pub limits: LoadLimits,
-    /// How long a START may wait for a slot, if the model says so.
+    /// Maximum time that a START waits for a slot, if the model sets one.
     pub backlog_timeout: Option<Duration>,
-    /// Priority levels of STARTs that wait for a slot, 1 first; 0 is one.
+    /// Number of priority levels of STARTs that wait for a slot, the first is 1; 0 means one level.
     pub backlog_levels: u32,
-    /// Whether a step older than its `timeout` is refused.
+    /// Whether a step is refused if it waited longer than its `timeout`.
     pub reject_expired: bool,
     pub end_without_inputs: bool,
     pub controls: Vec<Control>,
@@ -386,16 +386,16 @@ pub enum ControlKind {
     Start(FalseTrue),
     Ready(FalseTrue),
     End(FalseTrue),
-    /// BOOL: true at START and for padding. Behind the batch it has so many dimensions of 1.
+    /// BOOL: true at START and for padding. The tensor has `ones` dimensions of 1 behind the batch dimension.
     Reset {
         ones: usize,
     },
-    /// The correlation id, as one of UINT64, INT64, UINT32, INT32, BYTES.
+    /// The correlation id in this type: UINT64, INT64, UINT32, INT32 or BYTES.
     CorrelationId(DataType),
 }
 
 impl ControlKind {
-    /// Dimensions of 1 behind the batch dimension of its tensor.
+    /// Number of dimensions of 1 behind the batch dimension of its tensor.
     pub fn ones(&self) -> usize {
         match self {
             ControlKind::Reset { ones } => *ones,
@@ -419,39 +419,39 @@ pub struct StateSettings {
     pub input: String,
     pub output: String,
     pub dtype: DataType,
-    /// Without the batch dimension.
+    /// The dims without the batch dimension.
     pub dims: Dims,
-    /// Where the batch dimension stands in the model's tensor.
+    /// The axis of the batch dimension in the model's tensor.
     pub batch_axis: usize,
-    /// The type it is kept in, if not `dtype`: FP16 for an FP32 state.
+    /// The type in which it is stored: `dtype`, or FP16 for an FP32 state.
     pub storage: DataType,
     pub initial: Initial,
     /// `use_same_buffer_for_input_output`.
     pub same_buffer: bool,
-    /// How rows of different lengths run together, if they do.
+    /// The padding of rows with different lengths, if they share a batch.
     pub pad: Option<StatePad>,
 }
 
-/// `[state.X] pad`. The lengths and the mask for the model are batch inputs.
+/// `[state.X] pad`. The model gets lengths and mask as batch inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatePad {
     pub padding: Padding,
-    /// The model's output that says how long each row is after a run.
+    /// The model's output with the length of each row after a run.
     pub new_lengths: Option<String>,
 }
 
-/// What a state is at the START of a sequence.
+/// The initial state of a sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Initial {
-    /// Without the batch dimension; open dimensions are settled: by `initial_state.dims`, else 1.
+    /// The shape without the batch dimension. Open dimensions have the size from `initial_state.dims`, otherwise 1.
     pub shape: Shape,
     pub data: InitialData,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InitialData {
-    /// Zeros; empty texts.
+    /// Zeros, or empty BYTES elements.
     Zero,
-    /// This file's contents, of at least the state's size.
+    /// The contents of this file, which has at least the state's size.
     File(PathBuf),
 }

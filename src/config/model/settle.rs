@@ -1,4 +1,4 @@
-//! A sound configuration in the host's terms. What was checked is not checked again: parts that could not be are left out.
+//! Converts a valid configuration to the server's own types. It repeats no checks: invalid parts, which cannot occur, are left out.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -30,13 +30,13 @@ use super::settings::{
 use super::signature::Signature;
 use super::{constant, dtype, features, fit, names, padding, rates, state_padding, warmup};
 
-/// Live sequences of an ensemble. The slots of its members are the maximum that counts.
+/// Maximum live sequences of an ensemble. The slots of its members are the effective limit.
 const ENSEMBLE_SLOTS: u32 = 1 << 30;
 
-/// Steps between two writes of a sequence's state, unless the model says otherwise.
+/// Default number of steps between two writes of a sequence's state.
 const EVERY: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 
-/// The settings of a configuration in which no check found a fault.
+/// The settings of a configuration without faults.
 pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
     let config = report.config;
     let is_plugin = report.toml.keys.model.is_some();
@@ -88,7 +88,7 @@ fn ensemble(config: &ModelConfig) -> Option<EnsembleSettings> {
     Some(EnsembleSettings { steps: of.step.iter().map(step).collect(), max_in_flight })
 }
 
-/// How the sequences of an ensemble are kept, whose members let a sequence be idle for so long at most. It has a slot for each.
+/// The sequence settings of an ensemble. `idle` is the shortest idle time of its members. Each sequence has a slot.
 pub(super) fn ensemble_sequences(report: &Report<'_>, idle: Option<Duration>) -> SequenceSettings {
     let strategy = SequenceStrategy::Oldest {
         slots: ENSEMBLE_SLOTS,
@@ -100,7 +100,7 @@ pub(super) fn ensemble_sequences(report: &Report<'_>, idle: Option<Duration>) ->
     SequenceSettings {
         strategy,
         idle: own_idle.map_or(idle, |idle| idle.0),
-        // A step that some members have run cannot be taken back.
+        // A step that some members have run cannot be undone.
         cancel_ends: true,
         ..sequence(report, &ModelSequenceBatching::default())
     }
@@ -126,7 +126,7 @@ fn reload(report: &Report<'_>) -> ReloadSettings {
     }
 }
 
-/// Where each instance runs: the groups one after the other, and within a group its GPUs. At least one.
+/// The processor of each instance: group by group, and within a group GPU by GPU. At least one.
 pub(super) fn processors(config: &ModelConfig) -> Vec<Processor> {
     let mut out = Vec::new();
     for group in config.instance_group.iter().filter(|g| !g.passive) {
@@ -234,7 +234,7 @@ fn input_named(config: &ModelConfig, name: &str) -> Option<usize> {
     config.input.iter().position(|input| input.name == *name)
 }
 
-/// The shape on the graph's side. A plug-in that is the model has tensors as clients see them.
+/// The shape on the graph's side. A plug-in that is the model gets tensors in the clients' shape.
 fn reshape(report: &Report<'_>, said: Option<&ModelTensorReshape>, scalar: bool) -> Option<Dims> {
     let said = said.filter(|_| report.toml.keys.model.is_none());
     if scalar { Some(Dims::default()) } else { said.map(|r| Dims::from_wire(&r.shape)) }
@@ -261,7 +261,7 @@ fn scheduling(report: &Report<'_>) -> Scheduling {
 }
 
 fn levels(dynamic: &ModelDynamicBatching) -> QueueLevels {
-    // Requests cannot name more levels.
+    // Requests cannot name higher levels.
     let level = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     QueueLevels {
         count: level(dynamic.priority_levels),
@@ -398,7 +398,7 @@ fn initial(directory: &Path, state: &State) -> Initial {
     }
 }
 
-/// Where a `data_file` lies.
+/// The path of a `data_file`.
 pub(super) fn initial_state_file(directory: &Path, file: &str) -> PathBuf {
     directory.join("initial_state").join(file)
 }

@@ -1,20 +1,20 @@
-//! What a graph takes and gives: all that a configuration is held against, and what a backend says of a file.
+//! A graph's inputs and outputs, as a backend reads them from a file and a configuration is checked against them.
 
 use sequor_core::{DataType, Dims};
 
-/// A graph's inputs and outputs, whole shapes with the batch dimension.
+/// A graph's inputs and outputs, with whole shapes including the batch dimension.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Signature {
-    /// What every run must be given.
+    /// Inputs that every run must have.
     pub inputs: Vec<Port>,
-    /// Inputs the graph has a value for, which a run may replace (ONNX: initializers that are also inputs).
+    /// Inputs for which the graph has a value that a run may replace (ONNX: initializers that are also inputs).
     pub optional: Vec<Port>,
     pub outputs: Vec<Port>,
-    /// What the file says of the graph, for people.
+    /// The file's description of the graph, for people.
     pub description: String,
 }
 
-/// An input or output as the graph declares it: whole shape, batch dimension included.
+/// An input or output as the graph declares it, with its whole shape including the batch dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Port {
 }
 
 impl Signature {
-    /// Any input, whether it must be given or not.
+    /// An input with this name, required or optional.
     pub fn input(&self, name: &str) -> Option<&Port> {
         self.inputs.iter().chain(&self.optional).find(|port| port.name == name)
     }

@@ -1,4 +1,4 @@
-//! `[state.X] pad` of sequor.toml: growing states of different lengths that are padded to one, so that their sequences share a batch.
+//! `[state.X] pad` of sequor.toml: pads growing states of different lengths to one length, so that their sequences share a batch.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::stateful::is_stateful;
 use super::{constant, dtype};
 use crate::config::fault::{code, did_you_mean};
 
-/// The padded states of the configuration with their keys and their places.
+/// The padded states of the configuration, with their indices and keys.
 fn padded<'a>(report: &Report<'a>) -> impl Iterator<Item = (usize, &'a State, &'a PadKeys)> + use<'a> {
     let toml = report.toml;
     let states = report.sequence().map_or(&[][..], |sequence| &sequence.state);
@@ -24,7 +24,7 @@ fn padded<'a>(report: &Report<'a>) -> impl Iterator<Item = (usize, &'a State, &'
     states.iter().enumerate().filter_map(of)
 }
 
-/// Checks what needs no graph.
+/// Checks everything that needs no graph.
 pub(super) fn check(report: &mut Report<'_>) {
     let toml = report.toml;
     if is_stateful(report.config) {
@@ -42,7 +42,7 @@ pub(super) fn check(report: &mut Report<'_>) {
     shared_targets(report);
 }
 
-/// The first fault of the keys among each other.
+/// The first fault of the keys in combination.
 fn wrong_keys(keys: &PadKeys) -> Option<String> {
     if keys.lengths.is_none() && keys.mask.is_none() {
         let what = "pad needs lengths or mask: without one, the model cannot tell a state from its padding";
@@ -54,7 +54,7 @@ fn wrong_keys(keys: &PadKeys) -> Option<String> {
     (keys.multiple_of == Some(0)).then(|| "pad: multiple_of must be at least 1".to_owned())
 }
 
-/// Why an element of the state cannot have the value of the padding.
+/// Why the value of the padding is not valid for an element of the state.
 fn wrong_value(state: &State, keys: &PadKeys) -> Option<String> {
     let dtype = dtype::from_proto(state.data_type).filter(|dtype| *dtype != DataType::Bytes)?;
     let value = keys.value?;
@@ -87,14 +87,16 @@ fn wrong_state(report: &Report<'_>, state: &State) -> Option<String> {
     crops.then(|| format!("pad takes the padding off \"{}\" already; remove its crop", state.output_name))
 }
 
-/// Why the instances cannot run such a model. A group without a kind may be put on a GPU once the graph is known.
+/// Why the instances cannot run a model with padded states. A group without a kind may still be put on a GPU, so this runs once the graph
+/// is known.
 fn wrong_place(config: &ModelConfig) -> Option<String> {
     let is_on_gpu = config.instance_group.iter().any(|group| group.kind() == Kind::Gpu);
     let what = "pad works on the CPU only; set KIND_CPU for instance_group, or start the server with --cpu-only";
     is_on_gpu.then(|| what.to_owned())
 }
 
-/// Rows whose requests have different lengths grow by different numbers of places. Only the model can tell by how many.
+/// If requests of different lengths share a batch, rows grow by different lengths. Only the model can report these, so `new_lengths` is
+/// required.
 fn wrong_steps(report: &Report<'_>, keys: &PadKeys) -> Option<String> {
     let ragged = report.config.input.iter().find(|input| padding::ragged(report, input).is_some());
     let input = ragged.filter(|_| keys.new_lengths.is_none())?;
@@ -109,7 +111,7 @@ fn wrong_steps(report: &Report<'_>, keys: &PadKeys) -> Option<String> {
     ))
 }
 
-/// States that share an input of lengths or a mask are described by one tensor, so they must be padded alike.
+/// States that share an input for lengths or a mask are described by one tensor, so they must have the same padding.
 fn shared_targets(report: &mut Report<'_>) {
     let mut first: BTreeMap<&str, (&str, &State, &PadKeys)> = BTreeMap::new();
     for (_, state, keys) in padded(report) {
@@ -132,7 +134,7 @@ fn shared_targets(report: &mut Report<'_>) {
     }
 }
 
-/// Checks what the model's file must have.
+/// Checks the graph's inputs and outputs for padding.
 pub(super) fn fit(report: &mut Report<'_>, graph: &Signature) {
     for (_, state, keys) in padded(report) {
         let steps = wrong_place(report.config).into_iter().chain(wrong_steps(report, keys));
@@ -185,17 +187,17 @@ fn unfit(report: &Report<'_>, graph: &Signature, state: &State, keys: &PadKeys) 
     faults
 }
 
-/// The graph's inputs that get lengths and masks of states, each once.
+/// The graph's inputs for lengths and masks of states, each once.
 pub(super) fn targets<'a>(pads: impl Iterator<Item = &'a PadKeys>) -> impl Iterator<Item = &'a str> {
     let all: std::collections::BTreeSet<&str> =
         pads.flat_map(|keys| keys.lengths.iter().chain(&keys.mask).map(String::as_str)).collect();
     all.into_iter()
 }
 
-/// How a state is padded.
+/// The padding of a state.
 pub(super) fn pad(report: &Report<'_>, state: &State) -> Option<StatePad> {
     let keys = report.toml.keys.state.get(&state.input_name)?.pad.as_ref()?;
-    // A value that is no element was refused.
+    // An invalid value was refused before.
     let number = toml::Value::Float(keys.value.unwrap_or(0.0));
     let padding = Padding {
         axis: state.dims.iter().position(|dim| *dim == -1)?,
@@ -210,7 +212,7 @@ pub(super) fn pad(report: &Report<'_>, state: &State) -> Option<StatePad> {
     Some(StatePad { padding, new_lengths: keys.new_lengths.clone() })
 }
 
-/// The input (its place in the configuration) and the axis along which its new steps lie.
+/// The index of the input in the configuration, and the axis of its new steps.
 fn new_steps(report: &Report<'_>, keys: &PadKeys) -> Option<(usize, usize)> {
     let name = keys.new_steps.as_ref()?;
     let at = report.config.input.iter().position(|input| input.name == *name)?;
@@ -218,7 +220,7 @@ fn new_steps(report: &Report<'_>, keys: &PadKeys) -> Option<(usize, usize)> {
     dims.iter().position(|dim| *dim == -1).map(|axis| (at, axis))
 }
 
-/// Why the input of new steps is not one.
+/// Why `new_steps` does not name a valid input.
 fn wrong_new_steps(report: &Report<'_>, keys: &PadKeys) -> Option<String> {
     let name = keys.new_steps.as_ref()?;
     if keys.mask.is_none() {
@@ -237,7 +239,7 @@ fn wrong_new_steps(report: &Report<'_>, keys: &PadKeys) -> Option<String> {
     None
 }
 
-/// The inputs of lengths and masks. States may share them.
+/// The batch inputs for lengths and masks. States may share them.
 pub(super) fn batch_inputs(report: &Report<'_>, graph: &Signature) -> Vec<BatchInput> {
     let mut made: Vec<BatchInput> = Vec::new();
     for (n, _, keys) in padded(report) {

@@ -1,4 +1,4 @@
-//! The tensors of a settled configuration: what clients send and get, what the server feeds besides, and the samples of a warm-up.
+//! The tensors of a settled configuration: clients' inputs and outputs, inputs that the server fills, and warm-up samples.
 
 use std::path::PathBuf;
 
@@ -6,27 +6,28 @@ use sequor_core::{DataType, Dim, Dims, Shape};
 
 pub use sequor_core::{Padding, PaddingSide};
 
-/// A tensor a client sends. `dims` leave the batch dimension out when the model batches.
+/// A tensor that clients send. If the model batches, `dims` exclude the batch dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     pub name: String,
     pub dtype: DataType,
     pub dims: Dims,
-    /// What the graph takes in place of `dims`, if that differs: the same data under another shape, see [`reshaped`].
+    /// The graph's dims for the same data, if they differ from `dims`; see [`reshaped`].
     pub reshape: Option<Dims>,
     pub optional: bool,
-    /// The dimension (its place in `dims`) that is 1 in every request and the batch dimension in the graph, if clients send one besides the first.
+    /// An index in `dims`: the dimension that is 1 in every request and is the batch dimension in the graph. `None` if that is the first
+    /// dimension.
     pub batch_dim: Option<usize>,
-    /// How requests of different shapes run together, if they do.
+    /// The batching of requests with different shapes, if they share a batch.
     pub ragged: Option<RaggedInput>,
 }
 
-/// How requests of different shapes run together.
+/// The batching of requests with different shapes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RaggedInput {
-    /// All elements are joined to one list.
+    /// All elements are joined in one list.
     Joined,
-    /// Every item is padded to one length.
+    /// Every item is padded to the same length.
     Padded(Padding),
 }
 
@@ -40,16 +41,16 @@ impl RaggedInput {
 }
 
 impl Input {
-    /// The shape in the graph of an item that has this shape for clients.
+    /// The graph's shape of an item that has this shape for clients.
     pub fn graph_shape(&self, shape: &Shape) -> Shape {
         self.reshape.as_ref().and_then(|to| reshaped(&self.dims, to, shape)).unwrap_or_else(|| shape.clone())
     }
 }
 
-/// `batch_input`: a tensor that the server makes of all requests of a batch.
+/// `batch_input`: a tensor that the server computes from all requests of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchInput {
-    /// The graph's inputs that get it.
+    /// The graph's inputs for this tensor.
     pub targets: Vec<String>,
     pub kind: BatchInputKind,
     /// INT32 or FP32.
@@ -57,66 +58,66 @@ pub struct BatchInput {
     pub source: BatchSource,
 }
 
-/// Whose shapes a batch input describes.
+/// The source whose shapes a batch input describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchSource {
-    /// An input, by its place in `ModelSettings::inputs`.
+    /// An input, by its index in `ModelSettings::inputs`.
     Input(usize),
-    /// Padded states that are equally long in each row, by their places in `SequenceSettings::states`. At least one. A mask may cover the new
-    /// steps too: those along an axis of an input (its place in `ModelSettings::inputs`).
+    /// One or more padded states with equal lengths in each row, by their indices in `SequenceSettings::states`. A mask may also cover the
+    /// new steps along an axis of an input (its index in `ModelSettings::inputs`).
     States { states: Vec<usize>, new_steps: Option<(usize, usize)> },
 }
 
-/// What a batch input says of its source.
+/// The values of a batch input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchInputKind {
-    /// Elements of each request.
+    /// Number of elements of each request.
     ElementCount,
-    /// Where each request ends.
+    /// The offset of the end of each request.
     AccumulatedElementCount,
-    /// Where each request begins, and where the last ends.
+    /// The offset of the beginning of each request, and of the end of the last one.
     AccumulatedElementCountWithZero,
-    /// As many elements as the longest request has; their values mean nothing.
+    /// As many elements as the longest request has; their values are meaningless.
     MaxElementCountAsShape,
-    /// The shape of each item, a row each.
+    /// The shape of each item, one row an item.
     ItemShape,
-    /// The same as one list.
+    /// The shapes of all items as one list.
     ItemShapeFlatten,
-    /// The length of each item before it was padded.
+    /// The length of each item before padding.
     Lengths,
-    /// 1 where an item has an element, 0 where it is padded.
+    /// 1 for an element, 0 for padding.
     Mask,
 }
 
-/// A tensor a client gets. `dims` leave the batch dimension out when the model batches.
+/// A tensor that clients get. If the model batches, `dims` exclude the batch dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     pub name: String,
     pub dtype: DataType,
     pub dims: Dims,
-    /// What the graph gives in place of `dims`, if that differs: the same data under another shape, see [`reshaped`].
+    /// The graph's dims for the same data, if they differ from `dims`; see [`reshaped`].
     pub reshape: Option<Dims>,
     /// As for [`Input::batch_dim`].
     pub batch_dim: Option<usize>,
     /// One label a line, for the classification extension.
     pub labels: Option<PathBuf>,
-    /// `batch_output`: the input (by its place in `ModelSettings::inputs`) whose shapes say how the flat output is cut.
+    /// `batch_output`: the index in `ModelSettings::inputs` of the input whose shapes divide the flat output.
     pub cut_like: Option<usize>,
-    /// How padding is taken off it.
+    /// The crop that removes padding.
     pub crop: Option<Crop>,
 }
 
-/// Which part of an output is no padding. Axes are those of an item.
+/// The part of an output that is not padding. Axes are those of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Crop {
-    /// The length of an input (its place in `ModelSettings::inputs`, and its axis) times a ratio, rounded up.
+    /// The length of an input (its index in `ModelSettings::inputs`, and its axis) times a ratio, rounded up.
     Like { axis: usize, source: (usize, usize), ratio: (u64, u64) },
-    /// The length that another output gives, by its place in `ModelSettings::outputs`.
+    /// The length in another output, by its index in `ModelSettings::outputs`.
     Lengths { axis: usize, output: usize },
 }
 
-/// The shape in `to`'s terms of a tensor that has `shape` in `from`'s: its k-th open dimension is the k-th open one there, the others are as
-/// `to` says. Without the batch dimension. `None` if the shape is not one of `from`, or the two do not go together.
+/// Converts a shape that matches `from` to one that matches `to`, without the batch dimension. The k-th open dimension of `to` gets the
+/// size of the k-th open dimension of `from`. `None` if the shape does not match `from`, or the numbers of open dimensions differ.
 pub fn reshaped(from: &Dims, to: &Dims, shape: &Shape) -> Option<Shape> {
     if !from.matches(shape) {
         return None;
@@ -140,12 +141,12 @@ pub struct Constant {
 /// One sample of `model_warmup`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WarmupSample {
-    /// Its place in the configuration.
+    /// Its index in the configuration.
     pub index: usize,
     pub name: String,
-    /// Items that run together; a sample of 0 is skipped.
+    /// Number of items that run together; a sample with 0 is skipped.
     pub batch_size: u32,
-    /// How often it runs; 0 is once.
+    /// Number of runs; 0 means one.
     pub count: u32,
     pub inputs: Vec<WarmupInput>,
 }
@@ -161,7 +162,7 @@ impl WarmupSample {
 pub struct WarmupInput {
     pub name: String,
     pub dtype: DataType,
-    /// Of one item.
+    /// The shape of one item.
     pub shape: Shape,
     pub data: WarmupData,
 }
@@ -170,7 +171,7 @@ pub struct WarmupInput {
 pub enum WarmupData {
     Zero,
     Random,
-    /// This file's first bytes.
+    /// The first bytes of this file.
     File(PathBuf),
 }
 

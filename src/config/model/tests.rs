@@ -1,4 +1,4 @@
-//! Whole configurations through the whole chain: texts and a signature in, settings or sentences out.
+//! Tests whole configurations: texts and a signature in, settings or faults out.
 
 use std::path::Path;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) fn settle(config: &str, toml: &str, graph: &Signature) -> Result<Mode
     settle_in(Path::new("m"), config, toml, graph)
 }
 
-/// The faults, without the file in front.
+/// The faults, without the file name.
 pub(super) fn faults(config: &str, toml: &str, graph: &Signature) -> Vec<String> {
     let faults = settle(config, toml, graph).expect_err("faults");
     faults.iter().map(|f| f.strip_prefix("m/config.pbtxt:").unwrap_or(f).to_owned()).collect()
@@ -283,7 +283,7 @@ fn an_optional_input_is_one_the_graph_has_a_value_for() {
     assert!(settle(config, "", &with).unwrap().inputs[1].optional);
 }
 
-/// A configuration with one fault a line; what each line says comes back.
+/// Checks each configuration, one fault a line, and returns the resulting sentences.
 #[test]
 fn every_sentence_of_a_configuration_in_itself() {
     let graph = graph(&[], &[]);

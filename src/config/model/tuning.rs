@@ -1,4 +1,4 @@
-//! How ONNX Runtime is to load the graph: `optimization.graph`, `optimization.execution_accelerators` and `parameters`.
+//! Options for loading the graph: `optimization.graph`, `optimization.execution_accelerators` and `parameters`.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use super::fields::is_session_entry;
 use super::report::Report;
 use super::settings::{GraphLevel, SessionTuning};
 
-/// Reads the settings, and reports values that do not exist.
+/// Reads the options, and reports invalid values.
 pub(super) fn read(report: &mut Report<'_>) -> SessionTuning {
     let mut tuning = SessionTuning { level: level(report), ..SessionTuning::default() };
     tuning.openvino = openvino(report);
@@ -34,7 +34,7 @@ fn level(report: &mut Report<'_>) -> GraphLevel {
     }
 }
 
-/// The options of the OpenVINO provider, if the configuration asks for it.
+/// The options of the OpenVINO provider, if the configuration requests it.
 fn openvino(report: &mut Report<'_>) -> Option<Vec<(String, String)>> {
     let accelerators = report.config.optimization.as_ref()?.execution_accelerators.as_ref()?;
     let mut found = None;

@@ -1,4 +1,4 @@
-//! Version directories, and which of them are served.
+//! Version directories, and the selection of versions to serve.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::settings::VersionPolicy;
 
 impl VersionPolicy {
-    /// Those to serve of those present, lowest first.
+    /// The versions to serve of those present, in ascending order.
     pub fn choose(&self, present: &[u64]) -> Vec<u64> {
         let mut versions = present.to_vec();
         versions.sort_unstable();
@@ -22,13 +22,13 @@ impl VersionPolicy {
     }
 }
 
-/// The version a directory of this name holds. Names that begin with 0 are none, as are all that are not a number.
+/// The version of a directory with this name. Names that are not numbers, or begin with 0, have none.
 pub fn version_of(directory: &str) -> Option<u64> {
     let digits = !directory.starts_with('0') && directory.bytes().all(|b| b.is_ascii_digit());
     if digits { directory.parse().ok() } else { None }
 }
 
-/// The versions in a model's directory, lowest first.
+/// The versions in a model's directory, in ascending order.
 pub fn versions_in(model: &Path) -> io::Result<Vec<u64>> {
     let mut versions = Vec::new();
     for entry in fs_err::read_dir(model)? {

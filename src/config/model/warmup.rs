@@ -83,10 +83,10 @@ fn check_input(
     }
 }
 
-/// Every input that clients must send has to be in a sample, and every name must be one of the model's.
+/// Checks that a sample has every required input, and that every name is one of the model's.
 fn check_names(report: &mut Report<'_>, field: &str, sample: &ModelWarmup) {
     let config = report.config;
-    // Without inputs, the graph is still to be asked.
+    // Without inputs in the configuration, the graph decides later.
     if config.input.is_empty() || sample.batch_size == 0 {
         return;
     }
@@ -117,12 +117,12 @@ fn shape(input: &Input) -> Shape {
     Shape(input.dims.iter().map(|dim| u64::try_from(*dim).unwrap_or(0)).collect())
 }
 
-/// Where an `input_data_file` is.
+/// The path of an `input_data_file`.
 fn warmup_file(directory: &Path, file: &str) -> PathBuf {
     directory.join("warmup").join(file)
 }
 
-/// The samples in the host's terms.
+/// The samples in the server's own types.
 pub(super) fn samples(config: &ModelConfig, directory: &Path) -> Vec<WarmupSample> {
     let input = |(name, input): (&String, &Input)| {
         Some(WarmupInput {

@@ -1,4 +1,4 @@
-//! The field numbers of ONNX's messages, as far as we read or write them.
+//! The field numbers of ONNX's messages that Sequor reads or writes.
 
 /// `ModelProto`
 pub(super) mod model {

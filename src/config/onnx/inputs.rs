@@ -1,4 +1,4 @@
-//! The inputs that a graph declares, as far as a configuration without the runtime is held against them.
+//! The inputs that a graph declares, for checks of a configuration without the runtime.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use sequor_core::{Dim, Dims};
 use super::fields::{graph, model, value};
 use super::wire::{Message, NotAMessage};
 
-/// The whole shapes of a graph's inputs, by name. An input that is no tensor has none.
+/// The whole shapes of a graph's inputs, by name. An input that is not a tensor has none.
 pub fn input_dims(bytes: &[u8]) -> Result<BTreeMap<String, Dims>, NotAMessage> {
     let file = Message::parse(bytes)?;
     let graph = Message::parse(file.last(model::GRAPH).ok_or(NotAMessage)?)?;

@@ -1,10 +1,11 @@
 //! Makes the states of recurrent nodes inputs and outputs of their graph, so that a sequence may come in parts.
 //!
-//! OVMS calls this the low latency transformation. Every LSTM, GRU and RNN node that is in no subgraph gets its first state from a new input
-//! and gives its last one to an output. Where the graph itself gives a node its first state, that one holds at START.
+//! OVMS calls this the low latency transformation. It changes every LSTM, GRU and RNN node outside of subgraphs. The node gets its first
+//! state from a new input, and writes its last state to an output. If the graph itself has a first state for the node, that one is used at
+//! START.
 //!
-//! A state has one row unless the graph says otherwise. An open batch that feeds such a node is therefore fixed to one row: a request with more
-//! rows is refused before it runs.
+//! A state has one row unless the graph defines another number. An open batch that feeds such a node is therefore fixed to one row. A
+//! request with more rows is refused before it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,14 +44,14 @@ pub struct NamedState {
     pub input: String,
     pub output: String,
     pub dtype: DataType,
-    /// The whole shape; -1 where the graph does not say.
+    /// The whole shape; -1 for an open dimension.
     pub dims: Vec<i64>,
 }
 
-/// A graph that has its states as inputs and outputs.
+/// A graph with its states as inputs and outputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transformed {
-    /// The file.
+    /// The bytes of the new ONNX file.
     pub model: Vec<u8>,
     pub states: Vec<NamedState>,
     /// The BOOL input `[1]` that is true at START, if the graph gives first states.
@@ -79,7 +80,7 @@ pub fn transform(bytes: &[u8]) -> Result<Transformed, LowLatencyError> {
     Ok(Transformed { model: file.encode(), states, start })
 }
 
-/// The inputs of a recurrent operator for its first states, and the outputs with its last ones.
+/// For a recurrent operator: the input of each first state, the output of the last state, and a letter.
 fn states_of(op: &str) -> Option<&'static [(usize, usize, &'static str)]> {
     match op {
         "LSTM" => Some(&[(5, 1, "h"), (6, 2, "c")]),
@@ -88,7 +89,7 @@ fn states_of(op: &str) -> Option<&'static [(usize, usize, &'static str)]> {
     }
 }
 
-/// A tensor as the graph declares it: the type of its elements, and its dimensions; `None` for an open one.
+/// A tensor as the graph declares it: its element type, and its dimensions, with `None` for an open one.
 #[derive(Debug, Clone, Default)]
 struct KnownTensor {
     element: Option<u64>,
@@ -100,7 +101,7 @@ struct KnownTensor {
 struct Transformation<'a> {
     graph: Message<'a>,
     known: BTreeMap<String, KnownTensor>,
-    /// Names of tensors and nodes that are in use.
+    /// Names of tensors and nodes that are taken.
     names: BTreeSet<String>,
     outputs: BTreeSet<String>,
     /// The fields of the new graph.
@@ -137,7 +138,7 @@ impl<'a> Transformation<'a> {
         Ok(Transformation { graph, known, names, outputs, fields, states, start, single_rows })
     }
 
-    /// Goes through the graph in its order, so that a new node stands before the one that reads it.
+    /// Copies the graph in order. A new node is added in front of the node that reads it.
     fn run(&mut self) -> Result<(), LowLatencyError> {
         let mut count = 0;
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
@@ -166,7 +167,7 @@ impl<'a> Transformation<'a> {
         Ok(())
     }
 
-    /// Gives one node its states. Returns its message.
+    /// Makes the states of one node inputs and outputs. Returns the node's new message.
     fn recurrent(
         &mut self,
         bytes: &[u8],
@@ -217,7 +218,7 @@ impl<'a> Transformation<'a> {
         Ok(node.encode())
     }
 
-    /// Adds a node that takes the graph's own first state at START, and the kept state else. The name of what it gives.
+    /// Adds a node that chooses the graph's own first state at START, and the kept state otherwise. Returns the name of its output.
     fn chosen(&mut self, base: &str, kind: &str, given: &str, kept: &str) -> String {
         let start = match &self.start {
             Some(start) => start.clone(),
@@ -233,8 +234,8 @@ impl<'a> Transformation<'a> {
         output
     }
 
-    /// The batch dimension of a node's states, as far as the graph says: of its first state, else of its sequence. If the graph gives no first
-    /// state and names the open batch of the sequence, that batch gets one row. -1 otherwise.
+    /// The batch dimension of a node's states: that of its first state, otherwise that of its sequence. If the graph has no first state and
+    /// names the open batch of the sequence, that batch gets one row. -1 otherwise.
     fn rows(&mut self, node: &GraphNode<'_>, given: Option<&str>) -> i64 {
         let of = |name: &str| self.known.get(name)?.dims.get(1).copied().flatten();
         let rows = given.and_then(of).or_else(|| of(node.input(0)?));
@@ -291,7 +292,7 @@ fn tensor_of(info: &Message<'_>) -> Result<KnownTensor, NotAMessage> {
 /// The fields that lead from a `ValueInfoProto` to its dimensions.
 const DIMENSION: [u32; 4] = [value::TYPE, value::TENSOR, value::SHAPE, value::DIM];
 
-/// A message whose fields on this path are dimensions; those with one of these names get the size 1.
+/// Rewrites a message with dimensions at this path. Dimensions with one of these names get the size 1.
 fn with_single_rows(bytes: &[u8], path: &[u32], names: &BTreeSet<String>) -> Result<Vec<u8>, NotAMessage> {
     let mut message = Message::parse(bytes)?;
     let Some((next, rest)) = path.split_first() else {
@@ -303,10 +304,10 @@ fn with_single_rows(bytes: &[u8], path: &[u32], names: &BTreeSet<String>) -> Res
     Ok(message.encode())
 }
 
-/// Makes another message of one.
+/// A function that rewrites a message.
 type Rewrite<'r> = dyn Fn(&[u8]) -> Result<Vec<u8>, NotAMessage> + 'r;
 
-/// Replaces the fields of these numbers that hold messages.
+/// Rewrites the messages in the fields with these numbers.
 fn replace_messages(fields: &mut [WireField<'_>], numbers: &[u32], replaced: &Rewrite<'_>) -> Result<(), NotAMessage> {
     for field in fields.iter_mut().filter(|field| numbers.contains(&field.number)) {
         let WireValue::Bytes(bytes) = &field.value else { continue };

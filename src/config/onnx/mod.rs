@@ -2,10 +2,10 @@
 //!
 //! # Layout
 //!
-//! - `wire`: a protobuf message as its fields, of which the ones we do not know stay as they are.
-//! - `fields`: the field numbers of ONNX's messages that we read or write · `node`: a node of a graph.
+//! - `wire`: a protobuf message as a list of fields; unknown fields stay unchanged.
+//! - `fields`: the field numbers of ONNX's messages · `node`: a node of a graph.
 //! - [`inputs`]: the shapes of a graph's inputs.
-//! - [`low_latency`]: the states of recurrent nodes become inputs and outputs.
+//! - [`low_latency`]: makes the states of recurrent nodes inputs and outputs.
 
 mod fields;
 pub mod inputs;

@@ -3,12 +3,12 @@
 use super::fields::{attribute, node};
 use super::wire::{Message, NotAMessage, WireField};
 
-/// A node, with everything else of its message.
+/// A node, and all other fields of its message.
 #[derive(Debug, Clone)]
 pub(super) struct GraphNode<'a> {
     pub(super) name: String,
     pub(super) op: String,
-    /// An empty name is an input that is left out.
+    /// An empty name is an omitted input.
     pub(super) inputs: Vec<String>,
     pub(super) outputs: Vec<String>,
     pub(super) is_standard: bool,
@@ -47,7 +47,7 @@ impl<'a> GraphNode<'a> {
         Message(fields).encode()
     }
 
-    /// The input at this place, if it is given.
+    /// The input at this position, if it is given.
     pub(super) fn input(&self, at: usize) -> Option<&str> {
         self.inputs.get(at).map(String::as_str).filter(|name| !name.is_empty())
     }

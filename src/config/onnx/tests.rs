@@ -1,4 +1,4 @@
-//! The transformation on files made with the package `onnx`, and on bytes that are no model.
+//! Tests the transformation on files made with the package `onnx`, and on bytes that are not a model.
 
 use proptest::prelude::*;
 use sequor_core::DataType;

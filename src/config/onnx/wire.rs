@@ -1,8 +1,8 @@
-//! A protobuf message as a list of its fields. A field that does not change is written as it was read, so nothing of a file gets lost.
+//! A protobuf message as a list of its fields. An unchanged field is written as it was read, so no part of a file is lost.
 
 use std::borrow::Cow;
 
-/// The bytes are no protobuf message.
+/// The bytes are not a protobuf message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the file is not an ONNX model: its bytes are no protobuf message")]
 pub struct NotAMessage;
@@ -89,7 +89,7 @@ impl<'a> Message<'a> {
         out
     }
 
-    /// The values of a field that has bytes: texts, messages.
+    /// The values of a field with bytes: texts and messages.
     pub(super) fn all(&self, number: u32) -> impl Iterator<Item = &[u8]> {
         self.0.iter().filter(move |field| field.number == number).filter_map(|field| match &field.value {
             WireValue::Bytes(bytes) => Some(bytes.as_ref()),
@@ -97,7 +97,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The last value of such a field, which is the one that counts.
+    /// The last value of such a field, which overrides the earlier ones.
     pub(super) fn last(&self, number: u32) -> Option<&[u8]> {
         self.all(number).last()
     }

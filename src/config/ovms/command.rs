@@ -1,4 +1,4 @@
-//! The flags of `ovms`: which models it serves, and where. They stand beside our own flags of `sequor serve`.
+//! The flags of `ovms`: the models to serve, and their location. `sequor serve` accepts them besides its own flags.
 
 use std::path::{Path, PathBuf};
 
@@ -9,38 +9,38 @@ use super::file::{self, OvmsNotice};
 use super::model::{DEFAULT_SCAN_MINUTES, GivenSequences, OvmsModel, version_policy};
 use super::refresh::OvmsModels;
 
-/// What the flags say.
+/// The values of the given flags.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OvmsCommand {
-    /// `None`: no flag names a model.
+    /// `None` if no flag names a model.
     pub models: Option<OvmsModels>,
-    /// Seconds between two looks at the models; 0 is none.
+    /// Seconds between two scans of the models; 0 turns scans off.
     pub poll_seconds: u32,
-    /// Minutes between two looks for idle sequences; 0 is none.
+    /// Minutes between two scans for idle sequences; 0 turns scans off.
     pub scan_minutes: u32,
-    /// Our settings: the key, the flag as it was written, and the value.
+    /// Settings of Sequor: the key, the flag as it was written, and the value.
     pub settings: Vec<(&'static str, String, String)>,
     pub notices: Vec<String>,
 }
 
-/// Flags that take a value, and the setting that each of them sets.
+/// Flags with a value, and the settings that they set.
 const SETTINGS: [(&str, &str); 4] = [
     ("port", "grpc.port"),
     ("rest_port", "http.port"),
     ("grpc_bind_address", "grpc.address"),
     ("rest_bind_address", "http.address"),
 ];
-/// Flags that say which models there are.
+/// Flags that name the models.
 const MODELS: [&str; 5] = ["config_path", "model_path", "model_name", "nireq", "model_version_policy"];
-/// Flags of the sequences of the model on the command line.
+/// Flags for the sequences of the model on the command line.
 const SEQUENCES: [&str; 4] = ["stateful", "idle_sequence_cleanup", "max_sequence_number", "low_latency_transformation"];
 const SCAN: &str = "sequence_cleaner_poll_wait_minutes";
 const POLL: &str = "file_system_poll_wait_seconds";
 const LOG_LEVEL: &str = "log_level";
-/// OVMS looks at its models this often, in seconds.
+/// The default interval at which OVMS scans its models, in seconds.
 const DEFAULT_POLL_SECONDS: u32 = 1;
 const METRICS: &str = "metrics_enable";
-/// Flags that mean nothing here.
+/// Flags without effect in Sequor.
 const WITHOUT_EFFECT: [&str; 17] = [
     "allow_cache",
     "batch_size",
@@ -61,7 +61,7 @@ const WITHOUT_EFFECT: [&str; 17] = [
     "target_device",
 ];
 
-/// Every flag, to be added to a command.
+/// All flags, for adding to a command.
 pub fn args() -> Vec<Arg> {
     let settings = SETTINGS.into_iter().map(|(flag, _)| flag);
     let valued = settings.chain(MODELS).chain(WITHOUT_EFFECT).chain([SCAN, POLL, LOG_LEVEL, "max_sequence_number"]);
@@ -76,7 +76,7 @@ fn arg(flag: &'static str) -> Arg {
 }
 
 impl OvmsCommand {
-    /// What was given of [`args`]; `None` if nothing was. `read` reads a file.
+    /// Reads the values of [`args`]; `None` if no flag was given. `read` reads a file.
     pub fn from_matches(
         matches: &ArgMatches,
         read: &dyn Fn(&Path) -> std::io::Result<String>,

@@ -1,4 +1,4 @@
-//! `config.json`: the models that OVMS is to serve.
+//! Parses `config.json`: the models that OVMS is to serve.
 
 use std::fmt;
 use std::path::Path;
@@ -10,18 +10,18 @@ use crate::config::Fault;
 use crate::config::fault::{code, did_you_mean};
 use crate::config::place::Place;
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OvmsFile {
     pub models: Vec<OvmsModel>,
-    /// What has no effect here.
+    /// Options without effect.
     pub notices: Vec<OvmsNotice>,
 }
 
-/// Something in the file that has no effect.
+/// An option or section without effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OvmsNotice {
-    /// `None` for what stands beside the models.
+    /// `None` for a section outside of the models.
     pub model: Option<String>,
     pub text: String,
 }
@@ -35,7 +35,7 @@ impl fmt::Display for OvmsNotice {
     }
 }
 
-/// Options of a model that mean nothing here.
+/// Options of a model without effect in Sequor.
 const WITHOUT_EFFECT: [&str; 9] = [
     "allow_cache",
     "batch_size",
@@ -47,7 +47,7 @@ const WITHOUT_EFFECT: [&str; 9] = [
     "target_device",
     "custom_loader_options",
 ];
-/// Options of a model that are read.
+/// Options of a model that Sequor reads.
 const READ: [&str; 8] = [
     "base_path",
     "idle_sequence_cleanup",
@@ -58,7 +58,7 @@ const READ: [&str; 8] = [
     "nireq",
     "stateful",
 ];
-/// Options of a model that change what it computes, or name something else than a model, and what to do instead.
+/// Options of a model that change its results, or name something other than a model, and the remedies.
 const UNSUPPORTED: [(&str, &str); 5] = [
     ("color_format", PREPARE_INPUTS),
     ("graph_path", "name the ONNX models of the MediaPipe graph each by itself, with name and base_path"),
@@ -67,13 +67,13 @@ const UNSUPPORTED: [(&str, &str); 5] = [
     ("scale", PREPARE_INPUTS),
 ];
 const PREPARE_INPUTS: &str = "add this step to the ONNX graph or to the client, then remove the option";
-/// Sections that are read.
+/// Sections that Sequor reads.
 const SECTIONS: [&str; 2] = ["model_config_list", MONITORING];
 const MONITORING: &str = "monitoring";
-/// Sections that are not served.
+/// Sections that Sequor does not serve.
 const NOT_SERVED: [&str; 3] = ["custom_loader_config_list", "mediapipe_config_list", "pipeline_config_list"];
 
-/// Parses the file, or returns every fault of it.
+/// Parses the file, or returns all its faults.
 pub fn parse(path: &Path, text: &str) -> Result<OvmsFile, Vec<Fault>> {
     let root: Value = serde_json::from_str(text).map_err(|error| {
         let place = Place {
@@ -123,7 +123,7 @@ pub fn parse(path: &Path, text: &str) -> Result<OvmsFile, Vec<Fault>> {
     if wrong.is_empty() { Ok(file) } else { Err(wrong.into_iter().map(fault).collect()) }
 }
 
-/// One entry of the list. A relative `base_path` begins in `folder`, the folder of the file.
+/// Parses one entry of the list. A relative `base_path` begins in `folder`, the folder of the file.
 fn model(config: &Map<String, Value>, folder: &Path, notices: &mut Vec<OvmsNotice>) -> Result<OvmsModel, String> {
     let text = |key: &str| config.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let name = text("name").ok_or("a model has no name")?.to_owned();

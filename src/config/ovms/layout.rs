@@ -1,4 +1,4 @@
-//! A model of OVMS as a directory of a model repository: `config.pbtxt`, `sequor.toml`, and links to its versions.
+//! Writes a model of OVMS as a directory of a model repository: `config.pbtxt`, `sequor.toml`, and links to its versions.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use super::model::OvmsModel;
 use crate::config::onnx::{self, NamedState, Transformed};
 
-/// What becomes of the files of a version.
+/// How the files of a version get into the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionFiles {
     Link,
     Copy,
 }
 
-/// Writes these models into an empty folder. `scan_minutes` is the time between two looks for idle sequences, 0 for none.
+/// Writes these models into an empty folder. `scan_minutes` is the time between two scans for idle sequences; 0 turns scans off.
 pub fn write(folder: &Path, models: &[OvmsModel], scan_minutes: u32, files: VersionFiles) -> Result<(), Vec<String>> {
     let write = |model: &OvmsModel| {
         let fault = |what: String| format!("model {}: {what}", model.name);
@@ -26,14 +26,14 @@ pub fn write(folder: &Path, models: &[OvmsModel], scan_minutes: u32, files: Vers
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-/// Why this model cannot be served, if that can be told from its files.
+/// Why this model cannot be served, as far as its files show.
 pub fn check(model: &OvmsModel) -> Result<(), String> {
     model.check_supported()?;
     let versions = versions(&model.base_path).map_err(|error| error.to_string())?;
     plan(model, &versions).map(|_| ())
 }
 
-/// The file in which operators may write the configuration of a model themselves.
+/// The path at which operators may put their own configuration of a model.
 fn own_config(model: &OvmsModel) -> PathBuf {
     model.base_path.join("config.pbtxt")
 }
@@ -42,10 +42,10 @@ fn has_own_config(model: &OvmsModel) -> bool {
     own_config(model).is_file()
 }
 
-/// The configuration of a model, and its graphs that change.
+/// The configuration of a model, and its changed graphs.
 struct LayoutPlan {
     config: String,
-    /// Graphs with their states as inputs and outputs, by the version and the file's name.
+    /// Graphs with their states as inputs and outputs, by version and file name.
     graphs: Vec<(u64, String, Vec<u8>)>,
 }
 
@@ -87,7 +87,7 @@ fn plan(model: &OvmsModel, versions: &[(u64, PathBuf)]) -> Result<LayoutPlan, St
     Ok(LayoutPlan { config: config(model, &file) + &states, graphs })
 }
 
-/// Writes the directory of a model, or brings it up to date. Files that stay as they are keep their times.
+/// Writes or updates the directory of a model. Unchanged files keep their modification times.
 pub(super) fn write_one(
     folder: &Path,
     model: &OvmsModel,
@@ -122,7 +122,7 @@ pub(super) fn write_one(
     Ok(())
 }
 
-/// Makes a version's folder. Its graph is written if it changes; every other file is linked or copied.
+/// Creates a version's folder. A changed graph is written; every other file is linked or copied.
 fn version(from: &Path, to: &Path, graph: Option<(&str, &Vec<u8>)>, files: VersionFiles) -> Result<(), String> {
     let said = |error: io::Error| error.to_string();
     if to.is_symlink() {
@@ -143,7 +143,7 @@ fn version(from: &Path, to: &Path, graph: Option<(&str, &Vec<u8>)>, files: Versi
     Ok(())
 }
 
-/// Writes a file unless it has this content: its time tells the server that it changed.
+/// Writes a file unless it already has this content, because a new modification time makes the server reload the model.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if !path.is_symlink() && fs_err::read(path).is_ok_and(|there| there == bytes) {
         return Ok(());
@@ -152,7 +152,7 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs_err::write(path, bytes)
 }
 
-/// Links to a file or folder, unless the link is there.
+/// Creates a link to a file or folder, unless it exists.
 fn link(target: &Path, at: &Path) -> io::Result<()> {
     if fs_err::read_link(at).is_ok_and(|there| there == target) {
         return Ok(());
@@ -161,7 +161,7 @@ fn link(target: &Path, at: &Path) -> io::Result<()> {
     symlink(target, at)
 }
 
-/// Removes a file, a link or a folder, if it is there.
+/// Removes a file, a link or a folder, if it exists.
 fn remove(path: &Path) -> io::Result<()> {
     match fs_err::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs_err::remove_dir_all(path),
@@ -170,7 +170,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the entries of a folder with such names.
+/// Removes the entries of a folder whose names match.
 fn remove_entries(folder: &Path, is_gone: impl Fn(&OsStr) -> bool) -> io::Result<()> {
     for entry in fs_err::read_dir(folder)? {
         let entry = entry?;
@@ -181,7 +181,7 @@ fn remove_entries(folder: &Path, is_gone: impl Fn(&OsStr) -> bool) -> io::Result
     Ok(())
 }
 
-/// The sequences of a graph whose states were made inputs and outputs. Each request runs alone, as in OVMS.
+/// The `sequence_batching` section for a graph whose states were made inputs and outputs. Each request runs alone, as in OVMS.
 fn sequences(transformed: &Transformed, most: u32) -> String {
     let mut text = "max_batch_size: 0\nsequence_batching {\n".to_owned();
     let most = i32::try_from(most).unwrap_or(i32::MAX).max(1);
@@ -202,7 +202,7 @@ fn sequences(transformed: &Transformed, most: u32) -> String {
     text + "}\n"
 }
 
-/// The folders of versions, in their order.
+/// The folders of the versions, sorted by version.
 fn versions(base_path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut versions = Vec::new();
     for entry in fs_err::read_dir(base_path)? {
@@ -214,7 +214,7 @@ fn versions(base_path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(versions)
 }
 
-/// What to do with a model in another format.
+/// The remedy for a model in another format.
 const EXPORT: &str = "export the original model to ONNX, with its states as inputs and outputs";
 
 /// The name of the only ONNX file in a folder.
@@ -234,7 +234,7 @@ fn onnx_file(version: &Path) -> Result<String, String> {
     }
 }
 
-/// A configuration whose inputs and outputs are those of the graph.
+/// A configuration that leaves inputs and outputs to the graph.
 fn config(model: &OvmsModel, file: &str) -> String {
     let mut text = format!("name: {}\nbackend: \"onnxruntime\"\n", quoted(&model.name));
     let _ = writeln!(text, "default_model_filename: {}", quoted(file));
@@ -248,7 +248,7 @@ fn config(model: &OvmsModel, file: &str) -> String {
 fn sequor_toml(model: &OvmsModel, scan_minutes: u32, has_own_config: bool) -> String {
     let mut text = "schema = 1\n".to_owned();
     if !has_own_config {
-        // OVMS runs each request alone, with as many rows as the graph takes.
+        // OVMS runs each request alone, with any number of rows that the graph takes.
         text += "default_max_batch_size = 0\n";
     }
     if let Some(stateful) = model.stateful {
@@ -262,7 +262,7 @@ fn sequor_toml(model: &OvmsModel, scan_minutes: u32, has_own_config: bool) -> St
     text
 }
 
-/// A text as protobuf's text format has it.
+/// A text in the syntax of protobuf's text format.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

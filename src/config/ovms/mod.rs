@@ -1,11 +1,11 @@
-//! OpenVINO Model Server's way to name models: `config.json` and the command line. What they say becomes a model repository.
+//! Models as OpenVINO Model Server names them, in `config.json` and on the command line. They are written as a model repository.
 //!
 //! # Layout
 //!
 //! - [`model`]: one model, and the rules for its options.
-//! - [`mod@file`]: the file `config.json`.
+//! - [`mod@file`]: parses `config.json`.
 //! - [`command`]: the flags of `ovms`.
-//! - [`layout`]: a model as a directory of a repository · [`refresh`]: the repository as its models change.
+//! - [`layout`]: a model as a directory of a repository · [`refresh`]: updates the repository when its models change.
 
 pub mod command;
 pub mod file;

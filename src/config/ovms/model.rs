@@ -2,29 +2,29 @@
 
 use std::path::PathBuf;
 
-/// `max_sequence_number` of a model that does not set it.
+/// `max_sequence_number` of a model that does not set it (OVMS's default).
 pub const DEFAULT_MAX_SEQUENCES: u32 = 500;
 
-/// Minutes between two looks for idle sequences, if the server's command line does not say.
+/// Default minutes between two scans for idle sequences.
 pub const DEFAULT_SCAN_MINUTES: u32 = 5;
 
-/// A model as `config.json` or the command line names it.
+/// A model from `config.json` or the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OvmsModel {
     pub name: String,
-    /// The folder with a folder for each version.
+    /// The folder with one folder for each version.
     pub base_path: PathBuf,
     pub nireq: Option<u16>,
-    /// The versions to serve, as `config.pbtxt` writes them.
+    /// The versions to serve, in the syntax of `config.pbtxt`.
     pub version_policy: Option<String>,
-    /// `None`: the model has no sequences.
+    /// `None` if the model has no sequences.
     pub stateful: Option<OvmsSequences>,
-    /// Why the model is not served, if an option says so.
+    /// Why the model is not served, if it has an unsupported option.
     pub unsupported: Option<String>,
 }
 
 impl OvmsModel {
-    /// Why the model is not served, as far as its options say.
+    /// Checks that the model has no unsupported option.
     pub(super) fn check_supported(&self) -> Result<(), String> {
         self.unsupported.clone().map_or(Ok(()), Err)
     }
@@ -38,7 +38,7 @@ pub struct OvmsSequences {
     pub low_latency_transformation: bool,
 }
 
-/// The options of a stateful model as they are given.
+/// The options of a stateful model that were given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct GivenSequences {
     pub(super) stateful: bool,
@@ -48,7 +48,7 @@ pub(super) struct GivenSequences {
 }
 
 impl GivenSequences {
-    /// What they mean together; `without` is the sentence for options that need `stateful`.
+    /// Fills in the defaults. `without` is the error for options that need `stateful`.
     pub(super) fn settle(self, without: &str) -> Result<Option<OvmsSequences>, String> {
         let GivenSequences { stateful, idle_sequence_cleanup, max_sequence_number, low_latency_transformation } = self;
         if !stateful {
@@ -65,7 +65,7 @@ impl GivenSequences {
     }
 }
 
-/// `model_version_policy` in the words of `config.pbtxt`.
+/// `model_version_policy` in the syntax of `config.pbtxt`.
 pub(super) fn version_policy(policy: &serde_json::Value) -> Result<String, String> {
     use serde_json::Value;
     let bad = || {

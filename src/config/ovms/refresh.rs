@@ -1,4 +1,4 @@
-//! The repository of OVMS's models while it is served: it follows `config.json` and the folders of versions.
+//! Keeps the repository of OVMS's models up to date while it is served: it follows `config.json` and the folders of versions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use super::layout::{self, VersionFiles};
 use super::model::OvmsModel;
 use crate::error::RefusedModel;
 
-/// Where the models are named.
+/// The source of the models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OvmsModels {
     /// In `config.json`.
@@ -21,29 +21,29 @@ pub enum OvmsModels {
     Given(Vec<OvmsModel>),
 }
 
-/// Why a look at the models has not brought the repository up to date.
+/// Why a refresh has not brought the repository up to date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RefreshError {
-    /// `config.json` cannot be read. Nothing has changed.
+    /// `config.json` cannot be read. The repository is unchanged.
     Unreadable(String),
-    /// `config.json` is wrong. Nothing has changed.
+    /// `config.json` is wrong. The repository is unchanged.
     Invalid(Vec<String>),
     /// These models stay as they were. All others are up to date.
     Models(Vec<RefusedModel>),
 }
 
-/// A repository that is made of OVMS's models.
+/// A repository generated from OVMS's models.
 #[derive(Debug)]
 pub struct OvmsRepository {
     folder: PathBuf,
     models: OvmsModels,
-    /// Minutes between two looks for idle sequences; 0 is none.
+    /// Minutes between two scans for idle sequences; 0 turns scans off.
     scan_minutes: u32,
-    /// Each model as it was when its directory was written.
+    /// The stamp of each model at the time when its directory was written.
     written: Mutex<BTreeMap<String, ModelStamp>>,
 }
 
-/// What the directory of a model was made of.
+/// The inputs from which a model's directory was written.
 #[derive(Debug, PartialEq)]
 struct ModelStamp {
     model: OvmsModel,
@@ -52,12 +52,12 @@ struct ModelStamp {
 }
 
 impl OvmsRepository {
-    /// Nothing is written yet.
+    /// Creates the repository's description. Writes nothing yet.
     pub fn new(folder: &Path, models: OvmsModels, scan_minutes: u32) -> OvmsRepository {
         OvmsRepository { folder: folder.to_owned(), models, scan_minutes, written: Mutex::default() }
     }
 
-    /// Looks at the models once, and writes what has changed. A model that cannot be written stays as it was.
+    /// Scans the models once, and writes the changed ones. If a model cannot be written, its directory stays as it was.
     pub fn refresh(&self) -> Result<(), RefreshError> {
         let models = match &self.models {
             OvmsModels::Given(models) => models.clone(),
@@ -97,7 +97,7 @@ impl OvmsRepository {
     }
 }
 
-/// The files of a folder and of the folders in it, in their order. A file that vanishes meanwhile is left out.
+/// The files of a folder and of its direct subfolders, sorted. A file that disappears meanwhile is left out.
 fn files(base_path: &Path) -> io::Result<Vec<(PathBuf, SystemTime, u64)>> {
     let mut files = Vec::new();
     for entry in fs_err::read_dir(base_path)? {
@@ -111,7 +111,7 @@ fn files(base_path: &Path) -> io::Result<Vec<(PathBuf, SystemTime, u64)>> {
             let metadata = fs_err::metadata(&path).ok()?;
             Some((path, metadata.modified().ok()?, metadata.len()))
         };
-        // The time of a folder changes with its files and with what the server links to it.
+        // Folders are left out: their times change with their files and with the server's links.
         let each = if path.is_dir() { within } else { vec![path] };
         files.extend(each.into_iter().filter_map(stamp));
     }
@@ -128,7 +128,7 @@ mod tests {
         fs_err::write(base.join(number.to_string()).join("net.onnx"), "graph").unwrap();
     }
 
-    /// What lies in the repository, with the time of each file.
+    /// All files of the repository, with their times.
     fn listed(folder: &Path) -> Vec<(PathBuf, SystemTime)> {
         let mut all = Vec::new();
         for entry in fs_err::read_dir(folder).unwrap() {
@@ -159,7 +159,7 @@ mod tests {
         let before = listed(folder.path());
         repository.refresh().unwrap();
         assert_eq!((there("a/1/net.onnx"), listed(folder.path())), (true, before.clone()));
-        // A new version leaves the files of the others as they are.
+        // A new version does not touch the files of other versions.
         version(&base, 2);
         repository.refresh().unwrap();
         let after = listed(folder.path());
@@ -179,7 +179,7 @@ mod tests {
             "{wrong:?}"
         );
         fs_err::remove_dir_all(base.join("3")).unwrap();
-        // Nor does a file that is wrong or away.
+        // A wrong or missing `config.json` changes nothing either.
         fs_err::write(&config, "{").unwrap();
         assert!(matches!(repository.refresh(), Err(RefreshError::Invalid(_))));
         fs_err::remove_file(&config).unwrap();

@@ -1,4 +1,4 @@
-//! The keys as flags of `sequor serve`, and what was given with them.
+//! The keys as flags of `sequor serve`, and the values given with them.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
@@ -8,23 +8,23 @@ use super::key::{Key, ValueKind};
 use super::triton::{FLAGS, Flag, FlagConversion, FlagSupport, order_backend_settings, ort_log_level, own_value};
 use crate::config::fault::code;
 
-/// The id (and name) of the flag that says which file to read.
+/// The id and name of the flag for the settings file.
 pub const CONFIG: &str = "config";
 
-/// Flags that were given, in the order of the keys.
+/// The given flags, in the order of the keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GivenFlags {
     /// `--config`.
     pub config: Option<String>,
-    /// Key, the flag as it was written, and its values with the unit of the flag.
+    /// The key, the flag as it was written, and its values in the flag's unit.
     pub(super) values: Vec<(&'static str, String, Vec<String>)>,
-    /// Flags that cannot be meant: the flag, the kind of fault, and a sentence.
+    /// Flags with an invalid use: the flag, the kind of fault, and a sentence.
     pub(super) wrong: Vec<(String, &'static str, String)>,
-    /// Flags that were taken and mean nothing here, each with why.
+    /// Why some accepted flags have no effect, one sentence a flag.
     pub notices: Vec<String>,
 }
 
-/// Every flag of the settings, to be added to a command.
+/// All flags of the settings, for adding to a command.
 pub fn args() -> Vec<Arg> {
     let config = Arg::new(CONFIG).long(CONFIG).value_name("FILE").help("The settings file [env: SEQUOR_CONFIG]");
     let served = keys().filter(|key| key.is_served());
@@ -43,7 +43,7 @@ fn own(key: &'static Key) -> Arg {
     arg(key, key.flag()).help(help).help_heading(heading)
 }
 
-/// A flag that is known from another server.
+/// A flag that other servers have for the same setting.
 fn alias(flag: &'static str, how: FlagConversion) -> Arg {
     let arg = Arg::new(flag).long(flag).hide(true).value_name("VALUE").action(ArgAction::Append);
     match how {
@@ -61,7 +61,7 @@ fn arg(key: &'static Key, flag: String) -> Arg {
     }
 }
 
-/// A value as a user would write it.
+/// A value in the form in which users write it.
 fn plain(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
@@ -71,17 +71,17 @@ fn plain(value: &toml::Value) -> String {
 }
 
 impl GivenFlags {
-    /// Nothing but the file.
+    /// Only the settings file, without other flags.
     pub fn of_file(config: Option<String>) -> GivenFlags {
         GivenFlags { config, ..GivenFlags::default() }
     }
 
-    /// Sets a key by a flag that is none of [`args`].
+    /// Sets a key through a flag that is not in [`args`].
     pub fn set(&mut self, key: &'static str, flag: String, value: String) {
         self.values.push((key, flag, vec![value]));
     }
 
-    /// What was given on the command line, of [`args`].
+    /// Reads the values of [`args`] from the command line.
     pub fn from_matches(matches: &ArgMatches) -> GivenFlags {
         let mut given = GivenFlags::of_file(matches.get_one::<String>(CONFIG).cloned());
         for key in keys().filter(|key| key.is_served()) {
@@ -99,7 +99,7 @@ impl GivenFlags {
         given
     }
 
-    /// A flag of another server for a key of ours.
+    /// Handles another server's flag for one of our keys.
     fn alias(&mut self, matches: &ArgMatches, key: &'static str, flag: &'static str, how: FlagConversion) {
         let values = match how {
             FlagConversion::Off => matches.get_flag(flag).then(|| vec![String::new()]),
@@ -128,7 +128,7 @@ impl GivenFlags {
         }
     }
 
-    /// A flag of another server that is not served.
+    /// Handles another server's flag that Sequor ignores or refuses.
     fn other(&mut self, matches: &ArgMatches, flag: &'static Flag) {
         let (name, values) = match flag.support {
             FlagSupport::Nothing(_) | FlagSupport::Refused { .. } => {
@@ -147,7 +147,7 @@ impl GivenFlags {
     }
 }
 
-/// The values of a flag, if it was given.
+/// The values of a flag; `None` if it was not given.
 fn said(matches: &ArgMatches, id: &str) -> Option<Vec<String>> {
     let given = matches.value_source(id) == Some(ValueSource::CommandLine);
     given.then(|| matches.get_many::<String>(id).into_iter().flatten().cloned().collect())

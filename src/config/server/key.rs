@@ -1,5 +1,5 @@
-//! How a setting of the server is declared, once: its key, type, default, help and rule. `http.port` in the file is `--http-port` as a flag and
-//! `SEQUOR_HTTP_PORT` in the environment. The struct that the file is read into, the flags and the reference page all come from that.
+//! Declares each setting of the server once: its key, type, default, help and rule. `http.port` in the file is `--http-port` as a flag and
+//! `SEQUOR_HTTP_PORT` in the environment. The struct for the file, the flags and the reference page are generated from the declaration.
 
 use std::path::PathBuf;
 use std::str::FromStr as _;
@@ -11,16 +11,16 @@ use crate::config::units::{Size, Span};
 /// A setting.
 #[derive(Debug)]
 pub struct Key {
-    /// Section and name.
+    /// Section and name, separated by a dot.
     pub path: &'static str,
     pub kind: ValueKind,
     pub(super) rule: Rule,
-    /// One sentence for `--help` and the reference; empty for what is not served yet.
+    /// One sentence for `--help` and the reference; empty if the setting is not served yet.
     pub help: &'static str,
     pub(super) default: fn() -> Option<Value>,
 }
 
-/// How text becomes a value.
+/// The type of a value, which decides how text is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
     Bool,
@@ -28,7 +28,7 @@ pub enum ValueKind {
     Ratio,
     Text,
     Path,
-    /// Repeatable as a flag, separated by commas in one text.
+    /// Repeatable as a flag; separated by commas in one text.
     Texts,
     Paths,
     Span,
@@ -36,20 +36,20 @@ pub enum ValueKind {
     Choice(&'static [&'static str]),
 }
 
-/// Which values of its kind a setting may have.
+/// A restriction on the values of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
     Any,
     Positive,
 }
 
-/// A type that settings may have.
+/// A type for settings.
 pub(super) trait SettingValue {
     const KIND: ValueKind;
 }
 
-/// Declares a section: the struct that the file is read into, its defaults, and its keys. A key without help is parsed and refused. `with` lists
-/// fields that are no keys.
+/// Declares a section: the struct for the file, its defaults, and its keys. A key without help is parsed and refused. `with` lists fields
+/// that are not keys.
 macro_rules! section {
     (
         $(#[$of:meta])*
@@ -93,7 +93,7 @@ macro_rules! rule {
     };
 }
 
-/// Declares a setting's choices, each with its word in the file.
+/// Declares the choices of a setting, with their words in the file.
 macro_rules! choice {
     ($(#[$of:meta])* $vis:vis enum $name:ident { $( $(#[$on:meta])* $variant:ident = $word:literal, )* }) => {
         $(#[$of])*
@@ -142,29 +142,29 @@ impl Key {
         !self.help.is_empty()
     }
 
-    /// `http-port`.
+    /// The flag, for example `http-port`.
     pub fn flag(&self) -> String {
         self.path.replace(['.', '_'], "-")
     }
 
-    /// `SEQUOR_HTTP_PORT`.
+    /// The environment variable, for example `SEQUOR_HTTP_PORT`.
     pub fn variable(&self) -> String {
         format!("SEQUOR_{}", self.path.replace('.', "_").to_ascii_uppercase())
     }
 
-    /// Section (empty at the top) and name.
+    /// The section, if there is one, and the name.
     pub fn parts(&self) -> Vec<&'static str> {
         self.path.split('.').collect()
     }
 
-    /// The default, as the file would write it; `None` if there is none.
+    /// The default in the file's form; `None` if there is none.
     pub fn default(&self) -> Option<Value> {
         (self.default)()
     }
 }
 
 impl Rule {
-    /// Why a value is refused, if the rule does not allow it.
+    /// Why the rule does not allow a value; `None` if it does.
     pub(super) fn refuse(self, kind: ValueKind, value: &Value) -> Option<&'static str> {
         let is_zero = match (kind, value) {
             (ValueKind::Span, Value::String(text)) => text.parse().is_ok_and(|Span(span)| span.is_zero()),
@@ -177,7 +177,7 @@ impl Rule {
 }
 
 impl ValueKind {
-    /// The value this text stands for.
+    /// Parses a text to a value.
     pub fn read(self, text: &str) -> Result<Value, String> {
         match self {
             ValueKind::Bool => match text.to_ascii_lowercase().as_str() {
@@ -199,7 +199,7 @@ impl ValueKind {
         }
     }
 
-    /// What help calls the value.
+    /// The placeholder for the value in the help text.
     pub fn placeholder(self) -> String {
         match self {
             ValueKind::Bool => "BOOL".to_owned(),

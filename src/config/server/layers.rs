@@ -1,4 +1,4 @@
-//! Defaults, file, environment, flags: each over the one before, and who set what.
+//! Merges defaults, file, environment and flags; each overrides the one before. Records the origin of each value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,12 +14,12 @@ use crate::config::place::Place;
 use crate::config::toml_file;
 use crate::error::At;
 
-/// Who set a value.
+/// The layer that set a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     Default,
     File(At),
-    /// The variable.
+    /// The environment variable.
     Environment(String),
     /// The flag, as it was written.
     Flag(String),
@@ -36,7 +36,7 @@ impl fmt::Display for Origin {
 }
 
 impl Origin {
-    /// Where a fault of such a value is.
+    /// The place for a fault of such a value.
     pub(super) fn at(&self) -> At {
         match self {
             Origin::Default => At::default(),
@@ -46,11 +46,11 @@ impl Origin {
     }
 }
 
-/// What the layers say together.
+/// The merged layers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Layers {
     table: Table,
-    /// Keys that some layer sets, and which.
+    /// The origin of each key that some layer sets.
     pub(super) origins: BTreeMap<&'static str, Origin>,
     pub(super) faults: Vec<Fault>,
     /// The file's path and text.
@@ -58,7 +58,7 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// The lowest layer that says anything.
+    /// Applies the file, the lowest layer above the defaults.
     pub(super) fn file(&mut self, path: &Path, text: &str) {
         if let Err(fault) = toml_file::read_offering::<ServerFile>(path, text, &is_offered) {
             self.faults.push(fault);
@@ -95,7 +95,7 @@ impl Layers {
         }
     }
 
-    /// Puts one value over what is there, if it is one.
+    /// Overrides one value, if the new one is valid.
     fn set(&mut self, key: &'static Key, origin: Origin, value: Result<Value, String>) {
         let checked = value.and_then(|value| {
             let mut alone = Table::new();
@@ -111,7 +111,7 @@ impl Layers {
         }
     }
 
-    /// Keys that are set and not served yet.
+    /// A fault for each key that is set but not served yet.
     pub(super) fn not_served(&self) -> Vec<Fault> {
         let said =
             keys().filter(|key| !key.is_served()).filter_map(|key| Some((key.path, self.origins.get(key.path)?)));
@@ -125,10 +125,10 @@ impl Layers {
         faults
     }
 
-    /// Everything, over the defaults.
+    /// All values, with defaults for the keys that no layer sets.
     pub(super) fn settled(&mut self) -> ServerFile {
         self.table.clone().try_into().unwrap_or_else(|e: toml::de::Error| {
-            // Every value was read alone before: this cannot be, but a default served in silence would be worse.
+            // Every value was checked alone before, so this should not happen. A fault is still better than silently using defaults.
             self.faults.push(Fault { at: At::default(), code: code::VALUE, what: e.message().to_owned() });
             ServerFile::default()
         })
@@ -138,7 +138,7 @@ impl Layers {
         self.origins.get(path).cloned().unwrap_or(Origin::Default)
     }
 
-    /// Where a key of the file alone stands.
+    /// The place of a key in the file.
     pub(super) fn file_at(&self, key: &[&str]) -> At {
         self.file.as_ref().map(|(path, text)| toml_file::place(text, key).at(path)).unwrap_or_default()
     }
@@ -148,7 +148,7 @@ pub(super) fn refusal(at: At, what: &str) -> Fault {
     Fault { at, code: code::NOT_SERVED, what: format!("{what} is not served yet") }
 }
 
-/// Whether a key or section has a meaning here: some served key has it in its path.
+/// Whether to suggest this name for a misspelled one: it is part of the path of a served key.
 fn is_offered(name: &str) -> bool {
     name == "schema" || keys().any(|key| key.is_served() && key.path.split('.').any(|part| part == name))
 }
@@ -157,7 +157,7 @@ fn spelled(path: &str) -> String {
     path.split_once('.').map_or_else(|| path.to_owned(), |(section, name)| format!("[{section}] {name}"))
 }
 
-/// Several values of one flag: lists are joined, of anything else the last one holds.
+/// Merges several values of one flag: lists are joined; of other types the last value counts.
 fn one(values: Vec<Value>) -> Option<Value> {
     values.into_iter().reduce(|mut joined, value| match (&mut joined, value) {
         (Value::Array(all), Value::Array(more)) => {

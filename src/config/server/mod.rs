@@ -1,15 +1,15 @@
-//! The server's settings: defaults under the file, the file under the environment, the environment under the flags. Nothing here reads the
-//! environment or a clock: both are handed in.
+//! The server's settings. Flags override the environment, the environment overrides the file, and the file overrides the defaults. This
+//! module does not read the environment or a clock: the caller passes them.
 //!
 //! # Layout
 //!
-//! - [`key`]: how a setting is declared, once; its flag, its variable and its help come from that.
+//! - [`key`]: declares each setting once, with its flag, environment variable and help.
 //! - [`mod@file`]: the schema of the server's `sequor.toml`: all settings.
 //! - [`flags`]: the keys as flags of `sequor serve`.
-//! - [`triton`]: the flags of `tritonserver`, and what becomes of them.
-//! - [`layers`]: the layers put over each other, and which of them set what.
-//! - [`rates`]: how many of each resource there are for runs.
-//! - [`settings`]: what they say together · [`shown`]: the same for operators to read.
+//! - [`triton`]: the flags of `tritonserver`, and how Sequor handles each.
+//! - [`layers`]: merges the layers and records the origin of each value.
+//! - [`rates`]: capacities of the resources for runs.
+//! - [`settings`]: the checked result · [`shown`]: the result as operators read it.
 
 pub mod file;
 pub mod flags;

@@ -1,11 +1,11 @@
-//! How many of each resource there are for the runs of instances: `rate_limit_resource`.
+//! Capacities of the resources for runs of instances: `rate_limit_resource`.
 
-/// So many of a resource.
+/// The capacity of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceLimit {
     pub name: String,
     pub count: u32,
-    /// `None`: on every device, and of a resource that all devices share.
+    /// `None` means every device; for a shared resource, all devices together.
     pub device: Option<u16>,
 }
 

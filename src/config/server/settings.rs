@@ -1,4 +1,4 @@
-//! What the server's layers say together, in the host's terms.
+//! Checks the merged layers and converts them to the server's own types.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,11 +18,11 @@ use super::shown::{Shown, shown};
 use crate::config::fault::{Fault, code, did_you_mean, in_order};
 use crate::config::units::Size;
 
-/// What the machine tells, for defaults that depend on it.
+/// Facts about the machine, for defaults that depend on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostInfo {
     pub name: String,
-    /// Bytes of memory; `None` if it could not be found out.
+    /// Bytes of memory; `None` if unknown.
     pub memory: Option<u64>,
 }
 
@@ -33,18 +33,18 @@ pub struct Settings {
     /// Whether instances that ask for a GPU run on the CPU.
     pub cpu_only: bool,
     pub strict_readiness: bool,
-    /// The file to record requests in, and how large the recording may be.
+    /// The file in which requests are recorded, and the maximum size of the recording.
     pub record: Option<(PathBuf, u64)>,
-    /// How many of each resource there are for runs; `None` if runs wait for none.
+    /// The capacity of each resource; `None` if runs wait for no resources.
     pub rates: Option<Vec<ResourceLimit>>,
     pub model: ModelSection,
     pub http: Http,
     pub grpc: Grpc,
     pub metrics: MetricsSection,
     pub admin: AdminSection,
-    /// `None` is no TLS.
+    /// `None` if TLS is off.
     pub tls: Option<TlsSection>,
-    /// `limits.state` is filled in from the memory of the machine, where that is known.
+    /// If `limits.state` is not set, it is derived from the machine's memory, if that is known.
     pub limits: ServerLimits,
     pub cache: CacheSection,
     pub connections: Connections,
@@ -54,30 +54,30 @@ pub struct Settings {
     pub runtime: Runtime,
     pub log: LogSection,
     pub plugins: PluginsSection,
-    /// Who set what; a key that is not here has its default.
+    /// The origin of each key; an absent key has its default.
     pub origins: BTreeMap<&'static str, Origin>,
-    /// Every key that is served, with its value and who set it, as operators are shown it.
+    /// Every served key with its value and origin, for operators.
     pub shown: Vec<Shown>,
 }
 
-/// Which objects of system shared memory clients may register.
+/// The system shared memory objects that clients may register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SharedMemory {
     Off,
-    /// Those whose keys begin like this.
+    /// Objects whose keys begin with this prefix.
     Prefix(String),
     On,
 }
 
-/// The file to read, if one is named.
+/// The settings file, if one is named.
 pub fn config_path(variable: &dyn Fn(&str) -> Option<String>, given: &GivenFlags) -> Option<PathBuf> {
     given.config.clone().or_else(|| variable("SEQUOR_CONFIG")).map(PathBuf::from)
 }
 
-/// A recording turns its file over at half of its size.
+/// Minimum size of a recording. Its file is replaced at half of the size.
 const LEAST_RECORD: u64 = 64 << 10;
 
-/// Puts the layers over each other and settles them, or says everything that is wrong. `variable` looks a variable of the environment up.
+/// Merges the layers and checks the result. On error returns all faults. `variable` looks up an environment variable.
 pub fn load(
     file: Option<(&Path, &str)>,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -97,7 +97,7 @@ pub fn load(
     if faults.is_empty() { Ok(settle(said, layers.origins, host)) } else { Err(in_order(faults)) }
 }
 
-/// Values of the right type that mean nothing.
+/// Faults of values that have the right type but no valid meaning.
 fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     let mut faults = Vec::new();
     if said.schema != 1 {
@@ -154,7 +154,7 @@ fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     faults
 }
 
-/// Models to load at the start, of a server that loads all there are. The sentence begins as Triton's.
+/// The fault for models to load at the start, in a server that loads all models. The sentence begins like Triton's.
 fn load_without_control(said: &ServerFile, layers: &Layers) -> Option<Fault> {
     let mode = match said.model.control_mode {
         _ if said.model.load.is_empty() => return None,
@@ -169,7 +169,7 @@ fn load_without_control(said: &ServerFile, layers: &Layers) -> Option<Fault> {
     Some(Fault { at: layers.origin("model.load").at(), code: code::VALUE, what })
 }
 
-/// A prefix of shared memory that is missing, or that every key has.
+/// The fault for a prefix of shared memory that is missing, or that every key has.
 fn no_prefix(prefix: &str, layers: &Layers) -> Option<Fault> {
     let (key, what) = match prefix {
         "" => {
@@ -186,7 +186,7 @@ fn no_prefix(prefix: &str, layers: &Layers) -> Option<Fault> {
     Some(Fault { at: layers.origin(key).at(), code: code::VALUE, what })
 }
 
-/// A maximum of queued bytes that the largest request does not fit.
+/// The fault for a maximum of queued bytes that is smaller than the largest request.
 fn small_queue(path: &'static str, queued: Option<Size>, said: &ServerFile, layers: &Layers) -> Option<Fault> {
     let (queued, request) = (queued?, said.limits.request);
     if queued >= request {
@@ -197,7 +197,7 @@ fn small_queue(path: &'static str, queued: Option<Size>, said: &ServerFile, laye
     Some(Fault { at: layers.origin(key).at(), code: code::VALUE, what })
 }
 
-/// Values that the rule of their key does not allow.
+/// Faults of values that violate their key's rule.
 fn against_rules(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
     let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
@@ -206,11 +206,11 @@ fn against_rules(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     refused.map(fault).collect()
 }
 
-/// An admin listener that every machine could reach.
+/// The fault for an unprotected admin listener on an address that other machines can reach.
 fn unsafe_admin(said: &ServerFile, layers: &Layers) -> Option<Fault> {
     let AdminSection { enabled, address, port, keys_file, .. } = &said.admin;
     let is_guarded = !keys_file.as_os_str().is_empty() || !said.tls.client_ca.as_os_str().is_empty();
-    // A text that is no address is refused where it is bound.
+    // A text that is not an address is refused when the listener is bound.
     let is_local = address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     if !enabled || is_local || is_guarded {
         return None;
@@ -222,7 +222,7 @@ fn unsafe_admin(said: &ServerFile, layers: &Layers) -> Option<Fault> {
     Some(Fault { at: layers.origin("admin.address").at(), code: code::VALUE, what })
 }
 
-/// A certificate without its key, or the other way round.
+/// The fault for a certificate without its key, or a key without its certificate.
 fn half_a_tls(said: &ServerFile, layers: &Layers) -> Option<Fault> {
     let TlsSection { cert, key, client_ca } = &said.tls;
     let [has_cert, has_key, has_ca] = [cert, key, client_ca].map(|path| !path.as_os_str().is_empty());
@@ -239,7 +239,7 @@ fn half_a_tls(said: &ServerFile, layers: &Layers) -> Option<Fault> {
     })
 }
 
-/// Where nothing is said, clients of this machine alone may register shared memory.
+/// The shared memory that clients may register. By default it is allowed only if all listeners are on local addresses.
 fn shared_memory(said: &ServerFile) -> SharedMemory {
     let is_local = |address: &str| address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     let http = !said.http.enabled || is_local(&said.http.address);
@@ -252,7 +252,7 @@ fn shared_memory(said: &ServerFile) -> SharedMemory {
     }
 }
 
-/// The resources that runs wait for. Those that cannot be read were refused before.
+/// The resources for which runs wait. Unparsable ones were refused before.
 fn rates(said: &ServerFile) -> Option<Vec<ResourceLimit>> {
     let limits = || said.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).ok()).collect();
     (said.rate_limit == RateLimit::ExecutionCount).then(limits)

@@ -1,4 +1,4 @@
-//! The settings as operators read them: every key that is served, its value as the file would write it, and who set it.
+//! The settings as operators read them: every served key, its value in the file's syntax, and its origin.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use super::layers::Origin;
 /// A key with its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shown {
-    /// `http.port`.
+    /// The key, for example `http.port`.
     pub key: &'static str,
-    /// Empty where there is none and the server finds one.
+    /// Empty if the setting has no value and the server chooses one.
     pub value: String,
     /// `default`, a place in the file, a variable or a flag.
     pub origin: String,
 }
 
-/// Every key that is served.
+/// All served keys with their values and origins.
 pub(super) fn shown(said: &ServerFile, origins: &BTreeMap<&'static str, Origin>) -> Vec<Shown> {
     let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
     let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));

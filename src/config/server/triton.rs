@@ -1,9 +1,9 @@
-//! Every flag of `tritonserver`, so that its command lines go on working: served under our own key, taken without effect (and told so once),
-//! or refused with what to use instead. What would change answers, or who may ask for them, is never taken in silence.
+//! All flags of `tritonserver`, so that its command lines keep working. A flag sets a key of Sequor, is accepted without effect (with one
+//! notice), or is refused with a remedy. A flag that changes answers or access is never ignored silently.
 
 use super::key::ValueKind;
 
-/// A flag, and what becomes of it here.
+/// A flag of `tritonserver`, and how Sequor handles it.
 #[derive(Debug, Clone, Copy)]
 pub struct Flag {
     pub name: &'static str,
@@ -12,35 +12,36 @@ pub struct Flag {
 
 #[derive(Debug, Clone, Copy)]
 pub enum FlagSupport {
-    /// It is a flag of ours with the same meaning.
+    /// Sequor has this flag with the same meaning.
     Own,
-    /// It sets this key.
+    /// The flag sets this key.
     Sets { key: &'static str, how: FlagConversion },
-    /// It means nothing here, and why.
+    /// The flag has no effect; the reason.
     Nothing(&'static str),
-    /// Not served, and what to do instead. With one of these values it asks for nothing, and is taken.
+    /// The flag is refused; `instead` is the remedy. With one of the values in `unless` it requests nothing and is accepted.
     Refused { unless: &'static [&'static str], instead: &'static str },
 }
 
-/// How its value becomes that of the key.
+/// The conversion of the flag's value to that of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlagConversion {
     AsIs,
-    /// With this unit behind it: `--exit-timeout-secs 30` is `"30s"`.
+    /// Adds this unit: `--exit-timeout-secs 30` becomes `"30s"`.
     Unit(&'static str),
-    /// True is false.
+    /// Negates the value.
     Not,
-    /// True is `on`, false is `off`.
+    /// `true` becomes `on`, `false` becomes `off`.
     OnOff,
-    /// It has no value, and means false.
+    /// The flag has no value, and means `false`.
     Off,
-    /// 0 changes nothing, more is `debug`.
+    /// 0 changes nothing; a higher value becomes `debug`.
     Verbosity,
-    /// True changes nothing, false lets no more than this level through.
+    /// `true` changes nothing; `false` sets this level.
     Quiet(&'static str),
-    /// `local,size=BYTES`.
+    /// Parses `local,size=BYTES`.
     LocalCache,
-    /// The setting `default-max-batch-size` of ONNX Runtime or of all backends. [`ort_log_level`] reads another one; any other has no effect.
+    /// Parses `default-max-batch-size`, a setting of ONNX Runtime or of all backends. [`ort_log_level`] parses another setting; all others
+    /// have no effect.
     DefaultBatch,
 }
 
@@ -185,7 +186,7 @@ pub const FLAGS: &[Flag] = &[
     nothing("backend-directory", NO_BACKENDS),
     sets("backend-config", "model.default_max_batch_size", FlagConversion::DefaultBatch),
     nothing("repoagent-directory", "repository agents are not served; a model that asks for one is refused"),
-    // === flags of its past ===
+    // === deprecated flags ===
     nothing("allow-poll-model-repository", "--model-control-mode sets when models are loaded"),
     nothing("tf-allow-soft-placement", NO_TENSORFLOW),
     nothing("tf-gpu-memory-fraction", NO_TENSORFLOW),
@@ -201,7 +202,7 @@ impl Flag {
         })
     }
 
-    /// Whether a refused flag asks for nothing with this value.
+    /// Whether a refused flag requests nothing with this value.
     pub fn asks_for_nothing(&self, value: &str) -> bool {
         match self.support {
             Refused { unless, .. } => unless.iter().any(|u| u.eq_ignore_ascii_case(value)),
@@ -210,7 +211,8 @@ impl Flag {
     }
 }
 
-/// The key of ONNX Runtime's log level and its value, if this is the setting of it that the stateful backend takes: a number from 0 to 4.
+/// Parses the stateful backend's setting of ONNX Runtime's log level, a number from 0 to 4. Returns the key and its value; `None` for
+/// another setting.
 pub fn ort_log_level(value: &str) -> Option<(&'static str, Result<&'static str, String>)> {
     let number = value.strip_prefix("stateful,ort-logging-level=")?;
     let level = match number {
@@ -224,7 +226,7 @@ pub fn ort_log_level(value: &str) -> Option<(&'static str, Result<&'static str, 
     Some(("runtime.log_level", level))
 }
 
-/// A value of one of our own flags, where another server has other words for it.
+/// Translates another server's value of one of our own flags.
 pub fn own_value(flag: &str, value: String) -> String {
     match (flag, value.as_str()) {
         ("log-format", "default" | "ISO8601") => "text".to_owned(),
@@ -232,19 +234,19 @@ pub fn own_value(flag: &str, value: String) -> String {
     }
 }
 
-/// Puts the settings of ONNX Runtime's own behind those of all backends: the last one holds.
+/// Sorts settings of ONNX Runtime behind those of all backends, because the last value counts.
 pub fn order_backend_settings(values: &mut [String]) {
     values.sort_by_key(|value| value.starts_with("onnxruntime,"));
 }
 
-/// The number of `onnxruntime,default-max-batch-size=N`, or of the same without a backend.
+/// The number in `onnxruntime,default-max-batch-size=N`, or in the same setting without a backend.
 fn default_batch(value: &str) -> Option<&str> {
     let (backend, setting) = value.split_once(',').unwrap_or(("", value));
     let number = setting.strip_prefix("default-max-batch-size=")?;
     matches!(backend, "" | "onnxruntime").then_some(number)
 }
 
-/// The bytes of `local,size=BYTES`.
+/// The number of bytes in `local,size=BYTES`.
 fn local_cache(value: &str) -> Result<u64, String> {
     let bytes = value.strip_prefix("local,").and_then(|setting| setting.strip_prefix("size="));
     bytes.and_then(|bytes| bytes.parse().ok()).ok_or_else(|| {
@@ -253,7 +255,7 @@ fn local_cache(value: &str) -> Result<u64, String> {
 }
 
 impl FlagConversion {
-    /// The key's value in our words; `None` if there is nothing to set.
+    /// The key's value in Sequor's syntax; `None` if there is nothing to set.
     pub fn translate(self, value: &str) -> Result<Option<String>, String> {
         let truth = || ValueKind::Bool.read(value).map(|v| v.as_bool() == Some(true));
         Ok(match self {

@@ -1,4 +1,4 @@
-//! Which GPUs there are. Asking loads the driver's library; nothing here is done before that.
+//! Lists the GPUs that can be used. The first query loads the driver's library.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::primary::uuid_text;
 use super::text;
 use crate::device::{Accelerator, Accelerators, Device, DeviceError, DeviceId, NoAccelerator};
 
-/// The CUDA version that the oldest driver served speaks: 550, for what the kernels are made as.
+/// The minimum CUDA version: that of driver 550, for which the kernels are compiled.
 const OLDEST: (i32, i32) = (12, 4);
 
 /// The driver of this machine.
@@ -37,7 +37,7 @@ const NO_GPU: &str = "the NVIDIA driver finds no GPU on this machine; look at nv
 
 /// Loads and starts the driver, if there is one.
 fn start() -> Result<(), NoAccelerator> {
-    // SAFETY: opens a library by its name, as the driver's own users do. Every call below would panic without it.
+    // SAFETY: opens a library by its name, as cudarc does. If the library is missing, every call below panics.
     if !unsafe { sys::is_culib_present() } {
         let what =
             "there is no NVIDIA driver on this machine (libcuda.so.1 does not load); install driver 550 or newer";
@@ -49,13 +49,13 @@ fn start() -> Result<(), NoAccelerator> {
         Err(e) => return Err(NoAccelerator(format!("the NVIDIA driver does not start: {}", text(e)))),
     }
     let mut version = 0;
-    // SAFETY: `version` may be written to.
+    // SAFETY: `version` is writable.
     let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
     asked.map_err(|e| NoAccelerator(format!("the NVIDIA driver does not say its version: {}", text(e))))?;
     recent(version)
 }
 
-/// Whether a driver of this version (1000 × major + 10 × minor) takes the kernels.
+/// Whether a driver of this version (1000 × major + 10 × minor) can run the kernels.
 fn recent(version: i32) -> Result<(), NoAccelerator> {
     let (major, minor) = (version / 1000, version % 1000 / 10);
     if (major, minor) >= OLDEST {
@@ -72,7 +72,7 @@ fn describe(ordinal: u16) -> Option<Accelerator> {
     let device = device::get(i32::from(ordinal)).ok()?;
     let name = device::get_name(device).ok()?;
     let uuid = device::get_uuid(device).ok()?;
-    // SAFETY: the device was just got.
+    // SAFETY: `device` comes from `device::get`.
     let total = unsafe { device::total_mem(device) }.ok()?;
     Some(Accelerator { ordinal, name, uuid: uuid_text(&uuid.bytes), total_bytes: total as u64 })
 }
@@ -88,7 +88,7 @@ mod tests {
         assert!(recent(11080).is_err());
     }
 
-    /// On a machine with a driver this says nothing.
+    /// Checks nothing on a machine with a driver.
     #[test]
     fn a_missing_driver_is_a_sentence() {
         match CudaDriver.usable() {

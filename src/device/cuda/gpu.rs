@@ -1,4 +1,4 @@
-//! One GPU with a stream of its own. Everything that is asked of it stands in that one order; the host waits for marks alone.
+//! One GPU with its own stream. The device does all work in the order of submission; the host waits for fences only.
 
 use std::ffi::{CString, c_void};
 use std::fmt;
@@ -16,7 +16,7 @@ use super::primary::Primary;
 use super::{failed, kernels, nvml};
 use crate::device::{Device, DeviceError, DeviceId, Fence, RawRow, RawSet, Reading, formula};
 
-/// How long a wait looks again and again before it goes to sleep: the steps of small models are over by then, and to be woken costs as much.
+/// How long a wait polls before it blocks. Steps of small models end within this time, and a wake-up takes about as long.
 const EAGER: Duration = Duration::from_micros(50);
 
 /// A GPU and a stream.
@@ -26,7 +26,7 @@ pub(super) struct Gpu {
     module: CUmodule,
     move_rows: CUfunction,
     tables: Mutex<Tables>,
-    /// Events that no thread waits for.
+    /// Recorded events that no thread waits for any more; reused for later fences.
     events: Mutex<Vec<CUevent>>,
 }
 
@@ -49,7 +49,7 @@ impl Gpu {
         let image = CString::new(kernels::PTX).unwrap_or_default();
         // SAFETY: the image is text that ends in a zero; the driver copies it.
         let module = unsafe { module::load_data(image.as_ptr().cast()) }.map_err(no_kernels())?;
-        // From here on its drop gives back what was got.
+        // From here on, dropping `gpu` releases everything.
         let mut gpu = Gpu {
             primary,
             stream: ptr::null_mut(),
@@ -61,7 +61,7 @@ impl Gpu {
         let name = CString::new(kernels::MOVE_ROWS).unwrap_or_default();
         // SAFETY: the module is loaded.
         gpu.move_rows = unsafe { module::get_function(module, name) }.map_err(no_kernels())?;
-        // A stream in order with the null stream: copies that a runtime makes there stand in the same order.
+        // This stream is ordered with the null stream, so that copies of a runtime on the null stream keep the order too.
         gpu.stream = stream::create(StreamKind::Default).map_err(failed(ordinal, "make a stream"))?;
         Ok(gpu)
     }
@@ -70,14 +70,14 @@ impl Gpu {
         failed(self.primary.ordinal, what)
     }
 
-    /// An event that stands behind everything asked for so far.
+    /// Records an event behind all work submitted so far.
     fn record(&self) -> Result<CUevent, DeviceError> {
         let reused = self.events.lock().pop();
         let event = match reused {
             Some(event) => event,
             None => new_event().map_err(self.failed("make a fence"))?,
         };
-        // SAFETY: both are ours and alive.
+        // SAFETY: this object owns both handles, and they are alive.
         unsafe { event::record(event, self.stream) }.map_err(self.failed("make a fence"))?;
         Ok(event)
     }
@@ -85,7 +85,7 @@ impl Gpu {
     fn wait_for(&self, event: CUevent) -> Result<(), DeviceError> {
         let began = Instant::now();
         loop {
-            // SAFETY: the event is ours and alive.
+            // SAFETY: this object owns the event, and it is alive.
             match unsafe { event::query(event) } {
                 Ok(()) => return Ok(()),
                 Err(e) if e.0 != CUresult::CUDA_ERROR_NOT_READY => return Err(self.failed("finish its work")(e)),
@@ -101,7 +101,7 @@ impl Gpu {
         let (mut sets, mut rows) = (sets, rows);
         let mut parameters = [(&raw mut sets).cast::<c_void>(), (&raw mut rows).cast::<c_void>()];
         let blocks = (grid.rows, grid.sets, grid.shares);
-        // SAFETY: the kernel takes these two pointers, which lead to tables of this size on the device.
+        // SAFETY: the kernel takes these two pointers; they point to tables of this size on the device.
         let launched = unsafe {
             result::launch_kernel(self.move_rows, blocks, (grid.threads, 1, 1), 0, self.stream, &mut parameters)
         };
@@ -112,7 +112,7 @@ impl Gpu {
 fn new_event() -> Result<CUevent, cudarc::driver::DriverError> {
     let mut event = ptr::null_mut();
     let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
-    // SAFETY: `event` may be written to.
+    // SAFETY: `event` is writable.
     unsafe { cudarc::driver::sys::cuEventCreate(&raw mut event, flags) }.result()?;
     Ok(event)
 }
@@ -129,10 +129,10 @@ impl Device for Gpu {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => DeviceError::OutOfMemory { place: self.place(), bytes },
             _ => self.failed("give memory")(error),
         })?;
-        // SAFETY: so many bytes were just allocated for this call alone; later work comes later.
+        // SAFETY: this call just allocated these bytes; the stream orders later work behind the memset.
         let zeroed = unsafe { result::memset_d8_async(address, 0, bytes.max(1), self.stream) };
         if let Err(error) = zeroed {
-            // SAFETY: nothing else knows of it yet.
+            // SAFETY: no other code has the address yet.
             let _ = unsafe { result::free_sync(address) };
             return Err(self.failed("zero memory")(error));
         }
@@ -141,9 +141,9 @@ impl Device for Gpu {
 
     unsafe fn release(&self, address: u64, _bytes: usize) {
         if self.primary.bind().is_ok() {
-            // SAFETY: the stream is ours. What was asked for already may still use the memory.
+            // SAFETY: this object owns the stream. Submitted work may still use the memory.
             let _ = unsafe { stream::synchronize(self.stream) };
-            // SAFETY: the caller's promise. What the driver cannot free is lost, which is no unsafety.
+            // SAFETY: the caller's promise. If the driver cannot free the memory, it leaks, which is safe.
             let _ = unsafe { result::free_sync(address) };
         }
     }
@@ -162,12 +162,12 @@ impl Device for Gpu {
         }
         let (sets_len, rows_len) = (size_of_val(sets), size_of_val(rows));
         table.ensure(sets_len + rows_len).map_err(self.failed("give memory"))?;
-        // SAFETY: the table's host side has room for both, and the copy before was waited for.
+        // SAFETY: the table's host side has room for both, and the previous copy from it is done.
         unsafe {
             ptr::copy_nonoverlapping(sets.as_ptr().cast::<u8>(), table.host, sets_len);
             ptr::copy_nonoverlapping(rows.as_ptr().cast::<u8>(), table.host.add(sets_len), rows_len);
         }
-        // SAFETY: both sides have this size; the host's stays as it is until the event below.
+        // SAFETY: both sides have this size; the host side does not change until the event below.
         unsafe { self.upload(table.host as u64, table.device, sets_len + rows_len) }?;
         self.launch(table.device, table.device + sets_len as u64, formula::grid(sets))?;
         table.busy = Some(self.record()?);
@@ -230,7 +230,8 @@ impl Drop for Gpu {
         if self.primary.bind().is_err() {
             return;
         }
-        // SAFETY: everything here is ours, was made once and is no longer used; a failure leaks it, which is safe.
+        // SAFETY: this object owns these handles and uses them no more; each was created once. If a call fails, the handle leaks, which is
+        // safe.
         unsafe {
             if !self.stream.is_null() {
                 let _ = stream::synchronize(self.stream);
@@ -251,18 +252,18 @@ impl Drop for Gpu {
 
 // === tables ===
 
-/// What launches read, in as many places as launches may be under way before one has to wait for another.
+/// A ring of launch tables. At most this many launches run before the next one waits for the oldest.
 #[derive(Default)]
 struct Tables {
     ring: [LaunchTable; 8],
 }
 
-/// Room for the sets and rows of one launch, here and there.
+/// The sets and rows of one launch: a host buffer and its copy on the device.
 struct LaunchTable {
     host: *mut u8,
     device: u64,
     size: usize,
-    /// Behind the launch that last read it.
+    /// The event behind the last launch that read this table.
     busy: Option<CUevent>,
 }
 
@@ -273,7 +274,7 @@ impl Default for LaunchTable {
 }
 
 impl Tables {
-    /// The one that was used longest ago.
+    /// The table that was used longest ago.
     fn next(&mut self) -> &mut LaunchTable {
         self.ring.rotate_left(1);
         let [oldest, ..] = &mut self.ring;
@@ -282,15 +283,15 @@ impl Tables {
 }
 
 impl LaunchTable {
-    /// Makes it at least so large. Nothing may be reading it.
+    /// Makes both sides at least `size` bytes large. No launch may still read the table.
     fn ensure(&mut self, size: usize) -> Result<(), cudarc::driver::DriverError> {
         if size <= self.size {
             return Ok(());
         }
         let size = size.next_power_of_two().max(4096);
-        // SAFETY: nothing reads the old ones any more.
+        // SAFETY: no launch reads the old buffers any more.
         unsafe { self.release() };
-        // SAFETY: the context is current; both are ours alone.
+        // SAFETY: the context is current; this table owns both buffers.
         unsafe {
             self.device = result::malloc_sync(size)?;
             self.host = result::malloc_host(size, 0)?.cast();
@@ -300,9 +301,9 @@ impl LaunchTable {
     }
 
     /// # Safety
-    /// Nothing may read it any more. The context must be current.
+    /// No launch may still read the table. The context must be current.
     unsafe fn release(&mut self) {
-        // SAFETY: the caller's promise; each was given once and is forgotten here.
+        // SAFETY: the caller's promise; each buffer was allocated once and is forgotten here.
         unsafe {
             if self.device != 0 {
                 let _ = result::free_sync(self.device);

@@ -1,10 +1,10 @@
-//! The kernels as they are given to the driver: text for a virtual machine that every driver from 550 on compiles for its GPU.
+//! The kernels in PTX: text for a virtual machine. Every driver from 550 on compiles it for its GPU.
 
-/// What `cargo xtask ptx` made of [`SOURCE`].
+/// The output of `cargo xtask ptx` for [`SOURCE`].
 pub const PTX: &str = include_str!("kernels.ptx");
-/// The kernels as they are written.
+/// The kernels' source.
 pub const SOURCE: &str = include_str!("kernels.cu");
-/// The kernel's name: a launch moves the rows of any number of sets.
+/// The kernel's name. One launch moves the rows of any number of sets.
 pub const MOVE_ROWS: &str = "move_rows";
 
 #[cfg(test)]
@@ -24,7 +24,7 @@ mod tests {
         assert!(PTX.contains(&format!(".visible .entry {MOVE_ROWS}(")));
     }
 
-    /// Both sides read the same tables.
+    /// The kernel and the host must agree on the layout of the tables.
     #[test]
     fn the_tables_are_as_the_source_says() {
         assert_eq!((size_of::<RawSet>(), size_of::<RawRow>()), (48, 16));

@@ -1,12 +1,13 @@
-//! NVIDIA GPUs, over the driver's own interface. Nothing of CUDA is needed to build; the driver is loaded when a GPU is asked for, and
-//! a machine without one gets a sentence.
+//! NVIDIA GPUs, through the driver API. A build needs no CUDA. The driver is loaded when a GPU is requested; on a machine without a driver,
+//! the error says so.
 //!
 //! # Layout
 //!
-//! - `driver`: which GPUs there are, or why none can be used.
-//! - `gpu`: one GPU with a stream of its own: memory, copies, moves of rows, marks · `primary`: its context · `pinned`: host memory that it reads and writes itself.
-//! - `nvml`: what the maker's own tools tell of a GPU.
-//! - `kernels.cu`, `kernels.ptx`: what runs on it; `cargo xtask ptx` makes the second of the first · `kernels`: what is known of them here.
+//! - `driver`: lists the usable GPUs, or says why there is none.
+//! - `gpu`: one GPU with its own stream: memory, copies, moves of rows, fences · `primary`: its context · `pinned`: host memory that it
+//!   accesses directly.
+//! - `nvml`: gauges of a GPU from NVIDIA's management library.
+//! - `kernels.cu`, `kernels.ptx`: the kernels; `cargo xtask ptx` compiles the first to the second · `kernels`: both as constants.
 
 mod driver;
 mod gpu;
@@ -21,12 +22,12 @@ pub use driver::CudaDriver;
 
 use super::{DeviceError, DeviceId};
 
-/// What the driver says of a call that failed.
+/// The error for a driver call that failed.
 fn failed(ordinal: u16, what: &'static str) -> impl FnOnce(DriverError) -> DeviceError {
     move |error| DeviceError::Failed { place: DeviceId::Cuda(ordinal), what, why: text(error) }
 }
 
-/// `out of memory (CUDA_ERROR_OUT_OF_MEMORY)`.
+/// Renders an error as `out of memory (CUDA_ERROR_OUT_OF_MEMORY)`.
 fn text(error: DriverError) -> String {
     match error.error_string() {
         Ok(text) => format!("{} ({:?})", text.to_string_lossy(), error.0),

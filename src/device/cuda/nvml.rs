@@ -1,4 +1,5 @@
-//! What NVIDIA's management library tells of a GPU: how busy it is, and its power. It comes with the driver; without it these are missing.
+//! Reads utilization and power of a GPU from NVIDIA's management library. The library comes with the driver; without it these gauges are
+//! missing.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -12,7 +13,7 @@ use crate::device::Reading;
 
 type NvmlDevice = *mut c_void;
 
-/// The library's own layout.
+/// `nvmlUtilization_t` of the library.
 #[repr(C)]
 #[derive(Default)]
 struct Utilization {
@@ -20,26 +21,26 @@ struct Utilization {
     memory: c_uint,
 }
 
-/// The calls that are made; each answers 0 if it went well.
+/// The library functions in use; each returns 0 on success.
 struct Nvml {
     handle_by_uuid: unsafe extern "C" fn(*const c_char, *mut NvmlDevice) -> c_int,
     utilization: unsafe extern "C" fn(NvmlDevice, *mut Utilization) -> c_int,
     milliwatts: unsafe extern "C" fn(NvmlDevice, *mut c_uint) -> c_int,
     milliwatts_at_most: unsafe extern "C" fn(NvmlDevice, *mut c_uint) -> c_int,
     millijoules: unsafe extern "C" fn(NvmlDevice, *mut c_ulonglong) -> c_int,
-    /// By UUID, as addresses.
+    /// Handles by UUID, kept as addresses; `None` if the library does not know the GPU.
     handles: Mutex<HashMap<String, Option<usize>>>,
 }
 
-/// Loaded when the gauges of a GPU in use are read for the first time; it stays.
+/// Loaded at the first reading of a GPU's gauges, and never unloaded.
 static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
 
-/// The reading with what can be told of this GPU filled in.
+/// Fills in the gauges that the library knows for this GPU.
 pub(super) fn read(uuid: &str, reading: Reading) -> Reading {
     let Some(nvml) = NVML.get_or_init(load) else { return reading };
     let Some(handle) = nvml.handle(uuid) else { return reading };
     let mut busy = Utilization::default();
-    // SAFETY: the handle is the library's own, and there is room for what is asked.
+    // SAFETY: the handle is the library's own, and `busy` is writable.
     let asked = unsafe { (nvml.utilization)(handle, &raw mut busy) };
     let milli = |call: unsafe extern "C" fn(NvmlDevice, *mut c_uint) -> c_int| {
         let mut value = 0;
@@ -63,7 +64,7 @@ impl Nvml {
         let find = || {
             let name = CString::new(uuid).ok()?;
             let mut handle = ptr::null_mut();
-            // SAFETY: the name is a C string, and `handle` may be written to.
+            // SAFETY: the name is a C string, and `handle` is writable.
             (unsafe { (self.handle_by_uuid)(name.as_ptr(), &raw mut handle) } == 0).then_some(handle as usize)
         };
         let mut handles = self.handles.lock();
@@ -73,9 +74,9 @@ impl Nvml {
 }
 
 fn load() -> Option<Nvml> {
-    // SAFETY: NVIDIA's own library; it does nothing before it is initialised. It is never unloaded.
+    // SAFETY: NVIDIA's own library; loading it runs nothing before it is initialised. It is never unloaded.
     let library = Box::leak(Box::new(unsafe { Library::new("libnvidia-ml.so.1") }.ok()?));
-    // SAFETY: these are the types that its header declares, throughout.
+    // SAFETY: all these types are as the library's header declares them.
     unsafe {
         let init = library.get::<unsafe extern "C" fn() -> c_int>(b"nvmlInit_v2\0").ok()?;
         if init() != 0 {
@@ -96,7 +97,7 @@ fn load() -> Option<Nvml> {
 mod tests {
     use super::*;
 
-    /// Wherever it runs, a GPU that is not there has no gauges, and nothing panics.
+    /// With and without a driver: an unknown GPU has no gauges, and nothing panics.
     #[test]
     fn what_is_not_told_is_missing() {
         let memory = Reading { free_bytes: 1, total_bytes: 2, ..Reading::default() };

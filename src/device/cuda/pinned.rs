@@ -1,4 +1,4 @@
-//! Memory of the host that a GPU reads and writes by itself, without a detour over the driver's own.
+//! Pinned host memory: a GPU reads and writes it directly, without a copy through the driver's buffers.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use cudarc::driver::sys::CU_MEMHOSTALLOC_PORTABLE;
 use super::primary::Primary;
 use crate::device::{Device, DeviceError, DeviceId, Fence, Host, RawRow, RawSet};
 
-/// The host, as a GPU likes it.
+/// Allocates pinned host memory; everything else is as for [`Host`].
 #[derive(Debug)]
 pub(super) struct Pinned(pub(super) Arc<Primary>);
 
@@ -22,20 +22,20 @@ impl Device for Pinned {
         self.0.bind()?;
         // SAFETY: the context is current; portable memory is usable from every thread and context.
         let memory = unsafe { result::malloc_host(bytes.max(1), CU_MEMHOSTALLOC_PORTABLE) }.map_err(|_| full)?;
-        // SAFETY: so many bytes were just given to us alone.
+        // SAFETY: this call just allocated these bytes.
         unsafe { memory.cast::<u8>().write_bytes(0, bytes) };
         Ok(memory as u64)
     }
 
     unsafe fn release(&self, address: u64, _bytes: usize) {
         if self.0.bind().is_ok() {
-            // SAFETY: the caller's promise; the driver waits for its own copies. What it cannot free is lost, which is no unsafety.
+            // SAFETY: the caller's promise; the driver waits for its own copies. If it cannot free the memory, it leaks, which is safe.
             let _ = unsafe { result::free_host(address as *mut _) };
         }
     }
 
     unsafe fn run(&self, sets: &[RawSet], rows: &[RawRow]) -> Result<(), DeviceError> {
-        // SAFETY: the caller's promise; it is memory of the host.
+        // SAFETY: the caller's promise; this is host memory.
         unsafe { Host.run(sets, rows) }
     }
 

@@ -1,4 +1,4 @@
-//! The context of a GPU that all its users in this process share.
+//! The primary context of a GPU. All users of the GPU in this process share it.
 
 use cudarc::driver::result::{ctx, device, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice};
@@ -6,19 +6,19 @@ use cudarc::driver::sys::{CUcontext, CUdevice};
 use super::failed;
 use crate::device::DeviceError;
 
-/// The context that all users of a GPU in this process share, ONNX Runtime among them.
+/// The primary context of a GPU, shared with ONNX Runtime and all other users in this process.
 #[derive(Debug)]
 pub(super) struct Primary {
     pub(super) ordinal: u16,
-    /// As the maker's tools have it.
+    /// The UUID in the format of NVIDIA's tools.
     pub(super) uuid: Option<String>,
     device: CUdevice,
     context: CUcontext,
 }
 
-// SAFETY: a context may be used from any thread that has made it its current one.
+// SAFETY: any thread may use a context after it has made it current.
 unsafe impl Send for Primary {}
-// SAFETY: as above; the driver locks what has to be.
+// SAFETY: as above; the driver does its own locking.
 unsafe impl Sync for Primary {}
 
 impl Primary {
@@ -30,9 +30,9 @@ impl Primary {
         Ok(Primary { ordinal, uuid, device, context })
     }
 
-    /// Makes it the current one of this thread.
+    /// Makes this the current context of the calling thread.
     pub(super) fn bind(&self) -> Result<(), DeviceError> {
-        // SAFETY: the context is retained until this is dropped.
+        // SAFETY: the context is retained until `self` is dropped.
         unsafe { ctx::set_current(self.context) }.map_err(failed(self.ordinal, "be used"))
     }
 }
@@ -44,7 +44,7 @@ impl Drop for Primary {
     }
 }
 
-/// `GPU-8-4-4-4-12` in hexadecimal.
+/// Renders a UUID as `GPU-8-4-4-4-12` in hexadecimal.
 pub(super) fn uuid_text<T: Copy>(bytes: &[T; 16]) -> String
 where
     i32: From<T>,

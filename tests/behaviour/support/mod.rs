@@ -1,13 +1,13 @@
-//! What the behaviour tests are written with: a repository in this process over the real runtime, models of a few lines, sequences played
-//! step by step, and a look at what each run of a graph was fed. No sockets, and no test here waits for time to pass.
+//! Support for the behaviour tests: a repository in this process over the real runtime. Tests define models in a few lines, run sequences
+//! step by step, and see the inputs of each run. It uses no sockets, and no test waits for a fixed time.
 //!
 //! # Layout
 //!
-//! - [`server`]: a model directory written and loaded; what became of it.
-//! - [`play`]: requests of a sequence, sent and awaited.
-//! - [`values`]: numbers and texts ↔ tensors.
-//! - [`over`]: graphs that run on a stand-in for an accelerator.
-//! - [`watch`]: every run seen, and held where a test wants a queue to build up.
+//! - [`server`]: writes and loads a model directory, and reports the result.
+//! - [`play`]: sends requests of a sequence and awaits them.
+//! - [`values`]: converts between values and tensors.
+//! - [`over`]: runs graphs on a stand-in for an accelerator.
+//! - [`watch`]: records every run, and holds runs so that a queue builds up.
 
 pub mod over;
 pub mod play;

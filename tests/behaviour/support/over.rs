@@ -1,5 +1,5 @@
-//! ONNX Runtime as if it ran on an accelerator: on a stand-in for one, which catches up when a graph is run. What the graph reads and writes is the
-//! stand-in's memory, and what it makes itself is left there, but for texts.
+//! Runs ONNX Runtime as if on an accelerator: on a stand-in that catches up before each run. The graph reads and writes the stand-in's
+//! memory. Outputs that the graph allocates stay there, except BYTES.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use sequor::backend::{Backend, BackendError, Context, Feed, Fetch, Graph, LoadOp
 use sequor::device::{Buffer, Device, DeviceId, MemorySpan, Owned, stand_in};
 use sequor_core::DataType;
 
-/// A backend of the host, on stand-ins alone.
+/// Wraps a backend for the host, so that it runs on stand-ins.
 #[derive(Debug)]
 pub struct Over(pub Arc<dyn Backend>);
 
@@ -60,7 +60,7 @@ struct Run {
 
 impl Context for Run {
     fn run(&mut self, inputs: &[Feed<'_>], outputs: &mut [Fetch<'_>]) -> Result<(), BackendError> {
-        // SAFETY: a stand-in's stream: there are no other accelerators in these tests.
+        // SAFETY: the stream is a stand-in's, because these tests have no other accelerators.
         unsafe { stand_in::catch_up(self.device.stream().unwrap()) };
         let feeds: Vec<Feed<'_>> = inputs.iter().map(|feed| Feed { data: here(feed), ..feed.clone() }).collect();
         let mut fetches: Vec<Fetch<'_>> = outputs
@@ -88,7 +88,7 @@ impl Context for Run {
     }
 }
 
-/// Inputs must lie where a GPU's provider takes it without a copy.
+/// Checks that an input is in the memory from which a GPU's provider takes it without a copy.
 fn here<'a>(feed: &Feed<'a>) -> MemorySpan<'a> {
     assert_eq!(feed.data.place() == DeviceId::Host, feed.dtype == DataType::Bytes, "{feed:?}");
     // SAFETY: as above.

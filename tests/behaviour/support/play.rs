@@ -1,4 +1,4 @@
-//! Requests of a sequence: put together, sent, awaited, compared.
+//! Builds requests of a sequence, sends them, awaits them, and compares the answers.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::server::Server;
 use super::values::{Element, row};
 use super::watch::{HANG, Run};
 
-/// A sequence, whether it lives or not.
+/// A sequence, live or not.
 #[derive(Debug, Clone)]
 pub struct Seq<'a> {
     pub server: &'a Server,
@@ -31,12 +31,12 @@ impl<'a> Seq<'a> {
         self.ask(false, true)
     }
 
-    /// The request with this number, START being 0.
+    /// Request number `n`; 0 is START.
     pub fn nth(&self, n: usize) -> Ask<'a> {
         self.ask(n == 0, false)
     }
 
-    /// START and END in one request.
+    /// A request with START and END.
     pub fn only(&self) -> Ask<'a> {
         self.ask(true, true)
     }
@@ -58,7 +58,7 @@ impl<'a> Seq<'a> {
     }
 }
 
-/// A request to be sent.
+/// A request before it is sent.
 #[derive(Debug)]
 #[must_use]
 pub struct Ask<'a> {
@@ -67,7 +67,7 @@ pub struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    /// INPUT, of one row.
+    /// Sets INPUT to one row.
     pub fn input<E: Element>(self, values: &[E]) -> Self {
         self.with("INPUT", row(values))
     }
@@ -88,25 +88,25 @@ impl Ask<'_> {
         self
     }
 
-    /// The rules that the request goes by.
+    /// Sets the dialect of the request.
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.request.dialect = dialect;
         self
     }
 
-    /// The idle time that a START asks for.
+    /// Sets the idle time that a START asks for.
     pub fn idle(mut self, span: Duration) -> Self {
         self.request.sequence.idle = Some(span);
         self
     }
 
-    /// Only these outputs.
+    /// Requests only these outputs.
     pub fn wanting(mut self, outputs: &[&str]) -> Self {
         self.request.outputs = outputs.iter().map(ToString::to_string).collect();
         self
     }
 
-    /// Puts it in its queue; a refusal at once is kept until it is awaited.
+    /// Submits the request. An immediate refusal is returned when the answer is awaited.
     pub fn send(self) -> Waiting {
         Waiting(self.server.repository.submit(self.request))
     }
@@ -121,14 +121,14 @@ impl Ask<'_> {
         self.send().fails()
     }
 
-    /// Sends it, and compares OUTPUT.
+    /// Sends the request, and compares OUTPUT.
     #[track_caller]
     pub fn gives<E: Element + PartialEq + std::fmt::Debug>(self, values: &[E]) {
         self.send().gives(values);
     }
 }
 
-/// A request on its way.
+/// A submitted request.
 #[derive(Debug)]
 #[must_use]
 pub struct Waiting(Result<Pending, Failure>);
@@ -181,23 +181,23 @@ impl Answer {
     }
 }
 
-/// A run that is held, and with it its instance.
+/// A held run, which blocks its instance.
 #[derive(Debug)]
 pub struct Held<'a> {
     pub(super) server: &'a Server,
     pub(super) plug: Option<Waiting>,
-    /// Runs begun when it was held.
+    /// Number of runs that had begun before the hold.
     pub(super) before: usize,
 }
 
 impl Held<'_> {
-    /// Lets everything run from now on, and waits for what was held.
+    /// Opens the gate, and waits for the held run.
     pub fn release(mut self) -> Answer {
         self.server.watch.open();
         self.plug.take().unwrap().answer()
     }
 
-    /// Lets what is held run, and holds the run after it, which it waits for.
+    /// Lets the held run pass, and waits for the run after it, which it holds.
     #[track_caller]
     pub fn next_run(&mut self) -> Run {
         self.server.watch.pass();

@@ -1,4 +1,4 @@
-//! A model directory written, loaded over the real runtime, and looked at.
+//! Writes a model directory, loads it over the real runtime, and inspects it.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +19,7 @@ use super::over::Over;
 use super::play::{Ask, Held, Seq};
 use super::watch::{HANG, Run, Watch, Watched};
 
-/// A model to be.
+/// A model that is not loaded yet.
 #[derive(Debug)]
 pub struct Spec {
     name: String,
@@ -32,7 +32,7 @@ pub struct Spec {
     hold: Option<Hold>,
 }
 
-/// A model of this name; its configuration and graph are still to be said.
+/// A model with this name, still without configuration and graph.
 pub fn model(name: &str) -> Spec {
     let directory = TempDir::new().unwrap();
     fs_err::create_dir_all(directory.path().join(name).join("1")).unwrap();
@@ -48,8 +48,8 @@ pub fn model(name: &str) -> Spec {
     }
 }
 
-/// The configuration of a running sum: INPUT, OUTPUT and one state of one type, one instance, four rows. `sequence` goes into
-/// `sequence_batching`, `state` into the state.
+/// The configuration of a running sum: INPUT, OUTPUT and one state of one type, one instance, four rows. `sequence` is inserted into
+/// `sequence_batching`, and `state` into the state.
 pub fn sum(dtype: &str, sequence: &str, state: &str) -> String {
     format!(
         r#"
@@ -76,31 +76,31 @@ impl Spec {
         self.file("config.pbtxt", text.as_bytes())
     }
 
-    /// sequor.toml.
+    /// Writes sequor.toml.
     pub fn toml(self, text: &str) -> Spec {
         self.file("sequor.toml", text.as_bytes())
     }
 
-    /// A graph of tests/models.
+    /// Uses a graph of tests/models.
     pub fn onnx(self, graph: &str) -> Spec {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models").join(graph).with_extension("onnx");
         self.file("1/model.onnx", &fs_err::read(file).unwrap())
     }
 
-    /// Accelerators to run on; the runs are not seen.
+    /// Sets the accelerators. Runs are then not recorded.
     #[allow(dead_code, reason = "for what runs on one")]
     pub fn accelerators(self, accelerators: &StandIns) -> Spec {
         Spec { accelerators: Some(accelerators.clone()), seen: false, ..self }
     }
 
-    /// Its graphs run on stand-ins for accelerators, as if ONNX Runtime did.
+    /// Runs the graphs on stand-ins for accelerators, as ONNX Runtime would.
     #[allow(dead_code, reason = "for what runs on one")]
     pub fn over(self, accelerators: &StandIns) -> Spec {
         let spec = self.accelerators(accelerators);
         Spec { backend: Arc::new(Over(Arc::clone(&spec.backend))), ..spec }
     }
 
-    /// A graph of the mock backend, which stands in for the runtime then.
+    /// Uses a graph of the mock backend instead of the real runtime.
     pub fn mock(self, program: &str, backend: MockBackend) -> Spec {
         Spec { backend: Arc::new(backend), ..self }.file("1/model.onnx", program.as_bytes())
     }
@@ -112,22 +112,22 @@ impl Spec {
         self
     }
 
-    /// `limits.state`.
+    /// Sets `limits.state`.
     pub fn limit(self, bytes: u64) -> Spec {
         Spec { state_limit: bytes, ..self }
     }
 
-    /// A clock that stands still until the test advances it.
+    /// Sets a clock that stands still until the test advances it.
     pub fn clock(self, clock: &Clock) -> Spec {
         Spec { clock: clock.clone(), ..self }
     }
 
-    /// Triton's test aids: runs nothing until so many requests wait with a slot, and so many without one.
+    /// Sets Triton's test aids: nothing runs until `requests` requests with a slot and `backlog` requests without one wait.
     pub fn delay(self, requests: u32, backlog: u32) -> Spec {
         Spec { hold: Some(Hold { requests, backlog }), ..self }
     }
 
-    /// Its runs are neither seen nor held, so that nothing is kept of them.
+    /// Neither records nor holds the runs.
     #[allow(dead_code, reason = "for what measures memory")]
     pub fn unseen(self) -> Spec {
         Spec { seen: false, ..self }
@@ -159,7 +159,7 @@ impl Spec {
         server
     }
 
-    /// Why it does not load, in one text.
+    /// Why the model does not load, in one text.
     #[track_caller]
     pub fn refused(self) -> String {
         match self.load().1 {
@@ -169,7 +169,7 @@ impl Spec {
     }
 }
 
-/// A model that is served.
+/// A served model.
 #[derive(Debug)]
 pub struct Server {
     pub repository: Repository,
@@ -192,7 +192,7 @@ impl Server {
         Seq { server: self, id: Id::Int(id) }
     }
 
-    /// A request of no sequence.
+    /// A request without a sequence.
     pub fn stateless(&self) -> Ask<'_> {
         Seq { server: self, id: Id::None }.step()
     }
@@ -216,7 +216,7 @@ impl Server {
         self.runs().pop().unwrap()
     }
 
-    /// Sends this request and holds its run, so that what is sent from then on waits and is taken together.
+    /// Sends this request and holds its run. Requests sent afterwards wait, and are taken together.
     #[track_caller]
     pub fn hold<'a>(&'a self, plug: Ask<'_>) -> Held<'a> {
         let before = self.runs().len();
@@ -226,14 +226,14 @@ impl Server {
         Held { server: self, plug: Some(waiting), before: before + 1 }
     }
 
-    /// Waits until no sequence holds state memory: that of a state that grew comes back with its slot, on the instance's thread.
+    /// Waits until no sequence holds state memory. Memory of a grown state is freed with its slot, on the instance's thread.
     #[track_caller]
     pub fn wait_for_no_state(&self) {
         let used = || self.repository.state_bytes().0;
         wait(|| used() == 0, || format!("{} bytes are held", used()));
     }
 
-    /// Waits until so many sequences live.
+    /// Waits until `live` sequences are live.
     #[track_caller]
     pub fn wait_for_live(&self, live: u64) {
         let now = || self.repository.live();
@@ -241,7 +241,7 @@ impl Server {
     }
 }
 
-/// Looks until it is so. The event is what is waited for; the limit only ends a test that hangs.
+/// Polls until the condition holds. The limit only ends a test that hangs.
 #[track_caller]
 pub fn wait(is: impl Fn() -> bool, why: impl Fn() -> String) {
     let until = Instant::now() + HANG;
@@ -251,7 +251,7 @@ pub fn wait(is: impl Fn() -> bool, why: impl Fn() -> String) {
     }
 }
 
-/// The real runtime, found as the server finds it; installed, where there is none.
+/// The real runtime, found like the server finds it. Installs one if there is none.
 fn onnx() -> Arc<dyn Backend> {
     static BACKEND: OnceLock<Arc<OnnxBackend>> = OnceLock::new();
     let load = || {

@@ -1,4 +1,4 @@
-//! Numbers and texts ↔ tensors.
+//! Converts between values and tensors.
 
 use bytes::Bytes;
 use sequor::model::Tensor;
@@ -48,7 +48,7 @@ impl Element for bool {
     }
 }
 
-/// A text, which may be any bytes.
+/// A BYTES element, which may hold any bytes.
 impl Element for String {
     const DTYPE: DataType = DataType::Bytes;
     fn put(&self, out: &mut Vec<u8>) {

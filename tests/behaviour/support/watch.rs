@@ -1,4 +1,4 @@
-//! A backend around a backend: it sees what every run is fed, and can hold runs at a gate.
+//! Wraps a backend: records the inputs of every run, and can hold runs at a gate.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,13 +11,13 @@ use sequor_core::Shape;
 
 use super::values::Element;
 
-/// Long enough that only a fault takes so long.
+/// So long that only a fault reaches it.
 pub const HANG: Duration = Duration::from_secs(180);
 
-/// What one run of a graph was fed.
+/// The inputs of one run of a graph.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// The thread that ran it: `model.instance`.
+    /// The name of the thread that ran it: `model.instance`.
     pub instance: String,
     pub inputs: BTreeMap<String, (Shape, Vec<u8>)>,
 }
@@ -33,13 +33,13 @@ impl Run {
         self.inputs[input].0.0.clone()
     }
 
-    /// Rows of INPUT.
+    /// Number of rows of INPUT.
     pub fn rows(&self) -> u64 {
         self.shape("INPUT")[0]
     }
 }
 
-/// Sees and holds.
+/// Records and holds runs.
 #[derive(Debug, Default)]
 pub struct Watch {
     inner: Mutex<Inner>,
@@ -49,9 +49,9 @@ pub struct Watch {
 #[derive(Debug, Default)]
 struct Inner {
     runs: Vec<Run>,
-    /// Runs of the instances whose names end like this wait.
+    /// Holds the runs of instances whose names end with this text.
     gate: Option<String>,
-    /// Runs that may pass the gate all the same.
+    /// Number of runs that may pass the closed gate.
     passes: usize,
 }
 
@@ -60,7 +60,7 @@ impl Watch {
         self.inner.lock().runs.clone()
     }
 
-    /// Waits until so many runs have begun.
+    /// Waits until `runs` runs have begun.
     #[track_caller]
     pub fn wait_for(&self, runs: usize) {
         let until = Instant::now() + HANG;
@@ -71,7 +71,7 @@ impl Watch {
         }
     }
 
-    /// Holds the runs of instances whose names end like this; empty is all.
+    /// Holds the runs of instances whose names end with this text; an empty text holds all.
     pub fn close(&self, instances: &str) {
         self.inner.lock().gate = Some(instances.to_owned());
     }
@@ -103,7 +103,7 @@ impl Watch {
     }
 }
 
-/// A backend whose runs are seen.
+/// A backend with recorded runs.
 #[derive(Debug)]
 pub struct Watched {
     pub backend: Arc<dyn Backend>,

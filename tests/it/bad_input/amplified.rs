@@ -1,5 +1,5 @@
-//! Few bytes on the wire that ask for many in memory. Each is refused while memory stays within what the limits allow, a live sequence goes
-//! on, and the server answers that it is alive.
+//! Tests requests with few bytes on the wire that need many in memory. Each is refused while memory stays within the limits, a live
+//! sequence continues, and the server reports that it is live.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use super::House;
 use super::http::ask;
 use super::watch::Watch;
 
-/// What the server may take beyond what it has when idle: two requests, and all that may be queued.
+/// The memory that the server may use above idle: two requests, and everything that may be queued.
 const REQUEST: u64 = 64 << 20;
 const QUEUED: u64 = 256 << 20;
 
@@ -38,12 +38,12 @@ fn gzip(pieces: &[(&[u8], usize)]) -> Vec<u8> {
     packer.finish().unwrap()
 }
 
-/// The first bytes of a request to a model.
+/// The first bytes of a request for a model.
 fn named(model: &str) -> Vec<u8> {
     ModelInferRequest { model_name: model.to_owned(), ..Default::default() }.encode_to_vec()
 }
 
-/// Sends a message as it is, and returns the number and the sentence of what it is answered with.
+/// Sends a message unchanged, and returns the status code and text of the answer.
 async fn call(channel: &mut Channel, address: SocketAddr, message: &[u8], packed: bool) -> (i32, String) {
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
     let frame = [&[u8::from(packed)][..], &length, message].concat();
@@ -78,7 +78,7 @@ async fn small_messages_over_grpc_do_not_become_large_ones() {
     let watch = Watch::new(&house);
     let address = house.server.grpc;
     let mut channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-    // An input of no name, no shape and no type: two bytes.
+    // An input without name, shape and type takes two bytes.
     let ten_million = gzip(&[(&named("sum"), 1), (&[0x2a, 0], 10_000_000)]);
     let thirty_million = gzip(&[(&named("sum"), 1), (&[0x2a, 0], 30_000_000)]);
     let unknown = gzip(&[(&named("nope"), 1), (&[0x0a, 0], 10_000_000), (&named("nope"), 1)]);
@@ -201,7 +201,7 @@ async fn shared_memory_is_summed_before_it_is_read() {
     watch.end(house, &wrong, cases.len(), limit);
 }
 
-/// How much of this a server that stops reading can take: what the system keeps of a connection, both ways.
+/// More bytes than the system buffers of a connection in both directions.
 const PINGS: usize = 64 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -234,7 +234,7 @@ async fn pings_of_a_client_that_reads_no_pongs_are_not_read() {
     watch.end(house, &wrong, 1, limit);
 }
 
-/// Bodies that are held open, each as long as a request may be but for its last byte.
+/// Number of incomplete bodies; each lacks only the last byte of the maximum size.
 const BODIES: usize = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -250,10 +250,10 @@ async fn bodies_held_open_count_and_leave_nothing_behind() {
         let mut refused = 0;
         for _ in 0..BODIES {
             let mut stream = std::net::TcpStream::connect(house.server.http).map_err(|e| e.to_string())?;
-            // Those that fit are not answered; those beyond them are, sooner or later.
+            // Bodies that fit get no answer; those beyond get one eventually.
             let waits = if open.len() < fit { Duration::from_millis(200) } else { Duration::from_secs(60) };
             stream.set_read_timeout(Some(waits)).unwrap();
-            // A body that there is no room for is refused while it is sent.
+            // A body without room is refused while it is sent.
             let written = stream.write_all(&sent);
             let mut answer = [0; 1024];
             match stream.read(&mut answer) {
@@ -276,14 +276,14 @@ async fn bodies_held_open_count_and_leave_nothing_behind() {
     watch.end(house, &wrong, 1, limit);
 }
 
-/// Streams that one connection asks for.
+/// Number of streams that one connection opens.
 const STREAMS: usize = 60_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_one_connection_take_little() {
     let house = House::with(&[]).await;
     let watch = Watch::new(&house);
-    // HEADERS of a call whose message never comes.
+    // HEADERS of a call without a message.
     let block = {
         let (path, kind) = (b"/inference.GRPCInferenceService/ModelInfer", b"application/grpc");
         let mut block = vec![0x83, 0x86, 0x04, path.len() as u8];
@@ -303,7 +303,7 @@ async fn streams_of_one_connection_take_little() {
         let mut reader = stream.try_clone().map_err(|e| e.to_string())?;
         stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
         reader.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        // The server stops reading from a client that reads nothing, so what the server says is read and counted.
+        // The server stops reading from a client that reads nothing, so the test reads and counts the server's frames.
         let refused = std::thread::spawn(move || {
             let mut refused = 0;
             let mut head = [0; 9];

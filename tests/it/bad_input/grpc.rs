@@ -1,4 +1,4 @@
-//! What comes as a call over gRPC and is none.
+//! Tests invalid gRPC calls.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ struct Case {
     path: String,
     #[serde(default)]
     head: BTreeMap<String, String>,
-    /// Instead of a good step.
+    /// Replaces a good step.
     body: Option<Vec<Piece>>,
     #[serde(default)]
     cut: usize,
@@ -31,10 +31,10 @@ struct Case {
     length: i64,
     #[serde(default)]
     flag: u8,
-    /// No frame at all.
+    /// Sends no frame at all.
     #[serde(default)]
     empty: bool,
-    /// Only the beginning of one.
+    /// Sends only the beginning of a frame.
     #[serde(default)]
     half: bool,
     number: i32,

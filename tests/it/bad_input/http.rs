@@ -1,4 +1,4 @@
-//! What comes over HTTP/1.1 and is no request, or one whose words contradict each other.
+//! Tests invalid or contradictory HTTP/1.1 requests.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::pieces::{Piece, bytes};
 use super::{House, begins, cases, same};
 
-/// Nothing here takes a hundredth of it.
+/// A timeout that only a hang reaches.
 const HANGS: Duration = Duration::from_secs(180);
 
 #[derive(Debug, Deserialize)]
@@ -23,18 +23,18 @@ struct Case {
     path: String,
     #[serde(default)]
     head: Vec<Piece>,
-    /// So many lines of no meaning.
+    /// Number of meaningless header lines.
     #[serde(default)]
     lines: usize,
     body: Vec<Piece>,
-    /// The first piece of the body is the JSON, and a line says how long it is.
+    /// Whether the first piece of the body is JSON, and a header has its length.
     #[serde(default)]
     json_length: bool,
-    /// The client says that nothing more will come.
+    /// Whether the client closes its sending side.
     #[serde(default)]
     ends: bool,
     status: u16,
-    /// An answer without a sentence: the connection's own.
+    /// Whether the answer has no text, because the connection itself made it.
     #[serde(default)]
     bare: bool,
     reason: Option<String>,
@@ -49,7 +49,7 @@ fn infer() -> String {
     "/v2/models/sum/infer".to_owned()
 }
 
-/// An answer, or that there was none (status 0).
+/// An answer; status 0 means that there was none.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -58,19 +58,19 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The sentence in it.
+    /// The error text in the body.
     pub(super) fn error(&self) -> Result<String, String> {
         let said: Value = serde_json::from_str(&self.body).map_err(|e| format!("{e}: {self:?}"))?;
         Ok(said["error"].as_str().unwrap_or_default().to_owned())
     }
 }
 
-/// Sends bytes as they are and reads the first answer to them.
+/// Sends bytes unchanged and reads the first answer.
 pub(super) fn ask(address: SocketAddr, sent: &[u8], ends: bool) -> Result<Answer, String> {
     let mut stream = TcpStream::connect(address).map_err(|e| e.to_string())?;
     stream.set_read_timeout(Some(HANGS)).map_err(|e| e.to_string())?;
     stream.set_write_timeout(Some(HANGS)).map_err(|e| e.to_string())?;
-    // Who has heard enough does not listen to the end.
+    // The server may answer and stop reading before the end.
     let written = stream.write_all(sent);
     if ends && written.is_ok() {
         let _ = stream.shutdown(Shutdown::Write);
@@ -91,7 +91,7 @@ pub(super) fn ask(address: SocketAddr, sent: &[u8], ends: bool) -> Result<Answer
     Ok(parse(&answer, true).unwrap_or(Answer { status: 0, reason: None, body: String::new() }))
 }
 
-/// The first answer, once all of it is there.
+/// The first answer, once it is complete.
 fn parse(bytes: &[u8], is_all: bool) -> Option<Answer> {
     let text = String::from_utf8_lossy(bytes);
     let (head, body) = text.split_once("\r\n\r\n")?;

@@ -1,5 +1,5 @@
-//! What clients get wrong, over real sockets: each case of `tests/cases/bad_input.toml` is refused with its code and sentence, and the live
-//! sequence whose id it bears goes on as if nothing had been.
+//! Tests client errors over real sockets. Each case of `tests/cases/bad_input.toml` is refused with its code and text, and the live
+//! sequence with the case's id continues unaffected.
 
 mod amplified;
 mod grpc;
@@ -23,9 +23,9 @@ use tonic::transport::Channel;
 use crate::server::{Call, Server, copy, models, root};
 use crate::steps::parameter;
 
-/// Low limits of the server under test, so that too much is easily sent.
+/// Low limits of the server under test, so that small messages exceed them.
 const LIMIT: &str = "1MiB";
-/// What it may take at most while all of this goes on: far less than what some of the cases unpack to.
+/// Maximum memory during all cases; far less than the unpacked size of some of them.
 const MEMORY: u64 = 192 << 20;
 
 /// The cases of a kind.
@@ -35,7 +35,7 @@ fn cases<T: DeserializeOwned>(kind: &str) -> Vec<T> {
     all.remove(kind).unwrap().try_into().unwrap_or_else(|e| panic!("{kind}: {e}"))
 }
 
-/// A server with a live sequence for every case, and the answers of its steps without a disturbance.
+/// A server with a live sequence for every case.
 struct House {
     server: Server,
     client: GrpcInferenceServiceClient<Channel>,
@@ -43,7 +43,7 @@ struct House {
     ids: AtomicI64,
 }
 
-/// The models with a state, and a good row of each.
+/// The stateful models, and a valid row of each.
 const MODELS: [(&str, &str, &[i64], &[u8]); 4] = [
     ("sum", "INT32", &[1, 1], &[1, 0, 0, 0]),
     ("loose", "FP32", &[1, 1], &[0, 0, 128, 63]),
@@ -51,7 +51,7 @@ const MODELS: [(&str, &str, &[i64], &[u8]); 4] = [
     ("texts", "BYTES", &[1, 1], &[1, 0, 0, 0, b'a']),
 ];
 
-/// A model without a state, of three inputs.
+/// A stateless model with three inputs.
 const THREE: &str = r#"
     backend: "onnxruntime" max_batch_size: 4
     input [ { name: "INPUT" data_type: TYPE_FP32 dims: [ 1 ] }, { name: "SUM" data_type: TYPE_FP32 dims: [ 1 ] },
@@ -60,12 +60,12 @@ const THREE: &str = r#"
     instance_group [ { kind: KIND_CPU count: 1 } ]
 "#;
 
-/// The model of a case; of one there is not, the one whose sequence is watched.
+/// The model of a case; if it does not exist, the model with the watched sequence.
 fn known(model: &str) -> &'static str {
     MODELS.iter().map(|(name, ..)| *name).find(|name| *name == model).unwrap_or("sum")
 }
 
-/// A good step.
+/// A valid step.
 fn good(model: &str, id: i64) -> ModelInferRequest {
     let (_, datatype, shape, data) = MODELS.iter().find(|(name, ..)| *name == known(model)).unwrap();
     let (name, datatype) = ("INPUT".to_owned(), (*datatype).to_owned());
@@ -90,7 +90,7 @@ impl House {
             copy(&models().join(from), &repository.join(name));
             let config = repository.join(name).join("config.pbtxt");
             let text = fs::read_to_string(&config).unwrap().replace(&format!("\"{from}\""), &format!("\"{name}\""));
-            // A busy machine must not end the sequence whose next step shows that it still lives.
+            // A long idle time, because on a busy machine the sequence must not expire before its next step.
             let text = text.replace("idle_microseconds: 5000000", "idle_microseconds: 600000000");
             fs::write(config, text).unwrap();
         }
@@ -118,19 +118,19 @@ impl House {
         Ok(answer.into_inner().raw_output_contents.swap_remove(0))
     }
 
-    /// A sequence for a case.
+    /// Starts a sequence for a case.
     async fn begin(&self, model: &str) -> i64 {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         self.step(model, id, "sequence_start").await.unwrap();
         id
     }
 
-    /// Its last step.
+    /// Ends the sequence of a case.
     async fn end(&self, model: &str, id: i64) -> Bytes {
         self.step(model, id, "sequence_end").await.unwrap_or_else(|status| panic!("sequence {id} of {model}: {status}"))
     }
 
-    /// Has a case sent with the id of a live sequence, and says what was wrong, with the answer or with the sequence.
+    /// Sends a case with the id of a live sequence, and returns what is wrong with the answer or with the sequence.
     async fn check(
         &self,
         what: &str,
@@ -148,19 +148,19 @@ impl House {
         sent.and(untouched).err().map(|why| format!("{what}: {why}"))
     }
 
-    /// All is well, nothing was taken that was not given back.
+    /// Checks that all cases passed and that nothing is left behind.
     fn assert_well(self, wrong: &[String], count: usize) {
         self.assert_within(wrong, count, MEMORY);
     }
 
-    /// Bytes of memory of the server's process, as the system counts them under this name.
+    /// Bytes of the server process's memory, by the system's name for the counter.
     fn memory(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.server.process.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// As [`House::assert_well`], within so many bytes of memory.
+    /// Like [`House::assert_well`], with this maximum of memory.
     fn assert_within(self, wrong: &[String], count: usize, memory: u64) {
         assert!(wrong.is_empty(), "{} wrong of {count}:\n{}", wrong.len(), wrong.join("\n"));
         let most = self.memory("VmHWM:");
@@ -171,7 +171,7 @@ impl House {
     }
 }
 
-/// Whether a message begins with a sentence, in which $ID stands for the sequence.
+/// Whether a message begins with a text, in which $ID is replaced by the sequence's id.
 fn begins(message: &str, sentence: &str, id: i64) -> Result<(), String> {
     let sentence = sentence.replace("$ID", &id.to_string());
     if message.starts_with(&sentence) {
@@ -180,7 +180,7 @@ fn begins(message: &str, sentence: &str, id: i64) -> Result<(), String> {
     Err(format!("\n  got  {message}\n  want {sentence}"))
 }
 
-/// Whether two things are the same.
+/// Compares two values.
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, want: &T) -> Result<(), String> {
     if got == want { Ok(()) } else { Err(format!("{what}: got {got:?}, want {want:?}")) }
 }

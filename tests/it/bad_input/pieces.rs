@@ -1,4 +1,4 @@
-//! Bodies that a file of cases can describe.
+//! Pieces of bodies that a file of cases can describe.
 
 use std::io::Write;
 
@@ -10,12 +10,13 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Piece {
-    /// As it is, with the sequence's id for $ID.
+    /// Text, in which $ID is replaced by the sequence's id.
     Text(String),
     Made(Made),
 }
 
-/// A text or bytes, or `gzip` of it packed, with `fill` more bytes and an end of line behind it; `times` of all that, and `cut` short.
+/// Bytes: `of` or `hex`, or `gzip` repetitions of it compressed; then `fill` spaces and an end of line. All of this is repeated `times`
+/// times, and `cut` bytes are removed from the end.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Made {
@@ -52,7 +53,7 @@ impl Made {
     }
 }
 
-/// All of it in a row.
+/// The bytes of all pieces.
 pub(super) fn bytes(pieces: &[Piece], id: i64) -> Vec<u8> {
     let piece = |piece: &Piece| match piece {
         Piece::Text(text) => text.replace("$ID", &id.to_string()).into_bytes(),

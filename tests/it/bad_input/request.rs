@@ -1,4 +1,4 @@
-//! Requests that are well-formed and wrong: the same over every surface.
+//! Tests requests that are well-formed but wrong: the same over every surface.
 
 use std::collections::BTreeMap;
 
@@ -35,12 +35,12 @@ struct Case {
     inputs: Option<Vec<Input>>,
     #[serde(default)]
     outputs: Vec<String>,
-    /// Of each of these outputs.
+    /// Parameters of outputs, by output.
     #[serde(default)]
     output_parameters: BTreeMap<String, toml::Value>,
-    /// In place of the inputs' bytes.
+    /// Replaces the inputs' bytes.
     raw: Option<Vec<String>>,
-    /// As `int_contents` of the first input.
+    /// `int_contents` of the first input.
     list: Option<Vec<i32>>,
     over: Option<Vec<String>>,
     code: String,
@@ -67,7 +67,7 @@ struct Input {
     hex: Option<String>,
 }
 
-/// HTTP's name of a code.
+/// The HTTP status of a gRPC code.
 fn status(code: &str) -> u16 {
     match code {
         "INVALID_ARGUMENT" => 400,
@@ -77,7 +77,7 @@ fn status(code: &str) -> u16 {
     }
 }
 
-/// Parameters as a file of cases has them.
+/// Converts parameters of a file of cases.
 fn read(parameters: &BTreeMap<String, toml::Value>, id: i64) -> BTreeMap<String, InferParameter> {
     let choice = |value: &toml::Value| match value {
         toml::Value::String(text) if text == "$ID" => ParameterChoice::Int64Param(id),
@@ -90,7 +90,7 @@ fn read(parameters: &BTreeMap<String, toml::Value>, id: i64) -> BTreeMap<String,
     parameters.iter().map(|(key, value)| (key.clone(), parameter(choice(value)))).collect()
 }
 
-/// The same as JSON.
+/// Converts parameters to JSON.
 fn write(parameters: &BTreeMap<String, InferParameter>) -> Value {
     let value = |p: &InferParameter| match p.parameter_choice.as_ref().unwrap() {
         ParameterChoice::Int64Param(n) => json!(n),
@@ -145,7 +145,7 @@ impl Case {
         request
     }
 
-    /// The same as JSON with bytes behind it, and where the JSON ends.
+    /// The request as JSON with binary data behind it, and the length of the JSON.
     fn body(&self, id: i64) -> (usize, Vec<u8>) {
         let request = self.request(id);
         let parameters = write(&request.parameters);
@@ -236,7 +236,7 @@ impl Case {
     }
 }
 
-/// tonic's way to write a code's name.
+/// tonic's spelling of a code's name.
 fn camel(code: &str) -> String {
     let word = |word: &str| word[..1].to_owned() + &word[1..].to_ascii_lowercase();
     code.split('_').map(word).collect()

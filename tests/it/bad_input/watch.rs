@@ -1,4 +1,4 @@
-//! What a proof of amplification is watched with: the server's memory, and whether it answers that it is alive.
+//! Watches the server during the amplification tests: its memory, and whether it is live.
 
 use std::cell::Cell;
 use std::fs;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use super::House;
 use crate::server::get;
 
-/// What the server may keep of a proof that is over.
+/// Maximum memory that the server keeps after a test.
 const KEPT: u64 = 15 << 20;
-/// Long enough for a machine that does other things too; how long it took is printed.
+/// Long enough for a busy machine; the actual time is printed.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Asks all the time whether the server is alive.
+/// Polls whether the server is live.
 struct Beside {
     stop: Arc<AtomicBool>,
     longest_micros: Arc<AtomicU64>,
@@ -42,11 +42,11 @@ impl Beside {
     }
 }
 
-/// Watches a server from its idle time to the end of the last proof.
+/// Watches a server from its idle time to the end of the last test.
 pub(super) struct Watch {
     beside: Beside,
     idle: Memory,
-    /// The highest peak of all proofs.
+    /// The highest peak over all tests.
     most: Cell<u64>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Watch {
 #[derive(Debug, Clone, Copy)]
 struct Memory {
     all: u64,
-    /// Without pages of files, of which the program itself has the most.
+    /// Without pages of files, most of which are the program itself.
     anonymous: u64,
 }
 
@@ -74,19 +74,19 @@ impl Watch {
         Watch { beside: Beside::new(house.server.http), idle, most: Cell::new(0) }
     }
 
-    /// Bytes that the server had in memory when it was idle.
+    /// Resident memory of the idle server, in bytes.
     pub(super) fn idle(&self) -> u64 {
         self.idle.all
     }
 
-    /// Runs a proof, and prints the peak of memory and the longest wait of `/v2/health/live` during it.
+    /// Runs a test, and prints the peak of memory and the longest wait for `/v2/health/live` during it.
     pub(super) async fn prove(
         &self,
         house: &House,
         (what, sent): (&str, usize),
         send: impl AsyncFnOnce(i64) -> Result<(), String>,
     ) -> Option<String> {
-        // Begins the peak anew.
+        // Resets the peak.
         fs::write(format!("/proc/{}/clear_refs", house.server.process.pid()), "5").unwrap();
         self.beside.longest_micros.store(0, Ordering::Relaxed);
         let wrong = house.check(what, "sum", send).await;
@@ -98,7 +98,7 @@ impl Watch {
         wrong
     }
 
-    /// Every proof was refused within so many bytes of memory, and the memory goes back to the system.
+    /// Checks that every test was refused within this memory, and that the memory is returned to the system.
     pub(super) fn end(self, house: House, wrong: &[String], count: usize, limit: u64) {
         assert!(wrong.is_empty(), "{} wrong of {count}:\n{}", wrong.len(), wrong.join("\n"));
         self.beside.stop.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The program's commands for operators, against a server within the test.
+//! Tests the program's commands for operators against a server within the test.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::house::{House, Wish};
 use super::papers::Papers;
 
-/// Runs a command of the program against this server: exit code, standard output, standard error.
+/// Runs a command of the program against this server. Returns exit code, standard output and standard error.
 async fn run(server: &str, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sequor"));
     command.args(arguments).env("SEQUOR_SERVER", server).env_remove("RUST_LOG");
@@ -26,7 +26,7 @@ impl House {
         run(&self.admin.to_string(), arguments).await
     }
 
-    /// What a command prints that has to work.
+    /// The output of a command, which must succeed.
     async fn told(&self, arguments: &[&str]) -> String {
         let (code, out, err) = self.run(arguments).await;
         assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");

@@ -1,4 +1,4 @@
-//! The OpenAPI document: it lists every path that is served, and every JSON answer of the admin listener has the form it says.
+//! Tests the OpenAPI document: it lists every served path, and every JSON answer of the admin listener matches its schema.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::house::{House, Wish};
 use crate::house::{SUM, write};
 
-/// Panics unless the document describes this answer.
+/// Panics unless the answer matches the document.
 pub(super) fn assert_described(document: &Value, verb: &str, path: &str, status: u16, body: &Value) {
     let path = path.split('?').next().unwrap();
     let Some(operation) = find(document, path).map(|described| &described[verb.to_lowercase()]) else { return };
@@ -26,7 +26,7 @@ pub(super) fn assert_described(document: &Value, verb: &str, path: &str, status:
     }
 }
 
-/// The path of the document that this path is one of.
+/// The path template of the document that matches this path.
 fn find<'d>(document: &'d Value, path: &str) -> Option<&'d Value> {
     let fits = |template: &str| {
         let (template, path): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
@@ -35,7 +35,7 @@ fn find<'d>(document: &'d Value, path: &str) -> Option<&'d Value> {
     document["paths"].as_object().unwrap().iter().find(|(template, _)| fits(template)).map(|(_, described)| described)
 }
 
-/// What the document uses of JSON Schema; beyond it, an object has no field that the schema does not name.
+/// Checks a value against the parts of JSON Schema that the document uses. An object may have only fields that the schema names.
 fn conform(document: &Value, schema: &Value, value: &Value, what: &str) {
     if let Some(name) = schema["$ref"].as_str() {
         return conform(document, document.pointer(&name[1..]).unwrap_or_else(|| panic!("{name}")), value, what);
@@ -92,7 +92,7 @@ async fn every_path_is_in_the_document() {
     insta::assert_snapshot!(operations.join("\n"));
     let ids: BTreeSet<&str> = operations.iter().map(|line| line.rsplit(' ').next().unwrap()).collect();
     assert_eq!(ids.len(), operations.len(), "two operations have one name");
-    // Every reference leads somewhere.
+    // Every reference in the document exists.
     let text = document.to_string();
     for name in text.split("\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
         assert!(document.pointer(name).is_some(), "there is no {name}");

@@ -1,4 +1,4 @@
-//! Plug-ins that decide nothing: they are loaded, attached, replaced and forgotten, and remember who wanted it.
+//! A fake plug-in registry. Its plug-ins decide nothing; it loads, attaches, replaces and removes them, and records who requested it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -12,11 +12,11 @@ pub(super) struct Fake(Mutex<BTreeMap<String, One>>);
 
 #[derive(Debug, Default)]
 struct One {
-    /// The versions of it, the last one in service.
+    /// Its versions; the last one is in service.
     versions: Vec<Vec<u8>>,
     attached: Vec<Attached>,
     log: Vec<LogLine>,
-    /// How the last attach was asked for.
+    /// The last request to attach it.
     asked: Option<Attach>,
 }
 
@@ -63,7 +63,7 @@ impl Fake {
         self.0.lock().get(name).and_then(|one| one.asked.clone())
     }
 
-    /// The guest fails three times, and is parked.
+    /// Simulates three failures of the guest, which park it.
     pub(super) fn strike(&self, name: &str) {
         let struck = |one: &mut One| {
             for attached in &mut one.attached {

@@ -1,4 +1,4 @@
-//! A server within the test, with an admin listener.
+//! A server with an admin listener, within the test.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) struct House {
     _stop: mpsc::Sender<Stop>,
 }
 
-/// What the house is to have.
+/// The options of the server.
 #[derive(Default)]
 pub(super) struct Wish<'w> {
     pub(super) upload: bool,
@@ -72,10 +72,10 @@ impl House {
         self.ask_with(verb_and_path, &[], body).await
     }
 
-    /// Status and JSON of an answer; what is no JSON is a text. `/openapi.json` describes every one.
+    /// The status and the JSON of an answer; an answer that is not JSON becomes a string. Checks every answer against `/openapi.json`.
     pub(super) async fn ask_with(&self, verb_and_path: &str, headers: &[(&str, &str)], body: &[u8]) -> (u16, Value) {
         let connect = async || TcpStream::connect(self.admin).await.unwrap();
-        // The document first: the request may be the one that stops the server.
+        // Fetches the document first, because the request may stop the server.
         let (status, document) = exchange(connect().await, "GET /openapi.json", headers, b"").await;
         let answer = exchange(connect().await, verb_and_path, headers, body).await;
         if let (200, Some((verb, path))) = (status, verb_and_path.split_once(' ')) {
@@ -84,7 +84,7 @@ impl House {
         answer
     }
 
-    /// Asks the clients' listener.
+    /// Sends an inference request to the clients' listener.
     pub(super) async fn infer(&self, model: &str, body: &str) -> (u16, Value) {
         let stream = TcpStream::connect(self.http).await.unwrap();
         exchange(stream, &format!("POST /v2/models/{model}/infer"), &[], body.as_bytes()).await
@@ -95,7 +95,7 @@ impl House {
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 pub(super) async fn exchange(
     mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin,
     verb_and_path: &str,
@@ -112,7 +112,7 @@ pub(super) async fn exchange(
     for (name, value) in headers {
         head += &format!("{name}: {value}\r\n");
     }
-    // A server that refuses does not read a body to its end.
+    // A server that refuses a request does not read the whole body.
     let _ = stream.write_all(&[head.as_bytes(), b"\r\n", body].concat()).await;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
@@ -120,7 +120,7 @@ pub(super) async fn exchange(
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
     let body: Value = serde_json::from_str(body).unwrap_or_else(|_| body.into());
-    // Programs find the reason in the header, too.
+    // The header has the reason too, for programs.
     if let (Some(reason), true) = (body["reason"].as_str(), status >= 400 && status != 405) {
         assert!(head.contains(&format!("sequor-reason: {reason}")), "{head}");
     }

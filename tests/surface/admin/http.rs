@@ -1,4 +1,4 @@
-//! The admin surface over HTTP and JSON.
+//! Tests the admin listener over HTTP with JSON.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn open() -> House {
     House::new(Wish { upload: true, ..Wish::default() })
 }
 
-/// What was last asked for, and of what.
+/// The action and the target of the last recorded change.
 async fn last_change(house: &House) -> (String, String) {
     let change = house.ask("GET /admin/status.json", b"").await.1["changes"][0].clone();
     let text = |key: &str| change[key].as_str().unwrap_or_default().to_owned();
@@ -62,7 +62,7 @@ async fn sequences_are_asked_for_by_number_or_text() {
         let (status, said) = house.ask(&request, b"").await;
         assert_eq!((status, &said["reason"]), (403, &json!("denied")), "{request}");
     }
-    // Also what was asked of a model that is not served is noted.
+    // Requests for a model that is not served are recorded too.
     assert_eq!(house.ask(&format!("POST {SEVEN}/fork?as=8"), b"").await.0, 404);
     assert_eq!(last_change(&house).await, ("sequence fork".to_owned(), "nope 7 as 8".to_owned()));
     let house = open();
@@ -156,7 +156,7 @@ async fn keys_are_asked_for_and_name_who_did_it() {
     assert_eq!(house.ask_with("GET /admin/plugins", &bert, b"").await.0, 401);
     let changes = house.ask_with("GET /admin/status.json", &anna, b"").await.1["changes"].clone();
     assert_eq!((&changes[0]["by"], &changes[0]["what"]), (&json!("bert"), &json!("plugin park")));
-    // A key does not replace the permission to upload.
+    // A key does not grant the permission to upload.
     let house = House::new(Wish { keys: Some(file.path()), ..Wish::default() });
     let (status, said) = house.ask_with("POST /admin/plugins/fair", &anna, V1).await;
     assert_eq!((status, &said["reason"]), (403, &json!("denied")));

@@ -1,4 +1,4 @@
-//! What operators meet: the admin listener over real sockets, with plug-ins that a stand-in keeps.
+//! Tests the admin listener over real sockets, with a fake plug-in registry.
 
 mod commands;
 mod described;

@@ -1,4 +1,4 @@
-//! An authority, and certificates that come from it, as files.
+//! A certificate authority, and certificates that it issued, as files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ impl Papers {
         fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
     }
 
-    /// The server's certificate is a new one from now on.
+    /// Replaces the server's certificate by a new one.
     pub(crate) fn renew(&self) {
         self.issue("server", ExtendedKeyUsagePurpose::ServerAuth);
     }

@@ -1,4 +1,4 @@
-//! TLS of all listeners: who is let in, and certificates that are renewed while the server runs.
+//! Tests TLS of all listeners: which clients may connect, and renewal of certificates while the server runs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn house(papers: &Papers, mutual: bool) -> House {
     House::new(Wish { upload: true, tls: Some(Tls::open(files(papers, mutual)).unwrap()), ..Wish::default() })
 }
 
-/// A connection of a client that trusts the authority and shows this certificate.
+/// Connects as a client that trusts the authority and presents this certificate.
 async fn connect(
     papers: &Papers,
     address: SocketAddr,
@@ -57,10 +57,10 @@ async fn every_listener_for_people_speaks_tls() {
     assert_eq!(exchange(admin, "GET /admin/plugins", &[], b"").await, (200, json!([])));
     let http = connect(&papers, house.http, None, &[]).await.unwrap();
     assert_eq!(exchange(http, "GET /v2/health/live", &[], b"").await.0, 200);
-    // HTTP/2 is agreed upon in the handshake, and gRPC is nothing else.
+    // The handshake selects HTTP/2, which gRPC needs.
     let grpc = connect(&papers, house.http, None, &[b"h2"]).await.unwrap();
     assert_eq!(grpc.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-    // A client without it gets no answer.
+    // A client without TLS gets no answer.
     let mut plain = TcpStream::connect(house.admin).await.unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut plain, b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut said = Vec::new();
@@ -73,7 +73,7 @@ async fn where_clients_must_show_a_certificate_it_names_them() {
     let papers = Papers::new();
     let house = house(&papers, true);
     let client = connect(&papers, house.admin, Some("client"), &[]).await.unwrap();
-    // Called by its name, as clients from elsewhere do.
+    // Uses the server's name, like clients on other machines.
     let host = [("host", "asr-01.example.org:8003")];
     assert_eq!(exchange(client, "POST /admin/plugins/fair", &host, b"\0asm1").await.0, 200);
     let client = connect(&papers, house.admin, Some("client"), &[]).await.unwrap();
@@ -81,7 +81,7 @@ async fn where_clients_must_show_a_certificate_it_names_them() {
     let by = lines[0]["message"].as_str().unwrap();
     assert!(by.starts_with("loaded by certificate:") && by.len() == "loaded by certificate:".len() + 12, "{by}");
 
-    // In TLS 1.3 a client learns of its refusal when it reads.
+    // In TLS 1.3, a client sees its refusal only when it reads.
     let other = Papers::new();
     std::fs::copy(other.path("client.pem"), papers.path("other.pem")).unwrap();
     std::fs::copy(other.path("client.key"), papers.path("other.key")).unwrap();
@@ -112,7 +112,7 @@ async fn a_certificate_is_renewed_without_a_restart() {
     let second = certificate();
     assert_ne!(first, second);
     assert_eq!(shown().await, second);
-    // What cannot be used changes nothing.
+    // An unusable certificate changes nothing.
     std::fs::write(papers.path("server.pem"), "no certificate").unwrap();
     assert_eq!(shown().await, second);
 }

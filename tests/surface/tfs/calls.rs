@@ -22,7 +22,7 @@ pub(super) fn server() -> House {
     server
 }
 
-/// Sets a key of `[sequence]` of the model `made`, and loads it again.
+/// Sets a key of `[sequence]` of the model `made`, and reloads it.
 pub(super) fn limit(server: &House, key: &str) {
     let file = server.folder.path().join("made/sequor.toml");
     fs_err::write(file, format!("schema = 1\n[sequence]\n{key}\n")).unwrap();
@@ -48,7 +48,7 @@ pub(super) fn shape(dims: &[i64]) -> Option<TensorShapeProto> {
     Some(TensorShapeProto { dim, unknown_rank: false })
 }
 
-/// A row of one number, as bytes.
+/// A tensor of one number, as bytes.
 pub(crate) fn number(value: i32) -> TensorProto {
     TensorProto {
         dtype: DataType::DtInt32.into(),
@@ -82,7 +82,7 @@ pub(crate) fn request(model: &str, inputs: &[(&str, TensorProto)]) -> PredictReq
     PredictRequest { model_spec: spec(model), inputs, ..PredictRequest::default() }
 }
 
-/// A step of a sequence of `made`; id 0 is none.
+/// A step of a sequence of `made`; 0 means no id.
 pub(super) fn step(sequence: u64, flag: u32, value: i32) -> PredictRequest {
     let mut inputs = vec![("INPUT", number(value)), ("sequence_control_input", control(flag))];
     if sequence > 0 {

@@ -1,4 +1,4 @@
-//! The rows of the contract. What they mean over each protocol stands in `table.rs`.
+//! The rows of the contract. `table.rs` runs them over each protocol.
 
 use sequor_proto::tensorflow::serving::PredictRequest;
 use sequor_proto::tensorflow::{DataType, TensorProto};
@@ -11,7 +11,7 @@ pub(super) const NONE: u32 = 0;
 /// A number that fails the run of `made`, `swept` and `one`.
 pub(super) const POISON: i32 = -13;
 
-/// A story of requests, and where it stands in the contract.
+/// A series of requests, and its section of the contract.
 pub(super) struct Row {
     pub(super) section: &'static str,
     pub(super) model: &'static str,
@@ -19,18 +19,18 @@ pub(super) struct Row {
 }
 
 pub(super) enum Act {
-    /// A step: id, control, number. Id 0 and control 0 are left out of the request.
+    /// A step: id, control, number. Zeros for id and control are left out of the request.
     Step(u64, u32, i32),
-    /// A step of the sequence whose id the server made last.
+    /// A step of the sequence whose id the server assigned last.
     Made(u32, i32),
-    /// A step whose control is there, and 0.
+    /// A step with an explicit control of 0.
     Zero(u64, i32),
-    /// A step whose ordinary input does not fit.
+    /// A step with an ordinary input of the wrong shape.
     Wide(u64, u32),
-    /// A step that runs until [`Act::Finish`].
+    /// Starts a step that runs until [`Act::Finish`].
     Begin(u64, u32, i32),
     Finish,
-    /// The cleaner looks so many times.
+    /// The cleaner scans this many times.
     Scans(u32),
     Grpc(PredictRequest),
     /// A path and a body.
@@ -44,7 +44,7 @@ pub(super) enum Want {
     Nothing,
 }
 
-/// A row of the table of errors: OVMS's sentence. What Sequor adds stands behind it in brackets.
+/// A row of the error table: OVMS's sentence. Sequor's additions follow in brackets.
 #[derive(Clone, Copy)]
 pub(super) struct Refused {
     pub(super) code: Code,
@@ -157,7 +157,7 @@ fn special_inputs() -> Vec<Row> {
     ]
 }
 
-/// The order of the checks. Each request has two faults.
+/// The order of the checks. Each request has two errors.
 fn order() -> Vec<Row> {
     let both = |section, id, flag, want| form(section, Some(id), Some(flag), want);
     let wrong = TensorProto { dtype: DataType::DtFloat.into(), ..number(1) };
@@ -222,7 +222,7 @@ fn manager() -> Vec<Row> {
                 (Act::Made(NONE, 2), Want::Sum(42)),
                 (Act::Made(END, 1), Want::Sum(43)),
                 (Act::Made(NONE, 1), no(MISSING)),
-                // A freed id is not handed out again.
+                // A freed id is not assigned again.
                 (Act::Step(0, START, 1), Want::Sum(1)),
             ],
         ),
@@ -355,7 +355,7 @@ fn cleaner() -> Vec<Row> {
 
 // === 15 ===
 
-/// Each error once, over both protocols where both have it. Those of forms that only gRPC has stand among the special inputs.
+/// Each error once, over both protocols if both have it. Errors of gRPC-only forms are among the special inputs.
 fn errors() -> Vec<Row> {
     vec![
         story("15 SEQUENCE_MISSING", "made", [(Act::Step(1, NONE, 1), no(MISSING))]),

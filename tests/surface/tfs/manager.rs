@@ -1,4 +1,4 @@
-//! Random requests to 500 sequences, about half of them wrong, held against a model of OVMS's manager of sequences.
+//! Sends random requests to 500 sequences, about half of them wrong, and compares the answers with a model of OVMS's sequence manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,14 @@ use crate::house::{House, SUM};
 const POISON: i32 = -13;
 const REQUESTS: u32 = 6000;
 
-/// What OVMS says its manager does, with its faults mended: a START that fails leaves nothing, and an END that fails ends.
+/// OVMS's documented sequence manager, with two bugs fixed: a failed START leaves nothing, and a failed END ends the sequence.
 struct Manager {
     live: BTreeMap<u64, i32>,
     most: usize,
 }
 
 impl Manager {
-    /// The outcome of a request: the sum, or why there is none. `made` is the id that the server made.
+    /// The outcome of a request: the sum, or the error. `made` is the id that the server assigned.
     fn apply(&mut self, id: u64, control: u32, value: i32, made: Option<u64>) -> Result<i32, Code> {
         match (control, id) {
             (3.., _) | (0 | END, 0) => return Err(Code::InvalidArgument),

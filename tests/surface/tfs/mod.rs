@@ -1,4 +1,4 @@
-//! TensorFlow Serving's protocol, as OVMS's clients speak it: sequences, their error table, metadata and status, over gRPC and HTTP.
+//! Tests TensorFlow Serving's protocol as OVMS's clients use it: sequences, their error table, metadata and status, over gRPC and HTTP.
 
 pub(crate) mod calls;
 mod contract;

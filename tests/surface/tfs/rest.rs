@@ -1,4 +1,4 @@
-//! The same over HTTP: both layouts of a body, its errors, status, metadata and the reload of the repository.
+//! Tests TensorFlow Serving's protocol over HTTP: both layouts of a body, errors, status, metadata and the reload of the repository.
 
 use sequor::api::ServerLimits;
 use sequor::config::server::file::ControlMode;
@@ -49,7 +49,7 @@ async fn a_sequence_in_row_format() {
     assert_eq!(started, (200, json!({ "predictions": [{ "OUTPUT": [40], "sequence_id": 10 }] })));
     let next = predict(&house, "made", &row(2, json!(0), json!(10))).await;
     assert_eq!(next, (200, json!({ "predictions": [{ "OUTPUT": [42], "sequence_id": 10 }] })));
-    // Only the first instance may name the sequence, and a sequence takes one row at a time.
+    // Only the first instance may have the sequence's id, and a sequence takes one row at a time.
     let two = json!({ "instances": [{ "INPUT": [1], "sequence_id": [10] }, { "INPUT": [1], "sequence_id": [10] }] });
     let text = "Invalid number of shape dimensions - Required shape for sequence_id is: (1)";
     assert_eq!(predict(&house, "made", &two).await, (400, error(text)));
@@ -61,7 +61,7 @@ async fn a_sequence_in_row_format() {
     );
 }
 
-/// The error table of stateful models, as HTTP has it.
+/// The error table of stateful models over HTTP.
 #[tokio::test]
 async fn errors_of_sequences_have_the_status_and_the_words_of_ovms() {
     let house = server();
@@ -89,7 +89,7 @@ async fn errors_of_sequences_have_the_status_and_the_words_of_ovms() {
         (of(json!([7]), json!([3])), 400, "Unexpected value of sequence control input".to_owned()),
         (of(json!([0]), json!([0])), 400, no_id.to_owned()),
         (json!({ "inputs": { "INPUT": [[1]] } }), 400, no_id.to_owned()),
-        // A tensor without a name cannot say which sequence it belongs to.
+        // A tensor without a name has no sequence id.
         (json!({ "inputs": [[1]] }), 400, no_id.to_owned()),
         (of(json!([1, 2]), json!([0])), 400, size("sequence_id")),
         (of(json!([7]), json!([0, 1])), 400, size("sequence_control_input")),
@@ -107,7 +107,7 @@ async fn errors_of_sequences_have_the_status_and_the_words_of_ovms() {
         let answer = predict(&house, "made", &body).await;
         match status {
             200 => assert_eq!(answer.0, 200, "{body}: {answer:?}"),
-            // The runtime's own words follow.
+            // The runtime's own text follows.
             500 => assert!(answer.0 == 500 && answer.1["error"].as_str().unwrap().starts_with(&text), "{answer:?}"),
             _ => assert_eq!(answer, (status, error(&text)), "{body}"),
         }

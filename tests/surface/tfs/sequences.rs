@@ -1,4 +1,4 @@
-//! Sequences over gRPC: their life, every error of OVMS's table, and the order of the checks.
+//! Tests sequences over gRPC: their life, every error of OVMS's table, and the order of the checks.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ async fn a_sequence_lives_from_start_to_end_and_each_answer_carries_its_id() {
     assert_eq!(answer(&next), (42, Some(7)));
     let spec = next.model_spec.unwrap();
     assert_eq!((spec.name.as_str(), spec.version_choice), ("made", spec_of("made", 1).unwrap().version_choice));
-    // No control is a step in the middle.
+    // A step without a control continues the sequence.
     let middle = request("made", &[("INPUT", number(1)), ("sequence_id", id(7))]);
     assert_eq!(answer(&predict(middle).await.unwrap()), (43, Some(7)));
     assert_eq!(answer(&predict(step(7, END, 1)).await.unwrap()), (44, Some(7)));
@@ -55,7 +55,7 @@ async fn the_server_makes_ids_below_2_to_the_53_and_none_twice() {
         let ended = client.predict(step(made, END, 1)).await.unwrap();
         assert_eq!(answer(ended.get_ref()), (n + 1, Some(made)));
     }
-    // A client that takes the ids to come does not get their sequences mixed up.
+    // A client that uses the next ids itself does not get mixed up with assigned ones.
     let next = seen.last().unwrap() + 1;
     client.predict(step(next, START, 100)).await.unwrap();
     let made = answer(client.predict(step(0, START, 1)).await.unwrap().get_ref()).1.unwrap();
@@ -63,7 +63,7 @@ async fn the_server_makes_ids_below_2_to_the_53_and_none_twice() {
     assert_eq!(answer(client.predict(step(next, 0, 1)).await.unwrap().get_ref()).0, 101);
 }
 
-/// The sentences of special inputs that are wrong, in the order in which they are checked.
+/// The errors of wrong special inputs, in the order of the checks.
 #[tokio::test]
 async fn every_wrong_form_of_the_special_inputs_is_refused_in_ovms_words() {
     let server = server();
@@ -97,7 +97,7 @@ async fn every_wrong_form_of_the_special_inputs_is_refused_in_ovms_words() {
         (of(id(7), id(0)), flag_type.clone()),
         (of(id(7), content), flag_type),
         (of(id(7), control(3)), value.clone()),
-        // The control comes before the id that is not there, and both before the other inputs.
+        // The control is checked before a missing id, and both before the other inputs.
         (step(0, 9, 1), value),
         (step(0, 0, 1), no_id.clone()),
         (step(0, END, 1), no_id.clone()),
@@ -108,11 +108,11 @@ async fn every_wrong_form_of_the_special_inputs_is_refused_in_ovms_words() {
         let refused = client.predict(request.clone()).await.unwrap_err();
         assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, text.as_str()), "{request:?}");
     }
-    // None of them has touched the sequence.
+    // None of these requests has changed the sequence.
     assert_eq!(answer(client.predict(step(7, 0, 1)).await.unwrap().get_ref()), (2, Some(7)));
 }
 
-/// A type that the special inputs do not have is not looked at, only where the value stands.
+/// The type of a special input is not checked. Only its value is read, from the field of the expected type.
 #[tokio::test]
 async fn the_type_of_a_special_input_is_not_checked() {
     let server = server();
@@ -142,11 +142,11 @@ async fn the_rules_of_the_manager_are_refused_in_ovms_words() {
         code(step(id, START, 1)).await.unwrap();
     }
     assert_eq!(code(step(10, START, 1)).await, Err(most.clone()));
-    // The count comes before the id.
+    // The count is checked before the id.
     assert_eq!(code(step(7, START, 1)).await, Err(most));
     assert_eq!(code(step(7, END, 1)).await, Ok((2, Some(7))));
     assert_eq!(code(step(7, END, 1)).await, Err(missing.clone()));
-    // An ordinary input that is wrong neither starts nor ends anything.
+    // A wrong ordinary input neither starts nor ends a sequence.
     let wrong = TensorProto { tensor_shape: shape(&[1, 2]), ..number(1) };
     let mut bad = step(11, START, 1);
     bad.inputs.insert("INPUT".to_owned(), wrong.clone());
@@ -177,12 +177,12 @@ async fn a_start_that_fails_leaves_nothing_and_an_end_that_fails_ends() {
     assert_eq!(code(step(7, START, 5)).await, Ok(5), "and it does not count against the maximum");
 }
 
-/// OVMS holds up every sequence of a model while a request waits for a busy one.
+/// In OVMS, a request that waits for a busy sequence blocks all sequences of its model.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_waits_for_its_sequence_holds_up_no_other_sequence() {
     let (gate, folder) = (Arc::<Gate>::default(), tempfile::tempdir().unwrap());
     let of_runs = Arc::clone(&gate);
-    // Two numbers make a step that takes long.
+    // A step with two numbers takes long.
     let backend = MockBackend::with_hook(Arc::new(move |shape| {
         if shape.0.last() == Some(&2) {
             of_runs.pass();
@@ -205,14 +205,14 @@ async fn a_request_that_waits_for_its_sequence_holds_up_no_other_sequence() {
         let mut client = client.clone();
         async move { client.predict(request).await.map(|_| ()).map_err(|status| status.code()) }
     };
-    // Each sequence is on an instance of its own.
+    // Each sequence is on a separate instance.
     assert_eq!((predict(7, START, 1).await, predict(8, START, 1).await), (Ok(()), Ok(())));
     gate.close();
     let long = tokio::spawn(predict(7, 0, 2));
     let of_runs = Arc::clone(&gate);
     server.until(move |_| of_runs.held() == 1).await;
     let behind = tokio::spawn(predict(7, 0, 1));
-    // While the long step runs and a request waits for it, the other sequence goes on to its end, and a refused one is refused.
+    // While the long step runs and a request waits for it, the other sequence continues to its end, and an invalid request is refused.
     for _ in 0..20 {
         assert_eq!(predict(8, 0, 1).await, Ok(()));
     }

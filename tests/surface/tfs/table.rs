@@ -1,5 +1,5 @@
-//! The contract of OVMS's stateful serving as one table, over gRPC and over HTTP. Each row names the part of the contract that it is of: 12 the
-//! special inputs, 13 the manager of sequences, 14 its cleaner, 15 the errors, 16 the formats of REST.
+//! The contract of OVMS's stateful serving as one table, over gRPC and HTTP. Each row names its section of the contract: 12 the special
+//! inputs, 13 the sequence manager, 14 its cleaner, 15 the errors, 16 the REST formats.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ enum Protocol {
     Rest,
 }
 
-/// What a request came to: the sum and the id of its sequence, or code, status and text.
+/// The outcome of a request: the sum and its sequence's id, or code, status and text.
 type Outcome = Result<(i32, Option<u64>), (Option<Code>, Option<u16>, String)>;
 
 struct Table {
@@ -40,7 +40,7 @@ struct Table {
 }
 
 impl Table {
-    /// `made` and `slow` are running sums, `swept` is looked at by the cleaner, `one` may have one sequence, `same` has no state.
+    /// Loads the models: `made` and `slow` are running sums, the cleaner scans `swept`, `one` may have one sequence, `same` has no state.
     async fn new() -> Table {
         let (gate, clock, folder) = (Arc::<Gate>::default(), Clock::manual(), tempfile::tempdir().unwrap());
         let of_runs = Arc::clone(&gate);
@@ -65,7 +65,7 @@ impl Table {
         Table { house, client, clock, gate }
     }
 
-    /// Plays a row over one protocol. Ids are moved by `base`, so that rows do not meet.
+    /// Plays a row over one protocol. `base` is added to ids, so that rows do not share sequences.
     async fn play(&self, row: &Row, protocol: Protocol, base: u64) {
         let Row { section, model, acts } = row;
         let (mut made, mut pending) = (0, None);
@@ -134,7 +134,7 @@ impl Table {
         self.begin(protocol, model, id, control, value).await.unwrap()
     }
 
-    /// Sends a step. Its answer is awaited elsewhere.
+    /// Sends a step, whose answer is awaited later.
     fn begin(&self, protocol: Protocol, model: &str, id: u64, control: u32, value: i32) -> JoinHandle<Outcome> {
         match protocol {
             Protocol::Grpc => {
@@ -149,7 +149,7 @@ impl Table {
         }
     }
 
-    /// A step whose control is there, and says nothing.
+    /// A step with an explicit control of 0.
     async fn zero(&self, protocol: Protocol, model: &str, sequence: u64, value: i32) -> Outcome {
         match protocol {
             Protocol::Grpc => {
@@ -167,7 +167,7 @@ impl Table {
         }
     }
 
-    /// A step whose ordinary input has a shape that the model does not take.
+    /// A step with an ordinary input of a shape that the model does not accept.
     async fn wide(&self, protocol: Protocol, model: &str, id: u64, control: u32) -> Outcome {
         match protocol {
             Protocol::Grpc => {
@@ -232,7 +232,7 @@ async fn every_row_of_the_contract_holds_over_both_protocols() {
     let rows = rows();
     for (n, row) in (1u64..).zip(&rows) {
         for (m, protocol) in [Protocol::Grpc, Protocol::Rest].into_iter().enumerate() {
-            // A row with a request of one protocol's own is that protocol's.
+            // A row with a request for one protocol runs only over that protocol.
             let alone = row.acts.iter().find_map(|(act, _)| match act {
                 Act::Grpc(_) => Some(Protocol::Grpc),
                 Act::Rest(..) => Some(Protocol::Rest),

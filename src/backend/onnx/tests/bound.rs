@@ -1,4 +1,4 @@
-//! Runs over a binding, as accelerators have them. Here the place where outputs are left is the host all the same.
+//! Tests runs over a binding, as accelerators use them. In these tests the outputs are left on the host.
 
 use super::*;
 use crate::device::DeviceId;

@@ -1,4 +1,4 @@
-//! Refusals: which part refuses, and in which words.
+//! Tests refusals: which part refuses, and with which text.
 
 use super::*;
 use crate::backend::onnx::value::OnnxValue;
@@ -50,23 +50,23 @@ fn feeds_are_held_against_the_port() {
     assert_eq!(error.0, "0 inputs were given to a context of 1");
 }
 
-/// ONNX Runtime itself would read the address as one of the host's.
+/// Without this check, ONNX Runtime would read the address as a host address.
 #[test]
 fn memory_of_a_device_where_the_session_does_not_run_is_refused() {
     let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
     let (shape, index) = (Shape::of(&[2]), Buffer::new(&[0; 16]));
-    // SAFETY: never read: the run is refused.
+    // SAFETY: never read, because the run is refused.
     let data = unsafe { MemorySpan::from_raw(DeviceId::Cuda(0), 0x7000_0000, 16) };
     let error = run_new(&mut context, &[Feed { dtype: DataType::Int64, shape: &shape, data }], 1).unwrap_err();
     assert_eq!(error.0, "'INDEX' is memory of Cuda(0), where this session does not run");
-    // SAFETY: never written: the run is refused.
+    // SAFETY: never written, because the run is refused.
     let data = unsafe { MemorySpanMut::from_raw(DeviceId::Cuda(0), 0x7000_0000, 8) };
     let error =
         context.run(&[feed(DataType::Int64, &shape, &index)], &mut [Fetch::Into { shape: &shape, data }]).unwrap_err();
     assert_eq!(error.0, "'OUTPUT' is memory of Cuda(0), where this session does not run");
 }
 
-/// A description alone needs no device, so that what runs on one can be built anywhere.
+/// A description alone needs no device, so code for a device can be built on any machine.
 #[test]
 fn memory_of_a_device_can_be_described_without_it() {
     backend();
@@ -97,7 +97,7 @@ fn files_that_are_no_models_are_an_error() {
     assert!(refusal("text.onnx").starts_with("onnx runtime error 7: "), "{}", refusal("text.onnx"));
 }
 
-/// The message names the input that is missing.
+/// The message names the missing input.
 #[test]
 fn an_input_that_is_not_given_is_an_error() {
     let mut context = context("grow_fp32", &["INPUT"], &["OUTPUT"]);

@@ -1,4 +1,4 @@
-//! The backend against the real library, on the tiny models of `tests/models`. Without a library on this machine, one is installed.
+//! Tests the backend against the real library, on the small models of `tests/models`. If this machine has no library, one is installed.
 
 mod bound;
 mod failures;
@@ -51,7 +51,7 @@ fn context(model: &str, inputs: &[&str], outputs: &[&str]) -> OnnxContext {
     open(model).open_context(&names(inputs), &names(outputs)).unwrap()
 }
 
-/// Bytes at a 64-byte boundary, as staging has them.
+/// Bytes aligned to 64, like those of the staging.
 struct Buffer {
     room: Vec<u8>,
     start: usize,
@@ -91,7 +91,7 @@ fn feed<'a>(dtype: DataType, shape: &'a Shape, buffer: &'a Buffer) -> Feed<'a> {
     Feed { dtype, shape, data: buffer.span() }
 }
 
-/// Runs, with every output left to the runtime.
+/// Runs with all outputs allocated by the runtime.
 fn run_new(context: &mut OnnxContext, feeds: &[Feed<'_>], outputs: usize) -> Result<Vec<Produced>, BackendError> {
     let mut fetches: Vec<Fetch<'_>> = (0..outputs).map(|_| Fetch::New(None)).collect();
     context.run(feeds, &mut fetches)?;

@@ -1,4 +1,4 @@
-//! Tensors of numbers: in and out without a copy, of any rank and length.
+//! Tests tensors of numbers: in and out without a copy, of any rank and length.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Step {
         ]
     }
 
-    /// Runs with both outputs written where they shall be.
+    /// Runs with both outputs written into the given buffers.
     fn run(
         &self,
         context: &mut OnnxContext,
@@ -78,7 +78,7 @@ fn state_goes_to_and_fro_between_two_buffers_in_place() {
     assert_eq!(b.bytes(), fp32(&[1.0, 2.0, 3.0, 4.0]));
     step.run(&mut context, &b, &mut out, &mut a).unwrap();
     assert_eq!((a.bytes(), out.bytes()), (&fp32(&[2.0, 4.0, 6.0, 8.0])[..], a.bytes()));
-    // The first row starts anew, the second is not ready: neither sees its state.
+    // The first row starts, and the second is not ready: neither uses its state.
     step.start = Buffer::fp32(&[1.0, 0.0]);
     step.ready = Buffer::fp32(&[1.0, 0.0]);
     step.run(&mut context, &a, &mut out, &mut b).unwrap();
@@ -92,7 +92,7 @@ fn memory_is_described_once_for_each_place_and_shape() {
     let step = Step::of(&[1.0, 2.0, 3.0, 4.0]);
     step.run(&mut context, &a, &mut out, &mut b).unwrap();
     step.run(&mut context, &b, &mut out, &mut a).unwrap();
-    // Anew in the second run: the state in its other buffer, in and out.
+    // Not in the cache in the second run: the state in the other buffer, in and out.
     assert_eq!((context.hits(), context.kept()), (4, 2));
     for _ in 0..10 {
         step.run(&mut context, &a, &mut out, &mut b).unwrap();
@@ -124,7 +124,7 @@ fn the_same_memory_in_another_shape_is_described_anew() {
 #[test]
 fn descriptions_are_bounded_and_stay_right_when_they_are_replaced() {
     let mut context = context("accumulate_fp32", &ACCUMULATE, &["OUTPUT", "OUTPUT_STATE"]);
-    // The same memory in a hundred shapes, twice: the place alone does not tell a description.
+    // The same memory in a hundred shapes, twice: the address alone does not identify a description.
     for rows in (1..=100u64).chain(1..=100) {
         let step = Step::of(&vec![1.5; 2 * rows as usize]);
         let state = Buffer::fp32(&vec![1.0; 2 * rows as usize]);
@@ -151,7 +151,7 @@ fn an_output_of_the_runtime_stays_when_everything_else_is_gone() {
     assert_eq!(second.data.as_ref(), fp32(&[15.0, 25.0]));
 }
 
-/// What a run gave without a copy is fed to the next as it lies.
+/// Feeds the output of one run to the next without a copy.
 #[test]
 fn a_growing_state_starts_empty_and_is_fed_back_as_it_lies() {
     let mut context = context("grow_fp32", &["INPUT", "INPUT_STATE"], &["OUTPUT", "OUTPUT_STATE"]);
@@ -210,7 +210,8 @@ fn small_types_have_small_elements() {
     assert_eq!((answers[1].dtype, answers[1].data.as_ref()), (DataType::Int8, &[1, 7, 0][..]));
 }
 
-/// An output that is an input has the caller's memory; it must not be taken for the runtime's, nor be forgotten in its own.
+/// An output that is an input has the caller's memory. The backend must not treat it as the runtime's, and must write the output's own
+/// memory.
 #[test]
 fn an_output_that_is_an_input_or_a_constant_is_a_copy() {
     let mut context = context("through", &["INPUT", "STATE"], &["BACK", "STATE", "FIXED"]);

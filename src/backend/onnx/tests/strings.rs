@@ -12,7 +12,7 @@ fn string_context() -> OnnxContext {
 }
 
 fn run(context: &mut OnnxContext, shape: &Shape, input: &[u8], state: &[u8]) -> Result<Vec<Produced>, BackendError> {
-    // Strings are copied in, so their bytes may stand anywhere.
+    // Strings are copied, so their bytes may be unaligned.
     let feed = |data| Feed { dtype: DataType::Bytes, shape, data: MemorySpan::host(data) };
     run_new(context, &[feed(input), feed(state)], 2)
 }

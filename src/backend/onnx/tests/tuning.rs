@@ -1,4 +1,4 @@
-//! What a configuration says of a session reaches ONNX Runtime.
+//! Tests that the session options of a configuration reach ONNX Runtime.
 
 use super::{backend, model};
 use crate::backend::{Backend as _, LoadOptions};
@@ -9,7 +9,7 @@ fn load(tuning: SessionTuning) -> Result<(), String> {
     backend().load(&model("sum_fp32"), &options).map(|_| ()).map_err(|e| e.0)
 }
 
-/// Threads of this process. Each test has a process of its own.
+/// Number of threads of this process. Each test has its own process.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }

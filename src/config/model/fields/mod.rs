@@ -1,7 +1,7 @@
-//! What Sequor does with each field of `config.pbtxt`: the table, and the fields that one configuration sets.
+//! How Sequor handles each field of `config.pbtxt`: the table, and the fields that a configuration sets.
 //!
-//! The table is the one place that says whether a field is served. Refusals, notes and the page `docs/reference/config-pbtxt.md` are made
-//! from it. A test compares it with the protobuf descriptor, so a field without an entry cannot exist.
+//! Only this table decides whether a field is served. Refusals, notes and the page `docs/reference/config-pbtxt.md` are generated from it.
+//! A test compares it with the protobuf descriptor, so no field can lack an entry.
 
 mod parameters;
 mod present;
@@ -15,14 +15,14 @@ pub(super) use parameters::{is_session_entry, parameter};
 pub(super) use present::set_fields;
 pub use table::CONFIG_MESSAGES;
 
-/// What Sequor does with a field that is set.
+/// How Sequor handles a field that is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldStatus {
-    /// The field takes effect. The text says how, or where Sequor differs; it may be empty.
+    /// The field takes effect. The text describes the effect, or how Sequor differs; it may be empty.
     Served(&'static str),
-    /// The model loads, and one line of the log says that the field has no effect and why.
+    /// The model loads. The log says that the field has no effect, with this reason.
     NoEffect(&'static str),
-    /// The model does not load. The text is the reason and what to do instead.
+    /// The model does not load. The text has the reason and the remedy.
     Refused(&'static str),
 }
 
@@ -34,7 +34,7 @@ pub struct ConfigMessage {
     pub fields: &'static [(&'static str, FieldStatus)],
 }
 
-/// The entry of a field; `None` if the table lacks it, which a test excludes.
+/// The entry of a field; `None` if the table lacks it, which a test rules out.
 pub(super) fn status(message: &str, field: &str) -> Option<FieldStatus> {
     let message = CONFIG_MESSAGES.iter().find(|entry| entry.name == message)?;
     message.fields.iter().find(|(name, _)| *name == field).map(|(_, status)| *status)

@@ -1,4 +1,4 @@
-//! The `parameters` of a configuration: which keys Sequor knows.
+//! The keys of a configuration's `parameters` that Sequor knows.
 
 use super::FieldStatus::{self, NoEffect, Refused, Served};
 use crate::config::model::stateful;
@@ -12,7 +12,7 @@ pub struct ConfigParameter {
 
 const CUDA: FieldStatus = NoEffect("Sequor chooses the options of ONNX Runtime's CUDA provider");
 
-/// Every key with an entry of its own.
+/// All keys with their own entries.
 pub const PARAMETERS: &[ConfigParameter] = &[
     parameter_of(
         "intra_op_thread_count",
@@ -55,7 +55,7 @@ const fn parameter_of(key: &'static str, status: FieldStatus) -> ConfigParameter
     ConfigParameter { key, status }
 }
 
-/// What becomes of this key in a model of this backend.
+/// How Sequor handles this key in a model of this backend.
 pub(in crate::config::model) fn parameter(backend: &str, key: &str) -> FieldStatus {
     if let Some(status) = stateful::parameter(backend, key) {
         return status;
@@ -67,7 +67,7 @@ pub(in crate::config::model) fn parameter(backend: &str, key: &str) -> FieldStat
     }
 }
 
-/// Whether ONNX Runtime gets the key as an entry of its session options.
+/// Whether the key is passed to ONNX Runtime as an entry of its session options.
 pub(in crate::config::model) fn is_session_entry(key: &str) -> bool {
     ["session.", "optimization.", "mlas."].iter().any(|prefix| key.starts_with(prefix))
 }

@@ -6,20 +6,20 @@ use sequor_proto::ModelConfig;
 use super::{FieldStatus, status};
 use crate::config::model::descriptor;
 
-/// A field that is set to something else than its default.
+/// A field that differs from its default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config::model) struct SetField {
-    /// With indices: `input[1].is_shape_tensor`.
+    /// The path with indices: `input[1].is_shape_tensor`.
     pub(in crate::config::model) path: String,
     pub(in crate::config::model) status: FieldStatus,
 }
 
-/// Every field that is set. Fields inside a refused field, or inside a field without effect, are left out.
+/// All fields that are set. Leaves out fields inside a refused field, or inside a field without effect.
 pub(in crate::config::model) fn set_fields(config: &ModelConfig) -> Vec<SetField> {
     let mut found = Vec::new();
     if let Some(descriptor) = descriptor::model_config() {
         let mut message = DynamicMessage::new(descriptor);
-        // The bytes are those of the same message.
+        // The descriptor is that of the same message, so this does not fail.
         if message.transcode_from(config).is_ok() {
             walk(&message, "", &mut found);
         }
@@ -48,7 +48,7 @@ fn descend(value: &Value, path: &str, found: &mut Vec<SetField>) {
                 descend(item, &format!("{path}[{i}]"), found);
             }
         }
-        // A map has no order, so its entries share the place of the first.
+        // A map has no order, so all its entries share one path.
         Value::Map(entries) => entries.values().for_each(|entry| descend(entry, &format!("{path}.value"), found)),
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! The table against the descriptor, and what a configuration hears of its fields.
+//! Compares the table with the descriptor, and tests how fields are handled.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -80,7 +80,7 @@ fn a_field_that_is_set_is_found_with_its_path() {
     assert!(!has("optimization.priority"), "a default is not set: {paths:?}");
 }
 
-/// The settings of a model `m` with one input and one output, of this configuration beside them.
+/// The settings of a model `m` with one input, one output, and this further configuration.
 fn settings(config: &str) -> Result<ModelSettings, Vec<String>> {
     let ports = |name: &str| vec![Port { name: name.to_owned(), dtype: DataType::Fp32, dims: Dims::from_wire(&[1]) }];
     let graph = Signature { inputs: ports("x"), outputs: ports("y"), ..Signature::default() };

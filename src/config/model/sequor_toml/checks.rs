@@ -1,4 +1,4 @@
-//! Checks of single values. What depends on several keys is checked in `features.rs`; what depends on the model, in `config/model/validate`.
+//! Checks of single values. Checks of several keys are in `features.rs`; checks against the model are in `config/model/validate`.
 
 use crate::config::fault::code;
 use crate::config::units::{Span, SpanOrNever};
@@ -31,7 +31,7 @@ pub(super) fn scan(name: &str, span: &Span) -> CheckOutcome {
     refuse(span.0.is_zero(), code::VALUE, what)
 }
 
-/// The source of a feature.
+/// Refuses an empty source of a feature.
 pub(super) fn not_empty(name: &str, text: &str) -> CheckOutcome {
     refuse(text.is_empty(), code::FEATURE, || format!("{name}: says nothing"))
 }
@@ -49,7 +49,7 @@ pub(super) fn hash(name: &str, text: &str) -> CheckOutcome {
     refuse(!is_hash, code::PLUGIN, || format!("{name}: needs 64 hexadecimal digits"))
 }
 
-/// Whether this can be the name of a plug-in: that of a file, without folders.
+/// Whether this is a valid plug-in name: a file name without folders.
 pub fn is_plugin_name(name: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     (1..=128).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('.')

@@ -1,5 +1,5 @@
-//! How a key of a model's `sequor.toml` is declared, once: name, type, default, example, check and help. The parser, the refusals and the
-//! reference page all come from that declaration.
+//! Declares each key of a model's `sequor.toml` once: name, type, default, example, check and help. The parser, the refusals and the
+//! reference page are generated from the declaration.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use crate::config::units::{Size, Span, SpanOrNever};
 /// A key of the file.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyEntry {
-    /// The table that it stands in, empty at the top of the file. `state.X` is the table of one state.
+    /// The key's table; empty at the top of the file. `state.X` is the table of one state.
     pub table: &'static str,
     pub name: &'static str,
     /// The type of its value, or its choices.
     pub value: &'static str,
-    /// The value that holds if the key is not written.
+    /// The value used if the key is absent.
     pub default: &'static str,
     pub example: &'static str,
-    /// What it does, and what happens at the limit. Empty if the key is not served: then the model is refused.
+    /// The effect of the key, and what happens at the limit. Empty if the key is not served; the model is then refused.
     pub help: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub struct TableEntry {
     pub keys: &'static [KeyEntry],
 }
 
-/// A value that is refused: its key, the code and the sentence.
+/// A refused value: its key, the code and the sentence.
 #[derive(Debug)]
 pub(super) struct KeyFault {
     pub(super) key: Vec<String>,
@@ -38,21 +38,21 @@ pub(super) struct KeyFault {
     pub(super) what: String,
 }
 
-/// Why a value is refused: the code and the sentence. Gets the key's name and the value.
+/// A check of a value. Gets the key's name and the value; returns the code and the sentence of a fault.
 pub(super) type ValueCheck<V> = fn(&str, &V) -> Option<(&'static str, String)>;
 
-/// A type that values may have.
+/// A type of values.
 pub(super) trait KeyValue {
     /// The type as the page names it.
     const TEXT: &'static str;
-    /// What a check gets.
+    /// The type that a check gets.
     type Value: ?Sized;
 
-    /// The value, if the key is written.
+    /// The value; `None` if the key is absent.
     fn written(&self) -> Option<&Self::Value>;
 }
 
-/// A table that is read into a type, or several tables that are.
+/// One table, or a list or map of tables of the same type.
 pub(super) trait Section {
     /// Adds this table and those within it.
     fn entries(all: &mut Vec<TableEntry>);
@@ -61,8 +61,8 @@ pub(super) trait Section {
     fn check(&self, path: &mut Vec<String>, faults: &mut Vec<KeyFault>);
 }
 
-/// Declares a table: the struct that it is read into, and its keys. A key without help is parsed and refused. `[default]` is for a type that
-/// is no `Option` and may be left out, `as` for a type that the page names more exactly. `tables` lists the tables within this one.
+/// Declares a table: its struct and its keys. A key without help is parsed and refused. `[default]` is for an optional key whose type is
+/// not `Option`. `as` gives a more exact type for the page. `tables` lists the tables within this one.
 macro_rules! section {
     (
         $(#[$of:meta])*
@@ -134,7 +134,7 @@ macro_rules! section {
     };
 }
 
-/// The first, if it is there, otherwise the second.
+/// Expands to the first expression if there is one, otherwise to the second.
 macro_rules! either {
     (; $other:expr) => {
         $other
@@ -153,7 +153,7 @@ macro_rules! optional {
     };
 }
 
-/// Declares the choices of a key, each with its word in the file.
+/// Declares the choices of a key, with their words in the file.
 macro_rules! choice {
     (
         $(#[$of:meta])*
@@ -212,7 +212,7 @@ impl KeyValue for String {
     }
 }
 
-/// `false` is as good as not written.
+/// `false` counts as absent.
 impl KeyValue for bool {
     const TEXT: &'static str = "boolean";
     type Value = bool;
@@ -267,7 +267,7 @@ impl<S: Section> Section for BTreeMap<String, S> {
     }
 }
 
-/// Checks the value of a key: refuses it if the key is not served, or if its check does.
+/// Checks the value of a key. Refuses it if the key is not served, or if its check fails.
 pub(super) fn check_key<T: KeyValue>(
     path: &[String],
     key: Option<&KeyEntry>,
@@ -304,7 +304,7 @@ impl KeyEntry {
     }
 }
 
-/// The name of a field without the mark of a raw identifier.
+/// The name of a field without the prefix of a raw identifier.
 pub(super) const fn key_name(field: &'static str) -> &'static str {
     match field.as_bytes() {
         [b'r', b'#', name @ ..] => match std::str::from_utf8(name) {
@@ -315,7 +315,7 @@ pub(super) const fn key_name(field: &'static str) -> &'static str {
     }
 }
 
-/// `[state.attn_cache] pad`, `[reload]`.
+/// A key in the form `[state.attn_cache] pad` or `[reload]`.
 fn spelled(key: &[String]) -> String {
     match key {
         [table, name, key] => format!("[{table}.{}] {key}", bare(name)),
@@ -324,7 +324,7 @@ fn spelled(key: &[String]) -> String {
     }
 }
 
-/// A key as TOML writes it: quoted if it must be.
+/// A key in TOML syntax, quoted if necessary.
 pub(in crate::config::model) fn bare(key: &str) -> String {
     let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if plain { key.to_owned() } else { toml::Value::String(key.to_owned()).to_string() }

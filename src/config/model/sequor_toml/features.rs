@@ -1,4 +1,4 @@
-//! `[[feature]]` and the tables of plug-ins: faults that depend on several keys and not on the model.
+//! `[[feature]]` and the tables of plug-ins: checks of several keys that need no model.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::plugins::{FeatureSection, FeatureType};
 use crate::config::fault::{Fault, code};
 use crate::error::At;
 
-/// Faults of the tables in themselves.
+/// The faults of these tables.
 pub(super) fn wrong(keys: &Keys, at: impl Fn(&[&str]) -> At) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut fault = |key: &[&str], code: &'static str, what: String| {

@@ -1,4 +1,4 @@
-//! The declarations of keys: what the parser accepts of them, and what it refuses.
+//! Tests the declarations of keys: what the parser accepts, and what it refuses.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ fn declared() -> Vec<KeyEntry> {
     tables().iter().flat_map(|table| table.keys).copied().collect()
 }
 
-/// The keys that the parser accepts in a table: it lists them when it refuses one that it does not know.
+/// The keys that the parser accepts in a table. It lists them when it refuses an unknown one.
 fn accepted(table: &str) -> BTreeSet<String> {
     let text = format!("{table}no_such_key = 1\n");
     let refused = toml::from_str::<Keys>(&text).expect_err("an unknown key").to_string();

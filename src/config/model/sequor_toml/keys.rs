@@ -1,4 +1,4 @@
-//! The tables and keys of a model's `sequor.toml` that are about sequences, whole: what is not served yet is checked here too, before it is
+//! All tables and keys of a model's `sequor.toml` about sequences. Unserved keys are declared and checked here too, before they are
 //! refused. A new key is one declaration: a field with its help, default, example and check.
 
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ section! {
 }
 
 choice! {
-    /// Whose rules a START on a live id, a missing id and a full house follow.
+    /// The rules for START on a live id, for a missing id and for a full server.
     pub enum Rules {
         Triton = "triton",
         Ovms = "ovms",
@@ -91,7 +91,7 @@ choice! {
 }
 
 choice! {
-    /// What the batches of a `direct` model consist of.
+    /// The rows of a batch of a `direct` model.
     pub enum Rows {
         /// The row of a sequence is its slot. Slots below the highest ready one that have no request are padding rows.
         Fixed = "fixed",

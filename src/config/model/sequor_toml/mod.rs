@@ -31,7 +31,7 @@ pub use tensors::{CropKeys, InputSection, OutputSection, PadKeys, PadSide, Ragge
 
 use declare::{KeyFault, Section};
 
-/// The file, read. Without a file: nothing said.
+/// The parsed file. A missing file gives an empty one.
 #[derive(Debug, Clone, Default)]
 pub struct SequorToml {
     pub keys: Keys,
@@ -40,7 +40,7 @@ pub struct SequorToml {
 }
 
 impl SequorToml {
-    /// Reads the file's text, and refuses what is not served.
+    /// Parses the file's text, and refuses unserved keys.
     pub fn parse(path: &Path, text: &str) -> Result<SequorToml, Vec<Fault>> {
         let keys: Keys = toml_file::read_offering(path, text, &is_offered).map_err(|fault| vec![fault])?;
         let file = SequorToml { keys, path: path.to_owned(), text: text.to_owned() };
@@ -56,7 +56,7 @@ impl SequorToml {
         if faults.is_empty() { Ok(file) } else { Err(faults) }
     }
 
-    /// Where a key stands.
+    /// The place of a key.
     pub fn at(&self, key: &[&str]) -> At {
         toml_file::place(&self.text, key).at(&self.path)
     }
@@ -78,7 +78,7 @@ pub fn tables() -> Vec<TableEntry> {
     all
 }
 
-/// Whether a key or table has a meaning here: some served key has it in its path.
+/// Whether to suggest this name for a misspelled one: it is part of the path of a served key.
 fn is_offered(name: &str) -> bool {
     let is_in = |table: &TableEntry| table.path.split('.').any(|part| part == name);
     let offers = |table: &TableEntry| {
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(file.keys.input["sr"].constant, Some(toml::Value::Integer(16000)));
     }
 
-    /// The file of the surface's reference, whole.
+    /// A file with every key of the reference.
     const EVERYTHING: &str = r#"schema = 1
 [sequence]
 client_state = true

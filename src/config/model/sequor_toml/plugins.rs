@@ -1,4 +1,4 @@
-//! The tables of plug-ins, and of what schedulers see of requests.
+//! The tables of plug-ins and of the features that plug-ins see.
 
 use super::checks;
 use super::declare::{choice, section};
@@ -38,7 +38,7 @@ choice! {
 }
 
 impl FeatureSection {
-    /// The kind of a feature with its default; `None` if the default is of another type.
+    /// The kind of a feature with its default; `None` if the default has another type.
     pub fn kind(&self) -> Option<FeatureKind> {
         match (self.r#type, &self.default) {
             (FeatureType::Number, None) => Some(FeatureKind::Number { default: 0.0 }),

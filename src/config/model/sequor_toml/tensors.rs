@@ -1,4 +1,4 @@
-//! The tables of a model's tensors: constant inputs, requests of different shapes in one batch, cropped outputs, padded states.
+//! The tables of a model's tensors: constant inputs, ragged inputs, cropped outputs, padded states.
 
 use super::declare::{choice, section, values};
 
@@ -29,7 +29,7 @@ section! {
 }
 
 impl InputSection {
-    /// Whether each of the keys that padding has is there.
+    /// Each key of the padding, and whether it is set.
     pub fn padding_keys(&self) -> [(&'static str, bool); 5] {
         [
             ("value", self.value.is_some()),
@@ -71,17 +71,17 @@ pub struct CropKeys {
     pub lengths: Option<String>,
 }
 
-/// How a growing state is padded.
+/// The padding of a growing state.
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PadKeys {
     pub side: PadSide,
-    /// Inputs of the graph.
+    /// Inputs of the graph for lengths or a mask.
     pub lengths: Option<String>,
     pub mask: Option<String>,
-    /// An input of clients: the mask covers its new steps too.
+    /// A client's input whose new steps the mask covers too.
     pub new_steps: Option<String>,
-    /// An output of the graph.
+    /// An output of the graph with the new lengths.
     pub new_lengths: Option<String>,
     pub value: Option<f64>,
     pub multiple_of: Option<u32>,

@@ -1,11 +1,11 @@
-//! Models of Triton's stateful backend (`backend: "stateful"`), in the terms of sequence batching with states.
+//! Models of Triton's stateful backend (`backend: "stateful"`), translated to sequence batching with states.
 //!
-//! Such a configuration names no states. It names pairs of tensors, in a parameter or in the graph's description, and every input and output
-//! marks its batch dimension with -1. `translate` makes the configuration that the rest of this room reads. Clients see their own one.
+//! Such a configuration declares no states. It names pairs of tensors in a parameter or in the graph's description, and every input and
+//! output marks its batch dimension with -1. `translate` builds the configuration for the rest of the server. Clients see the original one.
 //!
 //! # Layout
 //!
-//! - [`settings`]: what such a model asks for besides its sequences and states.
+//! - [`settings`]: settings of such a model besides its sequences and states.
 //! - `parameters`: the keys of `parameters` and their rules · `pairs`: the names of states.
 //! - `translate`: the configuration with its states, and the rules that need the graph.
 
@@ -29,9 +29,9 @@ pub(super) use translate::translate;
 
 pub(super) const STATEFUL: &str = "stateful";
 
-/// Rows of a batch, if the configuration does not say.
+/// Default for the rows of a batch.
 const MAX_BATCH: i32 = 64;
-/// 100 s, in microseconds.
+/// The default idle time: 100 s, in microseconds.
 const IDLE: u64 = 100_000_000;
 const CANDIDATES: i32 = 1280;
 
@@ -39,14 +39,14 @@ pub(super) fn is_stateful(config: &ModelConfig) -> bool {
     config.backend == STATEFUL
 }
 
-/// The file of the graph, which this backend names in a parameter.
+/// Sets the file of the graph, which this backend names in a parameter.
 pub(super) fn fill_file_name(config: &mut ModelConfig) {
     if let Some(name) = config.parameters.get("onnx_file_name").filter(|name| !name.string_value.is_empty()) {
         config.default_model_filename = name.string_value.clone();
     }
 }
 
-/// Writes in the defaults of the backend that are not Triton's.
+/// Writes the backend's defaults where they differ from Triton's.
 pub(super) fn fill_defaults(config: &mut ModelConfig) {
     if config.max_batch_size == 0 {
         config.max_batch_size = MAX_BATCH;
@@ -62,8 +62,8 @@ pub(super) fn fill_defaults(config: &mut ModelConfig) {
     }
 }
 
-/// Checks what needs no graph. Returns a note for each value that has no effect. `report` is of the normalised configuration, `written` is that
-/// without defaults.
+/// Checks everything that needs no graph. Returns a note for each value without effect. `report` is for the normalised configuration;
+/// `written` is the one without defaults.
 pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig) -> Vec<Fault> {
     match report.sequence() {
         None => {
@@ -81,7 +81,7 @@ pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig) -> Vec<Fault
     parameters::check(report, may_use_gpus)
 }
 
-/// What becomes of a parameter of a model of this backend, if it is one of the stateful backend's.
+/// How a parameter is handled, if the model has this backend and the backend has the key.
 pub(super) fn parameter(backend: &str, key: &str) -> Option<FieldStatus> {
     parameters::status(key).filter(|_| backend == STATEFUL)
 }

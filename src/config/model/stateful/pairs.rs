@@ -1,12 +1,12 @@
-//! The names of states: `<<<input, output>>>`, in the parameter `state_pairs` or in the description of a graph.
+//! Parses the names of states: `<<<input, output>>>`, in the parameter `state_pairs` or in the description of a graph.
 
-/// An input that holds a state, and the output that gives the next one.
+/// The input with a state, and the output with its next value.
 pub(super) type StatePair = (String, String);
 
-/// Words that mark a line of a description, for the input and for the output.
+/// The words that mark a line of a description, for the input and for the output.
 const MARKS: [(&str, &str); 2] = [("InputState", "OutputState"), ("PastValueInput", "PastValueOutput")];
 
-/// The pairs of a text, or the part of it that is none.
+/// The pairs in a text, or the part of the text that is invalid.
 pub(super) fn parse(text: &str) -> Result<Vec<StatePair>, String> {
     let mut pairs = Vec::new();
     let mut rest = text;
@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<StatePair>, String> {
     Ok(pairs)
 }
 
-/// The pairs in the lines of a description that mention states. Such a line says in which order a pair stands, and a name may have the
+/// The pairs in the lines of a description that mention states. The words in such a line give the order of the pair. A name may have the
 /// dimensions of its tensor behind a colon.
 pub(super) fn in_description(description: &str) -> Result<Vec<StatePair>, String> {
     let mut pairs = Vec::new();

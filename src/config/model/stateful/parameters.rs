@@ -21,7 +21,7 @@ const RATIO: &str = "max_candidate_sequence_use_ratio";
 const EVERY: &str = "metric_logging_frequency_seconds";
 const DEFAULT_RATIO: f32 = 0.9;
 
-/// Every key, and what becomes of it.
+/// All keys, and how Sequor handles them.
 pub const STATEFUL_PARAMETERS: &[(&str, FieldStatus)] = &[
     ("onnx_file_name", Served("required: the file in the version directory")),
     ("state_pairs", Served("`<<<input, output>>>`, one pair a state; without it the pairs in the graph's description")),
@@ -62,12 +62,12 @@ pub const STATEFUL_PARAMETERS: &[(&str, FieldStatus)] = &[
     ("error_inject_rate", NoEffect("only debug builds of the backend make errors")),
 ];
 
-/// What becomes of this key, if the backend has it.
+/// How a key is handled, if the backend has it.
 pub(in crate::config::model) fn status(key: &str) -> Option<FieldStatus> {
     STATEFUL_PARAMETERS.iter().find(|(name, _)| *name == key).map(|(_, status)| *status)
 }
 
-/// What the parameters say.
+/// The values of the parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StatefulParameters {
     /// `None` if `state_pairs` is empty.
@@ -75,14 +75,14 @@ pub(super) struct StatefulParameters {
     pub(super) as_fp16: bool,
     /// Chunks of states; `None` with `direct`.
     pub(super) chunks: Option<StateChunks>,
-    /// Whether fewer sequences have a state than may be candidates.
+    /// Whether fewer sequences can have a state than can be candidates.
     pub(super) is_prompt: bool,
     pub(super) pad: bool,
     pub(super) runs_ends: bool,
     pub(super) log: RunLogSettings,
 }
 
-/// Reports every fault. Returns a note for each value that is not what its key takes, or that has no effect.
+/// Reports all faults. Returns a note for each value that is invalid for its key or has no effect.
 pub(super) fn check(report: &mut Report<'_>, may_use_gpus: bool) -> Vec<Fault> {
     let mut reader = ParameterReader { report, notes: Vec::new(), is_silent: false };
     reader.read();
@@ -92,7 +92,7 @@ pub(super) fn check(report: &mut Report<'_>, may_use_gpus: bool) -> Vec<Fault> {
     reader.notes
 }
 
-/// The parameters of a configuration that was checked.
+/// Reads the parameters of a checked configuration.
 pub(super) fn read(report: &mut Report<'_>) -> StatefulParameters {
     ParameterReader { report, notes: Vec::new(), is_silent: true }.read()
 }
@@ -179,13 +179,13 @@ impl<'c> ParameterReader<'_, 'c> {
 
     // === memory of states ===
 
-    /// The chunks, and whether they have room for fewer sequences than may be candidates.
+    /// The chunks, and whether they hold the states of fewer sequences than can be candidates.
     fn chunks(&mut self) -> (Option<StateChunks>, bool) {
         let ratio = self.number(RATIO, DEFAULT_RATIO);
         let strategy = self.report.sequence().and_then(|sequence| sequence.strategy_choice.as_ref());
         let Some(StrategyChoice::Oldest(oldest)) = strategy else { return (None, false) };
         let candidates = u32::try_from(oldest.max_candidate_sequences).unwrap_or(0);
-        // As the backend counts: in single precision, rounded down.
+        // Computed like the backend: in single precision, rounded down.
         let most = ((candidates as f32 * ratio) as u32).min(candidates);
         let Some(first) = self.size(FIRST) else {
             let chunks = StateChunks { first: most.max(1), next: 1, count: 1, grow_below: 0, shrink_above: u32::MAX };
@@ -214,7 +214,7 @@ impl<'c> ParameterReader<'_, 'c> {
         })
     }
 
-    /// The rules of the four sizes.
+    /// Checks the rules of the four sizes.
     fn rules(&mut self, most: u32, first: u32, (next, grow, shrink): (u32, u32, u32)) {
         let batch = u32::try_from(self.report.max_batch_size()).unwrap_or(0);
         let sizes = |a: u32, b: u32| format!(" ({a}, {b})");
@@ -243,7 +243,7 @@ impl<'c> ParameterReader<'_, 'c> {
 
     // === accelerators ===
 
-    /// Notes what TensorRT would do. On the CPU the backend has no use for these keys either.
+    /// Adds notes about keys for TensorRT. On the CPU, the backend ignores these keys too.
     fn accelerators(&mut self) {
         let is_cuda = self.text("ort_ep") == Some("cuda");
         if self.text("ort_ep").is_some_and(|provider| provider != "cuda") {

@@ -1,13 +1,13 @@
-//! What a model of the stateful backend asks for besides its sequences and states.
+//! Settings of a model of the stateful backend besides its sequences and states.
 
 use std::time::Duration;
 
 /// The settings of a model with `backend: "stateful"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatefulSettings {
-    /// How the memory of its states grows; `None` with the strategy `direct`, which has one piece of memory.
+    /// The growth of the memory for states; `None` with the strategy `direct`, which has one piece of memory.
     pub chunks: Option<StateChunks>,
-    /// Sizes that batches are padded to, in ascending order; empty if they are not padded.
+    /// Sizes to which batches are padded, in ascending order; empty if batches are not padded.
     pub pad_to: Vec<u32>,
     /// Whether an END runs the model.
     pub runs_ends: bool,
@@ -15,25 +15,25 @@ pub struct StatefulSettings {
 }
 
 impl StatefulSettings {
-    /// The number of rows that a batch of so many rows runs with.
+    /// The number of rows with which a batch of `rows` rows runs.
     pub fn padded(&self, rows: usize) -> usize {
         let fits = |size: &usize| *size >= rows;
         self.pad_to.iter().map(|size| *size as usize).find(fits).unwrap_or(rows)
     }
 }
 
-/// Chunks of slots: how large they are, and when one is added or dropped.
+/// Chunks of slots: their sizes, and when a chunk is added or dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateChunks {
-    /// Slots of the first chunk, which is there from the load on.
+    /// Slots of the first chunk, which exists from the load on.
     pub first: u32,
     /// Slots of every further chunk.
     pub next: u32,
     /// Maximum number of chunks.
     pub count: u32,
-    /// A chunk is added when fewer slots are free.
+    /// A chunk is added when fewer slots than this are free.
     pub grow_below: u32,
-    /// The last chunk is dropped when it is free and more slots are free in all.
+    /// The last chunk is dropped when it is free and more slots than this are free in total.
     pub shrink_above: u32,
 }
 

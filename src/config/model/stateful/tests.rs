@@ -1,4 +1,4 @@
-//! What becomes of configurations of the stateful backend: their defaults, their parameters, and the notes about values without effect.
+//! Tests configurations of the stateful backend: their defaults, their parameters, and the notes about values without effect.
 
 use sequor_core::{DataType, Dims};
 

@@ -1,4 +1,4 @@
-//! The configuration of a stateful-backend model with its states, once the graph is known; and the backend's rules about the graph.
+//! Translates a configuration of the stateful backend once the graph is known, and checks the backend's rules about the graph.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::config::model::settings::{
 };
 use crate::config::model::signature::{Port, Signature};
 
-/// A configuration that names its states.
+/// A configuration with its states.
 pub(in crate::config::model) struct Translated {
     pub(in crate::config::model) config: ModelConfig,
     pub(in crate::config::model) toml: SequorToml,
@@ -27,14 +27,14 @@ pub(in crate::config::model) struct Translated {
     reset: ResetTensor,
 }
 
-/// The graph's input that says that a sequence begins.
+/// The graph's input that marks the start of a sequence.
 struct ResetTensor {
     name: String,
-    /// Dimensions of 1 behind the batch dimension.
+    /// Number of dimensions of 1 behind the batch dimension.
     ones: usize,
 }
 
-/// Translates a normalised configuration, or reports why that cannot be.
+/// Translates a normalised configuration, or reports the faults.
 pub(in crate::config::model) fn translate(report: &mut Report<'_>, graph: &Signature) -> Option<Translated> {
     let parameters = parameters::read(report);
     let pairs = pairs(report, &parameters, graph);
@@ -55,7 +55,7 @@ pub(in crate::config::model) fn translate(report: &mut Report<'_>, graph: &Signa
     }
     let mut config = report.config.clone();
     if let Some(SchedulingChoice::SequenceBatching(sequence)) = &mut config.scheduling_choice {
-        // Of the other controls the graph takes none, or what the configuration says.
+        // Other controls stay if the graph has their input.
         let is_other = |control: &ControlInput| {
             let starts = control.control.iter().any(|control| control.kind() == Kind::ControlSequenceStart);
             !starts && graph.input(&control.name).is_some()
@@ -76,7 +76,7 @@ fn dims_of_outputs(config: &ModelConfig) -> Vec<Vec<i64>> {
     config.output.iter().map(|output| output.dims.clone()).collect()
 }
 
-/// The names of the states: those of the parameter, else those of the graph's description.
+/// The names of the states: from the parameters, otherwise from the graph's description.
 fn pairs(report: &mut Report<'_>, parameters: &StatefulParameters, graph: &Signature) -> Vec<StatePair> {
     if let Some(pairs) = &parameters.pairs {
         return pairs.clone();
@@ -90,7 +90,7 @@ fn pairs(report: &mut Report<'_>, parameters: &StatefulParameters, graph: &Signa
     Vec::new()
 }
 
-/// The tensor that START drives. Upper and lower case in its name are alike.
+/// The tensor for START. Its name is compared without regard to case.
 fn reset(report: &mut Report<'_>, graph: &Signature) -> Option<ResetTensor> {
     const MISSING: &str = "The model should include ResetSequence tensor to reset the state tensors";
     let controls = report.sequence().map(|sequence| sequence.control_input.as_slice()).unwrap_or_default();
@@ -125,7 +125,7 @@ fn reset(report: &mut Report<'_>, graph: &Signature) -> Option<ResetTensor> {
     None
 }
 
-/// A state of the graph. Notes in `toml` where its batch dimension stands and how it is kept.
+/// A state of the graph. Records its batch axis and storage type in `toml`.
 fn state(
     report: &mut Report<'_>,
     graph: &Signature,
@@ -165,13 +165,13 @@ fn state(
     })
 }
 
-/// The axis of a state's batch dimension: the one that sequor.toml names, else the first open one.
+/// The axis of a state's batch dimension: the one set in sequor.toml, otherwise the first open one.
 fn batch_axis(report: &Report<'_>, port: &Port) -> Option<usize> {
     let said = report.toml.keys.state.get(&port.name).and_then(|keys| keys.batch_axis).map(usize::from);
     said.or_else(|| port.dims.0.iter().position(|dim| *dim == Dim::Any))
 }
 
-/// Reports what the graph has besides the tensors of the configuration and the states.
+/// Reports tensors of the graph that are neither in the configuration nor states.
 fn unknown(report: &mut Report<'_>, graph: &Signature, reset: &str, pairs: &[StatePair]) {
     let controls = report.sequence().map(|sequence| sequence.control_input.as_slice()).unwrap_or_default();
     let mut known: BTreeSet<&str> = pairs.iter().flat_map(|(a, b)| [a.as_str(), b.as_str()]).collect();
@@ -189,7 +189,7 @@ fn unknown(report: &mut Report<'_>, graph: &Signature, reset: &str, pairs: &[Sta
 }
 
 impl Translated {
-    /// Adds to the settings what only this backend has. `own` is the configuration as clients see it.
+    /// Adds the settings that only this backend has. `own` is the configuration as clients see it.
     pub(in crate::config::model) fn finish(self, settings: ModelSettings, own: ModelConfig) -> ModelSettings {
         let Translated { parameters, reset, .. } = self;
         let mut settings = settings;
@@ -236,12 +236,12 @@ impl Translated {
     }
 }
 
-/// The dimension that is the graph's batch dimension: the first open one.
+/// The axis that is the graph's batch dimension: the first open one.
 fn marked(dims: &Dims) -> Option<usize> {
     dims.0.iter().position(|dim| *dim == Dim::Any)
 }
 
-/// A run of so many rows of zeros, each the start of a sequence.
+/// A warm-up sample of `rows` rows of zeros, each the start of a sequence.
 fn sample(settings: &ModelSettings, index: usize, rows: u32) -> WarmupSample {
     let input = |input: &crate::config::model::settings::Input| WarmupInput {
         name: input.name.clone(),

@@ -1,10 +1,10 @@
-//! config.pbtxt: protobuf text format to [`proto::ModelConfig`].
+//! Parses config.pbtxt: protobuf text format to [`proto::ModelConfig`].
 //!
-//! The reader is our own, over prost-reflect's messages, so that a fault stands at the line and column that protobuf's own parser names. That
-//! parser is `google.protobuf.text_format`: a test compares thousands of texts with it.
+//! Sequor has its own parser, over prost-reflect's messages, so that faults have the line and column of protobuf's own parser. The
+//! reference is `google.protobuf.text_format`: a test compares thousands of texts with it.
 //!
-//! Where that parser differs from the one in C++, which Triton uses, the reader follows C++: it refuses escapes that do not exist, `+` before
-//! a number, `_` within one and binary numbers, and it takes a space behind a minus sign.
+//! Where that parser differs from the C++ one, which Triton uses, Sequor follows C++. It refuses unknown escapes, `+` in front of a number,
+//! `_` within a number and binary numbers. It accepts a space behind a minus sign.
 //!
 //! - `tokens`: cuts a text into tokens · `parser`: fields, lists and messages · `values`: numbers, names and strings.
 
@@ -20,7 +20,7 @@ use super::descriptor;
 use crate::config::fault::{Fault, code};
 use crate::config::place::Place;
 
-/// Reads a config.pbtxt.
+/// Parses a config.pbtxt.
 pub fn parse(path: &Path, text: &str) -> Result<proto::ModelConfig, Fault> {
     let fault = |place: Place, what: String| Fault { at: place.at(path), code: code::PARSE, what };
     let descriptor = descriptor::model_config().ok_or_else(|| fault(Place::UNKNOWN, "no descriptor".to_owned()))?;
@@ -105,14 +105,14 @@ mod tests {
         assert_eq!(read("name: 'a\\?'").name, "a?");
     }
 
-    /// Protobuf's parser in Python names the token behind the string.
+    /// Protobuf's parser in Python reports the place of the token behind the string.
     #[test]
     fn a_string_that_is_not_utf_8_is_refused_where_it_begins() {
         assert_eq!(fault("name: 'a\\xff' 'b' platform: ''"), "config.pbtxt:1:7: string is not valid utf-8");
     }
 
     proptest::proptest! {
-        /// Any text is read or told at a place within it; none makes the parser panic.
+        /// Any text is parsed, or refused with a place within it; none makes the parser panic.
         #[test]
         fn any_text_is_read_or_told(parts in proptest::collection::vec(proptest::sample::select(SCRAPS), 0..40)) {
             let text = parts.join(" ");

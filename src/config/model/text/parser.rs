@@ -1,12 +1,12 @@
-//! Fields, lists and messages of protobuf text format. Faults stand where `google.protobuf.text_format` puts them: at the token that does not
-//! belong there, or, for a field that cannot be set, at the last token read.
+//! Parses fields, lists and messages of protobuf text format. Faults have the place that `google.protobuf.text_format` reports: the
+//! unexpected token, or the last token read if a field cannot be set.
 
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage as _, Value};
 
 use super::tokens::{ParseError, Parsed, TokenStream};
 use super::values;
 
-/// Reads a whole text as one message of this type.
+/// Parses a whole text as one message of this type.
 pub(super) fn parse(text: &str, descriptor: MessageDescriptor) -> Parsed<DynamicMessage> {
     let mut tokens = TokenStream::new(text);
     let mut message = DynamicMessage::new(descriptor);
@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str, descriptor: MessageDescriptor) -> Parsed<Dynamic
     Ok(message)
 }
 
-/// Reads one field with its value or values.
+/// Parses one field with its value or values.
 fn field(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage) -> Parsed<()> {
     let descriptor = message.descriptor();
     let of = name_of(&descriptor);
@@ -51,7 +51,7 @@ fn field(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage) -> Parsed<(
     Ok(())
 }
 
-/// Refuses the name of an extension: no message of a configuration has any.
+/// Refuses the name of an extension: no message of a configuration has extensions.
 fn extension(tokens: &mut TokenStream<'_>, of: &str) -> Parsed<()> {
     loop {
         if !tokens.current.text.starts_with(|c: char| c.is_alphabetic() || c == '_') {
@@ -64,7 +64,7 @@ fn extension(tokens: &mut TokenStream<'_>, of: &str) -> Parsed<()> {
     }
 }
 
-/// Reads the values of a list, up to its bracket.
+/// Parses the values of a list, up to its bracket.
 fn list(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage, field: &FieldDescriptor) -> Parsed<()> {
     if tokens.accept("]") {
         return Ok(());
@@ -78,7 +78,7 @@ fn list(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage, field: &Fiel
     }
 }
 
-/// Reads one value of the field and sets or adds it.
+/// Parses one value of the field and sets or adds it.
 fn value(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage, field: &FieldDescriptor) -> Parsed<()> {
     let is_single = !field.is_list() && !field.is_map();
     let read = match field.kind() {
@@ -101,7 +101,7 @@ fn value(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage, field: &Fie
     Ok(())
 }
 
-/// Takes the mark that opens a message and returns the one that closes it.
+/// Takes the opening mark of a message and returns the closing one.
 fn open(tokens: &mut TokenStream<'_>) -> Parsed<&'static str> {
     if tokens.accept("<") {
         return Ok(">");
@@ -110,7 +110,7 @@ fn open(tokens: &mut TokenStream<'_>) -> Parsed<&'static str> {
     Ok("}")
 }
 
-/// Reads the fields of a message that is open, its closing mark included.
+/// Parses the fields of an open message, including its closing mark.
 fn fields(tokens: &mut TokenStream<'_>, of: MessageDescriptor, close: &str) -> Parsed<DynamicMessage> {
     let mut message = DynamicMessage::new(of);
     while !tokens.accept(close) {
@@ -127,7 +127,7 @@ fn twice(tokens: &TokenStream<'_>, field: &FieldDescriptor) -> ParseError {
     tokens.previous.error(format!("'{}' is already set", field.name()))
 }
 
-/// Whether the field has a value already. A field without presence has one if it is not the default; of zeros only -0.0 counts.
+/// Whether the field has a value already. A field without presence counts as set if it differs from the default, or is -0.0.
 fn is_set(message: &DynamicMessage, field: &FieldDescriptor) -> bool {
     let negative = |value: &Value| match value {
         Value::F32(value) => value.is_sign_negative(),
@@ -137,7 +137,7 @@ fn is_set(message: &DynamicMessage, field: &FieldDescriptor) -> bool {
     message.has_field(field) || negative(&message.get_field(field))
 }
 
-/// Sets the field, or adds to its list or map. Of two entries with one key the later counts.
+/// Sets the field, or adds to its list or map. Of two map entries with the same key, the later one counts.
 fn store(message: &mut DynamicMessage, field: &FieldDescriptor, value: Value) {
     let place = message.get_field_mut(field);
     match (place, value) {

@@ -1,6 +1,6 @@
-//! Cuts protobuf text format into tokens, as protobuf's own parser in Python cuts it. A token knows nothing of what is expected.
+//! Divides protobuf text format into tokens, like protobuf's own parser in Python. It does not check their order.
 
-/// Why a text is refused, and at which byte.
+/// Why a text is refused, and the byte offset.
 #[derive(Debug)]
 pub(super) struct ParseError {
     pub(super) offset: usize,
@@ -25,12 +25,12 @@ impl TextToken<'_> {
         self.text.starts_with(['"', '\''])
     }
 
-    /// Refuses what the text says here.
+    /// An error at this token.
     pub(super) fn error(&self, what: impl Into<String>) -> ParseError {
         ParseError { offset: self.start, what: what.into() }
     }
 
-    /// Refuses this token because something else belongs here.
+    /// The error for an unexpected token.
     pub(super) fn unexpected(&self, expected: &str) -> ParseError {
         if self.is_end() {
             return self.error(format!("expected {expected}, but reached end of input"));
@@ -39,7 +39,7 @@ impl TextToken<'_> {
     }
 }
 
-/// The tokens of a text: the one at hand, and the one before it.
+/// The tokens of a text: the current one and the previous one.
 #[derive(Debug)]
 pub(super) struct TokenStream<'a> {
     text: &'a str,
@@ -69,13 +69,13 @@ impl<'a> TokenStream<'a> {
         is
     }
 
-    /// Takes this token, or refuses the one at hand.
+    /// Takes this token, or returns an error if the current one differs.
     pub(super) fn expect(&mut self, token: &str, expected: &str) -> Parsed<()> {
         if self.accept(token) { Ok(()) } else { Err(self.current.unexpected(expected)) }
     }
 }
 
-/// The token that begins at this byte or behind white space and comments.
+/// The next token at or behind this byte, after white space and comments.
 fn cut(text: &str, from: usize) -> TextToken<'_> {
     let mut start = from;
     let rest = loop {
@@ -98,12 +98,12 @@ fn cut(text: &str, from: usize) -> TextToken<'_> {
     TextToken { text: rest.get(..length).unwrap_or_default(), start }
 }
 
-/// How many bytes at the beginning are letters, digits or one of these marks.
+/// Number of leading bytes that are letters, digits or one of these marks.
 fn run(text: &str, marks: &str) -> usize {
     text.find(|c: char| !c.is_ascii_alphanumeric() && !marks.contains(c)).unwrap_or(text.len())
 }
 
-/// The bytes of a quoted string with its quotes. A string ends with its line, also without a quote.
+/// The length in bytes of a quoted string with its quotes. A string ends at the end of its line, even without a quote.
 fn quoted_length(text: &str) -> usize {
     let mut bytes = text.bytes().enumerate();
     let quote = bytes.next().map(|(_, byte)| byte);

@@ -1,4 +1,4 @@
-//! Numbers, names of values and strings of protobuf text format.
+//! Parses numbers, enum names and strings of protobuf text format.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -7,7 +7,7 @@ use prost_reflect::{EnumDescriptor, Kind, Value};
 
 use super::tokens::{Parsed, TextToken, TokenStream};
 
-/// Reads one value of a kind that is no message.
+/// Parses one value of a kind other than a message.
 pub(super) fn parse(tokens: &mut TokenStream<'_>, kind: &Kind) -> Parsed<Value> {
     match kind {
         Kind::Float => float(tokens).map(|value| Value::F32(value as f32)),
@@ -24,7 +24,7 @@ pub(super) fn parse(tokens: &mut TokenStream<'_>, kind: &Kind) -> Parsed<Value> 
     }
 }
 
-/// The types of whole numbers: their bounds.
+/// The bounds of an integer type.
 trait Whole: TryFrom<i128> {
     const LEAST: i128;
     const MOST: i128;
@@ -39,7 +39,7 @@ macro_rules! whole {
 
 whole!(i32, i64, u32, u64);
 
-/// Takes a minus sign that stands apart from its number, as the parser in C++ does.
+/// Takes a minus sign that is separate from its number, like the C++ parser.
 fn sign(tokens: &mut TokenStream<'_>) -> bool {
     tokens.accept("-")
 }
@@ -62,7 +62,7 @@ fn integer<T: Whole>(tokens: &mut TokenStream<'_>, expected: &str) -> Parsed<T> 
     Ok(number)
 }
 
-/// A whole number as it is written.
+/// An integer as it is written.
 struct Digits<'a> {
     is_negative: bool,
     radix: u32,
@@ -82,7 +82,7 @@ impl<'a> Digits<'a> {
         sound.then_some(Digits { is_negative, radix, digits })
     }
 
-    /// The number; `None` if it is beyond every type.
+    /// The number; `None` if it exceeds every type.
     fn number(&self) -> Option<i128> {
         let number = i128::from_str_radix(self.digits, self.radix).ok()?;
         Some(if self.is_negative { -number } else { number })
@@ -100,7 +100,7 @@ fn float(tokens: &mut TokenStream<'_>) -> Parsed<f64> {
     Ok(if is_negative { -number } else { number })
 }
 
-/// A number without its sign. Digits behind a leading zero would be octal, which a number of this kind cannot be.
+/// A number without its sign. Rejects digits behind a leading zero: they would be octal, which a floating-point number cannot be.
 fn magnitude(text: &str) -> Option<f64> {
     let plain = text.strip_suffix(['f', 'F']).unwrap_or(text);
     let is = |text: &str, name: &str| text.eq_ignore_ascii_case(name);
@@ -126,7 +126,7 @@ fn bool(tokens: &mut TokenStream<'_>) -> Parsed<bool> {
     Ok(value)
 }
 
-/// The number of a value, by its name or as a number. A number without a name is kept; who reads it may refuse it.
+/// The number of an enum value, by name or number. Unknown numbers are kept; later checks may refuse them.
 fn named(tokens: &mut TokenStream<'_>, of: &EnumDescriptor) -> Parsed<i32> {
     let token = tokens.current;
     if let Some(value) = of.get_value_by_name(token.text) {
@@ -145,11 +145,11 @@ fn named(tokens: &mut TokenStream<'_>, of: &EnumDescriptor) -> Parsed<i32> {
 
 fn string(tokens: &mut TokenStream<'_>) -> Parsed<String> {
     let (bytes, first) = bytes(tokens)?;
-    // Protobuf's parser names the token behind the string; the string itself is of more use.
+    // Protobuf's parser reports the place of the token behind the string, but the string's own place is more useful.
     String::from_utf8(bytes).map_err(|_| first.error("string is not valid utf-8"))
 }
 
-/// Reads strings that follow each other as one; returns the token of the first.
+/// Parses adjacent strings as one; returns the token of the first.
 fn bytes<'a>(tokens: &mut TokenStream<'a>) -> Parsed<(Vec<u8>, TextToken<'a>)> {
     let first = tokens.current;
     if !first.is_quoted() {
@@ -163,7 +163,7 @@ fn bytes<'a>(tokens: &mut TokenStream<'a>) -> Parsed<(Vec<u8>, TextToken<'a>)> {
     Ok((bytes, first))
 }
 
-/// Adds what a quoted string says.
+/// Appends the contents of a quoted string.
 fn unquote(token: TextToken<'_>, bytes: &mut Vec<u8>) -> Parsed<()> {
     let mut chars = token.text.chars().peekable();
     let quote = chars.next();
@@ -184,7 +184,7 @@ fn push(c: char, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// Adds what the escape behind a backslash stands for.
+/// Appends the byte or character of the escape behind a backslash.
 fn escape(chars: &mut Peekable<Chars<'_>>, bytes: &mut Vec<u8>) -> Option<()> {
     let named = match chars.next()? {
         'a' => 7,
@@ -219,7 +219,7 @@ fn unicode(chars: &mut Peekable<Chars<'_>>, count: u32, bytes: &mut Vec<u8>) -> 
     Some(())
 }
 
-/// Reads at least and at most so many digits.
+/// Parses between `least` and `most` digits.
 fn digits(chars: &mut Peekable<Chars<'_>>, radix: u32, least: u32, most: u32) -> Option<u32> {
     let (mut value, mut count) = (0u32, 0);
     while let Some(digit) = chars.peek().and_then(|c| c.to_digit(radix)).filter(|_| count < most) {

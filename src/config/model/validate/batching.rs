@@ -1,4 +1,4 @@
-//! Version policy, dynamic batching, and the strategy of sequence batching.
+//! Checks the version policy, dynamic batching, and the strategy of sequence batching.
 
 use sequor_proto::model_sequence_batching::StrategyChoice;
 use sequor_proto::model_version_policy::PolicyChoice;
@@ -101,7 +101,7 @@ pub(super) fn sequence(report: &mut Report<'_>) {
     slots(report, sequence);
 }
 
-/// Each instance has a table of its slots.
+/// Checks the number of slots, because each instance allocates a table of them.
 fn slots(report: &mut Report<'_>, sequence: &ModelSequenceBatching) {
     let unsigned = |n: i32| u64::try_from(n).unwrap_or(0);
     let (field, key, each) = match &sequence.strategy_choice {

@@ -1,4 +1,4 @@
-//! Control inputs: each tensor one kind, each kind one tensor, and the two values of a flag.
+//! Checks control inputs: each tensor has one kind, each kind has one tensor, and each flag has two values.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::config::model::dtype;
 use crate::config::model::report::Report;
 use sequor_core::DataType;
 
-/// The types a correlation id may have in the model.
+/// The possible types of a correlation id in a model.
 const ID_TYPES: [DataType; 5] = [DataType::Uint64, DataType::Int64, DataType::Uint32, DataType::Int32, DataType::Bytes];
 
 pub(super) fn check(report: &mut Report<'_>) {

@@ -1,4 +1,5 @@
-//! `ensemble_scheduling` in itself: fields, the flow of tensors, and what an ensemble cannot have. The members are checked when it is loaded.
+//! Checks `ensemble_scheduling` without the members: fields, the flow of tensors, and fields that an ensemble cannot have. The members are
+//! checked when the ensemble is loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use crate::config::model::report::Report;
 
 const FIELD: &str = "ensemble_scheduling";
 
-/// Checks the configuration of an ensemble as it is written.
+/// Checks the configuration of an ensemble as written, without defaults.
 pub(in crate::config::model) fn check(report: &mut Report<'_>, written: &ModelConfig) {
     let name = report.model();
     if written.platform != "ensemble" {
@@ -43,7 +44,7 @@ pub(in crate::config::model) fn check(report: &mut Report<'_>, written: &ModelCo
     }
 }
 
-/// Fields that say something of a graph, which an ensemble does not have.
+/// Reports fields about a graph, which an ensemble does not have.
 fn not_for_ensembles(report: &mut Report<'_>, written: &ModelConfig) {
     let name = report.model();
     let shaped = (0..written.input.len()).map(|n| ("input", n, written.input.get(n).and_then(|i| i.reshape.as_ref())));
@@ -107,7 +108,7 @@ fn steps(report: &mut Report<'_>, written: &ModelConfig, ensemble: &ModelEnsembl
     }
 }
 
-/// Every tensor is written before it is read, and every input and every tensor is read.
+/// Checks that every tensor is written before it is read, and that every input and tensor is read.
 fn flow(report: &mut Report<'_>, written: &ModelConfig, ensemble: &ModelEnsembling) {
     let name = report.model();
     let read: BTreeSet<&str> =
@@ -148,7 +149,7 @@ fn flow(report: &mut Report<'_>, written: &ModelConfig, ensemble: &ModelEnsembli
     }
 }
 
-/// The tensors that a request leads to.
+/// The tensors that the steps compute from a request's inputs, and these inputs.
 fn ready_tensors<'a>(written: &'a ModelConfig, ensemble: &'a ModelEnsembling) -> BTreeSet<&'a str> {
     let mut ready: BTreeSet<&str> = written.input.iter().map(|input| input.name.as_str()).collect();
     loop {

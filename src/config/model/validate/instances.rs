@@ -1,4 +1,4 @@
-//! Instance groups.
+//! Checks instance groups.
 
 use sequor_proto::model_instance_group::Kind;
 use sequor_proto::{ModelConfig, ModelInstanceGroup};
@@ -31,7 +31,7 @@ pub(super) fn check(report: &mut Report<'_>) {
     }
 }
 
-/// Why there are too many instances, if there are. A group has its count on each GPU that it names.
+/// The fault for too many instances. A group has its count of instances on each GPU that it names.
 pub(in crate::config::model) fn too_many(config: &ModelConfig, limits: ServerLimits) -> Option<String> {
     let (active, most) = (active(config), limits.instances.min(u32::from(u16::MAX)));
     let what = || {
@@ -41,7 +41,7 @@ pub(in crate::config::model) fn too_many(config: &ModelConfig, limits: ServerLim
     (active > u64::from(most)).then(what)
 }
 
-/// Instances that would run.
+/// Number of instances that would run.
 pub(super) fn active(config: &ModelConfig) -> u64 {
     let of = |g: &ModelInstanceGroup| u64::try_from(g.count).unwrap_or(0).saturating_mul(g.gpus.len().max(1) as u64);
     config.instance_group.iter().filter(|g| !g.passive).map(of).fold(0, u64::saturating_add)

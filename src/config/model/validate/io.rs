@@ -1,4 +1,4 @@
-//! Inputs and outputs: names, types, dims, formats, reshapes.
+//! Checks inputs and outputs: names, types, dims, formats, reshapes.
 
 use sequor_proto::{ModelTensorReshape, model_input::Format};
 
@@ -8,7 +8,7 @@ use crate::config::model::dtype;
 use crate::config::model::names::leaves_directory;
 use crate::config::model::report::{Report, nth};
 
-/// What inputs and outputs have in common.
+/// The fields that inputs and outputs share.
 struct DeclaredTensor<'a> {
     /// `input` or `output`.
     side: &'static str,

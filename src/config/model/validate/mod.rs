@@ -1,4 +1,4 @@
-//! Whether a configuration makes sense in itself. Sentences that Triton's users know are Triton's.
+//! Checks a configuration without its graph. Sentences that Triton's users know are Triton's.
 
 mod batching;
 mod controls;
@@ -14,7 +14,7 @@ use crate::config::fault::code;
 use super::report::Report;
 use super::{names, warmup};
 
-/// Everything that needs no graph. Run on a normalised configuration.
+/// Runs all checks that need no graph, on a normalised configuration.
 pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&std::path::Path) -> Option<u64>) {
     if report.config.max_batch_size < 0 {
         let what = format!("'max_batch_size' must be non-negative value for {}", report.model());

@@ -1,4 +1,4 @@
-//! `batch_input` and `batch_output`: what the server makes of a batch, and how it cuts flat outputs.
+//! Checks `batch_input` and `batch_output`: tensors that describe a batch, and the division of flat outputs.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ fn batch_output<'a>(report: &mut Report<'_>, field: &str, output: &'a BatchOutpu
     }
 }
 
-/// Each of them is about one input of the client's.
+/// Checks that it has exactly one of the clients' inputs as its source.
 fn source(report: &mut Report<'_>, field: &str, side: &str, kind: &str, sources: &[String]) {
     let names = || report.config.input.iter().map(|i| i.name.as_str());
     let what = match sources {

@@ -1,6 +1,7 @@
-//! Whether a reshape keeps every element: fixed sizes must agree, and between open dimensions the products must, group by group.
+//! Checks that a reshape keeps every element. Fixed sizes must agree. With open dimensions, the products between them must agree, group by
+//! group.
 
-/// Faults of `reshape` as the model's side of `dims`.
+/// The fault of a `reshape` of `dims`, if it has one.
 pub(super) fn fault(dims: &[i64], reshape: &[i64], batches: bool) -> Option<String> {
     const SIZE: &str = "has different size for dims and reshape";
     if reshape.is_empty() && !batches {

@@ -1,4 +1,4 @@
-//! States and their initial values.
+//! Checks states and their initial values.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::config::model::settle::initial_state_file;
 use crate::config::model::stateful::is_stateful;
 use crate::config::model::{dtype, sequor_toml};
 
-/// Durability is of states.
+/// Refuses durability for a model without states.
 pub(super) fn durability(report: &mut Report<'_>) {
     let keys = &report.toml.keys;
     let says = keys.durability.as_ref().and_then(|d| d.when).filter(|when| *when != sequor_toml::When::Never);
@@ -140,7 +140,7 @@ fn dims_fault(name: &str, dims: &[i64], initial: &[i64]) -> Option<String> {
     })
 }
 
-/// Faults of the file of an initial state. A longer file is cut; texts are taken as they are.
+/// The fault of the file of an initial state. A longer file is truncated; BYTES data is not checked here.
 fn file_fault(
     report: &Report<'_>,
     initial: &InitialState,
@@ -163,11 +163,11 @@ fn file_fault(
     })
 }
 
-/// The keys of sequor.toml that are about states and sequences of this model.
+/// Checks the keys of sequor.toml about states and sequences of this model.
 pub(super) fn own_keys(report: &mut Report<'_>) {
     let toml = report.toml;
     let Some(sequence) = report.sequence() else {
-        // Those of an ensemble hold for all its members that have sequences.
+        // For an ensemble, these keys apply to all its members with sequences.
         let of_ensemble = |section: &str| names::is_ensemble(report.config) && matches!(section, "sequence" | "reload");
         let sections = ["sequence", "backlog", "queue", "state", "reload"]
             .into_iter()
@@ -182,7 +182,7 @@ pub(super) fn own_keys(report: &mut Report<'_>) {
         let what = "rows is for the strategy direct; the batches of oldest never have padding rows";
         report.toml_fault(&["sequence", "rows"], code::SEQUENCE, what);
     }
-    // The states of the stateful backend are known with the graph.
+    // The states of the stateful backend become known with the graph.
     if is_stateful(report.config) && sequence.state.is_empty() {
         return;
     }
