@@ -164,6 +164,7 @@ pub(super) fn server_options(
         tls,
         admin: AdminOptions { keys, serves },
         allowed_origins: settings.http.allowed_origins.clone(),
+        restricted: settings.restricted.clone(),
         checks: Vec::new(),
     })
 }

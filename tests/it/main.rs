@@ -55,6 +55,7 @@ mod reference;
 mod rejected;
 mod reloads;
 mod restarts;
+mod restricted;
 mod sequences;
 mod serve;
 mod server;

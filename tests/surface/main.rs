@@ -19,6 +19,7 @@ mod pages;
 mod peers;
 mod python;
 mod reloads;
+mod restricted;
 mod settings;
 mod sockets;
 mod statistics;

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::access::RestrictionTexts;
 use super::key::{Key, choice, section};
 use crate::config::units::{Size, Span};
 
@@ -127,6 +128,8 @@ section! {
         pub port: u16 = 8000;
         /// Origin whose web pages may open WebSockets, infer and change settings, as https://app.example.org; * is every origin; the server's own address is always allowed
         pub allowed_origins: Vec<String> = Vec::new();
+        /// Groups of endpoints that HTTP requests reach only with the header KEY: VALUE (model-repository,logging:admin-key=VALUE); the value is shown nowhere
+        pub restricted_api: RestrictionTexts = RestrictionTexts::default();
     }
 }
 
@@ -140,6 +143,8 @@ section! {
         pub port: u16 = 8001;
         /// How long an HTTP/2 or WebSocket connection may be silent before the server sends a ping
         pub keepalive: Span = seconds(30);
+        /// The same for gRPC calls, with the metadata triton-grpc-protocol-KEY: VALUE
+        pub restricted_protocol: RestrictionTexts = RestrictionTexts::default();
     }
 }
 
@@ -402,7 +407,7 @@ mod tests {
             ValueKind::Bool => "true",
             ValueKind::Number => "1",
             ValueKind::Ratio => "0.5",
-            ValueKind::Text | ValueKind::Texts | ValueKind::Path | ValueKind::Paths => "x",
+            ValueKind::Text | ValueKind::Texts | ValueKind::Path | ValueKind::Paths | ValueKind::Restrictions => "x",
             ValueKind::Span => "1s",
             ValueKind::Size => "1MiB",
             ValueKind::Choice(choices) => choices[0],

@@ -8,9 +8,11 @@
 //! - [`flags`]: the keys as flags of `sequor serve`.
 //! - [`triton`]: the flags of `tritonserver`, and what becomes of them.
 //! - [`layers`]: the layers put over each other, and which of them set what.
+//! - [`access`]: groups of endpoints, and the headers that open them.
 //! - [`rates`]: how many of each resource there are for runs.
 //! - [`settings`]: what they say together · [`shown`]: the same for operators to read.
 
+pub mod access;
 pub mod file;
 pub mod flags;
 pub mod key;

@@ -1,0 +1,40 @@
+//! Restricted groups of endpoints: a request needs the header of its group, as Triton's `--http-restricted-api` and
+//! `--grpc-restricted-protocol` have it.
+//!
+//! Each listener serves both protocols, where Triton has a port for each. A group that only one protocol restricts must not be open to the other
+//! protocol on the same port, so there the restriction of the listener's own protocol holds.
+
+use axum::http::HeaderMap;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::api::{Check, Endpoint, RequestContext, RequestHead, Status, access, endpoint};
+use crate::config::server::access::{RestrictedGroups, Restriction, WireProtocol};
+
+/// The check of one listener.
+#[derive(Debug, Clone)]
+pub(super) struct RestrictedCheck {
+    pub(super) groups: RestrictedGroups,
+    /// The protocol that the listener is for.
+    pub(super) listener: WireProtocol,
+}
+
+impl Check for RestrictedCheck {
+    fn check(&self, _: &mut RequestContext, head: &RequestHead<'_>) -> Result<(), Status> {
+        let Endpoint { protocol, group } = endpoint(head.uri.path());
+        let of = |protocol| self.groups.of(protocol).of(group?);
+        match of(protocol).or_else(|| of(self.listener)) {
+            Some(restriction) if !opens(restriction, head.headers) => {
+                Err(access::restricted(protocol, &restriction.header))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the headers hold the secret. The time that it takes says nothing of how much of a value was right.
+fn opens(restriction: &Restriction, headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(&restriction.header) else { return false };
+    let digest = |bytes: &[u8]| <[u8; 32]>::from(Sha256::digest(bytes));
+    digest(value.as_bytes()).ct_eq(&digest(restriction.secret.expose().as_bytes())).into()
+}
