@@ -13,3 +13,12 @@ pub fn restricted(protocol: WireProtocol, header: &str) -> Status {
     let text = format!("This {what} is restricted, expecting header '{header}'");
     Status::new(Code::Restricted, "restricted", text).never_retry()
 }
+
+/// The refusal of a client without a key that `auth.keys_file` holds.
+pub fn unauthenticated(shows_key: bool) -> Status {
+    let text = match shows_key {
+        true => "the key is not one of auth.keys_file",
+        false => "this server needs a key: send authorization: Bearer KEY, or sequor-key: KEY",
+    };
+    Status::new(Code::Unauthenticated, "unauthenticated", text)
+}

@@ -293,6 +293,8 @@ fn access_cases() -> Vec<(&'static str, Status)> {
     vec![
         ("restricted-http", access::restricted(WireProtocol::Http, "admin-key")),
         ("restricted-grpc", access::restricted(WireProtocol::Grpc, "triton-grpc-protocol-admin-key")),
+        ("key-missing", access::unauthenticated(false)),
+        ("key-wrong", access::unauthenticated(true)),
     ]
 }
 

@@ -6,13 +6,14 @@
 //! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task, which owns a [`crate::executor`]; `activity`: whether it has any.
 //! - [`connection_limit`], [`descriptors`]: how many connections there may be · `first_bytes`, `request_body`: what must arrive in time · `metered`: messages of upgraded connections · `write_timeout`: clients that stop reading.
 //! - `dispatcher`: the one way of every request: its context, the checks of the listener, where it goes.
-//! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `origin`: what web pages may call · `restricted`: groups of endpoints that need a header · `changed`: files that are read again.
+//! - [`tls`]: certificates · [`keys`]: keys of operators and clients · `wrong_keys`: the log of wrong ones · `guard`: who may call what is for operators · `client_keys`: the same for clients · `origin`: what web pages may call · `restricted`: groups of endpoints that need a header · `changed`: files that are read again.
 //! - [`StreamServer`]: the same for clients over byte streams of the caller's own.
 //! - [`drain`]: the phases of going out, and the signals that ask for it · `shutdown`: what connections learn of it.
 //! - [`poll`]: looks at the model repository again and again · [`systemd`]: reports to a service manager.
 
 mod activity;
 mod changed;
+mod client_keys;
 pub mod connection;
 pub mod connection_limit;
 pub mod descriptors;
@@ -33,6 +34,7 @@ mod shutdown;
 pub mod systemd;
 pub mod tls;
 mod write_timeout;
+mod wrong_keys;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,6 +48,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub use client_keys::ClientKeys;
 pub use drain::{Drained, Stop};
 pub use in_memory::StreamServer;
 pub use keys::ApiKeys;
@@ -64,6 +67,7 @@ use crate::config::server::settings::SharedMemory;
 use crate::config::server::{Connections, Drain, Grpc, ServerLimits};
 use crate::model::Repository;
 use crate::telemetry::{Metrics, metrics};
+use client_keys::ClientKeyCheck;
 use connection::ConnectionSetup;
 use connection_limit::{ConnectionLimit, ConnectionPermit};
 use guard::Guard;
@@ -88,6 +92,8 @@ pub struct ServerOptions {
     pub allowed_origins: Vec<String>,
     /// Groups of endpoints that need a header.
     pub restricted: RestrictedGroups,
+    /// Without keys, every caller may call what is not restricted.
+    pub client_keys: Option<ClientKeys>,
     /// Conditions that every request of every listener must meet.
     pub checks: Vec<Arc<dyn Check>>,
 }
@@ -114,6 +120,7 @@ impl Default for ServerOptions {
             admin: AdminOptions::default(),
             allowed_origins: Vec::new(),
             restricted: RestrictedGroups::default(),
+            client_keys: None,
             checks: Vec::new(),
         }
     }
@@ -210,8 +217,9 @@ fn client_checks(options: &ServerOptions, listener: WireProtocol) -> Vec<Arc<dyn
     let mut checks = options.checks.clone();
     checks.push(Arc::new(OriginCheck { allowed: options.allowed_origins.clone() }));
     if !options.restricted.is_empty() {
-        checks.push(Arc::new(RestrictedCheck { groups: options.restricted.clone(), listener }));
+        checks.push(Arc::new(RestrictedCheck::new(options.restricted.clone(), listener)));
     }
+    checks.extend(options.client_keys.clone().map(|keys| Arc::new(ClientKeyCheck::new(keys)) as Arc<dyn Check>));
     checks
 }
 

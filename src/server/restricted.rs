@@ -8,24 +8,36 @@ use axum::http::HeaderMap;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use super::wrong_keys::WrongKeys;
 use crate::api::{Check, Endpoint, RequestContext, RequestHead, Status, access, endpoint};
 use crate::config::server::access::{RestrictedGroups, Restriction, WireProtocol};
 
 /// The check of one listener.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct RestrictedCheck {
-    pub(super) groups: RestrictedGroups,
+    groups: RestrictedGroups,
     /// The protocol that the listener is for.
-    pub(super) listener: WireProtocol,
+    listener: WireProtocol,
+    wrong_values: WrongKeys,
+}
+
+impl RestrictedCheck {
+    pub(super) fn new(groups: RestrictedGroups, listener: WireProtocol) -> RestrictedCheck {
+        RestrictedCheck { groups, listener, wrong_values: WrongKeys::default() }
+    }
 }
 
 impl Check for RestrictedCheck {
-    fn check(&self, _: &mut RequestContext, head: &RequestHead<'_>) -> Result<(), Status> {
+    fn check(&self, context: &mut RequestContext, head: &RequestHead<'_>) -> Result<(), Status> {
         let Endpoint { protocol, group } = endpoint(head.uri.path());
         let of = |protocol| self.groups.of(protocol).of(group?);
         match of(protocol).or_else(|| of(self.listener)) {
             Some(restriction) if !opens(restriction, head.headers) => {
-                Err(access::restricted(protocol, &restriction.header))
+                let status = access::restricted(protocol, &restriction.header);
+                if head.headers.contains_key(&restriction.header) {
+                    self.wrong_values.report(context.caller.address, &status.message);
+                }
+                Err(status)
             }
             _ => Ok(()),
         }

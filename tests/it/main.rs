@@ -32,6 +32,7 @@ mod initializer_wat;
 mod initializers;
 mod initializers_authors;
 mod json;
+mod keys;
 mod languages;
 mod load;
 mod model_plugins;

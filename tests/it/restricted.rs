@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::operator::ask;
 use crate::python;
-use crate::server::{Call, get, models};
+use crate::server::{Call, Ended, get, models};
 
 const ADMIN: &str = "adm1n-s3cret=:";
 const INFER: &str = "1nfer-s3cret";
@@ -27,6 +27,8 @@ fn tritons_clients_are_served_with_the_header_alone_and_no_secret_is_printed() {
     let pages = ["/", "/admin/config", "/admin/status.json"].map(|path| ask(admin, "GET", path, "", b""));
     let metrics = get(server.metrics, "/metrics");
     let ended = server.stop();
+    let line = |line: &str| line.contains("refused by=\"unknown\"") && line.contains("is restricted, expecting header");
+    assert!(ended.stderr.lines().any(line), "a wrong value is a line of the log");
     let shown = "[\\\"model-repository,model-config:admin-key=***\\\", \\\"inference:infer-key=***\\\"]";
     assert!(pages[1].1.contains(shown), "{}", pages[1].1);
     let printed = pages.iter().chain([&metrics]).map(|(_, text)| text.as_str()).chain([&*ended.stdout, &*ended.stderr]);
@@ -65,5 +67,7 @@ fn the_file_restricts_as_the_flags_do() {
     let (status, body) = server.get("/v2");
     assert_eq!((status, body.contains("expecting header 'k'")), (403, true), "{body}");
     assert_eq!(server.get("/v2/health/live").0, 200);
-    assert!(!server.stop().stderr.contains(INFER));
+    let Ended { stdout, stderr, .. } = server.stop();
+    assert!(stdout.contains("   or: curl -H 'k: VALUE' localhost:"), "{stdout}");
+    assert!(!stdout.contains(INFER) && !stderr.contains(INFER));
 }

@@ -12,6 +12,7 @@ mod forms;
 mod gate;
 mod headers;
 mod house;
+mod keys;
 mod limits;
 mod memory;
 mod order;

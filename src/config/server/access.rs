@@ -1,6 +1,7 @@
-//! Groups of endpoints, and the headers that open them: `http.restricted_api` and `grpc.restricted_protocol`, after Triton's flags of these names.
+//! Groups of endpoints, and who may call them: `http.restricted_api` and `grpc.restricted_protocol`, after Triton's flags of these names, and `[auth]`.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -59,6 +60,21 @@ pub struct RestrictedGroups {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RestrictionTexts(Vec<String>);
 
+/// Which requests need a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyedGroups {
+    /// All but those of health, which probes send.
+    AllButHealth,
+    Only(Vec<ApiGroup>),
+}
+
+/// The keys of clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientAuth {
+    pub keys_file: PathBuf,
+    pub keyed: KeyedGroups,
+}
+
 impl ApiGroup {
     pub const ALL: [ApiGroup; 9] = [
         ApiGroup::Health,
@@ -88,6 +104,39 @@ impl ApiGroup {
 
     fn named(name: &str) -> Option<ApiGroup> {
         ApiGroup::ALL.into_iter().find(|group| group.name() == name)
+    }
+}
+
+/// Other names of groups, for `auth.restricted`.
+const SHORT: [(&str, ApiGroup); 2] = [("repository", ApiGroup::ModelRepository), ("log", ApiGroup::Logging)];
+
+impl KeyedGroups {
+    /// Parses the names of `auth.restricted`.
+    pub(super) fn parse(names: Option<&[String]>) -> Result<KeyedGroups, String> {
+        let group = |name: &String| {
+            let short = SHORT.iter().find(|(short, _)| short == name).map(|(_, group)| *group);
+            short.or_else(|| ApiGroup::named(name)).ok_or_else(|| {
+                let names = || SHORT.iter().map(|(short, _)| *short).chain(ApiGroup::ALL.map(ApiGroup::name));
+                let (all, near) = (names().collect::<Vec<_>>().join(", "), did_you_mean(name, names()));
+                format!("auth.restricted: \"{name}\" is no group of endpoints ({all}){near}")
+            })
+        };
+        match names {
+            None => Ok(KeyedGroups::AllButHealth),
+            Some([]) => {
+                Err("auth.restricted is empty, so no request would need a key: name a group, or leave it out"
+                    .to_owned())
+            }
+            Some(names) => names.iter().map(group).collect::<Result<_, _>>().map(KeyedGroups::Only),
+        }
+    }
+
+    /// Whether a request to this group needs a key.
+    pub fn need_key(&self, group: Option<ApiGroup>) -> bool {
+        match self {
+            KeyedGroups::AllButHealth => group != Some(ApiGroup::Health),
+            KeyedGroups::Only(keyed) => group.is_some_and(|group| keyed.contains(&group)),
+        }
     }
 }
 
@@ -311,6 +360,22 @@ mod tests {
             let said = fault(&[text]);
             assert!(!said.contains("s3cret"), "{said}");
         }
+    }
+
+    #[test]
+    fn keys_are_for_all_but_health_or_for_the_groups_that_are_named() {
+        let parse =
+            |names: &[&str]| KeyedGroups::parse(Some(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()));
+        let all = KeyedGroups::parse(None).unwrap();
+        let groups = ApiGroup::ALL.into_iter().filter(|group| !all.need_key(Some(*group)));
+        assert_eq!((groups.collect::<Vec<_>>(), all.need_key(None)), (vec![ApiGroup::Health], true));
+        let some = parse(&["repository", "trace", "log", "model-config"]).unwrap();
+        let groups = ApiGroup::ALL.into_iter().filter(|group| some.need_key(Some(*group)));
+        let named = [ApiGroup::ModelConfig, ApiGroup::ModelRepository, ApiGroup::Trace, ApiGroup::Logging];
+        assert_eq!((groups.collect::<Vec<_>>(), some.need_key(None)), (named.to_vec(), false));
+        let unknown = parse(&["trace", "repositry"]).unwrap_err();
+        assert!(unknown.ends_with("; did you mean \"repository\"?"), "{unknown}");
+        assert!(parse(&[]).is_err());
     }
 
     #[test]

@@ -21,6 +21,7 @@ const SECTIONS: [&[Key]; 18] = [
     MetricsSection::KEYS,
     AdminSection::KEYS,
     TlsSection::KEYS,
+    Auth::KEYS,
     ServerLimits::KEYS,
     CacheSection::KEYS,
     Connections::KEYS,
@@ -29,7 +30,6 @@ const SECTIONS: [&[Key]; 18] = [
     Runtime::KEYS,
     LogSection::KEYS,
     PluginsSection::KEYS,
-    Auth::KEYS,
     StateSection::KEYS,
     Otlp::KEYS,
 ];
@@ -66,6 +66,7 @@ section! {
         pub metrics: MetricsSection = MetricsSection::default();
         pub admin: AdminSection = AdminSection::default();
         pub tls: TlsSection = TlsSection::default();
+        pub auth: Auth = Auth::default();
         pub limits: ServerLimits = ServerLimits::default();
         pub cache: CacheSection = CacheSection::default();
         pub connections: Connections = Connections::default();
@@ -74,7 +75,6 @@ section! {
         pub runtime: Runtime = Runtime::default();
         pub log: LogSection = LogSection::default();
         pub plugins: PluginsSection = PluginsSection::default();
-        pub(super) auth: Option<Auth> = None;
         pub state: StateSection = StateSection::default();
         pub(super) otlp: Option<Otlp> = None;
     }
@@ -190,6 +190,16 @@ section! {
         pub key: PathBuf = PathBuf::new();
         /// Certificate (PEM) of the authority whose certificates clients must show; none need to if not given
         pub client_ca: PathBuf = PathBuf::new();
+    }
+}
+
+section! {
+    /// Who may call the listeners for clients. An empty path is none.
+    pub struct Auth, "auth." {
+        /// File of the keys that clients need over HTTP and gRPC, a line name:key for each; reloaded
+        pub keys_file: PathBuf = PathBuf::new();
+        /// Groups of endpoints that need a key: repository, trace, log, or a name of http.restricted_api; all but health if not given
+        pub restricted: Option<Vec<String>> = None;
     }
 }
 
@@ -378,13 +388,6 @@ section! {
 }
 
 // === not served yet ===
-
-section! {
-    pub(super) struct Auth, "auth." {
-        keys_file: Option<PathBuf> = None;
-        restricted: Option<Vec<String>> = None;
-    }
-}
 
 section! {
     pub(super) struct Otlp, "otlp." {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::Value;
 
-use super::access::{RestrictedGroups, Restrictions, WireProtocol};
+use super::access::{ClientAuth, KeyedGroups, RestrictedGroups, Restrictions, WireProtocol};
 use super::file::{
     AdminSection, AllowSharedMemory, CacheSection, Connections, ControlMode, Drain, GRANT_MODEL, GRANTS, Grpc, Http,
     LogSection, MetricsSection, ModelSection, PluginsSection, RateLimit, Runtime, ServerFile, ServerLimits,
@@ -52,6 +52,8 @@ pub struct Settings {
     pub shared_memory: SharedMemory,
     /// Which groups of endpoints only callers with a secret reach.
     pub restricted: RestrictedGroups,
+    /// `None`: clients need no key.
+    pub auth: Option<ClientAuth>,
     pub drain: Drain,
     pub state: StateSection,
     pub runtime: Runtime,
@@ -98,8 +100,9 @@ pub fn load(
     faults.extend(layers.not_served());
     faults.extend(meaningless(&said, &layers));
     let restricted = restricted(&said, &layers).map_err(|wrong| faults.extend(wrong));
-    match restricted {
-        Ok(restricted) if faults.is_empty() => Ok(settle(said, restricted, layers.origins, host)),
+    let auth = auth(&said, &layers).map_err(|wrong| faults.push(wrong));
+    match (restricted, auth) {
+        (Ok(restricted), Ok(auth)) if faults.is_empty() => Ok(settle(said, (restricted, auth), layers.origins, host)),
         _ => Err(in_order(faults)),
     }
 }
@@ -260,6 +263,18 @@ fn restricted(said: &ServerFile, layers: &Layers) -> Result<RestrictedGroups, Ve
     }
 }
 
+/// The keys of clients, or what is wrong with them.
+fn auth(said: &ServerFile, layers: &Layers) -> Result<Option<ClientAuth>, Fault> {
+    let fault = |what| Fault { at: layers.origin("auth.restricted").at(), code: code::VALUE, what };
+    let keyed = KeyedGroups::parse(said.auth.restricted.as_deref()).map_err(fault)?;
+    let keys_file = said.auth.keys_file.clone();
+    match (keys_file.as_os_str().is_empty(), &keyed) {
+        (false, _) => Ok(Some(ClientAuth { keys_file, keyed })),
+        (true, KeyedGroups::AllButHealth) => Ok(None),
+        (true, KeyedGroups::Only(_)) => Err(fault("auth.restricted is of no use without auth.keys_file".to_owned())),
+    }
+}
+
 /// Where nothing is said, clients of this machine alone may register shared memory.
 fn shared_memory(said: &ServerFile) -> SharedMemory {
     let is_local = |address: &str| address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -281,7 +296,7 @@ fn rates(said: &ServerFile) -> Option<Vec<ResourceLimit>> {
 
 fn settle(
     said: ServerFile,
-    restricted: RestrictedGroups,
+    (restricted, auth): (RestrictedGroups, Option<ClientAuth>),
     origins: BTreeMap<&'static str, Origin>,
     host: &HostInfo,
 ) -> Settings {
@@ -306,6 +321,7 @@ fn settle(
         connections: said.connections,
         shared_memory,
         restricted,
+        auth,
         drain: said.drain,
         state: said.state,
         runtime: said.runtime,
@@ -400,7 +416,7 @@ mod tests {
 
     #[test]
     fn every_fault_of_every_layer_is_told() {
-        let file = "[grpc]\nport = 8000\n[auth]\n[otlp]\nendpoint = \"x\"\n[plugins]\ntime = \"0s\"\ngrants = [\"edf=clok\", \"clock\"]\n[runtime]\nthreads_per_instance = 0\n";
+        let file = "[grpc]\nport = 8000\n[auth]\nrestricted = [\"trace\"]\n[otlp]\nendpoint = \"x\"\n[plugins]\ntime = \"0s\"\ngrants = [\"edf=clok\", \"clock\"]\n[runtime]\nthreads_per_instance = 0\n";
         let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_URL", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
         let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
         insta::assert_snapshot!(faults.join("\n"));
