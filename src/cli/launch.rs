@@ -194,7 +194,7 @@ fn fitted(wanted: Connections) -> Connections {
 }
 
 /// The settings as operators read them: with the absolute path of the plug-in folder.
-fn shown(settings: &Settings) -> Vec<Shown> {
+pub(super) fn shown(settings: &Settings) -> Vec<Shown> {
     let mut shown = settings.shown.clone();
     let folder = some(&settings.plugins.dir).and_then(|dir| std::path::absolute(dir).ok());
     if let Some((folder, row)) = folder.zip(shown.iter_mut().find(|row| row.key == "plugins.dir")) {

@@ -116,7 +116,8 @@ state = \"4GiB\"              # or --limits-state 4GiB, or SEQUOR_LIMITS_STATE=4
   variable has one a line ([restricted endpoints](security.md#restricted-endpoints)).
 * **A misspelt variable** is named in the log at the start. A misspelt key or flag is refused.
 * **Changes** take effect at the next start. Keys and certificates (`admin.keys_file`, `auth.keys_file`, `tls.*`) are read again when their files change.
-* `curl 127.0.0.1:8003/admin/config` shows the value of every setting, and where it comes from.
+* `sequor config show --origin` takes the same flags, variables and file, starts nothing, and prints the value of every setting and where it comes from. It
+  exits with 3 if the configuration is wrong. `curl 127.0.0.1:8003/admin/config` shows the same of a running server.
 * A model has a [file of its own](../model-config.md) with other keys. It is called `sequor.toml` as well, but is in the model's directory, beside `config.pbtxt`.
 
 ## Settings

@@ -13,6 +13,7 @@ mod calls;
 mod check;
 mod cli;
 mod clients;
+mod config;
 mod connections;
 mod demo;
 mod docs;
