@@ -17,6 +17,8 @@ pub enum Code {
     Conflict,
     /// The caller has no right to this.
     Denied,
+    /// The endpoint is restricted to callers with a header, as Triton answers it.
+    Restricted,
     /// The caller is unknown.
     Unauthenticated,
     /// The request is too large.
@@ -26,7 +28,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 15] = [
+    pub const ALL: [Code; 16] = [
         Code::Unknown,
         Code::Internal,
         Code::NotFound,
@@ -39,6 +41,7 @@ impl Code {
         Code::DeadlineExceeded,
         Code::Conflict,
         Code::Denied,
+        Code::Restricted,
         Code::Unauthenticated,
         Code::TooLarge,
         Code::Exhausted,
@@ -51,7 +54,7 @@ impl Code {
             Code::Internal => "INTERNAL",
             Code::NotFound => "NOT_FOUND",
             Code::InvalidArgument => "INVALID_ARGUMENT",
-            Code::Unavailable => "UNAVAILABLE",
+            Code::Unavailable | Code::Restricted => "UNAVAILABLE",
             Code::Unimplemented => "UNIMPLEMENTED",
             Code::AlreadyExists => "ALREADY_EXISTS",
             Code::Cancelled => "CANCELLED",
@@ -70,7 +73,7 @@ impl Code {
             Code::Internal => tonic::Code::Internal,
             Code::NotFound => tonic::Code::NotFound,
             Code::InvalidArgument => tonic::Code::InvalidArgument,
-            Code::Unavailable => tonic::Code::Unavailable,
+            Code::Unavailable | Code::Restricted => tonic::Code::Unavailable,
             Code::Unimplemented => tonic::Code::Unimplemented,
             Code::AlreadyExists => tonic::Code::AlreadyExists,
             Code::Cancelled => tonic::Code::Cancelled,
@@ -89,7 +92,7 @@ impl Code {
         match self {
             Code::Unknown | Code::InvalidArgument | Code::AlreadyExists | Code::Cancelled => 400,
             Code::Unauthenticated => 401,
-            Code::Denied => 403,
+            Code::Denied | Code::Restricted => 403,
             Code::NotFound => 404,
             Code::Conflict => 409,
             Code::FailedPrecondition => 412,

@@ -6,6 +6,7 @@
 //! - [`intake`]: the neutral door, in no protocol's words: the way of a decoded request, limits, phases, counting; `queued` counts the bytes
 //!   that wait · `its_load`: decodes a request for the load that its sequence lives on.
 //! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls · `peers`: what one client holds.
+//! - [`mod@endpoint`]: protocol and group of endpoints of a path · [`access`]: the refusals of callers without the right to one.
 //! - [`body_error`]: why a body was given up while it arrived · `message_meter`: counts the messages of upgraded connections.
 //! - [`order`]: the order of the requests of a connection · [`upgrades`]: connections that became something else.
 //! - [`code`], [`status`]: the outcome of a request that has no answer · `refusal`: what every surface says alike of it · `triton`: the table
@@ -17,6 +18,7 @@
 //! - `wire`: the fields of protobuf messages that are not decoded yet · `frames`: messages of gRPC as bytes, unpacked before they are decoded ·
 //!   `compress`: packs and unpacks · `body`: bodies of HTTP · `json_elements`: writes tensors as JSON · `echo`: marks that come back.
 
+pub mod access;
 pub mod admin;
 pub(crate) mod audit;
 pub(crate) mod body;
@@ -27,6 +29,7 @@ pub(crate) mod compress;
 pub mod context;
 pub(crate) mod control;
 pub(crate) mod echo;
+pub mod endpoint;
 pub(crate) mod frames;
 pub mod health;
 pub mod intake;
@@ -49,6 +52,7 @@ pub use body_error::BodyError;
 pub use caller::Caller;
 pub use code::Code;
 pub use context::{Check, Deadline, RequestContext, RequestHead};
+pub use endpoint::{Endpoint, endpoint};
 pub use intake::{Api, ServerPhase};
 pub use order::ConnectionOrder;
 pub use status::{Retry, Status};

@@ -6,9 +6,10 @@ use std::time::Duration;
 use sequor_core::{DataType, Dims, Shape, Time};
 
 use super::*;
-use crate::api::Retry;
 use crate::api::kserve::refused_region::{RegionFault, region};
 use crate::api::refusal::unsent;
+use crate::api::{Retry, access};
+use crate::config::server::access::WireProtocol;
 use crate::error::{
     ExceededLimit, Invalid, ProcessorFailure, RefusedModel, RejectionReason, RejectionStatus, SourceFault,
 };
@@ -288,6 +289,15 @@ fn region_cases() -> Vec<(&'static str, Status)> {
     ]
 }
 
+fn access_cases() -> Vec<(&'static str, Status)> {
+    vec![
+        ("restricted-http", access::restricted(WireProtocol::Http, "admin-key")),
+        ("restricted-grpc", access::restricted(WireProtocol::Grpc, "triton-grpc-protocol-admin-key")),
+        ("key-missing", access::unauthenticated(false)),
+        ("key-wrong", access::unauthenticated(true)),
+    ]
+}
+
 #[test]
 fn every_failure_reads_as_written_down() {
     let table: BTreeMap<String, Case> =
@@ -295,6 +305,7 @@ fn every_failure_reads_as_written_down() {
     let failures = all().into_iter().map(|(name, failure)| (name, status(&failure)));
     let said: BTreeMap<String, Case> = failures
         .chain(region_cases())
+        .chain(access_cases())
         .map(|(name, status)| {
             let Status { code, message, reason, .. } = status;
             let case =

@@ -80,7 +80,7 @@ async fn start(plan: &BenchPlan, recipe: &Recipe, live: &Arc<RunProgress>) -> Re
     let mut senders = JoinSet::new();
     let begin = Instant::now();
     for (sender, channel) in (0..plan.pace.senders()).zip(channels.iter().cycle()) {
-        let line = Transport::new(channel.clone(), plan.streaming);
+        let line = Transport::new(channel.clone(), plan.streaming, plan.key.clone());
         let mut random = SplitMix64::new(plan.seed, sender + 1);
         let (phase, live) = (random.share(), Arc::clone(live));
         let script = RequestScript::new(&recipe, &ids, random);

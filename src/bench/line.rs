@@ -15,6 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::transport::Channel;
 
+use super::plan::ClientKey;
 use super::script::RequestMark;
 
 type GrpcClient = GrpcInferenceServiceClient<Channel>;
@@ -44,8 +45,18 @@ pub(super) struct CallFailure {
 }
 
 pub(super) enum Transport {
-    Calls { client: GrpcClient, flying: FuturesUnordered<InFlightCall> },
-    Stream { client: GrpcClient, open: Option<OpenStream>, flying: VecDeque<Sent>, lost: Option<CallFailure> },
+    Calls {
+        client: GrpcClient,
+        key: Option<ClientKey>,
+        flying: FuturesUnordered<InFlightCall>,
+    },
+    Stream {
+        client: GrpcClient,
+        key: Option<ClientKey>,
+        open: Option<OpenStream>,
+        flying: VecDeque<Sent>,
+        lost: Option<CallFailure>,
+    },
 }
 
 /// A call in flight.
@@ -72,11 +83,11 @@ pub(super) struct OpenStream {
 }
 
 impl Transport {
-    pub(super) fn new(channel: Channel, streaming: bool) -> Transport {
+    pub(super) fn new(channel: Channel, streaming: bool, key: Option<ClientKey>) -> Transport {
         let client = GrpcClient::new(channel).max_decoding_message_size(usize::MAX);
         match streaming {
-            false => Transport::Calls { client, flying: FuturesUnordered::new() },
-            true => Transport::Stream { client, open: None, flying: VecDeque::new(), lost: None },
+            false => Transport::Calls { client, key, flying: FuturesUnordered::new() },
+            true => Transport::Stream { client, key, open: None, flying: VecDeque::new(), lost: None },
         }
     }
 
@@ -98,16 +109,17 @@ impl Transport {
     /// Sends a request. It is in flight once [`Transport::next`] is awaited.
     pub(super) fn send(&mut self, sent: Sent, message: ModelInferRequest) {
         match self {
-            Transport::Calls { client, flying } => {
+            Transport::Calls { client, key, flying } => {
                 let mut client = client.clone();
+                let message = ClientKey::shown(key.as_ref(), message);
                 let call = async move {
                     let answer = client.model_infer(message).await;
                     answer.map(tonic::Response::into_inner).map_err(|status| fault(&status))
                 };
                 flying.push(InFlightCall { sent, call: Box::pin(call) });
             }
-            Transport::Stream { client, open, flying, lost } => {
-                let stream = open.get_or_insert_with(|| begin(client.clone()));
+            Transport::Stream { client, key, open, flying, lost } => {
+                let stream = open.get_or_insert_with(|| begin(client.clone(), key.as_ref()));
                 flying.push_back(sent);
                 if stream.requests.try_send(message).is_err() {
                     *lost =
@@ -150,10 +162,10 @@ impl Transport {
 }
 
 /// Opens a stream. Sends nothing before the first request, because some servers do not answer before that.
-fn begin(mut client: GrpcClient) -> OpenStream {
+fn begin(mut client: GrpcClient, key: Option<&ClientKey>) -> OpenStream {
     let (requests, receiver) = mpsc::channel(ROOM);
-    let call =
-        async move { client.model_stream_infer(ReceiverStream::new(receiver)).await.map(tonic::Response::into_inner) };
+    let messages = ClientKey::shown(key, ReceiverStream::new(receiver));
+    let call = async move { client.model_stream_infer(messages).await.map(tonic::Response::into_inner) };
     OpenStream { requests, answers: Box::pin(stream::once(call).try_flatten()) }
 }
 

@@ -27,7 +27,7 @@ mod tally;
 
 pub use child::Child;
 pub use drive::run;
-pub use plan::{BenchPlan, Pace};
+pub use plan::{BenchPlan, ClientKey, Pace};
 pub use recipe::{Data, Recipe, Wanted};
 pub use report::BenchReport;
 

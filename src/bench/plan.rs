@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use tonic::Request;
+use tonic::metadata::{Ascii, MetadataValue};
+
 /// The pace of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
@@ -21,11 +24,34 @@ impl Pace {
     }
 }
 
+/// What shows a key to a server: the value of `authorization`.
+#[derive(Debug, Clone)]
+pub struct ClientKey(MetadataValue<Ascii>);
+
+impl ClientKey {
+    /// `None` if no header can hold the key.
+    pub fn new(key: &str) -> Option<ClientKey> {
+        let mut value: MetadataValue<Ascii> = format!("Bearer {key}").parse().ok()?;
+        value.set_sensitive(true);
+        Some(ClientKey(value))
+    }
+
+    /// A request that shows the key, if there is one.
+    pub(super) fn shown<T>(key: Option<&ClientKey>, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(ClientKey(value)) = key {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        request
+    }
+}
+
 /// A run of the load generator against one server.
 #[derive(Debug, Clone)]
 pub struct BenchPlan {
     /// `host:port` of the gRPC service.
     pub address: String,
+    pub key: Option<ClientKey>,
     pub pace: Pace,
     /// Whether requests go over bidirectional streams, one a sender, instead of single calls.
     pub streaming: bool,
@@ -52,6 +78,7 @@ impl BenchPlan {
     pub fn closed(address: impl Into<String>, clients: usize) -> BenchPlan {
         BenchPlan {
             address: address.into(),
+            key: None,
             pace: Pace::Closed { clients, pipeline: 1 },
             streaming: false,
             connections: clients.div_ceil(BenchPlan::CLIENTS_A_CONNECTION),

@@ -14,6 +14,7 @@ use sequor_proto::{InferParameter, ModelConfigRequest, ModelInferRequest, ModelM
 use tonic::transport::Channel;
 
 use super::BenchError;
+use super::plan::ClientKey;
 use super::random::SplitMix64;
 
 /// The data of inputs.
@@ -74,16 +75,22 @@ pub(super) struct StepOfSequence {
 impl Recipe {
     /// Reads the model's metadata and configuration from a server.
     pub async fn ask(channel: Channel, wanted: &Wanted) -> Result<Recipe, BenchError> {
+        Recipe::ask_with(channel, wanted, None).await
+    }
+
+    /// The same, and shows a key.
+    pub async fn ask_with(channel: Channel, wanted: &Wanted, key: Option<&ClientKey>) -> Result<Recipe, BenchError> {
         let mut client = GrpcInferenceServiceClient::new(channel).max_decoding_message_size(usize::MAX);
         let (name, version) = (wanted.model.clone(), String::new());
         let refused = |status: tonic::Status| BenchError::Refused {
             address: format!("model '{}'", wanted.model),
             why: status.message().to_owned(),
         };
-        let metadata = client.model_metadata(ModelMetadataRequest { name: name.clone(), version: version.clone() });
+        let metadata = ModelMetadataRequest { name: name.clone(), version: version.clone() };
+        let metadata = client.model_metadata(ClientKey::shown(key, metadata));
         let metadata = metadata.await.map_err(refused)?.into_inner();
         // If a server does not report whether its model takes sequences, it gets sequences, as requested.
-        let config = client.model_config(ModelConfigRequest { name, version }).await.ok();
+        let config = client.model_config(ClientKey::shown(key, ModelConfigRequest { name, version })).await.ok();
         let stateless = config
             .and_then(|c| c.into_inner().config)
             .is_some_and(|config| !matches!(config.scheduling_choice, Some(SchedulingChoice::SequenceBatching(_))));

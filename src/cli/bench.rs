@@ -7,8 +7,8 @@ use clap::builder::RangedI64ValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgGroup, ArgMatches, Args, Command, FromArgMatches, value_parser};
 
-use super::{Failed, launch};
-use crate::bench::{BenchError, BenchPlan, BenchReport, Child, Data, Pace, Recipe, Wanted, drive, process};
+use super::{Failed, launch, remote};
+use crate::bench::{BenchError, BenchPlan, BenchReport, Child, ClientKey, Data, Pace, Recipe, Wanted, drive, process};
 use crate::config::units::Span;
 
 const ADDRESS: &str = "localhost:8001";
@@ -30,6 +30,9 @@ struct BenchArgs {
     /// The same, for any other KServe v2 server
     #[arg(long, value_name = "HOST:PORT")]
     against: Option<String>,
+    /// File that holds the key to show: KEY or NAME:KEY
+    #[arg(id = "key-file", long = "key-file", value_name = "FILE")]
+    key_file: Option<PathBuf>,
     /// Start a server of our own on this model repository, for the time of the run
     #[arg(long, value_name = "DIR")]
     serve: Option<PathBuf>,
@@ -100,7 +103,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         }
         None => None,
     };
-    let (plan, wanted) = (args.plan(child.as_ref()), args.wanted());
+    let (plan, wanted) = (BenchPlan { key: args.key()?, ..args.plan(child.as_ref()) }, args.wanted());
     let report = threads(&plan)?.block_on(measure(&plan, &wanted)).map_err(|e| failed(&e))?;
     match args.output.as_str() {
         "json" => println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default()),
@@ -128,7 +131,7 @@ fn threads(plan: &BenchPlan) -> Result<tokio::runtime::Runtime, Failed> {
 }
 
 async fn measure(plan: &BenchPlan, wanted: &Wanted) -> Result<BenchReport, BenchError> {
-    let recipe = Recipe::ask(drive::connect(&plan.address).await?, wanted).await?;
+    let recipe = Recipe::ask_with(drive::connect(&plan.address).await?, wanted, plan.key.as_ref()).await?;
     let interrupted = async {
         // Without signals the run just goes on to its end.
         if tokio::signal::ctrl_c().await.is_err() {
@@ -157,6 +160,13 @@ fn failed(error: &BenchError) -> Failed {
 }
 
 impl BenchArgs {
+    /// The key to show, if there is one.
+    fn key(&self) -> Result<Option<ClientKey>, Failed> {
+        let Some(path) = &self.key_file else { return Ok(None) };
+        let unfit = || Failed::Configuration(format!("{} holds a key that no header can carry", path.display()));
+        ClientKey::new(&remote::client::key(path)?).map(Some).ok_or_else(unfit)
+    }
+
     fn plan(&self, child: Option<&Child>) -> BenchPlan {
         let address = child.map(|c| c.grpc.clone()).or_else(|| self.against.clone()).or_else(|| self.server.clone());
         let address = address.unwrap_or_else(|| ADDRESS.to_owned());
@@ -167,6 +177,7 @@ impl BenchArgs {
         let beside = address.rsplit_once(':').map(|(host, _)| format!("{host}:8002"));
         let connections = self.connections.map(|n| n as usize);
         BenchPlan {
+            key: None,
             pace,
             streaming: self.streaming,
             connections: connections.unwrap_or_else(|| pace.senders().div_ceil(BenchPlan::CLIENTS_A_CONNECTION)),

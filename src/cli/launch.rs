@@ -17,7 +17,7 @@ use crate::config::server::{Connections, Settings, Shown, file};
 use crate::model::repository::{epoch_now, first_id_of};
 use crate::model::{Repository, RepositoryOptions, SequenceStore};
 use crate::server::{
-    Addresses, AdminOptions, ApiKeys, Listeners, ServerOptions, Tls, TlsFiles, descriptors, listeners,
+    Addresses, AdminOptions, ApiKeys, ClientKeys, Listeners, ServerOptions, Tls, TlsFiles, descriptors, listeners,
 };
 use crate::state::tier::{self, OpenedStore, Tier as _};
 use crate::telemetry::Metrics;
@@ -27,6 +27,9 @@ const REPLY_POOL: usize = 64 << 20;
 
 /// How long a thread that decodes large requests waits for another one.
 const DECODER_REST: Duration = Duration::from_secs(3);
+
+/// The file with the keys of clients is looked at no more often than this: a look takes longer than all else about a key.
+const KEYS_EVERY: Duration = Duration::from_secs(1);
 
 /// Binds the ports, before anything that takes time.
 pub(super) fn bind(settings: &Settings) -> Result<Listeners, Failed> {
@@ -140,6 +143,10 @@ pub(super) fn server_options(
     let wrong = |setting: &str, e: &dyn std::fmt::Display| Failed::Configuration(format!("{setting}: {e}"));
     let keys_file = some(&settings.admin.keys_file);
     let keys = keys_file.map(|path| ApiKeys::open(path)).transpose().map_err(|e| wrong("admin.keys_file", &e))?;
+    let client_keys = settings.auth.as_ref().map(|auth| -> Result<ClientKeys, Failed> {
+        let keys = ApiKeys::open_with(&auth.keys_file, KEYS_EVERY).map_err(|e| wrong("auth.keys_file", &e))?;
+        Ok(ClientKeys { keys, keyed: auth.keyed.clone() })
+    });
     let files = |tls: &file::TlsSection| {
         let client_ca = some(&tls.client_ca).cloned();
         TlsFiles { cert: tls.cert.clone(), key: tls.key.clone(), client_ca }
@@ -164,6 +171,8 @@ pub(super) fn server_options(
         tls,
         admin: AdminOptions { keys, serves },
         allowed_origins: settings.http.allowed_origins.clone(),
+        restricted: settings.restricted.clone(),
+        client_keys: client_keys.transpose()?,
         checks: Vec::new(),
     })
 }
@@ -185,7 +194,7 @@ fn fitted(wanted: Connections) -> Connections {
 }
 
 /// The settings as operators read them: with the absolute path of the plug-in folder.
-fn shown(settings: &Settings) -> Vec<Shown> {
+pub(super) fn shown(settings: &Settings) -> Vec<Shown> {
     let mut shown = settings.shown.clone();
     let folder = some(&settings.plugins.dir).and_then(|dir| std::path::absolute(dir).ok());
     if let Some((folder, row)) = folder.zip(shown.iter_mut().find(|row| row.key == "plugins.dir")) {

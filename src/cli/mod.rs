@@ -7,6 +7,7 @@ mod bench;
 mod chart;
 mod check;
 mod completions;
+mod config;
 mod demo;
 mod environment;
 mod failed;
@@ -41,6 +42,7 @@ fn commands() -> Vec<(Command, CommandFn)> {
     vec![
         (serve::command(), serve::run),
         (check::command(), check::run),
+        (config::command(), config::run),
         (migrate::command(), migrate::run),
         (demo::command(), demo::run),
         (replay::command(), replay::run),

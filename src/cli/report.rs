@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::ovms::ServerName;
 use crate::backend::onnx::library::Library;
 use crate::config::server::Settings;
+use crate::config::server::access::{ApiGroup, WireProtocol};
 use crate::config::server::file::ControlMode;
 use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
@@ -131,14 +132,24 @@ fn hint(program: Option<&str>, curl: Option<&str>) -> String {
 
 /// How to see that the server answers.
 fn curl(http: Option<SocketAddr>, settings: &Settings) -> Option<String> {
-    let port = http?.port();
+    let (port, headers) = (http?.port(), headers(settings));
     Some(match &settings.tls {
-        None => format!("curl localhost:{port}/v2"),
+        None => format!("curl {headers}localhost:{port}/v2"),
         Some(tls) if tls.client_ca.as_os_str().is_empty() => {
-            format!("curl --cacert CA.pem https://localhost:{port}/v2")
+            format!("curl {headers}--cacert CA.pem https://localhost:{port}/v2")
         }
-        Some(_) => format!("curl --cacert CA.pem --cert FILE --key FILE https://localhost:{port}/v2"),
+        Some(_) => format!("curl {headers}--cacert CA.pem --cert FILE --key FILE https://localhost:{port}/v2"),
     })
+}
+
+/// The headers that such a request needs, without their secrets.
+fn headers(settings: &Settings) -> String {
+    let group = ApiGroup::Metadata;
+    let needs_key = settings.auth.as_ref().is_some_and(|auth| auth.keyed.need_key(Some(group)));
+    let key = needs_key.then(|| "-H 'sequor-key: KEY' ".to_owned());
+    let restriction = settings.restricted.of(WireProtocol::Http).of(group);
+    let restricted = restriction.map(|restriction| format!("-H '{}: VALUE' ", restriction.header));
+    key.into_iter().chain(restricted).collect()
 }
 
 /// Why a server without models has none.

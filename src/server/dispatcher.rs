@@ -80,6 +80,11 @@ impl Dispatcher {
         Dispatcher { infer, router: router.with_state(()), checks: checks.into(), bodies }
     }
 
+    /// The same services behind other checks.
+    pub(crate) fn with_checks(&self, checks: Vec<Arc<dyn Check>>) -> Dispatcher {
+        Dispatcher { checks: checks.into(), ..self.clone() }
+    }
+
     /// What a caller holds on this listener.
     pub(crate) fn peer(&self, caller: &Caller) -> Peer {
         self.infer.as_ref().map(|services| services.api.peers().find(caller)).unwrap_or_default()

@@ -2,19 +2,14 @@
 //! without their reader's knowledge.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue};
-use parking_lot::Mutex;
 
-use super::keys::{ApiKeys, KEY};
+use super::keys::{ApiKeys, shows_key};
+use super::wrong_keys::WrongKeys;
 use crate::api::{Caller, Check, Code, RequestContext, RequestHead, Status};
-use crate::telemetry::log::AUDIT;
-
-/// A line in the log about wrong keys is followed by the next one after this long at the earliest.
-const QUIET: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
@@ -24,34 +19,14 @@ pub(super) struct Guard {
     wrong_keys: Arc<WrongKeys>,
 }
 
-/// Wrong keys that were shown, and when the last line about them was written. Clones of a guard share it.
-#[derive(Debug, Default)]
-struct WrongKeys(Mutex<(u64, Option<Instant>)>);
-
-impl WrongKeys {
-    /// Counts one. How many there were since the last line, if it is time for the next one.
-    fn count(&self, now: Instant) -> Option<u64> {
-        let mut held = self.0.lock();
-        let (count, written) = &mut *held;
-        *count += 1;
-        if written.is_some_and(|at| now.saturating_duration_since(at) < QUIET) {
-            return None;
-        }
-        *written = Some(now);
-        Some(std::mem::take(count))
-    }
-}
-
 impl Check for Guard {
     fn check(&self, context: &mut RequestContext, head: &RequestHead<'_>) -> Result<(), Status> {
         let admitted = self.admit(head.headers, head.uri.authority());
         if let Err(status) = &admitted
             && status.code == Code::Unauthenticated
             && shows_key(head.headers)
-            && let Some(count) = self.wrong_keys.count(Instant::now())
         {
-            let (from, why) = (context.caller.address, &status.message);
-            tracing::warn!(target: AUDIT, by = "unknown", %from, count, why, "refused");
+            self.wrong_keys.report(context.caller.address, &status.message);
         }
         if let Some(name) = admitted? {
             context.caller = Arc::new(Caller { name, address: context.caller.address });
@@ -82,11 +57,6 @@ impl Guard {
         }
         if self.certificates { Ok(None) } else { check_host(headers, authority).map(|()| None) }
     }
-}
-
-/// Whether a request carries any key.
-fn shows_key(headers: &HeaderMap) -> bool {
-    headers.contains_key(KEY) || headers.contains_key(AUTHORIZATION)
 }
 
 /// Refuses a request that is not addressed to this machine by its own name. A browser answers a page as its own site if that site's name
@@ -182,15 +152,5 @@ mod tests {
         assert_eq!(refused(&guard, &[("host", "127.0.0.1"), ("sequor-key", "two")]), Some(401));
         assert_eq!(refused(&guard, &[("host", "admin.example.org"), ("sequor-key", "one")]), None);
         assert_eq!(refused(&guard, &[("sequor-key", "one"), ("origin", "http://admin.example.org")]), Some(403));
-    }
-
-    #[test]
-    fn wrong_keys_write_one_line_in_ten_seconds_with_their_number() {
-        let (wrong, start) = (WrongKeys::default(), Instant::now());
-        let after = |seconds| wrong.count(start + Duration::from_secs(seconds));
-        assert_eq!(
-            [after(0), after(1), after(9), after(10), after(11), after(30)],
-            [Some(1), None, None, Some(3), None, Some(2)]
-        );
     }
 }

@@ -9,9 +9,10 @@ use super::connection::{ConnectionSetup, talk};
 use super::connection_limit::ConnectionLimit;
 use super::shutdown::Shutdown;
 use super::write_timeout::WriteTimeout;
-use super::{ServerOptions, clients};
+use super::{ServerOptions, client_checks, clients};
 use crate::api::kserve::Kserve;
 use crate::api::{Api, Caller};
+use crate::config::server::access::WireProtocol;
 use crate::model::Repository;
 use crate::telemetry::Metrics;
 
@@ -22,11 +23,12 @@ pub struct StreamServer(ConnectionSetup);
 impl StreamServer {
     /// TLS, drain and the operators' part of the options have no effect.
     pub fn new(options: ServerOptions, repository: Repository, metrics: Metrics) -> StreamServer {
-        let ServerOptions { limits, shared_memory, connections, keepalive, allowed_origins, checks, .. } = options;
+        let checks = client_checks(&options, WireProtocol::Http);
+        let ServerOptions { limits, shared_memory, connections, keepalive, .. } = options;
         let api = Api::new(repository, metrics, limits);
         let kserve = Kserve::new(&api, shared_memory);
         StreamServer(ConnectionSetup {
-            dispatcher: clients((&api, &kserve), checks, allowed_origins, connections.body.0),
+            dispatcher: clients((&api, &kserve), checks, connections.body.0),
             keepalive,
             tls: None,
             shutdown: Shutdown::default(),

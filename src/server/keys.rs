@@ -1,14 +1,16 @@
-//! The keys of operators: a file with a line `name:key` for each, read again when it has changed, compared in a time that says nothing of
-//! how much of a key was right.
+//! Keys of operators and of clients: a file with a line `name:key` for each, read again when it has changed. Keys are kept and found as digests,
+//! so the time of a look-up says nothing of how much of a key was right.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
 use super::changed::Watched;
 
@@ -17,18 +19,22 @@ pub const KEY: &str = "sequor-key";
 
 /// The keys of one file. Clones are the same keys.
 #[derive(Clone)]
-pub struct ApiKeys(Arc<Mutex<KeyStore>>);
+pub struct ApiKeys(Arc<KeyStore>);
 
 struct KeyStore {
     path: PathBuf,
-    watched: Watched,
-    known: Vec<KnownKey>,
+    /// The file is looked at no more often than this.
+    every: Duration,
+    known: ArcSwap<KnownKeys>,
+    watch: Mutex<KeyWatch>,
 }
 
-/// A key, as it is compared: all digests are equally long.
-struct KnownKey {
-    name: String,
-    digest: [u8; 32],
+/// Names by the digests of their keys.
+type KnownKeys = HashMap<[u8; 32], String>;
+
+struct KeyWatch {
+    watched: Watched,
+    looked: Option<Instant>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -37,48 +43,60 @@ pub enum KeysError {
     File(#[from] std::io::Error),
     #[error("{}:{line}: not a line of the form name:key", .path.display())]
     Line { path: PathBuf, line: usize },
-    #[error("{} holds no key: no operator could be admitted", .path.display())]
+    #[error("{} holds no key, so every request would be refused", .path.display())]
     Empty { path: PathBuf },
 }
 
 impl ApiKeys {
+    /// Keys whose file is looked at for every request.
     pub fn open(path: &Path) -> Result<ApiKeys, KeysError> {
-        let watched = Watched::new(vec![path.to_owned()]);
-        let known = read(path)?;
-        Ok(ApiKeys(Arc::new(Mutex::new(KeyStore { path: path.to_owned(), watched, known }))))
+        ApiKeys::open_with(path, Duration::ZERO)
+    }
+
+    /// Keys whose file is looked at no more often than this.
+    pub fn open_with(path: &Path, every: Duration) -> Result<ApiKeys, KeysError> {
+        let watch = Mutex::new(KeyWatch { watched: Watched::new(vec![path.to_owned()]), looked: None });
+        let known = ArcSwap::from_pointee(read(path)?);
+        Ok(ApiKeys(Arc::new(KeyStore { path: path.to_owned(), every, known, watch })))
     }
 
     /// Whose key these headers carry.
     pub fn who(&self, headers: &HeaderMap) -> Option<String> {
-        let given = given(headers)?;
-        let mut held = self.0.lock();
-        held.renew();
-        let digest: [u8; 32] = Sha256::digest(given).into();
-        // All of them are looked at, whichever it is.
-        let same = |known: &KnownKey| bool::from(known.digest.ct_eq(&digest));
-        held.known.iter().fold(None, |who, known| if same(known) { Some(&known.name) } else { who }).cloned()
+        self.who_at(given(headers)?, Instant::now())
+    }
+
+    fn who_at(&self, key: &str, now: Instant) -> Option<String> {
+        self.0.renew(now);
+        let digest: [u8; 32] = Sha256::digest(key).into();
+        self.0.known.load().get(&digest).cloned()
     }
 }
 
 impl KeyStore {
     /// Reads the file again if it has changed. If the file cannot be read, the keys of before hold.
-    fn renew(&mut self) {
-        if !self.watched.changed() {
+    fn renew(&self, now: Instant) {
+        // Another thread that holds the lock does the same.
+        let Some(mut watch) = self.watch.try_lock() else { return };
+        if watch.looked.is_some_and(|at| now.saturating_duration_since(at) < self.every) {
+            return;
+        }
+        watch.looked = Some(now);
+        if !watch.watched.changed() {
             return;
         }
         match read(&self.path) {
             Ok(known) => {
                 tracing::info!(file = %self.path.display(), keys = known.len(), "keys were read again");
-                self.known = known;
+                self.known.store(Arc::new(known));
             }
             Err(error) => tracing::error!(%error, "keys were not read again; the old ones hold"),
         }
     }
 }
 
-fn read(path: &Path) -> Result<Vec<KnownKey>, KeysError> {
+fn read(path: &Path) -> Result<KnownKeys, KeysError> {
     let text = fs_err::read_to_string(path)?;
-    let mut known = Vec::new();
+    let mut known = KnownKeys::new();
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.trim();
         if text.is_empty() || text.starts_with('#') {
@@ -88,9 +106,14 @@ fn read(path: &Path) -> Result<Vec<KnownKey>, KeysError> {
         if name.is_empty() || key.is_empty() {
             return Err(KeysError::Line { path: path.to_owned(), line });
         }
-        known.push(KnownKey { name: name.to_owned(), digest: Sha256::digest(key).into() });
+        known.insert(Sha256::digest(key).into(), name.to_owned());
     }
     if known.is_empty() { Err(KeysError::Empty { path: path.to_owned() }) } else { Ok(known) }
+}
+
+/// Whether a request carries any key.
+pub(super) fn shows_key(headers: &HeaderMap) -> bool {
+    headers.contains_key(KEY) || headers.contains_key(AUTHORIZATION)
 }
 
 fn given(headers: &HeaderMap) -> Option<&str> {
@@ -104,7 +127,7 @@ fn given(headers: &HeaderMap) -> Option<&str> {
 /// Keys are not for logs.
 impl std::fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keys").field("path", &self.0.lock().path).finish_non_exhaustive()
+        f.debug_struct("Keys").field("path", &self.0.path).finish_non_exhaustive()
     }
 }
 
@@ -152,6 +175,19 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_looked_at_no_more_often_than_is_set() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs_err::write(file.path(), "anna:first").unwrap();
+        let keys = ApiKeys::open_with(file.path(), Duration::from_secs(1)).unwrap();
+        let start = Instant::now();
+        let who = |key: &str, millis| keys.who_at(key, start + Duration::from_millis(millis));
+        assert_eq!(who("first", 0).as_deref(), Some("anna"));
+        fs_err::write(file.path(), "anna:the second").unwrap();
+        assert_eq!((who("first", 999).as_deref(), who("the second", 999)), (Some("anna"), None));
+        assert_eq!((who("the second", 1000).as_deref(), who("first", 1000)), (Some("anna"), None));
+    }
+
+    #[test]
     fn a_file_that_says_nothing_useful_is_refused_with_its_line() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let said = |text: &str| {
@@ -160,7 +196,7 @@ mod tests {
         };
         assert_eq!(said("a:b\n\nnothing"), "FILE:3: not a line of the form name:key");
         assert_eq!(said("a:\n"), "FILE:1: not a line of the form name:key");
-        assert_eq!(said("# none\n"), "FILE holds no key: no operator could be admitted");
+        assert_eq!(said("# none\n"), "FILE holds no key, so every request would be refused");
         assert!(ApiKeys::open(Path::new("/nothing")).is_err());
     }
 }

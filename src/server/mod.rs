@@ -6,13 +6,14 @@
 //! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task, which owns a [`crate::executor`]; `activity`: whether it has any.
 //! - [`connection_limit`], [`descriptors`]: how many connections there may be · `first_bytes`, `request_body`: what must arrive in time · `metered`: messages of upgraded connections · `write_timeout`: clients that stop reading.
 //! - `dispatcher`: the one way of every request: its context, the checks of the listener, where it goes.
-//! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `origin`: what web pages may call · `changed`: files that are read again.
+//! - [`tls`]: certificates · [`keys`]: keys of operators and clients · `wrong_keys`: the log of wrong ones · `guard`: who may call what is for operators · `client_keys`: the same for clients · `origin`: what web pages may call · `restricted`: groups of endpoints that need a header · `changed`: files that are read again.
 //! - [`StreamServer`]: the same for clients over byte streams of the caller's own.
 //! - [`drain`]: the phases of going out, and the signals that ask for it · `shutdown`: what connections learn of it.
 //! - [`poll`]: looks at the model repository again and again · [`systemd`]: reports to a service manager.
 
 mod activity;
 mod changed;
+mod client_keys;
 pub mod connection;
 pub mod connection_limit;
 pub mod descriptors;
@@ -28,10 +29,12 @@ mod metered;
 mod origin;
 pub mod poll;
 mod request_body;
+mod restricted;
 mod shutdown;
 pub mod systemd;
 pub mod tls;
 mod write_timeout;
+mod wrong_keys;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,6 +48,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub use client_keys::ClientKeys;
 pub use drain::{Drained, Stop};
 pub use in_memory::StreamServer;
 pub use keys::ApiKeys;
@@ -58,15 +62,18 @@ use crate::api::kserve::infer::InferService;
 use crate::api::tfs::Tfs;
 use crate::api::tfs::predict::PredictService;
 use crate::api::{self, Api, Check};
+use crate::config::server::access::{RestrictedGroups, WireProtocol};
 use crate::config::server::settings::SharedMemory;
 use crate::config::server::{Connections, Drain, Grpc, ServerLimits};
 use crate::model::Repository;
 use crate::telemetry::{Metrics, metrics};
+use client_keys::ClientKeyCheck;
 use connection::ConnectionSetup;
 use connection_limit::{ConnectionLimit, ConnectionPermit};
 use guard::Guard;
 use origin::OriginCheck;
 use request_body::BodyLimits;
+use restricted::RestrictedCheck;
 use shutdown::Shutdown;
 
 #[derive(Debug, Clone)]
@@ -83,6 +90,10 @@ pub struct ServerOptions {
     pub admin: AdminOptions,
     /// Origins whose web pages may call the clients' listeners, beside the server's own.
     pub allowed_origins: Vec<String>,
+    /// Groups of endpoints that need a header.
+    pub restricted: RestrictedGroups,
+    /// Without keys, every caller may call what is not restricted.
+    pub client_keys: Option<ClientKeys>,
     /// Conditions that every request of every listener must meet.
     pub checks: Vec<Arc<dyn Check>>,
 }
@@ -108,6 +119,8 @@ impl Default for ServerOptions {
             tls: None,
             admin: AdminOptions::default(),
             allowed_origins: Vec::new(),
+            restricted: RestrictedGroups::default(),
+            client_keys: None,
             checks: Vec::new(),
         }
     }
@@ -148,10 +161,11 @@ pub fn start(
     stop: mpsc::Receiver<Stop>,
 ) -> RunningServer {
     let addresses = listeners.addresses();
+    let [http, grpc] = [WireProtocol::Http, WireProtocol::Grpc].map(|listener| client_checks(&options, listener));
     let api = Api::new(repository, metrics, options.limits);
     let kserve = Kserve::new(&api, options.shared_memory);
     let shutdown = Shutdown::default();
-    let ServerOptions { drain, tls, admin, allowed_origins, checks, connections, keepalive, .. } = options;
+    let ServerOptions { drain, tls, admin, checks, connections, keepalive, .. } = options;
     let drain_asked = Arc::new(Notify::new());
     let guard = Guard::new(admin.keys, tls.as_ref().is_some_and(Tls::asks_clients));
     let for_operators = admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)));
@@ -163,7 +177,7 @@ pub fn start(
     let scrapes = Dispatcher::new(None, metrics_app(api.clone()), checks.clone(), bodies);
     let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
     let reserved = || limit(connections.reserved, connections.reserved);
-    let dispatcher = clients((&api, &kserve), checks, allowed_origins, connections.body.0);
+    let dispatcher = clients((&api, &kserve), http, connections.body.0);
     let plain = ConnectionSetup {
         dispatcher: scrapes,
         keepalive,
@@ -176,16 +190,13 @@ pub fn start(
     let public =
         ConnectionSetup { dispatcher, tls, limit: limit(connections.max, connections.per_peer), ..plain.clone() };
     let operators = ConnectionSetup { dispatcher: for_operators, limit: reserved(), ..public.clone() };
+    let over_grpc = ConnectionSetup { dispatcher: public.dispatcher.with_checks(grpc), ..public.clone() };
     let Listeners { http, grpc, metrics, admin, waits } = listeners;
     let (opened, at_once) = (CancellationToken::new(), CancellationToken::new());
     at_once.cancel();
     let clients = if waits { &opened } else { &at_once };
-    let all = [
-        (http, public.clone(), clients),
-        (grpc, public, clients),
-        (metrics, plain, &at_once),
-        (admin, operators, &at_once),
-    ];
+    let all =
+        [(http, public, clients), (grpc, over_grpc, clients), (metrics, plain, &at_once), (admin, operators, &at_once)];
     for (listener, serving, from) in all {
         if let Some(listener) = listener {
             let (from, closing) = (from.clone(), shutdown.closing.clone());
@@ -201,14 +212,19 @@ pub fn start(
     RunningServer { addresses, drained, opened }
 }
 
-/// What clients call, with the checks of every listener and that of web pages.
-fn clients(
-    (api, kserve): (&Api, &Kserve),
-    mut checks: Vec<Arc<dyn Check>>,
-    allowed_origins: Vec<String>,
-    stall: Duration,
-) -> Dispatcher {
-    checks.push(Arc::new(OriginCheck { allowed: allowed_origins }));
+/// The checks of a listener for clients: those of every listener, that of web pages, and those that the settings ask for.
+fn client_checks(options: &ServerOptions, listener: WireProtocol) -> Vec<Arc<dyn Check>> {
+    let mut checks = options.checks.clone();
+    checks.push(Arc::new(OriginCheck { allowed: options.allowed_origins.clone() }));
+    if !options.restricted.is_empty() {
+        checks.push(Arc::new(RestrictedCheck::new(options.restricted.clone(), listener)));
+    }
+    checks.extend(options.client_keys.clone().map(|keys| Arc::new(ClientKeyCheck::new(keys)) as Arc<dyn Check>));
+    checks
+}
+
+/// What clients call, with these checks.
+fn clients((api, kserve): (&Api, &Kserve), checks: Vec<Arc<dyn Check>>, stall: Duration) -> Dispatcher {
     let bodies = BodyLimits { queued: Some(api.queued().clone()), message: api.limits().request.to_usize(), stall };
     let tfs = Tfs::new(api);
     let (infer, predict) = (InferService::new(kserve), PredictService::new(&tfs));

@@ -112,10 +112,12 @@ state = \"4GiB\"              # or --limits-state 4GiB, or SEQUOR_LIMITS_STATE=4
 
 * **DURATION** is a number with `us`, `ms`, `s`, `m` or `h`. **SIZE** is a number with `B`, `KiB`, `MiB` or `GiB`.
 * **BOOL** is `true` or `false`. A flag without a value is true.
-* **Lists** are `[...]` in the file and separated by commas in a variable. Their flags may be repeated.
+* **Lists** are `[...]` in the file and separated by commas in a variable. Their flags may be repeated. **GROUPS:KEY=VALUE** holds commas itself: a
+  variable has one a line ([restricted endpoints](security.md#restricted-endpoints)).
 * **A misspelt variable** is named in the log at the start. A misspelt key or flag is refused.
-* **Changes** take effect at the next start. Keys and certificates (`admin.keys_file`, `tls.*`) are read again when their files change.
-* `curl 127.0.0.1:8003/admin/config` shows the value of every setting, and where it comes from.
+* **Changes** take effect at the next start. Keys and certificates (`admin.keys_file`, `auth.keys_file`, `tls.*`) are read again when their files change.
+* `sequor config show --origin` takes the same flags, variables and file, starts nothing, and prints the value of every setting and where it comes from. It
+  exits with 3 if the configuration is wrong. `curl 127.0.0.1:8003/admin/config` shows the same of a running server.
 * A model has a [file of its own](../model-config.md) with other keys. It is called `sequor.toml` as well, but is in the model's directory, beside `config.pbtxt`.
 
 ## Settings

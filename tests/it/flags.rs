@@ -76,10 +76,10 @@ fn http_can_be_left_out() {
 #[test]
 fn what_would_be_a_silent_change_is_refused_with_what_to_do() {
     let flags =
-        ["--grpc-use-ssl=true", "--grpc-restricted-protocol=health,k=v", "--cache-config=redis,host=r", "--node=x"];
+        ["--grpc-use-ssl=true", "--grpc-header-forward-pattern=x-.*", "--cache-config=redis,host=r", "--node=x"];
     let ended = Call::serve(models()).arguments(flags).end();
     let said = "sequor: --cache-config: \"redis,host=r\" is not served: the one cache is `local`, in the server's memory; write local,size=BYTES\n\
-        sequor: --grpc-restricted-protocol: not served: nothing is restricted yet; let a proxy in front decide who may call what\n\
+        sequor: --grpc-header-forward-pattern: not served: headers are not forwarded to models; send request parameters\n\
         sequor: --grpc-use-ssl: not served: TLS is set for gRPC and HTTP together: --tls-cert, --tls-key, --tls-client-ca\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), said));
 }

@@ -8,6 +8,7 @@
 //! - [`http`]: the same over HTTP; [`json`] decodes bodies, which `json_body` parses, [`data`] their tensors, [`answer`] writes answers;
 //!   `generate` is the flat form of both, in `generate_json`;
 //!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name, `body` what comes with it.
+//! - `group`: the group of endpoints of each path.
 //! - `fault`: why a request could not be decoded · `model_inputs`: what decoding asks the model · `response_format`: how a client wants its
 //!   answer; `classes` and `shared_memory` are two of the ways.
 //! - `statistics`, `settings`: what operators ask for, over either · `refused_region`: the refusals of shared memory.
@@ -22,6 +23,7 @@ pub mod encode;
 mod fault;
 pub(crate) mod generate;
 mod generate_json;
+pub(crate) mod group;
 pub mod grpc;
 pub mod http;
 pub mod infer;

@@ -8,10 +8,12 @@
 //! - [`http`]: the same over HTTP; `path` says what a URL names, `json` decodes bodies, whose values `json_items` goes through
 //!   and whose tensors `ndarray` parses; `json_answer` writes answers.
 //! - `special`: the inputs `sequence_id` and `sequence_control_input`, and the id in each answer.
+//! - `group`: the group of endpoints of each path.
 //! - `request`: what both protocols make of a decoded body.
 //! - `models`: status and metadata of models.
 //! - `refusal`: the table from what went wrong to codes and OVMS's sentences.
 
+pub(crate) mod group;
 pub mod grpc;
 pub mod http;
 pub(crate) mod json;

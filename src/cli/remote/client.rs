@@ -228,7 +228,7 @@ fn no_address(text: &str) -> String {
 }
 
 /// The key of a file: all of its first line, or what stands behind the name.
-fn key(path: &Path) -> Result<String, Failed> {
+pub(crate) fn key(path: &Path) -> Result<String, Failed> {
     let text = fs_err::read_to_string(path).map_err(|e| Failed::Configuration(e.to_string()))?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let line = lines.next().unwrap_or_default();

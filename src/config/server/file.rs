@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::access::RestrictionTexts;
 use super::key::{Key, choice, section};
 use crate::config::units::{Size, Span};
 
@@ -20,6 +21,7 @@ const SECTIONS: [&[Key]; 18] = [
     MetricsSection::KEYS,
     AdminSection::KEYS,
     TlsSection::KEYS,
+    Auth::KEYS,
     ServerLimits::KEYS,
     CacheSection::KEYS,
     Connections::KEYS,
@@ -28,7 +30,6 @@ const SECTIONS: [&[Key]; 18] = [
     Runtime::KEYS,
     LogSection::KEYS,
     PluginsSection::KEYS,
-    Auth::KEYS,
     StateSection::KEYS,
     Otlp::KEYS,
 ];
@@ -65,6 +66,7 @@ section! {
         pub metrics: MetricsSection = MetricsSection::default();
         pub admin: AdminSection = AdminSection::default();
         pub tls: TlsSection = TlsSection::default();
+        pub auth: Auth = Auth::default();
         pub limits: ServerLimits = ServerLimits::default();
         pub cache: CacheSection = CacheSection::default();
         pub connections: Connections = Connections::default();
@@ -73,7 +75,6 @@ section! {
         pub runtime: Runtime = Runtime::default();
         pub log: LogSection = LogSection::default();
         pub plugins: PluginsSection = PluginsSection::default();
-        pub(super) auth: Option<Auth> = None;
         pub state: StateSection = StateSection::default();
         pub(super) otlp: Option<Otlp> = None;
     }
@@ -127,6 +128,8 @@ section! {
         pub port: u16 = 8000;
         /// Origin whose web pages may open WebSockets, infer and change settings, as https://app.example.org; * is every origin; the server's own address is always allowed
         pub allowed_origins: Vec<String> = Vec::new();
+        /// Groups of endpoints that HTTP requests reach only with the header KEY: VALUE (model-repository,logging:admin-key=VALUE); the value is shown nowhere
+        pub restricted_api: RestrictionTexts = RestrictionTexts::default();
     }
 }
 
@@ -140,6 +143,8 @@ section! {
         pub port: u16 = 8001;
         /// How long an HTTP/2 or WebSocket connection may be silent before the server sends a ping
         pub keepalive: Span = seconds(30);
+        /// The same for gRPC calls, with the metadata triton-grpc-protocol-KEY: VALUE
+        pub restricted_protocol: RestrictionTexts = RestrictionTexts::default();
     }
 }
 
@@ -185,6 +190,16 @@ section! {
         pub key: PathBuf = PathBuf::new();
         /// Certificate (PEM) of the authority whose certificates clients must show; none need to if not given
         pub client_ca: PathBuf = PathBuf::new();
+    }
+}
+
+section! {
+    /// Who may call the listeners for clients. An empty path is none.
+    pub struct Auth, "auth." {
+        /// File of the keys that clients need over HTTP and gRPC, a line name:key for each; reloaded
+        pub keys_file: PathBuf = PathBuf::new();
+        /// Groups of endpoints that need a key: repository, trace, log, or a name of http.restricted_api; all but health if not given
+        pub restricted: Option<Vec<String>> = None;
     }
 }
 
@@ -375,13 +390,6 @@ section! {
 // === not served yet ===
 
 section! {
-    pub(super) struct Auth, "auth." {
-        keys_file: Option<PathBuf> = None;
-        restricted: Option<Vec<String>> = None;
-    }
-}
-
-section! {
     pub(super) struct Otlp, "otlp." {
         endpoint: Option<String> = None;
         sample: Option<f64> = None;
@@ -402,7 +410,7 @@ mod tests {
             ValueKind::Bool => "true",
             ValueKind::Number => "1",
             ValueKind::Ratio => "0.5",
-            ValueKind::Text | ValueKind::Texts | ValueKind::Path | ValueKind::Paths => "x",
+            ValueKind::Text | ValueKind::Texts | ValueKind::Path | ValueKind::Paths | ValueKind::Restrictions => "x",
             ValueKind::Span => "1s",
             ValueKind::Size => "1MiB",
             ValueKind::Choice(choices) => choices[0],

@@ -55,7 +55,7 @@ fn alias(flag: &'static str, how: FlagConversion) -> Arg {
 fn arg(key: &'static Key, flag: String) -> Arg {
     let arg = Arg::new(flag.clone()).long(flag).value_name(key.kind.placeholder());
     match key.kind {
-        ValueKind::Texts | ValueKind::Paths => arg.action(ArgAction::Append),
+        ValueKind::Texts | ValueKind::Paths | ValueKind::Restrictions => arg.action(ArgAction::Append),
         ValueKind::Bool => arg.num_args(0..=1).default_missing_value("true"),
         _ => arg,
     }

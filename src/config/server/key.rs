@@ -34,6 +34,8 @@ pub enum ValueKind {
     Span,
     Size,
     Choice(&'static [&'static str]),
+    /// Restricted groups with their secrets. Repeatable as a flag, one a line in one text.
+    Restrictions,
 }
 
 /// A restriction on the values of a setting.
@@ -192,6 +194,10 @@ impl ValueKind {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Ok(Value::Array(parts.map(|part| Value::String(part.to_owned())).collect()))
             }
+            ValueKind::Restrictions => {
+                let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+                Ok(Value::Array(lines.map(|line| Value::String(line.to_owned())).collect()))
+            }
             ValueKind::Span => Span::from_str(text).map(|_| Value::String(text.to_owned())),
             ValueKind::Size => Size::from_str(text).map(|_| Value::String(text.to_owned())),
             ValueKind::Choice(choices) if choices.contains(&text) => Ok(Value::String(text.to_owned())),
@@ -210,6 +216,7 @@ impl ValueKind {
             ValueKind::Span => "DURATION".to_owned(),
             ValueKind::Size => "SIZE".to_owned(),
             ValueKind::Choice(choices) => choices.join("|"),
+            ValueKind::Restrictions => "GROUPS:KEY=VALUE".to_owned(),
         }
     }
 }

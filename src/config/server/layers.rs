@@ -116,11 +116,9 @@ impl Layers {
         let said =
             keys().filter(|key| !key.is_served()).filter_map(|key| Some((key.path, self.origins.get(key.path)?)));
         let mut faults: Vec<Fault> = said.map(|(path, origin)| refusal(origin.at(), &spelled(path))).collect();
-        for section in ["auth", "otlp"] {
-            let empty = matches!(self.table.get(section), Some(Value::Table(keys)) if keys.is_empty());
-            if let (true, Some((path, text))) = (empty, &self.file) {
-                faults.push(refusal(toml_file::place(text, &[section]).at(path), &format!("[{section}]")));
-            }
+        let is_empty = matches!(self.table.get("otlp"), Some(Value::Table(keys)) if keys.is_empty());
+        if let (true, Some((path, text))) = (is_empty, &self.file) {
+            faults.push(refusal(toml_file::place(text, &["otlp"]).at(path), "[otlp]"));
         }
         faults
     }

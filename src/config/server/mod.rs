@@ -6,11 +6,13 @@
 //! - [`key`]: declares each setting once, with its flag, environment variable and help.
 //! - [`mod@file`]: the schema of the server's `sequor.toml`: all settings.
 //! - [`flags`]: the keys as flags of `sequor serve`.
-//! - [`triton`]: the flags of `tritonserver`, and how Sequor handles each.
-//! - [`layers`]: merges the layers and records the origin of each value.
-//! - [`rates`]: capacities of the resources for runs.
-//! - [`settings`]: the checked result · [`shown`]: the result as operators read it.
+//! - [`triton`]: the flags of `tritonserver`, and what becomes of them.
+//! - [`layers`]: the layers put over each other, and which of them set what.
+//! - [`access`]: groups of endpoints, and the headers that open them.
+//! - [`rates`]: how many of each resource there are for runs.
+//! - [`settings`]: what they say together · [`shown`]: the same for operators to read.
 
+pub mod access;
 pub mod file;
 pub mod flags;
 pub mod key;

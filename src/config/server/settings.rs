@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::Value;
 
+use super::access::{ClientAuth, KeyedGroups, RestrictedGroups, Restrictions, WireProtocol};
 use super::file::{
     AdminSection, AllowSharedMemory, CacheSection, Connections, ControlMode, Drain, GRANT_MODEL, GRANTS, Grpc, Http,
     LogSection, MetricsSection, ModelSection, PluginsSection, RateLimit, Runtime, ServerFile, ServerLimits,
@@ -49,6 +50,10 @@ pub struct Settings {
     pub cache: CacheSection,
     pub connections: Connections,
     pub shared_memory: SharedMemory,
+    /// Which groups of endpoints only callers with a secret reach.
+    pub restricted: RestrictedGroups,
+    /// `None`: clients need no key.
+    pub auth: Option<ClientAuth>,
     pub drain: Drain,
     pub state: StateSection,
     pub runtime: Runtime,
@@ -94,7 +99,12 @@ pub fn load(
     let mut faults = std::mem::take(&mut layers.faults);
     faults.extend(layers.not_served());
     faults.extend(meaningless(&said, &layers));
-    if faults.is_empty() { Ok(settle(said, layers.origins, host)) } else { Err(in_order(faults)) }
+    let restricted = restricted(&said, &layers).map_err(|wrong| faults.extend(wrong));
+    let auth = auth(&said, &layers).map_err(|wrong| faults.push(wrong));
+    match (restricted, auth) {
+        (Ok(restricted), Ok(auth)) if faults.is_empty() => Ok(settle(said, (restricted, auth), layers.origins, host)),
+        _ => Err(in_order(faults)),
+    }
 }
 
 /// Faults of values that have the right type but no valid meaning.
@@ -239,6 +249,32 @@ fn half_a_tls(said: &ServerFile, layers: &Layers) -> Option<Fault> {
     })
 }
 
+/// The restricted groups, or what is wrong with them.
+fn restricted(said: &ServerFile, layers: &Layers) -> Result<RestrictedGroups, Vec<Fault>> {
+    let parse = |path, texts, protocol| {
+        let fault = |what| Fault { at: layers.origin(path).at(), code: code::VALUE, what };
+        Restrictions::parse(texts, protocol).map_err(fault)
+    };
+    let http = parse("http.restricted_api", &said.http.restricted_api, WireProtocol::Http);
+    let grpc = parse("grpc.restricted_protocol", &said.grpc.restricted_protocol, WireProtocol::Grpc);
+    match (http, grpc) {
+        (Ok(http), Ok(grpc)) => Ok(RestrictedGroups { http, grpc }),
+        (http, grpc) => Err([http.err(), grpc.err()].into_iter().flatten().collect()),
+    }
+}
+
+/// The keys of clients, or what is wrong with them.
+fn auth(said: &ServerFile, layers: &Layers) -> Result<Option<ClientAuth>, Fault> {
+    let fault = |what| Fault { at: layers.origin("auth.restricted").at(), code: code::VALUE, what };
+    let keyed = KeyedGroups::parse(said.auth.restricted.as_deref()).map_err(fault)?;
+    let keys_file = said.auth.keys_file.clone();
+    match (keys_file.as_os_str().is_empty(), &keyed) {
+        (false, _) => Ok(Some(ClientAuth { keys_file, keyed })),
+        (true, KeyedGroups::AllButHealth) => Ok(None),
+        (true, KeyedGroups::Only(_)) => Err(fault("auth.restricted is of no use without auth.keys_file".to_owned())),
+    }
+}
+
 /// The shared memory that clients may register. By default it is allowed only if all listeners are on local addresses.
 fn shared_memory(said: &ServerFile) -> SharedMemory {
     let is_local = |address: &str| address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -258,7 +294,12 @@ fn rates(said: &ServerFile) -> Option<Vec<ResourceLimit>> {
     (said.rate_limit == RateLimit::ExecutionCount).then(limits)
 }
 
-fn settle(said: ServerFile, origins: BTreeMap<&'static str, Origin>, host: &HostInfo) -> Settings {
+fn settle(
+    said: ServerFile,
+    (restricted, auth): (RestrictedGroups, Option<ClientAuth>),
+    origins: BTreeMap<&'static str, Origin>,
+    host: &HostInfo,
+) -> Settings {
     let shown = shown(&said, &origins);
     let (shared_memory, rates) = (shared_memory(&said), rates(&said));
     let limits = said.limits;
@@ -279,6 +320,8 @@ fn settle(said: ServerFile, origins: BTreeMap<&'static str, Origin>, host: &Host
         cache: said.cache,
         connections: said.connections,
         shared_memory,
+        restricted,
+        auth,
         drain: said.drain,
         state: said.state,
         runtime: said.runtime,
@@ -292,6 +335,7 @@ fn settle(said: ServerFile, origins: BTreeMap<&'static str, Origin>, host: &Host
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::server::access::ApiGroup;
     use crate::config::units::Span;
     use std::time::Duration;
 
@@ -372,7 +416,7 @@ mod tests {
 
     #[test]
     fn every_fault_of_every_layer_is_told() {
-        let file = "[grpc]\nport = 8000\n[auth]\n[otlp]\nendpoint = \"x\"\n[plugins]\ntime = \"0s\"\ngrants = [\"edf=clok\", \"clock\"]\n[runtime]\nthreads_per_instance = 0\n";
+        let file = "[grpc]\nport = 8000\n[auth]\nrestricted = [\"trace\"]\n[otlp]\nendpoint = \"x\"\n[plugins]\ntime = \"0s\"\ngrants = [\"edf=clok\", \"clock\"]\n[runtime]\nthreads_per_instance = 0\n";
         let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_URL", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
         let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
         insta::assert_snapshot!(faults.join("\n"));
@@ -427,6 +471,48 @@ mod tests {
         let prefix =
             |prefix: &str| settings(&format!("[shared_memory]\nallow = \"prefix\"\nprefix = \"{prefix}\""), &[], &[]);
         assert!(prefix("").is_err() && prefix("/triton-").is_ok());
+    }
+
+    #[test]
+    fn restricted_groups_come_from_every_layer_and_are_shown_without_their_secrets() {
+        let given = |file: &str, variables: &[(&str, &str)], args: &[&str]| settings(file, variables, args);
+        let file = "[http]\nrestricted_api = [\"model-repository,health:k=s3cret\"]\n[grpc]\nrestricted_protocol = \"trace:k=s3cret\"\n";
+        let from_file = given(file, &[], &[]).unwrap();
+        let header = |settings: &Settings, protocol, group| {
+            settings.restricted.of(protocol).of(group).map(|restriction| restriction.header.clone())
+        };
+        let (http, grpc) = (WireProtocol::Http, WireProtocol::Grpc);
+        assert_eq!(header(&from_file, http, ApiGroup::Health).as_deref(), Some("k"));
+        assert_eq!(header(&from_file, grpc, ApiGroup::Trace).as_deref(), Some("triton-grpc-protocol-k"));
+        let variable = [("SEQUOR_HTTP_RESTRICTED_API", "health,trace:k=s3cret\n inference:other=s3cret ")];
+        let from_variable = given(file, &variable, &[]).unwrap();
+        assert_eq!(header(&from_variable, http, ApiGroup::Inference).as_deref(), Some("other"));
+        let flags = ["--http-restricted-api=metadata,logging:a=s3cret", "--http-restricted-api", "health:b=s3cret"];
+        let from_flags = given(file, &variable, &flags).unwrap();
+        assert_eq!(header(&from_flags, http, ApiGroup::Logging).as_deref(), Some("a"));
+        assert_eq!(header(&from_flags, http, ApiGroup::Health).as_deref(), Some("b"));
+        assert_eq!(header(&from_flags, http, ApiGroup::Inference), None, "the flag takes the variable's place");
+        for settings in [&from_file, &from_variable, &from_flags] {
+            let shown = settings.shown.iter().find(|row| row.key == "http.restricted_api").unwrap();
+            assert!(shown.value.contains("=***\""), "{shown:?}");
+            assert!(!format!("{settings:?}").contains("s3cret"));
+        }
+    }
+
+    #[test]
+    fn a_fault_of_restricted_groups_has_its_place_and_no_secret() {
+        let fault = |file: &str, args: &[&str]| settings(file, &[], args).unwrap_err().join("\n");
+        let twice = ["--grpc-restricted-protocol=health:k=s3cret", "--grpc-restricted-protocol=health:k2=s3cret"];
+        assert_eq!(
+            fault("", &twice),
+            "--grpc-restricted-protocol: restricted protocol 'health' can not be specified in multiple config groups"
+        );
+        let unknown = fault("[http]\nrestricted_api = [\"model-reposit:k=s3cret\"]\n", &[]);
+        assert!(unknown.starts_with("sequor.toml:2:1: unknown restricted api 'model-reposit' ("), "{unknown}");
+        for wrong in ["\"s3cret\"", "[\"s3cret\"]", "[[\"s3cret\"]]", "{ health = \"s3cret\" }"] {
+            let said = fault(&format!("[http]\nrestricted_api = {wrong}\n"), &[]);
+            assert!(!said.contains("s3cret"), "{said}");
+        }
     }
 
     #[test]

@@ -44,6 +44,6 @@ mod tests {
         assert_eq!(of("http.port"), Some(("8000", "--http-port")));
         assert_eq!(of("admin.address"), Some(("\"127.0.0.1\"", "default")));
         assert_eq!(of("limits.state"), Some(("", "default")));
-        assert_eq!(of("auth.keys_file"), None);
+        assert_eq!(of("otlp.endpoint"), None);
     }
 }

@@ -69,7 +69,6 @@ const fn refused_unless(name: &'static str, unless: &'static [&'static str], ins
 
 const NO: &[&str] = &["false", "0"];
 const NO_TLS: &str = "TLS is set for gRPC and HTTP together: --tls-cert, --tls-key, --tls-client-ca";
-const NO_KEYS: &str = "nothing is restricted yet; let a proxy in front decide who may call what";
 const NO_PINGS: &str =
     "the server closes no connection for its pings; --grpc-keepalive sets when it pings a silent one";
 const NO_TRACE: &str = "requests are recorded with --record FILE";
@@ -109,7 +108,7 @@ pub const FLAGS: &[Flag] = &[
     refused_unless("reuse-http-port", NO, NO_SHARING),
     refused("http-header-forward-pattern", NO_HEADERS),
     nothing("http-thread-count", NO_THREADS),
-    refused("http-restricted-api", NO_KEYS),
+    flag("http-restricted-api", Own),
     sets("http-max-input-size", "limits.request", FlagConversion::Unit("B")),
     // === gRPC ===
     sets("allow-grpc", "grpc.enabled", FlagConversion::AsIs),
@@ -134,7 +133,7 @@ pub const FLAGS: &[Flag] = &[
     nothing("grpc-http2-max-ping-strikes", NO_PINGS),
     nothing("grpc-max-connection-age", "connections have no maximum age; a proxy can balance them"),
     nothing("grpc-max-connection-age-grace", "connections have no maximum age; a proxy can balance them"),
-    refused("grpc-restricted-protocol", NO_KEYS),
+    flag("grpc-restricted-protocol", Own),
     // === logs ===
     sets("log-verbose", "log.level", FlagConversion::Verbosity),
     sets("log-info", "log.level", FlagConversion::Quiet("warn")),

@@ -1,0 +1,62 @@
+//! `sequor config show`: the settings that `sequor serve` would run with, and where each comes from. Starts nothing.
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::json;
+
+use super::{Failed, launch, ovms, remote, serve};
+use crate::config::ovms::command as ovms_flags;
+use crate::config::server::{self, GivenFlags, Shown};
+use crate::text::table;
+
+const FLAGS: &str =
+    "Takes every flag of `sequor serve`, with the same variables and settings file (--config FILE, or SEQUOR_CONFIG).
+A value that is empty is found by the server itself. Secrets are shown as ***.
+
+Example:
+  sequor config show --origin --config /etc/sequor/sequor.toml --http-port 9000";
+
+pub(super) fn command() -> Command {
+    let origin = Arg::new("origin")
+        .long("origin")
+        .action(ArgAction::SetTrue)
+        .help("Also print what set each value: a flag, a variable, a line of the file, or default");
+    let of_serve = server::args().into_iter().chain(ovms_flags::args()).map(|arg| arg.hide(true));
+    let show = Command::new("show").about("Print every setting of `sequor serve`, and start nothing");
+    Command::new("config")
+        .about("The settings of `sequor serve`: its flags, variables and file together")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(show.args([origin, remote::output()]).args(of_serve).after_help(FLAGS))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    match matches.subcommand() {
+        Some((_, matches)) => show(matches),
+        None => Ok(()),
+    }
+}
+
+fn show(matches: &ArgMatches) -> Result<(), Failed> {
+    let mut given = GivenFlags::from_matches(matches);
+    let _repository = ovms::repository(matches, &mut given)?;
+    let shown = launch::shown(&serve::settings(&given)?);
+    for notice in &given.notices {
+        eprintln!("sequor: {notice}");
+    }
+    match remote::wants_json(matches) {
+        true => remote::print_json(&json!(shown)),
+        false => print!("{}", rows(&shown, matches.get_flag("origin"))),
+    }
+    Ok(())
+}
+
+fn rows(shown: &[Shown], with_origin: bool) -> String {
+    let cells = |row: &Shown| {
+        let mut cells = vec![row.key.to_owned(), row.value.clone()];
+        cells.extend(with_origin.then(|| row.origin.clone()));
+        cells
+    };
+    let heads = ["KEY", "VALUE", "ORIGIN"];
+    let columns = if with_origin { heads.len() } else { heads.len() - 1 };
+    table(heads.get(..columns).unwrap_or_default(), &shown.iter().map(cells).collect::<Vec<_>>())
+}
