@@ -68,6 +68,7 @@ section! {
             default "4096", example "max_queued = 64", check checks::at_least_one;
         /// Effect of a cancelled request that still waits. `end`: the sequence ends, because a gap would make later answers wrong without
         /// notice. `keep`: the sequence lives on and expects that step again. Its stored or given state goes back if no step of it has run here.
+        /// With both, a cancelled START ends the sequence that its id had, live or stored.
         pub on_cancel: Option<OnCancel>, default "`end`", example "on_cancel = \"keep\"";
         /// Accept END without inputs. The model does not run, the state is freed, and the outputs are empty.
         pub end_without_inputs: Option<bool>, default "`false`", example "end_without_inputs = true";

@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{Id, Seq, SequenceView, Stage, Time};
+use sequor_core::{EndReason, Event, Id, Seq, SequenceView, Stage, Time};
 
 use crate::model::load::{Leaving, LeftState, LoadDurability, LoadedModel, MailReply, SequenceStore};
 use crate::model::sequences::offloaded::{Carried, ImportOrigin, KeptSequence};
 use crate::model::sequences::scheduler::ModelScheduler;
-use crate::model::sequences::table::{Import, SequenceLookup};
+use crate::model::sequences::table::{Import, SequenceLookup, Table};
 use crate::model::sequences::write_back::{sealing, spill};
 use crate::processing::SequenceScratch;
 use crate::state::tier::{EndedState, FailedChanges, StateHead, TierChange, TierKey, VersionDigest};
@@ -91,9 +91,10 @@ pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<Resumable> {
 
 /// Writes the live sequences of loads that keep them when the server stops. Each ends here with its last committed step.
 pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
+    model.table.lock().stopping = true;
+    turn_waiting_away(model);
     let (ended, unwritten) = {
         let mut table = model.table.lock();
-        table.stopping = true;
         let ended = table.core.ended(ENDS).into_iter();
         let ended: Vec<_> = ended.map(|(id, stone)| (id, table.ended_state(stone))).collect();
         // Those that left memory while the disk was full.
@@ -129,6 +130,30 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
     }
     writing.wait(&mut sum);
     sum
+}
+
+/// Ends sequences that wait for a slot, so that none gets one of a sequence that leaves, only to be lost with it. A state that was found elsewhere goes
+/// back.
+fn turn_waiting_away(model: &Arc<ModelScheduler>) {
+    let mut from = Some(0);
+    while let Some(place) = from {
+        let (seen, rest) = model.seen(place, PORTION);
+        let waiting: Vec<Seq> =
+            seen.iter().filter(|view| view.stage == Stage::Backlogged).map(|view| view.seq).collect();
+        if !waiting.is_empty() {
+            model.change(|table, now| waiting.into_iter().for_each(|seq| turn_away(table, now, seq)));
+        }
+        from = rest;
+    }
+}
+
+fn turn_away(table: &mut Table, now: Time, seq: Seq) {
+    if table.core.view_of(seq).is_none_or(|view| view.stage != Stage::Backlogged) {
+        return;
+    }
+    let goes_back = table.live(seq).is_some_and(|live| live.origin.is_some() && live.first_state.is_some());
+    let why = if goes_back { EndReason::Spilled } else { EndReason::Drained };
+    table.apply(now, Event::End(seq, why));
 }
 
 /// The state of a sequence between two loads, if the second one keeps its sequences.
