@@ -226,14 +226,18 @@ fn a_drop_while_the_model_is_unloaded_is_remembered() {
         first.stop();
         machine.equip = govern;
         let second = machine.serve();
+        let served = second.repository.find("sum", "").unwrap();
+        served.import(Id::from(8), &served.export(&Id::from(7)).unwrap()).unwrap();
         second.repository.unload_by_request("sum", false).unwrap();
         while !second.repository.0.catalog.models().iter().all(|model| model.loads().is_empty()) {
             std::thread::yield_now();
         }
-        assert!(second.repository.drop_sequence("sum", &Id::from(7)).unwrap());
-        let is_dropped = |server: &Server| match server.refusal(7, |_| {}) {
-            Refusal::Unknown(stone) => stone.is_some_and(|stone| (stone.why, stone.step) == (EndReason::Admin, 1)),
-            other => panic!("{other:?}"),
+        assert!([7, 8].iter().all(|id| second.repository.drop_sequence("sum", &Id::from(*id)).unwrap()));
+        let is_dropped = |server: &Server| {
+            [7, 8].iter().all(|id| match server.refusal(*id, |_| {}) {
+                Refusal::Unknown(stone) => stone.is_some_and(|stone| (stone.why, stone.step) == (EndReason::Admin, 1)),
+                other => panic!("{other:?}"),
+            })
         };
         let crashed = machine.serve_from(&machine.crashed());
         assert!(is_dropped(&crashed), "{when}, after a crash");

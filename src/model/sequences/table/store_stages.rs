@@ -211,7 +211,11 @@ pub(in crate::model::sequences) fn drop_kept(
         ended
     };
     if let Some(import) = table.imports.remove(id) {
-        remember(table, import.origin.step, None);
+        let ended = remember(table, import.origin.step, None);
+        if load.is_none() {
+            // There is nothing to remove, and no load that would remember it when the server stops.
+            table.forget_as(id.clone(), 0, Some(ended));
+        }
         return true;
     }
     let Some(kept) = table.kept.remove(id) else { return false };
