@@ -14,7 +14,7 @@ use crate::model::sequences::scheduler::ModelScheduler;
 use crate::model::sequences::table::{Import, SequenceLookup, Table};
 use crate::model::sequences::write_back::{sealing, spill};
 use crate::processing::SequenceScratch;
-use crate::state::tier::{EndedState, FailedChanges, StateHead, TierChange, TierKey, VersionDigest};
+use crate::state::tier::{EndedState, FailedChanges, IdleTime, StateHead, TierChange, TierKey, VersionDigest};
 use crate::state::{SnapshotError, with_answer, with_scratch};
 use crate::tensor::NamedTensor;
 
@@ -47,9 +47,10 @@ impl KeptLive {
 
 /// Takes over the sequences that the store keeps of this model. Idle time goes on from now.
 pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore) {
+    store.begin_running();
     let (kept, successions) = (store.list(&model.name), store.successions(&model.name));
     let now = model.now();
-    let until = |head: &StateHead| head.idle_left.map_or(Time::NEVER, |left| now + left);
+    let until = |head: &StateHead| store.idle_left(head).map_or(Time::NEVER, |left| now + left);
     let kept = kept.into_iter().map(|(id, head)| (id, KeptSequence { until: until(&head), head, unwritten: None }));
     let mut table = model.table.lock();
     table.kept.extend(kept);
@@ -65,7 +66,7 @@ pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore)
         store.succeed(&model.name, fewer);
     }
     if let Some(next) = next.filter(|next| *next != Time::NEVER) {
-        model.arm(next);
+        model.arm(next.min(store.note_running()));
     }
 }
 
@@ -163,7 +164,8 @@ fn carried_state(id: Id, import: Import, now: Time) -> Option<LeftState> {
     let durable = load.durable.as_ref().filter(|_| until > now)?;
     let of = ((load.version, durable.digest), (durable.store.next_incarnation(), step));
     let left = idle.map(|_| until - now);
-    let head = Arc::new(StateHead::new(of.0, of.1, (idle, left), false, &import.snapshot));
+    let time = IdleTime { idle, left, running: durable.store.running() };
+    let head = Arc::new(StateHead::new(of.0, of.1, time, false, &import.snapshot));
     Some(LeftState { id, head, file: import.snapshot, is_stored: false })
 }
 
@@ -317,7 +319,8 @@ impl LeavingSequence {
         let idle_left = view.idle.map(|idle| idle.saturating_sub(quiet));
         let incarnation = self.incarnation.unwrap_or_else(|| durable.store.next_incarnation());
         let (of, at) = ((load.version, durable.digest), (incarnation, view.step));
-        let head = Arc::new(StateHead::new(of, at, (view.idle, idle_left), self.answer.is_some(), &file));
+        let time = IdleTime { idle: view.idle, left: idle_left, running: durable.store.running() };
+        let head = Arc::new(StateHead::new(of, at, time, self.answer.is_some(), &file));
         LeftState { id: view.id.clone(), head, file: Bytes::from(file), is_stored: false }
     }
 }

@@ -82,12 +82,13 @@ impl KeptStages for Table {
         let load = Arc::clone(&job.load);
         let key = TierKey::new(&load.settings.name, &job.id);
         let durable = load.durable.as_ref().filter(|durable| durable.is_continual());
+        let running = durable.map(|durable| durable.store.running()).unwrap_or_default();
         job.source.kept = Some(Box::new(work.kept.clone()));
         job.source.resumed = Some((work.kept.head.incarnation, work.kept.head.step));
         let then = match durable.map(LoadDurability::interval) {
             None => AfterTake::Forget { incarnation: work.kept.head.incarnation },
             Some(None) => AfterTake::Keep,
-            Some(Some(_)) => AfterTake::Outdate,
+            Some(Some(_)) => AfterTake::Outdate { running },
         };
         self.actions.store.push(StoreTask { req, seq, load, key, work, then });
         true
