@@ -24,6 +24,8 @@ pub struct Submit {
     /// The driver holds the state of this sequence, which no load knows, as of this step: the request goes on from there.
     /// Without a meaning on a START, or where the sequence lives.
     pub adopt: Option<u64>,
+    /// The load that alone goes on from that state, also if it is retired and stays ([`Event::Stay`]).
+    pub adopt_on: Option<LoadId>,
     /// Lend the request to the driver before its turn ([`Effect::Prepare`]), also where the load has no such stage. With `adopt`, the sequence begins once
     /// that is answered.
     pub prepare: bool,
@@ -64,6 +66,9 @@ pub enum Event {
         load: LoadId,
         until: Time,
     },
+    /// Once it is retired, this load stays until its limit, though nothing lives on it: the driver has states that only it can go on from. Without a
+    /// load that takes STARTs it does not stay.
+    Stay(LoadId),
     /// An external policy decides for this load from now on, or none does. A round that the one before ponders is void; where there is no new
     /// one, that is a fallback.
     Attach(LoadId, Option<Hooks>),

@@ -55,6 +55,8 @@ pub(crate) struct LoadState {
     pub(crate) retired: Option<Time>,
     /// The limit of its retirement has come.
     pub(crate) ended: bool,
+    /// Once retired it stays until that limit, and takes sequences that only it can go on with.
+    pub(crate) stays: bool,
     pub(crate) armed: Time,
     /// What its policy is to be told.
     pub(crate) log: EventLog,
@@ -164,6 +166,7 @@ impl LoadState {
             first_turn: 0,
             retired: None,
             ended: false,
+            stays: false,
             armed: Time::NEVER,
             log: EventLog::default(),
             consulting: Consulting::No,
@@ -286,7 +289,7 @@ impl LoadState {
 
     /// Retired, and nothing is left to do; `open` is the number of its requests that are not through.
     pub(crate) fn is_over(&self, open: u32) -> bool {
-        self.retired.is_some() && self.live == 0 && open == 0
+        self.retired.is_some() && self.live == 0 && open == 0 && (self.ended || !self.stays)
     }
 }
 

@@ -318,6 +318,24 @@ fn a_drop_while_the_model_is_unloaded_is_remembered() {
     }
 }
 
+/// The version before stays for stored sequences, but not once the model goes out of service.
+#[test]
+fn a_replaced_version_that_stored_sequences_need_goes_with_its_model() {
+    let mut machine = Machine::new("drain", OLDEST);
+    let first = machine.serve();
+    first.sum(7, 40, start);
+    first.stop();
+    machine.equip = govern;
+    let second = machine.serve();
+    fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32 plus=1000").unwrap();
+    load(&second.repository, &machine.model());
+    assert_eq!(second.repository.0.catalog.models()[0].loads().len(), 2);
+    second.repository.unload_by_request("sum", false).unwrap();
+    while !second.repository.0.catalog.models().iter().all(|model| model.loads().is_empty()) {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn how_a_sequence_ended_is_known_after_a_restart_and_after_a_crash() {
     for when in ["drain", "step"] {

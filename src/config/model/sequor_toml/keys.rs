@@ -205,7 +205,8 @@ section! {
     #[derive(Default)]
     pub struct ReloadSection("reload", "`[reload]`: live sequences when a new version takes over") {
         /// Maximum time that live sequences stay on a version that was replaced. New sequences start on the new version at once. `0s`: no
-        /// time at all.
+        /// time at all. A stored sequence that the new version does not take over goes on with the version before until then. While one waits in
+        /// the store, that version stays in memory.
         pub drain: Option<Span>, default "10 min", example "drain = \"1m\"";
         /// What happens to sequences that still live after `drain`. `end`: they end with `retired`. `carry`: each moves to the new version
         /// between two of its steps, with its state. Both versions must have the same inputs, outputs and states: the same names, types and

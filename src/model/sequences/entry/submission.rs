@@ -88,8 +88,8 @@ fn accept(
         return Err(circle(callers, &model.name, request));
     }
     let original = model.loads.may_change().then(|| Box::new(request.clone()));
-    let (named, version) = (version, version_of(model, &request.sequence, version));
-    let Some(load) = routed(model, &request.sequence, version) else {
+    let (named, (version, load)) = (version, find_load(model, &request.sequence, version));
+    let Some(load) = load else {
         let (model, why) = (model.name.clone(), NoVersionReason::Unloaded);
         return Err(Failure::NotServed(NotServed::NoVersion { model, why }));
     };
@@ -205,7 +205,8 @@ fn enqueue(
     if let Some(load) = table.imports.load_of(&submit).filter(|_| job.load.is_retired()) {
         job.load = load;
     }
-    if !model.loads.is_sole(job.load.key) && table.goes_elsewhere(&job, &submit) {
+    let wakes = || !submit.start && table.wakes_on(now, &submit.id, &job.load);
+    if !model.loads.is_sole(job.load.key) && table.goes_elsewhere(&job, &submit) && !wakes() {
         return Ok(Enqueued::Moved(Box::new(job)));
     }
     model.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
@@ -227,7 +228,33 @@ pub(in crate::model) fn load_of(
     step: &SequenceStep,
     version: Option<u64>,
 ) -> Option<Arc<LoadedModel>> {
-    routed(model, step, version_of(model, step, version))
+    find_load(model, step, version).1
+}
+
+/// The version that a step is for, and the load that runs it.
+fn find_load(
+    model: &ModelScheduler,
+    step: &SequenceStep,
+    version: Option<u64>,
+) -> (Option<u64>, Option<Arc<LoadedModel>>) {
+    if let Some(load) = waking_load(model, step, version) {
+        return (Some(load.version), Some(load));
+    }
+    let version = version_of(model, step, version);
+    (version, routed(model, step, version))
+}
+
+/// The load that alone goes on from the state that waits for this step, where there are several.
+fn waking_load(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>) -> Option<Arc<LoadedModel>> {
+    let loads = model.loads();
+    if step.start || loads.len() <= 1 || !model.store.has_kept() {
+        return None;
+    }
+    let (table, now) = (model.table.lock(), model.now());
+    let wakes = |load: &&Arc<LoadedModel>| {
+        version.is_none_or(|version| version == load.version) && table.wakes_on(now, &step.id, load)
+    };
+    loads.iter().find(wakes).cloned()
 }
 
 /// The load that runs a step of this version: the one that its sequence lives on, or the one that takes new sequences.

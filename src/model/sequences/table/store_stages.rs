@@ -62,7 +62,9 @@ impl KeptStages for Table {
         if let Some(why) = kept.misfit(&job.load, job.counted, self.successors(kept.version_digest())) {
             return Err(Failure::NotResumed { model: job.load.settings.name.clone(), id, why });
         }
-        if job.load.is_retired() {
+        if self.wakes_on(now, &id, &job.load) {
+            submit.adopt_on = Some(job.load.key);
+        } else if job.load.is_retired() {
             let why = "the server or the model is going out of service".to_owned();
             return Err(Failure::Store { model: job.load.settings.name.clone(), id, why });
         }
