@@ -122,7 +122,7 @@ fn stored(settings: &Settings) -> Result<RepositoryOptions, Failed> {
         tracing::error!(%why, aside = %aside.display(), "the store of sequences is damaged and was moved aside; no sequence is resumed");
     }
     let epoch = tier.next_epoch(epoch_now()).map_err(|e| failed(&e))?;
-    let store = SequenceStore::new(Arc::new(tier), epoch).map_err(|e| failed(&e))?;
+    let store = SequenceStore::new(Arc::new(tier), epoch, options.clock.clone()).map_err(|e| failed(&e))?;
     Ok(RepositoryOptions { store: Some(Arc::new(store)), first_id: Some(first_id_of(epoch)), ..options })
 }
 

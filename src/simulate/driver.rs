@@ -213,6 +213,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             start: arrival.start,
             end: arrival.end,
             adopt: None,
+            adopt_on: None,
             prepare: false,
             step: None,
             version: None,

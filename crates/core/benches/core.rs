@@ -57,6 +57,7 @@ fn submit(req: u32, id: u64, start: bool) -> Event {
         start,
         end: false,
         adopt: None,
+        adopt_on: None,
         prepare: false,
         step: None,
         version: None,

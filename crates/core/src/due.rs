@@ -106,6 +106,7 @@ impl Core {
         if state.retired.is_some_and(|until| until <= at && !state.ended) {
             state.ended = true;
             self.end_all(now, load, out);
+            self.wake_if_over(load, out);
         } else if self.admits_at(load).is_some_and(|admits| admits <= at) {
             self.admit_waiting(now, load, out);
         } else if self.load(load).is_some_and(|l| l.external.is_some_and(|h| h.admit)) {

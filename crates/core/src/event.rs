@@ -24,6 +24,8 @@ pub struct Submit {
     /// The step of a state that the driver holds for this sequence, which no load knows. The request continues from that state. Ignored on
     /// a START and for a live sequence.
     pub adopt: Option<u64>,
+    /// The load that alone goes on from that state, also if it is retired and stays ([`Event::Stay`]).
+    pub adopt_on: Option<LoadId>,
     /// Lend the request to the driver before its turn ([`Effect::Prepare`]), even if the load has no such stage. With `adopt`, the sequence
     /// begins once the driver has answered.
     pub prepare: bool,
@@ -65,6 +67,9 @@ pub enum Event {
         load: LoadId,
         until: Time,
     },
+    /// Once it is retired, this load stays until its limit, though nothing lives on it: the driver has states that only it can go on from. Without a
+    /// load that takes STARTs it does not stay.
+    Stay(LoadId),
     /// Attaches an external policy to this load, or detaches it. An open round of the previous policy is void. Without a new policy, that
     /// round counts as a fallback.
     Attach(LoadId, Option<Hooks>),

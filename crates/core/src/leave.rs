@@ -292,8 +292,35 @@ impl Core {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         state.retired = Some(until);
         self.arm_load(load, now);
+        if self.target(None).is_none() {
+            self.let_all_go(out);
+        }
         self.wake_if_over(load, out);
         self.expire(now, out);
+    }
+
+    /// A load is to stay once it is retired.
+    pub(crate) fn stay(&mut self, load: LoadId) {
+        if let Some(state) = load_in(&mut self.loads, load) {
+            state.stays = true;
+        }
+    }
+
+    /// No load stays for sequences that do not live: the model goes out of service.
+    fn let_all_go(&mut self, out: &mut Vec<Effect>) {
+        let staying: Vec<LoadId> = self.loads.iter().filter(|l| l.stays).map(|l| l.key).collect();
+        for load in staying {
+            if let Some(state) = load_in(&mut self.loads, load) {
+                state.stays = false;
+            }
+            self.wake_if_over(load, out);
+        }
+    }
+
+    /// Whether this load takes sequences that only it can go on with: it is in service, or it stays and its limit has not come.
+    pub fn takes_back(&self, now: Time, load: LoadId) -> bool {
+        let Some(load) = self.load(load) else { return false };
+        load.retired.is_none_or(|until| load.stays && !load.ended && now < until)
     }
 
     /// Ends every sequence of a load. Waiting ones end first, so that none gets a slot only to lose it.

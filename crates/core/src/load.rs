@@ -55,6 +55,8 @@ pub(crate) struct LoadState {
     pub(crate) retired: Option<Time>,
     /// Whether the time limit of its retirement has passed.
     pub(crate) ended: bool,
+    /// Once retired it stays until that limit, and takes sequences that only it can go on with.
+    pub(crate) stays: bool,
     pub(crate) armed: Time,
     /// Events for its policy.
     pub(crate) log: EventLog,
@@ -164,6 +166,7 @@ impl LoadState {
             first_turn: 0,
             retired: None,
             ended: false,
+            stays: false,
             armed: Time::NEVER,
             log: EventLog::default(),
             consulting: Consulting::No,
@@ -287,7 +290,7 @@ impl LoadState {
 
     /// Whether the load is retired and has nothing left to do. `open`: number of its requests that are not over.
     pub(crate) fn is_over(&self, open: u32) -> bool {
-        self.retired.is_some() && self.live == 0 && open == 0
+        self.retired.is_some() && self.live == 0 && open == 0 && (self.ended || !self.stays)
     }
 }
 

@@ -218,7 +218,7 @@ impl Core {
     /// about.
     pub(crate) fn arm_load(&mut self, load: LoadId, now: Time) {
         let Some(state) = self.load(load).filter(|l| l.retired.is_some() || !l.backlog.is_empty()) else { return };
-        let until = state.retired.filter(|_| !state.ended && state.live > 0);
+        let until = state.retired.filter(|_| !state.ended && (state.live > 0 || state.stays));
         let asks = !state.backlog.is_empty() && state.consulting != Consulting::Announced;
         let victim = self.victim(state).filter(|_| asks);
         let soft = victim.and_then(|victim| self.soft_idle(victim, state)).filter(|at| *at > now);

@@ -52,7 +52,8 @@ impl Core {
 
     fn try_submit(&mut self, now: Time, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
         let found = self.lookup(&submit.id, submit.version);
-        let target = self.target(submit.version);
+        let adopter = submit.adopt_on.filter(|load| !submit.start && self.takes_back(now, *load));
+        let target = adopter.or_else(|| self.target(submit.version));
         if let Some(seq) = found.live
             && !(submit.start && self.moves_on(seq, target, submit))
         {

@@ -187,6 +187,34 @@ fn a_reload_takes_new_starts_and_live_sequences_finish_where_they_began() {
 }
 
 #[test]
+fn a_retired_load_that_stays_goes_on_from_states_until_its_limit() {
+    let mut rig = Rig::new(spec(oldest(2), 2));
+    let new = LoadId::new(1, NonZeroU32::MIN);
+    rig.apply(Event::Loaded(new, LoadSpec { version: 2, ..spec(oldest(2), 2) }));
+    rig.apply(Event::Stay(LoadId::FIRST));
+    rig.apply(Event::Retire { load: LoadId::FIRST, until: Time(100 * MS) });
+    assert!(matches!(rig.next(), Next::Sleep(_)), "nothing lives on it, and it stays");
+    let on_old = |s: &mut Submit| (s.adopt, s.adopt_on) = (Some(4), Some(LoadId::FIRST));
+    let step = rig.submit_with(1, false, false, on_old);
+    rig.submit_with(2, true, false, on_old);
+    assert_eq!((rig.core.usage(LoadId::FIRST).live, rig.core.usage(new).live), (1, 1), "a START goes to the new one");
+    assert_eq!((rig.drain(), rig.answers[&step]), (vec![1], Ok(())));
+    rig.wait(100);
+    assert_eq!(rig.ended, [EndReason::Drained]);
+    rig.submit_with(3, false, false, on_old);
+    assert_eq!((rig.core.usage(LoadId::FIRST).live, rig.core.usage(new).live), (0, 2), "its time is over");
+    assert!(matches!(rig.next(), Next::Tidy(_)) && matches!(rig.next(), Next::Gone));
+}
+
+#[test]
+fn a_retired_load_does_not_stay_where_none_takes_new_sequences() {
+    let mut rig = Rig::new(spec(oldest(2), 2));
+    rig.apply(Event::Stay(LoadId::FIRST));
+    rig.apply(Event::Retire { load: LoadId::FIRST, until: Time(100 * MS) });
+    assert!(matches!(rig.next(), Next::Gone));
+}
+
+#[test]
 fn a_backlogged_sequence_is_refused_whole_when_its_time_has_come() {
     let mut rig = Rig::new(spec(oldest(1), 1));
     rig.submit(1, true, false);

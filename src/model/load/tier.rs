@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{EndReason, Id};
+use sequor_core::{EndReason, Id, Time};
 
 use crate::config::model::settings::DurabilityWhen;
+use crate::model::runtime::Clock;
 use crate::processing::SequenceScratch;
 use crate::state::tier::{
-    AfterTake, EndedState, FailedChanges, FoundState, GroupWriter, StateHead, Successions, Tier, TierChange, TierError,
-    TierKey, TierUsage, VersionDigest, find,
+    AfterTake, EndedState, FailedChanges, FoundState, GroupWriter, IdleTime, StateHead, Successions, Tier, TierChange,
+    TierError, TierKey, TierUsage, VersionDigest, find,
 };
 use crate::state::{SnapshotError, StateCopy, StateSpec, StateValues, with_answer, with_scratch};
 use crate::tensor::NamedTensor;
@@ -90,12 +91,19 @@ pub struct SequenceStore {
     incarnations: AtomicU64,
     /// Epochs up to this one are in use, as the tier has it or is about to.
     epochs: AtomicU64,
+    clock: Clock,
+    /// When this server took over what is kept, on the clock.
+    began: OnceLock<Time>,
+    /// The last time at which the running time was noted, on the clock.
+    noted: AtomicU64,
 }
 
 /// Sequences that are numbered in an epoch, as a power of two.
 const NUMBERS: u32 = 20;
 /// Epochs that are taken into use at a time.
 const EPOCHS: u64 = 64;
+/// While sequences wait in the tier, their idle time is noted this often: after a crash less than that is missing of it.
+const NOTE: Duration = Duration::from_secs(60);
 
 impl LoadDurability {
     /// Whether states are written while their sequences live. If so, the store forgets them when they end.
@@ -121,9 +129,44 @@ impl LoadDurability {
 
 impl SequenceStore {
     /// `epoch` is that of [`Tier::next_epoch`].
-    pub fn new(tier: Arc<dyn Tier>, epoch: u64) -> std::io::Result<SequenceStore> {
-        let incarnations = AtomicU64::new(epoch << NUMBERS);
-        Ok(SequenceStore { writer: GroupWriter::start(tier)?, incarnations, epochs: AtomicU64::new(epoch) })
+    pub fn new(tier: Arc<dyn Tier>, epoch: u64, clock: Clock) -> std::io::Result<SequenceStore> {
+        let (incarnations, epochs) = (AtomicU64::new(epoch << NUMBERS), AtomicU64::new(epoch));
+        let (writer, began, noted) = (GroupWriter::start(tier)?, OnceLock::new(), AtomicU64::new(0));
+        Ok(SequenceStore { writer, incarnations, epochs, clock, began, noted })
+    }
+
+    /// This server takes over what is kept. From now on its time counts.
+    pub(in crate::model) fn begin_running(&self) {
+        self.began.get_or_init(|| self.clock.now());
+    }
+
+    /// The idle time that is left of a sequence that is kept, as this server takes it over.
+    pub(in crate::model) fn idle_left(&self, head: &StateHead) -> Option<Duration> {
+        let idle = self.writer.tier().running_time().idle_since(head);
+        head.idle_left.map(|left| left.saturating_sub(idle))
+    }
+
+    /// How long servers have been running with this store. The time until the first model takes its sequences over does not count.
+    pub(in crate::model) fn running(&self) -> Duration {
+        let since = self.began.get().map_or(Duration::ZERO, |began| self.clock.now().since(*began));
+        self.writer.tier().running_time().at_open + since
+    }
+
+    /// Notes how long servers have been running, once a minute. Returns when to note it again.
+    pub(in crate::model) fn note_running(&self) -> Time {
+        let (now, noted) = (self.clock.now(), Time(self.noted.load(Ordering::Relaxed)));
+        if now < noted + NOTE {
+            return noted + NOTE;
+        }
+        // Of several models one notes it.
+        if self.noted.compare_exchange(noted.0, now.0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.write(vec![TierChange::NoteRunning { until: self.running(), closes: false }], |failed| {
+                if let Some((_, error)) = failed.first() {
+                    tracing::warn!(%error, "the idle time of stored sequences is not noted; after a crash they may stay longer");
+                }
+            });
+        }
+        now + NOTE
     }
 
     pub(in crate::model) fn next_incarnation(&self) -> u64 {
@@ -222,6 +265,11 @@ impl SequenceStore {
 
     /// Writes what waits and closes the tier.
     pub(in crate::model) fn close(&self) {
+        self.write(vec![TierChange::NoteRunning { until: self.running(), closes: true }], |failed| {
+            if let Some((_, error)) = failed.first() {
+                tracing::warn!(%error, "the idle time of stored sequences is not noted; they may stay longer");
+            }
+        });
         self.writer.close();
     }
 }
@@ -244,12 +292,18 @@ impl StateTier for SequenceStore {
             }
             sealed(failed.into_iter().map(|(place, _)| place).filter(|place| *place < count).collect());
         };
-        self.writer.write(move |before| changes(&*tier, before, batch), done);
+        let running = self.running();
+        self.writer.write(move |before| changes(&*tier, before, batch, running), done);
     }
 }
 
 /// The changes of a batch: one for each of its states, then the ends of sequences.
-fn changes(tier: &dyn Tier, before: &[TierChange], batch: BatchToSeal) -> Vec<Result<TierChange, TierError>> {
+fn changes(
+    tier: &dyn Tier,
+    before: &[TierChange],
+    batch: BatchToSeal,
+    running: Duration,
+) -> Vec<Result<TierChange, TierError>> {
     let BatchToSeal { model, version, digest, specs, behind, states } = batch;
     let mut ends = Vec::new();
     let change = |state: StateToSeal| {
@@ -279,8 +333,9 @@ fn changes(tier: &dyn Tier, before: &[TierChange], batch: BatchToSeal) -> Vec<Re
             Some(answer) => with_answer(&file, answer).map_err(broken)?,
             None => file,
         };
-        let head = StateHead::new((version, digest), (incarnation, step), (idle, idle), answer.is_some(), &file);
-        let head = if behind { head.behind(&file) } else { head };
+        let time = IdleTime { idle, left: idle, running };
+        let head = StateHead::new((version, digest), (incarnation, step), time, answer.is_some(), &file);
+        let head = if behind { head.behind(&file, running) } else { head };
         Ok(TierChange::Put { key, head: Arc::new(head), file: Bytes::from(file) })
     };
     let mut changes: Vec<_> = states.into_iter().map(change).collect();

@@ -266,6 +266,25 @@ fn take_input(input: &Input, named: NamedTensor, batching: bool) -> Result<Tenso
     Ok(tensor)
 }
 
+/// Inputs that were checked, as they came: under their names and with the shapes that clients send. `None` if a shape does not tell that.
+pub(in crate::model) fn as_given(settings: &ModelSettings, inputs: Vec<Option<Tensor>>) -> Option<Vec<NamedTensor>> {
+    let batching = settings.max_batch_size > 0;
+    let given = |(input, tensor): (&Input, Option<Tensor>)| {
+        let Some(mut tensor) = tensor else { return Some(None) };
+        if let Some(to) = &input.reshape {
+            let row = Shape(row_of(&tensor.shape, batching).into());
+            let shape = reshaped(to, &input.dims, &row)?;
+            tensor.shape = match tensor.shape.0.first() {
+                Some(rows) if batching => shape.with(0, *rows),
+                _ => shape,
+            };
+        }
+        Some(Some(NamedTensor { name: input.name.clone(), tensor }))
+    };
+    let given: Option<Vec<Option<NamedTensor>>> = settings.inputs.iter().zip(inputs).map(given).collect();
+    Some(given?.into_iter().flatten().collect())
+}
+
 /// The dimensions of a row.
 fn row_of(shape: &Shape, batching: bool) -> &[u64] {
     shape.0.get(usize::from(batching)..).unwrap_or_default()

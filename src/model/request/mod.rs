@@ -11,4 +11,4 @@ mod message;
 
 pub use message::{InferAnswer, InferRequest, Parameter, SequenceStep};
 
-pub(in crate::model) use intake::Accepted;
+pub(in crate::model) use intake::{Accepted, as_given};

@@ -1,10 +1,14 @@
-//! Sequences that go on from a state that was found elsewhere, and whose first step here is cancelled before it runs.
+//! Sequences that go on from a state that was found elsewhere, and whose first step here is cancelled before it runs; and STARTs on their ids.
 
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
 use sequor_core::{EndReason, Id, Refusal, Stage};
 
 use super::machine::{Machine, OLDEST, Server, answered, start};
 use super::request;
 use crate::error::Failure;
+use crate::model::Pending;
 
 /// A machine whose model keeps its states like this, and the sequences of cancelled requests as well if it `keeps`.
 fn machine(when: &str, keeps: bool) -> Machine {
@@ -103,5 +107,138 @@ fn a_state_that_went_back_survives_a_restart() {
         let machine = machine(when, true);
         cancelled_while_read(&machine).stop();
         assert_eq!(machine.serve().sum(7, 2, |_| {}), 42, "{when}");
+    }
+}
+
+/// All slots are taken, and a START of sequence 7 waits for one.
+fn waiting_start(server: &Server) -> Pending {
+    (11..=18).for_each(|id| assert_eq!(server.sum(id, 1, start), 1));
+    let waits = server.repository.submit(request(7, 100, start)).unwrap();
+    while server.repository.live_sequences("sum").unwrap().iter().all(|live| live.stage != Stage::Backlogged) {
+        std::thread::yield_now();
+    }
+    waits
+}
+
+/// A server that goes on from the state of sequence 7, whose sum is 40, and a START of it that has not run.
+fn start_on_stored(machine: &Machine) -> (Server, Pending) {
+    let first = machine.serve();
+    assert_eq!(first.sum(7, 40, start), 40);
+    first.stop();
+    let second = machine.serve();
+    let waits = waiting_start(&second);
+    let crashed = machine.serve_from(&machine.crashed());
+    assert!(crashed.resumable().contains(&(Id::from(7), 1)), "the START has not run");
+    (second, waits)
+}
+
+/// The last step of sequence 7 and why it has ended.
+fn end_of(server: &Server) -> (u64, EndReason) {
+    match server.refusal(7, |_| {}) {
+        Refusal::Unknown(Some(stone)) => (stone.step, stone.why),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_start_that_is_cancelled_before_it_runs_ends_the_stored_sequence_of_its_id_as_it_ends_a_live_one() {
+    for keeps in [false, true] {
+        for when in ["drain", "step", "every"] {
+            let machine = machine(when, keeps);
+            let (second, waits) = start_on_stored(&machine);
+            drop(waits);
+            assert_eq!(
+                end_of(&second),
+                (1, EndReason::Cancelled),
+                "{when} {keeps}: a later step has nothing to go on from"
+            );
+            let left = machine.serve_from(&machine.crashed()).resumable();
+            assert!(!left.contains(&(Id::from(7), 1)), "{when} {keeps}: {left:?}");
+            second.stop();
+            assert_eq!(end_of(&machine.serve()), (1, EndReason::Cancelled), "{when} {keeps}");
+        }
+        let machine = machine("step", keeps);
+        let live = machine.serve();
+        assert_eq!(live.sum(7, 40, start), 40);
+        machine.hold_disk(true);
+        let running = live.repository.submit(request(7, 1, |_| {})).unwrap();
+        let sealing = || live.repository.live_sequences("sum").unwrap().iter().any(|live| live.stage == Stage::Sealing);
+        while !sealing() {
+            std::thread::yield_now();
+        }
+        drop(live.repository.submit(request(7, 100, start)).unwrap());
+        machine.hold_disk(false);
+        answered(running);
+        assert_eq!(end_of(&live), (2, EndReason::Cancelled), "{keeps}: live");
+    }
+}
+
+#[test]
+fn a_start_that_has_not_run_when_the_server_stops_leaves_the_stored_sequence_of_its_id() {
+    for when in ["drain", "step", "every"] {
+        let machine = machine(when, false);
+        let (second, _waits) = start_on_stored(&machine);
+        second.stop();
+        assert_eq!(machine.serve().sum(7, 2, |_| {}), 42, "{when}");
+    }
+}
+
+/// The store takes nothing more, so the sequences that a START waits for cannot leave memory.
+#[test]
+fn a_start_without_room_leaves_the_stored_sequence_of_its_id() {
+    let machine = Machine::new("every\"\nevery = 1000 # \"", OLDEST).with_memory(12);
+    let first = machine.serve();
+    assert_eq!(first.sum(7, 40, start), 40);
+    first.stop();
+    let second = machine.serve();
+    let bytes = second.repository.resumable("sum").unwrap()[0].bytes;
+    second.stop();
+    let machine = machine.with_limit(bytes + 8);
+    let third = machine.serve();
+    (11..=14).for_each(|id| assert_eq!(third.sum(id, 1, start), 1));
+    assert!(matches!(third.send(15, 1, start).unwrap_err(), Failure::StateMemory { .. }), "none leaves for a second");
+    machine.clock.advance(Duration::from_millis(1100));
+    assert!(matches!(third.send(7, 1, start).unwrap_err(), Failure::StateMemory { .. }));
+    assert_eq!(third.sum(14, 0, |s| s.end = true), 1);
+    assert!(machine.serve_from(&machine.crashed()).resumable().contains(&(Id::from(7), 1)));
+    assert_eq!(third.sum(7, 2, |_| {}), 42);
+}
+
+#[test]
+fn a_start_on_a_stored_id_is_answered_once_the_store_has_removed_the_state() {
+    for when in ["drain", "step", "every"] {
+        let machine = Machine::new(when, OLDEST);
+        let first = machine.serve();
+        assert_eq!(first.sum(7, 40, start), 40);
+        first.stop();
+        let second = machine.serve();
+        machine.hold_disk(true);
+        let mut begins = second.repository.submit(request(7, 1, start)).unwrap();
+        machine.wait_for_held_commit();
+        assert!((&mut begins).now_or_never().is_none(), "{when}: the server may die, and go on from the state");
+        machine.hold_disk(false);
+        answered(begins);
+        let left = machine.serve_from(&machine.crashed()).send(7, 1, |_| {});
+        let is_older = matches!(&left, Ok(answer) if answer.outputs[0].tensor.data[..] != 2_i32.to_le_bytes());
+        assert!(!is_older, "{when}: {left:?}");
+    }
+}
+
+#[test]
+fn a_step_that_waits_for_a_slot_when_the_server_stops_leaves_the_state_that_it_goes_on_from() {
+    for when in ["drain", "step", "every"] {
+        let machine = machine(when, false);
+        let first = machine.serve();
+        assert_eq!(first.sum(7, 40, start), 40);
+        first.stop();
+        let second = machine.serve();
+        (11..=18).for_each(|id| assert_eq!(second.sum(id, 1, start), 1));
+        let _waits = second.repository.submit(request(7, 100, |_| {})).unwrap();
+        while second.repository.live_sequences("sum").unwrap().iter().all(|live| live.stage != Stage::Backlogged) {
+            std::thread::yield_now();
+        }
+        second.stop();
+        // Its client was not answered, and cannot know.
+        assert_eq!(machine.serve().sum(7, 2, |s| s.step = Some(2)), 42, "{when}");
     }
 }

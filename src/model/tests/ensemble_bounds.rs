@@ -141,7 +141,7 @@ fn a_start_takes_no_sequence_of_another_ensemble_or_client() {
 fn over_store(folder: &Path) -> House {
     let opened = tier::open(folder, u64::MAX, Duration::ZERO).unwrap();
     let epoch = opened.tier.next_epoch(1).unwrap();
-    let store = Some(Arc::new(SequenceStore::new(Arc::new(opened.tier), epoch).unwrap()));
+    let store = Some(Arc::new(SequenceStore::new(Arc::new(opened.tier), epoch, Clock::default()).unwrap()));
     House::empty(RepositoryOptions { store, state_limit: 16, reply_pool: 1 << 20, ..RepositoryOptions::default() })
 }
 

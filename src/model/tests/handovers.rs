@@ -9,8 +9,8 @@ use super::machine::{Machine, OLDEST, Server, start};
 use super::restarts_with_reloads::{carrying, put_version, waiting};
 use crate::error::Failure;
 use crate::model::load::LoadedModel;
-use crate::model::sequences::ModelScheduler;
 use crate::model::sequences::carry::Handover;
+use crate::model::sequences::{ModelScheduler, state_transfer};
 
 fn scheduler(server: &Server) -> Arc<ModelScheduler> {
     server.repository.0.catalog.models().remove(0)
@@ -88,10 +88,14 @@ fn sequences_move_in_memory_while_the_store_fails() {
     // The store has done what came before this.
     assert!(server.repository.drop_sequence("sum", &Id::from(4)).unwrap());
     machine.clock.advance(Duration::from_millis(200));
-    while waiting(&server).len() < 3 {
+    // Sequences that are due are asked every 20 ms. The store is tried again after a second.
+    for _ in 0..30 {
         server.repository.tick();
-        std::thread::yield_now();
+        // Each instance has done what it was asked for before it copies a state.
+        (1..=3).for_each(|id| drop(state_transfer::export(&scheduler(&server), &Id::from(id), None)));
+        machine.clock.advance(Duration::from_millis(20));
     }
+    assert_eq!(waiting(&server).len(), 3, "all of them moved meanwhile");
     assert_eq!(machine.states_written(), 1, "no other one was to be written");
     assert_eq!([1, 2, 3].map(|id| server.sum(id, 1, |_| {})), [1011; 3]);
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use sequor_core::{Dialect, EndReason, Id, Refusal, WhenFull};
+use sequor_core::{Dialect, EndReason, Id, Refusal, Stage, WhenFull};
 
 use super::machine::{Machine, OLDEST, Server, start};
+use super::restarts_with_reloads::{carrying, move_all, put_version};
 use super::{Fixture, load, request};
 use crate::error::Failure;
 use crate::model::*;
@@ -131,5 +132,42 @@ fn a_sequence_that_waits_in_the_store_is_exported_and_copied_as_a_live_one() {
         assert_eq!((second.sum(8, 1, |_| {}), second.sum(7, 2, |_| {})), (41, 42), "{when}");
         let taken = served.import(id.clone(), &stored).unwrap_err();
         assert!(matches!(taken, TransferError::Live { .. }), "{when}: {taken}");
+    }
+}
+
+/// A replaced version left the state for one that is replaced in turn, while a step that goes on from it waits there.
+#[test]
+fn a_state_that_goes_back_goes_on_with_a_load_with_the_same_states_alone() {
+    for width in [1, 2] {
+        let machine = carrying("never\"\n[sequence]\non_cancel = \"keep\" # \"", OLDEST);
+        let server = machine.serve();
+        assert_eq!(server.sum(7, 40, start), 40);
+        put_version(&machine, &server, 2);
+        move_all(&machine, &server);
+        (11..=18).for_each(|id| assert_eq!(server.sum(id, 1, start), 1001));
+        let waits = server.repository.submit(request(7, 100, |_| {})).unwrap();
+        while server.repository.live_sequences("sum").unwrap().iter().all(|live| live.stage != Stage::Backlogged) {
+            std::thread::yield_now();
+        }
+        let config = machine.model().join("config.pbtxt");
+        let text = fs_err::read_to_string(&config).unwrap();
+        fs_err::write(&config, text.replace("dims: [ 1 ]", &format!("dims: [ {width} ]"))).unwrap();
+        fs_err::create_dir(machine.model().join("3")).unwrap();
+        let graph = format!("accumulate INT32 dims={width} plus=2000");
+        fs_err::write(machine.model().join("3/model.onnx"), graph).unwrap();
+        load(&server.repository, &machine.model());
+        drop(waits);
+        let mut next = request(7, 2, |_| {});
+        let tensor = &mut next.inputs[0].tensor;
+        (tensor.shape, tensor.data) =
+            (sequor_core::Shape::of(&[1, width]), 2_i32.to_le_bytes().repeat(width as usize).into());
+        let pending = server.repository.submit(next);
+        let answer = pending
+            .and_then(|pending| tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending));
+        match (width, answer) {
+            (1, Ok(answer)) => assert_eq!(answer.outputs[0].tensor.data[..], 2042_i32.to_le_bytes()),
+            (2, Err(Failure::NotResumed { why, .. })) => assert!(why.contains("states differ"), "{why}"),
+            (_, other) => panic!("{width}: {other:?}"),
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::backend::mock::MockBackend;
 use crate::error::Failure;
 use crate::model::*;
 use crate::state::tier::{
-    self, EndedState, FoundState, StateHead, Successions, Tier, TierChange, TierError, TierKey, TierUsage,
+    self, EndedState, FoundState, RunningTime, StateHead, Successions, Tier, TierChange, TierError, TierKey, TierUsage,
 };
 use crate::telemetry::Metrics;
 
@@ -93,6 +93,10 @@ impl Tier for SlowTier {
 
     fn successions(&self, model: &str) -> Successions {
         self.0.successions(model)
+    }
+
+    fn running_time(&self) -> RunningTime {
+        self.0.running_time()
     }
 
     fn usage(&self) -> TierUsage {
@@ -186,10 +190,9 @@ impl Machine {
         let opened = tier::open(state, self.limit, Duration::ZERO).unwrap();
         assert!(opened.set_aside.is_none(), "{:?}", opened.set_aside);
         let epoch = opened.tier.next_epoch(1).unwrap();
-        let store =
-            Arc::new(SequenceStore::new(Arc::new(SlowTier(opened.tier, Arc::clone(&self.disk))), epoch).unwrap());
+        let (tier, clock) = (Arc::new(SlowTier(opened.tier, Arc::clone(&self.disk))), self.clock.clone());
+        let store = Arc::new(SequenceStore::new(tier, epoch, clock.clone()).unwrap());
         let first_id = Some(repository::first_id_of(epoch));
-        let clock = self.clock.clone();
         let options = RepositoryOptions {
             reply_pool: 1 << 20,
             state_limit: self.memory,

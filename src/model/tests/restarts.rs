@@ -121,6 +121,77 @@ fn idle_time_stops_while_no_server_runs() {
 }
 
 #[test]
+fn idle_time_goes_on_over_restarts_where_no_step_comes() {
+    for when in ["drain", "step", "every"] {
+        let machine = Machine::new(when, OLDEST);
+        let first = machine.serve();
+        [7, 8].iter().for_each(|id| assert_eq!(first.sum(*id, 1, start), 1));
+        machine.clock.advance(Duration::from_secs(2));
+        first.stop();
+        machine.clock.advance(Duration::from_secs(3600));
+        let second = machine.serve();
+        machine.clock.advance(Duration::from_secs(2));
+        second.repository.tick();
+        assert_eq!(second.resumable().len(), 2, "{when}");
+        second.stop();
+        machine.clock.advance(Duration::from_secs(3600));
+        let third = machine.serve();
+        machine.clock.advance(Duration::from_millis(500));
+        assert_eq!(third.sum(7, 1, |_| {}), 2, "{when}: half a second of its five is left");
+        machine.clock.advance(Duration::from_secs(1));
+        let ended = third.refusal(8, |_| {});
+        assert!(matches!(ended, Refusal::Unknown(Some(stone)) if stone.why == EndReason::Idle), "{when}: {ended:?}");
+        third.stop();
+        assert_eq!(machine.serve().sum(7, 1, |_| {}), 3, "{when}: it has been idle for a second");
+    }
+}
+
+/// How much idle time of ten minutes each sequence has left.
+fn seconds_left(server: &Server) -> Vec<(Id, u64)> {
+    let kept = server.repository.resumable("sum").unwrap().into_iter();
+    kept.map(|kept| (kept.id, kept.left.unwrap().as_secs_f64().round() as u64)).collect()
+}
+
+#[test]
+fn after_a_crash_idle_time_goes_on_of_what_waited_and_begins_anew_of_what_lived() {
+    let machine = Machine::new("step\"\n[sequence]\nidle = \"10m\" # \"", OLDEST);
+    let first = machine.serve();
+    assert_eq!(first.sum(7, 40, start), 40);
+    first.stop();
+    let second = machine.serve();
+    assert_eq!(second.sum(8, 1, start), 1);
+    for _ in 0..4 {
+        machine.clock.advance(Duration::from_secs(60));
+        second.repository.tick();
+    }
+    machine.clock.advance(Duration::from_secs(59));
+    second.repository.tick();
+    // The store has done what came before this.
+    second.repository.find("sum", "").unwrap().export(&Id::from(7)).unwrap();
+    let crashed = machine.serve_from(&machine.crashed());
+    assert_eq!(seconds_left(&crashed), [(Id::from(7), 360), (Id::from(8), 600)]);
+    machine.clock.advance(Duration::from_secs(60));
+    crashed.stop();
+    let after = machine.serve_from(&machine.folder.path().join("crashed"));
+    assert_eq!(seconds_left(&after), [(Id::from(7), 300), (Id::from(8), 300)]);
+}
+
+#[test]
+fn with_every_a_crash_takes_no_idle_time_of_a_state_that_steps_have_left_behind() {
+    let machine = Machine::new("every\"\nevery = 2\n[sequence]\nidle = \"10m\" # \"", OLDEST);
+    let first = machine.serve();
+    (1..=2).for_each(|n| assert_eq!(first.sum(7, 1, |s| (s.start, s.step) = (n == 1, Some(n))), n as i32));
+    durable(&first, 7, 2);
+    machine.clock.advance(Duration::from_secs(500));
+    let crashed = machine.serve_from(&machine.crashed());
+    machine.clock.advance(Duration::from_secs(100));
+    crashed.stop();
+    let after = machine.serve_from(&machine.folder.path().join("crashed"));
+    let [(_, left)] = seconds_left(&after)[..] else { panic!("one waits") };
+    assert_eq!(left, 500, "it waited for a hundred seconds for sure");
+}
+
+#[test]
 fn with_every_an_answer_names_the_durable_step_and_a_client_that_counts_goes_on_from_there() {
     let machine = Machine::new("every\"\nevery = 3 # \"", OLDEST);
     let first = machine.serve();
@@ -226,20 +297,42 @@ fn a_drop_while_the_model_is_unloaded_is_remembered() {
         first.stop();
         machine.equip = govern;
         let second = machine.serve();
+        let served = second.repository.find("sum", "").unwrap();
+        served.import(Id::from(8), &served.export(&Id::from(7)).unwrap()).unwrap();
         second.repository.unload_by_request("sum", false).unwrap();
         while !second.repository.0.catalog.models().iter().all(|model| model.loads().is_empty()) {
             std::thread::yield_now();
         }
-        assert!(second.repository.drop_sequence("sum", &Id::from(7)).unwrap());
-        let is_dropped = |server: &Server| match server.refusal(7, |_| {}) {
-            Refusal::Unknown(stone) => stone.is_some_and(|stone| (stone.why, stone.step) == (EndReason::Admin, 1)),
-            other => panic!("{other:?}"),
+        assert!([7, 8].iter().all(|id| second.repository.drop_sequence("sum", &Id::from(*id)).unwrap()));
+        let is_dropped = |server: &Server| {
+            [7, 8].iter().all(|id| match server.refusal(*id, |_| {}) {
+                Refusal::Unknown(stone) => stone.is_some_and(|stone| (stone.why, stone.step) == (EndReason::Admin, 1)),
+                other => panic!("{other:?}"),
+            })
         };
         let crashed = machine.serve_from(&machine.crashed());
         assert!(is_dropped(&crashed), "{when}, after a crash");
         drop(crashed);
         load(&second.repository, &machine.model());
         assert!(is_dropped(&second), "{when}: once the model is loaded again");
+    }
+}
+
+/// The version before stays for stored sequences, but not once the model goes out of service.
+#[test]
+fn a_replaced_version_that_stored_sequences_need_goes_with_its_model() {
+    let mut machine = Machine::new("drain", OLDEST);
+    let first = machine.serve();
+    first.sum(7, 40, start);
+    first.stop();
+    machine.equip = govern;
+    let second = machine.serve();
+    fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32 plus=1000").unwrap();
+    load(&second.repository, &machine.model());
+    assert_eq!(second.repository.0.catalog.models()[0].loads().len(), 2);
+    second.repository.unload_by_request("sum", false).unwrap();
+    while !second.repository.0.catalog.models().iter().all(|model| model.loads().is_empty()) {
+        std::thread::yield_now();
     }
 }
 

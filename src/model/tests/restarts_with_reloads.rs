@@ -169,8 +169,56 @@ fn a_version_that_carries_nothing_goes_on_from_no_state_of_another() {
         let second = machine.serve();
         set_reload(&machine, when, "end");
         put_version(&machine, &second, 2);
+        drained(&machine, &second);
         let refused = second.send(1, 1, |_| {}).unwrap_err();
         assert!(matches!(refused, Failure::NotResumed { .. }), "{when}: {refused:?}");
+    }
+}
+
+/// The time of a version that was replaced is over.
+fn drained(machine: &Machine, server: &Server) {
+    machine.clock.advance(Duration::from_secs(1));
+    server.repository.tick();
+}
+
+#[test]
+fn stored_sequences_go_on_with_a_replaced_version_for_as_long_as_live_ones() {
+    for when in ["drain", "step", "every"] {
+        for new_version in [false, true] {
+            let machine = carrying(when, OLDEST);
+            set_reload(&machine, when, "end");
+            let first = machine.serve();
+            (1..=3).for_each(|id| assert_eq!(first.sum(id, 10, start), 10));
+            first.stop();
+            let second = machine.serve();
+            assert_eq!(second.sum(4, 10, start), 10);
+            if new_version {
+                put_version(&machine, &second, 2);
+            } else {
+                fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32 plus=1000").unwrap();
+                load(&second.repository, &machine.model());
+            }
+            machine.clock.advance(Duration::from_millis(900));
+            second.repository.tick();
+            assert_eq!([1, 4].map(|id| second.sum(id, 1, |_| {})), [11, 11], "{when}: stored and live");
+            assert_eq!(second.sum(2, 10, start), 1010, "{when}: new ones begin on the new version");
+            assert_eq!(second.sum(1, 1, |_| {}), 12, "{when}");
+            drained(&machine, &second);
+            for id in [1, 4] {
+                let ended = second.refusal(id, |_| {});
+                assert!(
+                    matches!(ended, Refusal::Unknown(Some(stone)) if stone.why == EndReason::Drained),
+                    "{when}: {ended:?}"
+                );
+            }
+            let refused = second.send(3, 1, |_| {}).unwrap_err();
+            assert!(matches!(refused, Failure::NotResumed { .. }), "{when}: {refused:?}");
+            assert_eq!(second.sum(2, 1, |_| {}), 1011, "{when}");
+            let model = second.repository.0.catalog.models().remove(0);
+            while model.loads().len() > 1 {
+                std::thread::yield_now();
+            }
+        }
     }
 }
 
@@ -190,6 +238,7 @@ fn a_version_that_was_carried_from_once_is_not_for_ever() {
         second.stop();
         let third = machine.serve();
         put_version(&machine, &third, 2);
+        drained(&machine, &third);
         let refused = third.send(1, 1, |_| {}).unwrap_err();
         assert!(matches!(refused, Failure::NotResumed { .. }), "{when}: {refused:?}");
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::Id;
@@ -23,6 +24,34 @@ pub enum TierChange {
     UseEpochs { until: u64 },
     /// The versions of a model that go on from states of others, in place of what was known of them.
     Succeed { model: String, successions: Successions },
+    /// Servers have been running with this tier for so long. With `closes` this one stops: all that it has done is written.
+    NoteRunning { until: Duration, closes: bool },
+}
+
+/// How long servers have been running with a tier, without the times between them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunningTime {
+    /// Until the tier was opened. After a crash that is the last time that was noted.
+    pub at_open: Duration,
+    /// Until the server before this one began.
+    pub last_began: Duration,
+    /// Whether that server was stopped, and did not crash.
+    pub last_closed: bool,
+}
+
+impl RunningTime {
+    /// How long a sequence had been idle when the tier was opened, since its state was written. Time that may not have been idle does not count: steps
+    /// after the state may have been answered, or one was running when the server crashed.
+    pub fn idle_since(&self, head: &StateHead) -> Duration {
+        let waited = head.running < self.last_began;
+        let since = match (waited, head.behind) {
+            (true, false) => head.running,
+            (true, true) => self.last_began,
+            (false, false) if self.last_closed => head.running,
+            (false, _) => self.at_open,
+        };
+        self.at_open.saturating_sub(since)
+    }
 }
 
 /// A stored state with what is known of it, if there is one.
@@ -70,6 +99,9 @@ pub trait Tier: Send + Sync + fmt::Debug {
 
     /// The versions of a model that go on from states of others. Does not wait for the disk.
     fn successions(&self, model: &str) -> Successions;
+
+    /// How long servers have been running with this tier.
+    fn running_time(&self) -> RunningTime;
 
     /// How much is kept now. Does not wait for the disk.
     fn usage(&self) -> TierUsage;

@@ -8,14 +8,15 @@ use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableHandle as _};
 use sequor_core::Id;
 
-use super::contract::{FoundState, Tier, TierChange, TierUsage};
+use super::contract::{FoundState, RunningTime, Tier, TierChange, TierUsage};
 use super::error::TierError;
-use super::record::{EndedState, StateHead, TierKey};
+use super::record::{EndedState, StateHead, TierKey, micros};
 use super::succession::Successions;
 
 type Slice = &'static [u8];
@@ -24,9 +25,15 @@ const HEADS: TableDefinition<'_, Slice, Slice> = TableDefinition::new("heads");
 const STATES: TableDefinition<'_, Slice, Slice> = TableDefinition::new("pieces");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 const EPOCH: &str = "epoch";
+/// Microseconds for which servers have been running; those of them before the last server; and whether that one was stopped.
+const RUNNING: &str = "running";
+const BEGAN: &str = "began";
+const CLOSED: &str = "closed";
 /// The last ends of sequences: a ring of so many places.
 const ENDED: TableDefinition<'_, u32, Slice> = TableDefinition::new("ended");
 const ENDS: u32 = 16_384;
+/// States as the first layout kept them: not in pieces.
+const WHOLE: TableDefinition<'_, Slice, Slice> = TableDefinition::new("states");
 /// By model.
 const SUCCESSIONS: TableDefinition<'_, &str, Slice> = TableDefinition::new("successions");
 
@@ -48,6 +55,7 @@ pub struct DiskTier {
 struct KeptHeads {
     heads: HashMap<TierKey, Arc<StateHead>>,
     successions: HashMap<String, Successions>,
+    running: RunningTime,
     /// Bytes of all files.
     used: u64,
     limit: u64,
@@ -83,8 +91,8 @@ fn pieces(bytes: u64) -> impl Iterator<Item = (u16, Range<usize>)> {
 struct PieceKey(Vec<u8>);
 
 impl PieceKey {
-    fn new(key: &TierKey) -> PieceKey {
-        let mut at = key.encode();
+    /// Of a key as it is written.
+    fn new(mut at: Vec<u8>) -> PieceKey {
         at.extend_from_slice(&[0; 2]);
         PieceKey(at)
     }
@@ -109,6 +117,8 @@ struct CommitPlan<'a> {
     /// Epochs up to this one are in use.
     epoch: u64,
     successions: Vec<(&'a str, &'a Successions)>,
+    /// How long servers have been running, and whether this one stops.
+    running: Option<(Duration, bool)>,
     used: u64,
     too_large: Vec<usize>,
 }
@@ -124,11 +134,11 @@ impl DiskTier {
     pub(super) fn open(path: String, open: Box<OpenDatabase>, limit: u64) -> Result<DiskTier, TierError> {
         let kept = KeptHeads { limit, ..KeptHeads::default() };
         let tier = DiskTier { path, open, database: Mutex::new(None), commit: Mutex::new(()), kept: Mutex::new(kept) };
-        let (heads, ended, successions) = tier.with(|database| {
+        let (heads, ended, successions, running) = tier.with(|database| {
             let write = database.begin_write()?;
             write.open_table(STATES)?;
-            write.open_table(NUMBERS)?;
-            let heads = {
+            cut_whole_states(&write)?;
+            let heads: Vec<(Vec<u8>, Vec<u8>)> = {
                 let table = write.open_table(HEADS)?;
                 let rows: Result<Vec<_>, redb::StorageError> = table
                     .iter()?
@@ -138,14 +148,16 @@ impl DiskTier {
             };
             let ended = compact_ends(&mut write.open_table(ENDED)?)?;
             let successions = read_successions(&write.open_table(SUCCESSIONS)?)?;
+            let last = heads.iter().filter_map(|(_, head)| Some(StateHead::decode(head)?.running)).max();
+            let running = begin_running(&mut write.open_table(NUMBERS)?, last.unwrap_or_default())?;
             write.commit()?;
-            Ok((heads, ended, successions))
+            Ok((heads, ended, successions, running))
         })?;
         let damaged = || TierError::Damaged { path: tier.path.clone(), what: "a head cannot be read".to_owned() };
         {
             let mut kept = tier.kept.lock();
             kept.next_end = u32::try_from(ended.len()).unwrap_or(0) % ENDS;
-            (kept.ended, kept.successions) = (ended, successions);
+            (kept.ended, kept.successions, kept.running) = (ended, successions, running);
             for (key, head) in heads {
                 let (key, head) = TierKey::decode(&key).zip(StateHead::decode(&head)).ok_or_else(damaged)?;
                 kept.used += head.bytes;
@@ -206,7 +218,7 @@ impl KeptHeads {
     /// What of these changes is to be written: in order, the last one of a key alone.
     fn plan<'a>(&self, changes: &'a [TierChange]) -> CommitPlan<'a> {
         let mut after: HashMap<&TierKey, NewState<'_>> = HashMap::new();
-        let (mut ends, mut epoch, mut successions) = (Vec::new(), 0, Vec::new());
+        let (mut ends, mut epoch, mut successions, mut running) = (Vec::new(), 0, Vec::new(), None);
         let (mut used, mut too_large) = (self.used, Vec::new());
         for (n, change) in changes.iter().enumerate() {
             let (key, new, incarnation) = match change {
@@ -222,6 +234,10 @@ impl KeptHeads {
                 }
                 TierChange::Succeed { model, successions: of_model } => {
                     successions.push((model.as_str(), of_model));
+                    continue;
+                }
+                TierChange::NoteRunning { until, closes } => {
+                    running = Some((*until, *closes));
                     continue;
                 }
             };
@@ -243,7 +259,8 @@ impl KeptHeads {
             after.insert(key, new);
         }
         let next_end = self.next_end;
-        CommitPlan { writes: after.into_iter().collect(), next_end, ends, epoch, successions, used, too_large }
+        let writes = after.into_iter().collect();
+        CommitPlan { writes, next_end, ends, epoch, successions, running, used, too_large }
     }
 }
 
@@ -253,6 +270,38 @@ fn next_epoch(numbers: &mut redb::Table<'_, &str, u64>, least: u64) -> Result<u6
     let epoch = last.map_or(least, |last| least.max(last.saturating_add(1)));
     numbers.insert(EPOCH, epoch)?;
     Ok(epoch)
+}
+
+/// A server begins. `last` is the latest time that is known of the servers before it.
+fn begin_running(numbers: &mut redb::Table<'_, &str, u64>, last: Duration) -> Result<RunningTime, redb::Error> {
+    let number = |name: &'static str| numbers.get(name).map(|n| n.map_or(0, |n| n.value()));
+    let (noted, last_began, last_closed) = (number(RUNNING)?, number(BEGAN)?, number(CLOSED)? != 0);
+    // Later than each head of the servers before.
+    let at_open = noted.max(micros(last)).saturating_add(1);
+    for (name, value) in [(RUNNING, at_open), (BEGAN, at_open), (CLOSED, 0)] {
+        numbers.insert(name, value)?;
+    }
+    let [at_open, last_began] = [at_open, last_began].map(Duration::from_micros);
+    Ok(RunningTime { at_open, last_began, last_closed })
+}
+
+/// Cuts states into pieces that are kept whole.
+fn cut_whole_states(write: &redb::WriteTransaction) -> Result<(), redb::Error> {
+    if !write.list_tables()?.any(|table| table.name() == WHOLE.name()) {
+        return Ok(());
+    }
+    {
+        let (whole, mut states) = (write.open_table(WHOLE)?, write.open_table(STATES)?);
+        for row in whole.iter()? {
+            let (key, file) = row?;
+            let (mut at, file) = (PieceKey::new(key.value().to_vec()), file.value());
+            for (n, range) in pieces(file.len() as u64) {
+                states.insert(at.of(n), file.get(range).unwrap_or_default())?;
+            }
+        }
+    }
+    write.delete_table(WHOLE)?;
+    Ok(())
 }
 
 /// The successions of each model. What cannot be read is left out: states of another version are not resumed then.
@@ -290,7 +339,7 @@ impl Tier for DiskTier {
     fn get(&self, key: &TierKey) -> FoundState {
         let _commit = self.commit.lock();
         let Some(head) = self.kept.lock().heads.get(key).cloned() else { return Ok(None) };
-        let mut at = PieceKey::new(key);
+        let mut at = PieceKey::new(key.encode());
         let file = self.with(|database| {
             let table = database.begin_read()?.open_table(STATES)?;
             let mut file = Vec::with_capacity(usize::try_from(head.bytes).unwrap_or(0));
@@ -315,8 +364,8 @@ impl Tier for DiskTier {
             let before: Vec<u64> = plan.writes.iter().map(|(key, _)| before(key)).collect();
             (plan, before)
         };
-        let (CommitPlan { writes, mut next_end, ends, epoch, successions, used, too_large }, before) = plan;
-        if writes.is_empty() && ends.is_empty() && epoch == 0 && successions.is_empty() {
+        let (CommitPlan { writes, mut next_end, ends, epoch, successions, running, used, too_large }, before) = plan;
+        if writes.is_empty() && ends.is_empty() && epoch == 0 && successions.is_empty() && running.is_none() {
             return Ok(too_large);
         }
         self.with(|database| {
@@ -324,7 +373,7 @@ impl Tier for DiskTier {
             {
                 let (mut heads, mut states) = (write.open_table(HEADS)?, write.open_table(STATES)?);
                 for ((key, new), before) in writes.iter().zip(before) {
-                    let (at, mut piece_at) = (key.encode(), PieceKey::new(key));
+                    let (at, mut piece_at) = (key.encode(), PieceKey::new(key.encode()));
                     match new {
                         Some((head, _)) => heads.insert(at.as_slice(), head.encode().as_slice())?,
                         None => heads.remove(at.as_slice())?,
@@ -342,6 +391,11 @@ impl Tier for DiskTier {
             }
             if epoch > 0 {
                 next_epoch(&mut write.open_table(NUMBERS)?, epoch)?;
+            }
+            if let Some((until, closes)) = running {
+                let mut numbers = write.open_table(NUMBERS)?;
+                numbers.insert(RUNNING, micros(until))?;
+                numbers.insert(CLOSED, u64::from(closes))?;
             }
             for (model, of_model) in &successions {
                 write.open_table(SUCCESSIONS)?.insert(*model, of_model.encode().as_slice())?;
@@ -387,6 +441,10 @@ impl Tier for DiskTier {
 
     fn successions(&self, model: &str) -> Successions {
         self.kept.lock().successions.get(model).cloned().unwrap_or_default()
+    }
+
+    fn running_time(&self) -> RunningTime {
+        self.kept.lock().running
     }
 
     fn usage(&self) -> TierUsage {

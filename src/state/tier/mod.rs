@@ -18,10 +18,10 @@ mod succession;
 mod tests;
 mod writer;
 
-pub use contract::{FoundState, Tier, TierChange, TierUsage};
+pub use contract::{FoundState, RunningTime, Tier, TierChange, TierUsage};
 pub use disk::DiskTier;
 pub use error::TierError;
 pub use folder::{OpenedStore, open};
-pub use record::{EndedState, StateHead, TierKey};
+pub use record::{EndedState, IdleTime, StateHead, TierKey};
 pub use succession::{Successions, VersionDigest};
 pub use writer::{AfterTake, FailedChanges, GroupWriter, find};

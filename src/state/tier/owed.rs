@@ -45,7 +45,7 @@ impl OwedChanges {
         self.wait = (2 * self.wait).min(LONGEST_WAIT);
         let (mut keys, mut models, mut has_epoch, mut ends) = (HashSet::new(), HashSet::new(), false, 0);
         let mut is_owed = |(place, change): &(usize, TierChange)| match change {
-            TierChange::Put { .. } => false,
+            TierChange::Put { .. } | TierChange::NoteRunning { .. } => false,
             TierChange::Remove { key, incarnation } => {
                 let is_stored = tier.head(key).is_some_and(|head| head.incarnation <= *incarnation);
                 is_stored && !undone.contains(place) && keys.insert(key.clone())

@@ -23,8 +23,10 @@ pub struct StateHead {
     pub step: u64,
     /// How long the sequence may be idle; `None` is for ever.
     pub idle: Option<Duration>,
-    /// How much of that is left. It does not pass while no server runs.
+    /// How much of that was left when it was written.
     pub idle_left: Option<Duration>,
+    /// How long servers of the store had been running by then. Zero in the layouts that did not know.
+    pub running: Duration,
     /// Whether the answer of the last step is kept with the state.
     pub answered: bool,
     /// Whether later steps may have been answered, so that only a client that counts its steps may go on from it.
@@ -33,6 +35,19 @@ pub struct StateHead {
     pub bytes: u64,
     /// Of the file, and of what stands above.
     sum: u32,
+    /// The layout that it was written in, which the sum is of.
+    layout: u8,
+}
+
+/// How long a sequence may be idle, as of the time at which its state is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IdleTime {
+    /// In all; `None` is for ever.
+    pub idle: Option<Duration>,
+    /// The rest of it.
+    pub left: Option<Duration>,
+    /// How long servers of the store have been running.
+    pub running: Duration,
 }
 
 /// A sequence that has ended, as a tier remembers it.
@@ -47,8 +62,12 @@ pub struct EndedState {
     pub at: Duration,
 }
 
-/// The layout of a head. A store with another one is not read.
-const LAYOUT: u8 = 2;
+/// The layout of a head. Those before it are read as well: they do not say when the state was written. A store with a later one is not read.
+const LAYOUT: u8 = 3;
+/// The first layout whose heads say when the state was written.
+const WITH_TIME: u8 = 3;
+/// The layout of the record of an end. Those before it are the same.
+const END_LAYOUT: u8 = 2;
 /// "For ever", as microseconds are written.
 const NEVER: u64 = u64::MAX;
 
@@ -93,19 +112,32 @@ impl StateHead {
     pub fn new(
         (version, digest): (u64, [u8; 32]),
         (incarnation, step): (u64, u64),
-        (idle, idle_left): (Option<Duration>, Option<Duration>),
+        IdleTime { idle, left, running }: IdleTime,
         answered: bool,
         file: &[u8],
     ) -> StateHead {
-        let bytes = file.len() as u64;
-        let behind = false;
-        let head = StateHead { version, digest, incarnation, step, idle, idle_left, answered, behind, bytes, sum: 0 };
+        let head = StateHead {
+            version,
+            digest,
+            incarnation,
+            step,
+            idle,
+            idle_left: left,
+            // As it is read again.
+            running: Duration::from_micros(micros(running)),
+            answered,
+            behind: false,
+            bytes: file.len() as u64,
+            sum: 0,
+            layout: LAYOUT,
+        };
         StateHead { sum: head.sum_of(file), ..head }
     }
 
-    /// The same of a state after which further steps may be answered.
-    pub fn behind(self, file: &[u8]) -> StateHead {
-        let head = StateHead { behind: true, ..self };
+    /// The same of a state after which further steps may be answered, since servers had been running for so long.
+    pub fn behind(self, file: &[u8], running: Duration) -> StateHead {
+        let running = Duration::from_micros(micros(running));
+        let head = StateHead { behind: true, running, layout: LAYOUT, ..self };
         StateHead { sum: head.sum_of(file), ..head }
     }
 
@@ -124,9 +156,10 @@ impl StateHead {
     fn fields(&self) -> Vec<u8> {
         let (idle, left) = (self.idle.map_or(NEVER, micros), self.idle_left.map_or(NEVER, micros));
         let numbers = [self.version, self.incarnation, self.step, idle, left, self.bytes];
-        let mut fields = vec![LAYOUT, u8::from(self.answered) | u8::from(self.behind) << 1];
+        let time = (self.layout >= WITH_TIME).then(|| micros(self.running));
+        let mut fields = vec![self.layout, u8::from(self.answered) | u8::from(self.behind) << 1];
         fields.extend_from_slice(&self.digest);
-        numbers.iter().for_each(|n| fields.extend_from_slice(&n.to_le_bytes()));
+        numbers.iter().chain(&time).for_each(|n| fields.extend_from_slice(&n.to_le_bytes()));
         fields
     }
 
@@ -146,6 +179,7 @@ impl StateHead {
             Some(u64::from_le_bytes(*number))
         };
         let [version, incarnation, step, idle, left, bytes] = [next()?, next()?, next()?, next()?, next()?, next()?];
+        let running = if *layout >= WITH_TIME { next()? } else { 0 };
         let sum = u32::from_le_bytes(head.try_into().ok()?);
         let span = |micros: u64| (micros != NEVER).then(|| Duration::from_micros(micros));
         let (idle, idle_left) = (span(idle), span(left));
@@ -156,12 +190,14 @@ impl StateHead {
             step,
             idle,
             idle_left,
+            running: Duration::from_micros(running),
             answered: flags & 1 != 0,
             behind: flags & 2 != 0,
             bytes,
             sum,
+            layout: *layout,
         };
-        (*layout == LAYOUT).then_some(head)
+        (1..=LAYOUT).contains(layout).then_some(head)
     }
 }
 
@@ -170,7 +206,7 @@ impl EndedState {
     pub(super) fn encode(&self, key: &TierKey) -> Vec<u8> {
         let why = EndReason::ALL.iter().position(|why| *why == self.why).and_then(|n| u8::try_from(n).ok());
         let idle = self.idle.map_or(NEVER, micros);
-        let mut record = vec![LAYOUT, why.unwrap_or(u8::MAX)];
+        let mut record = vec![END_LAYOUT, why.unwrap_or(u8::MAX)];
         [self.step, idle, micros(self.at)].iter().for_each(|n| record.extend_from_slice(&n.to_le_bytes()));
         record.extend_from_slice(&key.encode());
         record
@@ -184,10 +220,11 @@ impl EndedState {
         let why = EndReason::ALL.get(usize::from(*why)).copied()?;
         let (step, idle, at) = (number(0)?, number(1)?, Duration::from_micros(number(2)?));
         let idle = (idle != NEVER).then(|| Duration::from_micros(idle));
-        (*layout == LAYOUT).then_some((TierKey::decode(key)?, EndedState { why, step, idle, at }))
+        let is_known = (1..=END_LAYOUT).contains(layout);
+        is_known.then_some((TierKey::decode(key)?, EndedState { why, step, idle, at }))
     }
 }
 
-fn micros(span: Duration) -> u64 {
+pub(super) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(NEVER)
 }

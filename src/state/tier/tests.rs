@@ -113,7 +113,8 @@ fn key(id: u64) -> TierKey {
 
 fn put(id: u64, incarnation: u64, step: u64, file: &[u8]) -> TierChange {
     let idle = Some(Duration::from_secs(5));
-    let head = StateHead::new((1, [7; 32]), (incarnation, step), (idle, idle), false, file);
+    let time = IdleTime { idle, left: idle, running: Duration::ZERO };
+    let head = StateHead::new((1, [7; 32]), (incarnation, step), time, false, file);
     TierChange::Put { key: key(id), head: Arc::new(head), file: Bytes::copy_from_slice(file) }
 }
 
@@ -402,15 +403,102 @@ fn keys_and_heads_are_read_as_they_were_written() {
     }
     let span = Duration::from_millis(1500);
     for (idle, left) in [(None, None), (Some(span), Some(Duration::ZERO))] {
-        let head = StateHead::new((3, [9; 32]), (4, 5), (idle, left), true, b"file");
+        let running = Duration::from_secs(7);
+        let head = StateHead::new((3, [9; 32]), (4, 5), IdleTime { idle, left, running }, true, b"file");
         let read = StateHead::decode(&head.encode()).unwrap();
-        assert_eq!((read.idle, read.idle_left, read.step), (idle, left, 5));
+        assert_eq!((read.idle, read.idle_left, read.running, read.step), (idle, left, running, 5));
         assert!(read == head && read.fits(b"file") && !read.fits(b"fila"));
-        let behind = head.clone().behind(b"file");
+        let behind = head.clone().behind(b"file", 2 * running);
         let read = StateHead::decode(&behind.encode()).unwrap();
         assert!(read == behind && read != head && read.behind && read.answered && read.fits(b"file"));
     }
     assert_eq!(StateHead::decode(&[9; 100]), None, "another layout");
+}
+
+/// A head as a layout before wrote it.
+fn old_head(layout: u8, file: &[u8]) -> Vec<u8> {
+    let mut head = vec![layout, 1];
+    head.extend_from_slice(&[9; 32]);
+    for number in [3, 4, 5, 5_000_000, 2_000_000, file.len() as u64] {
+        head.extend_from_slice(&number.to_le_bytes());
+    }
+    let sum = crc32fast::hash(&[&head[..], file].concat());
+    head.extend_from_slice(&sum.to_le_bytes());
+    head
+}
+
+#[test]
+fn heads_of_the_layouts_before_are_read() {
+    for layout in [1, 2] {
+        let written = old_head(layout, b"file");
+        let head = StateHead::decode(&written).unwrap();
+        let spans = (head.idle, head.idle_left, head.running);
+        assert_eq!(spans, (Some(Duration::from_secs(5)), Some(Duration::from_secs(2)), Duration::ZERO));
+        assert_eq!((head.version, head.incarnation, head.step, head.answered, head.behind), (3, 4, 5, true, false));
+        assert!(head.fits(b"file") && !head.fits(b"fila"));
+        assert_eq!(head.encode(), written);
+        let now = head.behind(b"file", Duration::from_secs(1));
+        assert!(
+            StateHead::decode(&now.encode()).unwrap() == now
+                && now.fits(b"file")
+                && now.running == Duration::from_secs(1)
+        );
+    }
+    assert_eq!(StateHead::decode(&old_head(4, b"file")), None);
+}
+
+#[test]
+fn a_store_of_the_first_layout_is_read() {
+    const HEADS: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("heads");
+    const WHOLE: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("states");
+    let (file, state) = (File::default(), vec![7; 10_000]);
+    let database = Builder::new().create_with_backend(file.clone()).unwrap();
+    let write = database.begin_write().unwrap();
+    for id in [1, 2] {
+        let at = key(id).encode();
+        write.open_table(HEADS).unwrap().insert(&at[..], &old_head(1, &state)[..]).unwrap();
+        write.open_table(WHOLE).unwrap().insert(&at[..], &state[..]).unwrap();
+    }
+    write.commit().unwrap();
+    drop(database);
+    for _ in 0..2 {
+        let store = tier(&file, u64::MAX).unwrap();
+        assert_eq!(kept(&store), [(1, (5, state.clone())), (2, (5, state.clone()))].into());
+        store.close();
+    }
+    let store = tier(&file, u64::MAX).unwrap();
+    store.remove(&key(1), 4).unwrap();
+    store.put_batch(&[put(2, 5, 6, b"new")]).unwrap();
+    assert_eq!((kept(&store), store.pieces().unwrap()), ([(2, (6, b"new".to_vec()))].into(), 1));
+}
+
+#[test]
+fn the_running_time_goes_on_with_each_server_and_a_crash_is_known() {
+    let (file, secs) = (File::default(), Duration::from_secs);
+    let whole = |time: RunningTime| (time.at_open.as_secs(), time.last_began.as_secs(), time.last_closed);
+    let store = tier(&file, u64::MAX).unwrap();
+    assert_eq!(whole(store.running_time()), (0, 0, false));
+    store.put_batch(&[TierChange::NoteRunning { until: secs(5), closes: true }]).unwrap();
+    store.close();
+    let store = tier(&file, u64::MAX).unwrap();
+    assert_eq!(whole(store.running_time()), (5, 0, true));
+    let time = |n| IdleTime { idle: Some(secs(60)), left: Some(secs(60)), running: secs(n) };
+    let head = |n| StateHead::new((1, [7; 32]), (1, 1), time(n), false, b"state");
+    let put = |id, n| TierChange::Put { key: key(id), head: Arc::new(head(n)), file: Bytes::from_static(b"state") };
+    store.put_batch(&[put(1, 3), put(2, 9)]).unwrap();
+    store.close();
+    let crashed = tier(&file, u64::MAX).unwrap().running_time();
+    assert_eq!(whole(crashed), (9, 5, false), "the last head says how long it ran at least");
+    let idle = |time: RunningTime, head: StateHead| time.idle_since(&head).as_secs();
+    assert_eq!(
+        [3, 5, 7].map(|n| idle(crashed, head(n))),
+        [6, 4, 0],
+        "what was written before the last server waited on"
+    );
+    let behind = |n: u64| head(n).behind(b"state", secs(n));
+    assert_eq!([3, 7].map(|n| idle(crashed, behind(n))), [4, 0]);
+    let stopped = RunningTime { last_closed: true, ..crashed };
+    assert_eq!((idle(stopped, head(7)), idle(stopped, behind(7))), (2, 0));
 }
 
 // === a real file ===
@@ -549,7 +637,7 @@ fn what_waits_goes_into_one_commit_and_each_learns_its_own_outcome() {
     let (tell, told) = std::sync::mpsc::sync_channel(8);
     for _ in 0..2 {
         let tell = tell.clone();
-        writer.take(key(3), AfterTake::Outdate, move |found| tell.send(found).unwrap());
+        writer.take(key(3), AfterTake::Outdate { running: Duration::ZERO }, move |found| tell.send(found).unwrap());
     }
     let behind = || told.recv().unwrap().unwrap().unwrap().0.behind;
     assert_eq!((behind(), behind()), (false, true));

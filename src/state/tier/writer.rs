@@ -35,8 +35,10 @@ enum WriterTask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterTake {
     Keep,
-    /// Note that later steps may be answered from now on.
-    Outdate,
+    /// Note that later steps may be answered from now on, when servers have been running for so long.
+    Outdate {
+        running: Duration,
+    },
     /// Remove it, unless it is of a sequence that began later than this one: that one may live, on another version.
     Forget {
         incarnation: u64,
@@ -227,8 +229,8 @@ impl GatheredChanges {
                         undone.insert(changes.len());
                         changes.push(TierChange::Remove { key, incarnation: head.incarnation });
                     }
-                    (Ok(Some((head, file))), AfterTake::Outdate) if !head.behind => {
-                        let head = Arc::new(StateHead::clone(head).behind(file));
+                    (Ok(Some((head, file))), AfterTake::Outdate { running }) if !head.behind => {
+                        let head = Arc::new(StateHead::clone(head).behind(file, running));
                         changes.push(TierChange::Put { key, head, file: Bytes::copy_from_slice(file) });
                     }
                     _ => {}
@@ -244,7 +246,10 @@ pub fn find(tier: &dyn Tier, changes: &[TierChange], key: &TierKey) -> FoundStat
     let of_key = changes.iter().filter_map(|change| match change {
         TierChange::Put { key: of, head, file } => Some((of, head.incarnation, Some((head, file)))),
         TierChange::Remove { key: of, incarnation } => Some((of, *incarnation, None)),
-        TierChange::Remember { .. } | TierChange::UseEpochs { .. } | TierChange::Succeed { .. } => None,
+        TierChange::Remember { .. }
+        | TierChange::UseEpochs { .. }
+        | TierChange::Succeed { .. }
+        | TierChange::NoteRunning { .. } => None,
     });
     let (mut stored, mut last) = (None, None);
     for (_, incarnation, state) in of_key.filter(|(of, ..)| *of == key) {
@@ -275,7 +280,8 @@ fn failed(
                 TierChange::Remove { .. }
                 | TierChange::Remember { .. }
                 | TierChange::UseEpochs { .. }
-                | TierChange::Succeed { .. } => 0,
+                | TierChange::Succeed { .. }
+                | TierChange::NoteRunning { .. } => 0,
             };
             let usage = tier.usage();
             Some(TierError::Full { needed, used: usage.bytes, limit: usage.limit })

@@ -193,6 +193,7 @@ pub fn submit(rng: &mut Rng, taste: &Taste, now: Time, req: Req, fresh: u64, cor
         start,
         end,
         adopt: None,
+        adopt_on: None,
         prepare: rng.percent(3),
         step: None,
         version,

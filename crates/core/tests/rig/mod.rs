@@ -89,6 +89,7 @@ impl Rig {
             start,
             end,
             adopt: None,
+            adopt_on: None,
             prepare: false,
             step: None,
             version: None,

@@ -68,6 +68,7 @@ section! {
             default "4096", example "max_queued = 64", check checks::at_least_one;
         /// Effect of a cancelled request that still waits. `end`: the sequence ends, because a gap would make later answers wrong without
         /// notice. `keep`: the sequence lives on and expects that step again. Its stored or given state goes back if no step of it has run here.
+        /// With both, a cancelled START ends the sequence that its id had, live or stored.
         pub on_cancel: Option<OnCancel>, default "`end`", example "on_cancel = \"keep\"";
         /// Accept END without inputs. The model does not run, the state is freed, and the outputs are empty.
         pub end_without_inputs: Option<bool>, default "`false`", example "end_without_inputs = true";
@@ -204,7 +205,8 @@ section! {
     #[derive(Default)]
     pub struct ReloadSection("reload", "`[reload]`: live sequences when a new version takes over") {
         /// Maximum time that live sequences stay on a version that was replaced. New sequences start on the new version at once. `0s`: no
-        /// time at all.
+        /// time at all. A stored sequence that the new version does not take over goes on with the version before until then. While one waits in
+        /// the store, that version stays in memory.
         pub drain: Option<Span>, default "10 min", example "drain = \"1m\"";
         /// What happens to sequences that still live after `drain`. `end`: they end with `retired`. `carry`: each moves to the new version
         /// between two of its steps, with its state. Both versions must have the same inputs, outputs and states: the same names, types and

@@ -26,8 +26,10 @@ struct AcceptedRequest {
     accepted: Accepted,
     /// Its inputs, where its sequence is captured.
     captured: Option<Box<CapturedRequest>>,
-    /// The request and the version as they came, where it may have to be checked again.
-    original: Option<Box<(InferRequest, Option<u64>)>>,
+    /// The version that the client named.
+    named: Option<u64>,
+    /// The request as it came, where it may well have to be checked again.
+    original: Option<Box<InferRequest>>,
 }
 
 /// What came of putting a request in its queue.
@@ -85,9 +87,9 @@ fn accept(
     if let Some(callers) = origin.callers.filter(|callers| callers.contains(&model.name)) {
         return Err(circle(callers, &model.name, request));
     }
-    let original = model.loads.may_change().then(|| Box::new((request.clone(), version)));
-    let version = version_of(model, &request.sequence, version);
-    let Some(load) = routed(model, &request.sequence, version) else {
+    let original = model.loads.may_change().then(|| Box::new(request.clone()));
+    let (named, (version, load)) = (version, find_load(model, &request.sequence, version));
+    let Some(load) = load else {
         let (model, why) = (model.name.clone(), NoVersionReason::Unloaded);
         return Err(Failure::NotServed(NotServed::NoVersion { model, why }));
     };
@@ -102,7 +104,7 @@ fn accept(
         id: request.id.clone(),
         what: Box::new(what),
     })?;
-    Ok(AcceptedRequest { load, version, accepted, captured, original })
+    Ok(AcceptedRequest { load, version, accepted, captured, named, original })
 }
 
 /// Puts a request that was checked in its queue. If it goes to another load by then, it is checked for that.
@@ -116,16 +118,25 @@ fn submit_accepted(
 ) -> Result<Req, Failure> {
     let mut checks = 1;
     loop {
-        let (original, now) = (accepted.original.take(), model.now());
-        let (job, submit) = job(model, request, accepted, (origin, now), reply, (reservation, miss));
-        let job = match enqueue(model, job, submit, origin, now)? {
+        let (original, version, now) = (accepted.original.take(), accepted.named, model.now());
+        let (job, submit) = job(model, &mut request, accepted, (origin, now), reply, (reservation, miss));
+        let mut job = match enqueue(model, job, submit, origin, now)? {
             Enqueued::Queued(req) => return Ok(req),
             Enqueued::Moved(job) => *job,
         };
-        let Some((again, version)) = original.map(|original| *original).filter(|_| checks < CHECKS) else {
-            return Err(job.load.refused(Refusal::Stopping, job.id, job.facts.start, now));
+        let id = job.id.clone();
+        // A reload may have begun and ended since the check. No copy was made for that: the job gives back what it took.
+        let is_whole = match original {
+            Some(original) => {
+                request = *original;
+                true
+            }
+            None => job.give_back(&mut request),
         };
-        (request, reply, reservation, miss) = (again, job.reply, job.in_ensemble.reservation, None);
+        if !is_whole || checks >= CHECKS {
+            return Err(job.load.refused(Refusal::Stopping, id, job.facts.start, now));
+        }
+        (reply, reservation, miss) = (job.reply, job.in_ensemble.reservation, None);
         accepted = accept(model, &mut request, version, origin, reservation.as_ref())?;
         checks += 1;
     }
@@ -134,18 +145,18 @@ fn submit_accepted(
 /// Makes the job of a request that was checked, and its event for the core.
 fn job(
     model: &Arc<ModelScheduler>,
-    request: InferRequest,
+    request: &mut InferRequest,
     AcceptedRequest { load, version, accepted, captured, .. }: AcceptedRequest,
     (origin, now): (RequestOrigin<'_>, Time),
     reply: ReplyTo,
     (reservation, miss): (Option<Reservation>, Option<CacheMiss>),
 ) -> (Job, Submit) {
-    let mut submit = model.admission.event((&load, version), &request, (accepted.meta, origin.patience), now);
+    let mut submit = model.admission.event((&load, version), request, (accepted.meta, origin.patience), now);
     if reservation.is_some() {
         // The ensemble has decided what a START on a live id means.
         (submit.origin, submit.dialect) = (1, request.dialect);
     }
-    let calling = load.calls_models().then(|| calling(model, &request, origin, now));
+    let calling = load.calls_models().then(|| calling(model, request, origin, now));
     let mut job = Job::new(load, request, accepted, now, reply);
     (job.connection, job.captured) = (origin.awaiting.or(origin.connection).cloned(), captured);
     job.cache_miss = miss;
@@ -194,7 +205,8 @@ fn enqueue(
     if let Some(load) = table.imports.load_of(&submit).filter(|_| job.load.is_retired()) {
         job.load = load;
     }
-    if !model.loads.is_sole(job.load.key) && table.goes_elsewhere(&job, &submit) {
+    let wakes = || !submit.start && table.wakes_on(now, &submit.id, &job.load);
+    if !model.loads.is_sole(job.load.key) && table.goes_elsewhere(&job, &submit) && !wakes() {
         return Ok(Enqueued::Moved(Box::new(job)));
     }
     model.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
@@ -216,7 +228,33 @@ pub(in crate::model) fn load_of(
     step: &SequenceStep,
     version: Option<u64>,
 ) -> Option<Arc<LoadedModel>> {
-    routed(model, step, version_of(model, step, version))
+    find_load(model, step, version).1
+}
+
+/// The version that a step is for, and the load that runs it.
+fn find_load(
+    model: &ModelScheduler,
+    step: &SequenceStep,
+    version: Option<u64>,
+) -> (Option<u64>, Option<Arc<LoadedModel>>) {
+    if let Some(load) = waking_load(model, step, version) {
+        return (Some(load.version), Some(load));
+    }
+    let version = version_of(model, step, version);
+    (version, routed(model, step, version))
+}
+
+/// The load that alone goes on from the state that waits for this step, where there are several.
+fn waking_load(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>) -> Option<Arc<LoadedModel>> {
+    let loads = model.loads();
+    if step.start || loads.len() <= 1 || !model.store.has_kept() {
+        return None;
+    }
+    let (table, now) = (model.table.lock(), model.now());
+    let wakes = |load: &&Arc<LoadedModel>| {
+        version.is_none_or(|version| version == load.version) && table.wakes_on(now, &step.id, load)
+    };
+    loads.iter().find(wakes).cloned()
 }
 
 /// The load that runs a step of this version: the one that its sequence lives on, or the one that takes new sequences.
@@ -239,7 +277,12 @@ fn version_of(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>)
     if let Some(load) = table.imports.goes_to(&step.id).filter(|load| !load.is_retired()) {
         return Some(load.version);
     }
-    let maker = table.kept.get(&step.id)?.version_digest();
+    let kept = table.kept.get(&step.id)?;
+    if table.core.find(&step.id, None).is_some() {
+        // A START has the id, and has not run yet.
+        return None;
+    }
+    let maker = kept.version_digest();
     let [coming, next] = table.successors(maker);
     drop(table);
     // If all loads are retired, the model goes out of service, and the client must read that and not `not_resumed`.

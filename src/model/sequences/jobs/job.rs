@@ -10,7 +10,7 @@ use crate::error::Failure;
 use crate::executor::ExecutorHandle;
 use crate::model::execute::{RowWork, RunSize, RunTimes};
 use crate::model::load::{CacheMiss, LoadDurability, LoadedModel, RequestFacts};
-use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
+use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter, as_given};
 use crate::model::sequences::ensembles::{FlowRequest, ReplyTo};
 use crate::recording::Recorder;
 use crate::state::StateCopy;
@@ -72,10 +72,10 @@ pub(in crate::model) struct Job {
 }
 
 impl Job {
-    /// A request that was accepted, on its way to its queue.
+    /// A request that was accepted, on its way to its queue. It takes the names of the request.
     pub(in crate::model) fn new(
         load: Arc<LoadedModel>,
-        request: InferRequest,
+        request: &mut InferRequest,
         accepted: Accepted,
         now: Time,
         reply: ReplyTo,
@@ -87,10 +87,10 @@ impl Job {
         Job {
             load,
             processed,
-            facts: RequestFacts::of(&request, &accepted.meta),
+            facts: RequestFacts::of(request, &accepted.meta),
             counted: request.sequence.step.is_some(),
-            mark: request.id,
-            id: request.sequence.id,
+            mark: std::mem::take(&mut request.id),
+            id: std::mem::take(&mut request.sequence.id),
             made_id: false,
             inputs: accepted.inputs,
             outputs: accepted.outputs,
@@ -111,6 +111,16 @@ impl Job {
             connection: None,
             reply,
         }
+    }
+
+    /// Gives a request its names and inputs back, as it came. False if the inputs were not all kept as they came.
+    pub(in crate::model::sequences) fn give_back(&mut self, request: &mut InferRequest) -> bool {
+        let id = std::mem::take(&mut self.id);
+        (request.id, request.sequence.id) = (std::mem::take(&mut self.mark), if self.made_id { Id::None } else { id });
+        let settings = &self.load.client;
+        let has_all = !self.inputs.is_empty() || settings.inputs.is_empty() || self.in_ensemble.reservation.is_some();
+        let inputs = as_given(settings, std::mem::take(&mut self.inputs)).filter(|_| has_all);
+        inputs.map(|inputs| request.inputs = inputs).is_some()
     }
 
     /// Takes the inputs that came after the request.

@@ -24,6 +24,8 @@ pub(in crate::model) struct StateSource {
     pub(in crate::model::sequences) store: Option<Box<StoreWork>>,
     /// The stored sequence that it goes on with, until that begins here.
     pub(in crate::model::sequences) kept: Option<Box<KeptSequence>>,
+    /// Of a START on the id of a stored sequence: which sequence of the id that is. It ends once the START takes effect.
+    pub(in crate::model::sequences) replaces: Option<u64>,
     /// Which sequence of its id it goes on with, and as of which step, if that was kept.
     pub(in crate::model::sequences) resumed: Option<(u64, u64)>,
     /// The scratch that its sequence goes on from, if that was kept.

@@ -129,7 +129,8 @@ fn write(model: &ModelScheduler, successions: &Successions) {
 
 fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &ReplacedLoad) {
     let reload = new.as_ref().map(|new| new.settings.reload).unwrap_or_default();
-    let (at, new) = (model.now() + reload.drain, new.as_ref().filter(|_| *moves));
+    let (at, is_replaced) = (model.now() + reload.drain, new.is_some());
+    let new = new.as_ref().filter(|_| *moves);
     // What was to move to the old load moves to the new one, or ends with its own.
     model.carrying.lock().retain_mut(|of| {
         if of.to.key != old.key {
@@ -143,6 +144,9 @@ fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &Repla
         // Under the lock: no sequence moves to a load that is retired.
         old.retire();
         move_on(table, now, old, new);
+        if is_replaced && new.is_none() && is_waited_for(table, &model.loads(), old) {
+            table.apply(now, Event::Stay(old.key));
+        }
         table.spilling.replaced.push(Arc::clone(old));
         let Table { spilling, successions, .. } = table;
         let loads = model.loads();
@@ -155,6 +159,13 @@ fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &Repla
     model.retire(old.key, at + GRACE);
     model.carrying.lock().push(CarriedLoad { load: old.key, to: Arc::clone(new), at, from: 0 });
     model.arm(at);
+}
+
+/// Whether stored sequences can go on with this load alone. They have the same time for it as live ones.
+fn is_waited_for(table: &Table, loads: &[Arc<LoadedModel>], old: &LoadedModel) -> bool {
+    let Some(made_by) = stored_as(old) else { return false };
+    let serves = loads.iter().any(|load| !load.is_retired() && stored_as(load) == Some(made_by));
+    !serves && table.kept.values().any(|kept| kept.version_digest() == made_by)
 }
 
 /// Why sequences of one load cannot go on with another, if they cannot: the same requests must mean the same there.

@@ -6,15 +6,15 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{Id, Seq, SequenceView, Stage, Time};
+use sequor_core::{EndReason, Event, Id, Seq, SequenceView, Stage, Time};
 
 use crate::model::load::{Leaving, LeftState, LoadDurability, LoadedModel, MailReply, SequenceStore};
 use crate::model::sequences::offloaded::{Carried, ImportOrigin, KeptSequence};
 use crate::model::sequences::scheduler::ModelScheduler;
-use crate::model::sequences::table::{Import, SequenceLookup};
+use crate::model::sequences::table::{Import, SequenceLookup, Table};
 use crate::model::sequences::write_back::{sealing, spill};
 use crate::processing::SequenceScratch;
-use crate::state::tier::{EndedState, FailedChanges, StateHead, TierChange, TierKey, VersionDigest};
+use crate::state::tier::{EndedState, FailedChanges, IdleTime, StateHead, TierChange, TierKey, VersionDigest};
 use crate::state::{SnapshotError, with_answer, with_scratch};
 use crate::tensor::NamedTensor;
 
@@ -47,9 +47,10 @@ impl KeptLive {
 
 /// Takes over the sequences that the store keeps of this model. Idle time goes on from now.
 pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore) {
+    store.begin_running();
     let (kept, successions) = (store.list(&model.name), store.successions(&model.name));
     let now = model.now();
-    let until = |head: &StateHead| head.idle_left.map_or(Time::NEVER, |left| now + left);
+    let until = |head: &StateHead| store.idle_left(head).map_or(Time::NEVER, |left| now + left);
     let kept = kept.into_iter().map(|(id, head)| (id, KeptSequence { until: until(&head), head, unwritten: None }));
     let mut table = model.table.lock();
     table.kept.extend(kept);
@@ -65,7 +66,7 @@ pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore)
         store.succeed(&model.name, fewer);
     }
     if let Some(next) = next.filter(|next| *next != Time::NEVER) {
-        model.arm(next);
+        model.arm(next.min(store.note_running()));
     }
 }
 
@@ -91,9 +92,10 @@ pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<Resumable> {
 
 /// Writes the live sequences of loads that keep them when the server stops. Each ends here with its last committed step.
 pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
+    model.table.lock().stopping = true;
+    turn_waiting_away(model);
     let (ended, unwritten) = {
         let mut table = model.table.lock();
-        table.stopping = true;
         let ended = table.core.ended(ENDS).into_iter();
         let ended: Vec<_> = ended.map(|(id, stone)| (id, table.ended_state(stone))).collect();
         // Those that left memory while the disk was full.
@@ -131,6 +133,30 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
     sum
 }
 
+/// Ends sequences that wait for a slot, so that none gets one of a sequence that leaves, only to be lost with it. A state that was found elsewhere goes
+/// back.
+fn turn_waiting_away(model: &Arc<ModelScheduler>) {
+    let mut from = Some(0);
+    while let Some(place) = from {
+        let (seen, rest) = model.seen(place, PORTION);
+        let waiting: Vec<Seq> =
+            seen.iter().filter(|view| view.stage == Stage::Backlogged).map(|view| view.seq).collect();
+        if !waiting.is_empty() {
+            model.change(|table, now| waiting.into_iter().for_each(|seq| turn_away(table, now, seq)));
+        }
+        from = rest;
+    }
+}
+
+fn turn_away(table: &mut Table, now: Time, seq: Seq) {
+    if table.core.view_of(seq).is_none_or(|view| view.stage != Stage::Backlogged) {
+        return;
+    }
+    let goes_back = table.live(seq).is_some_and(|live| live.origin.is_some() && live.first_state.is_some());
+    let why = if goes_back { EndReason::Spilled } else { EndReason::Drained };
+    table.apply(now, Event::End(seq, why));
+}
+
 /// The state of a sequence between two loads, if the second one keeps its sequences.
 fn carried_state(id: Id, import: Import, now: Time) -> Option<LeftState> {
     let ImportOrigin { step, carried, .. } = import.origin;
@@ -138,7 +164,8 @@ fn carried_state(id: Id, import: Import, now: Time) -> Option<LeftState> {
     let durable = load.durable.as_ref().filter(|_| until > now)?;
     let of = ((load.version, durable.digest), (durable.store.next_incarnation(), step));
     let left = idle.map(|_| until - now);
-    let head = Arc::new(StateHead::new(of.0, of.1, (idle, left), false, &import.snapshot));
+    let time = IdleTime { idle, left, running: durable.store.running() };
+    let head = Arc::new(StateHead::new(of.0, of.1, time, false, &import.snapshot));
     Some(LeftState { id, head, file: import.snapshot, is_stored: false })
 }
 
@@ -292,7 +319,8 @@ impl LeavingSequence {
         let idle_left = view.idle.map(|idle| idle.saturating_sub(quiet));
         let incarnation = self.incarnation.unwrap_or_else(|| durable.store.next_incarnation());
         let (of, at) = ((load.version, durable.digest), (incarnation, view.step));
-        let head = Arc::new(StateHead::new(of, at, (view.idle, idle_left), self.answer.is_some(), &file));
+        let time = IdleTime { idle: view.idle, left: idle_left, running: durable.store.running() };
+        let head = Arc::new(StateHead::new(of, at, time, self.answer.is_some(), &file));
         LeftState { id: view.id.clone(), head, file: Bytes::from(file), is_stored: false }
     }
 }

@@ -36,12 +36,10 @@ pub(in crate::model::sequences) struct UnwrittenFile {
     counter: Arc<AtomicU64>,
 }
 
-/// What the store does for a request before its turn.
+/// What the store does for a step before its turn: it reads the state that the step goes on from.
 #[derive(Debug, Clone)]
 pub(in crate::model) struct StoreWork {
     pub(in crate::model::sequences) kept: KeptSequence,
-    /// Whether the request goes on from the stored state. If not, it is a START, and the stored state is to be forgotten.
-    pub(in crate::model::sequences) resumes: bool,
     /// As the request was accepted.
     pub(in crate::model::sequences) meta: RequestMeta,
 }
@@ -106,7 +104,7 @@ impl KeptStore {
     pub(in crate::model::sequences) fn take(
         &self,
         task: StoreTask,
-        done: impl FnOnce(StoreTask, Result<Option<ResumedState>, Failure>) + Send + 'static,
+        done: impl FnOnce(StoreTask, Result<ResumedState, Failure>) + Send + 'static,
     ) {
         let Some(store) = &self.store else { return };
         store.take(task.key.clone(), task.then, move |found| {
@@ -176,16 +174,16 @@ impl Drop for UnwrittenFile {
 }
 
 /// What a client reads if the store failed.
-fn store_failure(model: &str, id: &Id, resumes: bool, error: &TierError) -> Failure {
+fn store_failure(model: &str, id: &Id, error: &TierError) -> Failure {
     let (model, id, why) = (model.to_owned(), id.clone(), error.to_string());
     match error {
-        TierError::Checksum { .. } if resumes => Failure::NotResumed { model, id, why },
+        TierError::Checksum { .. } => Failure::NotResumed { model, id, why },
         _ => Failure::Store { model, id, why },
     }
 }
 
 /// What the store has found for a request, checked against its load.
-fn checked(task: &StoreTask, found: FoundState) -> Result<Option<ResumedState>, Failure> {
+fn checked(task: &StoreTask, found: FoundState) -> Result<ResumedState, Failure> {
     let (model, id) = (&task.key.model, &task.key.id);
     let KeptSequence { head: wanted, unwritten, .. } = &task.work.kept;
     // What the store could not take is still here, and the store has nothing of it.
@@ -194,10 +192,7 @@ fn checked(task: &StoreTask, found: FoundState) -> Result<Option<ResumedState>, 
         (_, Some(unwritten)) => Ok(Some((Arc::clone(wanted), Bytes::clone(&unwritten.file)))),
         (found, None) => found.map(|found| found.map(|(head, file)| (head, Bytes::from(file)))),
     };
-    let found = found.map_err(|error| store_failure(model, id, task.work.resumes, &error))?;
-    if !task.work.resumes {
-        return Ok(None);
-    }
+    let found = found.map_err(|error| store_failure(model, id, &error))?;
     let refused = |why: String| Failure::NotResumed { model: model.clone(), id: id.clone(), why };
     match found {
         Some((head, file)) if head == *wanted => {
@@ -215,7 +210,7 @@ fn checked(task: &StoreTask, found: FoundState) -> Result<Option<ResumedState>, 
                 return Err(refused(format!("its processors were [{kept_by}], and are [{processors}] now")));
             }
             let scratch = task.load.processors.as_ref().map(|_| SequenceScratch::of(scratch));
-            Ok(Some(ResumedState { snapshot: file, answer, scratch, unrun }))
+            Ok(ResumedState { snapshot: file, answer, scratch, unrun })
         }
         _ => Err(refused("the store does not have it any more".to_owned())),
     }

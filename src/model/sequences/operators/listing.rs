@@ -138,7 +138,8 @@ pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: EndReason
     model.change(|table, now| {
         let is_written = match table.core.find(id, None) {
             Some(seq) => {
-                let is_written = table.live(seq).is_some_and(|live| live.written.is_some());
+                let is_written =
+                    table.live(seq).is_some_and(|live| live.written.is_some()) || table.kept.contains_key(id);
                 table.apply(now, Event::End(seq, why));
                 is_written
             }

@@ -91,6 +91,7 @@ impl RequestAdmission {
             start: step.start,
             end: step.end,
             adopt: None,
+            adopt_on: None,
             prepare: false,
             step: step.step,
             version,

@@ -296,7 +296,8 @@ impl ModelScheduler {
         let mut next = Time::NEVER;
         self.change(|table, now| next = table.expire_kept(now, &load));
         if next > now && next != Time::NEVER {
-            self.arm(next);
+            // The others wait on: their idle time is noted for the next server.
+            self.arm(self.store.get().map_or(next, |store| next.min(store.note_running())));
         }
     }
 

@@ -12,6 +12,7 @@ use crate::model::load::LoadedModel;
 use crate::model::sequences::jobs::Job;
 use crate::model::sequences::offloaded::{Carried, GivenTo, ImportOrigin, LOOK};
 use crate::processing::SequenceScratch;
+use crate::state::StateSpec;
 use crate::state::budget::Ticket;
 
 /// How long a given state waits for the next step of its sequence.
@@ -96,15 +97,18 @@ impl Imports {
         self.by_id.get(id)?.origin.carried.as_ref().map(|carried| Arc::clone(&carried.load))
     }
 
-    /// Refuses a step whose load has other states than the one that was given for it.
+    /// Refuses a step whose load has other states than the one that was given for it, or left for a load that serves no more.
     pub(in crate::model::sequences) fn check(&self, load: &LoadedModel, submit: &Submit) -> Result<(), Failure> {
         if self.by_id.is_empty() || submit.start {
             return Ok(());
         }
-        let given = self.by_id.get(&submit.id).and_then(|import| import.origin.given.as_ref());
-        let Some(GivenTo { version, .. }) = given.filter(|given| given.states != load.states) else { return Ok(()) };
-        let why =
-            format!("it was given to version {version}, whose states differ from those of version {}", load.version);
+        let Some(ImportOrigin { carried, given, .. }) = self.by_id.get(&submit.id).map(|import| &import.origin) else {
+            return Ok(());
+        };
+        let given = given.as_ref().filter(|given| given.states != load.states).map(|given| given.version);
+        let carried = carried.as_ref().filter(|carried| !are_alike(&carried.load.states, &load.states));
+        let Some(version) = given.or(carried.map(|carried| carried.load.version)) else { return Ok(()) };
+        let why = format!("it is for version {version}, whose states differ from those of version {}", load.version);
         Err(Failure::NotResumed { model: load.settings.name.clone(), id: submit.id.clone(), why })
     }
 
@@ -189,6 +193,14 @@ impl Imports {
         self.due = next;
         (ended, next)
     }
+}
+
+/// Whether states of one load fit another.
+fn are_alike(one: &[StateSpec], other: &[StateSpec]) -> bool {
+    let fits = |state: &StateSpec| {
+        other.iter().any(|of| (&of.input, of.dtype, &of.dims) == (&state.input, state.dtype, &state.dims))
+    };
+    one.len() == other.len() && one.iter().all(fits)
 }
 
 #[cfg(test)]

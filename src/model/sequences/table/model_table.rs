@@ -271,6 +271,7 @@ impl Table {
     fn release(&mut self, req: Req) {
         let Some(mut job) = self.jobs.remove(req).and_then(JobStage::into_job) else { return };
         self.commit_scratch(&mut job);
+        self.replace_stored(&mut job);
         let has_run = job.processed.as_ref().is_some_and(|processed| processed.has_run);
         if let Some(live) = job.seq.and_then(|seq| self.live_mut(seq)) {
             // The answer before is not that of this step.
@@ -342,9 +343,10 @@ impl Table {
                     if why == EndReason::Spilled {
                         self.take_back(now, &mut live);
                     }
-                    // A server that stops leaves what is written.
+                    // A server that stops leaves what is written. So does a START that took no effect on the id of a stored sequence.
                     let stays = self.stopping && why == EndReason::Drained;
-                    if let Some(WrittenSequence { id, incarnation, .. }) = live.take_obsolete(why).filter(|_| !stays) {
+                    let obsolete = live.take_obsolete(why).filter(|of| !stays && !self.kept.contains_key(&of.id));
+                    if let Some(WrittenSequence { id, incarnation, .. }) = obsolete {
                         self.forget(id, incarnation);
                     }
                     self.part(live.members, live.holder, why);

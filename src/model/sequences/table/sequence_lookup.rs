@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use sequor_core::{Id, LoadId, Seq, Submit};
+use sequor_core::{Id, LoadId, Seq, Submit, Time};
 
+use crate::model::load::LoadedModel;
 use crate::model::sequences::jobs::{Job, SequenceOwner, named};
+use crate::model::sequences::offloaded::KeptSequence;
 use crate::tensor::NamedTensor;
 
 use super::model_table::Table;
@@ -32,6 +34,10 @@ pub(in crate::model::sequences) trait SequenceLookup {
 
     /// Whether the next step of this id begins a sequence here with a stored state.
     fn resumes(&self, id: &Id, version: Option<u64>) -> bool;
+
+    /// Whether the next step of this id goes on from a stored state on this load and on no other one: it made the state. It may have been replaced
+    /// already, if its time is not over.
+    fn wakes_on(&self, now: Time, id: &Id, load: &LoadedModel) -> bool;
 
     /// The outputs of the last step of a sequence whose client counts them.
     fn last_answer(&self, seq: Seq) -> Option<Vec<NamedTensor>>;
@@ -76,6 +82,13 @@ impl SequenceLookup for Table {
 
     fn resumes(&self, id: &Id, version: Option<u64>) -> bool {
         !self.kept.is_empty() && self.kept.contains_key(id) && self.core.find(id, version).is_none()
+    }
+
+    fn wakes_on(&self, now: Time, id: &Id, load: &LoadedModel) -> bool {
+        let Some(maker) = self.kept.get(id).map(KeptSequence::version_digest) else { return false };
+        let made_it = load.durable.as_ref().is_some_and(|of| of.version_digest(load.version) == maker);
+        let stays_there = made_it && self.successors(maker).iter().all(|next| *next == maker);
+        stays_there && self.core.find(id, None).is_none() && self.core.takes_back(now, load.key)
     }
 
     fn last_answer(&self, seq: Seq) -> Option<Vec<NamedTensor>> {

@@ -20,7 +20,7 @@ use super::job_stage::JobStage;
 use super::live_sequences::{Live, StateOrigin};
 use super::model_table::Table;
 use super::plugin_stages::NO_PROCESSOR;
-use super::store_stages::KeptStages;
+use super::store_stages::{BY_STORE, KeptStages};
 
 impl Table {
     // === before the runs ===
@@ -89,6 +89,7 @@ impl Table {
             Row::Pad => None,
             Row::Real(real) => {
                 let mut job = self.jobs.get_mut(real.req)?.lend()?;
+                self.replace_stored(&mut job);
                 job.taken = now;
                 job.facts.batch = mates;
                 job.seq = real.placement.map(|(seq, _)| seq);
@@ -201,8 +202,40 @@ impl Table {
         live.and_then(|live| live.written.as_ref()).is_some_and(|written| written.is_stale)
     }
 
+    /// A START takes effect: what the store has of the sequence that its id had is removed. The answer waits for that.
+    pub(super) fn replace_stored(&mut self, job: &mut Job) {
+        if let Some(incarnation) = job.source.replaces.take()
+            && let Some(kept) = self.take_kept(&job.id, incarnation)
+        {
+            self.forget_state(job.id.clone(), kept.head.incarnation);
+        }
+    }
+
+    /// Takes the stored sequence of this id, if it is this one.
+    fn take_kept(&mut self, id: &Id, incarnation: u64) -> Option<KeptSequence> {
+        let is_it = self.kept.get(id).is_some_and(|kept| kept.head.incarnation == incarnation);
+        if is_it { self.kept.remove(id) } else { None }
+    }
+
+    /// A START on the id of a stored sequence was refused before it took effect. That sequence ends with it, as a live one does. But if there was no
+    /// room for the START, or if the server stops, nothing has changed.
+    fn end_stored(&mut self, now: Time, job: &Job, incarnation: u64, (refusal, ended): (Refusal, bool)) {
+        let had_room = !matches!(refusal, Refusal::BacklogTimeout { .. } | Refusal::Failed(BY_STORE));
+        if !ended || !had_room || self.stopping {
+            return;
+        }
+        let Some(kept) = self.take_kept(&job.id, incarnation) else { return };
+        let why = self.core.end_of(&job.id).map_or(EndReason::Cancelled, |stone| stone.why);
+        let stone = Tombstone { why, at: now, step: kept.head.step, idle: kept.head.idle };
+        self.core.remember(job.load.key, job.id.clone(), stone);
+        self.forget(job.id.clone(), incarnation);
+    }
+
     /// Keeps on the stored sequence of a request that was refused before that began here. If it ends with the request, the store forgets it.
     pub(super) fn keep_on(&mut self, now: Time, req: Req, job: &mut Job, (refusal, ended): (Refusal, bool)) {
+        if let Some(incarnation) = job.source.replaces.take() {
+            return self.end_stored(now, job, incarnation, (refusal, ended));
+        }
         if let Some(work) = job.source.store.take() {
             // The store was not asked.
             self.keep_again(job.id.clone(), work.kept);

@@ -20,14 +20,15 @@ pub(in crate::model::sequences) const BY_STORE: u32 = 4;
 
 /// The table of a model, as far as the server's store keeps its sequences.
 pub(in crate::model::sequences) trait KeptStages {
-    /// Looks up whether this request is of a sequence that is kept. If it is, the store is asked before its turn. An error changes nothing.
+    /// Looks up whether this request is of a sequence that is kept. If it is, the store is asked before the turn of a step, and a START is to end that
+    /// sequence once it takes effect. An error changes nothing.
     fn look_up_kept(&mut self, now: Time, job: &mut Job, submit: &mut Submit) -> Result<(), Failure>;
 
     /// Lends a request to the store, if that has something to do for it.
     fn lend_to_store(&mut self, req: Req, seq: Option<Seq>) -> bool;
 
     /// Takes what the store has done for a request. If the request is over, the stored state is not gone on from.
-    fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<Option<ResumedState>, Failure>);
+    fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<ResumedState, Failure>);
 
     /// Forgets stored sequences that have expired. When the next ones are forgotten: of many, each look forgets those of some time.
     fn expire_kept(&mut self, now: Time, load: &Arc<LoadedModel>) -> Time;
@@ -53,25 +54,27 @@ impl KeptStages for Table {
             expire_one(self, job.load.key, &submit.id);
             return Ok(());
         }
-        let id = submit.id.clone();
-        if !submit.start {
-            if let Some(why) = kept.misfit(&job.load, job.counted, self.successors(kept.version_digest())) {
-                return Err(Failure::NotResumed { model: job.load.settings.name.clone(), id, why });
-            }
-            if job.load.is_retired() {
-                let why = "the server or the model is going out of service".to_owned();
-                return Err(Failure::Store { model: job.load.settings.name.clone(), id, why });
-            }
-            submit.adopt = Some(kept.head.step);
-            submit.idle = kept.head.idle;
-            submit.version = Some(job.load.version);
-            // A step that is repeated gets the answer that is kept of it, or is refused.
-            submit.prepare = submit.step != Some(kept.head.step) || kept.head.answered;
-        } else {
-            submit.prepare = true;
+        if submit.start {
+            job.source.replaces = Some(kept.head.incarnation);
+            return Ok(());
         }
+        let id = submit.id.clone();
+        if let Some(why) = kept.misfit(&job.load, job.counted, self.successors(kept.version_digest())) {
+            return Err(Failure::NotResumed { model: job.load.settings.name.clone(), id, why });
+        }
+        if self.wakes_on(now, &id, &job.load) {
+            submit.adopt_on = Some(job.load.key);
+        } else if job.load.is_retired() {
+            let why = "the server or the model is going out of service".to_owned();
+            return Err(Failure::Store { model: job.load.settings.name.clone(), id, why });
+        }
+        submit.adopt = Some(kept.head.step);
+        submit.idle = kept.head.idle;
+        submit.version = Some(job.load.version);
+        // A step that is repeated gets the answer that is kept of it, or is refused.
+        submit.prepare = submit.step != Some(kept.head.step) || kept.head.answered;
         let Some(kept) = self.kept.remove(&id) else { return Ok(()) };
-        job.source.store = Some(Box::new(StoreWork { kept, resumes: !submit.start, meta: submit.meta }));
+        job.source.store = Some(Box::new(StoreWork { kept, meta: submit.meta }));
         Ok(())
     }
 
@@ -80,28 +83,27 @@ impl KeptStages for Table {
         let Some(work) = job.source.store.take() else { return false };
         let load = Arc::clone(&job.load);
         let key = TierKey::new(&load.settings.name, &job.id);
-        let durable = load.durable.as_ref().filter(|durable| work.resumes && durable.is_continual());
-        if work.resumes {
-            job.source.kept = Some(Box::new(work.kept.clone()));
-            job.source.resumed = Some((work.kept.head.incarnation, work.kept.head.step));
-        }
+        let durable = load.durable.as_ref().filter(|durable| durable.is_continual());
+        let running = durable.map(|durable| durable.store.running()).unwrap_or_default();
+        job.source.kept = Some(Box::new(work.kept.clone()));
+        job.source.resumed = Some((work.kept.head.incarnation, work.kept.head.step));
         let then = match durable.map(LoadDurability::interval) {
             None => AfterTake::Forget { incarnation: work.kept.head.incarnation },
             Some(None) => AfterTake::Keep,
-            Some(Some(_)) => AfterTake::Outdate,
+            Some(Some(_)) => AfterTake::Outdate { running },
         };
         self.actions.store.push(StoreTask { req, seq, load, key, work, then });
         true
     }
 
-    fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<Option<ResumedState>, Failure>) {
+    fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<ResumedState, Failure>) {
         let StoreTask { req, seq, load, key, work, .. } = task;
-        let StoreWork { kept, resumes, meta } = *work;
-        let repeats = resumes && self.core.step_of_request(req) == kept.head.step;
+        let StoreWork { kept, meta } = *work;
+        let repeats = self.core.step_of_request(req) == kept.head.step;
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else {
             let has_ended = self.given_up.remove(&req);
             self.returning.remove(&key.id);
-            if resumes && !self.stopping {
+            if !self.stopping {
                 stored_in_vain(self, now, &load, key.id.clone(), (kept, outcome), has_ended);
             }
             if has_ended {
@@ -110,14 +112,12 @@ impl KeptStages for Table {
             return;
         };
         match outcome {
-            Ok(found) => {
+            Ok(ResumedState { snapshot, answer, scratch, unrun }) => {
                 let mut preparation = Preparation::Run(meta);
-                if let Some(ResumedState { snapshot, answer, scratch, unrun }) = found {
-                    (job.source.snapshot, job.source.kept_scratch, job.source.unrun) = (Some(snapshot), scratch, unrun);
-                    if repeats {
-                        (job.answer, job.replayed, job.seq) = (Some(Ok(answer)), true, seq);
-                        preparation = Preparation::Reply;
-                    }
+                (job.source.snapshot, job.source.kept_scratch, job.source.unrun) = (Some(snapshot), scratch, unrun);
+                if repeats {
+                    (job.answer, job.replayed, job.seq) = (Some(Ok(answer)), true, seq);
+                    preparation = Preparation::Reply;
                 }
                 if preparation != Preparation::Reply && job.processed.is_some() {
                     if let Some(event) = self.lend_to_prepare(req, seq) {
@@ -174,11 +174,11 @@ fn stored_in_vain(
     now: Time,
     load: &LoadedModel,
     id: Id,
-    (kept, outcome): (KeptSequence, Result<Option<ResumedState>, Failure>),
+    (kept, outcome): (KeptSequence, Result<ResumedState, Failure>),
     has_ended: bool,
 ) {
     match outcome {
-        Ok(Some(found)) if !has_ended => table.put_back(now, load, id, kept, found.snapshot),
+        Ok(found) if !has_ended => table.put_back(now, load, id, kept, found.snapshot),
         Err(_) if !has_ended && table.core.find(&id, None).is_none() => table.keep_again(id, kept),
         _ => table.forget(id, kept.head.incarnation),
     }
@@ -187,8 +187,11 @@ fn stored_in_vain(
 /// Forgets a stored sequence that has expired.
 fn expire_one(table: &mut Table, load: LoadId, id: &Id) {
     let Some(KeptSequence { head, until, .. }) = table.kept.remove(id) else { return };
-    let stone = Tombstone { why: EndReason::Idle, at: until, step: head.step, idle: head.idle };
-    table.core.remember(load, id.clone(), stone);
+    // A START that waits has the id by now, and its own end is the one to remember.
+    if table.core.find(id, None).is_none() {
+        let stone = Tombstone { why: EndReason::Idle, at: until, step: head.step, idle: head.idle };
+        table.core.remember(load, id.clone(), stone);
+    }
     table.forget(id.clone(), head.incarnation);
 }
 
@@ -211,7 +214,11 @@ pub(in crate::model::sequences) fn drop_kept(
         ended
     };
     if let Some(import) = table.imports.remove(id) {
-        remember(table, import.origin.step, None);
+        let ended = remember(table, import.origin.step, None);
+        if load.is_none() {
+            // There is nothing to remove, and no load that would remember it when the server stops.
+            table.forget_as(id.clone(), 0, Some(ended));
+        }
         return true;
     }
     let Some(kept) = table.kept.remove(id) else { return false };

@@ -8,6 +8,7 @@ use sequor_core::{Id, Time};
 
 use super::*;
 use crate::model::load::SequenceStore;
+use crate::model::runtime::Clock;
 use crate::state::tier;
 use crate::sync::Mutex;
 
@@ -40,12 +41,12 @@ impl SpillHost for Host {
 fn a_sequence_that_leaves_once_the_store_is_closed_keeps_its_file_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let tier = tier::open(folder.path(), u64::MAX, Duration::ZERO).unwrap().tier;
-    let store = Arc::new(SequenceStore::new(Arc::new(tier), 1).unwrap());
+    let store = Arc::new(SequenceStore::new(Arc::new(tier), 1, Clock::manual()).unwrap());
     store.close();
     let (table, budget) = (Mutex::new(Table::new(Duration::ZERO)), Budget::new(u64::MAX));
     let host = Arc::new(Host { table, budget, store });
     let file = Bytes::from_static(b"state");
-    let head = Arc::new(StateHead::new((1, [0; 32]), (1, 1), (None, None), false, &file));
+    let head = Arc::new(StateHead::new((1, [0; 32]), (1, 1), tier::IdleTime::default(), false, &file));
     // A report of the store would wait for this lock for ever.
     let mut table = host.table.lock();
     write(&host, &mut table, Time::ZERO, (Id::from(7), Arc::clone(&head), file));
