@@ -1,5 +1,6 @@
 //! Tensors on host memory: what requests bring and answers carry, and rows ↔ tensors on slices. Nothing here knows of devices, models or wires.
 
+pub mod finite;
 pub mod padded_rows;
 pub mod rows;
 

@@ -117,6 +117,8 @@ pub enum RowEnd {
     Failed,
     /// There was no room for its state: it did not run, and its sequence is over.
     NoRoom,
+    /// The state that it left has a NaN or an infinity, and was not taken: its sequence is over.
+    NotFinite,
 }
 
 // === out: effects commute (any thread, any order) ===
@@ -202,6 +204,8 @@ pub struct RealRow {
     pub end: bool,
     /// The state that this run leaves is to be made durable: the driver copies it in the commit, and keeps the copy for [`Effect::Seal`].
     pub seal: bool,
+    /// The number of its step.
+    pub step: u64,
 }
 
 /// An operation on a slot's state, done by the thread that owns the slot, in the order given.
