@@ -22,6 +22,9 @@ pub enum Failure {
     /// A new sequence's state does not fit into the memory of its device. Live sequences are not affected.
     #[error("{wanted} bytes of state wanted, and {place} has no room for them")]
     DeviceMemory { model: String, id: Id, place: String, wanted: u64 },
+    /// A step left a state with a NaN or an infinity, and its sequence ended.
+    #[error("state {state:?} of sequence {id} is not finite after step {step}")]
+    StateNotFinite { model: String, id: Id, state: String, is_nan: bool, step: u64 },
     /// The sequence is in the store, but its state cannot be resumed.
     #[error("the stored state of sequence {id} cannot be resumed: {why}")]
     NotResumed { model: String, id: Id, why: String },

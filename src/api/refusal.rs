@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sequor_core::{Id, Refusal};
+use sequor_core::{EndReason, Id, Refusal};
 
 use super::{Code, Retry, Status};
 use crate::config::units::human;
@@ -11,7 +11,7 @@ use crate::error::{
     ControlFailure, ExceededLimit, Failure, NoVersionReason, NotServed, ProcessorFailure, Refused, RejectionReason,
     RejectionStatus,
 };
-use crate::telemetry::refusal_reason;
+use crate::telemetry::{ended_reason, refusal_reason};
 
 /// The time after which a client may send a request again that a full server refused.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -42,6 +42,7 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::NotServed(_) | Failure::Control(ControlFailure::Absent { .. }) => NOT_SERVED,
         Failure::Refused(refused) => refusal_reason(&refused.refusal),
         Failure::StateMemory { .. } | Failure::DeviceMemory { .. } => "state_memory",
+        Failure::StateNotFinite { .. } => ended_reason(EndReason::NotFinite),
         Failure::NotResumed { .. } => "not_resumed",
         Failure::Store { .. } => "store_failed",
         Failure::Limit(ExceededLimit::InFlight { .. } | ExceededLimit::QueuedBytes { .. }) => QUEUE_FULL,
@@ -83,6 +84,7 @@ pub(crate) fn retry(failure: &Failure) -> Retry {
             Retry::After(RETRY_AFTER)
         }
         Failure::NotServed(_)
+        | Failure::StateNotFinite { .. }
         | Failure::NotResumed { .. }
         | Failure::Invalid { .. }
         | Failure::Deadline { .. }

@@ -54,6 +54,11 @@ pub fn status(failure: &Failure) -> Status {
             );
             (Code::Unavailable, text)
         }
+        Failure::StateNotFinite { id, state, is_nan, step, .. } => {
+            let became = if *is_nan { "NaN" } else { "infinite" };
+            let text = format!("state \"{state}\" of sequence {id} became {became} at step {step}; send START");
+            (Code::Internal, text)
+        }
         Failure::Processor(failure) => return processor(failure),
         Failure::Member { .. } => return member(failure, status),
         Failure::Control(what) => control(what),
@@ -293,6 +298,7 @@ pub(super) fn past(why: EndReason) -> &'static str {
         EndReason::Failed => "failed to start",
         EndReason::Member => "was ended when a member of the ensemble failed",
         EndReason::Broken => "was ended by a failed step",
+        EndReason::NotFinite => "was ended because its state became NaN or infinite",
     }
 }
 

@@ -100,6 +100,7 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
         ("rejected", tomb(EndReason::Rejected)),
         ("failed-start", tomb(EndReason::Failed)),
         ("broken", tomb(EndReason::Broken)),
+        ("not-finite", tomb(EndReason::NotFinite)),
         ("member-failed", tomb(EndReason::Member)),
         ("ended-while-waiting", Refusal::Ended(EndReason::Idle)),
         ("no-id", Refusal::NoId),
@@ -211,6 +212,10 @@ fn all() -> BTreeMap<&'static str, Failure> {
     let full = refused_with(Refusal::BacklogFull { sequences: 2000, bytes: 8192 }, Id::Int(7), true);
     all.insert("member-full", of_member(false, full));
     all.insert("run", Failure::Run("onnx runtime error 1: bad".to_owned()));
+    for (name, is_nan) in [("state-nan", true), ("state-infinite", false)] {
+        let (model, id, state) = (model(), Id::Int(7), "h".to_owned());
+        all.insert(name, Failure::StateNotFinite { model, id, state, is_nan, step: 402 });
+    }
     let (id, place) = (Id::Int(7), "GPU 0".to_owned());
     all.insert("device-memory", Failure::DeviceMemory { model: model(), id, place, wanted: 16 << 20 });
     all.insert("client-deadline", Failure::Deadline { allowed: Duration::from_millis(1500) });

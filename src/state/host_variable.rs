@@ -218,7 +218,8 @@ fn check_room(spec: &StateSpec, row: &Shape, rows: usize, budget: &Budget) -> Re
     }
 }
 
-fn padded_rows<'a>(spec: &StateSpec, padding: &Padding, row: &'a Shape) -> PaddedRows<'a> {
+/// The tensor of a batch of a padded state.
+pub(super) fn padded_rows<'a>(spec: &StateSpec, padding: &Padding, row: &'a Shape) -> PaddedRows<'a> {
     let (batch_axis, element) = (spec.batch_axis.unwrap_or(0), spec.dtype.size().unwrap_or(1));
     PaddedRows { row, axis: padding.axis, batch_axis, side: padding.side, element }
 }

@@ -10,6 +10,7 @@
 //!   `host_variable`: its size changes, each value in memory of its own, on the host · `device_variable`: the same on an accelerator.
 //! - `slots`: which slots hold states, and on which side · `bind_plan`: the cheapest way to give a batch its states, as a pure function ·
 //!   `bound`: how a batch was bound · `left`: what a run has left for the commit.
+//! - `finite`: looks for NaN and infinity in what a run has left.
 //! - `arena`: the rows of fixed states, in chunks of slots · `chunk_plan`: how large they are, when there are more or fewer · `chunk_cache`: freed
 //!   chunks, kept for a while.
 //! - `snapshot`: a sequence's states as a `.safetensors` file · `state_copy`: copies of them, taken with a commit · `values`: their values.
@@ -29,6 +30,7 @@ mod chunk_plan;
 mod chunk_tests;
 mod device_variable;
 mod error;
+mod finite;
 mod fixed;
 mod host_variable;
 mod left;
@@ -53,6 +55,7 @@ pub use capture_file::{Capture, CapturedStep, with_steps};
 pub use chunk_cache::ChunkCache;
 pub use chunk_plan::{ChunkPlan, ChunkSizes};
 pub use error::StateError;
+pub use finite::NotFinite;
 pub use snapshot::{SnapshotError, check as check_snapshot, states_alone};
 pub use spec::{InitialValue, StateSpec};
 pub use state_copy::StateCopy;

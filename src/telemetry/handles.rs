@@ -371,6 +371,7 @@ pub const fn ended_reason(why: EndReason) -> &'static str {
         EndReason::Failed => "never_started",
         EndReason::Member => "member_failed",
         EndReason::Broken => "step_failed",
+        EndReason::NotFinite => "state_not_finite",
     }
 }
 

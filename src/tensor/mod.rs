@@ -1,6 +1,7 @@
 //! Tensors in host memory, for requests and answers, and conversions between rows and tensors on slices. This module does not know devices,
 //! models or wire formats.
 
+pub mod finite;
 pub mod padded_rows;
 pub mod rows;
 

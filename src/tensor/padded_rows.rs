@@ -47,24 +47,34 @@ impl PaddedRows<'_> {
 
     /// Splits the tensor into rows of these lengths, without their padding. `None` if the data's size does not match.
     pub fn split(&self, data: &[u8], lengths: &[u64]) -> Option<Vec<Vec<u8>>> {
-        if self.bytes(lengths.len())? != data.len() {
-            return None;
-        }
-        let unit = self.unit();
         let whole = self.whole().max(1);
         let row = self.bytes(1)? as u64;
         let size = |length: &u64| usize::try_from(row / whole * (*length).min(whole)).unwrap_or(0);
         let mut out: Vec<Vec<u8>> = lengths.iter().map(|length| Vec::with_capacity(size(length))).collect();
-        let mut rest = data;
+        self.pieces(data, lengths, |row, piece| {
+            if let Some(out) = out.get_mut(row) {
+                out.extend_from_slice(piece);
+            }
+        })?;
+        Some(out)
+    }
+
+    /// Visits the tensor's pieces in their order, each with its row, without the padding of rows of these lengths. `None` if the data is not of
+    /// that size.
+    pub fn pieces(&self, data: &[u8], lengths: &[u64], mut visit: impl FnMut(usize, &[u8])) -> Option<()> {
+        if self.bytes(lengths.len())? != data.len() {
+            return None;
+        }
+        let (unit, mut rest) = (self.unit(), data);
         self.walk(lengths.len(), |Stretch { row, places }| {
             let (piece, behind) = rest.split_at(rest.len().min(span(&places) * unit));
             rest = behind;
-            let (Some(length), Some(out)) = (lengths.get(row), out.get_mut(row)) else { return };
+            let Some(length) = lengths.get(row) else { return };
             let kept = self.kept(&places, *length);
             let at = |place: u64| usize::try_from(place - places.start).unwrap_or(0) * unit;
-            out.extend_from_slice(piece.get(at(kept.start)..at(kept.end)).unwrap_or_default());
+            visit(row, piece.get(at(kept.start)..at(kept.end)).unwrap_or_default());
         });
-        Some(out)
+        Some(())
     }
 
     /// Visits every stretch in the tensor's order, which is also the order within each row.

@@ -15,6 +15,7 @@ mod controls;
 mod direct;
 mod echo_world;
 mod failures;
+mod finite;
 mod idle;
 mod initial;
 mod loading;

@@ -33,10 +33,12 @@ pub enum EndReason {
     Member,
     /// A step after its START failed and left no state for the next step.
     Broken,
+    /// A step left a state with a NaN or an infinity, which its load watches for.
+    NotFinite,
 }
 
 impl EndReason {
-    pub const ALL: [EndReason; 14] = [
+    pub const ALL: [EndReason; 15] = [
         EndReason::End,
         EndReason::Idle,
         EndReason::Restarted,
@@ -51,6 +53,7 @@ impl EndReason {
         EndReason::Failed,
         EndReason::Member,
         EndReason::Broken,
+        EndReason::NotFinite,
     ];
 }
 

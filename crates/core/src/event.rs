@@ -123,6 +123,8 @@ pub enum RowEnd {
     Failed,
     /// There was no memory for its state. The row did not run, and its sequence ends.
     NoRoom,
+    /// The state that it left has a NaN or an infinity, and was not taken: its sequence is over.
+    NotFinite,
 }
 
 // === out: effects commute (any thread, any order) ===
@@ -209,6 +211,8 @@ pub struct RealRow {
     /// Whether the state that this run leaves must become durable. The driver copies it at the commit and keeps the copy for
     /// [`Effect::Seal`].
     pub seal: bool,
+    /// The number of its step.
+    pub step: u64,
 }
 
 /// An operation on a slot's state, done by the thread that owns the slot, in the order given.

@@ -34,6 +34,7 @@ impl Core {
             match rows.get(n).copied().unwrap_or(RowEnd::Failed) {
                 RowEnd::Failed => self.row_failed(now, req, out),
                 RowEnd::NoRoom => self.row_without_room(now, req, out),
+                RowEnd::NotFinite => self.row_not_finite(now, req, out),
                 RowEnd::Done { state_shape, state_bytes } => {
                     let last = self.committed(req, state_shape, state_bytes);
                     match (last, seals) {
@@ -175,6 +176,18 @@ impl Core {
         if let Some((seq, start)) = self.reqs.get(req).and_then(|r| Some((r.seq?, r.start))) {
             let why = end_of_failed(start);
             self.leave(now, seq, why, Refusal::Ended(why), out);
+        }
+        self.answer_row(now, req, out);
+    }
+
+    /// What the run left is not taken, and no step may build on it.
+    fn row_not_finite(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
+        self.tell_run(req, false, out);
+        if let Some(seq) = self.reqs.get(req).and_then(|r| r.seq) {
+            if let Some(s) = self.seqs.get_mut(seq) {
+                s.holds_state = true;
+            }
+            self.leave(now, seq, EndReason::NotFinite, Refusal::Ended(EndReason::NotFinite), out);
         }
         self.answer_row(now, req, out);
     }

@@ -179,12 +179,12 @@ impl Core {
         r.stage = RequestStage::Running;
         let last = r.plan == Some(RunPlan::Run(1));
         let (load, start, end) = (r.load, r.start && r.is_first_run(), r.end && last);
-        let (seq, bytes, place) = (r.seq, r.meta.bytes, r.place);
+        let (seq, bytes, place, step) = (r.seq, r.meta.bytes, r.place, r.step);
         let state = load_in(&mut self.loads, load)?;
         let seal = last && state.spec.stages.seal && !fault(Planted::SealUnnamed);
         let Some(seq) = seq else {
             state.ready.remove(&mut self.req_links, place, req.ix);
-            return Some(RealRow { req, placement: None, start, end, seal });
+            return Some(RealRow { req, placement: None, start, end, seal, step });
         };
         self.unlist(seq);
         if start {
@@ -207,7 +207,7 @@ impl Core {
         }
         let start = matches!(first_state, Some(FirstState::Init(_)));
         self.set_stage(seq, Stage::Running);
-        Some(RealRow { req, placement: Some((seq, slot)), start, end, seal })
+        Some(RealRow { req, placement: Some((seq, slot)), start, end, seal, step })
     }
 
     /// Arranges the rows of a `direct` batch. Fixed rows: each row is at the index of its slot, and holes are padded. Compact rows: rows

@@ -34,6 +34,7 @@ pub(crate) fn status(failure: &Failure) -> Status {
         // OVMS has no words for these.
         Failure::StateMemory { .. }
         | Failure::DeviceMemory { .. }
+        | Failure::StateNotFinite { .. }
         | Failure::Store { .. }
         | Failure::PeerSequences { .. }
         | Failure::Control(_) => return triton::status(failure),

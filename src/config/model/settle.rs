@@ -20,7 +20,7 @@ use sequor_proto::{
 };
 
 use super::report::Report;
-use super::sequor_toml::{self, OnCancel, Rows, Rules, Storage, WhenExpired};
+use super::sequor_toml::{self, OnCancel, Rows, Rules, Storage, Watch, WhenExpired};
 use super::settings::{
     BackendKind, BatchInput, BatchInputKind, BatchSource, Constant, Control, ControlKind, DurabilityWhen,
     EnsembleSettings, EnsembleStep, FalseTrue, Initial, InitialData, Input, ModelSettings, Output, Processor,
@@ -302,6 +302,7 @@ fn sequence(report: &Report<'_>, sequence: &ModelSequenceBatching) -> SequenceSe
         backlog_levels: keys.backlog.levels.unwrap_or(0),
         reject_expired: keys.queue.expire == Some(WhenExpired::Reject),
         end_without_inputs: own.end_without_inputs.unwrap_or(false),
+        watch: own.watch == Some(Watch::Nan),
         controls: sequence
             .control_input
             .iter()

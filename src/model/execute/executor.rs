@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::backend::{Fetch, Graph};
 use crate::batch::Staging;
+use crate::config::model::settings::Scheduling;
 use crate::config::units::human;
 use crate::device::Device;
 use crate::model::load::LoadedModel;
@@ -32,6 +33,8 @@ pub(in crate::model) struct Executor {
     graph: Arc<dyn Graph>,
     device: Arc<dyn Device>,
     lost: Arc<LostDevice>,
+    /// Whether states are checked for NaN and infinity before they are committed.
+    watches: bool,
 }
 
 /// Whether the first chunks of all instances fit into `limits.state`. They are there from the load on, with or without sequences.
@@ -65,7 +68,8 @@ impl Executor {
         let outputs = OutputMemory::new(&device, pool, &load.settings)?;
         let grown = GrownStates::new(budget, chunk_cache, &load.states, load.grown.clone());
         let (slots, lost) = (Slots::new(store, grown, gpu), Arc::new(LostDevice::new(&device)));
-        Ok(Executor { load, slots, outputs, contexts, graph, device, lost })
+        let watches = matches!(&load.settings.scheduling, Scheduling::Sequence(sequence) if sequence.watch);
+        Ok(Executor { load, slots, outputs, contexts, graph, device, lost, watches })
     }
 
     /// Memory to lay out the inputs of a batch in. Each batch that is under way needs one of its own.
@@ -224,39 +228,43 @@ impl Executor {
         let wiring = self.contexts.get(at).map_or(&self.load.wiring, |(wiring, _)| wiring);
         let fresh = fresh(&self.load.settings, store, wiring, held);
         store.check(bound, &fresh)?;
+        let not_finite = if self.watches { store.not_finite(bound, &fresh)? } else { Vec::new() };
         self.outputs.room(store, bound, wiring, held)?;
         held.splits = splits(&self.load.settings, &self.outputs, store, (wiring, bound, &fresh), batch, held)?;
         self.outputs.send(store, bound, wiring, held)?;
         // A sequence that ends leaves no state. Where states grow, the last one is not taken, so it needs no memory.
         let grows = store.grows();
-        let good: Vec<bool> = batch.iter().map(|row| row.as_ref().is_some_and(|work| !(work.end && grows))).collect();
-        let reserved = reserve(store, &self.slots.grown, (bound, &fresh), batch)?;
-        let sealed: Vec<bool> = batch.iter().map(|row| row.as_ref().is_some_and(|work| work.seal)).collect();
+        let is_finite = |n: usize| not_finite.get(n).is_none_or(Option::is_none);
+        let rows = || batch.iter().enumerate().map(|(n, row)| row.as_ref().filter(|_| is_finite(n)));
+        let good: Vec<bool> = rows().map(|row| row.is_some_and(|work| !(work.end && grows))).collect();
+        let reserved = reserve(store, &self.slots.grown, (bound, &fresh), rows())?;
+        let sealed: Vec<bool> = rows().map(|row| row.is_some_and(|work| work.seal)).collect();
         let mut copies = store.commit_with_copies(bound, fresh, &good, &sealed)?.into_iter();
         if let Some(reserved) = reserved {
             self.slots.grown.apply(reserved);
         }
         let now = |slot: u32| StateNow { shape: store.shape_class(slot), bytes: store.bytes(slot) };
+        let mut not_finite = not_finite.into_iter();
         let row = |row: &Option<RowWork>| {
-            let copy = copies.next().flatten();
-            row.as_ref().map(|work| CommittedRow { state: work.slot.map(now).unwrap_or_default(), copy })
+            let (copy, not_finite) = (copies.next().flatten(), not_finite.next().flatten());
+            row.as_ref().map(|work| CommittedRow { state: work.slot.map(now).unwrap_or_default(), copy, not_finite })
         };
         Ok(batch.iter().map(row).collect())
     }
 }
 
-/// Memory for the states that this run lets grow, but for those of sequences that end with it.
-fn reserve(
+/// Memory for the states that this run lets grow, but for those of sequences that end with it. `rows` has one entry a row of the batch.
+fn reserve<'a>(
     store: &Store,
     grown: &GrownStates,
     (bound, fresh): (&Bound, &[Option<Fresh>]),
-    batch: &[Option<RowWork>],
+    rows: impl Iterator<Item = Option<&'a RowWork>>,
 ) -> Result<Option<ReservedGrowth>, RunError> {
     if !store.grows() {
         return Ok(None);
     }
     let after = store.growing_bytes_after(bound, fresh)?;
-    let stay = |row: &Option<RowWork>| row.as_ref().filter(|work| !work.end)?.slot;
-    let sizes = batch.iter().zip(after).filter_map(|(row, bytes)| Some((stay(row)?, bytes)));
+    let stay = |row: Option<&RowWork>| row.filter(|work| !work.end)?.slot;
+    let sizes = rows.zip(after).filter_map(|(row, bytes)| Some((stay(row)?, bytes)));
     Ok(Some(grown.reserve(sizes)?))
 }

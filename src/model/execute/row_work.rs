@@ -6,10 +6,12 @@ use bytes::Bytes;
 use sequor_core::Id;
 
 use crate::batch::BatchRow;
-use crate::state::StateCopy;
 use crate::state::budget::Ticket;
+use crate::state::{NotFinite, StateCopy};
 use crate::telemetry::BatchTimes;
 use crate::tensor::Tensor;
+
+use super::run_error::RunError;
 
 /// A row to run; `None` in a batch is padding.
 #[derive(Debug, Clone)]
@@ -45,8 +47,17 @@ pub(in crate::model) struct RowOutcome {
     pub(in crate::model) outputs: Vec<Tensor>,
     pub(in crate::model) state: StateNow,
     pub(in crate::model) copy: Option<StateCopy>,
+    /// A state that it left and that was not taken for this.
+    pub(in crate::model) not_finite: Option<NotFinite>,
     /// Of the batch that it ran in.
     pub(in crate::model) times: RunTimes,
+}
+
+impl RowOutcome {
+    /// The same, or why its states were not taken.
+    pub(in crate::model) fn taken(mut self) -> Result<RowOutcome, RunError> {
+        self.not_finite.take().map_or(Ok(self), |state| Err(RunError::NotFinite(state)))
+    }
 }
 
 /// A row's state after a commit.
@@ -54,6 +65,7 @@ pub(in crate::model) struct RowOutcome {
 pub(in crate::model) struct CommittedRow {
     pub(in crate::model) state: StateNow,
     pub(in crate::model) copy: Option<StateCopy>,
+    pub(in crate::model) not_finite: Option<NotFinite>,
 }
 
 /// A row's state as the core counts it.

@@ -6,7 +6,7 @@ use crate::backend::BackendError;
 use crate::batch::BatchError;
 use crate::device::{DeviceError, DeviceId};
 use crate::state::budget::NoRoom;
-use crate::state::{SnapshotError, StateError};
+use crate::state::{NotFinite, SnapshotError, StateError};
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub(in crate::model) enum RunError {
@@ -24,6 +24,9 @@ pub(in crate::model) enum RunError {
     /// The state would grow beyond `limits.state`.
     #[error(transparent)]
     Limit(#[from] NoRoom),
+    /// A state that it left has a NaN or an infinity.
+    #[error("state {:?} is not finite", .0.state)]
+    NotFinite(NotFinite),
     #[error("the state that was kept is not taken: {0}")]
     Snapshot(#[from] Arc<SnapshotError>),
     /// A model of the stateful backend sets memory aside when it is loaded, and there is too little.

@@ -78,9 +78,9 @@ impl Submitted {
 }
 
 fn outcomes(settings: &ModelSettings, rows: Vec<Option<CommittedRow>>, splits: Vec<OutputSplit>) -> Vec<RowOutcome> {
-    let outcome = |CommittedRow { state, copy }: CommittedRow| {
+    let outcome = |CommittedRow { state, copy, not_finite }: CommittedRow| {
         let outputs = Vec::with_capacity(splits.len());
-        RowOutcome { outputs, state, copy, times: RunTimes::default() }
+        RowOutcome { outputs, state, copy, not_finite, times: RunTimes::default() }
     };
     let mut rows: Vec<Option<RowOutcome>> = rows.into_iter().map(|row| row.map(outcome)).collect();
     for (output, cut) in settings.outputs.iter().zip(splits) {

@@ -10,8 +10,8 @@ use crate::error::Failure;
 use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes, Slots};
 use crate::model::load::LoadedModel;
 use crate::model::sequences::{FinishedBatch, Job, RefusedGrowth, RowToSeal, TakenBatch};
-use crate::state::StateValues;
 use crate::state::budget::NoRoom;
+use crate::state::{NotFinite, StateValues};
 use crate::tensor::Tensor;
 
 /// A batch whose rows run. It is given back once, by [`BatchRun::end`].
@@ -64,7 +64,7 @@ impl BatchRun {
         let (mut sealing, mut refused_growth) = (Vec::new(), None::<RefusedGrowth>);
         for ((req, mut job), disposition) in jobs.into_iter().flatten().zip(dispositions) {
             let mut result = match disposition {
-                RowDisposition::Runs => ran.next().unwrap_or_else(lost),
+                RowDisposition::Runs => ran.next().unwrap_or_else(lost).and_then(RowOutcome::taken),
                 // An END that runs nothing is answered with nothing.
                 RowDisposition::Nothing => Ok(RowOutcome { outputs: nothing(load), ..RowOutcome::default() }),
                 RowDisposition::Fails(error) => Err(error),
@@ -76,6 +76,7 @@ impl BatchRun {
             let end = match &result {
                 Ok(RowOutcome { state, .. }) => RowEnd::Done { state_shape: state.shape, state_bytes: state.bytes },
                 Err(RunError::NoState(_)) => RowEnd::NoRoom,
+                Err(RunError::NotFinite(_)) => RowEnd::NotFinite,
                 Err(_) => RowEnd::Failed,
             };
             let copy = result.as_mut().ok().and_then(|outcome| {
@@ -83,14 +84,15 @@ impl BatchRun {
                 outcome.copy.take()
             });
             let copy = job.keep(copy).filter(|_| job.is_due());
-            let to_seal = batch.real().find(|row| row.req == req && row.seal).filter(|_| result.is_ok());
-            let failure = |e: RunError| failure(&e, load, &job);
+            let row = batch.real().find(|row| row.req == req);
+            let to_seal = row.filter(|row| row.seal && result.is_ok());
+            let failure = |e: RunError| failure(&e, load, &job, row.map_or(0, |row| row.step));
             let result = result.map(|outcome| outcome.outputs).map_err(failure);
             let has_to_end = job.ran(result);
             // A sequence that ends leaves no state to make durable.
             let to_seal = to_seal.filter(|_| !has_to_end);
             sealing.extend(to_seal.map(|row| RowToSeal { req, end: row.end, copy }));
-            rows.push(if has_to_end { RowEnd::NoRoom } else { end });
+            rows.push(if has_to_end && end != RowEnd::NotFinite { RowEnd::NoRoom } else { end });
             back.push((req, job));
         }
         FinishedBatch { batch, jobs: back, rows, sealing, refused_growth }
@@ -122,8 +124,12 @@ fn sequence_of(batch: &Batch, req: Req) -> Option<Seq> {
     batch.real().find(|row| row.req == req)?.placement.map(|(seq, _)| seq)
 }
 
-/// The failure that a client gets for a row that did not run.
-fn failure(error: &RunError, load: &LoadedModel, job: &Job) -> Failure {
+/// The failure that a client gets for a row that did not run, or whose states were not taken.
+fn failure(error: &RunError, load: &LoadedModel, job: &Job, step: u64) -> Failure {
+    if let RunError::NotFinite(NotFinite { state, is_nan }) = error {
+        let (model, id, state) = (load.settings.name.clone(), job.id.clone(), state.clone());
+        return Failure::StateNotFinite { model, id, state, is_nan: *is_nan, step };
+    }
     if let Some(NoRoom { wanted, used, limit }) = error.over_limit() {
         let (model, id) = (load.settings.name.clone(), job.id.clone());
         return Failure::StateMemory { model, id, wanted, used, limit };

@@ -109,6 +109,9 @@ fn in_words(model: &str, failure: Failure) -> InferFailure {
         }
         Failure::Member { why, .. } => in_words(model, *why),
         Failure::Control(_) => of(code::FAILED, "not served"),
+        Failure::StateNotFinite { state, .. } => {
+            of(code::FAILED, &format!("its state {state:?} became NaN or infinite"))
+        }
         Failure::Run(what) | Failure::Internal(what) => of(code::FAILED, &what),
     }
 }

@@ -289,6 +289,7 @@ impl World {
             rows.push(match done {
                 true => RowEnd::Done { state_shape: shape, state_bytes: shape },
                 false if self.rng.percent(20) => RowEnd::NoRoom,
+                false if self.rng.percent(20) => RowEnd::NotFinite,
                 false => RowEnd::Failed,
             });
         }

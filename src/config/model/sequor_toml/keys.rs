@@ -79,7 +79,9 @@ section! {
         /// model remembers at most 4,096 ended sequences.
         pub tombstones: Option<Span>, default "10 min", example "tombstones = \"1h\"";
         pub(super) client_state: bool [default];
-        pub(super) watch: Option<String>;
+        /// Check the states of type FP16, BF16, FP32 and FP64 that each step leaves, before Sequor keeps them. If one has a NaN or an infinity,
+        /// the step is refused with `state_not_finite`, and its sequence ends. The other sequences of the batch go on. Works on the CPU only.
+        pub watch: Option<Watch>, default "none: states are kept as they are", example "watch = \"nan\"";
     }
 }
 
@@ -98,6 +100,14 @@ choice! {
         Fixed = "fixed",
         /// Rows are the ready sequences, without padding rows.
         Compact = "compact",
+    }
+}
+
+choice! {
+    /// What the states are checked for that steps leave.
+    pub enum Watch {
+        /// NaN and infinity.
+        Nan = "nan",
     }
 }
 

@@ -20,8 +20,8 @@ pub use checks::is_plugin_name;
 pub(super) use declare::bare;
 pub use declare::{KeyEntry, TableEntry};
 pub use keys::{
-    Backlog, Durability, Keys, OnCancel, Queue, ReloadSection, Rows, Rules, SequenceSection, State, Storage, When,
-    WhenDrained, WhenExpired,
+    Backlog, Durability, Keys, OnCancel, Queue, ReloadSection, Rows, Rules, SequenceSection, State, Storage, Watch,
+    When, WhenDrained, WhenExpired,
 };
 pub use plugins::{
     FeatureSection, FeatureType, From, InitializerKeys, ModelPluginKeys, Plugins, ProcessorKeys, SchedulerKeys,
@@ -137,7 +137,6 @@ mod tests {
     const EVERYTHING: &str = r#"schema = 1
 [sequence]
 client_state = true
-watch = "nan"
 [state.attn_cache]
 pad = { side = "left", mask = "cache_mask" }
 [durability]

@@ -8,6 +8,7 @@ mod io;
 mod ragged;
 mod reshape;
 mod states;
+mod watch;
 
 use crate::config::fault::code;
 
@@ -30,6 +31,7 @@ pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&std::path::Path
     controls::check(report);
     states::check(report, file_size);
     states::own_keys(report);
+    watch::check(report);
     warmup::check(report, file_size);
     states::durability(report);
     if !names::is_ensemble(report.config) {

@@ -134,6 +134,13 @@ impl Refer {
                     }
                     self.answer(now, req);
                 }
+                RowEnd::NotFinite => {
+                    self.tell(req, false);
+                    if let Some(n) = self.req(req).and_then(|r| r.seq) {
+                        self.leave(now, n, EndReason::NotFinite, Refusal::Ended(EndReason::NotFinite));
+                    }
+                    self.answer(now, req);
+                }
                 RowEnd::Done { state_shape, state_bytes } => {
                     let r = self.req_mut(req).expect("a running request");
                     let runs = r.runs().expect("a request that runs");
