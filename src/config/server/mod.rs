@@ -9,8 +9,10 @@
 //! - [`triton`]: the flags of `tritonserver`, and what becomes of them.
 //! - [`layers`]: the layers put over each other, and which of them set what.
 //! - [`rates`]: how many of each resource there are for runs.
+//! - `by_memory`: limits that follow from the memory of this process.
 //! - [`settings`]: what they say together · [`shown`]: the same for operators to read.
 
+mod by_memory;
 pub mod file;
 pub mod flags;
 pub mod key;
@@ -20,6 +22,7 @@ pub mod settings;
 pub mod shown;
 pub mod triton;
 
+pub use by_memory::HostMemory;
 pub use file::{Connections, Drain, Grpc, ServerLimits};
 pub use flags::{GivenFlags, args};
 pub use layers::Origin;
