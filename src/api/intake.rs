@@ -1,5 +1,5 @@
-//! The neutral door: a decoded request's way to its model and back, in no protocol's words. Here it is counted, and held against the limits
-//! of the server. A surface decodes requests, hands them over with `Api::begin`, and words the [`Failure`]s that come back.
+//! The neutral door: a decoded request's way to its model and back, in no protocol's words. Here it is held against the limits of the server.
+//! A surface decodes requests, hands them over with `Api::begin`, words the [`Failure`]s that come back, and counts what it sends (`Api::count`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +15,7 @@ use super::audit::Changes;
 use super::order::Turn;
 use super::peers::{PeerRequest, Peers};
 use super::queued::{QueuedBytes, QueuedBytesPermit};
+use super::request_count::RequestCount;
 use super::{Deadline, RequestContext, Status};
 use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
@@ -131,12 +132,7 @@ impl Api {
     }
 
     /// Admits a request now, in the order of the calls, or refuses it. The answer is to be awaited.
-    pub(crate) fn begin(
-        &self,
-        context: &RequestContext,
-        surface: Surface,
-        decoded: Decoded,
-    ) -> Result<Underway, Failure> {
+    pub(crate) fn begin(&self, context: &RequestContext, decoded: Decoded) -> Result<Underway, Failure> {
         let flight = InFlightRequest::of(&self.0.metrics);
         let Decoded { model, request, mut permit } = decoded;
         let RequestContext { deadline, headers, connection, peer, .. } = context;
@@ -153,8 +149,7 @@ impl Api {
             ..RequestOrigin::default()
         };
         let pending = Some(model.submit_from(origin, request)?);
-        let (metrics, deadline) = (self.0.metrics.clone(), *deadline);
-        Ok(Underway { metrics, surface, deadline, pending, permit, peer_request, flight })
+        Ok(Underway { deadline: *deadline, pending, permit, peer_request, flight })
     }
 
     /// A permit of no bytes yet, against `limits.queued` and the client's own maximum.
@@ -202,12 +197,16 @@ impl Api {
         Ok(())
     }
 
-    /// Counts a request that has no answer, with what its surface makes of the failure.
-    pub(crate) fn count_failure(&self, surface: Surface, (model, version): (&str, &str), status: &Status) {
-        // Only what is served becomes a label, lest clients make them up.
-        let served = self.0.repository.find(model, version).is_ok();
-        let model = if served { model } else { "" };
-        self.0.metrics.request_failed(model, surface, status.code.name(), status.reason);
+    /// The count of a request. If it was decoded, its model is served.
+    pub(crate) fn count<T>(
+        &self,
+        surface: Surface,
+        (model, version): (&str, &str),
+        decoded: &Result<T, Status>,
+    ) -> RequestCount {
+        let is_served = decoded.is_ok() || self.0.repository.find(model, version).is_ok();
+        let model = if is_served { model } else { "" };
+        RequestCount::new(&self.0.metrics, surface, model.to_owned())
     }
 }
 
@@ -224,8 +223,6 @@ pub(crate) struct Decoded {
 #[derive(Debug)]
 #[must_use = "dropping it cancels the request"]
 pub struct Underway {
-    metrics: Metrics,
-    surface: Surface,
     deadline: Option<Deadline>,
     pending: Option<Pending>,
     #[allow(dead_code, reason = "only its drop matters")]
@@ -253,9 +250,6 @@ impl Future for Underway {
         };
         let outcome = std::task::ready!(Pin::new(pending).poll(cx));
         self.pending = None;
-        if let Ok(answer) = &outcome {
-            self.metrics.request_succeeded(&answer.model, self.surface);
-        }
         Poll::Ready(outcome)
     }
 }

@@ -56,7 +56,7 @@ fn start(api: &Api, model: &str, id: Id) -> Result<Underway, Failure> {
     };
     let context = context();
     let permit = api.queued_permit(&context);
-    api.begin(&context, Surface::TfsGrpc, Decoded { model: api.find(model, "").unwrap(), request, permit })
+    api.begin(&context, Decoded { model: api.find(model, "").unwrap(), request, permit })
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 //!
 //! # Layout
 //!
-//! - [`intake`]: the neutral door, in no protocol's words: the way of a decoded request, limits, phases, counting; `queued` counts the bytes
-//!   that wait · `its_load`: decodes a request for the load that its sequence lives on.
+//! - [`intake`]: the neutral door, in no protocol's words: the way of a decoded request, limits, phases; `queued` counts the bytes that
+//!   wait · `request_count`: counts each request · `its_load`: decodes a request for the load that its sequence lives on.
 //! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls · `peers`: what one client holds.
 //! - [`mod@endpoint`]: protocol and group of endpoints of a path · [`access`]: the refusals of callers without the right to one.
 //! - [`body_error`]: why a body was given up while it arrived · `message_meter`: counts the messages of upgraded connections.
@@ -41,6 +41,7 @@ pub mod order;
 pub(crate) mod peers;
 pub(crate) mod queued;
 pub(crate) mod refusal;
+pub(crate) mod request_count;
 pub mod status;
 pub mod tfs;
 pub mod triton;

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use crate::config::server::HostInfo;
+use crate::config::server::{HostInfo, HostMemory};
 
 /// Where control groups are.
 const GROUPS: &str = "/sys/fs/cgroup";
+
+/// Where control groups of the first version say what memory they may use.
+const OLD_GROUPS: &str = "/sys/fs/cgroup/memory";
 
 /// This machine.
 pub(super) fn info() -> HostInfo {
@@ -15,21 +18,33 @@ pub(super) fn info() -> HostInfo {
 }
 
 /// The machine's memory, or less if a control group of this process may use less.
-fn memory(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
-    let number = |path: &Path| read(path)?.trim().parse::<u64>().ok();
-    let kib = read(Path::new("/proc/meminfo")).and_then(|text| {
+fn memory(read: &dyn Fn(&Path) -> Option<String>) -> Option<HostMemory> {
+    let machine = read(Path::new("/proc/meminfo")).and_then(|text| {
         let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
-        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+        let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(HostMemory { bytes: kib.saturating_mul(1024), source: "MemTotal of /proc/meminfo".to_owned() })
     });
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
-    // Within a container the own group is the root, or a path that only the machine can see.
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    let own = Path::new(GROUPS).join(own);
-    let ancestors = own.ancestors().take_while(|path| path.starts_with(GROUPS));
-    let limits = ancestors.filter_map(|group| number(&group.join("memory.max")));
-    // The first version of control groups.
-    let old = number(&Path::new(GROUPS).join("memory/memory.limit_in_bytes"));
-    kib.map(|kib| kib * 1024).into_iter().chain(limits).chain(old).min()
+    let of_memory = |line: &str| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(":/")?;
+        controllers.split(',').any(|controller| controller == "memory").then(|| path.to_owned())
+    };
+    let old = groups.lines().find_map(of_memory).unwrap_or_default();
+    let new_limits = limits(read, GROUPS, own, "memory.max");
+    let old_limits = limits(read, OLD_GROUPS, &old, "memory.limit_in_bytes");
+    machine.into_iter().chain(new_limits).chain(old_limits).min_by_key(|memory| memory.bytes)
+}
+
+/// The limits of a group and of those above it. Within a container the own group is the root, or a path that only the machine can see.
+fn limits(read: &dyn Fn(&Path) -> Option<String>, root: &'static str, own: &str, file: &str) -> Vec<HostMemory> {
+    let group = if own.is_empty() { Path::new(root).to_owned() } else { Path::new(root).join(own) };
+    let ancestors = group.ancestors().take_while(|path| path.starts_with(root));
+    let limit = |group: &Path| {
+        let bytes = read(&group.join(file))?.trim().parse().ok()?;
+        Some(HostMemory { bytes, source: format!("{file} of {}", group.display()) })
+    };
+    ancestors.filter_map(limit).collect()
 }
 
 #[cfg(test)]
@@ -38,23 +53,43 @@ mod tests {
 
     #[test]
     fn the_smallest_limit_counts() {
-        let of = |files: &[(&str, &str)]| {
-            memory(&|path: &Path| {
-                files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
-            })
-        };
-        let machine = ("/proc/meminfo", "MemTotal:       16384 kB\nMemFree: 1 kB\n");
         const MACHINE: u64 = 16 << 20;
-        assert_eq!((of(&[]), of(&[machine])), (None, Some(MACHINE)));
+        let of = |files: &[(&str, &str)]| {
+            let said = memory(&|path: &Path| {
+                files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
+            });
+            said.map(|HostMemory { bytes, source }| (bytes, source))
+        };
+        let from = |bytes: u64, source: &str| Some((bytes, source.to_owned()));
+        let of_machine = from(MACHINE, "MemTotal of /proc/meminfo");
+        let machine = ("/proc/meminfo", "MemTotal:       16384 kB\nMemFree: 1 kB\n");
+        assert_eq!((of(&[]), of(&[machine])), (None, of_machine.clone()));
         let container = [machine, ("/proc/self/cgroup", "0::/\n"), ("/sys/fs/cgroup/memory.max", "1048576\n")];
-        assert_eq!(of(&container), Some(1 << 20));
-        assert_eq!(of(&[machine, ("/sys/fs/cgroup/memory.max", "max\n")]), Some(MACHINE));
+        assert_eq!(of(&container), from(1 << 20, "memory.max of /sys/fs/cgroup"));
+        assert_eq!(of(&[machine, ("/sys/fs/cgroup/memory.max", "max\n")]), of_machine);
+        let parent = |file: &str| file.trim_end_matches("/memory.max").to_owned();
         let service = ("/proc/self/cgroup", "0::/system.slice/sequor.service\n");
         let (slice, unit) =
             ("/sys/fs/cgroup/system.slice/memory.max", "/sys/fs/cgroup/system.slice/sequor.service/memory.max");
-        assert_eq!(of(&[machine, service, (slice, "max\n"), (unit, "4194304\n")]), Some(4 << 20));
-        assert_eq!(of(&[machine, service, (slice, "2097152\n"), (unit, "4194304\n")]), Some(2 << 20));
+        assert_eq!(
+            of(&[machine, service, (slice, "max\n"), (unit, "4194304\n")]),
+            from(4 << 20, &format!("memory.max of {}", parent(unit)))
+        );
+        assert_eq!(
+            of(&[machine, service, (slice, "2097152\n"), (unit, "4194304\n")]),
+            from(2 << 20, &format!("memory.max of {}", parent(slice)))
+        );
         let old = ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "3145728\n");
-        assert_eq!(of(&[machine, old]), Some(3 << 20));
+        let of_old = "memory.limit_in_bytes of /sys/fs/cgroup/memory";
+        assert_eq!(of(&[machine, old]), from(3 << 20, of_old));
+        // The group of a service, beside one that limits nothing.
+        let groups =
+            ("/proc/self/cgroup", "4:cpu,cpuacct:/x\n3:memory:/system.slice/sequor.service\n1:name=systemd:/y\n0::/\n");
+        let unlimited = ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        let limited = ("/sys/fs/cgroup/memory/system.slice/sequor.service/memory.limit_in_bytes", "2097152\n");
+        assert_eq!(
+            of(&[machine, groups, unlimited, limited]),
+            from(2 << 20, &format!("{of_old}/system.slice/sequor.service"))
+        );
     }
 }

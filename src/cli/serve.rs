@@ -12,7 +12,7 @@ use crate::config::Fault;
 use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
-use crate::config::server::{self, Drain, GivenFlags, Settings};
+use crate::config::server::{self, Drain, GivenFlags, Settings, Shown};
 use crate::model::{Availability, Repository, RepositoryControl, RepositorySource, remove_abandoned_folders};
 use crate::server::{drain, systemd};
 use crate::telemetry::Metrics;
@@ -118,6 +118,7 @@ async fn serve(
         let models = unloaded(&repository).join(", ");
         tracing::warn!(models, "the server is not ready: a model is not served, and strict_readiness is set");
     }
+    tracing::info!("memory: {}", memory_limits(&settings.shown));
     tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
     running.open();
     systemd::ready();
@@ -181,6 +182,16 @@ fn refuse_model_folders(repositories: &[PathBuf]) -> Result<(), Failed> {
     Err(Failed::Configuration(format!(
         "{folder} is the folder of one model; name the repository above it: --model-repository {above}"
     )))
+}
+
+/// The limits of what requests and states take, and where they come from, for the log.
+fn memory_limits(shown: &[Shown]) -> String {
+    let rows = ["limits.queued", "limits.state"].into_iter().filter_map(|key| shown.iter().find(|row| row.key == key));
+    let said = rows.map(|Shown { key, value, origin }| match value.trim_matches('"') {
+        "" => format!("{key} without a maximum ({origin})"),
+        value => format!("{key} {value} ({origin})"),
+    });
+    said.collect::<Vec<_>>().join(", ")
 }
 
 /// Which system shared memory clients may register, for the log.

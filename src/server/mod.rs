@@ -40,9 +40,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -273,7 +274,9 @@ fn metrics_app(api: Api) -> Router {
         let text = api.metrics().encode();
         async move { ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text) }
     };
-    Router::new().route("/metrics", get(scrape))
+    let elsewhere =
+        || async { (StatusCode::NOT_FOUND, Json(json!({ "error": "Not Found: the metrics are at /metrics" }))) };
+    Router::new().route("/metrics", get(scrape)).fallback(elsewhere)
 }
 
 async fn accept(listener: TcpListener, serving: ConnectionSetup) {

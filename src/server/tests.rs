@@ -120,6 +120,7 @@ async fn unknown_models_and_paths_and_verbs_are_refused() {
     assert_eq!(code_and_body(&server.http("GET /v2/nowhere").await), ("404", r#"{"error":"Not Found"}"#));
     let verb = server.http("GET /v2/models/nope/infer").await;
     assert_eq!(code_and_body(&verb), ("405", r#"{"error":"Method Not Allowed"}"#));
+    assert!(verb.contains("allow: POST\r\n"), "{verb}");
 
     let request = proto::ModelInferRequest { model_name: "nope".to_owned(), ..Default::default() };
     let status = server.kserve().await.model_infer(request).await.expect_err("refused");
@@ -178,6 +179,8 @@ async fn metrics_are_on_their_own_port() {
     let line = r#"sequor_requests_total{model="",api="kserve_http",code="NOT_FOUND",reason="not_served"} 1"#;
     assert!(answer.contains(line), "{answer}");
     assert_eq!(code_and_body(&server.http("GET /metrics").await).0, "404");
+    let elsewhere = exchange(address, "GET /", "").await;
+    assert!(code_and_body(&elsewhere).0 == "404" && elsewhere.contains("/metrics"), "{elsewhere}");
 }
 
 // === the way out ===

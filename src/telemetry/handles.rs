@@ -167,7 +167,8 @@ pub struct ModelMetrics {
     pub(super) padding_rows: Counter,
     pub(super) backlog_wait: Histogram,
     pub(super) sequences_started: Counter,
-    pub(super) sequences_ended: [Counter; EndReason::ALL.len()],
+    /// Sequences that ended, and those that moved ([`EndReason::Spilled`]), in the order of [`EndReason::ALL`].
+    pub(super) sequences_left: [Counter; EndReason::ALL.len()],
     pub(super) sequences_live: Gauge,
     pub(super) sequences_backlogged: Gauge,
     pub(super) slots_used: Gauge,
@@ -274,8 +275,9 @@ impl ModelMetrics {
         self.sequences_live.add(1);
     }
 
-    pub fn sequence_ended(&self, why: EndReason) {
-        if let Some(counter) = self.sequences_ended.get(why as usize) {
+    /// A sequence has ended, or has moved.
+    pub fn sequence_left(&self, why: EndReason) {
+        if let Some(counter) = self.sequences_left.get(why as usize) {
             counter.add(1);
         }
         self.sequences_live.add(-1);
@@ -327,9 +329,10 @@ impl ModelMetrics {
         self.phases.get(phase as usize)?.quantile(part)
     }
 
-    /// How many sequences ended, by reason, in the order of [`EndReason::ALL`].
-    pub fn sequences_ended(&self) -> Vec<u64> {
-        self.sequences_ended.iter().map(Counter::get).collect()
+    /// How many sequences ended, by reason. Those that moved have not ended.
+    pub fn sequences_ended(&self) -> impl Iterator<Item = (EndReason, u64)> {
+        let left = EndReason::ALL.into_iter().zip(self.sequences_left.iter().map(Counter::get));
+        left.filter(|(why, _)| *why != EndReason::Spilled)
     }
 
     pub fn statistics(&self) -> Statistics {

@@ -316,10 +316,23 @@ mod tests {
     fn a_version_loaded_again_counts_on() {
         let metrics = Metrics::new(true);
         metrics.model("vad", 1).sequence_started();
-        metrics.model("vad", 1).sequence_ended(EndReason::Idle);
+        metrics.model("vad", 1).sequence_left(EndReason::Idle);
         assert_eq!(value(&metrics, "sequor_sequences_live{model=\"vad\",version=\"1\"}"), "0");
         let ended = "sequor_sequences_ended_total{model=\"vad\",version=\"1\",reason=\"expired\"}";
         assert_eq!(value(&metrics, ended), "1");
+    }
+
+    #[test]
+    fn a_sequence_that_moves_has_not_ended() {
+        let metrics = Metrics::new(false);
+        let model = metrics.model("vad", 1);
+        model.sequence_started();
+        model.sequence_left(EndReason::Spilled);
+        let labels = "{model=\"vad\",version=\"1\"}";
+        assert_eq!(value(&metrics, &format!("sequor_sequences_moved_total{labels}")), "1");
+        assert_eq!(value(&metrics, &format!("sequor_sequences_live{labels}")), "0");
+        assert_eq!(model.sequences_ended().map(|(_, n)| n).sum::<u64>(), 0);
+        assert!(!metrics.encode().contains("spilled"), "{}", metrics.encode());
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub(super) struct Families {
     pub(super) requests: Family<Counter>,
     sequences_started: Family<Counter>,
     sequences_ended: Family<Counter>,
+    sequences_moved: Family<Counter>,
     sequences_live: Family<Gauge>,
     sequences_backlogged: Family<Gauge>,
     slots: Family<Gauge>,
@@ -281,9 +282,25 @@ impl Families {
                 "Rows that were run without a request, because `direct` ties rows to slots",
                 counter,
             ),
-            requests: family(r, "sequor_requests_total", "Requests answered, including refused ones", counter),
-            sequences_started: family(r, "sequor_sequences_started_total", "Sequences that have begun", counter),
+            requests: family(
+                r,
+                "sequor_requests_total",
+                "Inference requests by what their clients got, including refused ones",
+                counter,
+            ),
+            sequences_started: family(
+                r,
+                "sequor_sequences_started_total",
+                "Sequences that have begun, or have gone on from a stored or moved state",
+                counter,
+            ),
             sequences_ended: family(r, "sequor_sequences_ended_total", "Sequences that have ended, and why", counter),
+            sequences_moved: family(
+                r,
+                "sequor_sequences_moved_total",
+                "Sequences whose state has moved to the store or to a new version; they have not ended",
+                counter,
+            ),
             sequences_live: family(
                 r,
                 "sequor_sequences_live",
@@ -344,8 +361,10 @@ impl Families {
             padding_rows: self.padding_rows.get_or_create_owned(&labels),
             backlog_wait: self.backlog_wait.get_or_create_owned(&labels),
             sequences_started: self.sequences_started.get_or_create_owned(&labels),
-            sequences_ended: EndReason::ALL
-                .map(|w| self.sequences_ended.get_or_create_owned(&with("reason", ended_reason(w)))),
+            sequences_left: EndReason::ALL.map(|why| match why {
+                EndReason::Spilled => self.sequences_moved.get_or_create_owned(&labels),
+                _ => self.sequences_ended.get_or_create_owned(&with("reason", ended_reason(why))),
+            }),
             sequences_live: self.sequences_live.get_or_create_owned(&labels),
             sequences_backlogged: self.sequences_backlogged.get_or_create_owned(&labels),
             slots_used: self.slots.get_or_create_owned(&with("state", "used")),

@@ -228,11 +228,15 @@ fn table_of_values(text: &str, names: &[&str]) -> String {
 
 const WHAT_VALUES_MEAN: &str = "\n\
     * `code` and `reason` of `sequor_requests_total` are those of the answer: gRPC's name of the code (`OK` too), and what the client reads as\n  \
-    `sequor-reason` ([protocol.md](protocol.md)), which is empty for `OK`.\n\
+    `sequor-reason` ([protocol.md](protocol.md)), which is empty for `OK`. `OK` is an answer that was handed to the client's connection; an answer that\n  \
+    could not be sent as the client asked for it has the reason `answer_unsent`. `CANCELLED` with `cancelled` also counts requests whose client\n  \
+    had gone before its answer.\n\
     * `phase` of `sequor_request_seconds`: `queue` is the wait for a run, `pre` and `post` are processors, `state_in` and `state_out` copy inputs and\n  \
     states to the batch and back, `run` is ONNX Runtime, `total` is from arrival to answer.\n\
-    * `reason` of `sequor_sequences_ended_total`: [troubleshooting](../troubleshoot.md#the-sequence-has-ended) explains each. Two differ: `never_started` counts\n  \
-    STARTs that failed, and `spilled` counts sequences that moved to the store ([restarts](../restarts.md#more-sequences-than-memory)). Those live on.\n\
+    * `reason` of `sequor_sequences_ended_total`: [troubleshooting](../troubleshoot.md#the-sequence-has-ended) explains each. One differs: `never_started`\n  \
+    counts STARTs that failed.\n\
+    * `sequor_sequences_moved_total` counts sequences that moved to the store ([restarts](../restarts.md#more-sequences-than-memory)) or to a new version\n  \
+    (`[reload] then = \"carry\"`). A sequence that goes on counts as started again: started less ended less moved is the number of live ones.\n\
     * `hook` is the function of the plug-in that was called (the contracts are in `wit/0.1.0/`).\n\
     * `reason` of `sequor_plugin_traps_total` says what a plug-in did wrong. `trap`: it crashed. `time`, `memory`: it exceeded its limit. `index`: it\n  \
     answered with a candidate that does not exist. `repeat`: it named a candidate twice. `too_many`: it answered with more than a batch holds, or more\n  \

@@ -43,3 +43,16 @@ fn the_wheel_is_named_as_the_pages_say() {
     assert_eq!(project["project"]["dependencies"][0].as_str(), Some("onnxruntime>=1.23"));
     assert_eq!(project["tool"]["maturin"]["bindings"].as_str(), Some("bin"));
 }
+
+/// The page shows the rules of the file; `deploy/prometheus/alerts.test.yml` tests them.
+#[test]
+fn the_alerts_are_those_of_the_page() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
+    let (page, rules) = (read("docs/operate.md"), read("deploy/prometheus/alerts.yml"));
+    let (head, rules) = rules.split_once('\n').unwrap();
+    assert!(head.starts_with("# ") && page.contains(&format!("```yaml\n{rules}```")), "{rules}");
+    let tests = read("deploy/prometheus/alerts.test.yml");
+    for name in rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        assert!(tests.contains(&format!("alertname: {name}\n")), "no test says when {name} fires");
+    }
+}

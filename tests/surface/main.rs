@@ -7,6 +7,7 @@ mod admin;
 mod answers;
 mod connections;
 mod control;
+mod counted;
 mod dispatcher;
 mod forms;
 mod gate;

@@ -78,7 +78,7 @@ async fn answered(
     };
     let answer = kserve.begin(context, call, decoded);
     drop(turn);
-    let answer = answer.by_deadline().await.map_err(|mut status| {
+    let (answer, count) = answer.by_deadline().await.map_err(|mut status| {
         if status.code == Code::InvalidArgument {
             status.message.extend(note);
         }
@@ -86,7 +86,8 @@ async fn answered(
     })?;
     let (is_long, mut body) = (answer.tensor_bytes() > INLINE_BYTES, std::mem::take(out));
     let written = off_task(is_long, move || generate_json::write(&mut body, answer).map(|()| body)).await;
-    *out = written.map_err(|failure| unsent(triton::status(&failure)))??;
+    let written = written.map_err(|failure| unsent(triton::status(&failure))).and_then(|written| written);
+    *out = count.answer(written)?;
     Ok(())
 }
 

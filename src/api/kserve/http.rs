@@ -24,6 +24,7 @@ use crate::api::refusal::{NOT_SERVED, unsent};
 use crate::api::status::is_grpc;
 use crate::api::{Code, RequestContext, Status, triton};
 use crate::config::model::json::to_json;
+use crate::model::InferAnswer;
 use crate::telemetry::metrics::Surface;
 
 /// The paths of the protocol, and an answer for all others.
@@ -119,7 +120,12 @@ async fn infer(
     };
     let answer = kserve.begin(&context, call, request);
     drop(turn);
-    let answer = answer.by_deadline().await?;
+    let (answer, count) = answer.by_deadline().await?;
+    count.answer(response(&parts.headers, answer, form).await)
+}
+
+/// The response with an answer, written as the client asked for it.
+async fn response(headers: &HeaderMap, answer: InferAnswer, form: ResponseFormat) -> Result<Response, Status> {
     let answer::EncodedBody { bytes, json_length } = answer::write_in_time(answer, form).await?;
     let response = match json_length {
         None => ([(header::CONTENT_TYPE, "application/json")], ()).into_response(),
@@ -129,7 +135,7 @@ async fn infer(
             (headers, ()).into_response()
         }
     };
-    respond(&parts.headers, response, bytes).await.map_err(|failure| unsent(triton::status(&failure)))
+    respond(headers, response, bytes).await.map_err(|failure| unsent(triton::status(&failure)))
 }
 
 /// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.

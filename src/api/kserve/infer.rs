@@ -113,8 +113,9 @@ async fn infer(
     let request = request.and_then(|decoded| Kserve::check_coupled(&decoded.model, DECOUPLED).map(|()| decoded));
     let answer = kserve.begin(&context, call, request);
     drop(turn);
-    let answer = answer.by_deadline().await?;
-    Ok(echo::grpc(&metadata, encode::answer_in_time(answer, form).await?))
+    let (answer, count) = answer.by_deadline().await?;
+    let message = count.answer(encode::answer_in_time(answer, form).await)?;
+    Ok(echo::grpc(&metadata, message))
 }
 
 /// A stream that is about to begin.

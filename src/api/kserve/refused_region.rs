@@ -1,6 +1,6 @@
 //! The part of the table of refusals that is about shared memory.
 
-use crate::api::refusal::{BAD_INPUT, RETRY_AFTER};
+use crate::api::refusal::{BAD_INPUT, PEER_LIMIT, RETRY_AFTER};
 use crate::api::{Code, Status};
 
 /// A fault of a region, or of a request for it.
@@ -66,9 +66,16 @@ pub(crate) fn region(name: &str, fault: &RegionFault<'_>) -> Status {
         RegionFault::Exists => {
             Status::new(Code::AlreadyExists, BAD_INPUT, format!("shared memory region '{name}' already in manager"))
         }
-        RegionFault::TooMany(most) => limit(format!("{most} shared memory regions are registered, as many as may be")),
+        RegionFault::TooMany(most) => {
+            let text = format!(
+                "{most} shared memory regions are registered, the maximum of all clients; unregister one first"
+            );
+            limit("region_limit", text)
+        }
         RegionFault::TooManyOfAPeer(most) => {
-            limit(format!("this client has registered {most} shared memory regions, the maximum; unregister one first"))
+            let text =
+                format!("this client has registered {most} shared memory regions, the maximum; unregister one first");
+            limit(PEER_LIMIT, text)
         }
         RegionFault::Off => denied(
             name,
@@ -117,8 +124,8 @@ fn too_large(text: String) -> Status {
     Status::new(Code::TooLarge, BAD_INPUT, text)
 }
 
-fn limit(text: String) -> Status {
-    Status::new(Code::Unavailable, "live_limit", text).retry_after(RETRY_AFTER)
+fn limit(reason: &'static str, text: String) -> Status {
+    Status::new(Code::Unavailable, reason, text).retry_after(RETRY_AFTER)
 }
 
 fn denied(name: &str, why: &str) -> Status {

@@ -8,6 +8,8 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use tokio_stream::Stream;
 
+use crate::api::request_count::Receipt;
+
 /// Where replies are put in.
 #[derive(Debug)]
 pub(crate) struct Sender<T>(Arc<Mutex<ReplyQueue<T>>>);
@@ -18,7 +20,7 @@ pub struct Replies<T>(Arc<Mutex<ReplyQueue<T>>>);
 
 #[derive(Debug)]
 struct ReplyQueue<T> {
-    replies: VecDeque<(T, usize)>,
+    replies: VecDeque<(T, usize, Option<Receipt>)>,
     /// Of the replies that were not taken yet.
     bytes: usize,
     /// No more are put in; perhaps the status that ends the stream.
@@ -45,11 +47,11 @@ pub(crate) fn reply_queue<T>() -> (Sender<T>, Replies<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Puts in a reply of this many bytes.
-    pub(crate) fn put(&self, reply: T, bytes: usize) {
+    /// Puts in a reply of this many bytes. Its receipt counts once the reply is taken.
+    pub(crate) fn put(&self, reply: T, bytes: usize, receipt: Option<Receipt>) {
         let mut queue = self.0.lock();
         queue.bytes = queue.bytes.saturating_add(bytes);
-        queue.replies.push_back((reply, bytes));
+        queue.replies.push_back((reply, bytes, receipt));
         wake(&mut queue.taker);
     }
 
@@ -98,11 +100,15 @@ impl<T> Stream for Replies<T> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut queue = self.0.lock();
-        if let Some((reply, bytes)) = queue.replies.pop_front() {
+        if let Some((reply, bytes, receipt)) = queue.replies.pop_front() {
             queue.bytes = queue.bytes.saturating_sub(bytes);
             if queue.room_at.is_some_and(|at| queue.bytes <= at) {
                 queue.room_at = None;
                 wake(&mut queue.putter);
+            }
+            drop(queue);
+            if let Some(receipt) = receipt {
+                receipt.taken();
             }
             return Poll::Ready(Some(Ok(reply)));
         }

@@ -31,6 +31,7 @@ use crate::api::context::SEQUENCE_HEADER;
 use crate::api::intake::Decoded;
 use crate::api::message_meter::MessageMeter;
 use crate::api::refusal::{BAD_INPUT, unsent};
+use crate::api::request_count::{Receipt, RequestCount, SentAnswer};
 use crate::api::{Code, RequestContext, ServerPhase, Status, Upgrades, triton};
 use crate::telemetry::metrics::Surface;
 
@@ -83,14 +84,17 @@ struct Talk {
     /// A large message, which another thread decodes. No other message is read meanwhile.
     decoding: Option<Decoding>,
     /// A large answer, which another thread writes. Later answers wait for it.
-    writing: Option<JoinHandle<Message>>,
+    writing: Option<AnswerWriter>,
     /// Of the answers so far.
     largest: Option<usize>,
 }
 
 /// The requests that wait for their answers, the answer that is being written, and the size of the largest one so far.
 type Answers<'t> =
-    (&'t mut VecDeque<(CallAnswer, ResponseFormat)>, &'t mut Option<JoinHandle<Message>>, &'t mut Option<usize>);
+    (&'t mut VecDeque<(CallAnswer, ResponseFormat)>, &'t mut Option<AnswerWriter>, &'t mut Option<usize>);
+
+/// The thread that writes an answer, and the count of its request.
+type AnswerWriter = (JoinHandle<(Message, SentAnswer)>, RequestCount);
 
 type DecodeResult = Result<(Decoded, ResponseFormat), Status>;
 
@@ -99,7 +103,7 @@ type Decoding = JoinHandle<(String, DecodeResult)>;
 
 /// Why a conversation goes on, or ends.
 enum SocketEvent {
-    Answer(Message),
+    Answer(Message, Option<Receipt>),
     Message(Message),
     Decoded(String, Box<DecodeResult>),
     Gone,
@@ -122,7 +126,7 @@ impl Talk {
             let answers = (&mut self.waiting, &mut self.writing, &mut self.largest);
             let heard = tokio::select! {
                 biased;
-                answer = next_answer(answers) => SocketEvent::Answer(answer),
+                (answer, receipt) = next_answer(answers) => SocketEvent::Answer(answer, receipt),
                 (id, decoded) = decoded(&mut self.decoding) => SocketEvent::Decoded(id, Box::new(decoded)),
                 message = socket.recv(), if has_room => match message {
                     Some(Ok(message)) => SocketEvent::Message(message),
@@ -132,7 +136,7 @@ impl Talk {
                 // What the client sends is not read while there is no room for answers.
                 () = silence.as_mut(), if has_room && !self.keepalive.is_zero() => SocketEvent::Silent,
             };
-            if matches!(heard, SocketEvent::Message(_) | SocketEvent::Answer(_) | SocketEvent::Silent) {
+            if matches!(heard, SocketEvent::Message(_) | SocketEvent::Answer(..) | SocketEvent::Silent) {
                 silence.as_mut().reset(Instant::now() + self.keepalive);
             }
             is_asked &= !matches!(heard, SocketEvent::Message(_));
@@ -141,7 +145,13 @@ impl Talk {
             }
             let sent = match heard {
                 // A client that does not read is waited for here, and its messages stay unread meanwhile.
-                SocketEvent::Answer(answer) => socket.send(answer).await,
+                SocketEvent::Answer(answer, receipt) => {
+                    let sent = socket.send(answer).await;
+                    if let (Ok(()), Some(receipt)) = (&sent, receipt) {
+                        receipt.taken();
+                    }
+                    sent
+                }
                 SocketEvent::Message(Message::Close(_)) => return,
                 SocketEvent::Message(message) => self.take(message, &mut socket).await,
                 SocketEvent::Gone => return self.give_up(&mut socket).await,
@@ -262,37 +272,43 @@ async fn say_goodbye(socket: &mut WebSocket) {
 
 /// The next answer, of requests in their order. Never, if none is awaited.
 /// Cancel safe: an answer that is being written is in `writing`.
-async fn next_answer((waiting, writing, largest): Answers<'_>) -> Message {
-    let message = match writing {
-        Some(task) => written(task.await),
+async fn next_answer((waiting, writing, largest): Answers<'_>) -> (Message, Option<Receipt>) {
+    let written = match writing {
+        Some((task, _)) => written(task.await),
         None => {
             let outcome = poll_fn(|cx| match waiting.front_mut() {
                 Some((answer, _)) => Pin::new(answer).poll(cx),
                 None => std::task::Poll::Pending,
             })
             .await;
-            let Some((answer, form)) = waiting.pop_front() else { return Message::Ping(Bytes::new()) };
+            let Some((answer, form)) = waiting.pop_front() else { return (Message::Ping(Bytes::new()), None) };
+            let CallAnswer { call, count, .. } = answer;
             let is_long = outcome.as_ref().is_ok_and(|outputs| answer::is_long(outputs, &form));
-            let write = move || match outcome.and_then(|outputs| answer::write(outputs, &form)) {
-                Ok(body) => message(body),
-                Err(status) => error(&status, &answer.call.id),
+            let write = move || {
+                let written = outcome.and_then(|outputs| answer::write(outputs, &form)).and_then(message);
+                let outcome = SentAnswer::of(&written);
+                (written.unwrap_or_else(|status| error(&status, &call.id)), outcome)
             };
-            match is_long {
-                false => write(),
-                true => written(writing.insert(spawn_blocking(write)).await),
+            if !is_long {
+                let (message, outcome) = write();
+                *largest = (*largest).max(Some(size(&message)));
+                return (message, Some(Receipt::new(count, outcome)));
             }
+            written((&mut writing.insert((spawn_blocking(write), count)).0).await)
         }
     };
-    *writing = None;
+    let (message, outcome) = written;
     *largest = (*largest).max(Some(size(&message)));
-    message
+    (message, writing.take().map(|(_, count)| Receipt::new(count, outcome)))
 }
 
 /// The message that another thread has written.
-fn written(ended: Result<Message, JoinError>) -> Message {
+fn written(ended: Result<(Message, SentAnswer), JoinError>) -> (Message, SentAnswer) {
     ended.unwrap_or_else(|lost| {
         let text = format!("an answer could not be written: {lost}");
-        error(&unsent(Status::new(Code::Internal, "internal", text)), "")
+        let status = unsent(Status::new(Code::Internal, "internal", text));
+        let message = error(&status, "");
+        (message, SentAnswer::of(&Err::<(), _>(status)))
     })
 }
 
@@ -315,15 +331,13 @@ fn request_id(json: &[u8]) -> String {
     parse_object::<WithId>(json).map(|body| body.id).unwrap_or_default()
 }
 
-fn message(body: answer::EncodedBody) -> Message {
+fn message(body: answer::EncodedBody) -> Result<Message, Status> {
     let Some(length) = body.json_length else {
-        return match Utf8Bytes::try_from(body.bytes) {
-            Ok(text) => Message::Text(text),
-            Err(_) => error(&unsent(Status::new(Code::Internal, "internal", "the answer is not UTF-8")), ""),
-        };
+        let not_text = |_| unsent(Status::new(Code::Internal, "internal", "the answer is not UTF-8"));
+        return Utf8Bytes::try_from(body.bytes).map(Message::Text).map_err(not_text);
     };
     let length = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
-    Message::Binary([length.as_slice(), &body.bytes].concat().into())
+    Ok(Message::Binary([length.as_slice(), &body.bytes].concat().into()))
 }
 
 fn error(status: &Status, id: &str) -> Message {

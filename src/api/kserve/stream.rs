@@ -19,6 +19,7 @@ use super::surface::{CallAnswer, Kserve};
 use super::{contents, encode};
 use crate::api::frames::{Unpacked, UnpackedQueue};
 use crate::api::refusal::unsent;
+use crate::api::request_count::{Receipt, SentAnswer};
 use crate::api::{Code, RequestContext, ServerPhase, Status};
 use crate::model::InferAnswer;
 
@@ -99,15 +100,16 @@ where
             let Some(writing) = &mut self.writing else { break };
             let Poll::Ready(written) = Pin::new(writing).poll(cx) else { break };
             self.writing = None;
+            let outcome = SentAnswer::of(&written);
+            let Some((CallAnswer { call, count, .. }, _)) = self.waiting.pop_front() else { break };
             let reply = match written {
                 Ok(answer) => ModelStreamInferResponse { error_message: String::new(), infer_response: Some(answer) },
-                Err(status) if self.metadata.strict => return Err(status),
-                Err(status) => encode::failure(&answer.call, status),
+                Err(status) if self.metadata.strict => return count.answer(Err(status)),
+                Err(status) => encode::failure(&call, status),
             };
-            self.waiting.pop_front();
             let bytes = reply_size(&reply);
             self.largest = self.largest.max(Some(bytes));
-            self.replies.put(reply, bytes);
+            self.replies.put(reply, bytes, Some(Receipt::new(count, outcome)));
         }
         Ok(())
     }

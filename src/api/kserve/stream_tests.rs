@@ -8,7 +8,10 @@ use sequor_core::{DataType, Shape};
 
 use super::*;
 use crate::api::kserve::reply_queue::reply_queue;
+use crate::api::request_count::RequestCount;
 use crate::model::{InferAnswer, NamedTensor, Tensor};
+use crate::telemetry::Metrics;
+use crate::telemetry::metrics::Surface;
 
 #[derive(Default)]
 struct Woken(AtomicU32);
@@ -64,7 +67,7 @@ fn the_putter_is_woken_when_there_is_room_and_when_nobody_reads() {
     assert!(Pin::new(&mut replies).poll_next(&mut taking).is_pending());
     assert_eq!(sender.unread(&putting), Some(0));
     for n in 0..4 {
-        sender.put(n, 10);
+        sender.put(n, 10, None);
     }
     assert_eq!((taker.count(), sender.unread(&putting)), (1, Some(40)));
     sender.wait_for_room(20);
@@ -82,11 +85,37 @@ fn the_putter_is_woken_when_there_is_room_and_when_nobody_reads() {
 fn replies_come_before_the_end() {
     let (sender, mut replies) = reply_queue::<u32>();
     let mut cx = Context::from_waker(Waker::noop());
-    sender.put(1, 1);
+    sender.put(1, 1, None);
     sender.end(Some(tonic::Status::unavailable("x")));
     drop(sender);
     let mut next = || Pin::new(&mut replies).poll_next(&mut cx);
     assert!(matches!(next(), Poll::Ready(Some(Ok(1)))));
     assert!(matches!(next(), Poll::Ready(Some(Err(status))) if status.message() == "x"));
     assert!(matches!(next(), Poll::Ready(None)));
+}
+
+#[test]
+fn a_reply_counts_once_it_is_taken_and_one_that_is_left_is_of_a_client_that_has_gone() {
+    let metrics = Metrics::new(false);
+    let count = || RequestCount::new(&metrics, Surface::KserveGrpc, "m".to_owned());
+    let refusal = SentAnswer::of(&Err::<(), _>(Status::new(Code::Internal, "run_failed", "no")));
+    let counted = |code: &str, reason: &str| {
+        let series =
+            format!("sequor_requests_total{{model=\"m\",api=\"kserve_grpc\",code=\"{code}\",reason=\"{reason}\"}} ");
+        metrics.encode().lines().find_map(|line| line.strip_prefix(&series).map(str::to_owned))
+    };
+    let (sender, mut replies) = reply_queue::<u32>();
+    let mut cx = Context::from_waker(Waker::noop());
+    for (n, outcome) in [(0, SentAnswer::Outputs), (1, refusal), (2, SentAnswer::Outputs)] {
+        sender.put(n, 1, Some(Receipt::new(count(), outcome)));
+    }
+    assert_eq!(counted("OK", ""), None);
+    for n in 0..2 {
+        assert!(matches!(Pin::new(&mut replies).poll_next(&mut cx), Poll::Ready(Some(Ok(taken))) if taken == n));
+    }
+    let one = Some("1".to_owned());
+    assert_eq!((counted("OK", ""), counted("INTERNAL", "run_failed")), (one.clone(), one.clone()));
+    assert_eq!(counted("CANCELLED", "cancelled"), None);
+    drop(replies);
+    assert_eq!((counted("OK", ""), counted("CANCELLED", "cancelled")), (one.clone(), one));
 }

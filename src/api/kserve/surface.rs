@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use super::settings::Traces;
 use super::shared_memory::Regions;
 use crate::api::intake::{Decoded, Underway};
+use crate::api::request_count::RequestCount;
 use crate::api::{Api, RequestContext, Status, triton};
 use crate::config::server::settings::SharedMemory;
 use crate::error::Failure;
@@ -74,10 +75,10 @@ impl Kserve {
         call: CallNames,
         decoded: Result<Decoded, Status>,
     ) -> CallAnswer {
-        let begun = decoded.and_then(|decoded| {
-            self.0.api.begin(context, call.surface, decoded).map_err(|failure| triton::status(&failure))
-        });
-        CallAnswer { api: self.0.api.clone(), call, begun: begun.map_err(Some) }
+        let api = &self.0.api;
+        let count = api.count(call.surface, (&call.model, &call.version), &decoded);
+        let begun = decoded.and_then(|decoded| api.begin(context, decoded).map_err(|failure| triton::status(&failure)));
+        CallAnswer { call, count, begun: begun.map_err(Some) }
     }
 }
 
@@ -91,25 +92,29 @@ pub(crate) struct CallNames {
     pub(crate) id: String,
 }
 
-/// The answer to a request of a client. Dropping it cancels the request.
+/// The answer to a request of a client. Dropping it cancels the request. Polling it counts nothing: the answer is not written yet.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the request"]
 pub(crate) struct CallAnswer {
-    api: Api,
     pub(crate) call: CallNames,
+    /// To be told what is sent.
+    pub(crate) count: RequestCount,
     /// A refusal is taken by the poll that returns it.
     begun: Result<Underway, Option<Status>>,
 }
 
 impl CallAnswer {
-    /// Awaits the answer until the client's deadline.
-    pub(crate) async fn by_deadline(self) -> Result<InferAnswer, Status> {
-        let CallAnswer { api, call, begun } = self;
+    /// Awaits the answer until the client's deadline. A refusal is counted here, an answer once it is written.
+    pub(crate) async fn by_deadline(self) -> Result<(InferAnswer, RequestCount), Status> {
+        let CallAnswer { count, begun, .. } = self;
         let outcome = match begun {
             Ok(underway) => underway.by_deadline().await.map_err(|failure| triton::status(&failure)),
             Err(refused) => Err(refused.unwrap_or_else(polled_again)),
         };
-        outcome.inspect_err(|status| count(&api, &call, status))
+        match outcome {
+            Ok(answer) => Ok((answer, count)),
+            Err(status) => count.answer(Err(status)),
+        }
     }
 }
 
@@ -121,12 +126,8 @@ impl Future for CallAnswer {
             Ok(underway) => std::task::ready!(Pin::new(underway).poll(cx)).map_err(|failure| triton::status(&failure)),
             Err(refused) => Err(refused.take().unwrap_or_else(polled_again)),
         };
-        Poll::Ready(outcome.inspect_err(|status| count(&self.api, &self.call, status)))
+        Poll::Ready(outcome)
     }
-}
-
-fn count(api: &Api, call: &CallNames, status: &Status) {
-    api.count_failure(call.surface, (&call.model, &call.version), status);
 }
 
 fn polled_again() -> Status {

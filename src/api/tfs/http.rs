@@ -31,7 +31,7 @@ use crate::api::refusal::unsent;
 use crate::api::status::{HELP, REASON};
 use crate::api::{Code, RequestContext, Retry, Status};
 use crate::error::Failure;
-use crate::model::ModelHandle;
+use crate::model::{InferAnswer, ModelHandle};
 use crate::telemetry::metrics::Surface;
 
 /// The paths of the protocol.
@@ -187,13 +187,23 @@ async fn predict(
         Ok((turn, decoded, layout, id)) => (Some(turn), Ok(decoded), layout, id),
         Err(status) => (None, Err(status), BodyLayout::Column, AnswerId::None),
     };
-    let answer = tfs.answer(&context, Surface::TfsHttp, decoded, (&model, &version), turn).await?;
+    let (answer, count) = tfs.answer(&context, Surface::TfsHttp, decoded, (&model, &version), turn).await?;
+    Ok(count.answer(written(&parts.headers, answer, layout, id).await)?)
+}
+
+/// The response with an answer, as the client asked for it.
+async fn written(
+    headers: &HeaderMap,
+    answer: InferAnswer,
+    layout: BodyLayout,
+    id: AnswerId,
+) -> Result<Response, Status> {
     let is_long = answer.tensor_bytes() > INLINE_BYTES;
     let written = off_task(is_long, move || json_answer::write(&answer, layout, id)).await;
     let lost = |failure: Failure| unsent(refusal::status(&failure));
     let bytes = written.map_err(lost)??;
     let response = ([(header::CONTENT_TYPE, "application/json")], ()).into_response();
-    Ok(respond(&parts.headers, response, bytes).await.map_err(lost)?)
+    respond(headers, response, bytes).await.map_err(lost)
 }
 
 /// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.

@@ -98,8 +98,8 @@ async fn predict(
         Ok((decoded, id)) => (Ok(decoded), id),
         Err(status) => (Err(status), AnswerId::None),
     };
-    let answer = tfs.answer(&context, Surface::TfsGrpc, decoded, (&model, &version), turn).await?;
-    frames::check_size(answer.tensor_bytes()).map_err(unsent)?;
+    let (answer, count) = tfs.answer(&context, Surface::TfsGrpc, decoded, (&model, &version), turn).await?;
+    count.answer(frames::check_size(answer.tensor_bytes()).map_err(unsent))?;
     Ok(echo::grpc(&metadata, encode(answer, id)))
 }
 

@@ -5,6 +5,7 @@ use super::request::PredictRequestParts;
 use crate::api::intake::Decoded;
 use crate::api::order::Turn;
 use crate::api::queued::QueuedBytesPermit;
+use crate::api::request_count::RequestCount;
 use crate::api::{Api, RequestContext, Status};
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle};
@@ -38,7 +39,7 @@ impl Tfs {
         self.api.find(model, version).map_err(|failure| refusal::status(&failure))
     }
 
-    /// Runs a request and awaits its answer. The request has its `turn` among those of its connection until it is admitted.
+    /// Runs a request and awaits its answer, to be counted once it is written. The request has its `turn` among those of its connection until it is admitted.
     pub(crate) async fn answer(
         &self,
         context: &RequestContext,
@@ -46,16 +47,20 @@ impl Tfs {
         decoded: Result<DecodedPredict, Status>,
         (model, version): (&str, &str),
         turn: Option<Turn>,
-    ) -> Result<InferAnswer, Status> {
+    ) -> Result<(InferAnswer, RequestCount), Status> {
+        let count = self.api.count(surface, (model, version), &decoded);
         let begun = decoded.and_then(|DecodedPredict { model, parts, permit }| {
             let decoded = Decoded { model, request: parts.into_request(), permit };
-            self.api.begin(context, surface, decoded).map_err(|failure| refusal::status(&failure))
+            self.api.begin(context, decoded).map_err(|failure| refusal::status(&failure))
         });
         drop(turn);
         let outcome = match begun {
             Ok(underway) => underway.by_deadline().await.map_err(|failure: Failure| refusal::status(&failure)),
             Err(status) => Err(status),
         };
-        outcome.inspect_err(|status| self.api.count_failure(surface, (model, version), status))
+        match outcome {
+            Ok(answer) => Ok((answer, count)),
+            Err(status) => count.answer(Err(status)),
+        }
     }
 }

@@ -31,15 +31,14 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     }
 }
 
-/// The columns of a version; the server's answer has more.
-#[derive(Debug, Deserialize)]
+/// The columns of a version; the server's answer has more, and that of another version may have less.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct VersionRow {
     model: String,
     version: Option<u64>,
     state: String,
-    #[serde(default)]
     reason: String,
-    #[serde(default)]
     strategy: String,
     instances: u16,
     slots: u32,

@@ -32,8 +32,9 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     }
 }
 
-/// The part of the server's answer that is shown.
-#[derive(Debug, Deserialize)]
+/// The part of the server's answer that is shown. A server of another version may leave out some of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct ServerStatus {
     server: ServerFacts,
     warnings: Vec<String>,
@@ -43,7 +44,8 @@ struct ServerStatus {
     changes: Vec<ChangeRow>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct ServerFacts {
     version: String,
     node: String,
@@ -57,7 +59,8 @@ struct ServerFacts {
     memory_bytes: Option<u64>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct PluginRow {
     name: String,
     version: String,
@@ -65,13 +68,15 @@ struct PluginRow {
     attached: Vec<AttachedRow>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct AttachedRow {
     model: String,
     state: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct ChangeRow {
     at: String,
     by: String,
@@ -92,6 +97,13 @@ impl ServerStatus {
             out,
             "requests in flight {in_flight}   live sequences {live_sequences}   state {state}{limit}{memory}"
         );
+        if version != env!("CARGO_PKG_VERSION") {
+            let own = env!("CARGO_PKG_VERSION");
+            let _ = writeln!(
+                out,
+                "! this command is sequor {own}: what only one of the two versions knows is left out, or 0"
+            );
+        }
         self.warnings.iter().for_each(|warning| out.push_str(&format!("! {warning}\n")));
         let _ = write!(out, "\n{}", versions_table(&self.models));
         if !self.ended.is_empty() {
@@ -141,5 +153,31 @@ mod tests {
             ]
         });
         insta::assert_snapshot!(ServerStatus::deserialize(&status).unwrap().told());
+    }
+
+    #[test]
+    fn a_server_of_another_version_may_say_less_and_more() {
+        let told = |status: &serde_json::Value| ServerStatus::deserialize(status).unwrap().told();
+        let newer = json!({
+            "server": { "version": "9.0.0", "node": "asr-01", "phase": "serving", "ready": true, "shards": [1, 2] },
+            "models": [{ "model": "encoder", "state": "READY", "shard": 2 }],
+            "plugins": [{ "name": "fair-share", "attached": [{ "model": "encoder", "cell": 1 }] }],
+            "changes": [{ "what": "model load", "on": "encoder", "took": 2.5 }],
+            "tenants": { "gold": 3 }
+        });
+        let told_of_newer = told(&newer);
+        for part in [
+            "asr-01  serving",
+            "sequor 9.0.0",
+            "! this command is sequor",
+            "encoder",
+            "fair-share",
+            "model load encoder",
+        ] {
+            assert!(told_of_newer.contains(part), "{part:?} is not in {told_of_newer}");
+        }
+        let same = json!({ "server": { "version": env!("CARGO_PKG_VERSION") } });
+        assert!(!told(&same).contains("this command"));
+        told(&json!({}));
     }
 }

@@ -43,6 +43,9 @@ pub struct OvmsRepository {
     written: Mutex<BTreeMap<String, ModelStamp>>,
 }
 
+/// The sentence of OVMS, and what to do.
+const TYPE_CHANGED: &str = "Model type cannot be changed after it is loaded (stateful is not what it was; give the model another name, or restart the server)";
+
 /// The inputs from which a model's directory was written.
 #[derive(Debug, PartialEq)]
 struct ModelStamp {
@@ -86,6 +89,10 @@ impl OvmsRepository {
 
     fn write(&self, model: &OvmsModel, written: &mut BTreeMap<String, ModelStamp>) -> Result<(), String> {
         model.check_supported()?;
+        // As in OVMS. Clients that go on with sequences, or without them, would read the answers of another kind of model.
+        if written.get(&model.name).is_some_and(|stamp| stamp.model.stateful.is_some() != model.stateful.is_some()) {
+            return Err(TYPE_CHANGED.to_owned());
+        }
         let files = files(&model.base_path).map_err(|error| error.to_string())?;
         let stamp = ModelStamp { model: model.clone(), files };
         if written.get(&model.name) == Some(&stamp) {
@@ -188,5 +195,43 @@ mod tests {
         name(&["b"]);
         repository.refresh().unwrap();
         assert_eq!([there("a"), there("b/2/net.onnx")], [false, true]);
+    }
+
+    #[test]
+    fn whether_a_model_is_stateful_cannot_be_changed_while_it_is_served() {
+        let (work, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (base, config) = (work.path().join("base"), work.path().join("config.json"));
+        version(&base, 1);
+        let write = |models: &[serde_json::Value]| {
+            let list: Vec<_> = models.iter().map(|model| serde_json::json!({ "config": model })).collect();
+            fs_err::write(&config, serde_json::json!({ "model_config_list": list }).to_string()).unwrap();
+        };
+        fs_err::write(base.join("config.pbtxt"), "backend: \"onnxruntime\"").unwrap();
+        let model = |stateful: bool| serde_json::json!({ "name": "a", "base_path": base, "stateful": stateful });
+        let repository = OvmsRepository::new(folder.path(), OvmsModels::File(config.clone()), 5);
+        for first in [true, false] {
+            write(&[model(first)]);
+            repository.refresh().unwrap();
+            let before = listed(folder.path());
+            write(&[model(!first)]);
+            let Err(RefreshError::Models(wrong)) = repository.refresh() else {
+                panic!("the type of the model has changed")
+            };
+            assert!(wrong.len() == 1 && wrong[0].model == "a", "{wrong:?}");
+            assert!(wrong[0].what.starts_with("Model type cannot be changed after it is loaded"), "{wrong:?}");
+            assert_eq!(listed(folder.path()), before, "the model stays as it was");
+            // As it was, or with other options of its kind, it is taken again.
+            write(&[model(first)]);
+            repository.refresh().unwrap();
+            // A model that was away is a new one.
+            write(&[]);
+            repository.refresh().unwrap();
+        }
+        write(&[model(true)]);
+        repository.refresh().unwrap();
+        let mut other = model(true);
+        other["max_sequence_number"] = 7.into();
+        write(&[other]);
+        repository.refresh().unwrap();
     }
 }

@@ -211,9 +211,9 @@ section! {
         pub request: Size = Size(64 << 20), positive;
         /// Maximum requests in flight
         pub in_flight: usize = 65_536, positive;
-        /// Maximum total size of bodies that arrive and of inputs of requests in flight, across all models
+        /// Maximum total size of bodies that arrive and of inputs of requests in flight, across all models; if not given, at most a quarter of the memory of the machine or of its control group
         pub queued: Size = Size(4 << 30);
-        /// Maximum bytes of sequence state, across all models; three quarters of the memory of the machine or of its control group if not given
+        /// Maximum bytes of sequence state, across all models; if not given, three quarters of the memory of the machine or of its control group, less limits.queued
         pub state: Option<Size> = None;
         /// Maximum bytes of answers a client may leave unread on one stream
         pub stream_unread: Size = Size(8 << 20), positive;

@@ -10,9 +10,11 @@
 //! - [`layers`]: the layers put over each other, and which of them set what.
 //! - [`access`]: groups of endpoints, and the headers that open them.
 //! - [`rates`]: how many of each resource there are for runs.
+//! - `by_memory`: limits that follow from the memory of this process.
 //! - [`settings`]: what they say together · [`shown`]: the same for operators to read.
 
 pub mod access;
+mod by_memory;
 pub mod file;
 pub mod flags;
 pub mod key;
@@ -22,6 +24,7 @@ pub mod settings;
 pub mod shown;
 pub mod triton;
 
+pub use by_memory::HostMemory;
 pub use file::{Connections, Drain, Grpc, ServerLimits};
 pub use flags::{GivenFlags, args};
 pub use layers::Origin;

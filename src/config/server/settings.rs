@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 
 use super::access::{ClientAuth, KeyedGroups, RestrictedGroups, Restrictions, WireProtocol};
+use super::by_memory::{HostMemory, LimitsByMemory, by_memory};
 use super::file::{
     AdminSection, AllowSharedMemory, CacheSection, Connections, ControlMode, Drain, GRANT_MODEL, GRANTS, Grpc, Http,
     LogSection, MetricsSection, ModelSection, PluginsSection, RateLimit, Runtime, ServerFile, ServerLimits,
@@ -23,8 +24,8 @@ use crate::config::units::Size;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostInfo {
     pub name: String,
-    /// Bytes of memory; `None` if unknown.
-    pub memory: Option<u64>,
+    /// `None` if it could not be found out.
+    pub memory: Option<HostMemory>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +46,7 @@ pub struct Settings {
     pub admin: AdminSection,
     /// `None` if TLS is off.
     pub tls: Option<TlsSection>,
-    /// If `limits.state` is not set, it is derived from the machine's memory, if that is known.
+    /// Where the memory of this process is known, `limits.queued` and `limits.state` are filled in from it.
     pub limits: ServerLimits,
     pub cache: CacheSection,
     pub connections: Connections,
@@ -300,9 +301,10 @@ fn settle(
     origins: BTreeMap<&'static str, Origin>,
     host: &HostInfo,
 ) -> Settings {
-    let shown = shown(&said, &origins);
     let (shared_memory, rates) = (shared_memory(&said), rates(&said));
-    let limits = said.limits;
+    let LimitsByMemory { limits, sources } = by_memory(&said.limits, &origins, host.memory.as_ref());
+    let said = ServerFile { limits, ..said };
+    let shown = shown(&said, &origins, &sources);
     Settings {
         node: said.node.unwrap_or_else(|| host.name.clone()),
         exit_on_error: said.exit_on_error,
@@ -316,7 +318,7 @@ fn settle(
         metrics: said.metrics,
         admin: said.admin,
         tls: Some(said.tls).filter(|tls| !tls.cert.as_os_str().is_empty()),
-        limits: ServerLimits { state: limits.state.or_else(|| host.memory.map(|bytes| Size(bytes / 4 * 3))), ..limits },
+        limits,
         cache: said.cache,
         connections: said.connections,
         shared_memory,
@@ -350,7 +352,8 @@ mod tests {
 
     fn settings(file: &str, variables: &[(&str, &str)], args: &[&str]) -> Result<Settings, Vec<String>> {
         let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-        let host = HostInfo { name: "here".to_owned(), memory: Some(4096) };
+        let memory = HostMemory { bytes: 1 << 30, source: "MemTotal of /proc/meminfo".to_owned() };
+        let host = HostInfo { name: "here".to_owned(), memory: Some(memory) };
         load(Some((Path::new("sequor.toml"), file)), &variable, &given(args), &host)
             .map_err(|faults| faults.iter().map(ToString::to_string).collect())
     }
@@ -371,8 +374,8 @@ mod tests {
             (ControlMode::Explicit, Span(Duration::from_secs(7)))
         );
         assert_eq!(
-            (settings.limits.request, settings.limits.state, settings.node.as_str()),
-            (Size(1 << 20), Some(Size(3072)), "here")
+            (settings.limits.request, settings.limits.queued, settings.limits.state, settings.node.as_str()),
+            (Size(1 << 20), Size(256 << 20), Some(Size(512 << 20)), "here")
         );
         let origin = |path: &str| settings.origins.get(path).map_or_else(|| "default".to_owned(), ToString::to_string);
         assert_eq!(origin("http.port"), "SEQUOR_HTTP_PORT");
@@ -380,6 +383,21 @@ mod tests {
         assert_eq!(origin("grpc.port"), "--grpc-port");
         assert_eq!(origin("drain.exit_timeout"), "--exit-timeout-secs");
         assert_eq!(origin("metrics.port"), "default");
+    }
+
+    #[test]
+    fn limits_that_follow_from_the_memory_say_so() {
+        let row = |args: &[&str], key: &str| {
+            let shown = settings("", &[], args).unwrap().shown;
+            shown.into_iter().find(|row| row.key == key).map(|row| (row.value, row.origin)).unwrap()
+        };
+        let row_of = |value: &str, origin: &str| (format!("\"{value}\""), origin.to_owned());
+        let from = "default: a quarter of 1 GiB (MemTotal of /proc/meminfo)";
+        assert_eq!(row(&[], "limits.queued"), row_of("256MiB", from));
+        let from = "default: three quarters of 1 GiB (MemTotal of /proc/meminfo), less limits.queued";
+        assert_eq!(row(&[], "limits.state"), row_of("512MiB", from));
+        assert_eq!(row(&["--limits-queued", "1GiB"], "limits.queued"), row_of("1GiB", "--limits-queued"));
+        assert_eq!(row(&["--limits-state", "1GiB"], "limits.state"), row_of("1GiB", "--limits-state"));
     }
 
     #[test]

@@ -13,21 +13,28 @@ use super::layers::Origin;
 pub struct Shown {
     /// The key, for example `http.port`.
     pub key: &'static str,
-    /// Empty if the setting has no value and the server chooses one.
+    /// Empty where there is none.
     pub value: String,
-    /// `default`, a place in the file, a variable or a flag.
+    /// `default`, also with where that comes from; a place in the file, a variable or a flag.
     pub origin: String,
 }
 
-/// All served keys with their values and origins.
-pub(super) fn shown(said: &ServerFile, origins: &BTreeMap<&'static str, Origin>) -> Vec<Shown> {
+/// Every key that is served. `sources` are where defaults come from that follow from the machine.
+pub(super) fn shown(
+    said: &ServerFile,
+    origins: &BTreeMap<&'static str, Origin>,
+    sources: &BTreeMap<&'static str, String>,
+) -> Vec<Shown> {
     let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
     let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
     let served = keys().filter(|key| key.is_served());
     let row = |path: &'static str| Shown {
         key: path,
         value: of(path).map(ToString::to_string).unwrap_or_default(),
-        origin: origins.get(path).unwrap_or(&Origin::Default).to_string(),
+        origin: match sources.get(path) {
+            Some(source) => format!("{}: {source}", Origin::Default),
+            None => origins.get(path).unwrap_or(&Origin::Default).to_string(),
+        },
     };
     served.map(|key| row(key.path)).collect()
 }
@@ -39,7 +46,7 @@ mod tests {
     #[test]
     fn every_key_has_a_value_and_an_origin() {
         let origins = BTreeMap::from([("http.port", Origin::Flag("--http-port".to_owned()))]);
-        let shown = shown(&ServerFile::default(), &origins);
+        let shown = shown(&ServerFile::default(), &origins, &BTreeMap::new());
         let of = |key: &str| shown.iter().find(|s| s.key == key).map(|s| (s.value.as_str(), s.origin.as_str()));
         assert_eq!(of("http.port"), Some(("8000", "--http-port")));
         assert_eq!(of("admin.address"), Some(("\"127.0.0.1\"", "default")));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sequor_core::{EndReason, Usage};
+use sequor_core::Usage;
 
 use crate::model::sequences::usage;
 use crate::telemetry::{BatchCost, RequestPhase, Statistics, ended_reason};
@@ -68,8 +68,7 @@ fn version(entry: Option<&CatalogEntry>, index: IndexRow) -> VersionOverview {
     let loads = model.loads();
     let counted = loads.iter().find(|load| load.version == number).map(|load| {
         let metrics = &load.metrics;
-        let ended = metrics.sequences_ended();
-        let ended = EndReason::ALL.iter().zip(ended).filter(|(_, n)| *n > 0).map(|(why, n)| (ended_reason(*why), n));
+        let ended = metrics.sequences_ended().filter(|(_, n)| *n > 0).map(|(why, n)| (ended_reason(why), n));
         Counted {
             statistics: metrics.statistics(),
             queue_p99: metrics.quantile(RequestPhase::Queue, 0.99),

@@ -90,7 +90,7 @@ impl DeferredActions {
         for (load, change) in self.sequences.drain(..) {
             match change {
                 SequenceChange::Started => load.metrics.sequence_started(),
-                SequenceChange::Ended(why) => load.metrics.sequence_ended(why),
+                SequenceChange::Ended(why) => load.metrics.sequence_left(why),
                 SequenceChange::Slotted(waited) => load.metrics.slotted(waited),
             }
         }

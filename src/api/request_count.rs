@@ -1,0 +1,80 @@
+//! Counts each request once, with what its client got: outputs, a refusal, or nothing because the client has gone.
+
+use super::{Code, Status};
+use crate::telemetry::Metrics;
+use crate::telemetry::metrics::Surface;
+
+/// Counts one request when it is dropped. Until [`RequestCount::sent`] says what was sent, that is a client that has gone.
+#[derive(Debug)]
+#[must_use = "dropping it counts a client that has gone"]
+pub(crate) struct RequestCount {
+    metrics: Metrics,
+    surface: Surface,
+    /// Empty for what is not served, lest clients make up labels.
+    model: String,
+    outcome: SentAnswer,
+}
+
+/// The labels of what a client got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SentAnswer {
+    Outputs,
+    Refusal { code: Code, reason: &'static str },
+}
+
+impl SentAnswer {
+    const GONE: SentAnswer = SentAnswer::Refusal { code: Code::Cancelled, reason: "cancelled" };
+
+    pub(crate) fn of<T>(answer: &Result<T, Status>) -> SentAnswer {
+        match answer {
+            Ok(_) => SentAnswer::Outputs,
+            Err(status) => SentAnswer::Refusal { code: status.code, reason: status.reason },
+        }
+    }
+}
+
+impl RequestCount {
+    pub(super) fn new(metrics: &Metrics, surface: Surface, model: String) -> RequestCount {
+        RequestCount { metrics: metrics.clone(), surface, model, outcome: SentAnswer::GONE }
+    }
+
+    /// Counts what was handed to the connection.
+    pub(crate) fn sent(mut self, outcome: SentAnswer) {
+        self.outcome = outcome;
+    }
+
+    /// Counts this answer, which goes to the connection now.
+    pub(crate) fn answer<T>(self, answer: Result<T, Status>) -> Result<T, Status> {
+        self.sent(SentAnswer::of(&answer));
+        answer
+    }
+}
+
+impl Drop for RequestCount {
+    fn drop(&mut self) {
+        match self.outcome {
+            SentAnswer::Outputs => self.metrics.request_succeeded(&self.model, self.surface),
+            SentAnswer::Refusal { code, reason } => {
+                self.metrics.request_failed(&self.model, self.surface, code.name(), reason);
+            }
+        }
+    }
+}
+
+/// An answer that waits to be taken by its connection, for the count of its request.
+#[derive(Debug)]
+pub(crate) struct Receipt {
+    count: RequestCount,
+    outcome: SentAnswer,
+}
+
+impl Receipt {
+    pub(crate) fn new(count: RequestCount, outcome: SentAnswer) -> Receipt {
+        Receipt { count, outcome }
+    }
+
+    /// The connection has taken the answer.
+    pub(crate) fn taken(self) {
+        self.count.sent(self.outcome);
+    }
+}

@@ -1,0 +1,109 @@
+//! The limits that follow from the memory of this process where no setting says them: a server in a small container refuses requests and
+//! sequences before the system ends its process.
+
+use std::collections::BTreeMap;
+
+use super::file::ServerLimits;
+use super::layers::Origin;
+use crate::config::units::{Size, human};
+
+/// Memory that this process may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostMemory {
+    pub bytes: u64,
+    /// Where that is said: `memory.max of /sys/fs/cgroup`.
+    pub source: String,
+}
+
+/// The limits, and where those that are not set come from.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct LimitsByMemory {
+    pub(super) limits: ServerLimits,
+    pub(super) sources: BTreeMap<&'static str, String>,
+}
+
+/// The unit of limits that are worked out.
+const MIB: u64 = 1 << 20;
+
+/// Fills in `limits.queued` and `limits.state` where they are not set. Together they take at most three quarters of the memory: the rest is for
+/// models, plug-ins and the program.
+pub(super) fn by_memory(
+    said: &ServerLimits,
+    origins: &BTreeMap<&'static str, Origin>,
+    memory: Option<&HostMemory>,
+) -> LimitsByMemory {
+    let (mut limits, mut sources) = (*said, BTreeMap::new());
+    let Some(HostMemory { bytes, source }) = memory else { return LimitsByMemory { limits, sources } };
+    let (quarter, of) = (rounded(bytes / 4), format!("{} ({source})", human(*bytes)));
+    if !origins.contains_key("limits.queued") && quarter < said.queued.0 {
+        // A request of the largest size must fit.
+        let (queued, why) = match quarter.max(said.request.0) {
+            queued if queued == quarter => (queued, format!("a quarter of {of}")),
+            queued => (queued, format!("limits.request, which is more than a quarter of {of}")),
+        };
+        limits.queued = Size(queued.min(said.queued.0));
+        sources.insert("limits.queued", why);
+    }
+    if said.state.is_none() {
+        let (rest, least) = (rounded(bytes / 4 * 3).saturating_sub(limits.queued.0), quarter);
+        let why = match rest >= least {
+            true => format!("three quarters of {of}, less limits.queued"),
+            false => format!("a quarter of {of}"),
+        };
+        limits.state = Some(Size(rest.max(least)));
+        sources.insert("limits.state", why);
+    }
+    LimitsByMemory { limits, sources }
+}
+
+/// Whole MiB, so that people can read it.
+fn rounded(bytes: u64) -> u64 {
+    bytes / MIB * MIB
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    /// `limits.queued` and `limits.state` in MiB, and what is said of them.
+    fn limits(memory: u64, set: &[&'static str], of: ServerLimits) -> (u64, Option<u64>, String) {
+        let origins = set.iter().map(|key| (*key, Origin::Flag("--x".to_owned()))).collect();
+        let host = HostMemory { bytes: memory, source: "memory.max of /sys/fs/cgroup".to_owned() };
+        let LimitsByMemory { limits, sources } = by_memory(&of, &origins, Some(&host));
+        let said: Vec<String> =
+            sources.values().map(|why| why.replace(" (memory.max of /sys/fs/cgroup)", "")).collect();
+        (limits.queued.0 / MIB, limits.state.map(|state| state.0 / MIB), said.join("; "))
+    }
+
+    #[test]
+    fn limits_that_are_not_set_fit_the_memory_together() {
+        let default = ServerLimits::default;
+        let small = "a quarter of 1 GiB; three quarters of 1 GiB, less limits.queued".to_owned();
+        assert_eq!(limits(GIB, &[], default()), (256, Some(512), small));
+        let large = "three quarters of 64 GiB, less limits.queued".to_owned();
+        assert_eq!(limits(64 * GIB, &[], default()), (4096, Some(44 << 10), large));
+        // A request of the largest size fits in any case.
+        let least = "limits.request, which is more than a quarter of 64 MiB; a quarter of 64 MiB".to_owned();
+        assert_eq!(limits(64 * MIB, &[], default()), (64, Some(16), least));
+        let (queued, state, _) = limits(GIB + 7, &[], default());
+        assert_eq!((queued, state), (256, Some(512)), "whole MiB");
+    }
+
+    #[test]
+    fn what_is_set_stays() {
+        let of = ServerLimits { queued: Size(GIB), state: Some(Size(7 * GIB)), ..ServerLimits::default() };
+        let set = ["limits.queued", "limits.state"];
+        assert_eq!(limits(GIB, &set, of), (1024, Some(7 << 10), String::new()));
+        let queued = ServerLimits { queued: Size(GIB), ..ServerLimits::default() };
+        assert_eq!(
+            limits(4 * GIB, &set[..1], queued),
+            (1024, Some(2048), "three quarters of 4 GiB, less limits.queued".to_owned())
+        );
+        // More than there is leaves a quarter for states.
+        assert_eq!(limits(GIB, &set[..1], queued), (1024, Some(256), "a quarter of 1 GiB".to_owned()));
+        let unknown = by_memory(&ServerLimits::default(), &BTreeMap::new(), None);
+        assert_eq!((unknown.limits, unknown.sources.len()), (ServerLimits::default(), 0));
+    }
+}
