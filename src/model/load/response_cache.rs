@@ -93,7 +93,7 @@ impl Lifecycle<CacheKey, CachedAnswer> for CountEvictions {
 }
 
 impl ResponseCache {
-    /// Creates a cache of this many bytes; `None` if that is too few for any answer.
+    /// Creates a cache of this many bytes; `None` if each part would have none.
     pub(in crate::model) fn new(bytes: u64, usage: CacheUsage) -> Option<Arc<ResponseCache>> {
         let part = bytes / PARTS;
         let entries = usize::try_from((bytes / USUAL_BYTES).max(FEWEST_ENTRIES)).unwrap_or(usize::MAX);

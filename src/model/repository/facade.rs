@@ -96,7 +96,7 @@ impl Repository {
         (repository, folder)
     }
 
-    /// Records the loads and requests from now on, in this file, up to `most` bytes. A second call is refused.
+    /// Records the models loaded from now on, in this file, up to `most` bytes. A second call is refused.
     pub fn record(&self, path: &Path, most: u64) -> std::io::Result<()> {
         let (recorder, twice) = (&self.0.loader.recorder, || std::io::Error::other("a recording is under way"));
         if recorder.get().is_some() {
@@ -258,7 +258,7 @@ impl Repository {
         self.0.catalog.statuses()
     }
 
-    // === what clients and operators see ===
+    // === views for clients and operators ===
 
     /// Statistics of this model and version. An empty name or version selects all.
     pub fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Failure> {

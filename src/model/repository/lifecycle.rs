@@ -282,7 +282,7 @@ impl ModelLifecycle {
             }
         }
         present.extend(self.refused().into_iter().map(|refused| refused.model));
-        // A model in an unreadable folder does not count as removed.
+        // If a folder is unreadable, no model counts as removed.
         if complete {
             let gone = self.catalog.collect(|name, _| (!present.contains(name)).then(|| name.clone()));
             gone.iter().for_each(|name| self.unload(name));

@@ -51,7 +51,7 @@ impl RateLedger {
         RateLedger { limits, ..RateLedger::default() }
     }
 
-    /// Adds instances. The error is the reason why one could never run.
+    /// Adds instances. The error is the reason why none of them is added.
     pub(super) fn add(&mut self, rates: &[Option<InstanceRate>]) -> Result<Vec<Option<InstanceKey>>, String> {
         let all: Vec<_> = rates.iter().flatten().map(needs).collect();
         let known = self.instances.values().map(|instance| &instance.needs).chain(&all);

@@ -39,7 +39,7 @@ impl RateLimiter {
         RateLimiter(Arc::new(LimiterState { ledger: Mutex::new(RateLedger::new(limits)), granted: Condvar::new() }))
     }
 
-    /// Adds the instances of a load. The error is the reason why one could never run. `None` for a load that needs no resources.
+    /// Adds the instances of a load. The error is the reason why none is added. `None` for a load that needs no resources.
     pub(in crate::model) fn add(&self, rates: &[Option<InstanceRate>]) -> Result<Option<LoadRates>, String> {
         if rates.is_empty() {
             return Ok(None);

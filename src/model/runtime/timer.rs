@@ -13,7 +13,7 @@ use super::upkeep::Upkeep;
 use crate::sync::planted::{PlantedFault, is_planted};
 use crate::sync::{self, Condvar, Mutex};
 
-/// Handles what is due.
+/// Handles the work that is due.
 pub(in crate::model) trait Tick: Debug + Send + Sync {
     fn tick(self: Arc<Self>);
 }

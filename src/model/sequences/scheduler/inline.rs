@@ -5,8 +5,8 @@
 //! - its recent steps took less than 100 µs, and none took more than 1 ms lately ([`crate::telemetry::InlineGate`]);
 //! - a scheduler plug-in, if there is one, has answered as quickly and is not busy.
 //!
-//! Every other step is left to the instance's thread. A plug-in thread first collects every step, so that the calls of many guests form one
-//! batch. Once it has no more tasks, it runs the step by the same rules, or wakes the instance.
+//! Every other step is left to the instance's thread. A plug-in thread first collects steps, so that the calls of many guests are batched.
+//! Once it has no more tasks, it runs each step by the same rules, or wakes the instance.
 
 use std::sync::Arc;
 

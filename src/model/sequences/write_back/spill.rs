@@ -60,7 +60,7 @@ fn victims(
                 break 'enough;
             }
             let leaves = table.spilling.leaving.iter().any(|(of, _)| *of == seq);
-            // A returning sequence of an ensemble would need its slot while it holds those of other members. That would break the one order
+            // A sequence of an ensemble that returns needs its slot again while it holds those of other members. That would break the one order
             // of slots.
             let stays = leaves || grows == Some(seq) || table.is_held(seq);
             let is_free = |view: &SequenceView| !stays && can_leave(view) && table.is_sole(seq, &view.id);
