@@ -1,18 +1,19 @@
-//! Models: the repository of what is served, and the way of a request through it.
+//! Models: the repository of served models, and the path of a request through it.
 //!
 //! # Layout
 //!
-//! Each room may name the rooms above it in this list, and none below (`tests/imports.allow`). The head of its `mod.rs` says what lives there.
+//! Each module may name the modules above it in this list, and none below (`tests/imports.allow`). The head of its `mod.rs` lists its
+//! parts.
 //!
 //! - `runtime`: locks, threads, the clock, the timer.
 //! - [`request`]: a request and its answer, and its checks.
-//! - `load`: a loaded incarnation of a version.
+//! - `load`: one loaded copy of a model version.
 //! - `execute`: runs rows through a graph.
 //! - `sequences`: the core and the requests of one model name, under one lock.
 //! - `instance`: the threads that pull steps and run batches.
-//! - `catalog`: the models by name, and what is shown of them.
+//! - `catalog`: the models by name, and the views that clients and operators get.
 //! - `decide`: which plug-in decides for which load.
-//! - [`repository`]: loads models, and is the face of all this.
+//! - [`repository`]: loads models, and is the interface of all these modules.
 
 mod catalog;
 mod decide;

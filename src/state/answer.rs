@@ -1,5 +1,5 @@
-//! What stands beside the states in the file of a sequence: the answer of its last step, which a client that repeats the step after a restart gets once
-//! more, and the scratch of processors.
+//! The parts of a sequence's file beside its states. One is the answer of the last step, for a client that repeats that step after a
+//! restart. The other is the scratch of processors.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,16 @@ use crate::tensor::{NamedTensor, Tensor};
 
 use super::snapshot::{SHAPE_OF, SnapshotError, parse, stored};
 
-/// Before the names of outputs, so that they differ from those of states.
+/// The prefix of outputs' names, so that they differ from those of states.
 const ANSWER: &str = "sequor.answer.";
-/// The same for scratch, followed by the place of the processor.
+/// The prefix of scratch, followed by the place of the processor.
 const SCRATCH: &str = "sequor.scratch.";
-/// The key under which the names of processors are kept.
+/// The key of the processors' names.
 const PROCESSORS: &str = "sequor.processors";
-/// The key under which the type of an input or output is kept.
+/// The prefix of the key with the type of an input or output.
 pub(super) const TYPE_OF: &str = "sequor.type.";
 
-/// The file of a state with this answer in place of one that it may hold.
+/// The file of a state with this answer, which replaces any earlier one.
 pub fn with_answer(file: &[u8], answer: &[NamedTensor]) -> Result<Vec<u8>, SnapshotError> {
     let mut notes = notes(file)?;
     let held = SafeTensors::deserialize(file)?;
@@ -41,7 +41,7 @@ pub fn with_answer(file: &[u8], answer: &[NamedTensor]) -> Result<Vec<u8>, Snaps
     Ok(serialize(views, Some(notes))?)
 }
 
-/// The answer in the file of a state; empty if it holds none.
+/// The answer in the file of a state; empty if it has none.
 pub fn answer_of(file: &[u8]) -> Result<Vec<NamedTensor>, SnapshotError> {
     let notes = notes(file)?;
     let held = SafeTensors::deserialize(file)?;
@@ -59,7 +59,7 @@ pub fn answer_of(file: &[u8]) -> Result<Vec<NamedTensor>, SnapshotError> {
     Ok(held.tensors().into_iter().filter_map(output).collect())
 }
 
-/// The file of a state with this scratch of processors in place of the one that it may hold. `names` says whose it is.
+/// The file of a state with this scratch of processors, which replaces any earlier one. `names` are the names of the processors.
 pub fn with_scratch(file: &[u8], names: &str, scratch: &[Bytes]) -> Result<Vec<u8>, SnapshotError> {
     let mut notes = notes(file)?;
     notes.insert(PROCESSORS.to_owned(), names.to_owned());
@@ -72,7 +72,7 @@ pub fn with_scratch(file: &[u8], names: &str, scratch: &[Bytes]) -> Result<Vec<u
     Ok(serialize(views, Some(notes))?)
 }
 
-/// The scratch in the file of a state, and whose it is; empty if it holds none.
+/// The names of the processors and their scratch in the file of a state; empty if it has none.
 pub fn scratch_of(file: &[u8]) -> Result<(String, Vec<Bytes>), SnapshotError> {
     let names = notes(file)?.remove(PROCESSORS).unwrap_or_default();
     let held = SafeTensors::deserialize(file)?;

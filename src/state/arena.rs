@@ -1,6 +1,6 @@
 //! Keeps states of a fixed size, in chunks of slots.
 //!
-//! A chunk has memory while one of its slots is in use; with a [`ChunkPlan`], for as long as the plan says. Freed memory goes to the
+//! A chunk has memory while one of its slots is in use. With a [`ChunkPlan`], the plan decides how long. Freed memory goes to the
 //! [`ChunkCache`].
 
 use std::ops::Range;
@@ -12,8 +12,8 @@ use super::chunk_cache::{ChunkCache, ChunkMemory};
 use super::chunk_plan::{ChunkPlan, ChunkSizes};
 use super::spec::Layout;
 
-/// A chunk aims at this many bytes, so that a few sequences do not take the memory of many. An accelerator hands memory out in pieces of
-/// megabytes, and stands still when some is given back.
+/// Target size of a chunk in bytes, so that a few sequences do not take the memory of many. An accelerator allocates in pieces of
+/// megabytes, and stalls when memory is released.
 fn chunk_size(place: DeviceId) -> usize {
     match place {
         DeviceId::Host => 1 << 20,
@@ -21,7 +21,7 @@ fn chunk_size(place: DeviceId) -> usize {
     }
 }
 
-/// The memory of every fixed-size state of an instance's slots.
+/// The memory of all fixed-size states of an instance's slots.
 #[derive(Debug)]
 pub(super) struct Arena {
     device: Arc<dyn Device>,
@@ -31,19 +31,19 @@ pub(super) struct Arena {
     sides: usize,
     pub(super) sizes: ChunkSizes,
     chunks: Vec<Chunk>,
-    /// Chunks by plan, and how many of them have memory.
+    /// The plan of the chunks, and the number of chunks that have memory.
     planned: Option<(ChunkPlan, usize)>,
 }
 
 #[derive(Debug, Default)]
 struct Chunk {
-    /// Buffers by state and side; none while no slot is in use.
+    /// Buffers by state and side. Empty while no slot is in use.
     memory: ChunkMemory,
     in_use: u32,
 }
 
 impl Arena {
-    /// `whole` keeps all slots in one chunk, so that any run of them can be bound.
+    /// `whole` keeps all slots in one chunk, so that any range of them can be bound.
     pub(super) fn new(
         device: Arc<dyn Device>,
         cache: ChunkCache,
@@ -62,7 +62,7 @@ impl Arena {
         Arena { device, cache, chunk_size, layouts, sides, sizes, chunks, planned: None }
     }
 
-    /// Cuts the slots anew. None of them may be in use.
+    /// Divides the slots into chunks by this plan. No slot may be in use.
     pub(super) fn plan(&mut self, plan: ChunkPlan) {
         self.sizes = plan.sizes;
         self.chunks = std::iter::repeat_with(Chunk::default).take(plan.count.max(1) as usize).collect();
@@ -73,7 +73,7 @@ impl Arena {
         self.planned.map(|(_, count)| count)
     }
 
-    /// Provides memory for one more chunk. Returns which slots it is for and whether an earlier owner wrote to it.
+    /// Provides memory for one more chunk. Returns its slots, and whether an earlier owner wrote to the memory.
     pub(super) fn grow_by_one(&mut self) -> Result<Option<(Range<u32>, bool)>, DeviceError> {
         let Some((_, count)) = self.planned else { return Ok(None) };
         let provided = self.provide(count)?;
@@ -83,7 +83,7 @@ impl Arena {
         Ok(provided)
     }
 
-    /// Adds a chunk if too few slots are free, else drops the last one if it is free and enough others are.
+    /// Adds a chunk if too few slots are free. Otherwise drops the last chunk if it is free and enough other slots are.
     pub(super) fn adjust(&mut self) -> Result<Option<(Range<u32>, bool)>, DeviceError> {
         let Some((plan, count)) = self.planned else { return Ok(None) };
         let free = |(n, chunk): (usize, &Chunk)| self.sizes.slots(n).saturating_sub(chunk.in_use);
@@ -126,8 +126,8 @@ impl Arena {
         self.layouts.iter().map(|l| l.kept_row() as u64).sum::<u64>().saturating_mul(self.sides as u64)
     }
 
-    /// Provides memory for this slot, and counts it as used. If the slot's chunk had none, returns which slots it is for and whether an earlier
-    /// owner wrote to it.
+    /// Provides memory for this slot, and counts it as used. If the slot's chunk had none, returns the chunk's slots, and whether an
+    /// earlier owner wrote to the memory.
     pub(super) fn occupy(&mut self, slot: u32) -> Result<Option<(Range<u32>, bool)>, DeviceError> {
         let slot_bytes = self.slot_bytes();
         let (n, place) = self.sizes.place(slot);
@@ -142,7 +142,7 @@ impl Arena {
         Ok(provided)
     }
 
-    /// Counts the slot as free. Without a plan, a large chunk without slots in use goes to the cache; a small one stays for the next START.
+    /// Counts the slot as free. Without a plan, a large chunk without used slots goes to the cache. A small one stays for the next START.
     pub(super) fn vacate(&mut self, slot: u32) {
         let chunk_size = self.chunk_size;
         let (n, _) = self.sizes.place(slot);
@@ -154,19 +154,19 @@ impl Arena {
         }
     }
 
-    /// Whether a run can write where it does not read.
+    /// Whether a run can write to another side than it reads.
     pub(super) fn has_two_sides(&self) -> bool {
         self.sides > 1
     }
 
-    /// The memory of a state on a side, and where the slot's row starts in it.
+    /// The memory of a state on a side, and the offset of the slot's row in it.
     pub(super) fn row(&self, state: usize, slot: u32, side: u8) -> Option<(&Buffer, usize)> {
         let layout = self.layouts.get(state)?;
         let buffer = self.chunk(slot)?.memory.buffers.get(state * self.sides + usize::from(side))?;
         Some((buffer, self.sizes.place(slot).1 as usize * layout.kept_row()))
     }
 
-    /// The slot's row as one end of a move.
+    /// The slot's row as a source or target of a move.
     pub(super) fn slice(&self, state: usize, slot: u32, side: u8) -> Option<BufferSlice<'_>> {
         self.row(state, slot, side).map(|(buffer, at)| BufferSlice::of(buffer, at))
     }

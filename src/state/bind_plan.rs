@@ -1,4 +1,4 @@
-//! Plans how a batch reads and writes the states of its slots: where they lie, or gathered and scattered.
+//! Plans how a batch reads and writes the states of its slots: in place, or gathered and scattered.
 //!
 //! [`choose`] is a pure function. It picks the plan that copies the fewest rows.
 
@@ -7,43 +7,43 @@ use super::chunk_plan::ChunkSizes;
 /// The facts of a slot that a plan depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlotView {
-    /// A sequence's state lies here.
+    /// Whether the slot holds a sequence's state.
     pub live: bool,
-    /// Its first state was not written yet: nothing of it lies on any side.
+    /// Whether its first state was not written yet. Then neither side holds it.
     pub fresh: bool,
-    /// The side (0 or 1) on which the state lies.
+    /// The side (0 or 1) that holds the state.
     pub side: u8,
 }
 
-/// The way chosen.
+/// The chosen plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BindPlan {
-    /// The run of slots from `first` is the batch. States are read on `side`; those of `carry` are copied over to it first.
+    /// The range of slots from `first` is the batch. States are read on `side`; those of `carry` are copied to it first.
     InPlace { first: u32, side: u8, carry: Vec<u32> },
     /// Rows are gathered before the run and scattered after it.
     Moved,
 }
 
-/// What the choice depends on besides the slots.
+/// The facts that the choice depends on, besides the slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BindConstraints {
-    /// With 2, a run writes where it does not read, and a commit is a flip. With 1, results are scattered.
+    /// With 2, a run writes to the other side than it reads, and a commit is a flip. With 1, results are scattered.
     pub sides: u8,
-    /// Which slots lie in one piece of memory.
+    /// Which slots are in one piece of memory.
     pub chunks: ChunkSizes,
-    /// The batch dimension leads, so that rows of neighbouring slots are one tensor. A single row always is.
+    /// Whether the batch dimension comes first, so that rows of neighbouring slots form one tensor. A single row always does.
     pub leading: bool,
-    /// States are kept as the graph has them.
+    /// Whether states are kept in the graph's own type.
     pub as_kept: bool,
 }
 
-/// Picks the way that copies the fewest rows. `rows` are the batch's slots, `None` for padding, whose place a slot of the same run takes.
+/// Picks the plan that copies the fewest rows. `rows` are the batch's slots. `None` is padding, which uses a slot of the same range.
 pub fn choose(rows: &[Option<u32>], slots: &[SlotView], constraints: BindConstraints) -> BindPlan {
     let Some(first) = run_of(rows, slots, constraints) else { return BindPlan::Moved };
     let real = rows.iter().flatten().count();
     let moved = rows.len() + real;
     let run = || (first..).zip(rows);
-    // A row that does not take part is written too, so its state has to lie on the side that is read.
+    // A row without a request is written too, so its state must be on the side that is read.
     let carry = |side: u8| -> Vec<u32> {
         let away = |slot: &u32| {
             let view = slots.get(*slot as usize).copied().unwrap_or_default();
@@ -59,7 +59,7 @@ pub fn choose(rows: &[Option<u32>], slots: &[SlotView], constraints: BindConstra
     if carry.len() < moved { BindPlan::InPlace { first, side, carry } } else { BindPlan::Moved }
 }
 
-/// The first slot, if the rows are a run of slots within a chunk that can be bound as one tensor.
+/// The first slot, if the rows are a range of slots within a chunk that can be bound as one tensor.
 fn run_of(rows: &[Option<u32>], slots: &[SlotView], constraints: BindConstraints) -> Option<u32> {
     if !constraints.as_kept || (rows.len() > 1 && !constraints.leading) {
         return None;
@@ -69,7 +69,7 @@ fn run_of(rows: &[Option<u32>], slots: &[SlotView], constraints: BindConstraints
     let fits = (first..).zip(rows).all(|(slot, row)| row.is_none_or(|real| real == slot));
     let last = first.checked_add(u32::try_from(rows.len()).ok()?)?.checked_sub(1)?;
     let within = (last as usize) < slots.len() && constraints.chunks.place(first).0 == constraints.chunks.place(last).0;
-    // With one side, padding would have to be written over another sequence's state.
+    // With one side, padding would overwrite another sequence's state.
     let padded = rows.iter().any(Option::is_none);
     (fits && within && !(padded && constraints.sides < 2)).then_some(first)
 }

@@ -1,4 +1,4 @@
-//! A batch between [`Store::bind`](super::Store::bind) and the commit: how it was bound, and where its outputs are.
+//! A batch between [`Store::bind`](super::Store::bind) and the commit: its plan, and the memory of its outputs.
 
 use sequor_core::Shape;
 
@@ -6,14 +6,14 @@ use crate::device::{MemorySpanMut, Owned};
 
 use super::bind_plan::BindPlan;
 
-/// How a batch was bound; to be handed back to [`Store::commit`](super::Store::commit).
+/// A bound batch, to be passed to [`Store::commit`](super::Store::commit).
 #[derive(Debug)]
 pub struct Bound {
     pub(super) rows: Vec<Option<u32>>,
     pub(super) plan: BindPlan,
 }
 
-/// Where a state's output goes.
+/// The memory for a state's output.
 #[derive(Debug)]
 pub enum StateOut<'a> {
     Into {
@@ -29,6 +29,6 @@ pub enum StateOut<'a> {
 pub struct Fresh {
     pub shape: Shape,
     pub data: Owned,
-    /// For a padded state: the length of each row, if the model or a snapshot says it.
+    /// For a padded state: the length of each row, if the model or a snapshot contains it.
     pub lengths: Option<Vec<i64>>,
 }

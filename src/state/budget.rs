@@ -1,5 +1,5 @@
-//! Bytes of state held, against the server's limit. Taken at START, given back at the end; a sequence that does not fit is refused, and
-//! those that live are not affected. States that are kept for later sequences give way first.
+//! The bytes of state in use, against the server's limit. They are taken at START and given back at the end. A sequence that does not fit
+//! is refused, without an effect on live ones. States kept for later sequences are released first.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-/// What all states of all models may hold. Clones share it.
+/// The maximum bytes of all states of all models. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<BudgetCounter>);
 
@@ -15,24 +15,24 @@ pub struct Budget(Arc<BudgetCounter>);
 struct BudgetCounter {
     used: AtomicU64,
     limit: u64,
-    /// Counts uses of what can be given back, so that the least used of all is known.
+    /// A counter of uses of reclaimable bytes, to find the least recently used ones.
     uses: AtomicU64,
     reclaimable: Mutex<Vec<Weak<dyn Reclaimable>>>,
 }
 
-/// Holds bytes of a budget that it can do without.
+/// A holder of bytes of a budget that may be released when others need them.
 pub trait Reclaimable: fmt::Debug + Send + Sync {
     /// Bytes that it holds.
     fn bytes(&self) -> u64;
 
-    /// When the part that it would give back was used last, by [`Budget::next_use`]. `None`: it holds nothing.
+    /// The last use, by [`Budget::next_use`], of the part that it would release next. `None`: it holds nothing.
     fn least_use(&self) -> Option<u64>;
 
-    /// Gives back the part that was not used for the longest time. False if it holds nothing.
+    /// Releases its least recently used part. Returns false if it holds nothing.
     fn reclaim(&self) -> bool;
 }
 
-/// No room for a state.
+/// There is no room for a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} bytes of state wanted, {used} of {limit} in use")]
 pub struct NoRoom {
@@ -47,7 +47,7 @@ impl Budget {
         Budget(Arc::new(BudgetCounter { used, limit, uses, reclaimable: Mutex::default() }))
     }
 
-    /// Adds a holder of bytes that give way. It must not hold a lock of its own when it takes bytes.
+    /// Adds a holder of reclaimable bytes. The holder must not hold a lock of its own while it takes bytes.
     pub fn register(&self, holder: Weak<dyn Reclaimable>) {
         let mut all = self.0.reclaimable.lock();
         all.retain(|holder| holder.strong_count() > 0);
@@ -67,13 +67,15 @@ impl Budget {
         self.0.limit
     }
 
-    /// Counts these bytes until the ticket is dropped, also beyond the limit: a copy of a state is never refused, but the next START may be.
+    /// Counts these bytes until the ticket is dropped, even beyond the limit: a copy of a state is never refused, but the next START may
+    /// be.
     pub fn count(&self, bytes: u64) -> Ticket {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
         Ticket { budget: self.clone(), bytes }
     }
 
-    /// Takes these bytes until the ticket is dropped. If there is no room, holders of bytes that they can do without give them back, if that helps.
+    /// Takes these bytes until the ticket is dropped. If there is no room, holders release reclaimable bytes, provided that this makes
+    /// enough room.
     pub fn take(&self, bytes: u64) -> Result<Ticket, NoRoom> {
         loop {
             match self.take_free(bytes) {
@@ -92,7 +94,7 @@ impl Budget {
         }
     }
 
-    /// Lets the holder of the least used bytes give them back. False if all of them together would not be enough.
+    /// Makes the holder of the least recently used bytes release them. Returns false if all reclaimable bytes together would not be enough.
     fn makes_room(&self, NoRoom { wanted, used, limit }: &NoRoom) -> bool {
         let holders: Vec<Arc<dyn Reclaimable>> = self.0.reclaimable.lock().iter().filter_map(Weak::upgrade).collect();
         let all: u64 = holders.iter().map(|holder| holder.bytes()).sum();
@@ -117,12 +119,12 @@ impl Ticket {
         self.bytes
     }
 
-    /// Adds the bytes of `more`, which is of the same budget.
+    /// Adds the bytes of `more`, which must be of the same budget.
     pub fn merge(&mut self, mut more: Ticket) {
         self.bytes += std::mem::take(&mut more.bytes);
     }
 
-    /// Takes everything above `bytes` out, as a ticket of its own.
+    /// Moves all bytes above `bytes` to a ticket of their own.
     pub fn split_above(&mut self, bytes: u64) -> Option<Ticket> {
         let above = self.bytes.checked_sub(bytes).filter(|above| *above > 0)?;
         self.bytes = bytes;
@@ -143,7 +145,7 @@ impl Drop for Ticket {
     }
 }
 
-/// Bytes that several hold, for those who show how many there are. Clones count together.
+/// A sum of bytes of several holders, for display. Clones share the sum.
 #[derive(Debug, Clone, Default)]
 pub struct HeldBytes(Arc<AtomicU64>);
 
@@ -152,9 +154,9 @@ impl HeldBytes {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// One of them holds `after` in place of `before`.
+    /// Records that one holder now holds `after` bytes instead of `before`.
     pub fn change(&self, before: u64, after: u64) {
-        // The sum wraps on the way down, and is right again.
+        // The addition wraps if the sum decreases, which gives the right result.
         self.0.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 }

@@ -1,8 +1,8 @@
-//! Keeps freed state memory for ten seconds, so that the next sequence takes it as it is instead of faulting in new pages.
+//! Keeps freed state memory for ten seconds, so that the next sequence reuses it instead of faulting in new pages.
 //!
-//! Kept memory is in addition to the states in use, and both together stay within `limits.state`: a START is never refused because of it.
-//! [`ChunkCache::trim`] releases what exceeds the limit, [`ChunkCache::release_due`] what has been kept long enough. What kept memory holds is
-//! undefined: a store writes a state before anything reads it.
+//! Kept memory is in addition to the states in use. Both together stay within `limits.state`, so that no START is refused because of kept
+//! memory. [`ChunkCache::trim`] releases the excess over the limit, [`ChunkCache::release_due`] memory that has been kept long enough. The
+//! contents of kept memory are undefined: a store writes a state before anything reads it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct ChunkCache(Arc<ChunkCacheState>);
 struct ChunkCacheState {
     budget: Budget,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
-    /// In the order in which they were freed.
+    /// In the order in which the chunks were freed.
     kept: Mutex<Vec<KeptChunk>>,
     bytes: AtomicU64,
 }
@@ -35,9 +35,9 @@ struct ChunkCacheState {
 #[derive(Debug, Default)]
 pub(super) struct ChunkMemory {
     pub(super) buffers: Vec<Buffer>,
-    /// Bytes that were written at least once. Pages beyond them are not in memory yet.
+    /// Bytes that were written at least once. The pages beyond them are not resident yet.
     pub(super) touched: u64,
-    /// Whether an earlier owner wrote to it: then it does not hold zeros.
+    /// Whether an earlier owner wrote to it. Then it is not zeroed.
     pub(super) is_reused: bool,
 }
 
@@ -47,7 +47,7 @@ struct KeptChunk {
     since: Time,
 }
 
-/// Memory is used again only in the order of work that it was used in. The host has one.
+/// Identifies the order of work in which memory was used. Memory is reused only in the same one. The host has one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct DeviceKey {
     place: DeviceId,
@@ -72,12 +72,12 @@ impl ChunkCache {
         &self.0.budget
     }
 
-    /// Bytes that are kept.
+    /// Kept bytes.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// Memory of these sizes: kept memory if there is some, else new memory. If the device is full, kept memory makes room.
+    /// Memory of these sizes: kept memory if any fits, otherwise new memory. If the device is full, kept memory is released first.
     pub(super) fn allocate(&self, device: &Arc<dyn Device>, sizes: &[usize]) -> Result<ChunkMemory, DeviceError> {
         if let Some(memory) = self.take(device, sizes) {
             return Ok(memory);
@@ -90,7 +90,7 @@ impl ChunkCache {
         Ok(ChunkMemory { buffers, touched: 0, is_reused: false })
     }
 
-    /// The memory of these sizes that was freed last.
+    /// Takes the most recently freed memory of these sizes.
     fn take(&self, device: &Arc<dyn Device>, sizes: &[usize]) -> Option<ChunkMemory> {
         let device = DeviceKey::new(device);
         let fits = |kept: &KeptChunk| {
@@ -111,14 +111,15 @@ impl ChunkCache {
         let (device, since) = (DeviceKey::new(device), (self.0.clock)());
         let bytes = memory.touched;
         let mut kept = self.0.kept.lock();
-        // Counted before another thread can take it, which subtracts it.
+        // Added before another thread can take the memory, which subtracts its bytes.
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
         kept.push(KeptChunk { memory: ChunkMemory { is_reused: true, ..memory }, device, since });
         drop(kept);
         self.trim();
     }
 
-    /// Releases memory, oldest first, until what is kept and what is in use are within the limit. Call it without a lock: it may take long.
+    /// Releases memory, oldest first, until kept memory and memory in use are within the limit. Call it without a lock, because it may take
+    /// long.
     pub fn trim(&self) {
         let ChunkCacheState { budget, .. } = &*self.0;
         let room = || budget.limit().saturating_sub(budget.used());
@@ -133,7 +134,7 @@ impl ChunkCache {
         });
     }
 
-    /// Releases what has been kept for `KEPT_FOR`. Returns whether anything was.
+    /// Releases memory that has been kept for `KEPT_FOR`. Returns whether there was any.
     pub fn release_due(&self, now: Time) -> bool {
         self.bytes() > 0 && self.release(|kept| now >= kept.since + KEPT_FOR)
     }

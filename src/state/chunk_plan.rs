@@ -1,6 +1,6 @@
-//! How the slots of an instance are cut into chunks, and when a chunk is added or dropped.
+//! Divides the slots of an instance into chunks, and decides when a chunk is added or dropped.
 
-/// The chunk that a slot lies in: the first may have another size than the others.
+/// The sizes of chunks. The first chunk may differ in size from the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkSizes {
     pub first: u32,
@@ -12,7 +12,7 @@ impl ChunkSizes {
         ChunkSizes { first: slots, next: slots }
     }
 
-    /// The slot's chunk, and its place there.
+    /// The slot's chunk, and its place in the chunk.
     pub fn place(self, slot: u32) -> (usize, u32) {
         match slot.checked_sub(self.first) {
             None => (0, slot),
@@ -23,7 +23,7 @@ impl ChunkSizes {
         }
     }
 
-    /// Slots of a chunk.
+    /// Number of slots of a chunk.
     pub fn slots(self, chunk: usize) -> u32 {
         if chunk == 0 { self.first } else { self.next }
     }
@@ -35,14 +35,14 @@ impl ChunkSizes {
     }
 }
 
-/// Chunks that are added and dropped by the number of free slots, one at a time. The first one is always there.
+/// A plan that adds and drops chunks by the number of free slots, one at a time. The first chunk always exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkPlan {
     pub sizes: ChunkSizes,
     /// Maximum number of chunks.
     pub count: u32,
-    /// A chunk is added when fewer slots are free.
+    /// A chunk is added if fewer slots than this are free.
     pub grow_below: u32,
-    /// The last chunk is dropped when it is free and more slots are free in all.
+    /// The last chunk is dropped if it is free and more slots than this are free in all.
     pub shrink_above: u32,
 }

@@ -1,4 +1,5 @@
-//! Chunks by plan against the rules of the stateful backend, chunk by chunk: any order of STARTs and ENDs, up to the capacity and down again.
+//! Chunks by plan, compared with the rules of Triton's stateful backend chunk by chunk: any order of STARTs and ENDs, up to the capacity
+//! and down again.
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ fn store_as(plan: ChunkPlan, slots: u32, storage: DataType) -> Store {
 /// The backend's own bookkeeping.
 struct Reference {
     plan: ChunkPlan,
-    /// By chunk that has memory, which of its slots are in use.
+    /// For each chunk that has memory, which of its slots are in use.
     chunks: Vec<Vec<bool>>,
 }
 
@@ -72,7 +73,7 @@ impl Reference {
         panic!("the slot has no chunk");
     }
 
-    /// What the backend does after every batch.
+    /// The backend's adjustment after every batch.
     fn after_batch(&mut self) {
         let free = self.chunks.iter().flatten().filter(|used| !**used).count() as u32;
         if free < self.plan.grow_below && self.chunks.len() < self.plan.count as usize {

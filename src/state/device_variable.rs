@@ -1,6 +1,6 @@
-//! States on an accelerator whose size may change with every step. Each value has memory of its own there and never travels over the host.
+//! States on an accelerator whose size may change with every step. Each value has its own memory there and never passes through the host.
 //!
-//! The store gathers a batch from these values and moves the run's outputs back, in the same launches as states of a fixed size.
+//! The store gathers a batch from these values and moves the run's outputs back, in the same launches as for states of a fixed size.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use crate::device::{Buffer, BufferSlice, Convert, Device, DeviceError, Moves, Ow
 
 use super::spec::{Layout, StateSpec};
 
-/// Free memory kept for use again: to ask an accelerator for some stands it still.
+/// Maximum bytes of free memory kept for reuse, because allocation stalls an accelerator.
 const KEPT: usize = 64 << 20;
 
-/// One such state, of all slots.
+/// One state of all slots.
 #[derive(Debug)]
 pub(super) struct DeviceVariable {
     device: Arc<dyn Device>,
     slots: Vec<Option<Grown>>,
     /// The state at START; `None` is zeros.
     first: Option<Buffer>,
-    /// The rows of a batch, side by side.
+    /// The rows of a batch, gathered side by side.
     given: Buffer,
-    /// The batch's row, as it goes into a run.
+    /// The shape of one row of the batch.
     row: Shape,
-    /// Of sizes that are powers of two.
+    /// Free memory, with sizes that are powers of two.
     free: Vec<Buffer>,
 }
 
@@ -37,13 +37,13 @@ struct Grown {
     memory: Option<Buffer>,
 }
 
-/// What a run has left of the rows of a batch, with memory for those that are taken.
+/// The outputs of a run for one state, with memory for the rows that are taken.
 #[derive(Debug)]
 pub(super) struct Growth {
     row: Shape,
     layout: Layout,
     data: Owned,
-    /// By the rows that are taken; `None` where the memory that the slot has is large enough.
+    /// By taken row. `None` if the slot's present memory is large enough.
     more: Vec<Option<Buffer>>,
 }
 
@@ -109,7 +109,7 @@ impl DeviceVariable {
 
     // === a run ===
 
-    /// Readies the rows of a batch to be gathered. False if they differ in shape.
+    /// Prepares to gather the rows of a batch. Returns false if they differ in shape.
     pub(super) fn ready(&mut self, spec: &StateSpec, rows: &[Option<u32>]) -> Result<bool, DeviceError> {
         let mut shapes = rows.iter().flatten().filter_map(|slot| self.shape(*slot));
         let Some(row) = shapes.next().cloned() else { return Ok(true) };
@@ -121,7 +121,7 @@ impl DeviceVariable {
         Ok(true)
     }
 
-    /// Gathers the rows, unless there is one and it is read where it lies.
+    /// Gathers the rows. A single row with memory of its own is read in place instead.
     pub(super) fn gather<'a>(
         &'a self,
         spec: &StateSpec,
@@ -147,13 +147,13 @@ impl DeviceVariable {
         self.slots.get(*slot as usize)?.as_ref()?.memory.as_ref()
     }
 
-    /// What a run reads: the batch's shape, and where it lies.
+    /// The input of a run: the batch's shape, its bytes and its memory.
     pub(super) fn input(&self, spec: &StateSpec, rows: &[Option<u32>]) -> (Shape, usize, &Buffer) {
         let shape = spec.batched(&self.row, rows.len() as u64);
         (shape, size(spec, &self.row) * rows.len(), self.alone(rows).unwrap_or(&self.given))
     }
 
-    /// Takes memory for what a run has left of the rows that are taken. Nothing is changed yet.
+    /// Takes memory for the outputs of the rows that are taken. Changes no slot yet.
     pub(super) fn grow(
         &mut self,
         spec: &StateSpec,
@@ -171,7 +171,7 @@ impl DeviceVariable {
         Ok(Growth { row, layout, data, more })
     }
 
-    /// Moves what a run has left to where it is kept.
+    /// Moves the outputs of a run to the slots' memory.
     pub(super) fn scatter<'a>(
         &'a self,
         growth: &'a Growth,
@@ -193,7 +193,7 @@ impl DeviceVariable {
         Ok(())
     }
 
-    /// Takes what was moved.
+    /// Applies the moved values to their slots.
     pub(super) fn settle(&mut self, growth: Growth, taken: &[(usize, u32)]) {
         for ((_, slot), more) in taken.iter().zip(growth.more) {
             let Some(Some(grown)) = self.slots.get_mut(*slot as usize) else { continue };
@@ -206,7 +206,7 @@ impl DeviceVariable {
 
     // === out and in ===
 
-    /// A slot's value. Waits for it.
+    /// A slot's value. Waits for the device.
     pub(super) fn get(&self, spec: &StateSpec, slot: u32) -> Result<(Shape, Vec<u8>), DeviceError> {
         let Some(Some(grown)) = self.slots.get(slot as usize) else { return Ok(Default::default()) };
         let len = size(spec, &grown.shape);
@@ -217,7 +217,7 @@ impl DeviceVariable {
         Ok((grown.shape.clone(), bytes))
     }
 
-    /// Memory with these bytes in it, to be given to a slot by [`DeviceVariable::put`].
+    /// Memory that contains these bytes, for [`DeviceVariable::put`].
     pub(super) fn holding(&mut self, bytes: &[u8]) -> Result<Buffer, DeviceError> {
         let mut memory = self.take(bytes.len())?;
         memory.put(bytes)?;
@@ -241,7 +241,7 @@ impl DeviceVariable {
         }
     }
 
-    /// Work that was submitted for it is done before the work of its next owner.
+    /// Keeps memory for reuse. Its submitted work is done before that of its next owner.
     fn lay_by(&mut self, memory: Buffer) {
         if self.free.iter().map(Buffer::len).sum::<usize>() + memory.len() <= KEPT {
             self.free.push(memory);
@@ -261,7 +261,7 @@ fn size(spec: &StateSpec, row: &Shape) -> usize {
     layout(spec, row).row()
 }
 
-/// Whether such a state can be kept there: texts are memory of the host.
+/// Whether such a state can be kept on a device. Texts are always in host memory.
 pub(super) fn is_possible(spec: &StateSpec) -> bool {
     spec.dtype != DataType::Bytes
 }

@@ -1,4 +1,4 @@
-//! A state of a fixed size, of all slots: its rows lie in the arena. Its own memory takes the rows of a batch that cannot be bound there.
+//! A state of a fixed size, of all slots. Its rows are in the arena. Its own memory is for the rows of a batch that cannot be bound there.
 
 use std::sync::Arc;
 
@@ -14,34 +14,34 @@ use super::error::StateError;
 use super::slots::Slots;
 use super::spec::{Layout, StateSpec};
 
-/// Smaller buffers of a batch are not worth releasing.
+/// Minimum bytes of a batch's buffer that is released.
 const LARGE: usize = 256 << 10;
 
-/// One such state.
+/// One state of all slots.
 #[derive(Debug)]
 pub(super) struct FixedState {
     /// Its number in the arena.
     index: usize,
     layout: Layout,
-    /// The state at START as rows are kept; `None` is zeros.
+    /// The state at START, in the stored type; `None` is zeros.
     first: Option<Buffer>,
-    /// The rows of a batch as the run reads them, and as it writes them.
+    /// The rows of a batch that the run reads. `taken`: those that it writes.
     given: Buffer,
     taken: Buffer,
-    /// The batch's shape, and that of one row.
+    /// The batch's shape. `row`: that of one row.
     shape: Shape,
     row: Shape,
 }
 
-/// The slots of a batch whose rows are written before a run in place reads them on this side.
+/// The slots of a batch whose rows must be written to this side before a run reads them in place.
 #[derive(Debug)]
 pub(super) struct CarriedSlots<'a> {
     pub(super) side: u8,
-    /// Their rows lie on the other side.
+    /// Slots whose rows are on the other side.
     pub(super) moved: &'a [u32],
-    /// They get their first state.
+    /// Slots that get their first state.
     pub(super) fresh: &'a [u32],
-    /// They become padding rows, of zeros.
+    /// Slots that become padding rows of zeros.
     pub(super) cleared: &'a [u32],
 }
 
@@ -76,7 +76,7 @@ impl FixedState {
 
     // === memory of a batch ===
 
-    /// Makes what a run writes, and if it `gathers` also what it reads, large enough for `count` rows.
+    /// Makes the memory that a run writes large enough for `count` rows. If it `gathers`, also the memory that it reads.
     pub(super) fn ensure(
         &mut self,
         device: &Arc<dyn Device>,
@@ -105,9 +105,9 @@ impl FixedState {
         Ok(())
     }
 
-    // === rows on their way ===
+    // === moving rows ===
 
-    /// Writes the rows that a run in place reads and that do not lie there.
+    /// Writes the rows that a run in place reads and that are not on its side yet.
     pub(super) fn carry<'a>(
         &'a self,
         arena: &'a Arena,
@@ -135,7 +135,7 @@ impl FixedState {
         Ok(())
     }
 
-    /// Moves the rows of a batch to where the run reads them.
+    /// Moves the rows of a batch to the memory that the run reads.
     pub(super) fn gather<'a>(
         &'a self,
         rows: &[Option<u32>],
@@ -154,7 +154,7 @@ impl FixedState {
         Ok(())
     }
 
-    /// Moves what the run wrote of these rows, of a batch of `count`, to their slots.
+    /// Moves these rows of the run's output, of a batch of `count`, to their slots.
     pub(super) fn scatter<'a>(
         &'a self,
         (count, taken): (usize, &[(usize, u32)]),
@@ -171,7 +171,7 @@ impl FixedState {
         Ok(())
     }
 
-    /// Copies row `n` of what a run has written, in one piece.
+    /// Copies row `n` of a run's output into one piece.
     pub(super) fn copy_row<'a>(
         &'a self,
         spec: &StateSpec,
@@ -187,7 +187,7 @@ impl FixedState {
 
     // === where a run reads and writes ===
 
-    /// Where a run reads: memory, offset and bytes.
+    /// The memory that a run reads: buffer, offset and bytes.
     pub(super) fn source<'a>(
         &'a self,
         spec: &StateSpec,
@@ -202,7 +202,7 @@ impl FixedState {
         Ok((buffer, at, self.layout.row() * bound.rows.len()))
     }
 
-    /// Where a run writes.
+    /// The memory that a run writes: buffer, offset and bytes.
     pub(super) fn target<'a>(
         &'a self,
         spec: &StateSpec,
@@ -223,7 +223,7 @@ impl FixedState {
 
     // === one value ===
 
-    /// The first row that was gathered, as the graph has it.
+    /// The first gathered row, in the graph's own type.
     pub(super) fn gathered(&self) -> Result<Vec<u8>, DeviceError> {
         self.given.get(0..self.layout.row())
     }
@@ -234,7 +234,7 @@ impl FixedState {
     }
 }
 
-/// The state at START on the device, as rows are kept; `None` is zeros.
+/// The state at START on the device, in the stored type; `None` is zeros.
 fn first_row(device: &Arc<dyn Device>, spec: &StateSpec, layout: Layout) -> Result<Option<Buffer>, DeviceError> {
     let Some(data) = &spec.initial.data else { return Ok(None) };
     let mut bytes = data.to_vec();

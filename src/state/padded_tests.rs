@@ -1,4 +1,5 @@
-//! Padded states against a plain table of values: rows of different lengths run together, and each keeps what it would have alone.
+//! Padded states, compared with a plain table of values: rows of different lengths run together, and each gets the state that it would get
+//! alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ fn tensor<'a>(spec: &StateSpec, row: &'a Shape) -> PaddedRows<'a> {
     PaddedRows { row, axis, batch_axis, side, element: 2 }
 }
 
-/// What a model gives for rows of these lengths and values, in a tensor of so many places a row.
+/// A model's output for rows of these lengths and values, in a tensor with this many places per row.
 fn produced(spec: &StateSpec, places: u64, rows: &[(u64, Vec<u8>)], lengths: Option<Vec<i64>>) -> Fresh {
     let whole = row(spec, places);
     let parts: Vec<(u64, &[u8])> = rows.iter().map(|(length, data)| (*length, data.as_slice())).collect();
@@ -66,7 +67,7 @@ fn produced(spec: &StateSpec, places: u64, rows: &[(u64, Vec<u8>)], lengths: Opt
 struct PaddedRun {
     slots: Vec<u32>,
     salt: u8,
-    /// New lengths that the model says; otherwise all rows grow alike.
+    /// New lengths that the model outputs. Otherwise all rows grow by the same length.
     said: Option<Vec<u64>>,
     fails: bool,
     padding_row: bool,
@@ -100,7 +101,7 @@ proptest! {
             }
             let bound = store.bind(rows.clone()).unwrap();
             store.ready(&bound).unwrap();
-            // What the model reads.
+            // The input of the model.
             let old: Vec<(u64, Vec<u8>)> = rows.iter().map(|slot| slot.map_or((0, Vec::new()), |slot| table[&slot].clone())).collect();
             let lengths: Vec<u64> = old.iter().map(|(length, _)| *length).collect();
             prop_assert_eq!(store.lengths(0), &lengths);
@@ -111,7 +112,7 @@ proptest! {
             let (shape, span) = unsafe { store.input(&bound, 0) }.unwrap();
             prop_assert_eq!(shape, &whole_row.with(batch_axis, rows.len() as u64));
             prop_assert_eq!(span.as_host().unwrap(), &tensor(&spec, &whole_row).join(&parts, &[9, 9]));
-            // What it gives.
+            // The output of the model.
             let grown = u64::from(salt % 3);
             let new_length = |n: usize| said.as_ref().map_or(lengths[n] + grown, |said| said[n]);
             let new: Vec<(u64, Vec<u8>)> = (0..rows.len()).map(|n| (new_length(n), value(&spec, new_length(n), salt.wrapping_add(n as u8)))).collect();

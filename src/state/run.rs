@@ -1,5 +1,5 @@
-//! A batch's way through the store: its states are bound, in place or gathered into one tensor; what the run has written is checked, copied and
-//! committed. For each row, the store commits all states or none.
+//! A batch in the store. Its states are bound, in place or gathered into one tensor. The run's output is checked, copied and committed. For
+//! each row, the store commits all states or none.
 
 use sequor_core::{Padding, Shape};
 
@@ -18,10 +18,10 @@ use super::stored_state::{StateStorage, StoredState};
 impl Store {
     // === before the run ===
 
-    /// Brings the states of these slots to where a run reads them: where they lie, or gathered. `None` is a padding row, of zeros.
+    /// Makes the states of these slots readable for a run: in place, or gathered. `None` is a padding row of zeros.
     pub fn bind(&mut self, rows: Vec<Option<u32>>) -> Result<Bound, StateError> {
         self.slots.check(&rows)?;
-        // The core gives a slot its first state before it lets it run; anything else would read another sequence's.
+        // The core gives a slot its first state before it lets it run. Without this check a run could read another sequence's state.
         if let Some(slot) = rows.iter().flatten().find(|slot| !self.is_live(**slot)) {
             return Err(StateError::NotLive(*slot));
         }
@@ -34,7 +34,7 @@ impl Store {
         Ok(Bound { rows, plan })
     }
 
-    /// Gathers the states of one slot, also where it would be cheaper to bind them in place.
+    /// Gathers the states of one slot, even if binding them in place would be cheaper.
     pub(super) fn bind_moved(&mut self, slot: u32) -> Result<Bound, StateError> {
         let rows = vec![Some(slot)];
         self.slots.check(&rows)?;
@@ -48,7 +48,7 @@ impl Store {
         self.states.iter_mut().try_for_each(|state| state.shape_batch(rows, budget))
     }
 
-    /// Copies the rows that lie on the other side, and writes first states, and zeros for padding rows, where the run will read them.
+    /// Prepares a run in place. Copies rows from the other side, and writes first states and the zeros of padding rows.
     fn carry(&mut self, rows: &[Option<u32>], first: u32, side: u8, moved: &[u32]) -> Result<(), StateError> {
         let fresh: Vec<u32> = rows.iter().flatten().copied().filter(|slot| self.slots.view(*slot).fresh).collect();
         let cleared = self.slots.stale_padding(rows, first, side);
@@ -79,7 +79,7 @@ impl Store {
         Ok(())
     }
 
-    /// Provides memory for what a run in place leaves to be scattered. Call it before [`Store::output`].
+    /// Provides memory for outputs of a run in place that will be scattered. Call it before [`Store::output`].
     pub fn ready(&mut self, bound: &Bound) -> Result<(), StateError> {
         if self.constraints.sides < 2 && matches!(bound.plan, BindPlan::InPlace { .. }) {
             self.ensure_batch_buffers(bound.rows.len(), false)?;
@@ -89,7 +89,7 @@ impl Store {
 
     // === where the run reads and writes ===
 
-    /// A state as a run reads it, by its number.
+    /// The memory of a state that a run reads, by the state's number.
     ///
     /// # Safety
     /// The span must not be used after the store was changed again.
@@ -107,13 +107,13 @@ impl Store {
             }
             StateStorage::Fixed(fixed) => {
                 let (buffer, at, size) = fixed.source(spec, bound, &self.arena)?;
-                // SAFETY: nothing is moved into it before the store changes, which the caller waits for.
+                // SAFETY: nothing is moved into it before the store changes. The caller does not use the span after that.
                 Ok((fixed.shape(), unsafe { buffer.read(at..at + size) }?))
             }
         }
     }
 
-    /// Where a run writes a state, by its number.
+    /// The memory of a state that a run writes, by the state's number.
     ///
     /// # Safety
     /// As for [`Store::input`].
@@ -121,11 +121,11 @@ impl Store {
         let Some(state) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
         let Some(fixed) = state.fixed() else { return Ok(StateOut::New) };
         let (buffer, at, size) = fixed.target(&state.spec, bound, &self.arena)?;
-        // SAFETY: the run writes here and reads elsewhere: the other side, or another buffer.
+        // SAFETY: the run reads from elsewhere: the other side, or another buffer.
         Ok(StateOut::Into { shape: fixed.shape(), data: unsafe { buffer.write(at..at + size) }? })
     }
 
-    /// The length of each row of a padded state, as a run reads it, by its number; nothing for other states.
+    /// The length of each row of a padded state that a run reads, by the state's number. Empty for other states.
     pub fn lengths(&self, state: usize) -> &[u64] {
         match self.states.get(state).map(|state| &state.kind) {
             Some(StateStorage::HostVariable(variables)) => variables.lengths(),
@@ -133,9 +133,9 @@ impl Store {
         }
     }
 
-    // === what the run has written ===
+    // === the run's output ===
 
-    /// The length of each row of what a run has produced for a padded state, and how it is padded.
+    /// The length of each row of a run's output for a padded state, and the state's padding.
     pub fn lengths_after(
         &self,
         bound: &Bound,
@@ -149,8 +149,8 @@ impl Store {
         state.lengths_after(produced, &row)
     }
 
-    /// What a run has written for a state, before it is committed: the batch's shape and bytes, rows first, for any axis.
-    /// `None` where the backend allocated.
+    /// A run's output for a state, before it is committed: the batch's shape and bytes, rows first, for any axis. `None` if the backend
+    /// allocated it.
     pub fn written(&self, bound: &Bound, state: usize) -> Result<Option<(Shape, Vec<u8>)>, StateError> {
         let Some((spec, fixed)) = self.states.get(state).and_then(|state| Some((&state.spec, state.fixed()?))) else {
             return Ok(None);
@@ -166,7 +166,7 @@ impl Store {
         Ok(Some((row.with(0, count as u64), parts.concat())))
     }
 
-    /// The shape and bytes of what [`Store::lay_out`] lays out, if the state is of a fixed size.
+    /// The shape and bytes of the result of [`Store::lay_out`], if the state is of a fixed size.
     pub fn laid_out(&self, bound: &Bound, state: usize) -> Option<(Shape, usize)> {
         let state = self.states.get(state)?;
         let (fixed, count) = (state.fixed()?, bound.rows.len());
@@ -175,7 +175,7 @@ impl Store {
         Some((shape, fixed.layout().row() * count))
     }
 
-    /// Asks for what a run writes for a state of a fixed size to be laid out in `to`, rows first, for any axis.
+    /// Submits the copy of a run's output for a state of a fixed size to `to`, rows first, for any axis.
     pub fn lay_out(&mut self, bound: &Bound, state: usize, to: &mut Buffer) -> Result<(), StateError> {
         let Some(state) = self.states.get(state) else { return Ok(()) };
         let (Some(fixed), count) = (state.fixed(), bound.rows.len()) else { return Ok(()) };
@@ -189,7 +189,7 @@ impl Store {
         Ok(moves.run()?)
     }
 
-    /// Bytes of the states that change in size, for each row of a batch, padding included, once what the run has produced is committed.
+    /// Bytes of the states that change in size, for each row of a batch including padding, after the run's output is committed.
     pub fn growing_bytes_after(&self, bound: &Bound, fresh: &[Option<Fresh>]) -> Result<Vec<u64>, StateError> {
         let mut after = vec![0; bound.rows.len()];
         for (state, produced) in self.states.iter().zip(fresh) {
@@ -204,18 +204,18 @@ impl Store {
 
     // === commit ===
 
-    /// Checks what a run has produced, without taking any of it: one entry a state, `None` where the run wrote where it was told.
+    /// Checks a run's output without committing any of it: one entry per state, `None` if the run wrote to the given memory.
     pub fn check(&self, bound: &Bound, fresh: &[Option<Fresh>]) -> Result<(), StateError> {
         let rows = bound.rows.len() as u64;
         self.states.iter().zip(fresh).try_for_each(|(state, produced)| state.check(produced.as_ref(), rows))
     }
 
-    /// Takes the new states of the rows for which `good` says so, all of a row's or none. Everything was checked before.
+    /// Commits the new states of the rows for which `good` is true, all states of a row or none. The caller has checked the output before.
     pub fn commit(&mut self, bound: &Bound, fresh: Vec<Option<Fresh>>, good: &[bool]) -> Result<(), StateError> {
         self.commit_with_copies(bound, fresh, good, &[]).map(drop)
     }
 
-    /// Commits, and copies the new states of the rows for which `copied` says so: one entry a row of the batch.
+    /// Commits, and copies the new states of the rows for which `copied` is true. Returns one entry per row of the batch.
     pub fn commit_with_copies(
         &mut self,
         bound: &Bound,
@@ -227,7 +227,7 @@ impl Store {
         let mut taken: Vec<(usize, u32)> = Vec::with_capacity(count);
         taken
             .extend(bound.rows.iter().enumerate().filter_map(|(n, row)| Some((n, (*row)?))).filter(|(n, _)| takes(*n)));
-        // Everything that can fail comes before the first change of a slot.
+        // Every fallible operation precedes the first change of a slot.
         let states = self.states.iter_mut().zip(fresh);
         let left: Vec<Left> =
             states.map(|(state, produced)| state.split(produced, count, &taken)).collect::<Result<_, _>>()?;
@@ -256,7 +256,7 @@ impl Store {
         CopySource { device, states, arena, budget: cache.budget(), bound, left }.rows(wanted, scratch)
     }
 
-    /// Moves what a run has left to where it is kept. Where sides are flipped, states in the arena lie there already.
+    /// Moves a run's output to the slots. If sides are flipped, states in the arena are already in place.
     fn scatter(&mut self, count: usize, taken: &[(usize, u32)], left: &[Left], flips: bool) -> Result<(), StateError> {
         let mut moves = Moves::new(&*self.device, &mut self.scratch);
         for (state, left) in self.states.iter().zip(left) {

@@ -1,4 +1,4 @@
-//! Which slots of an instance hold a sequence's states, on which side they lie, and what earlier sequences left in the memory.
+//! The slots of an instance: which hold a sequence's states, on which side, and which still contain an earlier sequence's data.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::error::StateError;
 #[derive(Debug)]
 pub(super) struct Slots {
     views: Vec<SlotView>,
-    /// By slot, the sides on which it holds what an earlier sequence left there; bit 0 is side 0.
+    /// By slot, the sides that still contain an earlier sequence's data; bit 0 is side 0.
     stale: Vec<u8>,
     live: u32,
 }
@@ -24,7 +24,7 @@ impl Slots {
         &self.views
     }
 
-    /// A slot that does not exist holds nothing.
+    /// The view of a slot. A slot that does not exist is empty.
     pub(super) fn view(&self, slot: u32) -> SlotView {
         self.views.get(slot as usize).copied().unwrap_or_default()
     }
@@ -37,7 +37,7 @@ impl Slots {
         }
     }
 
-    /// No sequence's state lies in any slot.
+    /// Whether no slot holds a sequence's state.
     pub(super) fn are_free(&self) -> bool {
         self.live == 0
     }
@@ -60,7 +60,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Says of both sides of these slots whether they hold what an earlier sequence left.
+    /// Records for both sides of these slots whether they contain an earlier sequence's data.
     pub(super) fn mark(&mut self, slots: Range<u32>, is_stale: bool) {
         for slot in slots {
             if let Some(sides) = self.stale.get_mut(slot as usize) {
@@ -69,7 +69,7 @@ impl Slots {
         }
     }
 
-    /// The padding rows whose slot has no state, and holds on this side what an earlier sequence left there.
+    /// The padding rows whose slot has no written state, but contains an earlier sequence's data on this side.
     pub(super) fn stale_padding(&self, rows: &[Option<u32>], first: u32, side: u8) -> Vec<u32> {
         let padding = (first..).zip(rows).filter(|(_, row)| row.is_none()).map(|(slot, _)| slot);
         let is_stale = |slot: &u32| {
@@ -80,14 +80,14 @@ impl Slots {
         padding.filter(is_stale).collect()
     }
 
-    /// This side of the slot holds zeros.
+    /// Records that this side of the slot contains zeros.
     pub(super) fn clear(&mut self, slot: u32, side: u8) {
         if let Some(sides) = self.stale.get_mut(slot as usize) {
             *sides &= !(1 << side);
         }
     }
 
-    /// The slot's state lies on this side.
+    /// Records that the slot's state is on this side.
     pub(super) fn set_side(&mut self, slot: u32, side: u8) {
         self.change(slot, |view| view.side = side);
     }
@@ -96,7 +96,7 @@ impl Slots {
         self.change(slot, |view| view.side = 1 - view.side);
     }
 
-    /// The slot's first state was written, to this side.
+    /// Records that the slot's first state was written, to this side.
     pub(super) fn write_first(&mut self, slot: u32, side: u8) {
         self.change(slot, |view| {
             if view.fresh {
@@ -105,7 +105,7 @@ impl Slots {
         });
     }
 
-    /// A run has written the slot's state.
+    /// Records that a run has written the slot's state.
     pub(super) fn set_written(&mut self, slot: u32) {
         self.change(slot, |view| view.fresh = false);
     }

@@ -1,4 +1,4 @@
-//! A sequence's states as a `.safetensors` file, which any Python user can open; and back.
+//! Converts a sequence's states to a `.safetensors` file, which any Python user can open, and back.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use super::error::StateError;
 use super::spec::StateSpec;
 use crate::tensor::rows::texts_len;
 
-/// Why a snapshot is not made or not taken.
+/// Why a snapshot cannot be made or is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     #[error("not a safetensors file: {0}")]
@@ -28,7 +28,7 @@ pub enum SnapshotError {
     Differs { state: String, got: String, want: String },
 }
 
-/// The key under which the shape of a BYTES state is kept: its tensor holds the wire form, as bytes.
+/// The prefix of the key with the shape of a BYTES state. The state's tensor contains the wire form, as bytes.
 pub(super) const SHAPE_OF: &str = "sequor.shape.";
 
 /// The file of these values, each as one row in the graph's own type.
@@ -59,13 +59,13 @@ pub fn check(specs: &[StateSpec], file: &[u8]) -> Result<BTreeMap<String, String
     Ok(header.metadata().clone().unwrap_or_default().into_iter().collect())
 }
 
-/// The same snapshot without tensors and notes that belong to none of these states.
+/// The same snapshot, without tensors and notes that belong to none of these states.
 pub fn states_alone(specs: &[StateSpec], file: &[u8]) -> Result<Vec<u8>, SnapshotError> {
     let values = read(specs.iter(), file)?;
     self::file(specs.iter(), &values, &BTreeMap::new())
 }
 
-/// The values of a snapshot in the order of these states.
+/// The values of a snapshot, in the order of these states.
 pub(super) fn read<'a>(
     specs: impl Iterator<Item = &'a StateSpec>,
     file: &[u8],
@@ -96,14 +96,14 @@ fn differs(spec: &StateSpec, got: String) -> SnapshotError {
     SnapshotError::Differs { state: spec.input.clone(), got, want: format!("{} {}", spec.dtype, spec.dims) }
 }
 
-/// Checks that texts in wire form are as many as their shape says.
+/// Checks that the number of texts in wire form fits the shape.
 fn check_texts(spec: &StateSpec, shape: &Shape, data: &[u8]) -> Result<(), SnapshotError> {
     let count = shape.elements().and_then(|n| usize::try_from(n).ok());
     let fits = count.is_some_and(|count| texts_len(data, count).is_ok_and(|len| len == data.len()));
     if fits { Ok(()) } else { Err(differs(spec, format!("{} bytes that are no texts of {shape}", data.len()))) }
 }
 
-/// Reads a shape as it is written: `[1,2]`.
+/// Parses a shape of the form `[1,2]`.
 pub(super) fn parse(text: &str) -> Option<Shape> {
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
     let parts = inner.split(',').filter(|part| !part.is_empty());

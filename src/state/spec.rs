@@ -1,4 +1,4 @@
-//! Describes a state: the names of its tensors, its type and dimensions, how it is kept, and its value at START.
+//! Describes a state: the names of its tensors, its type and dimensions, its storage, and its value at START.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use crate::device::{Convert, StridedLayout};
 /// One state of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateSpec {
-    /// The graph's input and output; also the state's name for people (`input`).
+    /// The graph's input; also the state's name in messages. `output`: the graph's output.
     pub input: String,
     pub output: String,
     pub dtype: DataType,
     /// Without the batch dimension.
     pub dims: Dims,
-    /// Where the batch dimension stands in the graph's tensor; `None` if the model does not batch.
+    /// The place of the batch dimension in the graph's tensor; `None` if the model does not batch.
     pub batch_axis: Option<usize>,
-    /// The type it is kept in: `dtype`, or FP16 or BF16 for an FP32 state.
+    /// The stored type: `dtype`, or FP16 or BF16 for an FP32 state.
     pub storage: DataType,
     pub initial: InitialValue,
-    /// Keep one copy, at any cost (`use_same_buffer_for_input_output`).
+    /// Whether only one copy may be kept, at any cost (`use_same_buffer_for_input_output`).
     pub same_buffer: bool,
-    /// How values of different lengths are padded to one, if rows with such values run together.
+    /// How values of different lengths are padded to one length, if their rows run together.
     pub padding: Option<Padding>,
 }
 
-/// What a state is at START.
+/// The value of a state at START.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitialValue {
     /// Without the batch dimension.
@@ -35,50 +35,50 @@ pub struct InitialValue {
     pub data: Option<Arc<[u8]>>,
 }
 
-/// The sizes of a state whose dimensions are fixed, seen as [outer, batch, inner].
+/// The sizes of a state with fixed dimensions, as [outer, batch, inner].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Pieces a row lies in: the product of the dimensions before the batch dimension.
+    /// Number of pieces of a row: the product of the dimensions before the batch dimension.
     pub(super) outer: usize,
-    /// Bytes of a piece, as the graph has it.
+    /// Bytes of a piece in the graph's type.
     pub(super) inner: usize,
-    /// Bytes of a piece, as it is kept.
+    /// Bytes of a piece in the stored type.
     pub(super) kept: usize,
-    /// From how it is kept to how the graph has it, and back.
+    /// The conversion from the stored type to the graph's. `narrow`: the reverse.
     pub(super) widen: Convert,
     pub(super) narrow: Convert,
 }
 
 impl Layout {
-    /// Bytes of a row, as the graph has it.
+    /// Bytes of a row in the graph's type.
     pub(super) fn row(self) -> usize {
         self.outer * self.inner
     }
 
-    /// Bytes of a row, as it is kept.
+    /// Bytes of a row in the stored type.
     pub(super) fn kept_row(self) -> usize {
         self.outer * self.kept
     }
 
-    /// Rows on their way from how they are kept into a batch of so many.
+    /// The layout of moves from stored rows into a batch of `count`.
     pub(super) fn gather(self, count: usize) -> StridedLayout {
         let Layout { outer, inner, kept, widen: convert, .. } = self;
         StridedLayout { from_stride: kept, to_stride: inner * count, outer, inner: kept, convert }
     }
 
-    /// Rows of a batch of so many on their way to how they are kept.
+    /// The layout of moves from a batch of `count` to stored rows.
     pub(super) fn scatter(self, count: usize) -> StridedLayout {
         let Layout { outer, inner, kept, narrow: convert, .. } = self;
         StridedLayout { from_stride: inner * count, to_stride: kept, outer, inner, convert }
     }
 
-    /// Rows of a batch of so many, as the graph has them, on their way to where each lies in one piece.
+    /// The layout of moves from a batch of `count` to rows in one piece each, in the graph's type.
     pub(super) fn rows_first(self, count: usize) -> StridedLayout {
         let Layout { outer, inner, .. } = self;
         StridedLayout { from_stride: inner * count, to_stride: inner, outer, inner, convert: Convert::No }
     }
 
-    /// Rows as they are kept, from one place to another.
+    /// The layout of moves of stored rows from one place to another.
     pub(super) fn as_kept(self) -> StridedLayout {
         StridedLayout::whole(self.kept_row())
     }
@@ -106,13 +106,13 @@ impl StateSpec {
         self.layout().is_none()
     }
 
-    /// Bytes a sequence holds for this state; for one whose size changes, what it holds at START.
+    /// Bytes of a sequence for this state. If the state's size changes, its bytes at START.
     pub fn bytes(&self) -> u64 {
         let elements = self.dims.fixed().as_ref().unwrap_or(&self.initial.shape).elements().unwrap_or(u64::MAX);
         elements.saturating_mul(self.storage.zero_size() as u64)
     }
 
-    /// The class of a value's shape, for a state whose size changes: values of one class run together.
+    /// The class of a value's shape, for a state whose size changes. Values of one class can run together.
     pub(super) fn class(&self, shape: &Shape, seed: u64) -> u64 {
         match &self.padding {
             Some(padding) => shape.without(padding.axis).class(seed),
@@ -120,7 +120,7 @@ impl StateSpec {
         }
     }
 
-    /// The graph's shape for a row of this shape, in a batch of so many rows.
+    /// The graph's shape for rows of this shape, in a batch of `rows`.
     pub(super) fn batched(&self, row: &Shape, rows: u64) -> Shape {
         match self.batch_axis {
             Some(axis) => row.with(axis, rows),
@@ -128,7 +128,7 @@ impl StateSpec {
         }
     }
 
-    /// The shape of one row, if `shape` is a batch of so many rows that fits the declaration.
+    /// The shape of one row, if `shape` is a batch of `rows` that fits the declaration.
     pub(super) fn row_of(&self, shape: &Shape, rows: u64) -> Option<Shape> {
         let row = match self.batch_axis {
             Some(axis) if shape.0.get(axis) == Some(&rows) => shape.without(axis),

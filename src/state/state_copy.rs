@@ -1,7 +1,7 @@
 //! Copies the states that a commit takes, for a tier that makes them durable.
 //!
-//! The device copies in its order of work, before the slot changes again. So a copy holds the states of its own commit, even if the slot runs again
-//! before the copy is read.
+//! The device copies in its order of work, before the slot changes again. So a copy contains the states of its own commit, even if the slot
+//! runs again before the copy is read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use super::spec::StateSpec;
 use super::stored_state::StoredState;
 use super::values::StateValues;
 
-/// The states of one sequence as of one commit. Read it after the device has passed a fence behind the commit. Its bytes count against the
-/// server's limit until it is dropped.
+/// The states of one sequence as of one commit. Read it only after the device has passed a fence behind the commit. Its bytes count against
+/// the server's limit until it is dropped.
 #[derive(Debug)]
 pub struct StateCopy {
     states: Vec<CopiedState>,
@@ -38,7 +38,7 @@ struct CopiedState {
 
 #[derive(Debug)]
 enum CopiedMemory {
-    /// This many bytes of it.
+    /// A buffer, and the number of its bytes that are the state.
     Device(Buffer, usize),
     Host(Owned),
 }
@@ -49,7 +49,7 @@ impl StateCopy {
         file(specs.iter(), &self.pairs().map_err(StateError::from)?, metadata)
     }
 
-    /// The values. Read them after the device has passed a fence behind the commit.
+    /// The values. Read them only after the device has passed a fence behind the commit.
     pub fn values(&self) -> Result<StateValues, DeviceError> {
         Ok(StateValues::of_pairs(self.pairs()?))
     }
@@ -92,7 +92,7 @@ impl CopiedMemory {
     }
 }
 
-/// What copies of a commit are taken of: what a run has left of a batch, before any slot changes.
+/// The source of a commit's copies: the output of a batch's run, before any slot changes.
 #[derive(Debug)]
 pub(super) struct CopySource<'a> {
     pub(super) device: &'a Arc<dyn Device>,
@@ -137,7 +137,7 @@ impl CopySource<'_> {
         Ok(StateCopy { states: copies, counted })
     }
 
-    /// Memory for the copy of one state. States on the host that can change in size are shared, for nothing writes them in place.
+    /// Memory for the copy of one state. Host states that can change in size are shared, because no code writes them in place.
     fn memory_for(&self, state: &StoredState, left: &Left, n: usize) -> Result<CopiedState, StateError> {
         let device = |shape: &Shape, len: usize| -> Result<CopiedState, StateError> {
             let memory = CopiedMemory::Device(Buffer::new(self.device, len)?, len);

@@ -1,5 +1,5 @@
-//! Owns the states of an instance's slots: begins and frees them, reports their shapes and sizes, and reads and writes single values. What a
-//! batch does with them stands in `run`.
+//! Owns the states of an instance's slots: begins and frees them, reports their shapes and sizes, and reads and writes single values. `run`
+//! has the operations on batches.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -33,13 +33,13 @@ pub struct Store {
     pub(super) constraints: BindConstraints,
     pub(super) cache: ChunkCache,
     pub(super) scratch: Scratch,
-    /// Rows copied from one side to another, gathered or scattered so far; what it costs to have states.
+    /// Number of rows copied between sides, gathered or scattered so far: the cost of states.
     pub(super) copied: u64,
 }
 
 impl Store {
-    /// `fixed_rows`: rows of a batch are slots. Then two copies are kept of every slot, so that a run can write where it does not read, unless
-    /// a state says that its input and output shall be the same memory: then there is one, and what a run wrote is copied there if it is good.
+    /// `fixed_rows`: rows of a batch are slots. Then each slot keeps two copies, so that a run can write to the other one than it reads. If
+    /// a state requires the same memory for input and output, there is one copy, and the output of a successful run is copied there.
     pub fn new(
         device: &Arc<dyn Device>,
         specs: Vec<StateSpec>,
@@ -73,7 +73,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Cuts the slots into these chunks, and provides memory for the first one. Call it before any slot is used.
+    /// Divides the slots into these chunks, and provides memory for the first one. Call it before any slot is used.
     pub fn plan_chunks(&mut self, plan: ChunkPlan) -> Result<(), DeviceError> {
         self.arena.plan(plan);
         self.constraints.chunks = plan.sizes;
@@ -82,14 +82,14 @@ impl Store {
         Ok(())
     }
 
-    /// Adds or drops one chunk, as the plan says; nothing without one.
+    /// Adds or drops one chunk, by the plan. Does nothing without a plan.
     pub fn adjust_chunks(&mut self) -> Result<(), DeviceError> {
         let provided = self.arena.adjust()?;
         self.note_provided(provided);
         Ok(())
     }
 
-    /// Chunks that have memory, if there is a plan for them.
+    /// Number of chunks that have memory, if there is a plan for them.
     pub fn planned_chunks(&self) -> Option<usize> {
         self.arena.planned_chunks()
     }
@@ -99,7 +99,7 @@ impl Store {
         self.slots.mark(slots, is_stale);
     }
 
-    /// Whether an accelerator has room for a first sequence: else a model would load there and serve no request.
+    /// Checks that an accelerator has memory for a first sequence. Otherwise a model would load there and serve no request.
     fn try_room(&mut self) -> Result<(), DeviceError> {
         if self.device.place() == DeviceId::Host || self.slots.views().is_empty() {
             return Ok(());
@@ -113,7 +113,7 @@ impl Store {
         self.states.iter().map(|s| &s.spec)
     }
 
-    /// Rows of states copied so far.
+    /// Number of rows of states copied so far.
     pub fn rows_copied(&self) -> u64 {
         self.copied
     }
@@ -126,7 +126,7 @@ impl Store {
 
     // === slots ===
 
-    /// Gives the slot the first state of a sequence, in place of its contents. Written when the slot first runs.
+    /// Gives the slot the first state of a sequence, which replaces its contents. The state is written when the slot first runs.
     pub fn init(&mut self, slot: u32) -> Result<(), StateError> {
         self.slots.check(&[Some(slot)])?;
         let provided = match self.is_live(slot) {
@@ -139,8 +139,8 @@ impl Store {
         Ok(())
     }
 
-    /// Drops the slot's state. Its memory is written again before anything reads it: by the first state of the slot's next sequence, or with
-    /// zeros, where the slot becomes a padding row.
+    /// Drops the slot's state. Its memory is rewritten before anything reads it: with the first state of the slot's next sequence, or with
+    /// zeros if the slot becomes a padding row.
     pub fn free(&mut self, slot: u32) -> Result<(), StateError> {
         self.slots.end(slot)?;
         self.states.iter_mut().for_each(|state| state.free(slot));
@@ -151,7 +151,7 @@ impl Store {
         Ok(())
     }
 
-    /// Without sequences, memory for batches is released like that of slots. An accelerator keeps it: releasing stops its work.
+    /// Releases the memory for batches if no slot is in use. An accelerator keeps it, because releasing stalls its work.
     fn keep_batch_buffers(&mut self) -> Result<(), DeviceError> {
         if self.device.place() != DeviceId::Host {
             return Ok(());
@@ -160,7 +160,7 @@ impl Store {
         fixed.try_for_each(|fixed| fixed.release(&self.device, &self.cache))
     }
 
-    /// Makes the memory that a run writes, and if it `gathers` also that which it reads, large enough for `count` rows.
+    /// Makes the memory that a run writes large enough for `count` rows. If it `gathers`, also the memory that it reads.
     pub(super) fn ensure_batch_buffers(&mut self, count: usize, gathers: bool) -> Result<(), DeviceError> {
         let mut fixed = self.states.iter_mut().filter_map(StoredState::fixed_mut);
         fixed.try_for_each(|fixed| fixed.ensure(&self.device, &self.cache, count, gathers))
@@ -168,7 +168,7 @@ impl Store {
 
     // === facts of a slot ===
 
-    /// Class of the shapes of a slot's states that can change; equal classes batch together.
+    /// The class of the shapes of a slot's variable states. Slots of equal classes can run together.
     pub fn shape_class(&self, slot: u32) -> u64 {
         let shapes = self.states.iter().filter_map(|state| Some((&state.spec, state.variable_shape(slot)?)));
         shapes.fold(0, |class, (spec, shape)| spec.class(shape, class))
@@ -180,22 +180,22 @@ impl Store {
         variable.fold(0, |class, spec| spec.class(&spec.initial.shape, class))
     }
 
-    /// Bytes a slot's states have now.
+    /// Present bytes of a slot's states.
     pub fn bytes(&self, slot: u32) -> u64 {
         self.states.iter().map(|state| state.bytes(slot)).sum::<usize>() as u64
     }
 
-    /// Whether the size of a state changes from step to step.
+    /// Whether the size of any state changes from step to step.
     pub fn grows(&self) -> bool {
         self.states.iter().any(|state| state.fixed().is_none())
     }
 
-    /// Bytes of the states in a slot whose size changes.
+    /// Bytes of those states in a slot whose size changes.
     pub fn growing_bytes(&self, slot: u32) -> u64 {
         self.states.iter().map(|state| state.variable_bytes(slot)).sum::<usize>() as u64
     }
 
-    /// Whether a sequence's state lies in this slot.
+    /// Whether this slot holds a sequence's state.
     pub fn is_live(&self, slot: u32) -> bool {
         self.slots.view(slot).live
     }
@@ -214,19 +214,19 @@ impl Store {
         Ok(self.set_values(slot, values)?)
     }
 
-    /// The values of a slot's states. Nothing of the instance may be running.
+    /// The values of a slot's states. No run of the instance may be in progress.
     pub fn read_values(&mut self, slot: u32) -> Result<StateValues, StateError> {
         Ok(StateValues::of_pairs(self.values(slot)?))
     }
 
-    /// Gives a slot these values in place of its contents. Shapes and sizes were checked.
+    /// Gives a slot these values, which replace its contents. The caller has checked shapes and sizes.
     pub fn write_values(&mut self, slot: u32, values: &StateValues) -> Result<(), StateError> {
         self.set_values(slot, values.each().iter().map(|value| (value.shape.clone(), value.bytes.clone())))
     }
 
-    /// The values of a slot's states, each as one row in the graph's own type, with its shape less the batch dimension.
+    /// The values of a slot's states, each as one row in the graph's own type. Their shapes have no batch dimension.
     fn values(&mut self, slot: u32) -> Result<Vec<(Shape, Vec<u8>)>, StateError> {
-        // A free slot holds what its last sequence left.
+        // A free slot still contains its last sequence's data.
         if !self.is_live(slot) {
             return Err(StateError::NotLive(slot));
         }
@@ -262,7 +262,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // What this store freed on an accelerator was used in this instance's order of work, which ends with it.
+        // Memory that this store freed on an accelerator belongs to this instance's order of work, which ends with the store.
         if self.device.place() != DeviceId::Host {
             self.cache.release_device(&self.device);
         }

@@ -1,5 +1,5 @@
-//! One state of an instance, of all slots: its form, and where its values lie between two runs. What differs between the kinds of memory is
-//! decided here.
+//! One state of all slots of an instance: its specification, and its values between two runs. The differences between the kinds of memory
+//! are handled here.
 
 use sequor_core::{Dim, Padding, Shape};
 
@@ -43,7 +43,7 @@ impl StoredState {
         }
     }
 
-    /// Gives a slot the state at START. A state in the arena is written when the slot first runs.
+    /// Gives a slot the state at START. A state in the arena is written only when the slot first runs.
     pub(super) fn init(&mut self, slot: u32) {
         match &mut self.kind {
             StateStorage::Fixed(_) => {}
@@ -52,7 +52,7 @@ impl StoredState {
         }
     }
 
-    /// Drops a slot's value. Memory in the arena is the arena's.
+    /// Drops a slot's value. The arena frees its own memory.
     pub(super) fn free(&mut self, slot: u32) {
         match &mut self.kind {
             StateStorage::Fixed(_) => {}
@@ -95,7 +95,7 @@ impl StoredState {
         }
     }
 
-    /// Bytes of each row of what a run has produced of a state whose size can change.
+    /// Bytes of each row of a run's output, for a state whose size can change.
     pub(super) fn variable_sizes(&self, produced: &Fresh, count: usize) -> Result<Vec<usize>, StateError> {
         let (spec, torn) = (&self.spec, || self.torn());
         let row = spec.row_of(&produced.shape, count as u64).ok_or_else(torn)?;
@@ -117,7 +117,7 @@ impl StoredState {
         Ok(vec![size; count])
     }
 
-    /// The length of each row of what a run has produced, if the state is padded. `row` is a row as the run produced it.
+    /// The length of each row of a run's output, if the state is padded. `row` is the shape of a row as produced.
     pub(super) fn lengths_after(
         &self,
         produced: &Fresh,
@@ -132,7 +132,7 @@ impl StoredState {
 
     // === a run ===
 
-    /// Settles the shape of the batch's tensor. Joins the rows of states on the host that are not in the arena.
+    /// Sets the shape of the batch's tensor. Joins the rows of host states that are not in the arena.
     pub(super) fn shape_batch(&mut self, rows: &[Option<u32>], budget: &Budget) -> Result<(), StateError> {
         match &mut self.kind {
             StateStorage::Fixed(fixed) => fixed.shape_batch(&self.spec, rows.len() as u64),
@@ -147,7 +147,7 @@ impl StoredState {
         Ok(())
     }
 
-    /// Checks what a run has produced for a batch of so many rows; `None` is that it wrote where it was told.
+    /// Checks a run's output for a batch of `rows`. `None` means that the run wrote to the given memory.
     pub(super) fn check(&self, produced: Option<&Fresh>, rows: u64) -> Result<(), StateError> {
         let spec = &self.spec;
         match produced {
@@ -167,7 +167,7 @@ impl StoredState {
         }
     }
 
-    /// Cuts what a run has produced for a batch of so many rows into what a commit takes. Changes no slot.
+    /// Splits a run's output for a batch of `count` rows into the values that a commit takes. Changes no slot.
     pub(super) fn split(
         &mut self,
         produced: Option<Fresh>,
@@ -194,7 +194,7 @@ impl StoredState {
         })
     }
 
-    /// Takes what was cut, of these rows.
+    /// Applies the split values of these rows.
     pub(super) fn settle(&mut self, left: Left, taken: &[(usize, u32)]) {
         match (&mut self.kind, left) {
             (StateStorage::DeviceVariable(variable, _), Left::Growth(growth)) => variable.settle(growth, taken),
@@ -205,7 +205,7 @@ impl StoredState {
 
     // === one value ===
 
-    /// The value of a slot that was bound alone, by gathering: one row in the graph's own type, with its shape less the batch dimension.
+    /// The value of a slot that was bound alone, by gathering: one row in the graph's own type. Its shape has no batch dimension.
     pub(super) fn value(&self, slot: u32) -> Result<(Shape, Vec<u8>), DeviceError> {
         match &self.kind {
             StateStorage::Fixed(fixed) => Ok((fixed.row().clone(), fixed.gathered()?)),
@@ -217,7 +217,7 @@ impl StoredState {
         }
     }
 
-    /// Makes a value what a commit of one row takes. On an accelerator it comes back as memory for [`DeviceVariable::put`].
+    /// Prepares a value for a commit of one row. On an accelerator it is returned as memory for [`DeviceVariable::put`].
     pub(super) fn give<B>(&mut self, shape: Shape, bytes: B) -> Result<GivenValue, DeviceError>
     where
         B: AsRef<[u8]> + Into<Vec<u8>>,
@@ -242,12 +242,12 @@ impl StoredState {
     }
 }
 
-/// A value that was given to a state, on its way to a slot.
+/// A value given to a state, before it is in a slot.
 #[derive(Debug)]
 pub(super) enum GivenValue {
-    /// It lies where a run would have written it.
+    /// It is in the memory that a run would have written.
     Written,
-    /// As if a run had produced it.
+    /// It looks like the output of a run.
     Produced(Fresh),
     Held(Shape, Buffer),
 }

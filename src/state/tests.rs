@@ -1,4 +1,5 @@
-//! The store against a plain table of values: any order of starting, running, failing, freeing, snapshots, on every way to bind a batch.
+//! The store, compared with a plain table of values: any order of starts, runs, failures, frees and snapshots, with every way to bind a
+//! batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,12 +33,12 @@ fn spec(name: &str, dtype: DataType, dims: &[i64], axis: usize) -> StateSpec {
     }
 }
 
-/// A cache whose clock stands still.
+/// A cache whose clock does not advance.
 fn cache() -> ChunkCache {
     ChunkCache::new(Budget::new(u64::MAX), || Time(0))
 }
 
-/// What a sequence's states are: for each state, its shape and bytes.
+/// The states of a sequence: for each state, its shape and bytes.
 type Values = Vec<(Shape, Vec<u8>)>;
 
 fn initial(specs: &[StateSpec]) -> Values {
@@ -49,7 +50,8 @@ fn initial(specs: &[StateSpec]) -> Values {
     specs.iter().map(of).collect()
 }
 
-/// The model that is run: every byte of a fixed state grows by the row's salt; a growing state gets an element more; texts get a letter more.
+/// The model of the tests: every byte of a fixed state grows by the row's salt, a growing state gets one more element, and texts get one
+/// more letter.
 fn step(spec: &StateSpec, (shape, bytes): &(Shape, Vec<u8>), salt: u8) -> (Shape, Vec<u8>) {
     if spec.dtype == DataType::Bytes {
         let mut out = Vec::new();
@@ -59,7 +61,7 @@ fn step(spec: &StateSpec, (shape, bytes): &(Shape, Vec<u8>), salt: u8) -> (Shape
         return (shape.clone(), out);
     }
     match spec.dims.fixed() {
-        // FP32 as a number that FP16 can keep, so that both storages agree.
+        // FP32 values are numbers that FP16 can represent, so that both storages agree.
         Some(_) if spec.dtype == DataType::Fp32 => {
             let add = |b: &[u8]| (f32::from_le_bytes(b.try_into().unwrap()) + f32::from(salt % 4)).to_le_bytes();
             (shape.clone(), bytes.chunks(4).flat_map(add).collect())
@@ -76,16 +78,16 @@ fn device(away: bool) -> Arc<dyn Device> {
     if away { StandIns::new(1, 1 << 30).open(0).unwrap() } else { Arc::new(Host) }
 }
 
-/// What a backend on that device would see.
+/// The bytes that a backend on that device would see.
 fn bytes_of<'a>(span: &MemorySpan<'a>) -> &'a [u8] {
     match span.place() {
         DeviceId::Host => span.as_host().unwrap(),
-        // SAFETY: no other accelerators are here.
+        // SAFETY: there are no other accelerators here.
         DeviceId::Cuda(_) => unsafe { stand_in::read(span) }.as_host().unwrap(),
     }
 }
 
-/// What a backend on that device would make.
+/// The output that a backend on that device would make.
 fn owned(device: &Arc<dyn Device>, spec: &StateSpec, bytes: Vec<u8>) -> Owned {
     match device.place() {
         DeviceId::Cuda(_) if spec.dtype != DataType::Bytes => Owned::of(Buffer::holding(device, &bytes).unwrap()),
@@ -93,7 +95,7 @@ fn owned(device: &Arc<dyn Device>, spec: &StateSpec, bytes: Vec<u8>) -> Owned {
     }
 }
 
-/// Runs a batch as a backend would: reads what is bound, writes where the store says.
+/// Runs a batch as a backend would: reads the bound memory and writes the store's output memory.
 fn run(
     store: &mut Store,
     specs: &[StateSpec],
@@ -105,7 +107,7 @@ fn run(
     run_and_copy(store, specs, batch, salts, (good, &[]), seen);
 }
 
-/// The same. Copies of the states that these rows have then.
+/// The same. Returns copies of the new states of these rows.
 fn run_and_copy(
     store: &mut Store,
     specs: &[StateSpec],
@@ -117,7 +119,7 @@ fn run_and_copy(
     let bound = store.bind(batch.to_vec()).unwrap();
     store.ready(&bound).unwrap();
     let device = Arc::clone(&store.device);
-    // A graph's run stands behind it all; this one is the host's.
+    // On a device, a graph's run is ordered after this work. This run is on the host, so it waits.
     device.wait(device.fence().unwrap()).unwrap();
     let count = batch.len();
     let mut fresh = Vec::new();
@@ -178,7 +180,7 @@ fn act(slots: u32) -> impl Strategy<Value = Act> {
     ]
 }
 
-/// An FP32 state on axis 1 that is kept as halves.
+/// An FP32 state on axis 1 that is stored in 16 bits.
 fn kept(storage: DataType, first: Option<[f32; 3]>) -> StateSpec {
     let data = first.map(|values| Arc::from(values.map(f32::to_le_bytes).concat()));
     let initial = InitialValue { shape: Shape::of(&[1, 3]), data };
@@ -329,7 +331,7 @@ fn direct_copies_about_one_row_for_each_ready_row_and_none_when_all_are_ready() 
     assert_eq!(store.rows_copied(), 1);
 }
 
-/// The host, with its allocations counted.
+/// The host, with a count of its allocations.
 #[derive(Debug, Default)]
 struct Counted(AtomicU64);
 
@@ -339,7 +341,7 @@ impl Device for Counted {
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
-        // An empty buffer is a byte.
+        // An empty buffer is one byte.
         self.0.fetch_add(u64::from(bytes > 1), Ordering::Relaxed);
         Host.allocate(bytes)
     }
@@ -405,7 +407,7 @@ fn sequences_after_the_first_take_no_new_memory() {
 
 #[test]
 fn a_padding_row_never_reads_what_an_ended_sequence_left() {
-    // Chunks that go to the cache when they are free, and one that stays.
+    // First, chunks that go to the cache when they are free. Then one that stays.
     for elements in [1 << 19, 4] {
         let specs = vec![spec("a", DataType::Int32, &[elements], 0)];
         let device: Arc<dyn Device> = Arc::new(Host);

@@ -1,4 +1,4 @@
-//! The values of a sequence's states apart from any slot: given to a slot in place of what config.pbtxt says, or read from one.
+//! The values of a sequence's states outside any slot: given to a slot in place of those of config.pbtxt, or read from one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,12 +33,12 @@ impl StateValue {
 }
 
 impl StateValues {
-    /// One value for each state; they fit.
+    /// One value for each state. The values must fit the states.
     pub fn new(values: Vec<StateValue>) -> StateValues {
         StateValues(values.into())
     }
 
-    /// Shape and bytes of each.
+    /// From the shape and bytes of each state.
     pub(super) fn of_pairs(values: Vec<(Shape, Vec<u8>)>) -> StateValues {
         let value = |(shape, bytes)| StateValue { shape, bytes: Bytes::from(bytes) };
         StateValues::new(values.into_iter().map(value).collect())
@@ -60,12 +60,12 @@ impl StateValues {
         file(specs.iter(), &pairs, metadata)
     }
 
-    /// Bytes of all of them.
+    /// Bytes of all states together.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|value| value.bytes.len() as u64).sum()
     }
 
-    /// The class of the shapes of those states that can change, as [`Store::shape_class`](super::Store::shape_class) counts it.
+    /// The class of the shapes of the variable states, computed as by [`Store::shape_class`](super::Store::shape_class).
     pub fn shape_class(&self, specs: &[StateSpec]) -> u64 {
         let variable = specs.iter().zip(self.each()).filter(|(spec, _)| spec.grows());
         variable.fold(0, |class, (spec, value)| spec.class(&value.shape, class))

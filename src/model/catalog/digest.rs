@@ -1,11 +1,11 @@
-//! What the files of a version hold, as one number. The state of a sequence goes on with the very model that made it.
+//! A digest of a version's files. A stored sequence continues only with the model that made its state.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-/// Folders are looked into so deep at most; links may lead around in circles.
+/// Maximum depth of folders that are searched. Links may form a cycle.
 const DEEPEST: usize = 8;
 
 /// SHA-256 of the names and contents of all files of a version, and of the names of the processors in front of it.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::config::model::versions;
 use crate::error::LoadError;
 
-/// The directories of models: those with a configuration or with a version directory. Anything else is passed over.
+/// The directories of models: those with a configuration or with a version directory. Other entries are skipped.
 pub(in crate::model) fn model_directories(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
     let failed = |e: std::io::Error| LoadError::File { path: directory.to_owned(), what: e.to_string() };
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! One model name in the catalog: what it serves, how that came about, and how its last load ended.
+//! One model name in the catalog: its model, and the outcome of its last load.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,74 +16,74 @@ use super::fingerprint::Fingerprint;
 use super::scheduler_choice::SchedulerChoice;
 use super::uploaded::UploadedModel;
 
-/// A model name that is, was or shall be served.
+/// A model name that is, was or will be served.
 #[derive(Debug, Default)]
 pub(in crate::model) struct CatalogEntry {
-    /// One for all loads of the name, so that its sequences live through a reload.
+    /// One scheduler for all loads of the name, so that its sequences outlive a reload.
     pub(in crate::model) model: Option<Arc<ModelScheduler>>,
-    /// Whether requests are taken.
+    /// Whether the name takes requests.
     pub(in crate::model) open: bool,
-    /// Whether the server is not ready without it.
+    /// Whether the server is ready only if this model is.
     pub(in crate::model) wanted: bool,
     pub(in crate::model) loading: bool,
-    /// What became of it when it was last loaded; where a reload failed, what serves on.
+    /// The outcome of the last load. If a reload failed, the status of the load that still serves.
     pub(in crate::model) status: Option<ModelStatus>,
-    /// Why the last load failed, if it did.
+    /// Why the last load failed. Empty if it did not.
     pub(in crate::model) faults: Vec<LoadError>,
     pub(in crate::model) directory: PathBuf,
-    /// The models of its steps, if it is an ensemble.
+    /// The models of its steps, for an ensemble.
     pub(in crate::model) members: Vec<String>,
-    /// The versions last chosen, and all that ever were.
+    /// The versions last chosen. `known` holds every version ever chosen.
     pub(in crate::model) versions: Vec<u64>,
     pub(in crate::model) known: BTreeSet<u64>,
-    /// The files that the loads in service were made from, and those of the last attempt.
+    /// The files of the loads in service. `tried`: the files of the last attempt.
     pub(in crate::model) served: Option<Fingerprint>,
     pub(in crate::model) tried: Option<Fingerprint>,
-    /// Who says which plug-in decides for it.
+    /// The source of the choice of its scheduler plug-in.
     pub(in crate::model) decides: SchedulerChoice,
-    /// The files that it is served from, if they came with a load request.
+    /// The files that it is served from, if a load request carried them.
     pub(in crate::model) uploaded: Option<UploadedModel>,
-    /// Held while the model is loaded or unloaded: one after the other.
+    /// Held while the model is loaded or unloaded, so that only one such operation runs at a time.
     pub(in crate::model) gate: Arc<Mutex<()>>,
 }
 
-/// What became of a model that is wanted.
+/// The outcome of loading a wanted model.
 #[derive(Debug, Clone)]
 pub struct ModelStatus {
     pub name: String,
     pub availability: Availability,
-    /// How long its loading took.
+    /// The time that the load took.
     pub took: Duration,
 }
 
 #[derive(Debug, Clone)]
 pub enum Availability {
     Ready(Vec<ReadyVersion>),
-    /// Every reason why it is not.
+    /// Every reason of the failure.
     Failed(Vec<LoadError>),
 }
 
-/// A version that is ready, in what an operator wants to know of it.
+/// A ready version, with the facts that operators see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyVersion {
     pub version: u64,
     /// `direct`, `oldest`, `dynamic`, `default`, `ensemble`.
     pub strategy: &'static str,
     pub instances: u16,
-    /// Of all instances; 0 if it is stateless.
+    /// Slots of all instances; 0 for a stateless model.
     pub slots: u32,
-    /// Bytes of state a sequence holds.
+    /// Bytes of state of one sequence.
     pub state_bytes: u64,
     /// `fixed` or `compact`, for `direct`.
     pub rows: Option<&'static str>,
-    /// Faults of its files that do not keep it from serving.
+    /// Faults of its files that do not prevent serving.
     pub warnings: Vec<LoadWarning>,
-    /// Where its instances run, if that is not just the CPU: `GPU 0`, `GPU 0 1 and CPU`, `CPU: ` and why not on a GPU.
+    /// The devices of its instances, if not only the CPU was possible: `GPU 0`, `GPU 0 1 and CPU`, or `CPU: ` and why not a GPU.
     pub on: Option<String>,
 }
 
 impl CatalogEntry {
-    /// Notes that a load came about.
+    /// Records a successful load.
     pub(in crate::model) fn take(
         &mut self,
         name: &str,
@@ -101,7 +101,7 @@ impl CatalogEntry {
         self.served.clone_from(&self.tried);
     }
 
-    /// Notes that a load did not come about. What serves goes on.
+    /// Records a failed load. If an older load serves, it continues.
     pub(in crate::model) fn fail(&mut self, name: &str, faults: Vec<LoadError>, took: Duration) {
         self.faults.clone_from(&faults);
         if !self.open {
@@ -110,7 +110,7 @@ impl CatalogEntry {
         }
     }
 
-    /// Takes no requests any more, and forgets how its last load ended.
+    /// Stops taking requests and forgets the outcome of the last load.
     pub(in crate::model) fn close(&mut self) {
         (self.open, self.wanted, self.status, self.served, self.tried) = (false, false, None, None, None);
         self.faults.clear();
@@ -127,7 +127,7 @@ impl CatalogEntry {
         }
     }
 
-    /// Whether it is ready, or need not be.
+    /// Whether the model is ready or is not wanted.
     pub(super) fn is_complete(&self) -> bool {
         let is_loaded = matches!(&self.status, Some(ModelStatus { availability: Availability::Ready(_), .. }));
         !self.wanted || (is_loaded && !self.is_unready())
@@ -141,12 +141,12 @@ impl CatalogEntry {
         self.model.as_ref().is_some_and(unready)
     }
 
-    /// Whether no other repository had the name when it was last loaded.
+    /// Whether the last load found the name in one repository only.
     pub(in crate::model) fn was_unique(&self) -> bool {
         !self.faults.iter().any(|fault| matches!(fault, LoadError::NotUnique { .. }))
     }
 
-    /// Whether it was loaded, or could not be, and was not unloaded since.
+    /// Whether a load has succeeded or failed since the model was last unloaded.
     pub(in crate::model) fn is_settled(&self) -> bool {
         self.status.is_some()
     }

@@ -1,4 +1,4 @@
-//! The index: every model of the repositories, and how it stands.
+//! The index: every model of the repositories, with its state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -10,18 +10,18 @@ use super::directories::{directories_of, model_directories};
 use super::entry::CatalogEntry;
 use super::names::Catalog;
 
-/// A version in the index; a model of which nothing is known has neither version nor state.
+/// A version in the index. A model that was never loaded has neither version nor state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IndexRow {
     pub model: String,
     pub version: Option<u64>,
-    /// `READY`, `LOADING`, `UNLOADING`, `UNAVAILABLE`, or nothing.
+    /// `READY`, `LOADING`, `UNLOADING`, `UNAVAILABLE`, or empty.
     pub state: &'static str,
-    /// Why it is not ready, or why it serves with its old files: its last reload failed.
+    /// Why it is not ready. If its last reload failed and it serves with its old files, why the reload failed.
     pub reason: String,
 }
 
-/// Every model in these folders, and every one in the catalog, with what is known of it.
+/// Every model in these folders and every model in the catalog, with their known states.
 pub(in crate::model) fn index(catalog: &Catalog, directories: &[PathBuf]) -> Vec<IndexRow> {
     let mut all: BTreeMap<String, Vec<IndexRow>> = BTreeMap::new();
     for path in directories.iter().flat_map(|directory| model_directories(directory).unwrap_or_default()) {
@@ -37,7 +37,7 @@ pub(in crate::model) fn index(catalog: &Catalog, directories: &[PathBuf]) -> Vec
     all.into_values().flatten().collect()
 }
 
-/// The row of a name that was found before, in this repository or another one.
+/// The row of a name that was already found, in this repository or another one.
 fn repeated(name: &str, directories: &[PathBuf]) -> IndexRow {
     let (model, folders) = (name.to_owned(), directories_of(name, directories));
     match folders.len() {
@@ -55,7 +55,7 @@ fn rows(entry: &CatalogEntry, name: &str) -> Vec<IndexRow> {
     let mut versions: BTreeSet<u64> = loads.iter().map(|load| load.version).collect();
     versions.extend(&entry.known);
     let why = || entry.faults.iter().map(LoadError::index_reason).collect::<Vec<_>>().join("; ");
-    // Where another version was to take over, its own row says why it did not.
+    // If a reload to another version failed, the row of that version has the reason.
     let failed_reload = |version: u64| match entry.faults.is_empty() || !entry.versions.contains(&version) {
         true => String::new(),
         false => format!("reload failed: {}", why()),

@@ -1,9 +1,10 @@
-//! The models by name, and what clients and operators see of them.
+//! The models by name, as clients and operators see them.
 //!
-//! - `names`: the catalog. `entry`: what it remembers of a model. `model_handle`: a model as a request addresses it.
-//! - `directories`: the folders of models. `fingerprint`: whether a model's files have changed. `digest`: what they hold.
-//!   `scheduler_choice`: who chose its plug-in. `uploaded`: files that came with a load request. `temporary_folder`: where they are.
-//! - `index`, `overview`: what is shown of all models.
+//! - `names`: the catalog. `entry`: the record of one model. `model_handle`: a model as a request addresses it.
+//! - `directories`: the folders of models. `fingerprint`: whether a model's files have changed. `digest`: the contents of a version's
+//!   files. `scheduler_choice`: the source of the choice of a plug-in. `uploaded`: files that a load request carried. `temporary_folder`:
+//!   the folders of such files.
+//! - `index`, `overview`: lists of all models.
 //!
 //! Nothing here loads a model or starts a thread.
 

@@ -1,4 +1,4 @@
-//! Who says which plug-in decides for a model.
+//! The source of the choice of a model's scheduler plug-in.
 
 use crate::scheduling::report::Attach;
 
@@ -7,6 +7,6 @@ pub(in crate::model) enum SchedulerChoice {
     /// Its `sequor.toml`.
     #[default]
     File,
-    /// An operator, until the server ends: this one, or none.
+    /// An operator's choice: this plug-in, or none. It is valid until the server ends.
     Runtime(Option<Attach>),
 }

@@ -7,23 +7,23 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// The file in such a folder whose lock says that the server that made it runs.
+/// The lock file in such a folder. While it is locked, the server that made the folder runs.
 const LOCK: &str = ".sequor-lock";
-/// What the names of such folders begin with.
+/// The prefixes of the names of such folders.
 const PREFIXES: [&str; 2] = [TemporaryFolder::MODELS, TemporaryFolder::UPLOAD];
 
 /// A folder that is removed when this is dropped.
 #[derive(Debug)]
 pub struct TemporaryFolder {
     folder: TempDir,
-    /// Held as long as the folder is in use.
+    /// Locked as long as the folder is in use.
     _lock: File,
 }
 
 impl TemporaryFolder {
-    /// The prefix of a repository that is made of other files.
+    /// The prefix of a repository made from other files.
     pub const MODELS: &str = "sequor-models-";
-    /// The prefix of a model that came with a load request.
+    /// The prefix of a model that a load request carried.
     pub const UPLOAD: &str = "sequor-model-";
 
     pub fn new(prefix: &str) -> io::Result<TemporaryFolder> {
@@ -32,7 +32,7 @@ impl TemporaryFolder {
 
     fn new_in(directory: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
         let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(directory)?;
-        // The file is locked before it gets its name: no other start finds it without its lock.
+        // Lock the file before it gets its name, so that no other starting server finds it unlocked.
         let unnamed = folder.path().join(".new");
         let lock = File::create(&unnamed)?;
         lock.lock()?;
@@ -65,7 +65,7 @@ fn remove_abandoned(directory: &Path) {
     }
 }
 
-/// Whether this user's server made the folder, and no longer runs.
+/// Whether a server of this user made the folder and has ended.
 fn is_abandoned(folder: &Path) -> bool {
     let path = folder.join(LOCK);
     let user = nix::unistd::geteuid().as_raw();
@@ -83,7 +83,7 @@ mod tests {
         let folder = || TemporaryFolder::new_in(directory.path(), TemporaryFolder::MODELS).unwrap();
         let (live, crashed) = (folder(), folder());
         fs_err::write(crashed.path().join("file"), "").unwrap();
-        // A crash lets go of the lock and leaves the folder.
+        // A crash releases the lock and leaves the folder.
         let TemporaryFolder { folder, _lock: lock } = crashed;
         let crashed = folder.keep();
         drop(lock);

@@ -1,4 +1,4 @@
-//! A model whose files came with a load request. They lie in a folder of their own, which goes when nothing is loaded from it any more.
+//! A model whose files a load request carried. They are in a folder of their own. The folder is removed once no load uses it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::temporary_folder::TemporaryFolder;
 
-/// The folder of such a model. Its bytes count until it is dropped.
+/// The folder of an uploaded model. Its bytes count until it is dropped.
 #[derive(Debug)]
 pub(in crate::model) struct UploadedModel {
     folder: TemporaryFolder,
@@ -22,7 +22,7 @@ pub(in crate::model) struct UploadedBytes {
 }
 
 impl UploadedBytes {
-    /// Counts so many bytes if no more than `most` are in use then. The error says how many are in use.
+    /// Counts these bytes, if at most `most` are then in use. The error is the number of bytes in use.
     pub(in crate::model) fn try_new(used: &Arc<AtomicU64>, bytes: u64, most: u64) -> Result<UploadedBytes, u64> {
         let sum = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)?;
@@ -37,7 +37,7 @@ impl Drop for UploadedBytes {
 }
 
 impl UploadedModel {
-    /// Writes the files, whose paths lead nowhere but into the model's folder.
+    /// Writes the files. The caller has checked that their paths stay in the model's folder.
     pub(in crate::model) fn write(
         model: &str,
         files: &[(PathBuf, Vec<u8>)],

@@ -1,20 +1,20 @@
-//! The contexts of one executor: one for all inputs, and others for requests that leave optional inputs out.
+//! The contexts of one executor: one for all inputs, and others for requests that omit optional inputs.
 
 use crate::backend::Context;
 use crate::batch::Wiring;
 
-/// Combinations of optional inputs whose contexts are kept. Of n optional inputs there are 2^n.
+/// Maximum number of kept contexts for combinations of optional inputs. n optional inputs have 2^n combinations.
 const MOST: usize = 16;
 
-/// A wiring and what runs it.
+/// A wiring and the context that runs it.
 type WiredContext = (Wiring, Box<dyn Context>);
 
-/// The one for all inputs stands first, the others in the order in which they were used.
+/// The context for all inputs is first. The others follow in the order of their last use.
 #[derive(Debug)]
 pub(super) struct Contexts(Vec<WiredContext>);
 
 impl Contexts {
-    /// With the context for all inputs, at place 0.
+    /// Starts with the context for all inputs, at place 0.
     pub(super) fn new(wiring: Wiring, context: Box<dyn Context>) -> Contexts {
         Contexts(vec![(wiring, context)])
     }
@@ -35,7 +35,7 @@ impl Contexts {
         self.0.len() > MOST
     }
 
-    /// Adds a context and returns its place. If there are too many, the one that was not used for longest is removed.
+    /// Adds a context and returns its place. If there are too many, the least recently used one is removed.
     pub(super) fn add(&mut self, wiring: Wiring, context: Box<dyn Context>) -> usize {
         if self.is_full() {
             self.0.remove(1);

@@ -1,24 +1,24 @@
-//! State memory beyond what a START takes: the states of some sequences grow from step to step, and `limits.state` bounds them all the same.
+//! State memory beyond the size at START. The states of some sequences grow from step to step, and `limits.state` bounds them too.
 
 use std::collections::BTreeMap;
 
 use crate::state::budget::{Budget, HeldBytes, NoRoom, Ticket};
 use crate::state::{ChunkCache, StateSpec};
 
-/// What the sequences in an instance's slots hold beyond the size at START.
+/// The memory of the sequences in an instance's slots beyond the size at START.
 #[derive(Debug)]
 pub(super) struct GrownStates {
     budget: Budget,
-    /// Memory of ended sequences. It makes room for what grows.
+    /// Memory of ended sequences. It is trimmed to make room for states that grow.
     chunk_cache: ChunkCache,
-    /// Bytes at START of the states that grow. The ticket of the START holds them.
+    /// Bytes of the growing states at START. The ticket of the START accounts for them.
     at_start: u64,
     by_slot: BTreeMap<u32, Ticket>,
-    /// What all of them hold, over all instances of the load.
+    /// Growth of all instances of the load together.
     held: HeldBytes,
 }
 
-/// Memory for slots whose states are about to have a new size. Dropping it gives the memory back.
+/// Memory reserved for slots whose states are about to have a new size. Dropping it gives the memory back.
 #[derive(Debug)]
 pub(super) struct ReservedGrowth(Vec<NewSize>);
 
@@ -41,7 +41,7 @@ impl GrownStates {
         GrownStates { budget, chunk_cache, at_start, by_slot: BTreeMap::new(), held }
     }
 
-    /// Takes memory over that was reserved for the state that a slot is about to be given.
+    /// Takes over memory that was reserved for the state that a slot is about to get.
     pub(super) fn prepay(&mut self, slot: u32, reserved: Ticket) {
         let (before, now) = (self.beyond(slot), reserved.bytes());
         self.by_slot.insert(slot, reserved);
@@ -53,7 +53,7 @@ impl GrownStates {
         self.by_slot.get(&slot).map_or(0, Ticket::bytes)
     }
 
-    /// Reserves memory for slots whose growing states are about to have so many bytes: for all of them, or for none.
+    /// Reserves memory for slots whose growing states are about to have these sizes in bytes. It reserves for all of them or for none.
     pub(in crate::model) fn reserve(
         &self,
         sizes: impl IntoIterator<Item = (u32, u64)>,
@@ -71,7 +71,7 @@ impl GrownStates {
         Ok(ReservedGrowth(reserved))
     }
 
-    /// The states have their new size.
+    /// Records that the states have their new sizes.
     pub(in crate::model) fn apply(&mut self, reserved: ReservedGrowth) {
         for NewSize { slot, beyond, more } in reserved.0 {
             let before = self.beyond(slot);
@@ -87,7 +87,7 @@ impl GrownStates {
         }
     }
 
-    /// The slot holds a state of the size at START, or none.
+    /// Records that the slot holds a state of the size at START, or none.
     pub(super) fn reset(&mut self, slot: u32) {
         if let Some(ticket) = self.by_slot.remove(&slot) {
             self.held.change(ticket.bytes(), 0);
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(held.get(), 0);
     }
 
-    /// States that initializers keep give way to a state that grows in a run, and not to a START alone.
+    /// States that initializers keep make room for a state that grows in a run, not only for a START.
     #[test]
     fn what_initializers_keep_makes_room_for_a_state_that_grows() {
         let budget = Budget::new(8 << 20);

@@ -1,12 +1,13 @@
 //! Runs rows: slots, staging, states, a graph's contexts, outputs.
 //!
-//! - `executor`: a run in two halves; `submitted`: the second. `row_work`: its rows. `contexts`: what runs the graph. `ports`: its memory.
-//!   `run_outputs`: what the graph has written. `reply_shapes`: what clients get of it. `run_error`: why a run failed.
-//! - `slots`: the states of an instance's sequences. `growth`: state memory beyond what a START takes.
+//! - `executor`: the first half of a run; `submitted`: the second. `row_work`: its rows. `contexts`: the graph's contexts. `ports`: the
+//!   run's memory. `run_outputs`: the outputs that the graph has written. `reply_shapes`: their shapes for clients. `run_error`: why a run
+//!   failed.
+//! - `slots`: the states of an instance's sequences. `growth`: state memory beyond the size at START.
 //! - `warm_up`: samples that run before a model is ready.
 //! - `placement`: the graph and the device of an instance.
 //!
-//! This room knows no lock, no queue and no client.
+//! This module knows no lock, no queue and no client.
 
 mod contexts;
 mod executor;

@@ -1,4 +1,4 @@
-//! Where an instance runs and with what: a graph, a device, memory for answers.
+//! The resources of an instance: a graph, a device, memory for answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -11,25 +11,25 @@ use crate::state::ChunkCache;
 use crate::state::budget::Budget;
 use crate::telemetry::GpuMetrics;
 
-/// An instance's place and means.
+/// The resources that one instance runs with.
 #[derive(Debug)]
 pub(in crate::model) struct Placement {
     pub(in crate::model) graph: Arc<dyn Graph>,
     pub(in crate::model) device: Arc<dyn Device>,
-    /// Memory for answers, of the host.
+    /// Host memory for answers.
     pub(in crate::model) pool: Pool,
-    /// Memory for states that ended sequences no longer need.
+    /// State memory that ended sequences no longer need.
     pub(in crate::model) chunk_cache: ChunkCache,
-    /// Bytes of state over all models.
+    /// The budget of state bytes over all models.
     pub(in crate::model) budget: Budget,
-    /// Of the GPU, if it is one.
+    /// The metrics of its GPU, if it runs on one.
     pub(in crate::model) gpu: Option<GpuMetrics>,
 }
 
-/// The GPUs that instances run on, by ordinal, to be looked at.
+/// The GPUs that instances run on, by ordinal, for monitoring.
 pub(in crate::model) type InUse = BTreeMap<u16, (GpuMetrics, Vec<Weak<dyn Device>>)>;
 
-/// Where instances run, as operators read it; `None` where nothing else could be.
+/// The devices of the instances, for operators. `None` if only the CPU was possible.
 pub(in crate::model) fn describe(processors: &[Processor], auto: &Auto) -> Option<String> {
     let mut gpus: Vec<String> = Vec::new();
     for processor in processors {

@@ -1,6 +1,6 @@
 //! The memory that one run reads inputs from and writes outputs to.
 //!
-//! What a client receives is host memory. On an accelerator, outputs are written there first and sent behind the run.
+//! Clients get host memory. On an accelerator, outputs are written to its memory first and sent to the host after the run.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::state::{Bound, StateError, StateOut, Store};
 
 use super::run_error::RunError;
 
-/// What a source feeds.
+/// The data of one input source.
 pub(super) fn feed<'a>(
     staging: &'a Staging,
     store: &'a Store,
@@ -24,7 +24,7 @@ pub(super) fn feed<'a>(
     name: &str,
 ) -> Result<Feed<'a>, RunError> {
     if let InputSource::State(n) = source {
-        // SAFETY: the store is not changed before the run is over, or is changed in the device's order of work, behind the run.
+        // SAFETY: the store is not changed before the run is over, or is changed in the device's order of work, after the run.
         let (shape, data) = unsafe { store.input(bound, n) }?;
         let dtype = store.specs().nth(n).map(|s| s.dtype).ok_or(StateError::Missing { state: name.to_owned() })?;
         return Ok(Feed { dtype, shape, data });
@@ -34,24 +34,24 @@ pub(super) fn feed<'a>(
     Ok(Feed { dtype: fed.0, shape: fed.1, data: fed.2 })
 }
 
-/// The memory that one run writes for clients, by the graph's outputs. It stays until the run is over, even if the run fails.
+/// The memory that one run writes for clients, by the graph's outputs. It is kept until the run is over, even if the run fails.
 #[derive(Debug, Default)]
 pub(super) struct RunMemory {
-    /// Host memory, where the size is known or was learnt from the run.
+    /// Host memory, for outputs whose size is known in advance or from the run.
     pub(super) pooled: Vec<Option<(Shape, Pooled)>>,
-    /// What the backend allocated.
+    /// Outputs that the backend allocated.
     pub(super) produced: Vec<Option<Produced>>,
-    /// By the outputs of the settings, what they are cut of.
+    /// The outputs of the settings, to be cut into rows.
     pub(super) splits: Vec<OutputSplit>,
 }
 
-/// Where outputs for clients are written.
+/// The memory for outputs that clients get.
 #[derive(Debug)]
 pub(super) struct OutputMemory {
     device: Arc<dyn Device>,
     pool: Pool,
-    /// On an accelerator, by their place in the settings: where outputs lie before they are sent. One of each is enough, for what is sent
-    /// stands before the next run in the order of work.
+    /// On an accelerator, the device memory that outputs are written to, by their place in the settings. One buffer per output is enough:
+    /// in the device's order of work, the transfer to the host precedes the next run.
     written: Vec<Buffer>,
 }
 
@@ -67,7 +67,7 @@ impl OutputMemory {
         Ok(OutputMemory { device: Arc::clone(device), pool, written })
     }
 
-    /// Memory for the outputs whose size is known; `None` where the backend shall allocate, or a state is written.
+    /// Reserves memory for the outputs whose size is known. `None` for a state, or if the backend must allocate.
     pub(in crate::model) fn reserve(
         &mut self,
         settings: &ModelSettings,
@@ -89,7 +89,7 @@ impl OutputMemory {
         Ok(out)
     }
 
-    /// Where a run writes an output.
+    /// The memory that a run writes an output to.
     pub(super) fn fetch<'a>(
         &'a self,
         store: &'a Store,
@@ -98,7 +98,7 @@ impl OutputMemory {
         place: &'a mut Option<(Shape, Pooled)>,
     ) -> Result<Fetch<'a>, RunError> {
         if let Some(n) = sink.state {
-            // SAFETY: the store is not changed before the run is over, or is changed behind it.
+            // SAFETY: the store is not changed before the run is over, or is changed after it in the device's order of work.
             return Ok(match unsafe { store.output(bound, n) }? {
                 StateOut::Into { shape, data } => Fetch::Into { shape, data },
                 StateOut::New => Fetch::New(None),
@@ -113,7 +113,7 @@ impl OutputMemory {
         Ok(Fetch::Into { shape, data })
     }
 
-    /// On an accelerator, takes host memory for what the run has shown the size of, and for states that clients are sent as well.
+    /// On an accelerator, takes host memory for outputs whose size the run has shown, and for states that clients get too.
     pub(in crate::model) fn room(
         &self,
         store: &Store,
@@ -138,7 +138,7 @@ impl OutputMemory {
         Ok(())
     }
 
-    /// On an accelerator, asks for every output of a client's to be sent to the host, behind the run.
+    /// On an accelerator, submits the transfer of every client output to the host, after the run.
     pub(in crate::model) fn send(
         &mut self,
         store: &mut Store,
@@ -150,13 +150,14 @@ impl OutputMemory {
             let Some((n, buffer)) = sink.client.and_then(|n| Some((n, self.written.get_mut(n)?))) else { continue };
             let Some(room) = held.splits.get_mut(n).and_then(OutputSplit::room) else { continue };
             match (produced, sink.state) {
-                // SAFETY: both are held until the run is over, and neither is touched before.
+                // SAFETY: both are held until the run is over, and neither is touched before that.
                 (Some(produced), _) => unsafe { produced.data.download(&*self.device, &room.write()?) }?,
                 (None, state) => {
                     if let Some(n) = state {
                         store.lay_out(bound, n, buffer)?;
                     }
-                    // SAFETY: the room is held until the run is over; the buffer is written again only behind this.
+                    // SAFETY: the host memory is held until the run is over. In the device's order of work, the buffer is written again
+                    // only after this.
                     unsafe { buffer.download(&room.write()?) }?;
                 }
             }
@@ -164,7 +165,7 @@ impl OutputMemory {
         Ok(())
     }
 
-    /// The data that is held for a client, by the output's number in the graph.
+    /// The data held for a client's output, by the output's number in the graph.
     pub(in crate::model) fn written(
         &self,
         store: &Store,
@@ -183,10 +184,10 @@ impl OutputMemory {
     }
 }
 
-/// The shape and bytes of an output that is a client's alone, if they can be known before the run.
+/// The shape and bytes of an output that is not a state, if they are known before the run.
 fn known(settings: &ModelSettings, sink: Sink, rows: u64) -> Option<(Shape, usize)> {
     let output = sink.client.filter(|_| sink.state.is_none()).and_then(|n| settings.outputs.get(n))?;
-    // The graph gives one list, whose shape is not the output's.
+    // The graph produces one flat list, and its shape is not that of the output.
     let output = Some(output).filter(|output| output.cut_like.is_none())?;
     let shape = match output.batch_dim {
         Some(axis) => output.dims.without(axis).fixed()?.with(axis, rows),

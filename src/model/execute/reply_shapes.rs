@@ -1,4 +1,4 @@
-//! The shapes that clients get: parts of flat outputs, outputs without padding, reshaped outputs.
+//! The shapes of tensors for clients: parts of flat outputs, outputs without padding, reshaped outputs.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 
 use super::row_work::{RowOutcome, RowWork};
 
-/// Takes the padding off an output whose length follows that of an input.
+/// Removes the padding of an output whose length follows that of an input.
 pub(super) fn cropped(split: OutputSplit, output: &Output, batch: &[Option<RowWork>]) -> OutputSplit {
     let Some(Crop::Like { axis, source: (source, source_axis), ratio: (up, down) }) = output.crop else { return split };
     let length = |row: &Option<RowWork>| {
@@ -23,7 +23,7 @@ pub(super) fn cropped(split: OutputSplit, output: &Output, batch: &[Option<RowWo
     split.cropped(axis + 1, PaddingSide::Right, batch.iter().map(length).collect())
 }
 
-/// Takes the padding off outputs whose lengths are outputs themselves.
+/// Removes the padding of outputs whose lengths are in other outputs.
 pub(super) fn crop_by_lengths(settings: &ModelSettings, row: &mut RowOutcome) {
     for (n, output) in settings.outputs.iter().enumerate() {
         let Some(Crop::Lengths { axis, output: lengths }) = output.crop else { continue };
@@ -34,7 +34,7 @@ pub(super) fn crop_by_lengths(settings: &ModelSettings, row: &mut RowOutcome) {
     }
 }
 
-/// The shapes of the parts that a flat output is cut into: each open dimension is that of the request's source input.
+/// The shapes of the parts of a flat output. Each open dimension is that of the request's source input.
 pub(super) fn flat_parts(
     settings: &ModelSettings,
     output: &Output,
@@ -52,7 +52,7 @@ pub(super) fn flat_parts(
     source_shapes(&rows, source, batching).into_iter().map(part).collect()
 }
 
-/// Gives a client the shape it was promised, where the graph's differs.
+/// Gives a tensor the shape that the client expects, if the graph's shape differs.
 pub(super) fn reshape_output(
     settings: &ModelSettings,
     reshape: Option<&sequor_core::Dims>,

@@ -1,4 +1,4 @@
-//! What a graph has written in a run: states that the backend allocated, and outputs that clients get.
+//! The outputs of a run: states that the backend allocated, and outputs for clients.
 
 use crate::batch::crop::numbers;
 use crate::batch::outputs::OutputSplit;
@@ -27,7 +27,7 @@ pub(super) fn fresh(settings: &ModelSettings, store: &Store, wiring: &Wiring, he
     fresh
 }
 
-/// The numbers of an output (its place among those of the graph) that says how long the rows of a state are.
+/// The values of the output that contains the lengths of a state's rows. `output` is its place among the graph's outputs.
 fn new_lengths(settings: &ModelSettings, wiring: &Wiring, held: &RunMemory, output: usize) -> Option<Vec<i64>> {
     if let Some(Some(produced)) = held.produced.get(output) {
         return numbers(produced.dtype, produced.data.as_ref());
@@ -37,7 +37,7 @@ fn new_lengths(settings: &ModelSettings, wiring: &Wiring, held: &RunMemory, outp
     numbers(client.dtype, pooled.as_ref())
 }
 
-/// The clients' outputs, ready to be cut, in the order of the settings.
+/// The outputs for clients, ready to be cut, in the order of the settings.
 pub(super) fn splits(
     settings: &ModelSettings,
     outputs: &OutputMemory,

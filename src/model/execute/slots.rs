@@ -1,4 +1,4 @@
-//! The slots of one instance: what is done to them before a run, in the order of the core's asking, and who has no memory.
+//! The slots of one instance: slot operations before a run, in the core's order, and the slots without state memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::run_error::RunError;
 pub(in crate::model) struct Slots {
     pub(in crate::model) store: Store,
     pub(super) grown: GrownStates,
-    /// The GPU's gauges, and what was last told of our states there.
+    /// The GPU's gauges, and the state bytes last reported to them.
     gpu: Option<(GpuMetrics, i64)>,
-    /// Slots whose sequences could not be given state memory, until they are freed.
+    /// Slots whose sequences got no state memory, until the slots are freed.
     roomless: BTreeMap<u32, RunError>,
 }
 
-/// A state that a slot is given in place of its model's own.
+/// A state that replaces the model's own first state in a slot.
 enum GivenState {
     Snapshot(AdoptedState),
     Values(StateValues),
@@ -33,8 +33,8 @@ impl Slots {
         Slots { store, grown, gpu: gpu.map(|gpu| (gpu, 0)), roomless: BTreeMap::new() }
     }
 
-    /// Does what must be done before a run. `kept` finds the state that a request brought for its sequence; `first`, by slot, states that a sequence
-    /// begins with in place of those of its model.
+    /// Applies the slot operations that precede a run. `kept` finds the state that a request brought for its sequence. `first` returns, by
+    /// slot, a first state that replaces the model's own.
     pub(in crate::model) fn apply(
         &mut self,
         ops: &[SlotOp],
@@ -42,7 +42,7 @@ impl Slots {
         first: impl Fn(u32) -> Option<StateValues>,
     ) {
         self.each(ops, kept, first);
-        // Without room for a chunk, the STARTs that need it are refused one by one.
+        // If there is no memory for a chunk, the STARTs that need it are refused one by one.
         let _ = self.store.adjust_chunks();
         if let (Some((gpu, reported)), false) = (&mut self.gpu, ops.is_empty()) {
             let bytes = i64::try_from(self.store.allocated()).unwrap_or(i64::MAX);
@@ -50,7 +50,7 @@ impl Slots {
         }
     }
 
-    /// Does every operation: the core counts on all of them. What fails concerns the sequence of that slot alone.
+    /// Applies every operation, because the core relies on all of them. A failure concerns only the sequence of that slot.
     fn each(
         &mut self,
         ops: &[SlotOp],
@@ -61,14 +61,15 @@ impl Slots {
             match op {
                 SlotOp::Init(slot, _) => self.begin(slot.ix, first(slot.ix).map(GivenState::Values)),
                 SlotOp::Adopt(slot, req) => self.begin(slot.ix, kept(*req).map(GivenState::Snapshot)),
-                // It had nothing to free.
+                // The slot had nothing to free.
                 SlotOp::Free(slot) if self.roomless.remove(&slot.ix).is_some() => {}
                 SlotOp::Free(slot) => self.free(slot.ix),
             }
         }
     }
 
-    /// Gives back what a slot's state grew by, before the slot is freed. Its sequence has left, and nothing reads the state any more.
+    /// Releases the memory that a slot's state grew by, before the slot is freed. Its sequence has left, and no code reads the state any
+    /// more.
     pub(in crate::model) fn release_growth(&mut self, slot: u32) {
         self.grown.reset(slot);
     }
@@ -80,7 +81,7 @@ impl Slots {
         self.grown.reset(slot);
     }
 
-    /// Gives a slot the first state of a sequence, or the one that is given. If that fails, that sequence alone is not served.
+    /// Gives a slot the model's first state or the given one. If that fails, only that sequence is not served.
     fn begin(&mut self, slot: u32, given: Option<GivenState>) {
         self.grown.reset(slot);
         let begun = match given {
@@ -89,7 +90,7 @@ impl Slots {
         };
         match begun {
             Err(error) => {
-                // What a slot held before is not another sequence's to read.
+                // Another sequence must not read the slot's previous state.
                 if self.store.is_live(slot) {
                     self.free(slot);
                 }
@@ -123,7 +124,7 @@ impl Slots {
         self.roomless.get(&slot?)
     }
 
-    /// The state of a slot as a file. Nothing of the instance may be running.
+    /// The state of a slot as a file. No run of the instance may be in progress.
     pub(in crate::model) fn snapshot(
         &mut self,
         slot: u32,

@@ -1,7 +1,7 @@
 //! Runs the samples of `model_warmup` on an instance before its model is ready.
 //!
-//! No scheduler takes part, as in Triton: a sample names its controls and states itself. A control that it leaves out has the value of a
-//! sequence of one request, a state is zero.
+//! As in Triton, no scheduler takes part: a sample sets its controls and states itself. A control that the sample omits has its value for a
+//! sequence of one request. A state that it omits is zero.
 
 use bytes::Bytes;
 use sequor_core::{DataType, Shape};
@@ -19,14 +19,14 @@ use crate::tensor::{Tensor, rows};
 
 use super::placement::Placement;
 
-/// A sample that failed, by its place in the configuration, and why.
+/// A failed sample: its place in the configuration, and the reason.
 #[derive(Debug)]
 pub(in crate::model) struct WarmupFailed {
     pub(in crate::model) sample: usize,
     pub(in crate::model) what: String,
 }
 
-/// Runs every sample in its order, as often as it says.
+/// Runs every sample in order, as often as its count.
 pub(in crate::model) fn warm_up(placement: &Placement, settings: &ModelSettings) -> Result<(), WarmupFailed> {
     let wiring = Wiring::of(settings);
     for sample in settings.warmup.iter().filter(|sample| sample.batch_size > 0) {
@@ -60,12 +60,12 @@ fn run(placement: &Placement, settings: &ModelSettings, wiring: &Wiring, sample:
         context.run(&feeds, &mut fetches).map_err(|e| e.0)
     };
     let ran = std::iter::repeat_with(once).take(sample.count.max(1) as usize).collect::<Result<(), String>>();
-    // An accelerator may read the inputs until it is done, and what fails there shows only now.
+    // An accelerator may read the inputs until it is done, and its failures show only now.
     let done = placement.device.fence().and_then(|fence| placement.device.wait(fence));
     ran.and(done.map_err(|e| e.to_string()))
 }
 
-/// Values in memory that is aligned as a backend wants it.
+/// Copies values into memory aligned for the backend.
 fn aligned(placement: &Placement, bytes: &[u8]) -> Result<Pooled, String> {
     let mut memory = placement.pool.take(bytes.len()).map_err(|e| e.to_string())?;
     if let Some(place) = memory.write().map_err(|e| e.to_string())?.as_host_mut() {
@@ -74,7 +74,7 @@ fn aligned(placement: &Placement, bytes: &[u8]) -> Result<Pooled, String> {
     Ok(memory)
 }
 
-/// What one input of the graph is fed.
+/// The value of one input of the graph.
 fn tensor(settings: &ModelSettings, sample: &WarmupSample, source: InputSource, name: &str) -> Result<Tensor, String> {
     let batch = (settings.max_batch_size > 0).then_some(u64::from(sample.batch_size));
     if let Some(input) = sample.input(name) {
@@ -108,7 +108,7 @@ fn tensor(settings: &ModelSettings, sample: &WarmupSample, source: InputSource, 
     }
 }
 
-/// An input that the sample gives.
+/// An input that the sample contains.
 fn given(
     settings: &ModelSettings,
     source: InputSource,
@@ -154,7 +154,7 @@ fn given(
     Ok(batched(input.dtype, &shape, axis, &item, batch))
 }
 
-/// So many items of one value, or the item alone where the model does not batch.
+/// The value repeated for each item, or once if the model does not batch.
 fn batched(dtype: DataType, item: &Shape, axis: usize, value: &[u8], batch: Option<u64>) -> Tensor {
     let Some(count) = batch else {
         return Tensor { dtype, shape: item.clone(), data: Bytes::copy_from_slice(value) };
@@ -181,7 +181,7 @@ fn described(settings: &ModelSettings, sample: &WarmupSample, n: usize) -> Resul
     Ok(Tensor { dtype: of.dtype, shape, data: Bytes::from(data) })
 }
 
-/// The lengths or the mask of states at START, which are all equally long.
+/// The lengths or the mask of states at START, which all have the same length.
 fn of_states(
     settings: &ModelSettings,
     sample: &WarmupSample,

@@ -1,4 +1,4 @@
-//! What the threads of every instance have in common: which instance it is, and the steps that run no batch.
+//! The part that all threads of an instance share: which instance it is, and the steps that run no batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(in crate::model) struct Identity {
 }
 
 impl Identity {
-    /// Its name among the operating system's threads.
+    /// The thread's name in the operating system.
     pub(in crate::model) fn name(&self) -> String {
         format!("{}.{}", self.load.settings.name, self.instance.n)
     }
@@ -35,7 +35,7 @@ impl Identity {
         self.load.mail.get(usize::from(self.instance.n))
     }
 
-    /// Answers what the mailbox asks for, between two batches.
+    /// Answers the requests of the mailbox, between two batches.
     pub(in crate::model) fn serve(&self, mailbox: &Mailbox, slots: &mut Slots) {
         mailbox.serve(&mut InstancePostman { identity: self, slots });
     }
@@ -49,8 +49,8 @@ impl Identity {
         self.model.next(self.instance, now)
     }
 
-    /// The next step. Where instances wait for resources, a batch is formed once its instance has them, so that its requests wait in the queue. `permit`
-    /// is what the last run has held, and then what the next run holds.
+    /// The next step. If instances wait for resources, a batch is formed only once its instance has them, so that its requests wait in the
+    /// queue. `permit` holds the last run's permit before, and the next run's after.
     pub(super) fn next_permitted(&self, permit: &mut Option<RunPermit>) -> Step {
         let Some(rates) = &self.load.rates else { return self.next() };
         let last = permit.take();
@@ -61,13 +61,13 @@ impl Identity {
         self.next()
     }
 
-    /// Gives a batch back and takes the next step.
+    /// Completes a batch and takes the next step.
     pub(super) fn complete(&self, batch: FinishedBatch) -> Step {
         self.model.complete(self.instance, batch, self.model.now(), None)
     }
 
-    /// The same for a thread that has just read the clock. Steps of other models that follow from the answers may be left to `thread`. `permit` is as
-    /// for [`Identity::next_permitted`].
+    /// Completes a batch on a thread that has just read the clock. Steps of other models that follow from the answers may be left to
+    /// `thread`. `permit` is as for [`Identity::next_permitted`].
     pub(super) fn complete_at(
         &self,
         batch: FinishedBatch,
@@ -82,18 +82,18 @@ impl Identity {
         self.next_permitted(permit)
     }
 
-    /// Sleeps until then, or until it is woken.
+    /// Sleeps until this time, or until the thread is woken.
     pub(in crate::model) fn sleep(&self, until: Option<Time>) {
         sync::park(until.map(|until| until - self.model.now()));
     }
 
-    /// Does slot operations that stand before no run.
+    /// Applies slot operations that precede no run.
     pub(super) fn tidy(&self, slots: &mut Slots, ops: &[SlotOp]) -> Step {
         slots.apply(ops, |_| None, |_| None);
         self.next()
     }
 
-    /// Puts a question to the plug-in that it was made for, without any lock of the core.
+    /// Asks the plug-in a question, without holding any lock of the core.
     pub(in crate::model) fn ask(&self, mut round: Box<Round>, decider: Option<&Decider>) -> Step {
         let answer = match decider {
             Some(decider) => decider.ask(&mut round),
@@ -102,7 +102,7 @@ impl Identity {
         self.answer(decider, round, answer)
     }
 
-    /// Gives an answer to the core, and compares a shadow's with what is done.
+    /// Passes an answer to the core, and compares a shadow's answer with the batch that runs.
     fn answer(&self, decider: Option<&Decider>, round: Box<Round>, answer: RoundAnswer) -> Step {
         let step = self.model.answer(self.instance, round, answer.said);
         if let (Some(decider), Some(shadow)) = (decider, answer.shadow) {
@@ -115,7 +115,7 @@ impl Identity {
         step
     }
 
-    /// The same on a connection's thread, which never waits for a guest. If the guest is called just now, the question comes back.
+    /// Asks on a connection's thread, which never waits for a guest. If another thread calls the guest now, the question is returned.
     pub(super) fn ask_in_passing(&self, mut round: Box<Round>, decider: Option<&Decider>) -> Result<Step, Box<Round>> {
         let answer = match decider {
             Some(decider) => decider.try_ask(&mut round),
@@ -126,7 +126,7 @@ impl Identity {
         Ok(self.answer(decider, round, answer))
     }
 
-    /// Sleeps until the load is gone. For a load that runs nothing.
+    /// Sleeps until the load is gone. For a load that runs no batches.
     pub(super) fn idle(&self) {
         let mut step = self.next();
         loop {
@@ -154,7 +154,8 @@ impl Identity {
         self.end();
     }
 
-    /// Has a batch run with this permit. Where instances wait for resources, a batch without one waits here, and its requests have waited until then.
+    /// Runs a batch with this permit. Without one, if instances wait for resources, the batch waits here, and its requests count as queued
+    /// until then.
     pub(super) fn admit(&self, taken: &mut TakenBatch, permit: Option<RunPermit>) -> Option<RunPermit> {
         let rates = self.load.rates.as_ref()?;
         let mut permit = match permit {
@@ -172,18 +173,18 @@ impl Identity {
         Some(permit)
     }
 
-    /// What an instance's thread does last.
+    /// The last action of an instance's thread.
     pub(in crate::model) fn end(&self) {
         if let Some(mailbox) = self.mailbox() {
             mailbox.close();
         }
-        // A forgotten load's threads are no longer found to be woken, so all are woken now and see that it is over.
+        // The threads of a forgotten load can no longer be found and woken. So wake all of them now, to let them end.
         self.model.forget(self.load.key);
         self.load.wake_all();
     }
 }
 
-/// Reads states for other threads.
+/// Reads states on behalf of other threads.
 struct InstancePostman<'a> {
     identity: &'a Identity,
     slots: &'a mut Slots,
@@ -231,7 +232,7 @@ impl Postman for InstancePostman<'_> {
     }
 }
 
-/// The answer where no plug-in decides: the built-in policy does.
+/// The answer without a plug-in: the built-in policy decides.
 fn nothing(round: &Round) -> PolicyAnswer {
     match round.asked {
         PolicyQuestion::Plan(_) => PolicyAnswer::Plan(Ok(Decision::Default)),

@@ -1,4 +1,4 @@
-//! The batches that an instance has submitted to its accelerator, in order, and the thread that waits for them and returns their results.
+//! The batches that an instance has submitted to its accelerator, in order, and the thread that waits for their results.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -14,36 +14,36 @@ use crate::sync::{self, Mutex};
 use super::batch_run::BatchRun;
 use super::identity::Identity;
 
-/// A batch that is under way.
+/// A submitted batch.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(in crate::model) run: BatchRun,
     pub(in crate::model) submitted: Submitted,
     pub(in crate::model) times: RunTimes,
-    /// Its inputs, which stay untouched until it is done.
+    /// Its inputs, which must not change until it is done.
     pub(in crate::model) staging: Staging,
     /// The resources that it holds while it runs.
     pub(in crate::model) permit: Option<RunPermit>,
 }
 
-/// Those of one instance.
+/// The submitted batches of one instance.
 #[derive(Debug)]
 pub(super) struct InFlightQueue(Mutex<InFlightBatches>);
 
 #[derive(Debug, Default)]
 struct InFlightBatches {
     under_way: VecDeque<InFlight>,
-    /// How many were begun and are not given back yet.
+    /// Number of batches that were begun and are not yet given back.
     open: usize,
-    /// Memory for inputs that no batch under way reads.
+    /// Memory for inputs that no submitted batch reads.
     idle: Vec<Staging>,
-    /// The instance's thread waits until none is open.
+    /// Whether the instance's thread waits until `open` is 0.
     awaited: bool,
-    /// There will be no more.
+    /// Whether there will be no more batches.
     closed: bool,
 }
 
-/// What the waiting thread does next.
+/// The next action of the waiting thread.
 enum NextCompletion {
     Complete(Box<InFlight>),
     Sleep,
@@ -55,12 +55,12 @@ impl InFlightQueue {
         InFlightQueue(Mutex::new(InFlightBatches { idle, ..InFlightBatches::default() }))
     }
 
-    /// Memory to lay out the inputs of a batch in.
+    /// Takes memory for the inputs of a batch.
     pub(in crate::model) fn staging(&self) -> Option<Staging> {
         self.0.lock().idle.pop()
     }
 
-    /// Gives back memory that nothing under way reads.
+    /// Gives back memory that no submitted batch reads.
     pub(in crate::model) fn give_back(&self, staging: Staging) {
         self.0.lock().idle.push(staging);
     }
@@ -71,7 +71,7 @@ impl InFlightQueue {
         queue.under_way.push_back(batch);
     }
 
-    /// Waits until every batch that was begun is given back. For the instance's own thread alone.
+    /// Waits until every batch that was begun is given back. Only the instance's own thread may call this.
     pub(in crate::model) fn drain(&self) {
         loop {
             let mut queue = self.0.lock();
@@ -97,7 +97,7 @@ impl InFlightQueue {
         }
     }
 
-    /// Notes that one was given back. Returns whether the instance's thread waits for that.
+    /// Records that a batch was given back. Returns whether the instance's thread waits for that.
     fn completed(&self) -> bool {
         let mut queue = self.0.lock();
         queue.open = queue.open.saturating_sub(1);
@@ -105,14 +105,14 @@ impl InFlightQueue {
     }
 }
 
-/// Waits for one batch after the other and gives it back, until there will be no more.
+/// Waits for one batch after the other and gives it back, until the queue is closed.
 pub(super) fn complete_all(identity: &Identity, in_flight: &InFlightQueue) {
     let Identity { model, load, instance } = identity;
     loop {
         match in_flight.next() {
             NextCompletion::Complete(batch) => {
                 let (finished, staging) = batch.wait(load);
-                // Before the core hears of it: it may hand out the next batch at once.
+                // Before the core gets the result, because it may hand out the next batch at once.
                 in_flight.give_back(staging);
                 model.give_back(finished);
                 if in_flight.completed() {
@@ -126,13 +126,13 @@ pub(super) fn complete_all(identity: &Identity, in_flight: &InFlightQueue) {
 }
 
 impl InFlight {
-    /// Waits for it. What became of its rows, and the memory that it does not need any more.
+    /// Waits for the batch. Returns the outcomes of its rows and the memory of its inputs.
     fn wait(self, load: &LoadedModel) -> (FinishedBatch, Staging) {
         let InFlight { run, submitted, mut times, staging, permit } = self;
         let (size, requests) = (submitted.size, submitted.requests());
         let ran = match submitted.wait(Instant::now(), &mut times) {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            // The device is lost, and with it every state there: none of its rows could go on, alone or not.
+            // The device is lost, and all its states with it. So no row can continue, not even alone.
             Err(error) => (0..requests).map(|_| Err(error.clone())).collect(),
         };
         drop(permit);

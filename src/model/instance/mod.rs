@@ -1,10 +1,11 @@
 //! The threads of an instance: each pulls its next step from the model and carries it out.
 //!
-//! - `runner`: starts the threads. `identity`: which instance they are, and the steps that run no batch.
-//! - `serial`: finishes each batch before it takes the next. `pipelined`, `in_flight`: on accelerators, submits the next batch while one runs.
-//! - `batch_run`: a batch from its taking to its end, row by row.
+//! - `runner`: starts the threads. `identity`: which instance they run, and the steps that run no batch.
+//! - `serial`: finishes each batch before it takes the next. `pipelined`, `in_flight`: on accelerators, submits the next batch while one
+//!   runs.
+//! - `batch_run`: the life of one batch, row by row.
 //!
-//! This room knows no repository.
+//! This module knows no repository.
 
 mod batch_run;
 mod identity;

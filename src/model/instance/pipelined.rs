@@ -15,7 +15,7 @@ use crate::model::sequences::{Step, TakenBatch};
 use crate::sync::Thread;
 use crate::telemetry::StepPath;
 
-/// What a pipelined instance runs with.
+/// The resources of a pipelined instance.
 #[derive(Debug)]
 pub(super) struct Pipeline {
     executor: Executor,
@@ -23,22 +23,22 @@ pub(super) struct Pipeline {
 }
 
 impl Pipeline {
-    /// With so many batches under way at once.
+    /// Creates a pipeline with at most this many submitted batches.
     pub(in crate::model) fn new(executor: Executor, depth: u8) -> Result<Pipeline, RunError> {
         let idle = (0..depth).map(|_| executor.staging()).collect::<Result<_, _>>()?;
         Ok(Pipeline { executor, in_flight: Arc::new(InFlightQueue::new(idle)) })
     }
 
-    /// Pulls until the load is gone. `completion` is the thread that waits.
+    /// Takes steps until the load is gone. `completion` is the thread that waits for results.
     pub(in crate::model) fn run(mut self, identity: &Identity, completion: &Thread) {
         let mailbox = identity.mailbox();
         let mut step = identity.next();
         loop {
             if let Some(mailbox) = mailbox.filter(|mailbox| mailbox.is_full()) {
-                // A state is let out as of a step that was answered.
+                // A state may leave only as of a step that was answered.
                 self.in_flight.drain();
                 identity.serve(mailbox, &mut self.executor.slots);
-                // A wake-up that came meanwhile was not seen.
+                // A wake-up that arrived meanwhile was missed.
                 if matches!(step, Step::Sleep(_)) {
                     step = identity.next();
                 }
@@ -59,7 +59,7 @@ impl Pipeline {
         identity.end();
     }
 
-    /// Asks for a batch and leaves it to the thread that waits. A batch that fails at once is run again row by row, and given back here.
+    /// Submits a batch and leaves it to the thread that waits. A batch that fails at once is run again row by row, and given back here.
     fn begin(&mut self, identity: &Identity, completion: &Thread, mut taken: TakenBatch) -> Step {
         let load = &identity.load;
         let permit = identity.admit(&mut taken, None);

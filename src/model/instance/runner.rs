@@ -1,5 +1,5 @@
-//! What runs an instance: its own thread, each batch to its end; or on an accelerator two threads, of which one asks for the next batch while
-//! the other waits for the last.
+//! The threads of an instance. On the host, one thread runs each batch to its end. On an accelerator, one thread submits the next batch
+//! while another waits for the last.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(in crate::model) struct Runner(RunnerKind);
 
 #[derive(Debug)]
 enum RunnerKind {
-    /// That of an ensemble, whose members run.
+    /// The runner of an ensemble. The batches run in its members.
     Ensemble,
     Serial(Box<RunningInstance>),
     Pipelined(Box<Pipeline>),
@@ -32,19 +32,19 @@ impl Runner {
         let (spec, away) = (load.spec(), placement.device.place() != DeviceId::Host);
         let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
         let executor = Executor::new(Arc::clone(load), placement, spec.slots(), sided)?;
-        // The host has nothing to do while it waits for itself.
+        // The host gains nothing from a second batch in progress.
         Ok(match spec.depth {
             2.. if away => Runner(RunnerKind::Pipelined(Box::new(Pipeline::new(executor, spec.depth)?))),
             _ => Runner(RunnerKind::Serial(Box::new(RunningInstance::new(executor)?))),
         })
     }
 
-    /// The runner of an ensemble. It runs nothing: its thread sees to it that the load ends.
+    /// The runner of an ensemble. It runs no batches: its thread only ends with the load.
     pub(in crate::model) fn for_ensemble() -> Runner {
         Runner(RunnerKind::Ensemble)
     }
 
-    /// Starts its threads, which wait at the gate. All of them are added to `threads`.
+    /// Starts the threads, which wait at the gate. All of them are added to `threads`.
     pub(in crate::model) fn start(
         self,
         identity: Identity,
@@ -86,7 +86,7 @@ fn pipelined(
     let to_wake = completion.thread().clone();
     threads.push(completion);
     let thread = spawn(identity.name(), gate, move || pipeline.run(&identity, &to_wake))?;
-    // No other thread takes its place: to wake the instance is to wake this thread.
+    // No other thread runs steps of this instance, so waking the instance means waking this thread.
     let handle = Handle { thread: thread.thread().clone(), inline: None };
     threads.push(thread);
     Ok(handle)

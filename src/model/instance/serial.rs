@@ -15,24 +15,24 @@ use crate::scheduling::Decider;
 use crate::sync::Mutex;
 use crate::telemetry::StepPath;
 
-/// Questions to its plug-in that are part of one step: who gets a slot, and who runs.
+/// Maximum number of plug-in questions in one inline step: one for admission, one for the batch.
 const QUESTIONS: u32 = 2;
 
-/// Who holds its lock is the instance: its own thread, or for one step a socket's.
+/// The thread that holds the lock acts as the instance: its own thread, or a connection's thread for one step.
 #[derive(Debug)]
 pub(super) struct SerialInstance {
     identity: Identity,
     running: Mutex<RunningInstance>,
 }
 
-/// What an instance runs with.
+/// The resources of a running instance.
 #[derive(Debug)]
 pub(in crate::model) struct RunningInstance {
     executor: Executor,
     staging: Staging,
-    /// What was taken and left to its own thread.
+    /// A step that another thread took and left to the instance's own thread.
     step: Option<Step>,
-    /// Whether it has run a batch. The first run sets memory up, and its duration says nothing of the next.
+    /// Whether it has run a batch. The first run allocates memory, so its duration does not predict the next.
     is_warm: bool,
 }
 
@@ -52,7 +52,7 @@ impl SerialInstance {
         self.identity.name()
     }
 
-    /// Pulls until the load is gone.
+    /// Takes steps until the load is gone.
     pub(in crate::model) fn run(&self) {
         let identity = &self.identity;
         let mailbox = identity.mailbox();
@@ -64,7 +64,7 @@ impl SerialInstance {
                 if let Some(mailbox) = mailbox {
                     identity.serve(mailbox, &mut running.executor.slots);
                 }
-                // What leads to no run gives the resources of one back.
+                // A step that leads to no run releases the resources.
                 permit = permit.filter(|_| matches!(step, Step::Run(_) | Step::Ask(..)));
                 step = match step {
                     Step::Run(mut taken) => {
@@ -87,7 +87,7 @@ impl SerialInstance {
         identity.end();
     }
 
-    /// Both halves of a run, one after the other. `thread`: this one, if it is not the instance's own. `permit` is as for
+    /// Runs both halves of a run, one after the other. `thread` is the calling thread, if it is not the instance's own. `permit` is as for
     /// [`Identity::next_permitted`].
     fn run_batch(
         &self,
@@ -112,7 +112,7 @@ impl SerialInstance {
         self.identity.complete_at(run.end(load, ran), now, thread, permit)
     }
 
-    /// Runs a batch; if that fails, its rows one by one. One result for each real row.
+    /// Runs a batch. If that fails, runs its rows one by one. Returns one result for each real row.
     fn attempt(
         &self,
         executor: &mut Executor,
@@ -135,13 +135,13 @@ impl SerialInstance {
 
 impl InlineStep for SerialInstance {
     fn try_step(&self, thread: &ExecutorHandle) -> bool {
-        // A connection's thread waits for no resource.
+        // A connection's thread does not wait for resources.
         if self.identity.load.rates.is_some() {
             return false;
         }
         let Some(mut running) = self.running.try_lock() else { return false };
         let now = self.identity.model.now();
-        // A run may have closed the gate since this thread was to wake the instance.
+        // A run may have closed the gate since this thread decided to run the step.
         if running.step.is_some() || !self.identity.load.inline_gate.is_open(now) {
             return false;
         }
@@ -161,7 +161,8 @@ impl InlineStep for SerialInstance {
             };
         };
         let done = matches!(step, Step::Sleep(None));
-        // The instance's thread asks anew how long to sleep: a request that came meanwhile woke it from a sleep that had not begun.
+        // The instance's thread determines its sleep again: a request that arrived meanwhile could not wake it, because it did not sleep
+        // yet.
         if !matches!(step, Step::Sleep(_)) {
             running.step = Some(step);
         }

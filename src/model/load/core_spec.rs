@@ -1,4 +1,4 @@
-//! A load as the core sees it, and how its strategy is named.
+//! A load as the core sees it, and the names of strategies.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::state::Store;
 use super::loaded::LoadedModel;
 
 impl LoadedModel {
-    /// Batches that an instance may have under way. The host has one; and so does `direct`, whose rows wait for each other.
+    /// Maximum number of batches that an instance may have in progress. It is 1 on the host. It is also 1 for `direct`, whose rows wait for
+    /// each other.
     fn depth(&self, strategy: &Strategy) -> u8 {
         let away = self.settings.processors.iter().any(|processor| matches!(processor, Processor::Gpu(_)));
         if away && !matches!(strategy, Strategy::Direct { .. }) { self.depth.max(1) } else { 1 }
@@ -27,7 +28,7 @@ impl LoadedModel {
                 seal: self.tier.is_some(),
                 initialize: self.initializer.is_some(),
                 pre: self.processors.is_some() || self.ensemble.is_some(),
-                // A state with scratch is made durable once the processors are done.
+                // With processors, a state is made durable only after they have run, because its scratch is stored too.
                 post: self.processors.as_ref().is_some_and(|of| of.chain.posts() || self.tier.is_some()),
                 ..Stages::default()
             },
@@ -54,7 +55,7 @@ impl LoadedModel {
     }
 }
 
-/// A strategy's name, as operators and recordings read it.
+/// A strategy's name, for operators and recordings.
 pub(in crate::model) fn strategy_name(strategy: &Strategy) -> &'static str {
     match strategy {
         Strategy::Stateless { batching: false, .. } => "default",

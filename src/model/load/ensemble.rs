@@ -1,4 +1,4 @@
-//! What a load of an ensemble has beside its settings.
+//! The parts of an ensemble's load beside its settings.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use sequor_core::Id;
 use crate::ensemble::{EnsemblePlan, MemberSignature};
 use crate::sync::Mutex;
 
-/// Ended sequences whose member is remembered.
+/// Maximum number of ended sequences whose blamed member is remembered.
 const BLAMED: usize = 4096;
 
-/// The plan of a load that is an ensemble, and which members ended its sequences.
+/// The plan of an ensemble's load, and the members that ended its sequences.
 #[derive(Debug)]
 pub(in crate::model) struct LoadEnsemble {
     pub(in crate::model) plan: Arc<EnsemblePlan>,
-    /// What the plan was made for, in the order of the steps.
+    /// The signatures that the plan was made for, in the order of the steps.
     pub(in crate::model) members: Vec<MemberSignature>,
-    /// Live sequences that all members have slots for.
+    /// Maximum number of live sequences for which all members have slots.
     pub(in crate::model) slots: u32,
     blamed: Mutex<BlamedMembers>,
 }
@@ -34,7 +34,7 @@ impl LoadEnsemble {
         LoadEnsemble { plan: Arc::new(plan), members, slots, blamed: Mutex::default() }
     }
 
-    /// Remembers the member that a sequence ended with.
+    /// Remembers the member whose failure ended a sequence.
     pub(in crate::model) fn blame(&self, id: &Id, member: &str) {
         let mut blamed = self.blamed.lock();
         if blamed.members.insert(id.clone(), member.to_owned()).is_some() {
@@ -48,7 +48,7 @@ impl LoadEnsemble {
         }
     }
 
-    /// The member that the last sequence of this id ended with.
+    /// The member whose failure ended the last sequence of this id.
     pub(in crate::model) fn blamed(&self, id: &Id) -> Option<String> {
         self.blamed.lock().members.get(id).cloned()
     }

@@ -1,4 +1,4 @@
-//! The states of a load's sequences: their shapes, and the values that sequences begin with.
+//! The states of a load's sequences: their shapes and initial values.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::error::{At, LoadError, LoadWarning};
 use crate::state::{InitialValue, StateSpec};
 use crate::tensor::rows;
 
-/// The states of a model, with the values that files give. A warning says which file is not as it should be.
+/// The states of a model, with the initial values from files. A warning names a file with a wrong content.
 pub(super) fn state_specs(
     settings: &ModelSettings,
     warnings: &mut Vec<LoadWarning>,
@@ -38,7 +38,8 @@ fn state_spec(state: &StateSettings, batching: bool, warnings: &mut Vec<LoadWarn
     })
 }
 
-/// The first value of a state that a file gives. A longer file is cut; texts that are not in the BYTES layout are replaced by empty ones.
+/// Reads the initial value of a state from a file. A longer file is truncated. Texts that are not in the BYTES layout are replaced by empty
+/// ones.
 fn first_value(
     state: &StateSettings,
     path: &Path,

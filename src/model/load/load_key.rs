@@ -1,4 +1,4 @@
-//! Keys of the loads of one model name. A key's place is used again once nothing holds the load any more, so tables by load stay short.
+//! Keys of the loads of one model name. A key is used again once no holder of the load is left, so tables by load stay short.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ impl LoadKeys {
         LoadKey { keys: self.clone(), load: self.0.keys.lock().insert(()) }
     }
 
-    /// How many are in use: by the loads that are there, and by those that are being made.
+    /// Number of keys in use, by existing loads and by loads that are being made.
     pub(in crate::model) fn count(&self) -> u64 {
         self.0.count.load(Ordering::Acquire)
     }

@@ -1,5 +1,5 @@
-//! What an instance's thread is asked to do between two batches. Only the thread that owns a slot touches its state. Other threads
-//! leave a request here.
+//! Requests to an instance's thread, which answers them between two batches. Only the thread that owns a slot touches its state, so other
+//! threads leave their requests here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ struct Requests {
     open: Vec<MailRequest>,
 }
 
-/// What another thread asks for.
+/// A request of another thread.
 #[derive(Debug)]
 pub(in crate::model) enum MailRequest {
     Snapshot(SnapshotRequest),
@@ -40,7 +40,7 @@ pub(in crate::model) struct SnapshotRequest {
     pub(in crate::model) reply: SyncSender<SnapshotReply>,
 }
 
-/// Asks for the state of a sequence, which ends here with that: no further step of it runs.
+/// Asks for the state of a sequence and ends the sequence here: no further step of it runs.
 #[derive(Debug)]
 pub(in crate::model) struct LeaveRequest {
     pub(in crate::model) seq: Seq,
@@ -54,9 +54,9 @@ pub(in crate::model) struct LeaveRequest {
 pub(in crate::model) enum Leaving {
     /// The server stops.
     Stop,
-    /// Its memory is wanted. It leaves only if it is idle.
+    /// Its memory is needed. It leaves only if it is idle.
     Spill,
-    /// Another load takes the place of its own, and the sequence moves there. It leaves only if it is idle.
+    /// Another load replaces its load, and the sequence moves there. It leaves only if it is idle.
     Carry,
 }
 
@@ -66,11 +66,11 @@ pub(in crate::model) struct LeftState {
     pub(in crate::model) id: Id,
     pub(in crate::model) head: Arc<StateHead>,
     pub(in crate::model) file: Bytes,
-    /// Whether the store has the state already. Then `file` is empty.
+    /// Whether the store already has the state. Then `file` is empty.
     pub(in crate::model) is_stored: bool,
 }
 
-/// The file of a state and the steps that it contains; `None` if the sequence has ended.
+/// The number of the state's last step and its file; `None` if the sequence has ended.
 pub(in crate::model) type SnapshotReply = Option<Result<(u64, Vec<u8>), SnapshotError>>;
 
 /// Asks for the values of a sequence's states.
@@ -80,7 +80,7 @@ pub(in crate::model) struct ValuesRequest {
     pub(in crate::model) reply: MailReply<StateValues>,
 }
 
-/// Called once with what was asked for, or with nothing if it is not to be had. Dropped, it is called with nothing. It returns soon.
+/// A callback, called once with the answer, or with `None` if there is none. If dropped, it is called with `None`. It must return soon.
 pub(in crate::model) struct MailReply<T>(Option<WhenAnswered<T>>);
 
 type WhenAnswered<T> = Box<dyn FnOnce(Option<T>) + Send>;
@@ -129,31 +129,31 @@ impl From<ValuesRequest> for MailRequest {
     }
 }
 
-/// What answers the requests of a mailbox: the instance's thread, between two batches.
+/// Answers the requests of a mailbox: the instance's thread, between two batches.
 pub(in crate::model) trait Postman {
-    /// Where the state of a sequence lies, if that is still there.
+    /// The place of a sequence's state, if the sequence still has one.
     fn state_now(&self, seq: Seq) -> Option<StateAt>;
 
-    /// The same for a state that is to be copied: not while a request has run in part.
+    /// The place of a state that may be copied: `None` also while a request has run in part.
     fn copyable_now(&self, seq: Seq) -> Option<StateAt>;
 
     /// The state of a slot as a file.
     fn snapshot(&mut self, slot: u32, header: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError>;
 
-    /// The file of a state of this step, with the scratch that processors keep beside it. An error, if the scratch is of another step.
+    /// Adds the scratch of the processors to the file of a state of this step. An error if the scratch is of another step.
     fn with_scratch(&self, seq: Seq, step: u64, file: Vec<u8>) -> Result<Vec<u8>, SnapshotError>;
 
     /// The values of a slot's states, if they can be read.
     fn values(&mut self, slot: u32) -> Option<StateValues>;
 
-    /// Ends a sequence whose state was copied from there, and returns what is kept of it. Nothing, if it is not as it was. If it has left, its slot
-    /// holds no memory that grew any more: those that learn of it may take that memory at once.
+    /// Ends a sequence whose state was copied from `at`, and returns its stored form. `None` if the sequence has changed since. If it has
+    /// left, its slot must already have released the memory that its state grew by: observers may take that memory at once.
     fn leave(&mut self, seq: Seq, why: Leaving, at: StateAt, file: Vec<u8>)
     -> Option<Result<LeftState, SnapshotError>>;
 }
 
 impl Mailbox {
-    /// False if the mailbox is closed.
+    /// Leaves a request. Returns false if the mailbox is closed.
     pub(in crate::model) fn post(&self, request: impl Into<MailRequest>) -> bool {
         let request = request.into();
         let mut requests = self.0.lock();
@@ -164,7 +164,7 @@ impl Mailbox {
         open
     }
 
-    /// Whether requests lie in it.
+    /// Whether the mailbox has requests.
     pub(in crate::model) fn is_full(&self) -> bool {
         !self.0.lock().open.is_empty()
     }
@@ -177,13 +177,13 @@ impl Mailbox {
         drop(open);
     }
 
-    /// Answers every request. Called by the instance's thread, between two batches.
+    /// Answers every request. Called by the instance's thread between two batches.
     pub(in crate::model) fn serve(&self, postman: &mut impl Postman) {
         let requests = std::mem::take(&mut self.0.lock().open);
         for request in requests {
             match request {
                 MailRequest::Snapshot(SnapshotRequest { seq, mut header, reply }) => {
-                    // It may have ended since; its slot may be another's.
+                    // The sequence may have ended meanwhile, and another one may have its slot.
                     let snapshot = match postman.copyable_now(seq) {
                         Some(at) => {
                             header.insert(STEP.to_owned(), at.step.to_string());

@@ -1,4 +1,4 @@
-//! What clients see of a model.
+//! The metadata of a model for clients.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use sequor_core::{DataType, Dim, Dims};
 use crate::config::model::settings::ModelSettings;
 use crate::error::LoadError;
 
-/// What clients see of a model. Controls, states and batch inputs are not listed; shapes have the batch dimension in front.
+/// The metadata of a model for clients. Controls, states and batch inputs are not listed. Shapes include the batch dimension.
 #[derive(Debug, Clone)]
 pub struct Metadata {
     pub name: String,

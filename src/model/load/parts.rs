@@ -1,4 +1,4 @@
-//! What a load has besides its settings: what the server gives it, and what stands around its graph or in its place.
+//! The parts of a load beside its settings: server resources, and the parts around its graph or in place of it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::processors::Processors;
 use super::response_cache::LoadCache;
 use super::tier::{LoadDurability, StateTier};
 
-/// What a load has besides its settings.
+/// The parts of a load beside its settings.
 #[derive(Debug)]
 pub(in crate::model) struct LoadParts {
     pub(in crate::model) metrics: Arc<ModelMetrics>,
@@ -25,28 +25,28 @@ pub(in crate::model) struct LoadParts {
     pub(in crate::model) candidates: u32,
     /// Texts that became key features.
     pub(in crate::model) texts: Arc<KeyInterner>,
-    /// Batches that an instance on an accelerator may have under way.
+    /// Maximum number of batches in progress on an instance on an accelerator.
     pub(in crate::model) depth: u8,
-    /// What became of instances that may run on a GPU or on the CPU.
+    /// The outcome of the choice between GPU and CPU, for instances that allow both.
     pub(in crate::model) auto: Auto,
-    /// What makes the states of its sequences durable before their answers leave.
+    /// Makes the states of its sequences durable before their answers leave.
     pub(in crate::model) tier: Option<Arc<dyn StateTier>>,
-    /// How its sequences outlive the process, if they do.
+    /// How its sequences outlive the process, if they are durable.
     pub(in crate::model) durable: Option<LoadDurability>,
     /// The processors in front of the graph, if it has any.
     pub(in crate::model) processors: Option<Processors>,
-    /// What makes the first states of its sequences, if config.pbtxt does not.
+    /// The initializer of its sequences' first states, if config.pbtxt does not define them.
     pub(in crate::model) initializer: Option<LoadInitializer>,
-    /// Its steps, if it is an ensemble. It has no graph then.
+    /// Its steps, if it is an ensemble. Then it has no graph.
     pub(in crate::model) ensemble: Option<LoadEnsemble>,
-    /// Its answers, if they are kept.
+    /// The cache of its answers, if they are kept.
     pub(in crate::model) cache: Option<LoadCache>,
-    /// What its instances wait for before a run, if they do.
+    /// The resources that its instances acquire before a run, if any.
     pub(in crate::model) rates: Option<LoadRates>,
 }
 
 impl LoadParts {
-    /// The parts of a load that has a graph alone.
+    /// The parts of a load that has only a graph.
     pub(in crate::model) fn new(metrics: Arc<ModelMetrics>) -> LoadParts {
         LoadParts {
             metrics,

@@ -1,4 +1,4 @@
-//! The processors in front of a load's graph, and the settings that clients see then.
+//! The processors in front of a load's graph, and the settings that clients then see.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sequor_proto as proto;
 use crate::config::model::settings::{Input, ModelSettings, Output};
 use crate::processing::{Chain, ProcessorPool, TensorPort, TensorSignature};
 
-/// The processors of a load, and the threads that they run on.
+/// The processors of a load, and their threads.
 #[derive(Debug)]
 pub(in crate::model) struct Processors {
     pub(in crate::model) chain: Chain,
@@ -16,12 +16,12 @@ pub(in crate::model) struct Processors {
 }
 
 impl Processors {
-    /// Names of the processors, the first first.
+    /// Names of the processors, in order.
     pub(in crate::model) fn names(&self) -> String {
         self.chain.names().collect::<Vec<_>>().join(",")
     }
 
-    /// What clients would see of a model without processors, which is what the last one stands in front of.
+    /// The signature of the model without processors. The last processor of the chain must fit it.
     pub(in crate::model) fn signature_of(settings: &ModelSettings) -> TensorSignature {
         let batching = settings.max_batch_size > 0;
         let whole = |dims: &Dims| if batching { dims.with(0, Dim::Any) } else { dims.clone() };
@@ -37,7 +37,7 @@ impl Processors {
         }
     }
 
-    /// The settings as clients see them. Shapes are whole, so that no batch dimension is put in front.
+    /// The settings as clients see them. Shapes include the batch dimension, so none is added in front.
     pub(super) fn client_settings(&self, settings: &ModelSettings) -> ModelSettings {
         let TensorSignature { inputs, outputs } = self.chain.signature();
         let labels = |name: &str| settings.outputs.iter().find(|o| o.name == name).and_then(|o| o.labels.clone());

@@ -1,5 +1,5 @@
-//! Facts for a recording: how a load is served, and for each finished request its time, size and outcome.
-//! No tensor and no id in clear goes from here.
+//! Facts for a recording: a load's settings, and the time, size and outcome of each finished request. They contain no tensor and no plain
+//! id.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(in crate::model) struct RequestFacts {
     shape: u64,
     priority: u32,
     timeout: Option<Duration>,
-    /// 0 until it is taken.
+    /// The size of its batch; 0 until the request is taken.
     pub(in crate::model) batch: u32,
 }
 
@@ -37,7 +37,7 @@ impl RequestFacts {
         }
     }
 
-    /// The facts of a finished request: how long it waited and ran, and its outcome.
+    /// The facts of a finished request, with its queue time, run time and outcome.
     pub(in crate::model) fn through(
         &self,
         load: &LoadedModel,

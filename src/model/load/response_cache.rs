@@ -15,16 +15,16 @@ use sha2::{Digest as _, Sha256};
 use crate::telemetry::CacheUsage;
 use crate::tensor::Tensor;
 
-/// Parts with a lock each. None holds more than its part of the bytes.
+/// Number of parts. Each part has its own lock and holds at most its share of the bytes.
 const PARTS: u64 = 4;
-/// What an entry takes beside the data of its tensors, and each tensor beside its data; and the size of an answer, by which the number of
-/// entries is guessed.
+/// `ENTRY_BYTES`: overhead of an entry beside the data of its tensors. `TENSOR_BYTES`: overhead of a tensor. `USUAL_BYTES`: assumed size of
+/// an answer, to estimate the number of entries.
 const ENTRY_BYTES: u64 = 256;
 const TENSOR_BYTES: u64 = 128;
 const USUAL_BYTES: u64 = 4096;
-/// Fewer entries than this would make fewer parts.
+/// With fewer estimated entries, the cache would make fewer parts.
 const FEWEST_ENTRIES: u64 = 32 * PARTS;
-/// Maximum bytes of the inputs of a request that is looked up. A connection's thread reads them all for that.
+/// Maximum bytes of the inputs of a request that is looked up. The lookup reads them all, on a connection's thread.
 pub(in crate::model) const MOST_INPUT_BYTES: usize = 4 << 20;
 
 /// The answers of all models.
@@ -37,7 +37,7 @@ pub(in crate::model) struct ResponseCache {
     usage: CacheUsage,
 }
 
-/// What a request asks of one load.
+/// The key of an answer: a load and a digest of the inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct CacheKey {
     load: u64,
@@ -55,14 +55,14 @@ pub(in crate::model) struct LoadCache {
     load: u64,
 }
 
-/// What came of a lookup, after this time.
+/// The result of a lookup, and the time that it took.
 #[derive(Debug)]
 pub(in crate::model) enum CacheLookup {
     Hit(Vec<Option<Tensor>>, Duration),
     Miss(CacheMiss, Duration),
 }
 
-/// A request that was looked up in vain. Its answer is to be kept.
+/// A request without a cached answer. Its answer will be kept.
 #[derive(Debug)]
 pub(in crate::model) struct CacheMiss(CacheKey);
 
@@ -93,17 +93,17 @@ impl Lifecycle<CacheKey, CachedAnswer> for CountEvictions {
 }
 
 impl ResponseCache {
-    /// A cache of so many bytes; `None` for none.
+    /// Creates a cache of this many bytes; `None` if each part would have none.
     pub(in crate::model) fn new(bytes: u64, usage: CacheUsage) -> Option<Arc<ResponseCache>> {
         let part = bytes / PARTS;
         let entries = usize::try_from((bytes / USUAL_BYTES).max(FEWEST_ENTRIES)).unwrap_or(usize::MAX);
         let mut options = OptionsBuilder::new();
         options.shards(PARTS as usize).weight_capacity(part * PARTS).estimated_items_capacity(entries);
-        // It fails only without the two numbers that are given here.
+        // It fails only if one of these two numbers is missing.
         let options = options.build().ok().filter(|_| part > 0)?;
         let evictions = CountEvictions(usage.clone());
         let answers = Cache::with_options(options, AnswerWeight, DefaultHashBuilder::default(), evictions);
-        // The rest of a part belongs to entries that were not asked for again.
+        // The cache reserves the rest of a part for entries that were not requested again.
         let most = part / 100 * 95;
         Some(Arc::new(ResponseCache { answers, most, loads: AtomicU64::new(0), usage }))
     }
@@ -115,7 +115,7 @@ impl ResponseCache {
 }
 
 impl LoadCache {
-    /// Looks a request up. `None` if its inputs are too large for that.
+    /// Looks up a request. `None` if its inputs are too large for a lookup.
     pub(in crate::model) fn look_up(&self, inputs: &[Option<Tensor>]) -> Option<CacheLookup> {
         let began = Instant::now();
         if inputs.iter().flatten().map(|tensor| tensor.data.len()).sum::<usize>() > MOST_INPUT_BYTES {
@@ -130,11 +130,11 @@ impl LoadCache {
         })
     }
 
-    /// Keeps the answer to a request that was looked up in vain. Returns how long that took. An answer that is too large is not kept.
+    /// Keeps the answer to a request that was not found, unless the answer is too large. Returns the time that this took.
     pub(in crate::model) fn keep(&self, CacheMiss(key): &CacheMiss, outputs: &[Option<Tensor>]) -> Duration {
         let began = Instant::now();
         if weight(outputs) <= self.cache.most {
-            // Outputs are parts of memory that is used again.
+            // Outputs are parts of pooled memory, which is used again.
             let own = |tensor: &Tensor| Tensor { data: Bytes::copy_from_slice(&tensor.data), ..tensor.clone() };
             let answer = outputs.iter().map(|output| output.as_ref().map(own)).collect();
             self.cache.answers.insert(*key, CachedAnswer(answer));
@@ -151,7 +151,7 @@ impl Drop for LoadCache {
     }
 }
 
-/// Each input's place, type, shape and bytes.
+/// A digest of each input's place, type, shape and bytes.
 fn digest(inputs: &[Option<Tensor>]) -> [u8; 32] {
     let mut digest = Sha256::new();
     for input in inputs {

@@ -1,4 +1,5 @@
-//! Which loads keep their answers in the response cache. If a configuration asks for that in vain, a note of the load says why.
+//! Chooses the loads that keep their answers in the response cache. If a configuration's request for that has no effect, a note of the load
+//! gives the reason.
 
 use crate::config::model::Draft;
 use crate::config::model::settings::{BackendKind, ModelSettings, Scheduling};
@@ -8,7 +9,7 @@ use super::resources::Resources;
 
 const FIELD: &str = "response_cache";
 
-/// The cache of a load, if its configuration asks for one and one has effect.
+/// The cache of a load, if its configuration asks for one and it has an effect.
 pub(super) fn cache_of(resources: &Resources, draft: &Draft, settings: &mut ModelSettings) -> Option<LoadCache> {
     if !settings.proto.response_cache.is_some_and(|cache| cache.enable) {
         return None;
@@ -21,7 +22,7 @@ pub(super) fn cache_of(resources: &Resources, draft: &Draft, settings: &mut Mode
     cache.map_err(|why| settings.notes.push(draft.note(FIELD, format!("{FIELD} has no effect: {why}")))).ok()
 }
 
-/// Why the answers of such a model cannot be kept.
+/// Why the answers of this model cannot be kept, or `None` if they can.
 fn in_vain(settings: &ModelSettings) -> Option<&'static str> {
     let plugins = !settings.processor_plugins.is_empty() || settings.backend == BackendKind::Plugin;
     match &settings.scheduling {

@@ -1,4 +1,4 @@
-//! Which models a plug-in may call, and whether calls could go in a circle.
+//! Which models a plug-in may call, and whether its calls could form a cycle.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::model::catalog::{Catalog, CatalogEntry};
 use crate::processing::outgoing::{CallRights, ModelCaller};
 use crate::telemetry::PluginMetrics;
 
-/// What a plug-in may call at a model; `None` without a grant.
+/// The models that a plug-in of this model may call; `None` without a grant.
 pub(super) fn call_rights(
     caller: &Arc<dyn ModelCaller>,
     granted: &[String],
@@ -19,8 +19,8 @@ pub(super) fn call_rights(
     Some(CallRights { models: granted.into(), caller: Arc::clone(caller), waiting: metrics.waiting_at(model) })
 }
 
-/// Refuses a model whose plug-ins may make calls that come back to it. The error is a sentence. Calls are checked again when they are made, since
-/// models are loaded at any time.
+/// Refuses a model whose plug-ins may make calls that lead back to it. The error is a sentence. The check is repeated at each call, because
+/// models may be loaded later.
 pub(super) fn check_circle(catalog: &Catalog, model: &str, granted: &[String]) -> Result<(), String> {
     let mut path = vec![model.to_owned()];
     match circle(catalog, model, granted, &mut path) {
@@ -32,7 +32,7 @@ pub(super) fn check_circle(catalog: &Catalog, model: &str, granted: &[String]) -
     }
 }
 
-/// Whether one of these models is the first one, or may call it. Then `path` leads there.
+/// Whether one of these models is `first` or may call it. Then `path` leads to it.
 fn circle(catalog: &Catalog, first: &str, granted: &[String], path: &mut Vec<String>) -> bool {
     for next in granted {
         if next == first {

@@ -1,4 +1,4 @@
-//! Where models lie, and who loads them.
+//! The folders of models, and the control mode that decides when models are loaded.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use crate::config::server::file::ControlMode;
 use crate::error::{LoadError, SourceFault};
 use crate::model::catalog::{is_model_directory, model_directories};
 
-/// Where models lie, and who loads them.
+/// The folders of models, and the control mode that decides when models are loaded.
 #[derive(Debug, Clone)]
 pub struct RepositoryControl {
     pub mode: ControlMode,
     pub directories: Vec<PathBuf>,
 }
 
-/// What a repository's folders are made of.
+/// The source from which a repository's folders are made.
 pub trait RepositorySource: Send + Sync + std::fmt::Debug {
-    /// Brings the folders up to date, as far as that can be done.
+    /// Updates the folders as far as possible.
     fn refresh(&self) -> Result<(), SourceFault>;
 }
 
@@ -39,7 +39,7 @@ impl RepositoryControl {
     }
 }
 
-/// Whether this can be the name of a model: that of a folder.
+/// Whether this can be the name of a model, which is the name of a folder.
 pub(super) fn is_model_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != ".."
 }

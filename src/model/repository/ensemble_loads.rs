@@ -1,4 +1,4 @@
-//! How ensembles are loaded with their members, and what a member's new load means for the ensembles in service.
+//! Loads ensembles with their members, and reloads ensembles in service after a new load of a member.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::ensembles::{BoundMembers, ComingLoads, circle, directory_of, is_outda
 use super::loader::{ModelLoader, PendingLoad};
 use super::preparer::Faults;
 
-/// An ensemble in service that was planned for another signature of a member.
+/// An ensemble in service whose plan was made for another signature of a member.
 struct OutdatedEnsemble {
     name: String,
     directory: PathBuf,
-    /// The configuration that stands in for that of its files.
+    /// The configuration that replaces that of its files.
     config: Option<String>,
 }
 
@@ -28,7 +28,7 @@ impl ModelLoader {
         directory: &Path,
         config: Option<&str>,
     ) -> Result<(), Faults> {
-        // The faults of the configuration are reported when it is prepared.
+        // Faults of the configuration are reported when it is prepared.
         let Ok(draft) = self.preparer.draft(directory, config) else { return Ok(()) };
         let members = draft.members();
         let path: Vec<&str> = path.iter().copied().chain([name]).collect();
@@ -45,7 +45,7 @@ impl ModelLoader {
         Ok(())
     }
 
-    /// Loads the ensembles that could not be loaded before and have this model as a member.
+    /// Loads the ensembles with this member that could not be loaded before.
     pub(super) fn retry_ensembles(&self, member: &str) {
         let failed = |name: &String, entry: &CatalogEntry| {
             let is_failed = !entry.open && !entry.loading && !entry.faults.is_empty();
@@ -58,7 +58,7 @@ impl ModelLoader {
         }
     }
 
-    /// The ensembles in service that were planned for another signature of this member.
+    /// The ensembles in service whose plans were made for another signature of this member.
     fn outdated_ensembles(&self, member: &str, coming: Option<ComingLoads<'_>>) -> Vec<OutdatedEnsemble> {
         let has_it = |name: &String, entry: &CatalogEntry| {
             let has_it = entry.open && entry.members.iter().any(|of| of == member);
@@ -66,7 +66,7 @@ impl ModelLoader {
             let config = entry.served.as_ref().and_then(|served| served.config().map(str::to_owned));
             Some((load, OutdatedEnsemble { name: name.clone(), directory: entry.directory.clone(), config }))
         };
-        // Looked up without the catalog's lock, which members need as well.
+        // This runs without the catalog's lock, because looking up members takes it too.
         let all = self.catalog.collect(has_it).into_iter();
         let outdated = all.filter(|(load, _)| {
             load.ensemble.as_ref().is_some_and(|ensemble| is_outdated(&self.catalog, ensemble, member, coming))
@@ -74,7 +74,7 @@ impl ModelLoader {
         outdated.map(|(_, ensemble)| ensemble).collect()
     }
 
-    /// Refuses new loads of a member that an ensemble in service could not go on with, neither as it is nor with its files as they are now.
+    /// Refuses new loads of a member if they fit an ensemble in service neither by its plan nor by its current files.
     pub(super) fn check_ensembles(
         &self,
         name: &str,
@@ -98,7 +98,7 @@ impl ModelLoader {
         if faults.is_empty() { Ok(Some(pending)) } else { Err(faults) }
     }
 
-    /// Loads the ensembles anew that were planned for another signature of this member.
+    /// Reloads the ensembles whose plans were made for another signature of this member.
     pub(super) fn renew_ensembles(&self, member: &str) {
         for OutdatedEnsemble { name: ensemble, .. } in self.outdated_ensembles(member, None) {
             if let Err(faults) = self.reload(&ensemble) {

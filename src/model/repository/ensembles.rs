@@ -1,4 +1,4 @@
-//! How ensembles are loaded: their members first, and what binds the two together.
+//! Finds the members of an ensemble, and plans the ensemble for them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl ComingLoads<'_> {
     }
 }
 
-/// The model of a step and the load that serves it, or will.
+/// The model of a step and the load that serves it, or will serve it.
 fn member(
     catalog: &Catalog,
     (name, version): (&str, Option<u64>),
@@ -55,7 +55,7 @@ fn signature(load: &LoadedModel) -> MemberSignature {
     MemberSignature::of(&load.client, sequences)
 }
 
-/// Whether this member of an ensemble is another one than the ensemble was planned for.
+/// Whether a member of an ensemble now has another signature than the ensemble was planned for.
 pub(super) fn is_outdated(
     catalog: &Catalog,
     ensemble: &LoadEnsemble,
@@ -70,7 +70,7 @@ pub(super) fn is_outdated(
 }
 
 impl BoundMembers {
-    /// Finds the models of all steps. Each must be in service. `coming`: loads that will serve in place of those that do.
+    /// Finds the models of all steps. Each must be in service. `coming`: loads that are about to replace those in service.
     pub(super) fn find(
         catalog: &Catalog,
         draft: &Draft,
@@ -101,19 +101,19 @@ impl BoundMembers {
         self.loads.iter().map(|load| signature(load)).collect()
     }
 
-    /// How long a sequence may be idle in every member, if one has sequences.
+    /// The idle time that every member allows; `None` if no member has sequences.
     pub(super) fn sequences(&self) -> Option<Option<Duration>> {
         let all: Vec<Option<Duration>> = self.signatures().into_iter().filter_map(|member| member.sequences).collect();
         (!all.is_empty()).then(|| all.into_iter().flatten().min())
     }
 
-    /// Live sequences that all members have slots for.
+    /// Maximum number of live sequences for which all members have slots.
     fn slots(&self) -> u32 {
         let slots = |load: &Arc<LoadedModel>| load.spec().slots().saturating_mul(u32::from(load.spec().instances));
         self.loads.iter().map(slots).filter(|slots| *slots > 0).min().unwrap_or(0)
     }
 
-    /// The plan of the ensemble, or everything that does not fit its members.
+    /// The plan of the ensemble, or every way in which it does not fit its members.
     pub(super) fn plan(&self, draft: &Draft) -> Result<LoadEnsemble, Vec<LoadError>> {
         let settings = draft.settle_ensemble(None);
         let Some(ensemble) = &settings.ensemble else { return Err(vec![LoadError::Runtime("no steps".to_owned())]) };
@@ -128,14 +128,14 @@ impl BoundMembers {
     }
 }
 
-/// The directory of a member: where it was loaded from, else beside the ensemble.
+/// The directory of a member: the one it was loaded from, otherwise one beside the ensemble's.
 pub(super) fn directory_of(catalog: &Catalog, member: &str, ensemble: &Path) -> Option<PathBuf> {
     let known = catalog.look(member, |entry| entry.directory.clone()).filter(|path| path.is_dir());
     let is_name = !member.is_empty() && !member.contains(['/', '\0']) && member != "." && member != "..";
     known.or_else(|| Some(ensemble.parent()?.join(member)).filter(|path| is_name && path.is_dir()))
 }
 
-/// The sentence for an ensemble that contains itself.
+/// The error for an ensemble that contains itself.
 pub(super) fn circle(path: &[&str], name: &str, member: &str, draft: &Draft) -> LoadError {
     let last = path.last().copied().filter(|last| *last != member).unwrap_or(name);
     let what = format!("circular dependency between ensembles: {member} -> ... -> {last} -> {member}");

@@ -1,4 +1,4 @@
-//! The repository as the rest of the server sees it. Every question goes to the part that answers it.
+//! The repository as the rest of the server sees it. Each call is passed to the part that handles it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use super::placed_models::{INITIALIZERS, ModelsOfRegistry, PROCESSORS};
 use super::processor_host::ProcessorHost;
 use super::resources::Resources;
 
-/// Everything that is served. Cheap to clone; all clones are one repository.
+/// All served models. Cheap to clone; all clones are one repository.
 #[derive(Debug, Clone)]
 pub struct Repository(pub(in crate::model) Arc<RepositoryParts>);
 
@@ -46,11 +46,11 @@ pub(in crate::model) struct RepositoryParts {
     pub(super) deciders: Arc<Deciders>,
     loader: Arc<ModelLoader>,
     lifecycle: ModelLifecycle,
-    /// How many parts of the server load what is wanted from the start.
+    /// Number of server parts that still load the models wanted at the start.
     loading: AtomicU32,
 }
 
-/// For as long as it lives, the repository is not ready.
+/// Keeps the repository not ready until it is dropped.
 #[derive(Debug)]
 pub struct Loading(Repository);
 
@@ -72,14 +72,15 @@ impl Repository {
         Ok(Repository(Arc::new(shared)))
     }
 
-    /// Of no models; it is ready.
+    /// A repository without models. It is ready.
     #[cfg(test)]
     pub fn empty() -> Repository {
         let backend = Arc::new(crate::backend::mock::MockBackend::default());
         Repository::new(backend, RepositoryOptions::default(), Metrics::new(true)).unwrap()
     }
 
-    /// Of models that the stand-in loads: their names, configurations and programs. The folder is theirs.
+    /// A repository of models that the stand-in backend loads: their names, configurations and programs. It keeps the models in the
+    /// returned folder.
     #[cfg(test)]
     pub fn of_models(models: &[(&str, &str, &str)]) -> (Repository, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
@@ -95,7 +96,7 @@ impl Repository {
         (repository, folder)
     }
 
-    /// Records what is loaded from now on, in this file and within so many bytes. A second call is refused.
+    /// Records the models loaded from now on, in this file, up to `most` bytes. A second call is refused.
     pub fn record(&self, path: &Path, most: u64) -> std::io::Result<()> {
         let (recorder, twice) = (&self.0.loader.recorder, || std::io::Error::other("a recording is under way"));
         if recorder.get().is_some() {
@@ -104,7 +105,7 @@ impl Repository {
         recorder.set(Recorder::open(path, most, self.0.resources.clock.zero_unix_us())?).map_err(|_| twice())
     }
 
-    /// Says where processors come from. To be called once, before any model is loaded.
+    /// Sets the source of processors. Must be called once, before any model is loaded.
     pub fn run_processors(&self, rules: PlaceRules, make: Box<MakePlaced<ChainLink>>) -> std::io::Result<()> {
         let Resources { clock, metrics, processors, .. } = &*self.0.resources;
         let registry = ProcessorRegistry::new(rules, make, Arc::new(clock.clone()), metrics.clone());
@@ -113,7 +114,7 @@ impl Repository {
         processors.set(ProcessorHost::new(registry, &self.0.catalog, clock)).map_err(twice)
     }
 
-    /// Says where initializers come from. To be called once, after [`Repository::run_processors`] and before any model is loaded.
+    /// Sets the source of initializers. Must be called once, after [`Repository::run_processors`] and before any model is loaded.
     pub fn run_initializers(&self, rules: PlaceRules, make: Box<MakePlaced<Initializer>>) -> std::io::Result<()> {
         let Resources { clock, metrics, initializers, .. } = &*self.0.resources;
         let registry = InitializerRegistry::new(rules, make, Arc::new(clock.clone()), metrics.clone());
@@ -132,138 +133,139 @@ impl Repository {
         self.0.resources.initializers.get()
     }
 
-    /// Says where plug-ins come from. To be called once, before any model is loaded.
+    /// Sets the source of scheduler plug-ins. Must be called once, before any model is loaded.
     pub fn run_plugins(&self, rules: PluginRules, loader: Box<MakeSource>) -> std::io::Result<()> {
         self.0.deciders.start(rules, loader)
     }
 
-    /// The plug-ins, if the server has any.
+    /// The scheduler plug-ins, if the server has any.
     pub fn registry(&self) -> Option<&Registry> {
         self.0.deciders.registry()
     }
 
     // === requests ===
 
-    /// Finds a model; `version` is as the client wrote it, empty for the server's choice.
+    /// Finds a model. `version` is as the client wrote it; if it is empty, the server chooses.
     pub fn find(&self, model: &str, version: &str) -> Result<ModelHandle, Failure> {
         self.0.catalog.find(model, version)
     }
 
-    /// Admits a request: checks it, and puts it in its queue. Requests submitted one after the other keep that order.
+    /// Admits a request: checks it and adds it to its queue. Requests submitted one after the other keep that order.
     pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
         self.find(&request.model, &request.version)?.submit(request)
     }
 
-    /// Names, in lower case, of the headers that surfaces hand over with a request.
+    /// Names, in lower case, of the headers that the APIs pass with a request.
     pub fn headers(&self) -> Arc<Vec<String>> {
         self.0.catalog.headers()
     }
 
     // === loading ===
 
-    /// Says who loads models. To be called once, before any request.
+    /// Sets the folders and the control mode. Must be called once, before any request.
     pub fn govern(&self, control: RepositoryControl) {
         self.0.lifecycle.govern(control);
     }
 
-    /// Who loads models.
+    /// The control mode.
     pub fn control_mode(&self) -> ControlMode {
         self.0.lifecycle.mode()
     }
 
-    /// Loads every model in this directory. [`Repository::statuses`] says what failed.
+    /// Loads every model in this directory. [`Repository::statuses`] lists the failures.
     pub fn load_all(&self, directory: &Path) -> Result<(), LoadError> {
         self.0.loader.load_all(directory)
     }
 
-    /// Loads the model in this directory; the server is not ready without it.
+    /// Loads the model in this directory. The server is not ready without it.
     pub fn load(&self, directory: &Path) {
         self.0.loader.load(directory);
     }
 
-    /// Loads these models at the start; `*` is all. [`Repository::statuses`] says what failed.
+    /// Loads these models at the start; `*` means all. [`Repository::statuses`] lists the failures.
     pub fn load_wanted(&self, models: &[String]) -> Result<(), LoadError> {
         self.0.lifecycle.load_wanted(models)
     }
 
-    /// Loads a model because a client asked for it, or what has changed of it.
+    /// Loads a model at a client's request. If it is loaded, loads only what has changed.
     pub fn load_by_request(&self, model: &str, config: Option<&str>) -> Result<(), Failure> {
         self.0.lifecycle.load_by_request(model, config)
     }
 
-    /// Takes files of models over the wire, up to so many bytes in a request. To be called once.
+    /// Allows load requests that carry files, up to `limit` bytes per request. Must be called once.
     pub fn take_uploads(&self, limit: u64) {
         self.0.lifecycle.take_uploads(limit);
     }
 
-    /// Maximum bytes of the files of a load request; `None` if no files are taken.
+    /// Maximum bytes of the files of a load request; `None` if load requests may not carry files.
     pub fn upload_limit(&self) -> Option<u64> {
         self.0.lifecycle.upload_limit()
     }
 
-    /// Loads a model from files that a client sent, by their paths in the model's directory.
+    /// Loads a model from files that a client sent. Their paths are relative to the model's directory.
     pub fn load_files(&self, model: &str, config: &str, files: &[(PathBuf, Vec<u8>)]) -> Result<(), Failure> {
         self.0.lifecycle.load_files(model, config, files)
     }
 
-    /// Unloads a model because a client asked for it. A model that is not loaded counts as unloaded.
+    /// Unloads a model at a client's request. A model that is not loaded counts as unloaded.
     pub fn unload_by_request(&self, model: &str, dependents: bool) -> Result<(), Failure> {
         self.0.lifecycle.unload_by_request(model, dependents)
     }
 
-    /// Has the repository's folders brought up to date before each look at them. To be called once.
+    /// Sets the source that updates the repository's folders before each poll. Must be called once.
     pub fn follow(&self, source: Arc<dyn RepositorySource>) {
         self.0.lifecycle.follow(source);
     }
 
-    /// Looks at the repository's folders once: loads what is new or changed, unloads what is gone.
+    /// Polls the repository's folders once: loads new and changed models, unloads removed ones.
     pub fn poll(&self) {
         self.0.lifecycle.poll();
     }
 
-    /// Looks at the repository's folders because a client asked for it; whether anything has changed. In explicit mode the models that are
-    /// served are loaded again if their files changed.
+    /// Polls the repository's folders at a client's request. Returns whether anything has changed. In explicit mode, served models are
+    /// loaded again if their files changed.
     pub fn reload(&self) -> Result<bool, Failure> {
         self.0.lifecycle.reload()
     }
 
     // === readiness ===
 
-    /// Says that what is wanted from the start is about to be loaded.
+    /// Marks the repository as loading the models wanted at the start, until the result is dropped.
     pub fn loading(&self) -> Loading {
         self.0.loading.fetch_add(1, Ordering::AcqRel);
         Loading(self.clone())
     }
 
-    /// Whether what is wanted from the start is still being loaded.
+    /// Whether models wanted at the start are still being loaded.
     pub fn is_loading(&self) -> bool {
         self.0.loading.load(Ordering::Acquire) > 0
     }
 
-    /// Whether it is ready as a whole: what is wanted has been loaded, and all of it is ready if readiness is strict.
+    /// Whether the repository is ready: the models wanted at the start have been loaded, and, if readiness is strict, all of them are
+    /// ready.
     pub fn ready(&self) -> bool {
         let strict = self.0.resources.options.strict_readiness;
         !self.is_loading() && (!strict || self.complete())
     }
 
-    /// Whether every model that is wanted is ready.
+    /// Whether every wanted model is ready.
     pub fn complete(&self) -> bool {
         self.0.catalog.is_complete()
     }
 
-    /// How the last load of every model ended, by name.
+    /// The outcome of the last load of every model, by name.
     pub fn statuses(&self) -> Vec<ModelStatus> {
         self.0.catalog.statuses()
     }
 
-    // === what clients and operators see ===
+    // === views for clients and operators ===
 
-    /// What was counted of this model and version, or of all where the name or the version is empty.
+    /// Statistics of this model and version. An empty name or version selects all.
     pub fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Failure> {
         self.0.catalog.statistics(model, version)
     }
 
-    /// Every model of the repository's folders with what is known of it.
+    /// Every model of the repository's folders, with its known state.
     pub fn index(&self) -> Vec<IndexRow> {
         catalog::index(&self.0.catalog, self.0.lifecycle.directories())
     }
@@ -273,18 +275,18 @@ impl Repository {
         catalog::overview(&self.0.catalog, self.0.lifecycle.directories())
     }
 
-    /// Every live sequence of a model, in no order.
+    /// Every live sequence of a model, in no particular order.
     pub fn live_sequences(&self, model: &str) -> Result<Vec<LiveSequence>, Failure> {
         Ok(listing::live(&*self.model(model)?))
     }
 
-    /// The last sequences of a model that ended, the latest first.
+    /// The most recently ended sequences of a model, latest first.
     pub fn ended_sequences(&self, model: &str) -> Result<Vec<EndedSequence>, Failure> {
         Ok(listing::ended(&*self.model(model)?))
     }
 
-    /// Ends a sequence that lives or is kept; what it has queued is refused. If it is in the store, waits until that has removed it. False if there is
-    /// none of this id.
+    /// Ends a live or stored sequence and refuses its queued requests. If it is stored, waits until the store has removed it. Returns false
+    /// if no sequence has this id.
     pub fn drop_sequence(&self, model: &str, id: &Id) -> Result<bool, Failure> {
         listing::end(&self.model(model)?, id, EndReason::Admin)
     }
@@ -294,7 +296,7 @@ impl Repository {
         self.0.catalog.model(name).ok_or_else(unknown)
     }
 
-    /// Live sequences of all models.
+    /// Number of live sequences of all models.
     pub fn live(&self) -> u64 {
         let of = |model: &Arc<ModelScheduler>| -> u64 {
             model.loads().iter().map(|load| u64::from(model.usage(load.key).live)).sum()
@@ -302,13 +304,13 @@ impl Repository {
         self.0.catalog.models().iter().map(of).sum()
     }
 
-    /// Bytes of state that live sequences hold, and the limit.
+    /// Bytes of state in use, and the limit.
     pub fn state_bytes(&self) -> (u64, u64) {
         let budget = &self.0.resources.budget;
         (budget.used(), budget.limit())
     }
 
-    /// Brings the gauges of all models up to date, before they are shown.
+    /// Updates the gauges of all models before they are read.
     pub fn observe(&self) {
         self.0.loader.observe_gpus();
         if let Some(store) = self.store() {
@@ -320,19 +322,19 @@ impl Repository {
 
     // === time ===
 
-    /// Does the upkeep of memory that the timer's thread will do after this time.
+    /// Does the timer's upkeep of memory now, as of this much later.
     pub fn upkeep_after(&self, span: Duration) {
         let resources = &self.0.resources;
         resources.upkeep().run(resources.clock.now() + span);
     }
 
-    /// Does what has come due, as the timer would.
+    /// Handles everything that is due, as the timer would.
     #[cfg(test)]
     pub(in crate::model) fn tick(&self) {
         self.0.catalog.models().into_iter().for_each(crate::model::runtime::Tick::tick);
     }
 
-    /// Takes no new sequences any more; what lives then is ended after `finish`.
+    /// Stops taking new sequences. Live ones are ended after `finish`.
     pub fn drain(&self, finish: Duration) {
         let until = self.0.resources.clock.now() + finish;
         for model in self.0.catalog.models() {
@@ -342,7 +344,7 @@ impl Repository {
         }
     }
 
-    /// Live sequences that end if the server stops: those of loads that do not keep them.
+    /// Live sequences that end if the server stops, because their loads do not keep sequences.
     pub fn live_unkept(&self) -> u64 {
         let of = |model: &Arc<ModelScheduler>| -> u64 {
             let loads = model.loads();
@@ -352,17 +354,17 @@ impl Repository {
         self.0.catalog.models().iter().map(of).sum()
     }
 
-    /// Where sequences are kept that outlive the process.
+    /// The store of sequences that outlive the process.
     pub fn store(&self) -> Option<&SequenceStore> {
         self.0.resources.options.store.as_deref()
     }
 
-    /// The sequences of a model that the store keeps and that were not gone on from.
+    /// The stored sequences of a model that were not resumed yet.
     pub fn resumable(&self, model: &str) -> Result<Vec<ResumableSequence>, Failure> {
         Ok(listing::resumable(&*self.model(model)?))
     }
 
-    /// Loads no further model. A load that is under way goes on.
+    /// Refuses further loads. A load in progress continues.
     pub fn refuse_loads(&self) {
         self.0.loader.refuse();
     }
@@ -371,7 +373,7 @@ impl Repository {
         self.0.loader.is_stopped()
     }
 
-    /// Writes the live sequences of models that keep them, and waits neither for loads nor for threads: the process ends next.
+    /// Stores the live sequences of models that keep them. Waits neither for loads nor for threads, because the process ends next.
     pub fn leave(&self) {
         self.0.loader.refuse();
         self.keep_live();
@@ -380,7 +382,7 @@ impl Repository {
         }
     }
 
-    /// Writes the live sequences of models that keep them, ends everything at once and waits for the threads.
+    /// Stores the live sequences of models that keep them, ends all other sequences at once, and waits for the threads.
     pub fn stop(&self) {
         self.0.loader.stop();
         self.keep_live();

@@ -21,7 +21,7 @@ use super::placed_component::named_component;
 use super::processors::TIME;
 use super::resources::Resources;
 
-/// The initializer that a model names, configured; `None`, if it names none.
+/// The configured initializer that a model names; `None` if it names none.
 pub(super) fn initializer_of(
     resources: &Resources,
     model: &Arc<ModelScheduler>,
@@ -48,7 +48,7 @@ pub(super) fn initializer_of(
     let ports = LoadInitializer::ports(settings, processors);
     let initializer = Initializer::new(source, &LoadFacts::new(settings, version), ports, pool.size());
     let initializer = Arc::new(initializer.map_err(fault)?);
-    // From here on a replacement reaches it.
+    // From here on, a replacement of the plug-in updates this initializer too.
     registry.attach(std::slice::from_ref(&initializer)).map_err(fault)?;
     let owner: Arc<dyn KeepsUnused> = Arc::<Initializer>::clone(&initializer);
     resources.owners.add(Arc::downgrade(&owner));

@@ -1,4 +1,4 @@
-//! The threads of all instances, from their start to the end of the server.
+//! The threads of all instances, until the server ends.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::sync::{self, JoinHandle};
 pub(super) struct InstanceThreads(Mutex<Vec<JoinHandle<()>>>);
 
 impl InstanceThreads {
-    /// Takes the threads of a load that has begun. Those that are over are forgotten.
+    /// Adds the threads of a load that has started. Removes threads that have ended.
     pub(super) fn add(&self, threads: Vec<JoinHandle<()>>) {
         let mut all = self.0.lock();
         all.retain(|thread| !sync::is_over(thread));

@@ -1,4 +1,4 @@
-//! Who says which models are served: what lies in the repository at the start, what lies there now, or the requests of clients.
+//! Decides which models are served: those in the repository at the start, those in it now, or those that clients request.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,12 +26,12 @@ pub(super) struct ModelLifecycle {
     source: OnceLock<FollowedSource>,
 }
 
-/// What the folders are made of, and what was wrong with it at the last look.
+/// The source of the folders, and its fault at the last refresh.
 #[derive(Debug)]
 struct FollowedSource {
     source: Arc<dyn RepositorySource>,
     fault: Mutex<Option<SourceFault>>,
-    /// The models that it refused when it could be read last.
+    /// The models that the source refused when it was last readable.
     refused: Mutex<Vec<RefusedModel>>,
 }
 
@@ -46,7 +46,7 @@ impl ModelLifecycle {
         self.control.get().map(|control| control.directories.as_slice()).unwrap_or_default()
     }
 
-    /// Says who loads models. To be called once, before any request.
+    /// Sets the folders and the control mode. Must be called once, before any request.
     pub(super) fn govern(&self, control: RepositoryControl) {
         self.loader.set_repositories(&control.directories);
         if self.control.set(control).is_err() {
@@ -54,12 +54,12 @@ impl ModelLifecycle {
         }
     }
 
-    /// Who loads models; until that is said, no client does.
+    /// The control mode. Until it is set, no client can load models.
     pub(super) fn mode(&self) -> ControlMode {
         self.control.get().map_or(ControlMode::None, |control| control.mode)
     }
 
-    /// Loads a model because a client asked for it, or what has changed of it.
+    /// Loads a model at a client's request. If it is loaded, loads only what has changed.
     pub(super) fn load_by_request(&self, model: &str, config: Option<&str>) -> Result<(), Failure> {
         let control = self.explicit()?;
         let absent = || Failure::Control(error::ControlFailure::Absent { model: model.to_owned() });
@@ -72,17 +72,17 @@ impl ModelLifecycle {
         Ok(())
     }
 
-    /// Takes files of models over the wire, up to so many bytes in a request. To be called once.
+    /// Allows load requests that carry files, up to `limit` bytes per request. Must be called once.
     pub(super) fn take_uploads(&self, limit: u64) {
         let _ = self.uploads.set(Uploads::new(limit));
     }
 
-    /// Maximum bytes of the files of a load request, if files are taken.
+    /// Maximum bytes of the files of a load request, if load requests may carry files.
     pub(super) fn upload_limit(&self) -> Option<u64> {
         self.uploads.get().map(|uploads| uploads.limit)
     }
 
-    /// Loads a model from files that came with the request.
+    /// Loads a model from files that the request carried.
     pub(super) fn load_files(&self, model: &str, config: &str, files: &[(PathBuf, Vec<u8>)]) -> Result<(), Failure> {
         self.explicit()?;
         let uploads = self.uploads.get().filter(|_| is_model_name(model));
@@ -90,8 +90,8 @@ impl ModelLifecycle {
         uploads.ok_or_else(absent)?.load((&self.loader, &self.catalog), model, config, files)
     }
 
-    /// Unloads a model because a client asked for it, with the members of an ensemble if `dependents` is set. A model that is not loaded counts
-    /// as unloaded.
+    /// Unloads a model at a client's request, with the members of an ensemble if `dependents` is set. A model that is not loaded counts as
+    /// unloaded.
     pub(super) fn unload_by_request(&self, model: &str, dependents: bool) -> Result<(), Failure> {
         self.explicit()?;
         match dependents {
@@ -101,7 +101,7 @@ impl ModelLifecycle {
         Ok(())
     }
 
-    /// Unloads a model and its members. A member of another ensemble in service goes on.
+    /// Unloads a model and its members. A member of another ensemble in service stays loaded.
     fn unload_with_members(&self, model: &str) {
         let members = self.catalog.look(model, |entry| entry.members.clone()).unwrap_or_default();
         self.unload(model);
@@ -119,7 +119,7 @@ impl ModelLifecycle {
         explicit.ok_or(Failure::Control(error::ControlFailure::NotExplicit))
     }
 
-    /// Loads these models at the start; `*` is all. The catalog says what failed.
+    /// Loads these models at the start; `*` means all. The catalog records the failures.
     pub(super) fn load_wanted(&self, models: &[String]) -> Result<(), LoadError> {
         let Some(control) = self.control.get() else { return Ok(()) };
         self.refresh_at_start();
@@ -136,7 +136,7 @@ impl ModelLifecycle {
         Ok(())
     }
 
-    /// Notes that a wanted model is nowhere.
+    /// Records that a wanted model was not found.
     fn miss(&self, name: &str, directories: &[PathBuf]) {
         let path = directories.first().cloned().unwrap_or_default().join(name);
         let fault = LoadError::File { path, what: "there is no such model".to_owned() };
@@ -146,9 +146,9 @@ impl ModelLifecycle {
         });
     }
 
-    /// Takes a model out of service at once: what lives on it ends, what runs is answered.
+    /// Takes a model out of service at once: its sequences end, and running requests are answered.
     fn unload(&self, name: &str) {
-        // An ensemble cannot do without its members.
+        // An ensemble cannot run without its members.
         let needs_it = |ensemble: &String, entry: &CatalogEntry| {
             (entry.open && entry.members.iter().any(|member| member == name)).then(|| ensemble.clone())
         };
@@ -170,18 +170,18 @@ impl ModelLifecycle {
         for key in keys {
             model.retire_after_ensembles(key, now);
         }
-        // Polling unloads a model that is gone at every look.
+        // Each poll unloads a removed model again, so log only the first time.
         if was_served {
             tracing::info!(model = name, "unloaded");
         }
     }
 
-    /// Has the folders brought up to date before each look at them. To be called once.
+    /// Sets the source that updates the folders before each poll. Must be called once.
     pub(super) fn follow(&self, source: Arc<dyn RepositorySource>) {
         let _ = self.source.set(FollowedSource { source, fault: Mutex::default(), refused: Mutex::default() });
     }
 
-    /// Brings the folders up to date. A fault is logged once.
+    /// Updates the folders. A fault is logged once.
     fn refresh(&self) -> Result<(), SourceFault> {
         let Some(FollowedSource { source, fault, refused }) = self.source.get() else { return Ok(()) };
         let refreshed = source.refresh();
@@ -198,7 +198,7 @@ impl ModelLifecycle {
         refreshed
     }
 
-    /// Brings the folders up to date before the first load. The caller logs the refused models with those that do not load.
+    /// Updates the folders before the first load. The caller logs the refused models together with those that fail to load.
     fn refresh_at_start(&self) {
         let Some(FollowedSource { source, fault, refused }) = self.source.get() else { return };
         if self.mode() == ControlMode::Explicit {
@@ -211,12 +211,12 @@ impl ModelLifecycle {
         self.refuse_models();
     }
 
-    /// The models that the source refused at the last look.
+    /// The models that the source refused at the last refresh.
     fn refused(&self) -> Vec<RefusedModel> {
         self.source.get().map(|source| source.refused.lock().clone()).unwrap_or_default()
     }
 
-    /// Enters the refused models that the folders do not hold as models that failed to load.
+    /// Records the refused models that the folders do not contain as failed loads.
     fn refuse_models(&self) {
         let Some(control) = self.control.get().filter(|control| control.mode != ControlMode::Explicit) else { return };
         for RefusedModel { model, what } in self.refused() {
@@ -229,8 +229,8 @@ impl ModelLifecycle {
         }
     }
 
-    /// Loads again what has changed on disk, because a client asked for it; in poll mode, and where the folders follow a source, also what is
-    /// new or gone. Whether anything has changed.
+    /// Loads models whose files changed, at a client's request. In poll mode, and if the folders follow a source, also loads new models and
+    /// unloads removed ones. Returns whether anything has changed.
     pub(super) fn reload(&self) -> Result<bool, Failure> {
         let is_followed = self.source.get().is_some();
         let control = self.control.get().filter(|control| control.mode != ControlMode::None || is_followed);
@@ -248,8 +248,7 @@ impl ModelLifecycle {
         Ok(tried() != before)
     }
 
-    /// Loads a served model again if its files changed. A configuration that a client gave stays in place of the model's own, and files that a
-    /// client sent stay in place of the repository's.
+    /// Loads a served model again if its files changed. A configuration or files that a client sent still replace those of the repository.
     fn reload_one(&self, control: &RepositoryControl, name: &str) {
         let given = |entry: &mut CatalogEntry| {
             let config = entry.served.as_ref().and_then(|served| served.config().map(str::to_owned));
@@ -262,7 +261,7 @@ impl ModelLifecycle {
 
     // === polling ===
 
-    /// Looks at the repository once: loads what is new or changed, unloads what is gone.
+    /// Polls the repository once: loads new and changed models, unloads removed ones.
     pub(super) fn poll(&self) {
         if !self.loader.is_stopped() {
             let _ = self.refresh();
@@ -283,7 +282,7 @@ impl ModelLifecycle {
             }
         }
         present.extend(self.refused().into_iter().map(|refused| refused.model));
-        // What cannot be seen just now is not gone.
+        // If a folder is unreadable, no model counts as removed.
         if complete {
             let gone = self.catalog.collect(|name, _| (!present.contains(name)).then(|| name.clone()));
             gone.iter().for_each(|name| self.unload(name));
@@ -315,7 +314,7 @@ impl ModelLifecycle {
     }
 }
 
-/// Keeps which models a source refuses. A source that cannot be used says nothing of them.
+/// Records the models that a source refused. If the source is unusable, the previous record stays.
 fn note_refused(refused: &Mutex<Vec<RefusedModel>>, refreshed: &Result<(), SourceFault>) {
     match refreshed {
         Ok(()) => refused.lock().clear(),
@@ -324,7 +323,7 @@ fn note_refused(refused: &Mutex<Vec<RefusedModel>>, refreshed: &Result<(), Sourc
     }
 }
 
-/// Logs why the folders are not what their source says.
+/// Logs why the folders do not match their source.
 fn log_fault(fault: &SourceFault) {
     match fault {
         SourceFault::Unreadable(why) | SourceFault::Invalid(why) => {

@@ -1,18 +1,19 @@
-//! Loads models and keeps them up to date, and is the face of all of `model/`.
+//! Loads models, keeps them up to date, and is the interface of all of `model/`.
 //!
-//! - `facade`: [`Repository`], what the rest of the server asks. `options`: how models are loaded. `resources`: what all models share.
-//! - `loader`: loads a model: what has changed of it serves, once all of that is ready. `preparer`: makes a load of one version. `placer`: finds devices
-//!   and graphs for its instances. `instance_threads`: the threads of all instances.
+//! - `facade`: [`Repository`], the interface for the rest of the server. `options`: how models are loaded. `resources`: the resources that
+//!   all models share.
+//! - `loader`: loads a model; all its changed versions go into service together, once all are ready. `preparer`: makes a load of one
+//!   version. `placer`: finds devices and graphs for its instances. `instance_threads`: the threads of all instances.
 //! - `caches`: which loads keep their answers. `rates`: which loads wait for resources before a run.
-//! - `ensembles`: finds the members of an ensemble, and holds its plan against them. `ensemble_loads`: loads members first, and holds their new loads against
-//!   the ensembles in service.
-//! - `lifecycle`: loads and unloads by request, at the start, and by polling. `control`: where models lie.
-//!   `uploads`: loads models whose files come with the request.
-//! - `plugins`: what operators do with plug-ins.
+//! - `ensembles`: finds the members of an ensemble, and plans the ensemble for them. `ensemble_loads`: loads members first, and checks
+//!   their new loads against the ensembles in service.
+//! - `lifecycle`: loads and unloads by request, at the start, and by polling. `control`: the folders of models and the control mode.
+//!   `uploads`: loads models whose files a request carried.
+//! - `plugins`: operators' operations on plug-ins.
 //! - `processors`: configures the processors that a model names. `processor_host`: their registry and their threads.
 //! - `model_calls`: calls of plug-ins to other models. `call_rights`: which models they may call.
 //! - `initializers`: configures the initializer that a model names.
-//! - `placed_component`: the component of a plug-in that a model names. `placed_models`: the models, as the registries reach them.
+//! - `placed_component`: the component of a plug-in that a model names. `placed_models`: access of the plug-in registries to the models.
 
 mod caches;
 mod call_rights;

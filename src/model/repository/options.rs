@@ -13,36 +13,36 @@ use crate::model::load::{SequenceStore, StateTier};
 use crate::model::runtime::Clock;
 use crate::model::sequences::ID_BITS;
 
-/// How models are to be loaded.
+/// How models are loaded.
 #[derive(Debug, Clone)]
 pub struct RepositoryOptions {
     pub config: model::draft::Options,
     pub load: LoadOptions,
-    /// Bytes of state over all models.
+    /// Maximum bytes of state over all models.
     pub state_limit: u64,
-    /// How many of each resource there are for runs; `None`: runs wait for none.
+    /// The count of each resource for runs. `None`: runs wait for no resources.
     pub rates: Option<Vec<ResourceLimit>>,
-    /// Bytes of the response cache; 0 is none.
+    /// Maximum bytes of the response cache; 0 for no cache.
     pub cache: u64,
-    /// Bytes of answers' memory kept for use again.
+    /// Maximum bytes of reply memory kept for reuse.
     pub reply_pool: usize,
-    /// Whether a model that is not ready makes the whole repository so.
+    /// Whether one model that is not ready makes the whole repository not ready.
     pub strict_readiness: bool,
-    /// Triton's test aid: how much must wait before `direct` and stateless models run for the first time.
+    /// Triton's test aid: how many requests must wait before `direct` and stateless models run for the first time.
     pub hold: Option<Hold>,
-    /// Batches that an instance on an accelerator may have under way, where its strategy allows more than one.
+    /// Maximum number of batches in progress on an instance on an accelerator, if its strategy allows more than one.
     pub depth: u8,
-    /// What instances of KIND_GPU run on. It is not asked for anything before a model wants some.
+    /// The accelerators for instances of KIND_GPU. They are queried only once a model wants one.
     pub accelerators: Arc<dyn Accelerators>,
-    /// What drives the cores.
+    /// The clock that drives the cores.
     pub clock: Clock,
-    /// Makes the states of every model durable before its answers leave. Models need not ask for it.
+    /// Makes the states of every model durable before answers leave, even if the model does not ask for that.
     pub tier: Option<Arc<dyn StateTier>>,
-    /// The first id that the server gives to a sequence. `None`: as the clock has it.
+    /// The first id that the server assigns to a sequence. `None`: derived from the clock.
     pub first_id: Option<u64>,
-    /// Whether models may keep sequences. If not, their durability has no effect.
+    /// Whether models may keep sequences. If not, their durability settings have no effect.
     pub keeps: bool,
-    /// Where sequences are kept that outlive the process.
+    /// The store of sequences that outlive the process.
     pub store: Option<Arc<SequenceStore>>,
 }
 
@@ -74,8 +74,8 @@ pub fn epoch_now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(0).saturating_sub(1_735_689_600_000)
 }
 
-/// The first id that a server of this epoch gives out itself: below 2^53, so that a JSON number holds it. The lower 14 bits count, so no id of an
-/// earlier epoch comes again.
+/// The first id that a server of this epoch assigns. It is below 2^53, so that a JSON number can hold it. The lower 14 bits count, so ids
+/// of an earlier epoch do not repeat.
 pub fn first_id_of(epoch: u64) -> u64 {
     ((epoch & ((1 << 39) - 1)) << ID_BITS) + 1
 }

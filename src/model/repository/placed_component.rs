@@ -7,7 +7,7 @@ use sequor_wasm::component::Component;
 use crate::config::fault::did_you_mean;
 use crate::processing::{PlaceRegistry, PluginPlace};
 
-/// The current version of a plug-in, if it is the one that the model names. The error is a sentence.
+/// The current version of a plug-in, if it is the version that the model names. The error is a sentence.
 pub(super) fn named_component<P: PluginPlace>(
     registry: &PlaceRegistry<P>,
     name: &str,

@@ -1,5 +1,5 @@
-//! Puts the instances of a model where they run. An instance that asks for a GPU gets one, or
-//! the load is refused with a list of everything that is missing.
+//! Assigns devices to the instances of a model. If an instance needs a GPU that is not usable, the load is refused with a list of
+//! everything that is missing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Placer {
         Placer { resources: Arc::clone(resources), in_use: Mutex::default() }
     }
 
-    /// Brings the gauges of the GPUs in use up to date.
+    /// Updates the gauges of the GPUs in use.
     pub(super) fn observe(&self) {
         for (gpu, devices) in self.in_use.lock().values_mut() {
             devices.retain(|device| device.strong_count() > 0);
@@ -48,7 +48,7 @@ impl Placer {
         }
     }
 
-    /// Notes that an instance runs on this GPU.
+    /// Records that an instance runs on this GPU.
     fn note(&self, ordinal: u16, device: &Arc<dyn Device>) -> Result<GpuMetrics, String> {
         let there = self.resources.options.accelerators.usable().map_err(|e| e.0)?;
         let uuid = there.into_iter().find(|gpu| gpu.ordinal == ordinal).map(|gpu| gpu.uuid).unwrap_or_default();
@@ -58,7 +58,7 @@ impl Placer {
         Ok(gpu.clone())
     }
 
-    /// Puts the model's instances on GPUs, as far as it wants any.
+    /// Assigns GPUs to the model's instances, as far as it asks for any.
     pub(in crate::model) fn place(&self, draft: &mut Draft) -> Result<Auto, Vec<LoadError>> {
         let gpus = match draft.may_use_gpus() {
             true if self.resources.options.config.cpu_only => Err(CPU_ONLY.to_owned()),
@@ -66,12 +66,12 @@ impl Placer {
             false => Err(String::new()),
         };
         let auto = draft.place(&gpus).map_err(|faults| faults.into_iter().map(LoadError::from).collect::<Vec<_>>())?;
-        // Without the files for GPUs, no GPU is expected.
+        // If the runtime's GPU files are not installed, no GPU is expected.
         let expected = self.resources.backend.is_for_accelerators().is_ok();
         Ok(if expected { auto } else { Auto::NotAsked })
     }
 
-    /// The GPUs that can be used. Unless one is `needed`, no driver is asked before the backend has what it needs for one.
+    /// The usable GPUs. Unless one is `needed`, the driver is queried only if the backend's files for GPUs are installed.
     fn gpus(&self, needed: bool) -> Gpus {
         let backend = &self.resources.backend;
         let installed = backend.is_for_accelerators().map_err(|e| e.0);
@@ -90,7 +90,7 @@ impl Placer {
         Ok(there)
     }
 
-    /// A placement for each instance. On the CPU all share one graph; on GPUs each has its own, in an order of work of its own.
+    /// A placement for each instance. On the CPU all instances share one graph. On GPUs each has its own graph and its own order of work.
     pub(super) fn placements(
         &self,
         file: &Path,

@@ -1,4 +1,5 @@
-//! What operators do with plug-ins. Each operation goes to the registry that knows the plug-in, or the world of the component.
+//! Operators' operations on plug-ins. Each operation is passed to the registry that has the plug-in, or to the one for the component's
+//! world.
 
 use sequor_wasm::component::is_of_world;
 use sequor_wasm::journal::LogLine;
@@ -19,7 +20,7 @@ impl Repository {
         processors.into_iter().chain(initializers)
     }
 
-    /// The one of them that knows this plug-in.
+    /// The registry, of these, that has this plug-in.
     fn placed_with(&self, name: &str) -> Option<&dyn PluginOperations> {
         self.placed().find(|all| all.has(name))
     }
@@ -131,7 +132,7 @@ fn named_by_files(name: &str, placed: &dyn PluginOperations) -> PluginError {
     PluginError::Invalid(what)
 }
 
-/// A plug-in that models' files name, in the words of all plug-ins.
+/// The summary of a plug-in that models' files name, in the form used for all plug-ins.
 fn summary(of: PlacedPlugin) -> Summary {
     let PlacedPlugin { name, world, version, sha256, attached } = of;
     let attached = attached.into_iter().map(at_model).collect();

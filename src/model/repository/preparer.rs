@@ -1,5 +1,5 @@
-//! Makes a load of one version of a model: reads the configuration, places the graph, warms it up, and puts plug-ins, cache and durability around it.
-//! Nothing here is in service; `loader` takes what is prepared.
+//! Makes a load of one version of a model: reads the configuration, places the graph, warms it up, and adds plug-ins, cache and durability.
+//! No load is in service here; `loader` takes prepared loads into service.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub(super) struct Prepared {
     pub(super) members: Vec<Arc<ModelScheduler>>,
 }
 
-/// Prepares versions of models with what the server has.
+/// Prepares versions of models with the server's resources.
 #[derive(Debug)]
 pub(super) struct VersionPreparer {
     resources: Arc<Resources>,
@@ -58,12 +58,12 @@ impl VersionPreparer {
         }
     }
 
-    /// Brings the gauges of the GPUs in use up to date.
+    /// Updates the gauges of the GPUs in use.
     pub(super) fn observe_gpus(&self) {
         self.placer.observe();
     }
 
-    /// Reads the configuration of the model in this directory. `config` stands in for that of its files.
+    /// Reads the configuration of the model in this directory. `config` replaces that of its files.
     pub(super) fn draft(&self, directory: &Path, config: Option<&str>) -> Result<Draft, Faults> {
         let mut sources = Sources::read(directory).map_err(faults)?;
         if let Some(json) = config {
@@ -72,12 +72,12 @@ impl VersionPreparer {
         Draft::parse(sources, &self.resources.options.config).map_err(faults)
     }
 
-    /// Decides where instances run that may run on a GPU or on the CPU.
+    /// Chooses between GPU and CPU for instances that may run on either.
     pub(super) fn place(&self, draft: &mut Draft) -> Result<Auto, Faults> {
         if draft.backend == BackendKind::OnnxRuntime { self.placer.place(draft) } else { Ok(Auto::NotAsked) }
     }
 
-    /// Prepares one version: its graph or its plan, and its instances. Nothing of it serves yet.
+    /// Prepares one version: its graph or its plan, and its instances. It does not serve yet.
     pub(super) fn prepare(
         &self,
         model: &Arc<ModelScheduler>,
@@ -158,7 +158,7 @@ impl VersionPreparer {
         Ok(Prepared { load, runners, members: Vec::new() })
     }
 
-    /// How the sequences of this version outlive the process, if its file says so.
+    /// The durability of this version's sequences, if its file asks for it.
     fn durable(
         &self,
         settings: &ModelSettings,
@@ -175,7 +175,7 @@ impl VersionPreparer {
             return Err(LoadError::File { path, what: what.to_owned() });
         };
         let folder = settings.directory.join(version.to_string());
-        // The scratch in a stored state is that of these processors.
+        // Stored states contain the scratch of these processors, so the digest includes their names.
         let owners = processors.map(Processors::names).unwrap_or_default();
         let digest =
             model_digest(&folder, &owners).map_err(|e| LoadError::File { path: folder, what: e.to_string() })?;
@@ -204,12 +204,12 @@ fn metric_tags(settings: &ModelSettings) -> BTreeMap<String, String> {
     settings.proto.metric_tags.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// The versions that the model's policy chooses; at least one.
+/// The versions that the model's version policy chooses; at least one.
 pub(super) fn chosen_versions(draft: &Draft, directory: &Path) -> Result<Vec<u64>, Faults> {
     let fault = |what: String| vec![LoadError::File { path: directory.to_owned(), what }];
     let mut there = versions::versions_in(directory).map_err(|e| fault(e.to_string()))?;
     if there.is_empty() && draft.backend == BackendKind::Plugin {
-        // There is no file to put into a version directory.
+        // Such a model has no file that would need a version directory.
         there.push(1);
     }
     let wanted = draft.versions.choose(&there);

@@ -1,4 +1,4 @@
-//! How the server runs processors: the registry of them, and the threads that all of them share.
+//! The server's host of processors: their registry, and the threads that all of them share.
 
 use std::sync::{Arc, Weak};
 
@@ -16,16 +16,16 @@ use super::model_calls::ModelCalls;
 /// Maximum number of threads.
 const THREADS: usize = 16;
 
-/// How the server runs processors.
+/// The server's host of processors.
 #[derive(Debug)]
 pub(in crate::model) struct ProcessorHost {
     pub(in crate::model) registry: ProcessorRegistry,
-    /// The models, as processors call them.
+    /// The interface through which processors call models.
     pub(super) caller: Arc<dyn ModelCaller>,
     catalog: Weak<Catalog>,
-    /// Threads that all processors share.
+    /// Number of threads that all processors share.
     threads: usize,
-    /// Steps of models that processors have called.
+    /// Steps of the models that processors have called.
     steps: ThreadSteps,
     pool: Mutex<Option<Arc<ProcessorPool>>>,
 }
@@ -33,7 +33,7 @@ pub(in crate::model) struct ProcessorHost {
 impl ProcessorHost {
     pub(super) fn new(registry: ProcessorRegistry, catalog: &Arc<Catalog>, clock: &Clock) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        // With a single thread, one slow processor would stop those of all models.
+        // With a single thread, one slow processor would block those of all models.
         let steps = ThreadSteps::new();
         let caller = Arc::new(ModelCalls::new(catalog, clock, steps.handle()));
         let (catalog, threads) = (Arc::downgrade(catalog), cores.clamp(2, THREADS));
@@ -51,7 +51,7 @@ impl ProcessorHost {
         Ok(Arc::clone(pool.insert(Arc::new(started))))
     }
 
-    /// Refuses a model whose plug-ins may make calls that come back to it.
+    /// Refuses a model whose plug-ins may make calls that lead back to it.
     pub(super) fn check_circle(&self, model: &str, granted: &[String]) -> Result<(), String> {
         self.catalog.upgrade().map_or(Ok(()), |catalog| check_circle(&catalog, model, granted))
     }

@@ -27,7 +27,7 @@ use super::resources::Resources;
 pub(super) const TIME: Duration = Duration::from_millis(10);
 
 impl Resources {
-    /// The processors that a model names, configured; none, if it names none.
+    /// The configured processors that a model names; `None` if it names none.
     pub(super) fn processors_of(
         &self,
         model: &Arc<ModelScheduler>,
@@ -53,7 +53,7 @@ impl Resources {
         let graph = Processors::signature_of(settings);
         let chain = Chain::new(sources, &LoadFacts::new(settings, version), graph, pool.size());
         let chain = chain.map_err(|(n, what)| fault(named.get(n).unwrap_or(first), what))?;
-        // From here on a replacement reaches them.
+        // From here on, a replacement of a plug-in updates these links too.
         host.registry.attach(chain.links()).map_err(|what| fault(first, what))?;
         for link in chain.links() {
             let link: Arc<dyn KeepsUnused> = Arc::<ChainLink>::clone(link);

@@ -1,4 +1,5 @@
-//! Which loads wait for resources before a run. If a configuration asks for that in vain, a note of the load says why.
+//! Chooses the loads that wait for resources before a run. If a configuration's request for that has no effect, a note of the load gives
+//! the reason.
 
 use crate::config::fault::code;
 use crate::config::model::Draft;
@@ -10,7 +11,7 @@ use super::resources::Resources;
 
 const FIELD: &str = "instance_group.rate_limiter";
 
-/// What the instances of a load wait for, if its configuration names something and that has effect.
+/// The resources that a load's instances wait for, if its configuration names some and they have an effect.
 pub(super) fn rates_of(
     resources: &Resources,
     draft: &Draft,

@@ -1,4 +1,4 @@
-//! Loads models whose files come with the request, within limits.
+//! Loads models whose files a load request carried, within limits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::model::catalog::{Catalog, UploadedBytes, UploadedModel};
 
 use super::loader::ModelLoader;
 
-/// All uploaded models together may hold so many times what one request may bring.
+/// The limit for all uploaded models together, as a multiple of the limit per request.
 const REQUESTS: u64 = 16;
 
-/// Whether files are taken over the wire, and how many bytes.
+/// The limit and use of bytes of uploaded files.
 #[derive(Debug)]
 pub(super) struct Uploads {
     /// Maximum bytes of the files of one request.
@@ -25,7 +25,7 @@ impl Uploads {
         Uploads { limit, used: Arc::default() }
     }
 
-    /// Loads a model from these files, by their paths in its directory. The repository's own files of it are not looked at.
+    /// Loads a model from these files. Their paths are relative to its directory. The repository's own files of the model are ignored.
     pub(super) fn load(
         &self,
         (loader, catalog): (&ModelLoader, &Catalog),
@@ -51,7 +51,7 @@ impl Uploads {
                 Some(uploaded)
             }
         });
-        // Folders go without the catalog's lock.
+        // Folders are removed without holding the catalog's lock.
         drop(replaced);
         loaded.map_err(|faults| failed(faults.iter().map(LoadError::to_string).collect()))
     }

@@ -1,4 +1,4 @@
-//! What schedulers see of a request's contents: the values of the model's features, from its parameters, its headers or an input.
+//! The features of a request for schedulers: values from its parameters, its headers or an input.
 
 use sequor_core::{DataType, RequestMeta};
 
@@ -15,7 +15,7 @@ enum SentValue {
     Text(String),
 }
 
-/// What the values of features come from.
+/// The sources of feature values.
 #[derive(Clone, Copy)]
 pub(in crate::model) struct FeatureSources<'a> {
     pub(in crate::model) parameters: &'a [(String, Parameter)],
@@ -23,7 +23,7 @@ pub(in crate::model) struct FeatureSources<'a> {
     pub(in crate::model) inputs: &'a [Option<Tensor>],
 }
 
-/// Fills them in. What a request does not say, or not in the feature's type, is the default.
+/// Fills in the feature values. If a request has no value, or one of the wrong type, the feature gets its default.
 pub(in crate::model) fn fill(
     meta: &mut RequestMeta,
     settings: &ModelSettings,
@@ -102,7 +102,7 @@ fn first(tensor: &Tensor) -> Option<SentValue> {
     ))
 }
 
-/// As a policy sees numbers.
+/// Converts a number to the type that policies see.
 trait ToF64 {
     fn to_f64(self) -> f64;
 }

@@ -1,5 +1,5 @@
-//! The one clock that drives the cores, in nanoseconds since the server began. Tests may use a clock that stands still until they advance it.
-//! The interleaving tests count instead, so that a schedule can be run again. A [`Stopwatch`] measures by the same clock how long a thread worked.
+//! The one clock that drives the cores, in nanoseconds since the server began. Tests may use a clock that moves only when they advance it.
+//! The interleaving tests use a counter, so that a schedule can be repeated. A [`Stopwatch`] measures a thread's work by the same clock.
 
 use sequor_core::Time;
 
@@ -30,11 +30,11 @@ mod real {
 
     #[derive(Debug, Clone)]
     enum Source {
-        /// The system's clock, and where it stood at zero.
+        /// The system's clock, with its instant of zero.
         System(Instant),
         Manual {
             now: Arc<AtomicU64>,
-            /// Whether work takes as long as this clock says.
+            /// Whether the duration of work is measured by this clock.
             times_work: bool,
         },
     }
@@ -47,18 +47,18 @@ mod real {
     }
 
     impl Clock {
-        /// A clock for tests. It moves by [`Clock::advance`] alone. How long work takes is measured as always.
+        /// A clock for tests. Only [`Clock::advance`] moves it. The duration of work is still measured in real time.
         pub fn manual() -> Clock {
             Clock(Source::Manual { now: Arc::default(), times_work: false })
         }
 
-        /// The same for tests of where short steps run: a step takes no time while the clock stands still, however slow the machine is.
+        /// The same for tests of where short steps run: work takes no time while the clock stands still, even on a slow machine.
         #[cfg(test)]
         pub(in crate::model) fn manual_for_work() -> Clock {
             Clock(Source::Manual { now: Arc::default(), times_work: true })
         }
 
-        /// Moves a manual clock. The system's clock takes no notice.
+        /// Advances a manual clock. Has no effect on the system's clock.
         pub fn advance(&self, by: Duration) {
             if let Source::Manual { now, .. } = &self.0 {
                 now.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -72,14 +72,14 @@ mod real {
             }
         }
 
-        /// Microseconds from 1970 to the zero, as the machine's calendar has it now.
+        /// Unix time of the clock's zero in microseconds, by the machine's current calendar.
         pub(in crate::model) fn zero_unix_us(&self) -> u64 {
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let now = Duration::from_nanos(self.now().0);
             u64::try_from(since.saturating_sub(now).as_micros()).unwrap_or(u64::MAX)
         }
 
-        /// The time since 1970. A manual clock began then.
+        /// The time since 1970. A manual clock's zero is 1970.
         pub(in crate::model) fn wall(&self) -> Duration {
             match &self.0 {
                 Source::System(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
@@ -95,7 +95,7 @@ mod real {
             }
         }
 
-        /// When this time comes, as the operating system counts. `None` if it does not say.
+        /// The operating system's instant of this time. `None` for a manual clock, or if it cannot be represented.
         pub(in crate::model) fn instant(&self, at: Time) -> Option<Instant> {
             match &self.0 {
                 Source::System(zero) => zero.checked_add(Duration::from_nanos(at.0)),
@@ -104,10 +104,10 @@ mod real {
         }
     }
 
-    /// How long a piece of work takes.
+    /// The duration of a piece of work.
     #[derive(Debug)]
     pub(in crate::model) enum Stopwatch {
-        /// Without the time in which the system ran other threads.
+        /// Excludes the time in which the system ran other threads.
         Own(OwnTime),
         Manual {
             clock: Clock,
@@ -140,7 +140,7 @@ mod counted {
 
     use super::Time;
 
-    /// A microsecond passes with every look.
+    /// Advances by a microsecond at each reading.
     #[derive(Debug, Clone, Default)]
     pub struct Clock(Arc<AtomicU64>);
 
@@ -153,7 +153,7 @@ mod counted {
             super::Stopwatch::begin()
         }
 
-        /// It comes after some more looks.
+        /// An instant that a few more readings reach.
         pub(in crate::model) fn instant(&self, _: Time) -> Option<Instant> {
             Some(Instant::now())
         }

@@ -1,7 +1,7 @@
-//! What the other rooms of `model/` run on: the clock, the timer's thread, the gate at which new threads wait, and the resources that runs wait for
-//! (`rate_ledger`: who is next; `rate_limiter`: the threads that wait).
+//! The parts that the other modules of `model/` run on: the clock, the timer's thread, the gate at which new threads wait, and the
+//! resources that runs wait for (`rate_ledger`: the order of turns; `rate_limiter`: the waiting threads).
 //!
-//! This room knows of no model: the timer sees a [`Tick`], and the upkeep sees unused memory.
+//! This module knows no model: the timer sees a [`Tick`], and the upkeep sees unused memory.
 
 mod clock;
 mod rate_ledger;

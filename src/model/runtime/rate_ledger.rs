@@ -1,32 +1,32 @@
-//! Which waiting instance runs next, by the resources that each needs for a run. No thread, lock or clock is here.
+//! Chooses which waiting instance runs next, by the resources that each needs for a run. It uses no thread, lock or clock.
 //!
-//! Instances get their turns by priority: each turn moves an instance back by its priority, and the one furthest in front is next. An
-//! instance that has not waited for a while joins at the front of those that do, and has no turns saved up. What a waiting instance needs is
-//! kept from those behind it, so that many small needs never pass a large one for ever.
+//! Instances get their turns by priority: each turn moves an instance back by its priority, and the foremost one is next. An instance that
+//! has not waited for a while joins at the front and has no saved turns. The resources that a waiting instance needs are reserved against
+//! those behind it, so that many small needs never starve a large one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::model::settings::{InstanceRate, ResourceNeed};
 use crate::config::server::rates::ResourceLimit;
 
-/// A resource of one device, or of all.
+/// A resource of one device, or of all devices.
 type ResourceKey = (String, Option<u16>);
 
-/// Names an instance.
+/// Identifies an instance.
 pub(super) type InstanceKey = u64;
 
 #[derive(Debug, Default)]
 pub(super) struct RateLedger {
-    /// What the server says there is. Of other resources there is as much as one instance needs at most.
+    /// The configured limits. A resource without a limit has as much as one instance needs at most.
     limits: Vec<ResourceLimit>,
     instances: BTreeMap<InstanceKey, RatedInstance>,
     in_use: BTreeMap<ResourceKey, u64>,
-    /// In the order of their requests.
+    /// Waiting instances, in the order of their requests.
     waiting: Vec<InstanceKey>,
-    /// Instances that may run and do not know it yet.
+    /// Instances that may run and have not taken their grant yet.
     granted: BTreeSet<InstanceKey>,
     next_key: InstanceKey,
-    /// Where the instance stood that had the last turn.
+    /// The position of the instance that had the last turn.
     front: u64,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct RateLedger {
 struct RatedInstance {
     needs: Vec<(ResourceKey, u64)>,
     priority: u64,
-    /// The turns that it had, times its priority.
+    /// Its position: the number of its turns times its priority.
     turns: u64,
 }
 
@@ -51,7 +51,7 @@ impl RateLedger {
         RateLedger { limits, ..RateLedger::default() }
     }
 
-    /// Adds instances, or says why they could never run.
+    /// Adds instances. The error is the reason why none of them is added.
     pub(super) fn add(&mut self, rates: &[Option<InstanceRate>]) -> Result<Vec<Option<InstanceKey>>, String> {
         let all: Vec<_> = rates.iter().flatten().map(needs).collect();
         let known = self.instances.values().map(|instance| &instance.needs).chain(&all);
@@ -81,12 +81,12 @@ impl RateLedger {
         key
     }
 
-    /// Forgets an instance that neither runs nor waits.
+    /// Removes an instance that neither runs nor waits.
     pub(super) fn remove(&mut self, key: InstanceKey) {
         self.instances.remove(&key);
     }
 
-    /// An instance wants to run. Whether it may is what [`RateLedger::take_grant`] says.
+    /// Records that an instance wants to run. [`RateLedger::take_grant`] returns whether it may.
     pub(super) fn wait(&mut self, key: InstanceKey) {
         if let Some(instance) = self.instances.get_mut(&key) {
             instance.turns = instance.turns.max(self.front);
@@ -100,13 +100,13 @@ impl RateLedger {
         self.waiting.len()
     }
 
-    /// Gives back what a run needed. Returns whether other instances may run now.
+    /// Releases the resources of a run. Returns whether other instances may run now.
     pub(super) fn release(&mut self, key: InstanceKey) -> bool {
         self.free(key);
         self.grant()
     }
 
-    /// Gives back the resources and the turn of an instance that had nothing to run. Returns whether other instances may run now.
+    /// Releases the resources and the turn of an instance that had nothing to run. Returns whether other instances may run now.
     pub(super) fn release_unused(&mut self, key: InstanceKey) -> bool {
         if let Some(instance) = self.instances.get_mut(&key) {
             instance.turns = instance.turns.saturating_sub(instance.priority);
@@ -114,7 +114,8 @@ impl RateLedger {
         self.release(key)
     }
 
-    /// Gives back what a run needed, and asks for the next run at once: the instance competes with those that wait. Returns whether any may run now.
+    /// Releases the resources of a run and asks for the next run at once, so that the instance competes with those that wait. Returns
+    /// whether any may run now.
     pub(super) fn release_and_wait(&mut self, key: InstanceKey) -> bool {
         self.free(key);
         self.wait(key);
@@ -129,18 +130,18 @@ impl RateLedger {
         }
     }
 
-    /// Whether this instance may run. It is asked once a run.
+    /// Whether this instance may run. The grant is valid for one run.
     pub(super) fn take_grant(&mut self, key: InstanceKey) -> bool {
-        // An instance that is not known is not limited.
+        // An unknown instance is not limited.
         self.granted.remove(&key) || !self.instances.contains_key(&key)
     }
 
-    /// Gives a turn to the waiting instances that may run. Returns whether there are any, so that the caller wakes them. Called wherever something
-    /// comes free or is added.
+    /// Gives a turn to the waiting instances that may run. Returns whether there are any, so that the caller wakes them. Must be called
+    /// whenever a resource is released or added.
     pub(super) fn grant(&mut self) -> bool {
         let turns = |key: &InstanceKey| self.instances.get(key).map_or(0, |instance| instance.turns);
         let mut order = self.waiting.clone();
-        // Stable: of equals, the first to ask is the first.
+        // The sort is stable: of equals, the first to ask is first.
         order.sort_by_key(turns);
         let (mut kept, mut any) = (BTreeSet::new(), false);
         for key in order {
@@ -170,7 +171,7 @@ impl RateLedger {
         }
     }
 
-    /// What the server says there is of a resource.
+    /// The configured count of a resource.
     fn limit(&self, name: &str, device: Option<u16>) -> Option<u64> {
         let of = |wanted: Option<u16>| {
             let limits = self.limits.iter().filter(move |limit| limit.name == name && limit.device == wanted);
@@ -179,7 +180,7 @@ impl RateLedger {
         device.and_then(|device| of(Some(device))).or_else(|| of(None))
     }
 
-    /// How many of a resource there are.
+    /// The available count of a resource.
     fn capacity(&self, (name, device): &ResourceKey) -> u64 {
         let most = || {
             let all = self.instances.values().flat_map(|instance| &instance.needs);

@@ -1,4 +1,4 @@
-//! Lets the threads of instances wait for the resources that a run needs. All models of a repository share one limiter.
+//! Makes the threads of instances wait for the resources that a run needs. All models of a repository share one limiter.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ struct LimiterState {
     granted: Condvar,
 }
 
-/// The instances of one load. They are forgotten with it.
+/// The instances of one load. They are removed when this is dropped.
 #[derive(Debug)]
 pub(in crate::model) struct LoadRates {
     limiter: RateLimiter,
@@ -39,21 +39,21 @@ impl RateLimiter {
         RateLimiter(Arc::new(LimiterState { ledger: Mutex::new(RateLedger::new(limits)), granted: Condvar::new() }))
     }
 
-    /// Adds the instances of a load, or says why they could never run. `None` for a load that needs nothing.
+    /// Adds the instances of a load. The error is the reason why none is added. `None` for a load that needs no resources.
     pub(in crate::model) fn add(&self, rates: &[Option<InstanceRate>]) -> Result<Option<LoadRates>, String> {
         if rates.is_empty() {
             return Ok(None);
         }
         let mut ledger = self.0.ledger.lock();
         let instances = ledger.add(rates)?;
-        // Of a resource without a limit there may be more now.
+        // A resource without a limit may have a higher count now.
         if ledger.grant() {
             self.0.granted.notify_all();
         }
         Ok(Some(LoadRates { limiter: self.clone(), instances }))
     }
 
-    /// Instances that wait for a resource.
+    /// Number of instances that wait for a resource.
     #[cfg(test)]
     pub(in crate::model) fn waiting(&self) -> usize {
         self.0.ledger.lock().waiting()
@@ -69,8 +69,8 @@ impl RateLimiter {
 }
 
 impl LoadRates {
-    /// Waits until this instance may run. It gives back what its last run needed in the same section, so that it competes for its next turn with those
-    /// that wait.
+    /// Waits until this instance may run. It releases its last run's resources under the same lock, so that it competes with the waiting
+    /// instances for its next turn.
     pub(in crate::model) fn acquire(&self, instance: u16, last: Option<RunPermit>) -> Option<RunPermit> {
         let instance = self.instances.get(usize::from(instance)).copied().flatten()?;
         let LimiterState { ledger, granted } = &*self.limiter.0;
@@ -93,7 +93,7 @@ impl LoadRates {
 }
 
 impl RunPermit {
-    /// A run begins. If none does, the instance has its turn again.
+    /// Records that a run begins. Without a run, the instance gets its turn back.
     pub(in crate::model) fn run(&mut self) {
         self.has_run = true;
     }

@@ -1,4 +1,4 @@
-//! One thread that wakes every model's core when something is due, and does the server's upkeep of memory once a second.
+//! One thread that ticks every model's core when something is due, and does the server's upkeep of memory once a second.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -13,16 +13,16 @@ use super::upkeep::Upkeep;
 use crate::sync::planted::{PlantedFault, is_planted};
 use crate::sync::{self, Condvar, Mutex};
 
-/// Does the work that has come due.
+/// Handles the work that is due.
 pub(in crate::model) trait Tick: Debug + Send + Sync {
     fn tick(self: Arc<Self>);
 }
 
-/// Clones share the thread. It ends when the last of them is dropped.
+/// Clones share the thread. It ends when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub(in crate::model) struct Timer(Arc<TimerOwner>);
 
-/// Ends the thread with the last clone.
+/// Ends the thread when the last clone is dropped.
 #[derive(Debug)]
 struct TimerOwner(Arc<TimerState>);
 
@@ -40,11 +40,11 @@ struct TimerQueue {
     is_over: bool,
 }
 
-/// Maximum time between two looks at the upkeep.
+/// Maximum time between two runs of the upkeep.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Timer {
-    /// Under the model checker there is no thread: ticks come from the test.
+    /// Under the model checker there is no thread: the test makes the ticks.
     pub(in crate::model) fn start(clock: Clock, mut upkeep: Upkeep) -> std::io::Result<Timer> {
         if cfg!(feature = "shuttle") { Ok(Timer::idle()) } else { Timer::run(clock, move |now| upkeep.run(now)) }
     }
@@ -105,7 +105,7 @@ impl TimerState {
 }
 
 impl TimerQueue {
-    /// The models whose time has come.
+    /// Takes the models whose time has come.
     fn take_due(&mut self, now: Time) -> Vec<Arc<dyn Tick>> {
         let mut ticks = Vec::new();
         while let Some(Reverse((at, serial))) = self.due.peek().copied() {
@@ -143,7 +143,7 @@ mod interleavings {
         }
     }
 
-    /// Two threads arm models for times that pass and times that come. Every model is ticked once, and the thread ends with the timer.
+    /// Two threads arm models for past and future times. Every model is ticked once, and the thread ends with the timer.
     fn each_is_ticked_once() {
         let ran = Arc::new(AtomicU32::new(0));
         let (clock, count) = (Clock::default(), Arc::clone(&ran));
@@ -178,7 +178,7 @@ mod interleavings {
         assert!(ran.load(Ordering::SeqCst) > 0, "the upkeep is done");
     }
 
-    /// A schedule that goes on for longer than this hangs.
+    /// A schedule of more steps than this counts as a hang.
     fn try_all(scheduler: impl Scheduler + 'static) {
         let mut config = Config::new();
         config.max_steps = MaxSteps::FailAfter(20_000);

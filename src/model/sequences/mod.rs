@@ -2,19 +2,20 @@
 //!
 //! # Layout
 //!
-//! Each room may name the rooms above it in this list, and none below (`tests/imports.allow`). The rest of `model/` sees only what stands below.
+//! Each module may name the modules above it in this list, and none below (`tests/imports.allow`). The rest of `model/` sees only the
+//! re-exports below.
 //!
-//! - `ensembles`: a request of an ensemble on its way through the members.
-//! - `offloaded`: records of states that are not in the memory of an instance: stored, on their way, or between two loads.
+//! - `ensembles`: the path of an ensemble's request through its members.
+//! - `offloaded`: records of states that are not in an instance's memory: stored, in transit, or between two loads.
 //! - `jobs`: a request between its submission and its answer.
-//! - `table`: what the lock guards, and the stages of a request in it.
+//! - `table`: the data that the lock guards, and the stages of a request in it.
 //! - `write_back`: moves states to the store while the model serves.
-//! - `scheduler`: the lock, and what follows once it is released.
-//! - `entry`: the ways into the model, for clients and for ensembles.
-//! - `migration`: moves live sequences to another load, and over a restart.
-//! - `operators`: what operators ask: lists, exports, imports, captures, counters.
+//! - `scheduler`: the lock, and the actions that follow once it is released.
+//! - `entry`: the entry points of the model, for clients and for ensembles.
+//! - `migration`: moves live sequences to another load, and across a restart.
+//! - `operators`: operators' requests: lists, exports, imports, captures, counters.
 //!
-//! Nothing here runs a graph. Under the lock there is no I/O, payload or log.
+//! No code here runs a graph. Under the lock there is no I/O, no copy of a payload and no log.
 
 mod ensembles;
 mod entry;

@@ -1,4 +1,4 @@
-//! Plug-ins that are models and call other models: batches, failures, bounds, and what hostile ones leave behind.
+//! Plug-ins that are models and call other models: batches, failures, limits, and the effects of hostile plug-ins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::processing::wat_guest::{ALIKE, WatGuest};
 use crate::processing::{PlaceRules, ProcessorComponent};
 use crate::telemetry::Metrics;
 
-/// Replies with the count of steps, which the scratch keeps.
+/// Replies with the number of steps, which the scratch keeps.
 const COUNTS: &str = "
     (i32.store8 (i32.const 800) (i32.const 1))
     (if (local.get 10) (then
@@ -32,7 +32,7 @@ const COUNTS: &str = "
     (i32.store (i32.const 1052) (i32.const 1))
     (i32.const 1024)";
 
-/// `$nn(name, len, v)`: the same over wasi-nn. `$load`: less the code of the error that `load` gives.
+/// `$nn(name, len, v)`: the same over wasi-nn. `$load`: the negated code of the error that `load` returns.
 const NN: &str = r#"
     (import "wasi:nn/tensor@0.2.0-rc-2024-10-28" "[constructor]tensor" (func $tensor (param i32 i32 i32 i32 i32) (result i32)))
     (import "wasi:nn/tensor@0.2.0-rc-2024-10-28" "[method]tensor.data" (func $data (param i32 i32)))
@@ -64,7 +64,7 @@ const NN: &str = r#"
         (call $data (i32.load offset=8 (i32.load (i32.const 484))) (i32.const 500))
         (i32.load (i32.load (i32.const 500))))"#;
 
-/// 1 loads a model that no grant names, 2 loads bytes, 3 calls one that refuses. Everything else goes to `echo`.
+/// 1 loads a model that no grant names, 2 loads bytes, 3 calls one that refuses. Every other value calls `echo`.
 const NN_PRE: &str = r#"
     (local $v i32)
     (local.set $v (i32.load (i32.load offset=20 (local.get 11))))
@@ -94,14 +94,14 @@ const ONE: &str = r#"(func $one (param $v i32) (result i32)
         (i32.store (i32.const 660) (local.get $v))
         (i32.const 600))"#;
 
-/// What a model of a plug-in looks like on disk.
+/// The configuration of a plug-in model on disk.
 const PLUGIN_CONFIG: &str = r#"backend: "python"
     input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
     output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
     parameters { key: "EXECUTION_ENV_PATH" value: { string_value: "/x" } }
     "#;
 
-/// Makes components of this engine.
+/// Compiles components for this engine.
 fn components(
     engine: &Arc<Engine>,
 ) -> impl Fn(&str, &[u8]) -> Result<Arc<ProcessorComponent>, PluginError> + Send + Sync + use<> {
@@ -118,7 +118,7 @@ fn guest(extra: &str, pre: &str) -> Vec<u8> {
         .component()
 }
 
-/// Runs of two elements wait until they may go on.
+/// Blocks runs of two elements until it is opened.
 #[derive(Debug, Default)]
 struct Gate {
     is_open: Mutex<bool>,
@@ -224,17 +224,17 @@ impl Calling {
         self.repository.submit(request)
     }
 
-    /// What a model answers.
+    /// The answer of a model.
     fn ask(&self, model: &str, value: i32) -> i32 {
         first(&wait(self.begin(model, value, |_| {}).unwrap()).unwrap())
     }
 
-    /// Calls that wait.
+    /// Number of calls that wait.
     fn waiting(&self) -> f64 {
         self.count("sequor_plugin_model_calls{")
     }
 
-    /// The sum of all series that begin so.
+    /// The sum of all series whose names begin with `series`.
     fn count(&self, series: &str) -> f64 {
         let text = self.metrics.encode();
         let lines = text.lines().filter(|line| line.starts_with(series));
@@ -247,7 +247,7 @@ impl Calling {
         }
     }
 
-    /// Nothing waits any more, and everything answers as at first.
+    /// Asserts that no call waits any more and that all models answer as at first.
     fn is_as_before(&self) {
         while self.waiting() > 0.0 {
             std::thread::yield_now();
@@ -333,11 +333,11 @@ fn a_model_without_a_graph_is_refused_where_only_a_graph_helps() {
 fn calls_of_many_requests_run_in_the_batches_of_the_called_model() {
     let calling = Calling::scorer();
     assert_eq!(calling.ask("scorer", 40), 40);
-    // The first run waits, so the others gather behind it.
+    // The first run waits, so the others form a batch behind it.
     let first_of_all = calling.begin("scorer", 2, |_| {}).unwrap();
     calling.wait_for(1.0);
     let others: Vec<Pending> = (0..8).map(|_| calling.begin("scorer", 2, |_| {}).unwrap()).collect();
-    // A call waits before its request is in the queue.
+    // A call starts to wait before its request is in the queue.
     while calling.count("nv_inference_pending_request_count{model=\"slow\"") < 8.0 {
         std::thread::yield_now();
     }
@@ -383,7 +383,7 @@ fn without_room_for_its_only_instance_a_plug_in_refuses_for_now() {
     let calling = Calling::scorer_of(&engine);
     calling.write("hasty", PLUGIN_CONFIG, "[model]\nplugin = \"caller\"\ntime = \"200ms\"\n");
     calling.load("hasty").unwrap();
-    // Its instance ends, and one of `scorer` takes the place.
+    // The instance of `hasty` ends, and one of `scorer` takes its place.
     assert!(wait(calling.begin("hasty", 7, |_| {}).unwrap()).is_err());
     let suspended = [2, 2].map(|value| calling.begin("scorer", value, |_| {}).unwrap());
     calling.wait_for(2.0);
@@ -484,7 +484,7 @@ fn a_model_that_is_unloaded_meanwhile_is_a_failed_call() {
     calling.is_as_before();
 }
 
-/// The model `circle` calls the ensemble `around`, of which it is a step.
+/// The model `circle` calls the ensemble `around`, and is a step of that ensemble.
 fn circle_through_an_ensemble() -> Calling {
     let calling = Calling::new(&["circler=model:around"]);
     let calls = CALLS.replace("(i32.const 420) (i32.const 2)", "(i32.const 420) (i32.const 1)");
@@ -535,7 +535,7 @@ fn wasi_nn_calls_the_same_models() {
     calling.load("refuser").unwrap();
     calling.load("scorer").unwrap();
     assert_eq!([calling.ask("scorer", 40), calling.ask("scorer", 41)], [40, 41]);
-    // As wasi-nn counts them: security, unsupported-operation, too-large.
+    // The error codes of wasi-nn: security, unsupported-operation, too-large.
     assert_eq!([calling.ask("scorer", 1), calling.ask("scorer", 2), calling.ask("scorer", 3)], [-7, -4, -5]);
     calling.is_as_before();
 }

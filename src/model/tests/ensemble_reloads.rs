@@ -1,18 +1,18 @@
-//! Ensembles: what a member's new load means for those in service.
+//! The effect of a member's new load on ensembles in service.
 
 use super::ensembles::{House, LONG, accumulator, both_ways, ensemble};
 use crate::config::server::file::ControlMode;
 use crate::error::{ControlFailure, Failure};
 use crate::model::*;
 
-/// Clients may load models of this house.
+/// Lets clients load models of this house.
 fn explicit(house: House) -> House {
     let directories = vec![house.folder.path().to_owned()];
     house.repository.govern(RepositoryControl { directories, mode: ControlMode::Explicit });
     house
 }
 
-/// Loads a model again, and says what was wrong.
+/// Loads a model again, and returns the faults.
 fn load(house: &House, model: &str) -> Vec<String> {
     match house.repository.load_by_request(model, None) {
         Ok(()) => Vec::new(),
@@ -35,7 +35,7 @@ fn a_member_whose_new_load_an_ensemble_cannot_use_goes_on_as_it_was() {
     }
     assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "live sequences go on");
     assert_eq!(house.value("ba", 2, 5, |s| s.start = true).unwrap(), 5, "and new ones begin");
-    // Once nothing is in the way, it loads.
+    // Without that conflict, it loads.
     house.put("b", "accumulate INT32 poison=77", &accumulator(8, LONG));
     assert_eq!(load(&house, "b"), [""; 0]);
     assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 18);
@@ -49,14 +49,14 @@ fn a_member_that_changes_with_its_ensembles_takes_them_along() {
         ("b", "accumulate INT32", accumulator(4, LONG)),
     ]));
     assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
-    // The second member has no sequences from now on, which the ensemble can use as it is written.
+    // The second member has no sequences from now on. The ensemble's configuration still fits it.
     house.put("b", "identity INT32", PLAIN);
     assert_eq!(load(&house, "b"), [""; 0]);
     assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "a live sequence goes on in the loads that it began in");
     assert_eq!(house.value("ab", 2, 5, |s| s.start = true).unwrap(), 5);
     assert_eq!(house.value("ab", 2, 5, |_| {}).unwrap(), 10, "the new plan knows that b is stateless");
     assert_eq!((house.live("a"), house.live("b")), (2, 1));
-    // Both members' shapes change. With the ensemble's file changed as well, all of it is taken; the order does not matter.
+    // Both members' shapes change. With the ensemble's file changed too, all loads succeed, in any order.
     house.put("ab", "", &ensemble("ab", &["b"], "").replace("dims: 1", "dims: 2"));
     house.put("b", "identity INT32 dims=2", &PLAIN.replace("dims: 1", "dims: 2"));
     assert_eq!(load(&house, "b"), [""; 0]);

@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::model::*;
 use crate::telemetry::{Metrics, Statistics};
 
-/// What an ensemble of these steps has for a configuration: each member's INPUT is the tensor before it.
+/// The configuration of an ensemble of these steps. Each member's INPUT is the tensor before it.
 pub(super) fn ensemble(name: &str, members: &[&str], more: &str) -> String {
     let tensor = |n: usize| match n {
         0 => "IN".to_owned(),
@@ -48,7 +48,7 @@ pub(super) fn accumulator(slots: u32, idle: &str) -> String {
 
 pub(super) const LONG: &str = "max_sequence_idle_microseconds: 600000000";
 
-/// A repository of models, loaded in the order given.
+/// A repository of models, loaded in the given order.
 pub(super) struct House {
     pub(super) repository: Repository,
     pub(super) folder: TempDir,
@@ -166,7 +166,7 @@ pub(super) fn request(model: &str, id: u64, value: i32, change: impl FnOnce(&mut
     }
 }
 
-/// What two accumulators one after the other answer.
+/// The expected answers of two accumulators in series.
 #[derive(Default)]
 struct Twice(i32, i32);
 
@@ -178,7 +178,7 @@ impl Twice {
     }
 }
 
-/// The member that a request failed in, and whether its sequence ended.
+/// The member that a request failed in, whether its sequence ended, and whether it may be retried.
 pub(super) fn member(answer: Result<i32, Failure>) -> (String, bool, bool) {
     match answer {
         Err(Failure::Member { member, ended, may_retry, .. }) => (member, ended, may_retry),
@@ -186,7 +186,7 @@ pub(super) fn member(answer: Result<i32, Failure>) -> (String, bool, bool) {
     }
 }
 
-/// How a sequence of this id ended, as the next step reads it.
+/// How a sequence of this id ended, according to the next step's refusal.
 fn ended(house: &House, model: &str, id: u64) -> (EndReason, Option<String>) {
     match house.value(model, id, 1, |_| {}) {
         Err(Failure::Refused(refused)) => match refused.refusal {
@@ -222,7 +222,7 @@ fn a_sequence_goes_through_all_members_in_order_and_ends_in_all() {
     let counted = |model: &str| house.repository.statistics(model, "").unwrap()[0].counted.clone();
     assert_eq!((counted("a").inference_count, counted("b").inference_count), (64 * 20, 64 * 20));
     assert_eq!((counted("ab").success.count, counted("ba").success.count), (32 * 20, 32 * 20));
-    // As Triton counts: each request of an ensemble is one run, as long as those of its members together.
+    // As in Triton, each request of an ensemble counts as one run. Its time is that of its members' runs together.
     let of_ensembles = ["ab", "ba"].map(counted);
     for of in &of_ensembles {
         assert_eq!((of.inference_count, of.execution_count, of.compute_infer.count), (32 * 20, 32 * 20, 32 * 20));
@@ -238,7 +238,7 @@ fn a_sequence_goes_through_all_members_in_order_and_ends_in_all() {
     }
 }
 
-/// With the variable `SEQUOR_DEADLOCK_SECONDS` the load goes on for so long.
+/// With the variable `SEQUOR_DEADLOCK_SECONDS`, the test sends requests for this many seconds.
 #[test]
 fn ensembles_that_need_the_same_slots_in_opposite_orders_never_wait_for_each_other() {
     let seconds = std::env::var("SEQUOR_DEADLOCK_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
@@ -271,7 +271,7 @@ fn a_step_that_fails_in_one_member_ends_the_sequence_in_all_and_others_go_on() {
     let house = House::both_ways(8);
     assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     assert_eq!(house.value("ab", 2, 5, |s| s.start = true).unwrap(), 5);
-    // The first member gives 77, which the second one fails on.
+    // The first member outputs 77, and the second one fails on that.
     assert_eq!(member(house.value("ab", 1, 72, |_| {})), ("b".to_owned(), true, false));
     assert_eq!(["ab", "a", "b"].map(|model| house.live(model)), [1; 3], "it is over everywhere");
     assert_eq!(ended(&house, "ab", 1), (EndReason::Member, Some("b".to_owned())));
@@ -344,7 +344,7 @@ fn a_full_member_refuses_the_start_and_no_slot_stays_taken() {
     let house = House::both_ways(1);
     fs_err::write(house.folder.path().join("b/sequor.toml"), "[backlog]\nmax = 0\n").unwrap();
     house.repository.load(&house.folder.path().join("b"));
-    // A client of the member itself has its only slot.
+    // A client of the member itself has the member's only slot.
     let mut alone = request("b", 9, 5, |s| s.start = true);
     alone.inputs[0].name = "INPUT".to_owned();
     house.send(alone).unwrap();

@@ -1,4 +1,4 @@
-//! States that grow from step to step, where a limit bounds all of them and a store takes idle sequences.
+//! States that grow from step to step, bounded by one limit, with a store for idle sequences.
 
 use sequor_core::{Id, Shape};
 
@@ -16,7 +16,7 @@ fn growing(memory: u64) -> Machine {
     machine
 }
 
-/// Sends a step that lets the state of a sequence grow by so many elements.
+/// Sends a step that grows the state of a sequence by this many elements.
 fn submit(server: &Server, id: u64, elements: usize, start: bool) -> Result<Pending, Failure> {
     let mut request = request(id, 0, |s| s.start = start);
     let tensor = &mut request.inputs[0].tensor;
@@ -24,7 +24,7 @@ fn submit(server: &Server, id: u64, elements: usize, start: bool) -> Result<Pend
     server.repository.submit(request)
 }
 
-/// How many elements the state of a sequence has after such a step.
+/// The number of elements of a sequence's state after such a step.
 fn append(server: &Server, id: u64, elements: usize, start: bool) -> Result<usize, Failure> {
     answered(submit(server, id, elements, start)?)
 }
@@ -34,7 +34,7 @@ fn answered(pending: Pending) -> Result<usize, Failure> {
     Ok(answer.outputs[0].tensor.data.len() / 4)
 }
 
-/// The same by a client that comes again: while a file is on its way to the store, no further sequence may leave.
+/// The same with retries: while a file is being stored, no further sequence may leave.
 fn append_in_time(server: &Server, id: u64, elements: usize) -> usize {
     loop {
         match append(server, id, elements, false) {
@@ -74,7 +74,7 @@ fn idle_sequences_leave_for_a_state_that_grows_and_come_back_with_room_for_all_o
     assert_eq!(append_in_time(&server, 1, 1), 8006);
 }
 
-/// Nothing goes on from the state that an END leaves.
+/// No step continues from the state that an END leaves, so its growth needs no memory.
 #[test]
 fn an_end_needs_no_memory_for_a_state_that_grows() {
     let machine = growing(64 << 10);
@@ -95,7 +95,7 @@ fn an_end_needs_no_memory_for_a_state_that_grows() {
     assert!(used <= limit, "{used} of {limit}");
 }
 
-/// What its state grew by comes free with it.
+/// The memory that a state grew by is freed with it.
 #[test]
 fn a_request_that_waits_for_a_grown_state_to_leave_gets_all_of_its_memory() {
     let machine = growing(64 << 10);
@@ -109,7 +109,7 @@ fn a_request_that_waits_for_a_grown_state_to_leave_gets_all_of_its_memory() {
     }
 }
 
-/// Its state needs more memory than there is now, so it stays in the store. Those behind it need four bytes each.
+/// The step's state needs more memory than is free, so it stays in the store. The requests behind it need four bytes each.
 #[test]
 fn a_step_that_finds_no_room_takes_none_from_the_requests_that_wait_behind_it() {
     let machine = growing(64 << 10);
@@ -123,7 +123,7 @@ fn a_step_that_finds_no_room_takes_none_from_the_requests_that_wait_behind_it() 
     }
     machine.hold_disk(true);
     let large = submit(&server, 1, 0, false).unwrap();
-    // One sequence leaves; no further one does while its file is unwritten.
+    // One sequence leaves. No further one leaves while its file is unwritten.
     while server.resumable().is_empty() {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! Short steps run on the thread of the connection that brings them, until one of them turns out slow.
+//! Short steps run on the connection's thread, until one of them is slow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::executor::{AfterTurn, ConnectionExecutor};
 use crate::model::*;
 use crate::telemetry::StepPath;
 
-/// Requests until the instances sleep when one comes.
+/// Maximum number of tries to send a request while the instances sleep.
 pub(super) const TRIES: i32 = 10_000;
 
 /// Sends a request as a connection's thread does. Returns whether it was answered on this thread, and the answer.
@@ -31,17 +31,17 @@ pub(super) fn send_here(house: &House, ask: InferRequest) -> (bool, InferAnswer)
     let is_here = now.is_some();
     let answer =
         now.unwrap_or_else(|| tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending));
-    // The instances go to sleep, if they get the time.
+    // Lets the instances' threads go to sleep.
     thread::yield_now();
     (is_here, answer.unwrap())
 }
 
-/// Steps of each model that ran on a connection's thread.
+/// Number of steps of each model that ran on a connection's thread.
 pub(super) fn inline_steps(house: &House, models: &[&str]) -> Vec<u64> {
     models.iter().map(|model| house.metrics.model(model, 1).steps(StepPath::Inline)).collect()
 }
 
-/// Sends a sequence of one step, so many times. Whether one of them ran inline.
+/// Sends a sequence of one step, up to `tries` times. Returns whether one of them ran inline.
 fn runs_inline(house: &House, tries: i32) -> bool {
     let before = inline_steps(house, &["sum"]);
     (0..tries).any(|n| {

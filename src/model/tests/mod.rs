@@ -1,4 +1,4 @@
-//! Whole models over the stand-in backend: what only shows where the core, the store and the threads meet.
+//! Whole models over the stand-in backend: tests of the core, the store and the threads together.
 
 mod calls;
 mod cancellation;
@@ -45,7 +45,7 @@ const CONFIG: &str = r#"
         { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }
 "#;
 
-/// A repository of one model, `sum`, and what it lives in.
+/// A repository of one model, `sum`, and its folder.
 pub(super) struct Fixture {
     pub(super) repository: Repository,
     pub(super) folder: TempDir,
@@ -58,12 +58,12 @@ impl Fixture {
         fixture
     }
 
-    /// With the model's files, and nothing loaded.
+    /// With the model's files, but nothing loaded.
     pub(super) fn empty(state_limit: u64) -> Fixture {
         Fixture::with(RepositoryOptions { state_limit, ..RepositoryOptions::default() })
     }
 
-    /// The same by this clock.
+    /// The same with this clock.
     pub(super) fn by(clock: Clock) -> Fixture {
         Fixture::with(RepositoryOptions { clock, ..RepositoryOptions::default() })
     }
@@ -184,7 +184,7 @@ fn state_memory_is_taken_at_start_and_given_back_at_the_end() {
     let Err(Failure::StateMemory { wanted: 4, used: 8, .. }) = fixture.send(3, 1, |s| s.start = true) else { panic!() };
     assert_eq!(fixture.sum(1, 1, |s| s.end = true), 2, "live sequences are not affected");
     assert_eq!(fixture.sum(3, 1, |s| s.start = true), 1);
-    // A START on a live id needs no more than is there, and there is nothing left.
+    // A START on a live id needs no further memory, and none is left.
     assert_eq!(fixture.sum(2, 7, |s| s.start = true), 7);
     assert_eq!(fixture.repository.state_bytes(), (8, 8));
     fixture.sum(3, 1, |s| s.end = true);
@@ -192,7 +192,7 @@ fn state_memory_is_taken_at_start_and_given_back_at_the_end() {
     assert_eq!(fixture.repository.state_bytes(), (0, 8));
 }
 
-/// The table of a model's loads holds its own loads alone, so the cost of a submit does not grow with the models or with the reloads.
+/// The table of a model's loads holds only its own loads. So the cost of a submit grows neither with the models nor with the reloads.
 #[test]
 fn the_table_of_loads_grows_neither_with_the_models_nor_with_the_reloads() {
     let fixture = Fixture::empty(u64::MAX);
@@ -219,7 +219,7 @@ fn the_table_of_loads_grows_neither_with_the_models_nor_with_the_reloads() {
             .unwrap();
         load(&fixture.repository, &fixture.model());
         served.push(fixture.sum(u64::try_from(reload).unwrap() + 1, 3, |s| (s.start, s.end) = (true, true)));
-        // The old load, and with it its key, goes with its thread.
+        // The old load and its key go when its thread ends.
         while loads().unwrap().len() > 1 || before.strong_count() > 0 {
             std::thread::yield_now();
         }
@@ -228,7 +228,7 @@ fn the_table_of_loads_grows_neither_with_the_models_nor_with_the_reloads() {
     assert_eq!((served, capacity("sum")), (vec![3; 100], 2));
 }
 
-/// The stages are for processors and tiers. While there are none, a load that names one answers all the same.
+/// The stages are for processors and tiers. Without any, a load that names a stage still answers.
 #[test]
 fn a_stage_that_nothing_carries_out_is_answered_and_hangs_nobody() {
     let none = Stages::default();
@@ -253,7 +253,7 @@ fn a_stage_that_nothing_carries_out_is_answered_and_hangs_nobody() {
     }
 }
 
-/// A load whose threads cannot all be started leaves nothing behind, and what serves goes on.
+/// If a load cannot start all its threads, it leaves nothing behind, and the older load continues to serve.
 #[test]
 fn a_load_without_all_its_threads_never_serves() {
     let fixture = Fixture::new(u64::MAX);
@@ -271,7 +271,7 @@ fn a_load_without_all_its_threads_never_serves() {
     let fault = "a thread of sum cannot start: a test wants no more threads";
     assert_eq!(loads(), (vec![1], vec![fault.to_owned()]));
     assert_eq!(fixture.sum(1, 1, |_| {}), 6);
-    // Its files have changed once more, so that they are tried again.
+    // Its files change once more, so that they are loaded again.
     fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32\n").unwrap();
     load(&fixture.repository, &fixture.model());
     assert_eq!(fixture.sum(2, 7, |s| s.start = true), 7);

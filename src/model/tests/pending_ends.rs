@@ -1,4 +1,4 @@
-//! Ends that the store does not know yet: a crash would undo them, so no client and no operator reads of them. The disk is slow.
+//! Ends that the store has not recorded yet. A crash would undo them, so no client or operator may learn of them. The disk is slow.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn step(server: &Server) -> Pending {
     server.repository.submit(request(7, 1, |_| {})).unwrap()
 }
 
-/// A step of sequence 7 that has run, and waits for the disk.
+/// A step of sequence 7 that has run and waits for the disk.
 fn sealing(server: &Server) -> Pending {
     let step = step(server);
     while server.repository.live_sequences("sum").unwrap().iter().all(|live| live.stage != Stage::Sealing) {
@@ -45,7 +45,7 @@ fn a_client_reads_of_an_end_once_the_store_has_removed_the_state() {
         server.repository.tick();
         None
     };
-    // What waits behind a step is cancelled. The run of that step is written after the end.
+    // The request behind a running step is cancelled. That step's state is stored after the end.
     let is_cancelled = |_: &Machine, server: &Server| {
         let running = sealing(server);
         drop(step(server));
@@ -82,7 +82,7 @@ fn an_operator_has_dropped_a_sequence_once_the_store_has_removed_its_state() {
             while server.repository.ended_sequences("sum").unwrap().is_empty() {
                 std::thread::yield_now();
             }
-            // A step behind it is not refused either.
+            // A step behind it is not refused yet.
             assert!(behind.as_mut().is_none_or(|behind| behind.now_or_never().is_none()));
             let mut late = step(&server);
             assert!((&mut late).now_or_never().is_none());
@@ -97,7 +97,7 @@ fn an_operator_has_dropped_a_sequence_once_the_store_has_removed_its_state() {
     }
 }
 
-/// A state that waited for its next step has expired, and its id begins anew. With "drain" the store hears nothing of the START.
+/// A state that waited for its next step has expired, and its id starts again. In mode "drain" the store does not record the START.
 #[test]
 fn a_start_is_answered_once_nothing_goes_on_from_the_life_before() {
     let machine = Machine::new("drain", OLDEST);
@@ -126,7 +126,7 @@ fn a_start_is_answered_once_nothing_goes_on_from_the_life_before() {
     assert_eq!(machine.serve_from(&machine.crashed()).resumable(), []);
 }
 
-/// As every answer there, that of an END does not wait for the disk.
+/// In this mode no answer waits for the disk, not even that of an END.
 #[test]
 fn with_every_an_end_is_answered_while_the_disk_is_slow() {
     let machine = Machine::new("every", OLDEST);
@@ -140,7 +140,7 @@ fn with_every_an_end_is_answered_while_the_disk_is_slow() {
     assert_eq!(reason(refusal(late)), EndReason::End);
 }
 
-/// Without a store there is nothing to wait for, also while a step runs.
+/// Without a store there is nothing to wait for, even while a step runs.
 #[test]
 fn where_states_are_not_kept_an_end_is_read_at_once() {
     let machine = Machine::new("never", OLDEST);

@@ -1,4 +1,4 @@
-//! Models that share a resource: which runs exclude each other, and whose turn it is. Runs are seen by a hook of the stand-in backend.
+//! Models that share a resource: which runs exclude each other, and the order of turns. A hook of the stand-in backend observes the runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::model::runtime::RateLimiter;
 use crate::model::*;
 use crate::telemetry::Metrics;
 
-/// The models `a` and `b`, whose rows have one and two elements. Each needs one R for a run, with its own priority.
+/// The models `a` and `b`, whose rows have one and two elements. Each needs one unit of R for a run, with its own priority.
 struct RatedModels {
     repository: Repository,
     _folder: TempDir,
@@ -77,12 +77,12 @@ impl RatedModels {
         self.repository.submit(request).unwrap()
     }
 
-    /// Instances that wait for R.
+    /// Number of instances that wait for R.
     fn waiting(&self) -> usize {
         self.repository.0.resources.rates.as_ref().map_or(0, RateLimiter::waiting)
     }
 
-    /// So many requests to each model, all answered.
+    /// Sends this many requests to each model and awaits all answers.
     fn run(&self, count: usize) {
         let pending: Vec<Pending> = (0..count).flat_map(|_| [self.send("a", 1), self.send("b", 2)]).collect();
         answered(pending);
@@ -141,7 +141,7 @@ fn a_batch_is_formed_once_its_instance_may_run() {
     while runs.lock().is_empty() {
         std::thread::yield_now();
     }
-    // While `b` runs, `a` waits for the resource, and its request for its turn.
+    // While `b` runs, `a` waits for the resource, and its request waits in the queue.
     let late = pair.send("a", 1);
     while pair.waiting() < 1 {
         std::thread::yield_now();
@@ -172,7 +172,7 @@ fn a_model_of_priority_2_gets_half_the_turns() {
     };
     let pair = RatedModels::new(Some(&[]), [1, 2], Arc::new(hook));
     let pending: Vec<Pending> = (0..40).flat_map(|_| [pair.send("a", 1), pair.send("b", 2)]).collect();
-    // One run is before the gate and the other model's instance waits: from here on each asks for its next turn as it gives one back.
+    // One run waits at the gate, and the other model's instance waits for R. From here on each asks for its next turn when it releases R.
     while pair.waiting() < 1 {
         std::thread::yield_now();
     }
@@ -199,7 +199,7 @@ fn a_model_that_needs_more_than_there_is_does_not_load() {
     assert!(why.len() == 2 && why.iter().all(|why| why.contains(sentence)), "{why:?}");
 }
 
-/// Without a limit there is as much of R as one instance needs at most, so a new load may add to it.
+/// Without a limit there is as much of R as one instance needs at most, so a new load may increase it.
 #[test]
 fn a_load_that_adds_to_a_resource_wakes_the_instances_that_wait_for_it() {
     let limiter = RateLimiter::new(Vec::new());

@@ -1,4 +1,4 @@
-//! States on their way to a tier: answers wait for it, and it gets the states of exactly their steps. The tier is memory of the test.
+//! States that are sent to a tier. Answers wait for it, and it gets exactly the states of their steps. The tier is memory of the test.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl StateTier for MemoryTier {
 }
 
 impl MemoryTier {
-    /// The next batch that comes, once it is there.
+    /// Waits for the next batch.
     fn next(&self) -> (BatchToSeal, Sealed) {
         loop {
             let first = self.0.lock().pop();
@@ -97,7 +97,7 @@ fn answer(pending: Pending) -> Result<i32, Failure> {
     Ok(i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap()))
 }
 
-/// The state as a file, of which the sum is the only number.
+/// The sum, which is the only number in the state's file.
 fn sum(batch: &BatchToSeal, state: &StateToSeal) -> i32 {
     let file = state.copy.as_ref().unwrap().file(&batch.specs, &BTreeMap::new()).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
@@ -127,7 +127,7 @@ fn an_answer_leaves_once_its_state_is_durable() {
     }
 }
 
-/// Copies count against `limits.state` for as long as the tier holds them. They are never refused.
+/// Copies count against `limits.state` as long as the tier holds them. They are never refused.
 #[test]
 fn copies_of_states_count_until_the_tier_drops_them() {
     for place in ["KIND_CPU", "KIND_GPU"] {
@@ -145,7 +145,7 @@ fn copies_of_states_count_until_the_tier_drops_them() {
     }
 }
 
-/// The one slot goes to another sequence before the tier has read the state.
+/// Another sequence gets the only slot before the tier has read the state.
 #[test]
 fn a_copy_is_that_of_its_step_whatever_the_slot_does_next() {
     let rig = Rig::new(OLDEST, "KIND_CPU");
@@ -189,7 +189,7 @@ fn a_state_that_cannot_be_made_durable_drops_its_own_sequence_alone() {
     assert_eq!((refused.refusal, refused.may_retry), (Refusal::Ended(EndReason::Unsealed), true));
 }
 
-/// Its inputs are optional, and it brings none: it runs nothing, and its state is that of the step before.
+/// The request omits its optional inputs, so it runs nothing, and its state is that of the step before.
 #[test]
 fn a_request_that_is_cancelled_while_its_state_is_made_durable_stops_no_other() {
     let rig = Rig::new("oldest { max_candidate_sequences: 2 }", "KIND_CPU");

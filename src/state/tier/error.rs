@@ -1,4 +1,4 @@
-//! Why a tier does not keep a state or find one. Each is a sentence for an operator.
+//! Why a tier cannot keep or find a state. Each error is a sentence for an operator.
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TierError {

@@ -1,4 +1,4 @@
-//! The directory and the file of a store: made for the server's user, and refused with a sentence where that cannot be.
+//! The directory and the file of a store. They are made for the server's user. If that is impossible, the error is a sentence.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -15,25 +15,25 @@ use super::error::TierError;
 
 /// The store's file within the directory.
 const FILE: &str = "sequences.redb";
-/// Memory for pages of the file.
+/// Bytes of memory for pages of the file.
 const CACHE: usize = 16 << 20;
-/// A file up to this size is checked page by page when it is opened. Opening a larger one would take too long.
+/// Maximum size of a file that is checked page by page when it is opened. Checking a larger one would take too long.
 const CHECKED: u64 = 256 << 20;
-/// A file up to this size is left as it is.
+/// Maximum size of a file that is never compacted.
 const SLACK: u64 = 64 << 20;
-/// How often a store that another process has is tried again.
+/// Time between two attempts to open a store that another process uses.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A store that was opened.
+/// An opened store.
 #[derive(Debug)]
 pub struct OpenedStore {
     pub tier: DiskTier,
-    /// A damaged file that was there, and where it was moved.
+    /// A damaged file that was found, and the path that it was moved to.
     pub set_aside: Option<(TierError, PathBuf)>,
 }
 
-/// Opens the store in this directory, or makes one. A process that stops just now is waited for. A damaged file is moved aside: nothing of it is
-/// resumed.
+/// Opens the store in this directory, or makes one. Waits up to `patience` for another process that is about to stop. A damaged file is
+/// moved aside, and none of its sequences is resumed.
 pub fn open(directory: &Path, limit: u64, patience: Duration) -> Result<OpenedStore, TierError> {
     make_directory(directory).map_err(|e| failed(directory, &e))?;
     let file = directory.join(FILE);
@@ -60,7 +60,7 @@ pub fn open(directory: &Path, limit: u64, patience: Duration) -> Result<OpenedSt
     }
 }
 
-/// Gives space of a file back that is much larger than what it keeps.
+/// Compacts a file that is much larger than its contents.
 fn shrink(tier: &DiskTier, file: &Path) -> Result<(), TierError> {
     let len = std::fs::metadata(file).map_err(|e| failed(file, &e))?.len();
     if len > SLACK && tier.usage().bytes.saturating_mul(4) < len { tier.compact() } else { Ok(()) }
@@ -74,7 +74,7 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
-/// Moves a damaged file out of the way, under a name with the time.
+/// Moves a damaged file to a name with the time.
 fn set_aside(file: &Path) -> io::Result<PathBuf> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let aside = file.with_extension(format!("redb.damaged-{}", since.as_secs()));
@@ -106,13 +106,13 @@ fn of_open(path: &Path, error: DatabaseError) -> TierError {
     let path = path.display().to_string();
     match error {
         DatabaseError::DatabaseAlreadyOpen => TierError::InUse { path },
-        // The file is shorter than its own header says, or no store at all.
+        // The file is shorter than its own header requires, or is not a store.
         DatabaseError::Storage(StorageError::Io(e)) if !is_damage(&e) => TierError::Io { path, what: e.to_string() },
         other => TierError::Damaged { path, what: other.to_string() },
     }
 }
 
-/// What redb reports of a file that is no store, or not whole.
+/// Whether redb reports a file that is not a store or is incomplete.
 fn is_damage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }

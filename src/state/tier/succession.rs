@@ -1,6 +1,6 @@
-//! Which versions of a model go on from states that others have made, because sequences were carried to them.
+//! Which versions of a model continue from states of other versions, because sequences were carried to them.
 
-/// A version of a model with the files that it had.
+/// A version of a model, with a digest of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VersionDigest {
     pub version: u64,
@@ -8,17 +8,17 @@ pub struct VersionDigest {
     pub digest: [u8; 32],
 }
 
-/// For each version with stored states the one that goes on from them. The oldest entries beyond [`Successions::MOST`] are forgotten.
+/// For each version with stored states, the version that continues from them. The oldest entries beyond [`Successions::MOST`] are dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Successions(Vec<(VersionDigest, VersionDigest)>);
 
-/// Bytes of [`VersionDigest`] as they are written.
+/// Encoded size of a [`VersionDigest`] in bytes.
 const WRITTEN: usize = 40;
 
 impl Successions {
     pub const MOST: usize = 64;
 
-    /// States of `from`, and those that `from` goes on from, go to `to`. Returns whether that is new.
+    /// Records that states of `from`, and states that `from` would continue from, now go to `to`. Returns whether that is new.
     pub fn add(&mut self, from: VersionDigest, to: VersionDigest) -> bool {
         if from == to || self.0.contains(&(from, to)) {
             return false;
@@ -33,19 +33,19 @@ impl Successions {
         true
     }
 
-    /// Whether a further entry may push the oldest out.
+    /// Whether a further entry may displace the oldest.
     pub fn is_full(&self) -> bool {
         self.0.len() >= Self::MOST
     }
 
-    /// Keeps what is known of these versions. Returns whether that leaves anything out.
+    /// Keeps only the entries of these versions. Returns whether any entry was dropped.
     pub fn keep_only(&mut self, mut is_wanted: impl FnMut(VersionDigest) -> bool) -> bool {
         let before = self.0.len();
         self.0.retain(|(of, _)| is_wanted(*of));
         self.0.len() < before
     }
 
-    /// The version that goes on from states of this one: another, or itself.
+    /// The version that continues from states of `from`: another one, or `from` itself.
     pub fn of(&self, from: VersionDigest) -> VersionDigest {
         self.0.iter().find(|(of, _)| *of == from).map_or(from, |(_, to)| *to)
     }
@@ -55,7 +55,7 @@ impl Successions {
         both.flat_map(|files| files.version.to_le_bytes().into_iter().chain(files.digest)).collect()
     }
 
-    /// `None` if these are no whole entries.
+    /// Decodes the entries. `None` if the bytes are not a whole number of entries.
     pub(super) fn decode(bytes: &[u8]) -> Option<Successions> {
         let (entries, rest) = bytes.as_chunks::<{ 2 * WRITTEN }>();
         let files = |bytes: &[u8]| {

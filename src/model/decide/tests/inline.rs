@@ -1,4 +1,4 @@
-//! Plug-ins that are asked by the thread of a socket, at whole models; guests are stand-ins.
+//! Plug-in calls on a connection's thread, for whole models. Guests are stand-ins.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -14,27 +14,27 @@ use crate::model::sequences::RequestOrigin;
 use crate::model::tests::{Fixture, request};
 use crate::scheduling::report::PluginControl as _;
 
-/// As often as it may take until the instance sleeps when a request comes.
+/// Maximum number of tries to send a request while the instance sleeps.
 const TRIES: u64 = 500;
-/// Models that are tried. A round of one may have waited for its guest in vain while the machine had much to do.
+/// Maximum number of models that are tried. On a busy machine, a round may time out while it waits for its guest.
 const RIGS: u64 = 100;
 
-/// A model and a plug-in whose calls may take no longer than a thread of a socket can wait.
+/// A model with a plug-in whose time limit is short enough for a connection's thread.
 fn quick(plugin: &str) -> Rig {
-    // No step takes any time by this clock, however slow the machine is.
+    // By this clock no step takes any time, even on a slow machine.
     let rig =
         Rig::over(Fixture::by(Clock::manual_for_work()), &[plugin], |rules| rules.time = Duration::from_millis(10));
     rig.load();
     rig
 }
 
-/// A model with this plug-in whose step was done by this thread, and so was what is asked for.
+/// A model with this plug-in on which this thread did a step and `and` then holds.
 fn rig_done_here(make: impl Fn() -> Rig, and: impl Fn(&Rig) -> bool) -> Option<Rig> {
     (0..RIGS).map(|_| make()).find(|rig| done_here(rig, || and(rig)))
 }
 
-/// Sends whole sequences of one step, as a socket's thread does, until a step that was left to this thread is done, and so is what is asked for:
-/// the instance's thread may have come before it.
+/// Sends whole sequences of one step, as a connection's thread does, until this thread has done a step and `and` holds. Several tries are
+/// needed, because the instance's thread may be faster.
 fn done_here(rig: &Rig, and: impl Fn() -> bool) -> bool {
     for id in 1..TRIES {
         let mut connection = ConnectionExecutor::default();
@@ -55,7 +55,7 @@ fn done_here(rig: &Rig, and: impl Fn() -> bool) -> bool {
             None => tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending),
         };
         assert!(answer.is_ok());
-        // Its thread goes to sleep, if it gets the time.
+        // Lets the instance's thread go to sleep.
         thread::yield_now();
     }
     false
@@ -73,7 +73,7 @@ fn a_plug_in_that_answers_quickly_is_asked_by_the_thread_of_the_socket() {
         let asked_here = |rig: &Rig| {
             let script = Arc::clone(&rig.versions.lock()[plugin].script);
             let asked_by = script.lock().asked_by;
-            // Without a round that waited for the guest in vain: that, too, one slow moment of the machine can bring about.
+            // No round may have waited for the guest in vain. A slow moment of the machine can cause that.
             asked_by == Some(thread::current().id()) && shown(rig).fallbacks == 0
         };
         let rig = rig_done_here(attached, asked_here).unwrap_or_else(|| panic!("{plugin}"));

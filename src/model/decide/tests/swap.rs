@@ -1,4 +1,4 @@
-//! One plug-in in another's place at whole models: all of it or nothing, and no round lost.
+//! Swaps of one plug-in for another, for whole models: a swap succeeds completely or changes nothing, and loses no round.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::model::request::SequenceStep;
 use crate::model::tests::{load, request};
 use crate::scheduling::report::{Attach, BindingState, PluginControl, PluginError};
 
-/// Who decides for the model, and how many rounds it has lost.
+/// The plug-ins that decide for the model, with the number of rounds that each has lost.
 fn decides(rig: &Rig) -> Vec<(String, BindingState, u64)> {
     let of = |s: crate::scheduling::report::Summary| {
         let name = s.name.clone();
@@ -27,7 +27,7 @@ fn one_that_cannot_be_told_who_lives_leaves_the_other_where_it_is() {
     assert_eq!(error, "untold cannot decide for sum: observe: index out of bounds, src/lib.rs:41");
     assert_eq!(rig.fixture.sum(7, 1, |_| {}), 2);
     assert_eq!((rig.plans("first"), decides(&rig)), (1, vec![("first".to_owned(), BindingState::Active, 0)]));
-    // What was said before holds, through a reload as well.
+    // An operator's earlier choice still holds after a reload.
     rig.write("[sequence]\nidle = \"60s\"\n");
     rig.load();
     assert_eq!(decides(&rig).len(), 2, "first, at the old load and the new");
@@ -48,7 +48,7 @@ fn of_two_loads_either_both_get_it_or_none() {
         request.version = version.to_owned();
         rig.fixture.answer(request).unwrap();
     };
-    // A sequence lives on the second load, so the guest traps when it observes that.
+    // The second load has a live sequence, and the guest traps when it observes that.
     step("2", 7, |s| s.start = true);
     for before in [vec![], vec!["first"; 2]] {
         let is = || decides(&rig).into_iter().filter(|(.., fallbacks)| *fallbacks == 0).map(|(name, ..)| name);
@@ -81,7 +81,7 @@ fn what_cannot_be_saved_is_not_attached_either() {
     repository.attach(&how, BY).unwrap();
     let kept = fs_err::read(rig.fixture.folder.path().join("plugins/up.wasm")).unwrap();
     assert_eq!((kept, decides(&rig)), (b"all".to_vec(), vec![("up".to_owned(), BindingState::Active, 0)]));
-    // What a later version is made of is kept in its place.
+    // The files of the later version replace those of the earlier one.
     repository.replace("up", b"all#2".to_vec(), BY).unwrap();
     repository.attach(&how, BY).unwrap();
     let folder = fs_err::read_dir(rig.fixture.folder.path().join("plugins")).unwrap();
@@ -114,10 +114,10 @@ fn what_came_over_the_wire_is_saved_only_where_there_is_a_folder() {
     assert!(decides(&rig).is_empty());
 }
 
-/// Plug-ins that want to know unlike things take each other's place while clients send: not one round is the built-in's.
+/// Plug-ins with different features replace each other while clients send. The built-in policy takes no round.
 #[test]
 fn no_round_is_lost_to_a_swap() {
-    // A thread that only lacks a processor must not count as busy.
+    // A thread that only waits for a CPU must not count as busy.
     let rig = Rig::empty(&["first", "admit", "few"], |rules| rules.time = Duration::from_secs(60));
     rig.load();
     let repository: &dyn PluginControl = &rig.fixture.repository;

@@ -1,4 +1,4 @@
-//! The cache by itself: what is found again, what is not, and how much it holds.
+//! The cache alone: which answers it finds again, and how much it holds.
 
 use proptest::prelude::*;
 use sequor_core::{DataType, Shape};
@@ -26,7 +26,7 @@ fn found(load: &LoadCache, inputs: &[Option<Tensor>]) -> Option<Vec<Option<Tenso
     }
 }
 
-/// Looks a request up that is not there, and keeps its answer.
+/// Looks up a request that is not in the cache, and keeps its answer.
 fn keep(load: &LoadCache, inputs: &[Option<Tensor>], answer: &[Option<Tensor>]) {
     match load.look_up(inputs) {
         Some(CacheLookup::Miss(miss, _)) => load.keep(&miss, answer),

@@ -46,7 +46,7 @@ fn a_turn_without_a_run_is_no_turn() {
     ledger.wait(b);
     assert!(ledger.take_grant(b));
     ledger.wait(a);
-    // Each had no turn but this one, and `a` asked first.
+    // Each had only this one turn, and `a` asked first.
     assert!(ledger.release_and_wait(b) && ledger.take_grant(a) && !ledger.take_grant(b));
 }
 
@@ -147,7 +147,7 @@ fn small_needs_do_not_pass_a_large_one_for_ever() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// No more of a resource is in use than there is, and every instance that waits has its turn.
+    /// At most the count of a resource is in use, and every waiting instance gets its turn.
     #[test]
     fn nothing_is_used_beyond_its_count_and_every_instance_gets_its_turn(
         needs in prop::collection::vec((prop::collection::vec((0usize..3, 1u32..4), 1..3), 1u32..4), 1..8),
@@ -186,7 +186,7 @@ proptest! {
                 prop_assert!(ledger.in_use.get(&((*name).to_owned(), None)).copied().unwrap_or(0) <= most);
             }
         }
-        // All that run end: then all that wait run.
+        // End every run: then every waiting instance runs.
         while !(waiting.is_empty() && running.is_empty()) {
             prop_assert!(!running.is_empty(), "{waiting:?} wait for nothing");
             ledger.release(running.remove(0));

@@ -1,5 +1,4 @@
-//! A model as the ensembles reach it that it is a member of, an ensemble as its members reach it, and what a sequence of an ensemble holds
-//! in its members.
+//! The interfaces between an ensemble and its members, and the record of the members' sequences that belong to one sequence of an ensemble.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
@@ -15,29 +14,29 @@ use crate::tensor::Tensor;
 
 use super::reply_to::ReplyTo;
 
-/// Work for a member that is left until no lock is held.
+/// Work for a member that must wait until no lock is held.
 pub(in crate::model) type Followup = Box<dyn FnOnce()>;
 
-/// What a request to a member has beside its message.
+/// The context of a request to a member, beside its message.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model) struct MemberCall<'a> {
-    /// `None` is the latest.
+    /// `None` means the latest version.
     pub(in crate::model::sequences) version: Option<u64>,
-    /// Those of the client's request that features come from.
+    /// The headers of the client's request that features are read from.
     pub(in crate::model::sequences) headers: &'a [(String, String)],
-    /// When the client has no use for an answer any more.
+    /// The time after which the client has no use for an answer.
     pub(in crate::model::sequences) until: Option<Time>,
-    /// The models that wait for it.
+    /// The models that wait for this request.
     pub(in crate::model::sequences) callers: Option<&'a Arc<[String]>>,
     /// The connection of the client's request.
     pub(in crate::model::sequences) connection: Option<&'a ExecutorHandle>,
-    /// The thread that sends it, if a step of the member may be left to that.
+    /// The thread that sends the request, if a step of the member may be left to it.
     pub(in crate::model::sequences) thread: Option<&'a ExecutorHandle>,
 }
 
-/// A model as an ensemble reaches it. None of this is called under a lock, but for [`Member::end_quietly`].
+/// A model as an ensemble uses it. No method is called under a lock, except [`Member::end_quietly`].
 pub(in crate::model) trait Member: Debug + Send + Sync {
-    /// Takes a slot for a START whose inputs come later, or waits for one. It calls the reservation once it has the slot.
+    /// Takes a slot for a START whose inputs arrive later, or waits for one. Calls the reservation once it has the slot.
     fn reserve(
         self: Arc<Self>,
         request: InferRequest,
@@ -46,7 +45,7 @@ pub(in crate::model) trait Member: Debug + Send + Sync {
         to: ReplyTo,
     ) -> Result<Req, Failure>;
 
-    /// Gives a START its inputs. If it is over already, its refusal has been sent.
+    /// Passes its inputs to a START. If the START is already over, its refusal has been sent.
     fn provide(self: Arc<Self>, req: Req, request: InferRequest, call: MemberCall<'_>) -> Result<(), Failure>;
 
     fn submit_step(self: Arc<Self>, request: InferRequest, call: MemberCall<'_>, to: ReplyTo) -> Result<Req, Failure>;
@@ -55,22 +54,23 @@ pub(in crate::model) trait Member: Debug + Send + Sync {
 
     fn end_sequence(self: Arc<Self>, seq: Seq, why: EndReason);
 
-    /// Ends a sequence, and leaves to the caller what follows from it.
+    /// Ends a sequence, and returns the follow-up work to the caller.
     fn end_quietly(self: Arc<Self>, seq: Seq, why: EndReason) -> Followup;
 
-    /// An ensemble has it as a member from now on.
+    /// Records that one more ensemble has this model as a member.
     fn join_ensemble(&self);
 
-    /// A load of an ensemble is gone. A member that was to be unloaded goes with the last one.
+    /// Records that a load of an ensemble is gone. With the last one, a deferred unload of this member takes effect.
     fn leave_ensemble(self: Arc<Self>);
 }
 
-/// An ensemble as its members and its flows reach it. None of this is called under a lock.
+/// An ensemble as its members and its flows use it. No method is called under a lock.
 pub(in crate::model) trait FlowHost: Debug + Send + Sync {
-    /// A sequence of a member has ended by itself: so does that of the ensemble, and with it those of all members.
+    /// Ends the ensemble's sequence, and those of all its members, because a member's sequence has ended by itself.
     fn end_for_member(self: Arc<Self>, seq: Seq, why: EndReason);
 
-    /// Every step of a request is done, and the runs of its members took `compute`. If another ensemble waits for it, its next steps may be left to `thread`.
+    /// Reports that every step of a request is done, and that the runs of its members took `compute`. If another ensemble waits for the
+    /// request, its next steps may be left to `thread`.
     fn flow_done(
         self: Arc<Self>,
         req: Req,
@@ -79,31 +79,31 @@ pub(in crate::model) trait FlowHost: Debug + Send + Sync {
         thread: Option<&ExecutorHandle>,
     );
 
-    /// A step failed. `ends`: the sequence that ends with it.
+    /// Reports that a step failed. `ends` is the sequence that ends with it.
     fn flow_failed(self: Arc<Self>, req: Req, ends: Option<Seq>, failure: Failure);
 }
 
-/// A model as those see it that make ensembles of models.
+/// The operations on a model that combine models into ensembles.
 pub(in crate::model) trait EnsembleParts {
-    /// Names the models of the steps of an ensemble's load that is about to be added.
+    /// Sets the members of an ensemble's load that is about to be added, in the order of its steps.
     fn bind_members(&self, load: LoadId, models: Vec<Arc<dyn Member>>, max_in_flight: Option<u32>);
 
-    /// Lets the members of a load go that is no more.
+    /// Releases the members of a load that is gone.
     fn release_members(&self, load: LoadId);
 
-    /// Takes a load out of service for which no other stands in, once no ensemble needs it.
+    /// Retires a load that has no successor, once no ensemble needs it.
     fn retire_after_ensembles(self: &Arc<Self>, load: LoadId, until: Time);
 
-    /// Starts the flow of a request whose turn has come. Its first steps may be left to `thread`.
+    /// Starts the flow of a request whose turn has arrived. Its first steps may be left to `thread`.
     fn begin_flow(self: &Arc<Self>, req: Req, load: LoadId, thread: Option<&ExecutorHandle>);
 }
 
-/// Takes the report that a START has its slot. Steps that follow may be left to `thread`.
+/// Gets the report that a START has its slot. Steps that follow may be left to `thread`.
 pub(in crate::model) trait SlotGrant: Debug + Send + Sync {
     fn granted(self: Arc<Self>, place: usize, req: Req, seq: Seq, thread: Option<&ExecutorHandle>);
 }
 
-/// A START of an ensemble that takes a slot before its inputs are there.
+/// A START of an ensemble that takes a slot before its inputs exist.
 #[derive(Debug, Clone)]
 pub(in crate::model) struct Reservation {
     pub(in crate::model::sequences) flow: Arc<dyn SlotGrant>,
@@ -138,7 +138,7 @@ impl SequenceHolder {
     }
 }
 
-/// The sequences of the members that make up one sequence of an ensemble.
+/// The members' sequences that belong to one sequence of an ensemble.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct MemberSequences {
     pub(in crate::model::sequences) id: Id,
@@ -147,7 +147,7 @@ pub(in crate::model::sequences) struct MemberSequences {
 
 #[derive(Debug, Default)]
 struct HeldSequences {
-    /// Why the ensemble's sequence has ended, if it has.
+    /// Why the ensemble's sequence has ended, if it has ended.
     ended: Option<EndReason>,
     members: Vec<(Arc<dyn Member>, Seq)>,
     /// The last START in each member, which may wait for its slot.
@@ -159,7 +159,7 @@ impl MemberSequences {
         MemberSequences { id, held: Mutex::default() }
     }
 
-    /// Adds the sequence of a member. If that of the ensemble has ended meanwhile, this one ends as well.
+    /// Adds the sequence of a member. If the ensemble's sequence has ended meanwhile, ends this one too.
     pub(in crate::model::sequences) fn add(&self, member: &Arc<dyn Member>, seq: Seq) {
         let mut held = self.held.lock();
         let Some(why) = held.ended else {
@@ -173,7 +173,7 @@ impl MemberSequences {
         Arc::clone(member).end_sequence(seq, why);
     }
 
-    /// Adds a START that a member has taken. If the sequence of the ensemble has ended meanwhile, it is cancelled.
+    /// Adds a START that a member has taken. If the ensemble's sequence has ended meanwhile, cancels the START.
     pub(super) fn add_start(&self, member: &Arc<dyn Member>, req: Req) {
         let mut held = self.held.lock();
         if held.ended.is_none() {
@@ -185,10 +185,11 @@ impl MemberSequences {
         Arc::clone(member).cancel_step(req);
     }
 
-    /// Ends the sequences of all members, also those that wait for their slots. When it returns they have ended, whichever thread ended them.
+    /// Ends the sequences of all members, including those that wait for their slots. After it returns, all have ended, even if another
+    /// thread ended them.
     pub(in crate::model::sequences) fn end(&self, why: EndReason) {
         let (followups, starts): (Vec<Followup>, _) = {
-            // A member's table is the only lock that is taken under this one.
+            // A member's table is the only lock taken under this one.
             let mut held = self.held.lock();
             held.ended.get_or_insert(why);
             let followups = held.members.drain(..).map(|(member, seq)| member.end_quietly(seq, why)).collect();
@@ -203,11 +204,11 @@ fn is_same(one: &Arc<dyn Member>, other: &Arc<dyn Member>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
-/// The ensembles that a model is a member of: while one of them may have requests, the model stays.
+/// The ensembles that have this model as a member. The model stays loaded while one of them may have requests.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct MemberUses {
     ensembles: u32,
-    /// Loads that are to be retired once no ensemble is left.
+    /// Loads to retire once no ensemble is left.
     deferred: Vec<(LoadId, Time)>,
 }
 
@@ -216,13 +217,13 @@ impl MemberUses {
         self.ensembles += 1;
     }
 
-    /// One ensemble less. Returns the loads that are to be retired now.
+    /// Removes one ensemble. Returns the loads to retire now.
     pub(in crate::model::sequences) fn remove(&mut self) -> Vec<(LoadId, Time)> {
         self.ensembles = self.ensembles.saturating_sub(1);
         if self.ensembles == 0 { std::mem::take(&mut self.deferred) } else { Vec::new() }
     }
 
-    /// Keeps a load that is to be retired until no ensemble is left. False if none is.
+    /// Defers the retirement of a load until no ensemble is left. Returns false if none is left.
     pub(in crate::model::sequences) fn defer(&mut self, load: LoadId, until: Time) -> bool {
         if self.ensembles > 0 {
             self.deferred.push((load, until));

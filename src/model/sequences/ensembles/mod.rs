@@ -1,9 +1,10 @@
-//! A request of an ensemble on its way through the members, and what ensembles and members know of each other.
+//! The path of an ensemble's request through its members, and the interfaces between ensembles and members.
 //!
-//! - `ensemble_flow`: one request and its steps. `members`: the traits by which each side reaches the other, and the sequences that belong together.
-//! - `reply_to`: where an answer goes: to a surface, or to a step of such a request.
+//! - `ensemble_flow`: one request and its steps. `members`: the traits by which each side uses the other, and the sequences that belong
+//!   together.
+//! - `reply_to`: the destination of an answer: an API, or a step of such a request.
 //!
-//! This room names no table and no lock of a model. Both sides implement its traits in `entry`.
+//! This module names no table and no lock of a model. `entry` implements the traits of both sides.
 
 mod ensemble_flow;
 mod members;

@@ -1,4 +1,4 @@
-//! A model as ensembles reach it, and as an ensemble reaches its members.
+//! A model as ensembles use it, and as an ensemble uses its members.
 
 use std::sync::{Arc, Weak};
 
@@ -75,7 +75,7 @@ impl Member for ModelScheduler {
         let now = self.now();
         let provide = |table: &mut Table| {
             table.provide(now, req, accepted.meta, |job| {
-                // It waits as a request of this model from now on.
+                // From now on it waits as a request of this model.
                 job.arrived = now;
                 job.accept(accepted, facts);
             });
@@ -140,7 +140,7 @@ impl FlowHost for ModelScheduler {
     }
 }
 
-/// What a member learns of the client's call. The ensemble counts the sequence for the client.
+/// The origin of a member's request, taken from the client's call. The ensemble already counts the sequence for the client.
 fn origin(call: MemberCall<'_>, now: Time) -> RequestOrigin<'_> {
     let patience = call.until.map(|until| until - now);
     let MemberCall { headers, callers, connection: awaiting, thread: connection, .. } = call;

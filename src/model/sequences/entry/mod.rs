@@ -1,9 +1,9 @@
-//! The ways into a model: requests of clients, and steps of ensembles.
+//! The entry points of a model: requests of clients, and steps of ensembles.
 //!
-//! - `submission`: finds the load, checks the request, and puts it into the table. `pending`: the request as its surface holds it.
-//! - `ensemble_links`: a model as its ensembles reach it, and an ensemble as its members reach it.
+//! - `submission`: finds the load, checks the request, and adds it to the table. `pending`: a submitted request as its API holds it.
+//! - `ensemble_links`: a model as its ensembles use it, and an ensemble as its members use it.
 //!
-//! A surface's words and the checks of a single tensor are not here (`model/request`).
+//! An API's texts and the checks of a single tensor are not here (`model/request`).
 
 mod ensemble_links;
 mod pending;

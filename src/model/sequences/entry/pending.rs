@@ -1,4 +1,4 @@
-//! A request on its way, as the surface that sent it holds it.
+//! A submitted request, as the API that sent it holds it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,11 +12,11 @@ use crate::error::Failure;
 use crate::model::sequences::ensembles::Reply;
 use crate::model::sequences::scheduler::ModelScheduler;
 
-/// A request on its way. Dropping it cancels the request; if it runs already, its state is committed all the same.
+/// A submitted request. Dropping it cancels the request. If the request already runs, its state is still committed.
 #[derive(Debug)]
 pub struct Pending {
     answer: oneshot::Receiver<Reply>,
-    /// Gone once the answer is here.
+    /// `None` once the answer has arrived.
     request: Option<(Arc<ModelScheduler>, Req)>,
 }
 

@@ -5,16 +5,16 @@ use crate::model::load::{CacheLookup, CacheMiss, LoadedModel};
 use crate::model::request::{Accepted, InferAnswer, InferRequest};
 use crate::tensor::{NamedTensor, Tensor};
 
-/// What the cache says of a request that was accepted.
+/// The result of the cache lookup for an accepted request.
 #[derive(Debug)]
 pub(in crate::model::sequences) enum Looked {
     Answered(InferAnswer),
-    /// The request runs. Its answer is kept, if it was looked up.
+    /// The request runs. If it was looked up, its answer is kept.
     Runs(Option<CacheMiss>),
 }
 
 pub(in crate::model::sequences) fn look_up(load: &LoadedModel, request: &InferRequest, accepted: &Accepted) -> Looked {
-    // A plug-in that decides, or has decided, may refuse the request.
+    // A scheduler plug-in may refuse the request, so an answer from the cache would bypass it.
     let cache = load.cache.as_ref().filter(|_| load.port.get().is_none());
     match cache.and_then(|cache| cache.look_up(&accepted.inputs)) {
         None => Looked::Runs(None),
@@ -35,7 +35,7 @@ pub(in crate::model::sequences) fn look_up(load: &LoadedModel, request: &InferRe
     }
 }
 
-/// Keeps the answer to a request that was looked up in vain.
+/// Keeps the answer to a request that the cache did not have.
 pub(in crate::model::sequences) fn keep(
     load: &LoadedModel,
     miss: &CacheMiss,
@@ -46,7 +46,7 @@ pub(in crate::model::sequences) fn keep(
     }
 }
 
-/// The outputs that a request asked for, by their places, under their names.
+/// The outputs that a request asked for, by their places, with their names.
 pub(in crate::model::sequences) fn wanted(
     load: &LoadedModel,
     places: &[usize],

@@ -1,4 +1,4 @@
-//! A request whose plug-ins may call other models: what those calls inherit of it, and its deadline.
+//! The context that plug-ins' calls to other models inherit from a request, and the request's deadline.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ use crate::processing::outgoing::{CallOrigin, code};
 
 use super::owner::RequestOrigin;
 
-/// What calls inherit of the request that they are made for.
+/// The context that calls inherit from the request that they are made for.
 #[derive(Debug)]
 pub(in crate::model) struct InheritedContext {
-    /// The client's own mark.
+    /// The client's own request id.
     pub(in crate::model) mark: String,
     pub(in crate::model) priority: u32,
-    /// Until when it may wait: by its parameter `timeout`, and by its client's deadline.
+    /// The time at which its parameter `timeout` expires. `patience`: its client's deadline.
     pub(in crate::model) timeout: Option<Time>,
     pub(in crate::model) patience: Option<Time>,
     pub(in crate::model) parameters: Vec<(String, Parameter)>,
@@ -29,7 +29,7 @@ pub(in crate::model) struct InheritedContext {
     deadline: RequestDeadline,
 }
 
-/// When a request is late. The timer is asked once, when the first call waits.
+/// The deadline of a request. The timer is armed once, when the first call waits.
 #[derive(Debug)]
 struct RequestDeadline {
     at: Option<Time>,
@@ -40,7 +40,8 @@ struct RequestDeadline {
     waiting: Mutex<Option<Waker>>,
 }
 
-/// The failure of a request to a model that waits for it. A call of a plug-in can come back to its own model as a step of an ensemble.
+/// The failure of a request to a model that already waits for it. As a step of an ensemble, a plug-in's call can lead back to its own
+/// model.
 pub(in crate::model::sequences) fn circle(callers: &[String], model: &str, request: &InferRequest) -> Failure {
     let path = callers.join(" → ");
     Failure::Processor(Box::new(ProcessorFailure {

@@ -1,12 +1,12 @@
-//! A request between its submission and its answer, and what it carries.
+//! A request between its submission and its answer, with its data.
 //!
-//! - `job`: the request. `job_parts`: what only some requests have.
-//! - `owner`: where it comes from, and how many sequences of its client live.
-//! - `processing`: what it keeps while plug-ins prepare and finish it. `first_states`: the first states of the sequence that it starts.
-//! - `inherited_context`: what its calls to other models inherit.
+//! - `job`: the request. `job_parts`: the parts that only some requests have.
+//! - `owner`: its origin, and the count of its client's live sequences.
+//! - `processing`: its data while plug-ins prepare and finish it. `first_states`: the first states of the sequence that it starts.
+//! - `inherited_context`: the context that its calls to other models inherit.
 //! - `cached_answers`: answers from the response cache. `captured_steps`: its inputs and outputs, if its sequence is captured.
 //!
-//! This room knows neither the core nor the table.
+//! This module knows neither the core nor the table.
 
 pub(in crate::model::sequences) mod cached_answers;
 mod captured_steps;

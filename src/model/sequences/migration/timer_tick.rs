@@ -1,4 +1,4 @@
-//! What the timer does for a model: what its core has due, stored sequences that expire, and sequences that move to another load.
+//! The timer's work for a model: due work of its core, stored sequences that expire, and sequences that move to another load.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Where the sequences of a replaced load go.
+//! The destinations of the sequences of a replaced load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use sequor_core::{LoadId, Time};
 use crate::model::load::LoadedModel;
 use crate::state::StateSpec;
 
-/// Where the state of a sequence goes that its load could not keep.
+/// The destination of a sequence whose load was replaced.
 #[derive(Debug, Clone)]
 pub(in crate::model) struct Carried {
     pub(in crate::model) load: Arc<LoadedModel>,
-    /// When the sequence expires.
+    /// The time at which the sequence expires.
     pub(in crate::model) until: Time,
-    /// How long it may be idle.
+    /// The sequence's idle time.
     pub(in crate::model) idle: Option<Duration>,
 }
 
-/// Where a state comes from that waits for the next step of a sequence.
+/// The origin of a state that waits for the next step of its sequence.
 #[derive(Debug)]
 pub(in crate::model) struct ImportOrigin {
-    /// The step it is as of.
+    /// The last step that the state contains.
     pub(in crate::model) step: u64,
-    /// Where it goes, if a replaced load left it.
+    /// Its destination, if it is from a replaced load.
     pub(in crate::model) carried: Option<Carried>,
-    /// Where it may go, if it was given to the server.
+    /// Its possible destination, if it was imported.
     pub(in crate::model) given: Option<GivenTo>,
 }
 
-/// The load that a given state was checked against, and how long it waits.
+/// The load that an imported state was checked against, and its expiry.
 #[derive(Debug)]
 pub(in crate::model) struct GivenTo {
     pub(in crate::model::sequences) version: u64,
@@ -43,7 +43,7 @@ pub(in crate::model) struct CarriedLoad {
     pub(in crate::model::sequences) load: LoadId,
     /// The load that they move to.
     pub(in crate::model::sequences) to: Arc<LoadedModel>,
-    /// When the next portion is due, and where it begins.
+    /// The time of the next portion, and the index at which it begins.
     pub(in crate::model::sequences) at: Time,
     pub(in crate::model::sequences) from: u32,
 }

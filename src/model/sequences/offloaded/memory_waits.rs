@@ -13,60 +13,61 @@ use crate::state::tier::StateHead;
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model::sequences) struct WantedMemory {
     pub(in crate::model::sequences) bytes: u64,
-    /// As the request was accepted.
+    /// The properties of the request, as it was accepted.
     pub(in crate::model::sequences) meta: RequestMeta,
 }
 
-/// Maximum bytes of files that wait to be written, which is also an eighth of the state memory. Further sequences leave once the store has caught up.
+/// Maximum bytes of files that wait to be written, or an eighth of the state memory if that is less. Further sequences leave once the store
+/// has caught up.
 const UNWRITTEN: u64 = 64 << 20;
 
-/// Requests that wait for state memory, in their order, and the sequences that leave for them.
+/// Requests that wait for state memory, in order, and the sequences that leave to make room.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct Spilling {
     pub(in crate::model::sequences) waiting: VecDeque<MemoryWait>,
     pub(in crate::model::sequences) leaving: Vec<(Seq, u64)>,
-    /// Bytes of the files of those that have left and that the store does not have yet.
+    /// Bytes of the files of sequences that have left, as far as the store does not have them yet.
     pub(in crate::model::sequences) unwritten: Arc<AtomicU64>,
-    /// Files that the store is about to write.
+    /// Number of files that the store is about to write.
     pub(in crate::model::sequences) writing: u32,
-    /// Files that it could not write.
+    /// Sequences whose files the store could not write.
     pub(in crate::model::sequences) failed: Vec<(Id, Arc<StateHead>)>,
-    /// Growth of a load's states for which there was no room: the steps were refused, and clients send them again.
+    /// Growth of a load's states that found no room. The steps were refused, and clients send them again.
     pub(in crate::model::sequences) growth: Option<(Arc<LoadedModel>, RefusedGrowth)>,
-    /// Loads that others have replaced, and whose sequences can wait in the store for a step on those.
+    /// Replaced loads whose idle sequences can wait in the store for a step on the new loads.
     pub(in crate::model::sequences) replaced: Vec<Arc<LoadedModel>>,
     /// No sequence leaves before this time.
     pub(in crate::model::sequences) paused_until: Time,
 }
 
 impl Spilling {
-    /// Bytes that may leave now, where states may have `limit` bytes.
+    /// Bytes that may leave now, if states may have `limit` bytes.
     pub(in crate::model::sequences) fn may_leave(&self, limit: u64) -> u64 {
         let most = (limit / 8).clamp(1, UNWRITTEN);
         if self.writing == 0 {
-            // Files that are unwritten all the same belong to requests that wait here themselves.
+            // Without a write in progress, the unwritten files are held by requests that wait here.
             return most;
         }
         most.saturating_sub(self.unwritten.load(Ordering::Acquire))
     }
 
-    /// The same, less the files that the store does not have yet.
+    /// Bytes that may leave now, always less the files that the store does not have yet.
     pub(in crate::model::sequences) fn room(&self, limit: u64) -> u64 {
         (limit / 8).clamp(1, UNWRITTEN).saturating_sub(self.unwritten.load(Ordering::Acquire))
     }
 
-    /// Whether memory comes free, or may come free once the store has written more.
+    /// Whether memory is being freed, or can be freed once the store has written more.
     pub(in crate::model::sequences) fn is_coming(&self, limit: u64) -> bool {
         !self.leaving.is_empty() || (self.writing > 0 && self.may_leave(limit) == 0)
     }
 }
 
-/// Growth of states that was refused, for want of memory.
+/// Growth of states that was refused because there was no memory.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model) struct RefusedGrowth {
     /// The first sequence that was refused. It does not leave to make room for itself.
     pub(in crate::model) seq: Seq,
-    /// Bytes by which all of them were to grow.
+    /// Bytes by which all refused states together were to grow.
     pub(in crate::model) bytes: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Records of states that are not in the memory of an instance. They are plain values; nothing here moves a state.
+//! Records of states that are not in the memory of an instance. They are plain values; no code here moves a state.
 //!
-//! - `stored_sequences`: sequences that the server's store keeps, and what the store does for a request.
-//! - `durable_states`: what the store has of live sequences, and the rows of a batch whose states it is to get.
-//! - `carried_sequences`: sequences of a replaced load, on their way to the next one.
+//! - `stored_sequences`: sequences in the server's store, and the store's work for a request.
+//! - `durable_states`: the stored states of live sequences, and the rows of a batch whose states will be stored.
+//! - `carried_sequences`: sequences of a replaced load, in transit to the next one.
 //! - `memory_waits`: requests that wait for state memory, and the sequences that make room for them.
 //!
-//! This room names no request, table or model. The only I/O is that of the store, on its own threads.
+//! This module names no request, table or model. The only I/O is that of the store, on its own threads.
 
 mod carried_sequences;
 mod durable_states;

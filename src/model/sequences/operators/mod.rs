@@ -1,9 +1,9 @@
-//! What operators ask of a model.
+//! Operators' requests to a model.
 //!
-//! - `listing`: its sequences, and how one is ended. `usage`: how full a version is, and its counters.
-//! - `state_transfer`: exports and imports the state of a sequence. `capture`: the state, and the steps that follow.
+//! - `listing`: its sequences, and ending one. `usage`: the use of a version, and its counters.
+//! - `state_transfer`: exports and imports the state of a sequence. `capture`: records the state and the steps that follow.
 //!
-//! No request of a client passes here.
+//! Requests of clients do not pass through here.
 
 pub(in crate::model) mod capture;
 pub(in crate::model) mod listing;

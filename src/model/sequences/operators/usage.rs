@@ -1,4 +1,4 @@
-//! How full a model is and what was counted of it, by version: all loads of a version count as one.
+//! The use of a model and its statistics, by version. All loads of a version count as one.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use crate::model::load::LoadedModel;
 use crate::model::sequences::scheduler::ModelScheduler;
 use crate::telemetry::{ModelMetrics, Statistics};
 
-/// What was counted of a version since the server began.
+/// The statistics of a version since the server began.
 #[derive(Debug, Clone)]
 pub struct VersionStatistics {
     pub model: String,
     pub version: u64,
     pub counted: Statistics,
-    /// Bytes of state that its sequences hold.
+    /// Bytes of state of its sequences.
     pub state_bytes: u64,
 }
 
-/// Brings the gauges of every version up to date.
+/// Updates the gauges of every version.
 pub(in crate::model) fn observe(model: &ModelScheduler) {
     let loads = model.loads();
-    // Loads of one version share their gauges; the first of them sets them for all.
+    // Loads of one version share their gauges. The first load sets them for all.
     let first =
         |load: &&Arc<LoadedModel>| loads.iter().find(|l| l.version == load.version).map(|l| l.key) == Some(load.key);
     for load in loads.iter().filter(first) {
@@ -32,7 +32,7 @@ pub(in crate::model) fn observe(model: &ModelScheduler) {
     }
 }
 
-/// How full a version is, over all loads of it, and the bytes of state that its sequences hold.
+/// The use of a version, over all its loads, and the bytes of state of its sequences.
 pub(in crate::model) fn usage_of(model: &ModelScheduler, version: u64) -> (Usage, u64) {
     let loads = model.loads();
     let usage = |load: &Arc<LoadedModel>| {
@@ -53,7 +53,7 @@ pub(in crate::model) fn usage_of(model: &ModelScheduler, version: u64) -> (Usage
     })
 }
 
-/// What was counted of this version, or of all that are in service.
+/// The statistics of this version, or of all versions in service.
 pub(in crate::model) fn statistics(model: &ModelScheduler, version: Option<u64>) -> Vec<VersionStatistics> {
     let loads = model.loads();
     let mut versions: Vec<_> = loads

@@ -16,38 +16,38 @@ use crate::scheduling::Decider;
 use super::inline;
 use super::loads::LoadsNow;
 
-/// A model, as its actions reach it.
+/// A model as its deferred actions use it.
 pub(in crate::model::sequences) trait ActionHost: SpillHost + PrepareHost {
     fn loads_now(&self) -> LoadsNow;
 
-    /// Does something with the table under its lock that asks for no actions.
+    /// Calls `with` on the table under its lock, for changes that cause no actions.
     fn with_table(&self, with: &mut dyn FnMut(&mut Table));
 
     fn kept_store(&self) -> &KeptStore;
 
-    /// Where requests that are through are written down.
+    /// The recorder of finished requests.
     fn recorder(&self) -> Option<&Recorder>;
 
-    /// Hands a notice to the plug-in that decides for a load.
+    /// Passes a notice to the plug-in that decides for a load.
     fn notify_plugin(&self, load: LoadId, decider: Option<Decider>, notice: PolicyNotice);
 
-    /// Tells the timer of a deadline.
+    /// Arms the timer for a deadline.
     fn arm_timer(self: &Arc<Self>, due: Time);
 
-    /// Starts the flow of a request of an ensemble. Its first steps may be left to `thread`.
+    /// Starts the flow of an ensemble's request. Its first steps may be left to `thread`.
     fn start_flow(self: &Arc<Self>, req: Req, load: LoadId, thread: Option<&ExecutorHandle>);
 }
 
-/// The steps of models that may be left to the thread that carries out actions.
+/// The steps that may be left to the thread that carries out actions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::model::sequences) struct ActingThread<'a> {
-    /// Takes the steps of this model: a request of it was just submitted there.
+    /// Runs steps of this model, to which it has just submitted a request.
     pub(in crate::model::sequences) wakes: Option<&'a ExecutorHandle>,
-    /// Takes the steps of other models that follow, where an ensemble goes on with an answer.
+    /// Runs steps of other models that follow from an answer within an ensemble.
     pub(in crate::model::sequences) answers: Option<&'a ExecutorHandle>,
 }
 
-/// Carries out actions, in the order in which they depend on each other.
+/// Carries out actions, in the order of their dependencies.
 pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
     host: &Arc<H>,
     thread: ActingThread<'_>,
@@ -55,7 +55,7 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
     now: Time,
 ) {
     let ActingThread { wakes, answers } = thread;
-    // Before any answer leaves: a client that reads it finds the sequence ended in all members.
+    // Before any answer leaves: a client that reads the answer must find the sequence ended in all members.
     for (members, why) in actions.departed.drain(..) {
         members.end(why);
         host.with_table(&mut |table| table.forget_departed(&members));
@@ -101,14 +101,14 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
     }
 }
 
-/// Has the plug-ins of its load prepare a request, on their threads.
+/// Lets the plug-ins of a request's load prepare it, on their threads.
 fn prepare<H: ActionHost>(host: &Arc<H>, LentRequest { req, load }: LentRequest) {
     let host = Arc::downgrade(host);
     let prepare = move || {
         let Some(host) = host.upgrade() else { return };
         let mut task = None;
         host.with_table(&mut |table| task = table.begin_prepare(req));
-        // A request that was cancelled while it waited costs nothing more.
+        // Preparing a request that was cancelled while it waited would be wasted.
         if let Some(task) = task {
             Preparer(host).prepare(task);
         }
@@ -116,7 +116,7 @@ fn prepare<H: ActionHost>(host: &Arc<H>, LentRequest { req, load }: LentRequest)
     submit_to_plugins(&load, Box::new(prepare));
 }
 
-/// Has the processors of its load finish a request, on their threads.
+/// Lets the processors of a request's load finish it, on their threads.
 fn post<H: ActionHost>(host: &Arc<H>, task: PostTask) {
     let (load, host) = (Arc::clone(&task.load), Arc::downgrade(host));
     let post = move || {
@@ -132,7 +132,7 @@ fn post<H: ActionHost>(host: &Arc<H>, task: PostTask) {
     submit_to_plugins(&load, Box::new(post));
 }
 
-/// Hands states to a tier, whose report releases or refuses the answers.
+/// Hands states to a tier. The tier's report releases or refuses the answers.
 fn seal<H: ActionHost>(host: &Arc<H>, SealAction { tier, waiting, rows, batch }: SealAction) {
     let host = Arc::downgrade(host);
     let sealed = move |failed: Vec<usize>| {
@@ -143,7 +143,7 @@ fn seal<H: ActionHost>(host: &Arc<H>, SealAction { tier, waiting, rows, batch }:
     tier.seal(batch, Box::new(sealed));
 }
 
-/// Has the store do its part for a request, on its own thread.
+/// Hands a request's task to the store, which does it on its own thread.
 fn ask_store<H: ActionHost>(host: &Arc<H>, task: StoreTask) {
     let weak = Arc::downgrade(host);
     host.kept_store().take(task, move |task, outcome| {
@@ -153,7 +153,7 @@ fn ask_store<H: ActionHost>(host: &Arc<H>, task: StoreTask) {
     });
 }
 
-/// Has the store forget a sequence that has ended. What waits for that is answered then.
+/// Makes the store remove a sequence that has ended. Answers that wait for that leave then.
 fn forget<H: ActionHost>(host: &Arc<H>, forgotten: Forgotten) {
     let (weak, id) = (Arc::downgrade(host), forgotten.id.clone());
     host.kept_store().forget(host.model_name(), forgotten, move |error| {
@@ -163,7 +163,7 @@ fn forget<H: ActionHost>(host: &Arc<H>, forgotten: Forgotten) {
     });
 }
 
-/// Changes the table under its lock, and does what follows from it.
+/// Changes the table under its lock, and carries out the resulting actions.
 fn change<H: SpillHost>(host: &Arc<H>, change: impl FnOnce(&mut Table, Time)) {
     let mut change = Some(change);
     host.change_table(&mut |table, now| {

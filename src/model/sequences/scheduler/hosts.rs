@@ -1,4 +1,4 @@
-//! A model as the work beside its lock reaches it: what carries out actions, and what moves states between memory and the store.
+//! Implements the traits by which other parts use a model: carrying out actions, and moving states between memory and the store.
 
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@
 //! - its recent steps took less than 100 µs, and none took more than 1 ms lately ([`crate::telemetry::InlineGate`]);
 //! - a scheduler plug-in, if there is one, has answered as quickly and is not busy.
 //!
-//! Every other step is left to the instance's thread. The threads of plug-ins take every step at first, so that the calls of many guests gather. Once they run
-//! out of tasks, they run it by the same rules, or wake the instance.
+//! Every other step is left to the instance's thread. A plug-in thread first collects steps, so that the calls of many guests are batched.
+//! Once it has no more tasks, it runs each step by the same rules, or wakes the instance.
 
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ use crate::executor::{ExecutorHandle, ModelStep};
 use crate::model::load::LoadedModel;
 use crate::scheduling::Decider;
 
-/// Wakes an instance, or leaves its step to the connection whose request is being submitted. `decider` is the plug-in that decides for the
-/// load.
+/// Wakes an instance, or leaves its step to the connection whose request is being submitted. `decider` is the load's plug-in.
 pub(in crate::model::sequences) fn wake(
     load: &Arc<LoadedModel>,
     instance: u16,

@@ -7,10 +7,10 @@ use sequor_core::LoadId;
 
 use crate::model::load::{LoadKey, LoadKeys, LoadedModel};
 
-/// The loads as they were at one time.
+/// The loads at one point in time.
 pub(super) type LoadsNow = arc_swap::Guard<Arc<Vec<Arc<LoadedModel>>>>;
 
-/// The loads that are there, newest last, and their keys. Read without a lock.
+/// The existing loads, newest last, and their keys. Read without a lock.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct ModelLoads {
     keys: LoadKeys,
@@ -22,12 +22,12 @@ impl ModelLoads {
         self.there.load()
     }
 
-    /// Reserves the key of a load that is about to be made. Dropping the key makes its place free again.
+    /// Reserves the key of a load that is about to be made. Dropping the key frees its place.
     pub(in crate::model::sequences) fn reserve(&self) -> LoadKey {
         self.keys.reserve()
     }
 
-    /// Whether a request may go to another load than it would at this moment: there are several, or one is being made.
+    /// Whether a later request may go to another load than now: there are several loads, or one is being made.
     pub(in crate::model::sequences) fn may_change(&self) -> bool {
         self.keys.count() > 1
     }
@@ -49,11 +49,12 @@ impl ModelLoads {
         self.now().iter().find(|l| l.key == load).cloned()
     }
 
-    /// The load that serves this version, or the server's choice of one.
+    /// The load that serves this version. If none is named, the load that the server chooses.
     pub(super) fn of_version(&self, version: Option<u64>) -> Option<Arc<LoadedModel>> {
         let loads = self.now();
         let fits = loads.iter().filter(|l| version.is_none_or(|v| v == l.version));
-        // A retired one serves the sequences that live on it, and tells others what became of it. Of equals the last, which is the newest, wins.
+        // A retired load is the last choice: it serves only its live sequences and refuses others with the reason. Of equals, `max_by_key`
+        // returns the last, which is the newest.
         fits.max_by_key(|l| (!l.is_retired(), l.version)).cloned()
     }
 }

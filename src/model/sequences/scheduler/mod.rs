@@ -1,10 +1,11 @@
-//! One model name as the server drives it: a table under one short lock, and what follows once the lock is released.
+//! The scheduler of one model name: a table under one short lock, and the actions that follow once the lock is released.
 //!
-//! - `model_scheduler`: the lock and its sections. `loads`: the loads of the name. `admission`: what a request needs before it enters the table.
+//! - `model_scheduler`: the lock and its sections. `loads`: the loads of the name. `admission`: the resources of a request before it enters
+//!   the table.
 //! - `carry_out`: the actions after the lock. `inline`: leaves a short step to a connection's thread.
-//! - `hosts`, `plugin_host`: the scheduler as the rooms below and as plug-ins reach it.
+//! - `hosts`, `plugin_host`: the scheduler as the modules below and plug-ins use it.
 //!
-//! Nothing here runs a graph.
+//! No code here runs a graph.
 
 mod admission;
 mod carry_out;

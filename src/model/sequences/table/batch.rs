@@ -1,4 +1,5 @@
-//! What goes to an instance and comes back: its next step, and a batch with its requests. How it runs is the business of the instance.
+//! The data that passes between the table and an instance: the next step, and a batch with its requests. How a batch runs is decided by the
+//! instance.
 
 use std::sync::Arc;
 
@@ -14,33 +15,33 @@ use crate::scheduling::Decider;
 #[derive(Debug)]
 pub(in crate::model) enum Step {
     Run(TakenBatch),
-    /// A question, and the plug-in that it was made for.
+    /// A question, and the plug-in that answers it.
     Ask(Box<Round>, Option<Decider>),
     Tidy(Vec<SlotOp>),
     Sleep(Option<Time>),
     Gone,
 }
 
-/// A batch as it was taken, with the requests it runs.
+/// A batch as it was taken, with its requests.
 #[derive(Debug)]
 pub(in crate::model) struct TakenBatch {
     pub(in crate::model) batch: Batch,
     /// One for each row; `None` is padding.
     pub(in crate::model) jobs: Vec<Option<(Req, Box<Job>)>>,
-    /// The states that slots are to be given, by the requests that brought them.
+    /// The states that slots will get, by the requests that brought them.
     pub(in crate::model) adopted: Vec<(Req, AdoptedState)>,
 }
 
-/// A batch whose run is over: its requests, and how each of its rows ended.
+/// A batch whose run is over: its requests, and the outcome of each row.
 #[derive(Debug)]
 pub(in crate::model) struct FinishedBatch {
     pub(in crate::model) batch: Batch,
     pub(in crate::model) jobs: Vec<(Req, Box<Job>)>,
     /// In the order of the batch's real rows.
     pub(in crate::model) rows: Vec<RowEnd>,
-    /// The rows whose states are to be made durable.
+    /// The rows whose states must be made durable.
     pub(in crate::model) sealing: Vec<RowToSeal>,
-    /// Rows that were refused because their states would have exceeded the limit of all.
+    /// Growth that was refused because the states would have exceeded the limit over all models.
     pub(in crate::model) refused_growth: Option<RefusedGrowth>,
 }
 
@@ -49,12 +50,12 @@ pub(in crate::model) struct FinishedBatch {
 pub(in crate::model::sequences) struct SealAction {
     pub(in crate::model::sequences) tier: Arc<dyn StateTier>,
     pub(in crate::model::sequences) waiting: SealWaiting,
-    /// Whose states these are, in the same order.
+    /// The sequences of these states, in the same order.
     pub(in crate::model::sequences) rows: Vec<SealingRow>,
     pub(in crate::model::sequences) batch: BatchToSeal,
 }
 
-/// What waits until a batch is durable.
+/// The answers that wait until a batch is durable.
 #[derive(Debug)]
 pub(in crate::model::sequences) enum SealWaiting {
     Nothing,
@@ -66,7 +67,7 @@ pub(in crate::model::sequences) enum SealWaiting {
     Reply(Box<Job>),
 }
 
-/// A state on its way to a tier: the request that led to it, and its sequence.
+/// A state on its way to a tier: its request and its sequence.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model::sequences) struct SealingRow {
     pub(in crate::model::sequences) req: Req,
@@ -75,7 +76,7 @@ pub(in crate::model::sequences) struct SealingRow {
     pub(in crate::model::sequences) step: u64,
 }
 
-/// Handed to tiers before the lock is released.
+/// States to hand to tiers before the lock is released.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct PendingSeals {
     pub(in crate::model::sequences) batches: Vec<(BatchId, Vec<RowToSeal>)>,

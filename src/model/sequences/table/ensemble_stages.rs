@@ -1,4 +1,4 @@
-//! The requests of an ensemble and of its members in their tables: when a flow is made, and what its end changes.
+//! The requests of an ensemble and of its members in their tables: making a flow, and applying its end.
 
 use std::sync::{Arc, Weak};
 
@@ -15,12 +15,12 @@ use crate::tensor::Tensor;
 use super::job_stage::JobStage;
 use super::model_table::Table;
 
-/// What a request is refused with whose member failed. The job says how.
+/// The code of `Refusal::Failed` for a request whose member failed. The job has the failure.
 const BY_MEMBER: u32 = 5;
 
-/// The table of an ensemble or of a member, as flows change it.
+/// The operations of flows on the table of an ensemble or of a member.
 pub(in crate::model::sequences) trait FlowTable {
-    /// Makes the flow of a request whose turn has come. Nothing, if the request is over.
+    /// Makes the flow of a request whose turn has arrived. `None` if the request is over.
     fn make_flow(
         &mut self,
         ensemble: Weak<dyn FlowHost>,
@@ -31,10 +31,10 @@ pub(in crate::model::sequences) trait FlowTable {
     /// Answers a request whose steps are all done.
     fn flow_done(&mut self, now: Time, req: Req, outputs: Vec<Option<Tensor>>, compute: RunTimes);
 
-    /// Refuses a request whose member failed, and ends its sequence if that has to end.
+    /// Refuses a request whose member failed, and ends its sequence if that must end.
     fn flow_failed(&mut self, now: Time, req: Req, ends: Option<Seq>, failure: Failure);
 
-    /// Gives a START its inputs that has its slot. Nothing, if it is over.
+    /// Passes its inputs to a START that has its slot. Does nothing if the START is over.
     fn provide(&mut self, now: Time, req: Req, meta: RequestMeta, fill: impl FnOnce(&mut Job));
 }
 
@@ -48,7 +48,7 @@ impl FlowTable for Table {
         let job = self.jobs.get_mut(req).and_then(JobStage::job_mut)?;
         let (load, seq) = (Arc::clone(&job.load), job.seq);
         let FlowRequest { mut request, headers, until, callers, connection } = *job.in_ensemble.flow_request.take()?;
-        // The server may have made the id.
+        // The server may have assigned the id.
         request.sequence.id = job.id.clone();
         if let Scheduling::Sequence(sequence) = &load.settings.scheduling {
             request.dialect = sequence.dialect.unwrap_or(request.dialect);

@@ -1,4 +1,4 @@
-//! The stage of a request between its submission and its answer. The table keeps the request with it.
+//! The stage of a request between its submission and its answer. The table keeps the job in its stage.
 
 use crate::model::sequences::jobs::Job;
 
@@ -6,7 +6,7 @@ use crate::model::sequences::jobs::Job;
 pub(in crate::model::sequences) enum JobStage {
     /// In its queue.
     Queued(Box<Job>),
-    /// Its preparation is under way. The job stays here, so that the request can be refused or cancelled meanwhile.
+    /// Its preparation is in progress. The job stays here, so that the request can be refused or cancelled meanwhile.
     Preparing(Box<Job>),
     /// The thread that runs its batch has the job.
     Running,
@@ -50,7 +50,7 @@ impl JobStage {
         std::mem::replace(self, JobStage::Running).into_job()
     }
 
-    /// Moves a job that is here to another stage.
+    /// Moves a job that is in the table to another stage.
     pub(in crate::model) fn set(&mut self, stage: fn(Box<Job>) -> JobStage) {
         if let Some(job) = self.lend() {
             *self = stage(job);

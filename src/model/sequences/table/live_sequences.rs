@@ -1,4 +1,4 @@
-//! What a live sequence holds beside its place in the core.
+//! The data of a live sequence beside its entry in the core.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::processing::SequenceScratch;
 use crate::state::budget::Ticket;
 use crate::tensor::Tensor;
 
-/// What all live sequences hold, by the index of their key.
+/// The data of all live sequences, by the index of their keys.
 #[derive(Debug, Default)]
 pub(super) struct LiveSequences(Vec<Option<Live>>);
 
@@ -41,50 +41,50 @@ impl LiveSequences {
     }
 }
 
-/// Where the state of a sequence was found that goes on here.
+/// The origin of the state of a sequence that continues here.
 #[derive(Debug)]
 pub(in crate::model::sequences) enum StateOrigin {
     Stored(Id, KeptSequence),
     Given(Id, ImportOrigin),
 }
 
-/// A live sequence: its load, its state memory, its owner's permit, and its last answer where the client counts its steps.
+/// A live sequence: its load, its state memory, its owner's permit, and its last answer if the client counts its steps.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct Live {
     pub(in crate::model::sequences) load: Arc<LoadedModel>,
     pub(in crate::model::sequences) ticket: Option<Ticket>,
     pub(in crate::model::sequences) permit: Option<SequencePermit>,
     pub(in crate::model::sequences) kept: Option<Vec<Option<Tensor>>>,
-    /// What the store has of it, where its states are written while it lives.
+    /// Its stored state, if its states are written while it is live.
     pub(in crate::model::sequences) written: Option<WrittenSequence>,
-    /// The state that the request of this key brought for it, until its first run.
+    /// The state that the request of this key brought for it. Kept until its first run.
     pub(in crate::model::sequences) first_state: Option<(Req, Bytes)>,
-    /// Where that state was found. It goes back there if nothing of the sequence runs.
+    /// The origin of that state. If no step of the sequence runs, the state returns there.
     pub(in crate::model::sequences) origin: Option<Box<StateOrigin>>,
-    /// None of its steps has run, though its state was kept.
+    /// Whether none of its steps has run, although its state was stored.
     pub(in crate::model::sequences) unrun: bool,
-    /// Its END is on its way to the store, which forgets it with that.
+    /// Whether its END is on its way to the store, which then removes the sequence.
     pub(in crate::model::sequences) is_forgotten: bool,
     /// The bytes that processors keep for it.
     pub(in crate::model::sequences) scratch: SequenceScratch,
-    /// What it begins with, until its first run.
+    /// Its first states, until its first run.
     pub(in crate::model::sequences) first: Option<FirstValues>,
-    /// Key features of the START of its life, where an initializer may ask for a copy of its state.
+    /// Key features of the START of its incarnation, if an initializer may copy its state.
     pub(in crate::model::sequences) keys: [u64; FEATURES],
-    /// What it holds in the members, where the load is an ensemble.
+    /// Its members' sequences, if the load is an ensemble.
     pub(in crate::model::sequences) members: Option<Arc<MemberSequences>>,
     /// The sequence of an ensemble that it belongs to.
     pub(in crate::model::sequences) holder: Option<SequenceHolder>,
 }
 
 impl Live {
-    /// The sequence that this request starts. It takes what the request holds for it.
+    /// The sequence that this request starts. Takes over the resources that the request holds for it.
     pub(in crate::model::sequences) fn begin(req: Req, job: &mut Job) -> Live {
         let (load, ticket, permit) = (Arc::clone(&job.load), job.claims.ticket.take(), job.claims.permit.take());
         let first_state = job.source.snapshot.take().map(|snapshot| (req, snapshot));
         let given = job.source.imported.take().map(|origin| StateOrigin::Given(job.id.clone(), *origin));
         let stored = job.source.kept.take().map(|kept| StateOrigin::Stored(job.id.clone(), *kept));
-        // A sequence of an ensemble ends with the server, so nothing of it is written.
+        // A sequence of an ensemble ends with the server, so its states are not stored.
         let continual =
             load.durable.as_ref().filter(|durable| durable.is_continual() && job.in_ensemble.holder.is_none());
         let written = continual.map(|durable| WrittenSequence::new(durable, job.id.clone(), job.source.resumed));
@@ -106,14 +106,14 @@ impl Live {
         }
     }
 
-    /// It begins anew, in the memory that it has.
+    /// Restarts the sequence in the memory that it has.
     pub(in crate::model::sequences) fn begin_anew(&mut self) {
         (self.kept, self.scratch) = (None, SequenceScratch::default());
         (self.first_state, self.origin) = (None, None);
         self.written.iter_mut().for_each(WrittenSequence::begin_anew);
     }
 
-    /// A START came on its id. It belongs to the client that started it last.
+    /// Records a START on its live id. The sequence now belongs to the client that started it last.
     pub(super) fn started_again(
         &mut self,
         keys: [u64; FEATURES],
@@ -126,7 +126,7 @@ impl Live {
         }
     }
 
-    /// It has ended. Takes what the store has of it and must forget.
+    /// Records that it has ended. Takes its stored state, if the store must remove that.
     pub(super) fn take_obsolete(&mut self, why: EndReason) -> Option<WrittenSequence> {
         let stays = why == EndReason::Spilled || (self.is_forgotten && why == EndReason::End);
         self.written.take().filter(|_| !stays)

@@ -1,4 +1,4 @@
-//! Which policy decides for each load of a model name, where a plug-in does or is about to.
+//! The policy of each load of a model name for which a plug-in decides or is about to decide.
 
 use sequor_core::LoadId;
 
@@ -20,7 +20,7 @@ impl LoadPolicies {
         of.map(|(_, policy)| policy.clone()).unwrap_or_default()
     }
 
-    /// Sets the policy of a load. Returns the one before.
+    /// Sets the policy of a load. Returns the previous one.
     pub(super) fn set(&mut self, load: LoadId, policy: LoadPolicy<Decider>) -> LoadPolicy<Decider> {
         match self.0.iter_mut().find(|(of, _)| *of == load) {
             Some((_, place)) => std::mem::replace(place, policy),
@@ -31,7 +31,7 @@ impl LoadPolicies {
         }
     }
 
-    /// Forgets the policy of a load that is gone.
+    /// Removes the policy of a load that is gone.
     pub(in crate::model::sequences) fn forget(&mut self, load: LoadId) -> Option<LoadPolicy<Decider>> {
         let at = self.0.iter().position(|(of, _)| *of == load)?;
         Some(self.0.swap_remove(at).1)

@@ -1,5 +1,5 @@
-//! Sequences that have ended, and whose states the store is still to remove. Until it has, a crash would bring the ended sequence back: so nothing of
-//! its id is answered.
+//! Ended sequences whose states the store must still remove. Until then, a crash would restore the ended sequence, so no request of its id
+//! is answered.
 
 use std::collections::HashMap;
 use std::sync::mpsc::SyncSender;
@@ -11,13 +11,13 @@ use crate::model::sequences::jobs::Job;
 
 use super::deferred_actions::DeferredActions;
 
-/// What came of removing a state: why it failed, if it did.
+/// The outcome of removing a state: the reason of the failure, if it failed.
 pub(in crate::model::sequences) type Removed = Option<String>;
 
-/// The ends that the store does not know yet, by the ids of their sequences, and what waits for them.
+/// The ends that the store has not recorded yet, by id, and the answers that wait for them.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct PendingEnds {
-    /// Removals that the store is to confirm.
+    /// Number of removals, by id, that the store must still confirm.
     removals: HashMap<Id, u32>,
     /// In the order in which they would have been sent.
     held: Vec<HeldAnswer>,
@@ -36,7 +36,7 @@ enum HeldAnswer {
 struct Dropper {
     id: Id,
     removed: Removed,
-    /// Takes the report.
+    /// Gets the report.
     done: SyncSender<Removed>,
 }
 
@@ -56,12 +56,12 @@ impl HeldAnswer {
 }
 
 impl PendingEnds {
-    /// The store is asked to remove a state of this id.
+    /// Records that the store was asked to remove a state of this id.
     pub(super) fn begin(&mut self, id: &Id) {
         *self.removals.entry(id.clone()).or_default() += 1;
     }
 
-    /// The store has removed it, or could not because of this error.
+    /// Records that the store has removed a state, or could not because of this error.
     pub(in crate::model::sequences) fn finish(&mut self, id: &Id, error: Option<&str>) {
         if let Some(left) = self.removals.get_mut(id) {
             *left = left.saturating_sub(1);
@@ -74,12 +74,12 @@ impl PendingEnds {
         }
     }
 
-    /// Reports to `done` once nothing goes on from the ended sequence of this id, also after a crash.
+    /// Reports to `done` once the ended sequence of this id cannot be restored any more, not even by a crash.
     pub(in crate::model::sequences) fn report(&mut self, id: Id, done: SyncSender<Removed>) {
         self.droppers.push(Dropper { id, removed: None, done });
     }
 
-    /// Takes the answers from these actions that have to wait, and adds those that need not any more.
+    /// Takes the answers that must wait from these actions, and adds those that no longer wait.
     pub(super) fn sort(&mut self, core: &Core, actions: &mut DeferredActions) {
         if self.removals.is_empty() && self.held.is_empty() && self.droppers.is_empty() && !core.has_leaving() {
             return;
@@ -103,22 +103,23 @@ impl PendingEnds {
         }
         let removals = &self.removals;
         let done = self.droppers.extract_if(.., |of| !removals.contains_key(&of.id) && !core.is_leaving(&of.id));
-        // An operator who does not wait has gone, which is no fault.
+        // An operator who no longer waits has gone, which is not an error.
         done.for_each(|Dropper { removed, done, .. }| _ = done.try_send(removed));
     }
 
-    /// Whether an answer with outputs, or a failure, waits for the store.
+    /// Whether an answer with outputs (`is_answer`), or a refusal, must wait for the store.
     fn has_to_wait(&self, core: &Core, job: &Job, is_answer: bool) -> bool {
-        // A sequence of an ensemble is not written.
+        // A sequence of an ensemble is not stored.
         let Some(durable) = job.load.durable.as_ref().filter(|_| matches!(job.reply, ReplyTo::Surface(_))) else {
             return false;
         };
         let is_behind = durable.interval().is_some();
         if self.removals.contains_key(&job.id) {
-            // Answers do not wait for the disk there, and no step follows this one.
+            // Such answers do not wait for the disk, and no step follows this one.
             return !(is_behind && is_answer && job.facts.end);
         }
-        // The run of a sequence that has ended is written when it is over. A younger sequence of the id replaces it with its own first state.
+        // A run that is still in progress when its sequence ends is stored afterwards. A later sequence of the id replaces that with its
+        // own first state.
         let is_replaced = is_answer && !is_behind;
         durable.is_continual() && !is_replaced && core.is_leaving(&job.id)
     }

@@ -1,9 +1,9 @@
 //! Moves states to the store while the model serves.
 //!
-//! - `sealing`: the states that a batch has left, before its answers leave or behind them.
+//! - `sealing`: the states of a batch, stored before or after its answers leave.
 //! - `spill`: idle sequences, if a START needs their memory.
 //!
-//! What happens at a stop and at a start of the server is in `migration`.
+//! Storing at a stop and resuming at a start of the server are in `migration`.
 
 pub(in crate::model::sequences) mod sealing;
 pub(in crate::model::sequences) mod spill;

@@ -1,7 +1,7 @@
-//! Moves idle sequences to the store where a START needs their memory. They come back at their next step, as after a restart.
+//! Moves idle sequences to the store if a START needs their memory. They return at their next step, as after a restart.
 //!
-//! A START that finds no room waits before its turn. Those that have been idle longest leave, as many as it needs. Their files are in memory until
-//! the store has written them, so a failed write loses none.
+//! A START that finds no room waits before its turn. The longest idle sequences leave, as many as it needs. Their files stay in memory
+//! until the store has written them, so a failed write loses none.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,15 +18,15 @@ use crate::state::SnapshotError;
 use crate::state::budget::{Budget, NoRoom, Ticket};
 use crate::state::tier::{StateHead, TierChange, TierKey};
 
-/// After a failed write no sequence is moved for this long.
+/// After a failed write, no sequence leaves for this time.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Sequences that leave at one time.
+/// Maximum number of sequences that leave at one time.
 const MOST: usize = 64;
 
-/// An idle sequence that is to leave, and its load.
+/// An idle sequence that will leave, and its load.
 type Victim = (Arc<LoadedModel>, SequenceView);
 
-/// Whether a sequence of this load can leave to make room, or leaves already. Those of ensembles never do.
+/// Whether a sequence of this load can leave to make room, or is already leaving. Sequences of ensembles never leave.
 pub(in crate::model::sequences) fn can_spill(table: &Table, now: Time, load: &LoadedModel) -> bool {
     let Some(durable) = &load.durable else { return false };
     let usage = durable.store.usage();
@@ -37,8 +37,8 @@ pub(in crate::model::sequences) fn can_spill(table: &Table, now: Time, load: &Lo
     is_on && (!table.spilling.leaving.is_empty() || has_idle(load) || replaced())
 }
 
-/// The sequences of a load that are to leave, so that there is room for so many bytes. A sequence that grows does not leave for itself: it would need all of
-/// its memory again.
+/// Chooses the sequences that leave to make room for these bytes. A sequence that grows does not leave for itself, because it would need
+/// all its memory again.
 fn victims(
     table: &mut Table,
     load: &Arc<LoadedModel>,
@@ -52,7 +52,7 @@ fn victims(
     let mut leaving = 0;
     let mut victims = Vec::new();
     let others = table.spilling.replaced.iter().filter(|other| other.key != load.key);
-    // Those of a replaced version move to the next one anyway.
+    // Sequences of a replaced version move to the next one anyway.
     let loads: Vec<Arc<LoadedModel>> = others.chain([load]).cloned().collect();
     'enough: for load in &loads {
         for seq in table.core.idle_sequences(load.key) {
@@ -60,7 +60,8 @@ fn victims(
                 break 'enough;
             }
             let leaves = table.spilling.leaving.iter().any(|(of, _)| *of == seq);
-            // A sequence of an ensemble that came back would need its slot again while it holds those of other members. That breaks the one order of slots.
+            // A sequence of an ensemble that returns needs its slot again while it holds those of other members. That would break the one order
+            // of slots.
             let stays = leaves || grows == Some(seq) || table.is_held(seq);
             let is_free = |view: &SequenceView| !stays && can_leave(view) && table.is_sole(seq, &view.id);
             let Some(view) = table.core.view_of(seq).filter(is_free) else { continue };
@@ -77,8 +78,8 @@ fn victims(
     victims
 }
 
-/// Ends a sequence whose state has been copied, if it is as it was then. If it makes room, the store is handed its file before the table is unlocked:
-/// its next step is behind that in the store's queue.
+/// Ends a sequence whose state has been copied, if it has not changed since. If it leaves to make room, the store gets its file before the
+/// table is unlocked. So the sequence's next step is behind that file in the store's queue.
 pub(in crate::model::sequences) fn leave<H: SpillHost>(
     host: &Arc<H>,
     table: &mut Table,
@@ -106,7 +107,7 @@ pub(in crate::model::sequences) fn leave<H: SpillHost>(
     true
 }
 
-/// Has the store write the file of a sequence that has left. If the store is closed, because the process ends, the file stays in memory.
+/// Makes the store write the file of a sequence that has left. If the store is closed, because the process ends, the file stays in memory.
 fn write<H: SpillHost>(host: &Arc<H>, table: &mut Table, now: Time, (id, head, file): (Id, Arc<StateHead>, Bytes)) {
     let Some(store) = host.sequence_store() else { return };
     table.spilling.writing += 1;
@@ -133,7 +134,7 @@ fn write<H: SpillHost>(host: &Arc<H>, table: &mut Table, now: Time, (id, head, f
     }
 }
 
-/// The store has the file of a sequence that left, or could not write it.
+/// Records whether the store has written the file of a sequence that left.
 fn spilled(table: &mut Table, now: Time, id: &Id, head: &Arc<StateHead>, is_written: bool) {
     table.spilling.writing = table.spilling.writing.saturating_sub(1);
     if !is_written {
@@ -144,7 +145,7 @@ fn spilled(table: &mut Table, now: Time, id: &Id, head: &Arc<StateHead>, is_writ
     }
 }
 
-/// Has the store write the files again that it could not write. Those of sequences that have gone on or ended since are forgotten.
+/// Retries the files that the store could not write. Files of sequences that have continued or ended since are dropped.
 fn write_again<H: SpillHost>(host: &Arc<H>, table: &mut Table, now: Time) {
     if now < table.spilling.paused_until || table.stopping {
         return;
@@ -159,7 +160,7 @@ fn write_again<H: SpillHost>(host: &Arc<H>, table: &mut Table, now: Time) {
     }
 }
 
-/// Gives a request the memory that it waited for. It goes on to what else comes before its turn.
+/// Gives a request the memory that it waited for. The request continues with the next preparation before its turn.
 fn has_room(table: &mut Table, now: Time, wait: &MemoryWait, ticket: Ticket) {
     let MemoryWait { req, seq, wanted, .. } = *wait;
     let Some(job) = table.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
@@ -202,9 +203,9 @@ pub(in crate::model::sequences) fn can_leave(view: &SequenceView) -> bool {
     view.stage == Stage::Idle && view.queued == 0 && !view.ending
 }
 
-/// What a model does for the sequences that leave.
+/// The parts of a model that sequences need to leave.
 pub(in crate::model::sequences) trait SpillHost: Send + Sync + 'static {
-    /// Changes the table under its lock, and does what follows from it.
+    /// Changes the table under its lock, and carries out the resulting actions.
     fn change_table(self: &Arc<Self>, change: &mut dyn FnMut(&mut Table, Time));
 
     fn state_budget(&self) -> &Budget;
@@ -214,7 +215,7 @@ pub(in crate::model::sequences) trait SpillHost: Send + Sync + 'static {
     fn model_name(&self) -> &str;
 }
 
-/// Posts the request to leave to the instance that has the state. The reply comes in any case.
+/// Posts the request to leave to the instance that has the state. `reply` is called in every case.
 pub(in crate::model::sequences) fn post_leave(
     model: &str,
     load: &LoadedModel,
@@ -230,7 +231,8 @@ pub(in crate::model::sequences) fn post_leave(
     posted
 }
 
-/// Gives memory to the requests that wait for it, and has idle sequences leave for the others. A request that none can leave for is refused.
+/// Gives memory to the requests that wait for it, and makes idle sequences leave for the others. If no sequence can leave for a request, it
+/// is refused.
 pub(in crate::model::sequences) fn make_room<H: SpillHost>(host: &Arc<H>) {
     let mut victims = Vec::new();
     host.change_table(&mut |table, now| {
@@ -247,9 +249,9 @@ pub(in crate::model::sequences) fn make_room<H: SpillHost>(host: &Arc<H>) {
     }
 }
 
-/// Gives memory to the requests that wait, in their order, until one has to wait on for sequences that leave.
+/// Gives memory to the waiting requests, in order, until one must wait longer for sequences that leave.
 fn serve_waiting(budget: &Budget, table: &mut Table, now: Time, victims: &mut Vec<Victim>) {
-    // The load of which none can leave.
+    // The load whose sequences cannot move to the store.
     let mut exhausted = None;
     while let Some(wait) = table.spilling.waiting.pop_front() {
         let no_room = match budget.take(wait.wanted.bytes) {
@@ -260,7 +262,7 @@ fn serve_waiting(budget: &Budget, table: &mut Table, now: Time, victims: &mut Ve
             Err(no_room) => no_room,
         };
         if now >= table.spilling.paused_until && exhausted != Some(wait.load.key) {
-            // As many leave as all that wait need.
+            // As many sequences leave as all waiting requests need.
             let behind = table.spilling.waiting.iter().map(|wait| wait.wanted.bytes);
             let wanted = behind.fold(wait.wanted.bytes, u64::saturating_add);
             victims.extend(self::victims(table, &wait.load, (wanted, None), no_room));
@@ -270,12 +272,12 @@ fn serve_waiting(budget: &Budget, table: &mut Table, now: Time, victims: &mut Ve
             return;
         }
         exhausted = Some(wait.load.key);
-        // Those behind it may need less.
+        // The requests behind it may need less.
         has_no_room(table, now, &wait, no_room);
     }
 }
 
-/// Has idle sequences leave for states that were to grow.
+/// Makes idle sequences leave for states whose growth was refused.
 fn make_room_to_grow(budget: &Budget, table: &mut Table, now: Time, victims: &mut Vec<Victim>) {
     let growth = table.spilling.growth.take();
     let Some((load, RefusedGrowth { seq, bytes })) = growth.filter(|_| now >= table.spilling.paused_until) else {
@@ -286,7 +288,7 @@ fn make_room_to_grow(budget: &Budget, table: &mut Table, now: Time, victims: &mu
     }
 }
 
-/// Gives the memory of a sequence that has left to what waits for it.
+/// Gives the memory of a sequence that has left to the requests that wait for it.
 fn has_left<H: SpillHost>(host: &Weak<H>, seq: Seq, left: Option<Result<LeftState, SnapshotError>>) {
     let Some(host) = host.upgrade() else { return };
     let (is_lost, is_failed) = (left.is_none(), matches!(left, Some(Err(_))));
@@ -296,7 +298,7 @@ fn has_left<H: SpillHost>(host: &Weak<H>, seq: Seq, left: Option<Result<LeftStat
     }
     host.change_table(&mut |table, now| {
         table.spilling.leaving.retain(|(of, _)| *of != seq);
-        // It could have left, and nothing came of it: the load is on its way out.
+        // If the sequence could still leave but the reply was empty, its load is being removed.
         let can = || table.core.view_of(seq).is_some_and(|view| can_leave(&view));
         if is_failed || (is_lost && can()) {
             table.spilling.paused_until = now + PAUSE;
