@@ -1,9 +1,12 @@
 //! Framing of the inference calls' messages: a codec that leaves decoding to the API handler, and decompression before it.
 //!
-//! Compressed messages are decompressed here and not by tonic, for three reasons. The decompressed bytes count against `limits.queued` as
-//! they grow, a large message is decompressed off the connection's task, and the request keeps its turn on the connection. A unary call
-//! takes its turn once its body has ended, as it does without compression. So a client that leaves a call open does not block the other
-//! calls of its connection.
+//! Messages are decompressed here and not by tonic, for three reasons:
+//! - the decompressed bytes count against `limits.queued` as they grow;
+//! - a large message is decompressed off the connection's task;
+//! - the request keeps its turn on the connection.
+//!
+//! A unary call takes its turn once its body has ended, as it does without compression. So a client that leaves a call open does not block
+//! the other calls of its connection.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;

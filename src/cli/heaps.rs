@@ -1,6 +1,6 @@
 //! Returns freed memory of requests to the system.
 //!
-//! The allocator keeps the memory that a thread frees until that thread allocates again, and the threads of an idle server do not allocate.
+//! The allocator keeps the memory that a thread frees until that thread allocates again. The threads of an idle server do not allocate.
 //! While the process holds more memory than when it was idle, every socket thread returns its free memory every few seconds.
 
 use std::cell::Cell;

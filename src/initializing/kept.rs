@@ -109,7 +109,7 @@ impl KeptStates {
         start.resume(found, true);
     }
 
-    /// Looks up the states of a name for a START that must not wait, because it holds a slot that the START with the permit may need.
+    /// Looks up the states of a name for a START that must not wait. It holds a slot that the START with the permit may need.
     pub fn find_now(self: &Arc<Self>, name: &str) -> KeptLookup {
         let mut inner = self.inner.lock();
         let found = match inner.used(name, &self.budget) {

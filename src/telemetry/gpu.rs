@@ -14,7 +14,7 @@ pub struct GpuMetrics {
     pub(super) families: Arc<Families>,
 }
 
-/// A reading of a GPU's sensors.
+/// The measured values of a GPU.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GpuReading {
     pub total_bytes: u64,
