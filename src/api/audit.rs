@@ -1,4 +1,4 @@
-//! Who changed what: a line of the log for each change that was asked for, done or refused, and the last of them for the status page.
+//! The audit trail: a log line for each change that was requested, and the latest changes for the status page.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
@@ -9,27 +9,27 @@ use serde::Serialize;
 use super::{Caller, Status};
 use crate::telemetry::log::AUDIT;
 
-/// Changes that are kept for the page.
+/// Number of changes kept for the status page.
 const KEPT: usize = 50;
-/// Maximum bytes of a name in a change: clients write it.
+/// Maximum bytes of a name in a change, because clients choose it.
 const LONGEST_NAME: usize = 256;
 
-/// A change that was asked for.
+/// A requested change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// As RFC 3339 has it.
+    /// Time in RFC 3339 format.
     pub at: String,
     pub by: String,
     /// `plugin replace`, `model load`, `drain`.
     pub what: &'static str,
-    /// The plug-in or model.
+    /// The plug-in or model that the change is about.
     pub on: String,
-    /// Why it was refused.
+    /// The reason of the refusal, if the change was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
-/// The last changes of a server.
+/// The latest changes of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Changes(Mutex<VecDeque<Change>>);
 
@@ -51,7 +51,7 @@ impl Changes {
         changes.push_front(Change { at, by: name.clone(), what, on: on.to_owned(), refused });
     }
 
-    /// The newest first.
+    /// The changes, newest first.
     pub(crate) fn last(&self) -> Vec<Change> {
         self.0.lock().iter().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! Bodies of HTTP, as every surface of inference takes and answers them: collected up to a limit, counted while they wait, unpacked and packed.
+//! HTTP bodies of the inference APIs: received up to a limit, counted while they wait, and decompressed or compressed.
 
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -14,15 +14,15 @@ use super::queued::QueuedBytesPermit;
 use super::{Api, BodyError, Code, RequestContext, Status, refusal};
 use crate::error::{ExceededLimit, Failure};
 
-/// A body that has arrived, unpacked.
+/// A received, decompressed body.
 pub(crate) struct ReceivedBody {
-    /// The request's turn among those of its connection, until it is admitted.
+    /// The request's turn on its connection, held until the request is admitted.
     pub(crate) turn: Turn,
     pub(crate) body: Bytes,
     pub(crate) permit: QueuedBytesPermit,
 }
 
-/// Receives the body of a request. `words` are those of its surface for a failure.
+/// Receives the body of a request. `words` makes the refusals of its API.
 pub(crate) async fn receive(
     api: &Api,
     context: &RequestContext,
@@ -41,7 +41,7 @@ pub(crate) async fn receive(
     Ok(ReceivedBody { turn, body, permit })
 }
 
-/// Puts a body into a response, packed if the headers of the request accept that.
+/// Puts a body into a response, compressed if the request's headers accept that.
 pub(crate) async fn respond(request: &HeaderMap, mut response: Response, body: Bytes) -> Result<Response, Failure> {
     let packing = Packing::accepted(request);
     let packed = match packing {
@@ -59,20 +59,20 @@ pub(crate) async fn respond(request: &HeaderMap, mut response: Response, body: B
     Ok(response)
 }
 
-/// Parses a JSON object. A struct alone would be parsed from an array of its members, too.
+/// Parses a JSON object. Without this check, a struct would also be parsed from an array of its members.
 pub(crate) fn parse_object<'b, T: Deserialize<'b>>(json: &'b [u8]) -> Result<T, serde_json::Error> {
     if json.trim_ascii_start().first() == Some(&b'{') {
         return serde_json::from_slice(json);
     }
-    // Text that is no JSON at all is refused as such.
+    // Text that is not JSON gets the error of the parser.
     serde_json::from_slice::<IgnoredAny>(json)?;
     Err(serde_json::Error::custom("expected an object"))
 }
 
-/// Maximum bytes of a body that holds a few settings.
+/// Maximum bytes of a body that holds only a few settings.
 const SHORT: usize = 1 << 20;
 
-/// The whole of a body that holds a few settings.
+/// Reads a body that holds only a few settings.
 pub(crate) async fn collect_short(body: Body) -> Result<Bytes, Status> {
     let text = || format!("the request's body has more than {SHORT} bytes, the maximum on this path");
     collect(body, SHORT).await.map_err(|status| match status.code {
@@ -81,10 +81,10 @@ pub(crate) async fn collect_short(body: Body) -> Result<Bytes, Status> {
     })
 }
 
-/// The whole of a body, if it is no longer than `limit`.
+/// Reads a whole body, up to `limit` bytes.
 pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, Status> {
     let too_large = || refusal::limit(&ExceededLimit::RequestBytes { limit });
-    // What says that it will be too large is not waited for.
+    // If the announced size is too large, the body is not read at all.
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }

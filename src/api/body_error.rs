@@ -1,11 +1,11 @@
-//! Why the body of a request was given up while it arrived. It travels as the body's error to the surface that reads it.
+//! The error of a request body that the server stopped reading. It reaches the API handler as the body's error.
 
 use std::error::Error;
 
 use super::{Status, refusal};
 use crate::error::ExceededLimit;
 
-/// A body that the server no longer reads. Its source is the status that tonic answers a call with.
+/// The error of a body that the server no longer reads. Its source is the status with which tonic answers the call.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .status.message)]
 pub struct BodyError {
@@ -27,7 +27,7 @@ impl From<ExceededLimit> for BodyError {
 }
 
 impl BodyError {
-    /// The status that an error of a body carries, if the server gave the body up itself.
+    /// The status in a body's error, if the server itself stopped reading the body.
     pub fn status_of(error: &(dyn Error + 'static)) -> Option<Status> {
         match error.downcast_ref::<BodyError>() {
             Some(error) => Some(error.status.clone()),

@@ -1,4 +1,4 @@
-//! The client that calls, as far as the server knows it before a surface reads the request.
+//! The caller of a request, as the server knows it before an API handler reads the request.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -11,16 +11,16 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The name of every client of a listener that asks for neither key nor certificate.
+    /// The name of every client on a listener that requires neither keys nor certificates.
     pub const LOCAL: &str = "local";
 
-    /// The network that the address stands for.
+    /// The network of the caller's address.
     pub(crate) fn network(&self) -> IpAddr {
         network(self.address.ip())
     }
 }
 
-/// The network that an address stands for: a host with IPv6 has a whole /64 network of addresses.
+/// The network of an address: an IPv6 host has a whole /64 network.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),

@@ -1,4 +1,4 @@
-//! Bodies of HTTP and messages of gRPC, packed: gzip and deflate, both ways.
+//! Compression of HTTP bodies and gRPC messages with gzip and deflate, in both directions.
 
 use std::io::{Read, Write};
 
@@ -14,17 +14,17 @@ use super::queued::QueuedBytesPermit;
 use super::{Code, Status};
 use crate::error::{ExceededLimit, Failure};
 
-/// Smaller answers fit into a packet as they are.
+/// Minimum bytes of an answer that is compressed. A smaller one fits into a packet.
 const WORTH_IT: usize = 1024;
 
-/// Memory that a message is unpacked into: at first, and at most for each step that it grows by.
+/// Initial size of the buffer for a decompressed message, and maximum bytes of each growth.
 const FIRST_STEP: usize = 4 << 10;
 const LONGEST_STEP: usize = 8 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packing {
     Gzip,
-    /// With zlib's head and sum, as the standard and everybody's clients mean it.
+    /// With zlib's header and checksum, as the standard and clients expect.
     Deflate,
 }
 
@@ -36,7 +36,7 @@ impl Packing {
         }
     }
 
-    /// What `grpc-encoding` names; other than in HTTP, case matters.
+    /// Parses `grpc-encoding`. Unlike HTTP's header, it is case-sensitive.
     pub(crate) fn of_encoding(name: &str) -> Option<Packing> {
         [Packing::Gzip, Packing::Deflate].into_iter().find(|p| p.name() == name)
     }
@@ -45,7 +45,7 @@ impl Packing {
         [Packing::Gzip, Packing::Deflate].into_iter().find(|p| p.name().eq_ignore_ascii_case(name))
     }
 
-    /// What the client would like the answer to be packed with, if it names one of ours. The first it names wins.
+    /// The compression that the client accepts for the answer. The first supported name in its header counts.
     pub(crate) fn accepted(headers: &HeaderMap) -> Option<Packing> {
         let names = headers.get(ACCEPT_ENCODING)?.to_str().ok()?.split(',');
         names
@@ -57,13 +57,13 @@ impl Packing {
             .next()
     }
 
-    /// Packs an answer that is worth it. The connection's task packs up to 256 KiB; larger answers are packed on another thread.
+    /// Compresses an answer if it is large enough. Up to 256 KiB the connection's task does it; larger answers go to another thread.
     pub(crate) async fn pack_answer(self, body: &Bytes) -> Result<Option<Bytes>, Failure> {
         let (is_long, body) = (body.len() > INLINE_BYTES, body.clone());
         off_task(is_long, move || self.pack(&body)).await
     }
 
-    /// Packs a body that is worth it.
+    /// Compresses a body if it is large enough.
     fn pack(self, body: &[u8]) -> Option<Bytes> {
         if body.len() < WORTH_IT {
             return None;
@@ -83,10 +83,10 @@ impl Packing {
     }
 }
 
-/// Why a message could not be unpacked.
+/// Why a message could not be decompressed.
 #[derive(Debug)]
 pub(crate) enum InflateError {
-    /// It unpacks to more than may be.
+    /// The decompressed message exceeds the limit.
     TooLarge,
     Refused(Failure),
     Broken(std::io::Error),
@@ -99,7 +99,7 @@ impl From<ExceededLimit> for InflateError {
 }
 
 impl InflateError {
-    /// What a client reads over HTTP, in the words of its protocol.
+    /// The status for an HTTP client, in the words of its protocol.
     pub(crate) fn status(self, limit: usize, words: fn(&Failure) -> Status) -> Status {
         match self {
             InflateError::TooLarge => words(&ExceededLimit::RequestBytes { limit }.into()),
@@ -112,7 +112,7 @@ impl InflateError {
     }
 }
 
-/// How the body of a request is packed.
+/// The compression of a request's body.
 pub(crate) fn packing(headers: &HeaderMap) -> Result<Option<Packing>, Status> {
     let Some(name) = headers.get(CONTENT_ENCODING).filter(|name| name.as_bytes() != b"identity") else {
         return Ok(None);
@@ -126,8 +126,8 @@ pub(crate) fn packing(headers: &HeaderMap) -> Result<Option<Packing>, Status> {
 }
 
 impl Packing {
-    /// Unpacks a message of a client, to no more than `limit` bytes. Memory is counted by the permit before it is taken. The connection's
-    /// task unpacks the first 256 KiB; larger messages are unpacked on another thread.
+    /// Decompresses a client's message, up to `limit` bytes. The permit counts memory before it is allocated. The connection's task
+    /// decompresses up to 256 KiB; a larger message goes to another thread.
     pub(crate) async fn inflate(
         self,
         packed: Bytes,
@@ -139,7 +139,7 @@ impl Packing {
         {
             return Ok((bytes, permit));
         }
-        // The message counts as it is while it waits for another thread.
+        // While the message waits for another thread, its compressed size counts.
         permit.resize(packed.len() as u64)?;
         let whole = move || {
             let bytes = self.inflate_up_to(&packed, limit, None, &mut permit)?;
@@ -148,7 +148,7 @@ impl Packing {
         off_task(true, whole).await.map_err(InflateError::Refused)?
     }
 
-    /// Unpacks a message; `None` if it has more than `stop` bytes.
+    /// Decompresses a message. `None` if it has more than `stop` bytes.
     fn inflate_up_to(
         self,
         packed: &[u8],
@@ -162,7 +162,7 @@ impl Packing {
         };
         let mut out = Vec::new();
         loop {
-            // One more byte than may be shows that there are more.
+            // Reads up to one byte more than the limit, to detect a message that exceeds it.
             let step = (out.len() / 2).max(packed.len() * 2).clamp(FIRST_STEP, LONGEST_STEP);
             let step = step.min(limit.saturating_add(1) - out.len());
             permit.grow(step as u64)?;

@@ -1,5 +1,5 @@
-//! What the server knows of a request before a surface reads it. The dispatcher makes one context for each request of each listener, and
-//! every check of who may do what runs there.
+//! The facts about a request that the server knows before an API handler reads it. The dispatcher makes one context per request on every
+//! listener, and runs all access checks there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use super::peers::Peer;
 use super::{Caller, Code, ConnectionOrder, Status};
 use crate::executor::ExecutorHandle;
 
-/// The header that proxies hash. It stands in for the parameter that names a sequence.
+/// The header that proxies hash. It replaces the parameter that names a sequence.
 pub(crate) const SEQUENCE_HEADER: &str = "x-sequence-id";
 
-/// Caller, trace parent, deadline and headers of a request. A surface hands it to the neutral door unchanged, so that no surface passes one of
-/// these facts on its own.
+/// Caller, trace parent, deadline and headers of a request. API handlers pass it on unchanged, so that no handler passes a single fact on
+/// its own.
 #[derive(Debug, Clone)]
 pub struct RequestContext {
-    /// All requests of a connection share one caller, unless a check names it anew.
+    /// The caller. All requests of a connection share it, unless a check sets another one.
     pub caller: Arc<Caller>,
     /// The `traceparent` header.
     pub trace_parent: Option<HeaderValue>,
     /// The deadline that the client set (`grpc-timeout`).
     pub deadline: Option<Deadline>,
-    /// The headers that features of models come from, by name in lower case. The dispatcher sets them; checks see all headers in a [`RequestHead`].
+    /// The headers that are features of models, by lower-case name. The dispatcher sets them. Checks see all headers in [`RequestHead`].
     pub(crate) headers: Arc<[(String, String)]>,
     /// The order of the requests of its connection.
     pub(crate) order: ConnectionOrder,
-    /// Its connection, if that polls the request itself. The dispatcher sets it.
+    /// The request's connection, if that polls the request itself. The dispatcher sets it.
     pub(crate) connection: Option<ExecutorHandle>,
-    /// What its client holds. The dispatcher sets it once the checks have named the caller.
+    /// The account of the client. The dispatcher sets it once the checks have named the caller.
     pub(crate) peer: Peer,
 }
 
@@ -44,7 +44,7 @@ pub struct Deadline {
     pub allowed: Duration,
 }
 
-/// The head of a request that is being checked.
+/// The head of a request during the checks.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'r> {
     pub method: &'r Method,
@@ -52,14 +52,14 @@ pub struct RequestHead<'r> {
     pub headers: &'r HeaderMap,
 }
 
-/// A condition that requests must meet. The dispatcher asks every check of a listener for every request of every path.
+/// A condition for requests. The dispatcher runs every check of a listener for every request.
 pub trait Check: Send + Sync + std::fmt::Debug {
-    /// Admits the request, and may name its caller, or refuses it.
+    /// Admits or refuses the request. It may also set the caller.
     fn check(&self, context: &mut RequestContext, head: &RequestHead<'_>) -> Result<(), Status>;
 }
 
 impl RequestContext {
-    /// The context of a request with these headers that has just arrived.
+    /// The context of a newly arrived request with these headers.
     pub fn new(caller: &Arc<Caller>, order: &ConnectionOrder, headers: &HeaderMap) -> RequestContext {
         let deadline = timeout(headers).map(|allowed| Deadline { at: Instant::now() + allowed, allowed });
         let (caller, order) = (Arc::clone(caller), order.clone());
@@ -74,12 +74,12 @@ impl RequestContext {
         }
     }
 
-    /// The context of each message of a WebSocket. A deadline would hold for the connection and not for one message.
+    /// The context of each message of a WebSocket. A deadline would apply to the whole connection, so it is dropped.
     pub(crate) fn for_messages(self) -> RequestContext {
         RequestContext { deadline: None, ..self }
     }
 
-    /// The context that the dispatcher put into a request.
+    /// The context that the dispatcher added to a request.
     pub(crate) fn of(extensions: &Extensions) -> Result<&RequestContext, Status> {
         let text = "the request did not pass the dispatcher";
         extensions.get().ok_or_else(|| Status::new(Code::Internal, "internal", text))
@@ -94,7 +94,7 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
     }
 }
 
-/// Extracts the caller of a request alone.
+/// Extracts only the caller of a request.
 #[derive(Debug)]
 pub(crate) struct CallerOf(pub(crate) Arc<Caller>);
 
@@ -106,7 +106,7 @@ impl<S: Sync> FromRequestParts<S> for CallerOf {
     }
 }
 
-/// The time that `grpc-timeout` allows, if it is well-formed.
+/// The time that `grpc-timeout` allows, if the header is well-formed.
 fn timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

@@ -1,4 +1,4 @@
-//! The repository as clients see and change it: index, load, unload. Who may is the repository's to say.
+//! The model repository for clients: index, load, unload. The repository decides whether clients may change it.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use super::{Api, Caller, Code, Status, triton};
 use crate::config::server::file::ControlMode;
 use crate::model::IndexRow;
 
-/// A parameter of a load or an unload, of either protocol.
+/// A parameter of a load or unload request, in both protocols.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ControlParameter {
     Text(String),
@@ -48,7 +48,7 @@ fn malformed(text: String) -> Status {
     Status::new(Code::InvalidArgument, "bad_input", text)
 }
 
-/// There is one set of repositories, and it has no name.
+/// Checks the repository's name. The only repository has none.
 pub(crate) fn check_repository(name: &str) -> Result<(), Status> {
     if name.is_empty() {
         Ok(())
@@ -69,8 +69,8 @@ fn entry(row: IndexRow) -> ModelIndex {
     ModelIndex { name: model, version, state: state.to_owned(), reason }
 }
 
-/// Loads a model for a client, and notes that. What the request holds counts by its permit until the load has ended, whether or not the client
-/// waits for that.
+/// Loads a model for a client, and records the change. The permit counts the request's bytes until the load has ended, even if the client
+/// no longer waits.
 pub(crate) async fn load_for_client(
     api: &Api,
     caller: &Caller,
@@ -102,15 +102,15 @@ pub(crate) async fn load(
     off_socket(load).await
 }
 
-/// What a load request brings.
+/// The contents of a load request.
 #[derive(Debug, Default)]
 struct LoadParameters {
     config: Option<String>,
-    /// By their paths in the model's directory.
+    /// Files by their paths in the model's directory.
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
-/// `upload_limit`: maximum bytes of files; `None` if none are taken.
+/// `upload_limit`: maximum bytes of files; `None` if uploads are not allowed.
 fn load_parameters(parameters: ControlParameters, upload_limit: Option<u64>) -> Result<LoadParameters, Status> {
     let mut taken = LoadParameters::default();
     for (key, value) in parameters {
@@ -145,7 +145,7 @@ fn load_parameters(parameters: ControlParameters, upload_limit: Option<u64>) -> 
     Ok(taken)
 }
 
-/// The path of `file:1/model.onnx` in the model's directory: a version, and what is in its folder.
+/// The path of `file:1/model.onnx` in the model's directory: a version folder and a file in it.
 fn file_path(parameter: &str) -> Result<PathBuf, Status> {
     let path = parameter.trim_start_matches("file:");
     let is_version =
@@ -158,7 +158,7 @@ fn file_path(parameter: &str) -> Result<PathBuf, Status> {
     Err(malformed(format!("'{parameter}' is not the path of a file: expected file:<version>/<file>")))
 }
 
-/// The bytes of a file, or in JSON its base64.
+/// The bytes of a file. JSON carries them as base64.
 fn file_bytes(parameter: &str, value: ControlParameter) -> Result<Vec<u8>, Status> {
     match value {
         ControlParameter::Bytes(bytes) => Ok(bytes),
@@ -171,7 +171,7 @@ fn file_bytes(parameter: &str, value: ControlParameter) -> Result<Vec<u8>, Statu
     }
 }
 
-/// Unloads a model for a client, and notes that.
+/// Unloads a model for a client, and records the change.
 pub(crate) async fn unload_for_client(
     api: &Api,
     caller: &Caller,
@@ -183,15 +183,15 @@ pub(crate) async fn unload_for_client(
     outcome
 }
 
-/// Notes a change that a client asked for. Where clients do not control the models, nothing is noted: each refusal would push a change of an
-/// operator out of the list.
+/// Records a change by a client. If clients may not control models, nothing is recorded, because refusals would push changes of operators
+/// off the list.
 fn note(api: &Api, caller: &Caller, what: &'static str, model: &str, outcome: Result<(), &Status>) {
     if api.repository().control_mode() == ControlMode::Explicit {
         api.changes().note(caller, what, model, outcome);
     }
 }
 
-/// Unloads a model. With `unload_dependents` the members of an ensemble go with it, except for those that another ensemble needs.
+/// Unloads a model. With `unload_dependents`, also unloads the members of an ensemble, except those that another ensemble needs.
 pub(crate) async fn unload(api: &Api, model: String, parameters: ControlParameters) -> Result<(), Status> {
     let mut dependents = false;
     for (key, value) in parameters {
@@ -209,7 +209,7 @@ pub(crate) async fn unload(api: &Api, model: String, parameters: ControlParamete
     aside(move || repository.unload_by_request(&model, dependents)).await
 }
 
-/// Does what takes its time where no socket waits for it. It is done to its end, whether or not the client waits for that.
+/// Runs slow work on a thread for blocking work. It runs to its end, even if the client no longer waits.
 pub(crate) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, crate::error::Failure> + Send + 'static,
 ) -> Result<T, Status> {

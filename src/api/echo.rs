@@ -1,4 +1,4 @@
-//! The marks that clients put on their calls and find on the answers.
+//! Headers that clients set on a call and expect on its answer.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -7,7 +7,7 @@ use tonic::metadata::MetadataMap;
 
 const ECHOED: [&str; 2] = ["traceparent", "x-request-id"];
 
-/// Puts the marks that the client put on its request on the answer.
+/// Copies these headers from the request to the answer.
 pub(crate) async fn http(request: Request, next: Next) -> Response {
     let marks = ECHOED.map(|mark| request.headers().get(mark).cloned());
     let mut response = next.run(request).await;
@@ -19,7 +19,7 @@ pub(crate) async fn http(request: Request, next: Next) -> Response {
     response
 }
 
-/// An answer that carries the marks the client put on its call.
+/// An answer with these headers of the call.
 pub(crate) fn grpc<T>(asked: &MetadataMap, answer: T) -> tonic::Response<T> {
     let mut response = tonic::Response::new(answer);
     for mark in ECHOED {

@@ -1,8 +1,12 @@
-//! Messages of the inference calls as bytes: the codec that leaves decoding to the surface, and compressed messages unpacked before it.
+//! Framing of the inference calls' messages: a codec that leaves decoding to the API handler, and decompression before it.
 //!
-//! A compressed message is unpacked here and not by tonic: what it unpacks to counts against `limits.queued` as it grows, a large one is
-//! unpacked off the connection's task, and the request keeps its turn among those of its connection. A single call takes its turn once its body
-//! has ended, as it does without compression: a client that leaves a call open does not hold up the other calls of its connection.
+//! Messages are decompressed here and not by tonic, for three reasons:
+//! - the decompressed bytes count against `limits.queued` as they grow;
+//! - a large message is decompressed off the connection's task;
+//! - the request keeps its turn on the connection.
+//!
+//! A unary call takes its turn once its body has ended, as it does without compression. So a client that leaves a call open does not block
+//! the other calls of its connection.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -25,7 +29,7 @@ use super::{Api, Code, RequestContext, Status};
 use crate::config::units::human;
 use crate::error::Failure;
 
-/// Flag and length in front of each message.
+/// Bytes of the flag and length in front of each message.
 const HEAD: usize = 5;
 /// The header that names the compression of messages.
 const ENCODING: &str = "grpc-encoding";
@@ -69,7 +73,7 @@ impl Decoder for RawDecoder {
     }
 }
 
-/// Refuses an answer whose tensors have more bytes than a message can: its length is a number of 32 bits.
+/// Refuses an answer whose tensors exceed a message's maximum: the length is a 32-bit number.
 pub(crate) fn check_size(bytes: usize) -> Result<(), Status> {
     if u32::try_from(bytes).is_ok() {
         return Ok(());
@@ -81,17 +85,17 @@ pub(crate) fn check_size(bytes: usize) -> Result<(), Status> {
 
 // === compressed messages ===
 
-/// A message that was unpacked, beside its bytes.
+/// The accounting of a decompressed message.
 #[derive(Debug)]
 pub(crate) struct Unpacked {
-    /// What it counts against `limits.queued`, or why it is refused.
+    /// The permit that counts its bytes against `limits.queued`, or the refusal.
     pub(crate) permit: Result<QueuedBytesPermit, Failure>,
-    /// `None` if it is refused, or if it is a message of a stream.
+    /// `None` if the message is refused or belongs to a stream.
     pub(crate) turn: Option<Turn>,
 }
 
 impl Unpacked {
-    /// Waits for the turn of a single call whose body has arrived whole. Its bytes are counted as they were received.
+    /// Waits for the turn of a unary call whose body has arrived completely. The permit counts the bytes as received.
     pub(crate) async fn in_turn(api: &Api, context: &RequestContext, message: usize) -> Unpacked {
         match api.turn(context, message).await {
             Ok((turn, permit)) => Unpacked { permit: Ok(permit), turn: Some(turn) },
@@ -100,7 +104,7 @@ impl Unpacked {
     }
 }
 
-/// The messages of a call that were unpacked and not read yet, in their order.
+/// Decompressed messages of a call that are not read yet, in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UnpackedQueue(Arc<Mutex<VecDeque<Unpacked>>>);
 
@@ -110,16 +114,16 @@ impl UnpackedQueue {
     }
 }
 
-/// How many messages a call has.
+/// Whether a call has one message or many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallKind {
-    /// One, which takes its turn among the requests of its connection once the body has ended.
+    /// One message. It takes its turn on its connection once the body has ended.
     Unary,
-    /// Many, which keep an order of their own.
+    /// Many messages, in the order of the stream.
     Stream,
 }
 
-/// The body of a call, with its messages unpacked if they may be compressed in a way that is known.
+/// The body of a call. If the call names a supported compression, its messages are decompressed.
 pub(crate) fn unpack<B>(
     api: &Api,
     context: &RequestContext,
@@ -159,20 +163,20 @@ struct Unpacking {
     context: RequestContext,
     packing: Packing,
     kind: CallKind,
-    /// `None` once it has ended.
+    /// `None` once the body has ended.
     body: Option<Body>,
-    /// What was received and not handed on.
+    /// Received bytes that are not passed on yet.
     received: BytesMut,
-    /// The message of a single call until the body ends.
+    /// The message of a unary call, held until the body ends.
     held: Option<PackedMessage>,
-    /// The messages to hand on.
+    /// The messages to pass on.
     ready: VecDeque<Bytes>,
     queue: UnpackedQueue,
-    /// The rest is handed on as it comes: it is not well-formed, which tonic says.
+    /// Whether the rest is passed on unchanged. It is malformed or too long, and tonic reports that.
     is_plain: bool,
 }
 
-/// A message that was received whole.
+/// A message that was received completely.
 struct PackedMessage {
     is_packed: bool,
     bytes: Bytes,
@@ -192,7 +196,7 @@ impl Unpacking {
                             return Some(Err(status));
                         }
                     }
-                    // A single call has one message. More of them are read and ignored.
+                    // A unary call has one message. Further ones are read and ignored.
                     CallKind::Unary if self.held.is_none() => self.held = Some(message),
                     CallKind::Unary => {}
                 }
@@ -209,14 +213,14 @@ impl Unpacking {
             match body.frame().await {
                 None => {
                     self.body = None;
-                    // The body ends within a message.
+                    // The body ended within a message.
                     if !self.received.is_empty() {
                         self.pass_on();
                     }
                 }
                 Some(Err(error)) => return Some(Err(tonic::Status::from_error(Box::new(error)))),
                 Some(Ok(frame)) => {
-                    // Trailers of a request say nothing.
+                    // Trailers of a request are ignored.
                     if let Ok(data) = frame.into_data() {
                         self.received.extend_from_slice(&data);
                     }
@@ -225,7 +229,7 @@ impl Unpacking {
         }
     }
 
-    /// The first message that was received whole.
+    /// Takes the first completely received message.
     fn take_message(&mut self) -> Option<PackedMessage> {
         let (head, rest) = self.received.split_first_chunk::<HEAD>()?;
         let [flag, length @ ..] = *head;
@@ -244,12 +248,12 @@ impl Unpacking {
 
     fn pass_on(&mut self) {
         self.is_plain = true;
-        // These bytes are all that tonic reads of a single call.
+        // For a unary call, tonic reads only these bytes.
         self.held = None;
         self.ready.push_back(self.received.split().freeze());
     }
 
-    /// Unpacks a message and hands it on. `permit` counts its bytes as they were received.
+    /// Decompresses a message and passes it on. `permit` counts the bytes as received.
     async fn unpack(
         &mut self,
         PackedMessage { is_packed, bytes }: PackedMessage,

@@ -1,4 +1,4 @@
-//! `grpc.health.v1`: whether the server is ready, for every service name, as Triton answers it.
+//! `grpc.health.v1`: whether the server is ready. Like Triton, it gives the same answer for every service name.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use super::{Api, ServerPhase};
 
-/// How often a watched server looks whether its models are ready; phases are sent at once.
+/// How often a watch checks whether the models are ready. A change of the server's phase is sent at once.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ impl Health for Readiness {
     }
 }
 
-/// Sends the status, then every change of it, until the last listener has gone.
+/// Sends the status, then every change of it, until the client has gone or the server closes.
 async fn send_changes(
     readiness: Readiness,
     mut phases: watch::Receiver<ServerPhase>,
@@ -62,7 +62,7 @@ async fn send_changes(
             return;
         }
         sent = Some(status);
-        // An endless answer would hold its connection open for as long as the server may take to go out.
+        // A stream that does not end would keep its connection open until the server's exit timeout.
         if *phases.borrow() == ServerPhase::Closing {
             return;
         }

@@ -1,4 +1,4 @@
-//! Decodes a request for the load that runs it. After a reload a live sequence stays for a time on the load before, whose inputs may be others.
+//! Decodes a request for the load that runs it. After a reload, live sequences may stay on the previous load, whose inputs may differ.
 
 use sequor_core::Id;
 
@@ -7,8 +7,8 @@ use super::refusal::{PEER_LIMIT, QUEUE_FULL};
 use super::status::Status;
 use crate::model::{ModelHandle, SequenceStep};
 
-/// Decodes a message for the load that its step goes to. The message itself names the sequence, so with several loads each is tried, the newest
-/// first. If no load takes the message, the client reads the refusal of the newest. The permit counts the bytes of the last attempt alone.
+/// Decodes a message for the load of its sequence. Only the decoded message names the sequence, so with several loads each is tried, newest
+/// first. If no load takes the message, the newest load's result counts. The permit counts the bytes of the last attempt only.
 pub(crate) fn for_its_load<M: Clone, R>(
     model: &ModelHandle,
     message: M,

@@ -1,4 +1,4 @@
-//! Elements of tensors written as JSON. Numbers are as short as they can be and read back as they were.
+//! Writes elements of tensors as JSON. Numbers are as short as possible, and parse back to the same value.
 
 use half::f16;
 use sequor_core::DataType;
@@ -6,8 +6,8 @@ use sequor_core::DataType;
 /// Why data cannot be written as JSON.
 pub(crate) type Unwritable = String;
 
-/// Writes a tensor's elements as one flat array. Numbers that are not finite are written the way Python reads and writes them; strict JSON
-/// has no word for them.
+/// Writes a tensor's elements as one flat array. Numbers that are not finite are written as Python reads and writes them, because strict
+/// JSON has no form for them.
 pub(crate) fn write(out: &mut Vec<u8>, dtype: DataType, data: &[u8]) -> Result<(), Unwritable> {
     out.push(b'[');
     match dtype {
@@ -39,12 +39,12 @@ fn each<const N: usize>(out: &mut Vec<u8>, data: &[u8], put: impl Fn(&mut Vec<u8
     }
 }
 
-/// A `Vec` takes everything that is written to it.
+/// Writing to a `Vec` cannot fail.
 fn number(out: &mut Vec<u8>, n: impl serde::Serialize) {
     let _ = serde_json::to_writer(out, &n);
 }
 
-/// The shortest text that reads back as this very number.
+/// Writes the shortest text that parses back to the same number.
 fn float32(out: &mut Vec<u8>, x: f32) {
     if x.is_finite() { number(out, x) } else { odd(out, f64::from(x)) }
 }

@@ -1,6 +1,6 @@
-//! Counts the message that an upgraded connection receives against `limits.queued`, from its first bytes until it is whole.
+//! Counts an incomplete message on an upgraded connection against `limits.queued`, from its first byte until it is complete.
 //!
-//! The connection's stream adds the bytes that it reads. The surface, which alone knows where a message ends, takes them away again.
+//! The connection's stream adds the bytes that it reads. The API handler removes them, because only it knows where a message ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::queued::QueuedBytesPermit;
 use super::{Status, refusal};
 
-/// An unfinished message of no more bytes does not count.
+/// An incomplete message of at most this many bytes does not count.
 const SMALL_MESSAGE: u64 = 64 << 10;
 
 /// The meter of one connection. Clones share it. It counts nothing before [`MessageMeter::begin`].
@@ -27,12 +27,12 @@ struct MeterState {
 struct UnfinishedMessage {
     bytes: u64,
     permit: Option<QueuedBytesPermit>,
-    /// Why the connection is given up.
+    /// The reason to close the connection.
     refused: Option<Status>,
 }
 
 impl MessageMeter {
-    /// Counts what is read from now on.
+    /// Starts to count the bytes that are read.
     pub(crate) fn begin(&self, permit: QueuedBytesPermit) {
         self.0.message.lock().permit = Some(permit);
         self.0.counts.store(true, Ordering::Release);
@@ -43,7 +43,7 @@ impl MessageMeter {
         self.0.counts.load(Ordering::Acquire)
     }
 
-    /// Counts bytes that were read. Returns whether they fit; if not, the connection is to be given up.
+    /// Counts bytes that were read. False if they exceed the limit. The connection must then be closed.
     pub(crate) fn add(&self, bytes: usize) -> bool {
         let mut message = self.0.message.lock();
         let UnfinishedMessage { bytes: unfinished, permit, refused } = &mut *message;
@@ -58,12 +58,12 @@ impl MessageMeter {
         }
     }
 
-    /// The message is whole.
+    /// The message is complete.
     pub(crate) fn finish(&self) {
         self.remove(u64::MAX);
     }
 
-    /// These bytes were no part of a message.
+    /// Removes bytes that are not part of a message.
     pub(crate) fn remove(&self, bytes: u64) {
         let mut message = self.0.message.lock();
         message.bytes = message.bytes.saturating_sub(bytes);
@@ -74,17 +74,17 @@ impl MessageMeter {
         }
     }
 
-    /// Whether a message has begun and is not whole.
+    /// Whether an incomplete message exists.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.0.message.lock().bytes > 0
     }
 
-    /// Gives the connection up.
+    /// Marks the connection to be closed.
     pub(crate) fn refuse(&self, status: Status) {
         self.0.message.lock().refused = Some(status);
     }
 
-    /// Why the connection is given up, if it is.
+    /// The reason to close the connection, if there is one.
     pub(crate) fn refused(&self) -> Option<Status> {
         self.0.message.lock().refused.clone()
     }

@@ -1,7 +1,7 @@
-//! The order of the requests of one connection, and work that is too long for the connection's task.
+//! The order of the requests of one connection, and work that takes too long for the connection's task.
 //!
-//! Requests of a connection are admitted in the order in which their messages were complete. A large message is unpacked on another thread;
-//! its request keeps its turn meanwhile, and later requests of the connection wait for it.
+//! Requests of a connection are admitted in the order in which their messages were complete. A large message is decompressed on another
+//! thread. Its request keeps its turn, and later requests of the connection wait for it.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::error::Failure;
 
-/// Bytes that a connection's task unpacks and copies for one message at most. Larger messages are left to another thread.
+/// Maximum bytes that a connection's task decompresses or copies for one message. Larger messages go to another thread.
 pub(crate) const INLINE_BYTES: usize = 256 << 10;
 
-/// The order of one connection. Clones belong to the same connection.
+/// The order of one connection. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionOrder(Arc<Mutex<()>>);
 
-/// The turn of one request: no other request of the connection is admitted while this lives.
+/// The turn of one request. Until it is dropped, no other request of the connection is admitted.
 #[derive(Debug)]
 pub(crate) struct Turn(#[allow(dead_code, reason = "only its drop matters")] OwnedMutexGuard<()>);
 
 impl ConnectionOrder {
-    /// Waits until every request that asked before is admitted.
+    /// Waits until every earlier request of the connection is admitted.
     pub(crate) async fn turn(&self) -> Turn {
         match self.try_turn() {
             Some(turn) => turn,
@@ -29,13 +29,13 @@ impl ConnectionOrder {
         }
     }
 
-    /// The turn, if every request that asked before is admitted.
+    /// Takes the turn, if every earlier request is admitted.
     pub(crate) fn try_turn(&self) -> Option<Turn> {
         Arc::clone(&self.0).try_lock_owned().ok().map(Turn)
     }
 }
 
-/// Does work here, or on a thread for blocking work where it is long. Cancel safe: work that has begun is done to its end.
+/// Runs short work in place, and long work on a thread for blocking work. Cancel safe: work that has begun runs to its end.
 pub(crate) async fn off_task<T: Send + 'static>(
     is_long: bool,
     work: impl FnOnce() -> T + Send + 'static,
@@ -47,7 +47,7 @@ pub(crate) async fn off_task<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(ended)
 }
 
-/// Runs a future in which [`off_task`] may be called. Returns its output, and whether it was ready without another thread: the only other one is
+/// Runs a future that may call [`off_task`]. Returns its output, and whether it was ready without another thread. The only other thread is
 /// busy until the first poll is over.
 #[cfg(test)]
 pub(crate) fn run_and_see_if_inline<T>(work: impl Future<Output = T>) -> (T, bool) {

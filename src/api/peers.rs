@@ -1,7 +1,7 @@
-//! What one client holds: its live sequences, its requests in flight, and the bytes of requests that wait, against the maxima of one peer.
+//! Accounts of peers: live sequences, requests in flight and queued bytes, against the maximum per peer.
 //!
-//! A peer is the name of a key or certificate where the client has one, otherwise its address (of IPv6 the /64 network). Without a maximum
-//! nothing is counted, and nothing is looked up.
+//! A peer is identified by its key or certificate name. Without a name, its address identifies it (for IPv6, the /64 network). Without a
+//! maximum, nothing is counted or looked up.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::error::ExceededLimit;
 use crate::model::SequenceOwner;
 use crate::telemetry::{Metrics, PeerLimit};
 
-/// The peers that are connected or hold something. Clones share them; the default counts nothing.
+/// The peers that are connected or hold something. Clones share them. The default counts nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Peers(Option<Arc<Accounts>>);
 
@@ -41,7 +41,7 @@ enum PeerKey {
     Network(IpAddr),
 }
 
-/// What one peer holds. It is forgotten with the last connection, request and sequence of the peer.
+/// The account of one peer. It is removed with the peer's last connection, request and sequence.
 #[derive(Debug)]
 struct Account {
     key: PeerKey,
@@ -80,10 +80,10 @@ impl Peers {
         Peer(Some(account))
     }
 
-    /// Shows how many peers there are, and the most that one of them holds.
+    /// Updates the metrics: the number of peers, and the largest amounts that one peer holds.
     pub(crate) fn observe(&self) {
         let Some(accounts) = &self.0 else { return };
-        // An account that is dropped takes the lock, so none may be dropped under it.
+        // Dropping an account takes the lock, so none may be dropped while it is held.
         let all: Vec<Arc<Account>> = accounts.by_key.lock().values().filter_map(Weak::upgrade).collect();
         let most = |of: fn(&Account) -> &AtomicU64| all.iter().map(|one| of(one).load(Ordering::Relaxed)).max();
         let held = [most(|one| &one.sequences), most(|one| &one.in_flight), most(|one| &one.queued)];
@@ -103,7 +103,7 @@ impl Peer {
         Ok(PeerRequest(self.clone()))
     }
 
-    /// Counts bytes of a request that holds `held` already, or refuses it. No bytes always fit.
+    /// Counts more bytes of a request that already holds `held` bytes, or refuses it. Zero bytes always fit.
     pub(super) fn add_queued(&self, bytes: u64, held: u64) -> Result<(), ExceededLimit> {
         let Some(account) = self.0.as_ref().filter(|_| bytes > 0) else { return Ok(()) };
         let limit = account.limits().queued_per_peer.map(|size| size.0);
@@ -120,7 +120,7 @@ impl Peer {
         }
     }
 
-    /// The owner of the sequences that this peer starts, where they are counted.
+    /// The owner of the sequences that this peer starts, if they are counted.
     pub(super) fn owner(&self) -> Option<Arc<dyn SequenceOwner>> {
         let account = self.0.as_ref()?;
         Some(Arc::<Account>::clone(account))
@@ -140,7 +140,7 @@ impl Account {
         self.accounts.limits
     }
 
-    /// Counts so many more, or returns how many there are.
+    /// Adds to a count. If the sum exceeds the limit, returns the current count.
     fn add(&self, count: &AtomicU64, more: u64, limit: Option<u64>) -> Result<(), u64> {
         let limit = limit.unwrap_or(u64::MAX);
         let sum = |used: u64| used.checked_add(more).filter(|sum| *sum <= limit);
@@ -161,7 +161,7 @@ impl SequenceOwner for Account {
     fn try_add(&self) -> Result<(), u64> {
         let limit = self.limits().sequences_per_peer;
         self.add(&self.sequences, 1, limit).map_err(|_| {
-            // Under the model's lock, where nothing is logged.
+            // Called under the model's lock, where nothing may be logged.
             self.accounts.metrics.peer_refused(PeerLimit::Sequences);
             limit.unwrap_or_default()
         })
@@ -179,7 +179,7 @@ impl SequenceOwner for Account {
 impl Drop for Account {
     fn drop(&mut self) {
         let mut by_key = self.accounts.by_key.lock();
-        // A newer account of the same peer may stand there.
+        // The map may already hold a newer account of the same peer.
         if by_key.get(&self.key).is_some_and(|account| account.strong_count() == 0) {
             by_key.remove(&self.key);
         }

@@ -1,5 +1,5 @@
-//! Bytes of requests that wait for their answers, all models and surfaces together, against `limits.queued`. A request that does not fit is
-//! refused before its sequence is touched.
+//! Bytes of requests that wait for their answers, across all models and APIs, against `limits.queued`. A request that does not fit is
+//! refused before it changes its sequence.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use super::peers::Peer;
 use crate::error::ExceededLimit;
 use crate::telemetry::kinds::Gauge;
 
-/// The count of a server. Clones share it.
+/// The counter of a server. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct QueuedBytes(Arc<QueuedCounter>);
 
@@ -19,27 +19,27 @@ struct QueuedCounter {
     shown: Gauge,
 }
 
-/// The bytes of one request. They are counted for as long as this lives.
+/// The counted bytes of one request. Dropping the permit removes them.
 #[derive(Debug)]
 pub(crate) struct QueuedBytesPermit {
     queued: QueuedBytes,
-    /// The client, whose own maximum they count against as well.
+    /// The client. The bytes also count against its own maximum.
     peer: Peer,
     bytes: u64,
 }
 
 impl QueuedBytes {
-    /// `shown` follows the count.
+    /// The gauge `shown` follows the counter.
     pub(crate) fn new(limit: u64, shown: Gauge) -> QueuedBytes {
         QueuedBytes(Arc::new(QueuedCounter { used: AtomicU64::new(0), limit, shown }))
     }
 
-    /// A permit of no bytes yet, for a request of this peer.
+    /// A permit with zero bytes, for a request of this peer.
     pub(crate) fn permit(&self, peer: &Peer) -> QueuedBytesPermit {
         QueuedBytesPermit { queued: self.clone(), peer: peer.clone(), bytes: 0 }
     }
 
-    /// Counts these bytes too, or returns how many there are already. No bytes always fit.
+    /// Adds bytes. If they exceed the limit, returns the current count. Zero bytes always fit.
     fn add(&self, bytes: u64) -> Result<(), u64> {
         let QueuedCounter { used, limit, shown } = &*self.0;
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= *limit || bytes == 0);
@@ -61,12 +61,12 @@ impl QueuedBytesPermit {
         QueuedBytes::new(u64::MAX, Gauge::default()).permit(&Peer::default())
     }
 
-    /// Bytes that are counted now.
+    /// The bytes that are counted now.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Counts more bytes for the request before memory is taken for them, or refuses the request.
+    /// Counts more bytes before memory is allocated for them, or refuses the request.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), ExceededLimit> {
         let limit = self.queued.0.limit;
         let needed = self.bytes.saturating_add(bytes);
@@ -79,7 +79,7 @@ impl QueuedBytesPermit {
         Ok(())
     }
 
-    /// Counts exactly these bytes from now on, or refuses the request.
+    /// Sets the counted bytes, or refuses the request.
     pub(crate) fn resize(&mut self, bytes: u64) -> Result<(), ExceededLimit> {
         if let Some(more) = bytes.checked_sub(self.bytes) {
             return self.grow(more);

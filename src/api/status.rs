@@ -1,5 +1,5 @@
-//! The outcome of a request that has no answer: a code, a sentence for people, a word for machines. How a protocol carries it stands here
-//! too, for all surfaces do it alike.
+//! The status of a request without an answer: a code, a sentence for people, and a reason for programs. All APIs share its mapping to
+//! protocols.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 
 use super::Code;
 
-/// The HTTP header and the gRPC trailer that carry [`Status::reason`].
+/// The HTTP header and the gRPC trailer for [`Status::reason`].
 pub const REASON: &str = "sequor-reason";
 
-/// The HTTP header and the gRPC trailer that say where the documentation explains the reason.
+/// The HTTP header and the gRPC trailer for the place in the documentation that explains the reason.
 pub const HELP: &str = "sequor-help";
 
-/// The parameter of an answer that carries it on a stream.
+/// The parameter for the reason in an answer on a stream.
 pub const REASON_PARAMETER: &str = "sequor_reason";
 
-/// The most that is said; names that clients send may be as long as they like, trailers may not.
+/// Maximum bytes of a sentence. Names from clients have any length, but trailers are limited.
 const LONGEST: usize = 4096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub code: Code,
     pub message: String,
-    /// One word of the table of reasons; metrics bear it as well.
+    /// A word of the table of reasons. Metrics use the same words.
     pub reason: &'static str,
     pub retry: Retry,
 }
@@ -35,11 +35,11 @@ pub struct Status {
 /// Whether and when a client may send the request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Retry {
-    /// Nothing: the code says enough.
+    /// No hint: the code is enough.
     #[default]
     Unsaid,
     After(Duration),
-    /// Not to, although clients retry this code by themselves.
+    /// The client must not retry, although clients retry this code by default.
     Never,
 }
 
@@ -54,7 +54,7 @@ impl Status {
         Status { code, message, reason, retry: Retry::Unsaid }
     }
 
-    /// Something this server does not do.
+    /// A feature that the server does not support.
     pub fn unimplemented(message: impl Into<String>) -> Status {
         Status::new(Code::Unimplemented, "unsupported", message)
     }
@@ -63,7 +63,7 @@ impl Status {
         Status { retry: Retry::After(span), ..self }
     }
 
-    /// The place in the documentation that says what to do about the reason.
+    /// The place in the documentation for this reason.
     pub fn help(&self) -> String {
         format!("docs/troubleshoot.md#{}", self.reason)
     }
@@ -72,7 +72,7 @@ impl Status {
         Status { retry: Retry::Never, ..self }
     }
 
-    /// The answer to a request with these headers, in the form that its protocol has for refusals.
+    /// The answer to a request with these headers, in the refusal format of its protocol.
     pub fn response(self, headers: &HeaderMap) -> Response {
         if is_grpc(headers) { tonic::Status::from(self).into_http() } else { self.into_response() }
     }
@@ -86,10 +86,10 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
 /// Maximum bytes of an encoded sentence. Clients take 8 KiB of gRPC metadata in all.
 const LONGEST_SENT: usize = 6 << 10;
 
-/// Characters of ASCII that tonic encodes as three bytes, besides those that cannot be printed.
+/// ASCII characters that tonic encodes as three bytes, in addition to those that cannot be printed.
 const ENCODED: [char; 10] = ['%', ' ', '"', '#', '<', '>', '`', '?', '{', '}'];
 
-/// Cuts a sentence that would take more.
+/// Truncates a sentence that exceeds the maximum.
 fn cut(mut message: String) -> String {
     let sent = |c: char| if c.is_ascii_graphic() && !ENCODED.contains(&c) { 1 } else { 3 * c.len_utf8() };
     let mut bytes = 0;

@@ -1,5 +1,5 @@
-//! Connections that became something else than HTTP: they outlive the connection's own task, and the server still waits for them, or cuts
-//! them, on its way out.
+//! Upgraded connections, which no longer use HTTP. They outlive the connection's task. When the server stops, it waits for them or cuts
+//! them.
 
 use std::any::Any;
 use std::future::Future;
@@ -11,23 +11,23 @@ use tokio_util::task::TaskTracker;
 
 use super::message_meter::MessageMeter;
 
-/// The server puts this into every request that asks for an upgrade.
+/// The server's handles for an upgraded connection. The server adds them to every request for an upgrade.
 #[derive(Debug, Clone)]
 pub struct Upgrades {
-    /// Connections the server waits for.
+    /// Tracks the connections that the server waits for.
     pub open: TaskTracker,
-    /// Connections end now.
+    /// Cuts the connections at once.
     pub cut: CancellationToken,
-    /// How long the client may be silent before it is asked for a sign of life; zero is for ever.
+    /// How long the client may be silent before it gets a ping. Zero means for ever.
     pub keepalive: Duration,
-    /// Counts the message that the client is sending.
+    /// Counts the incomplete message of the client.
     pub(crate) meter: MessageMeter,
-    /// What counts the connection while it is open.
+    /// Counts the connection while it is open.
     pub permit: Arc<dyn Any + Send + Sync>,
 }
 
 impl Upgrades {
-    /// Runs what an upgraded connection does, so that the server knows of it.
+    /// Runs the task of an upgraded connection until it ends or is cut.
     pub async fn run(self, task: impl Future<Output = ()>) {
         let Upgrades { cut, permit: _permit, .. } = self;
         let until_cut = async {

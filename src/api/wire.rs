@@ -1,4 +1,4 @@
-//! The fields of a protobuf message, found without decoding them. Nothing is allocated.
+//! Finds the fields of a protobuf message without decoding them. Nothing is allocated.
 
 /// One field of a message.
 #[derive(Debug)]
@@ -7,22 +7,22 @@ pub(crate) struct Field<'m> {
     pub(crate) value: FieldValue<'m>,
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Debug)]
 pub(crate) enum FieldValue<'m> {
     Number(u64),
     /// A number of 4 or 8 bytes.
     Fixed,
     Bytes(&'m [u8]),
-    /// The begin or the end of a group, which no field of ours is.
+    /// The start or the end of a group. No message of ours has groups.
     Group,
 }
 
 impl FieldValue<'_> {
-    /// How many numbers of a repeated field this is, packed or alone.
+    /// The number of values in a repeated numeric field, packed or not.
     pub(crate) fn numbers(&self) -> u64 {
         match self {
-            // The last byte of a number has its highest bit clear.
+            // The last byte of each value has its highest bit clear.
             FieldValue::Bytes(packed) => packed.iter().filter(|byte| **byte < 0x80).count() as u64,
             FieldValue::Number(_) | FieldValue::Fixed => 1,
             FieldValue::Group => 0,
@@ -30,14 +30,14 @@ impl FieldValue<'_> {
     }
 }
 
-/// The fields of a message, up to the first that is not well-formed.
+/// The fields of a message, up to the first malformed one.
 #[derive(Debug)]
 pub(crate) struct MessageFields<'m>(pub(crate) &'m [u8]);
 
 impl<'m> Iterator for MessageFields<'m> {
     type Item = Field<'m>;
 
-    /// Leaves what is not well-formed where it is.
+    /// At a malformed field, keeps the position.
     fn next(&mut self) -> Option<Field<'m>> {
         let begin = self.0;
         let field = self.field();
@@ -64,7 +64,7 @@ impl<'m> MessageFields<'m> {
             5 => self.skip(4)?,
             _ => return None,
         };
-        // Decoding takes the lower 32 bits of a tag.
+        // Decoding uses the lower 32 bits of a tag.
         Some(Field { number: (tag & u64::from(u32::MAX)) >> 3, value })
     }
 

@@ -1,4 +1,4 @@
-//! Sound for the voice activity model: 16 kHz mono, cut into the chunks it takes.
+//! Audio for the voice activity model: 16 kHz mono, cut into the model's chunks.
 
 use std::io::Cursor;
 
@@ -6,16 +6,16 @@ use super::Failed;
 
 /// Samples of a chunk: 32 ms.
 const CHUNK: usize = 512;
-/// Samples of the chunk before that the model wants in front.
+/// Samples at the end of the previous chunk that the model wants in front of each chunk.
 const CONTEXT: usize = 64;
 pub(super) const RATE: u32 = 16_000;
 
-/// Reads a WAV file of 16 kHz, one channel, 16 bit; samples between -1 and 1.
+/// Reads a WAV file of 16 kHz, one channel, 16 bit. Samples are between -1 and 1.
 pub(super) fn read(name: &str, wav: &[u8]) -> Result<Vec<f32>, Failed> {
     Ok(samples(name, wav)?.into_iter().map(|s| f32::from(s) / 32768.0).collect())
 }
 
-/// The samples of such a file as they are.
+/// The unscaled samples of such a file.
 pub(super) fn samples(name: &str, wav: &[u8]) -> Result<Vec<i16>, Failed> {
     let failed = |e: &dyn std::fmt::Display| Failed::Failed(format!("{name}: {e}"));
     let mut reader = hound::WavReader::new(Cursor::new(wav)).map_err(|e| failed(&e))?;
@@ -27,7 +27,7 @@ pub(super) fn samples(name: &str, wav: &[u8]) -> Result<Vec<i16>, Failed> {
     reader.samples::<i16>().collect::<Result<_, _>>().map_err(|e| failed(&e))
 }
 
-/// The model's inputs: each chunk with the end of the one before in front, zeros at first. An incomplete last chunk is left out.
+/// The model's inputs: each chunk has the end of the previous one in front, zeros at first. An incomplete last chunk is dropped.
 pub(super) fn chunks(samples: &[f32]) -> Vec<Vec<f32>> {
     let mut context = vec![0.0; CONTEXT];
     let mut out = Vec::with_capacity(samples.len() / CHUNK);
@@ -38,7 +38,7 @@ pub(super) fn chunks(samples: &[f32]) -> Vec<Vec<f32>> {
     out
 }
 
-/// The same, with silence that completes the last chunk.
+/// Like [`chunks`], but completes the last chunk with silence.
 pub(super) fn chunks_with_silence(samples: &[f32]) -> Vec<Vec<f32>> {
     let mut samples = samples.to_vec();
     samples.resize(samples.len().next_multiple_of(CHUNK), 0.0);

@@ -1,4 +1,4 @@
-//! Curves of probabilities over time, in three lines of text.
+//! Charts of probabilities over time, in three lines of text.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇',
 const ROWS: usize = 3;
 const WIDTH: usize = 36;
 
-/// Draws curves side by side under their titles. Values lie between 0 and 1; where there are more than fit, the largest shows.
+/// Draws curves side by side with their titles. Values are between 0 and 1. If there are too many, each column shows its largest value.
 pub(super) fn draw(curves: &[(String, &[f32])]) -> String {
     let columns: Vec<Vec<f32>> = curves.iter().map(|(_, values)| squeeze(values)).collect();
     let mut out = String::from("    ");
@@ -31,12 +31,12 @@ fn squeeze(values: &[f32]) -> Vec<f32> {
     (0..width).map(|n| part(n).iter().copied().fold(0.0, f32::max)).collect()
 }
 
-/// What a value shows in a row counted from the bottom.
+/// The character for a value in a row, counted from the bottom.
 fn cell(value: f32, row: usize) -> char {
     let steps = LEVELS.len() - 1;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "0 to 24")]
     let height = (value.clamp(0.0, 1.0) * (ROWS * steps) as f32).round() as usize;
-    // The bottom line always shows where the curve is.
+    // The bottom line always shows the extent of the curve.
     let least = usize::from(row == 0);
     LEVELS.get(height.saturating_sub(row * steps).clamp(least, steps)).copied().unwrap_or(' ')
 }

@@ -1,7 +1,8 @@
-//! `sequor check`: everything that is wrong with a repository at once, and a dry run of what is not. Nothing listens, nothing is kept.
+//! `sequor check`: reports all errors of a repository at once, and does a dry run of every model without errors. It opens no port and
+//! stores nothing.
 //!
-//! Each model is loaded as `serve` would load it, one after the other, and let go before the next: a repository may be checked on a machine
-//! that could not serve all of it.
+//! Models are loaded one after the other as `serve` loads them, and unloaded before the next one. So a repository can be checked on a
+//! machine that cannot serve all of it.
 
 mod dry_run;
 mod finding;
@@ -89,7 +90,7 @@ fn root_of(path: &Path) -> Result<PathBuf, Failed> {
     fs_err::canonicalize(path).map_err(|e| Failed::Configuration(format!("{}: {e}", path.display())))
 }
 
-/// One argument: a repository, or a model. `repositories` are all those that `serve` would serve together.
+/// Checks one argument: a repository or a model. `repositories` are all repositories that `serve` would serve together.
 fn check(
     root: &Path,
     repositories: &[PathBuf],
@@ -135,12 +136,12 @@ fn model(
 ) -> Result<(), Failed> {
     report.models += 1;
     let metrics = Metrics::new(false);
-    // As `serve` would, with settings that name no directory for states.
+    // Like `serve`, refuses durable models if the settings name no state directory.
     let keeps = report.has_settings && settings.state.dir.as_os_str().is_empty();
     let repository = launch::trial(library, settings, &metrics, keeps)?;
     repository.govern(RepositoryControl { mode: ControlMode::None, directories: repositories.to_vec() });
     repository.load(folder);
-    // The members of an ensemble were loaded for it, and have a check of their own.
+    // Members of an ensemble are loaded with it, but have their own check.
     for status in repository.statuses().into_iter().filter(|status| status.name == name_of(folder)) {
         match status.availability {
             Availability::Failed(faults) => {
@@ -163,7 +164,8 @@ fn model(
     Ok(())
 }
 
-/// Tries each scheduler of a repository once, as `sequor plugin check` does. Loading the model has tried its processors and its initializer.
+/// Tries each scheduler of a repository once, like `sequor plugin check`. Loading the model has already tried its processors and its
+/// initializer.
 fn plugins(repository: &Repository, settings: &Settings, report: &mut CheckReport) -> Result<(), Failed> {
     let said = &settings.plugins;
     let table = GrantTable::parse(said.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
@@ -181,7 +183,7 @@ fn plugins(repository: &Repository, settings: &Settings, report: &mut CheckRepor
     Ok(())
 }
 
-/// A version that serve would serve: its dry run, and what may surprise once it serves.
+/// Reports a version that `serve` would serve: its dry run, and warnings about its use.
 fn good(
     repository: &Repository,
     metrics: &Metrics,

@@ -1,4 +1,4 @@
-//! `sequor completions SHELL` and `sequor man DIR`: what shells and manual readers know of the program, made from its own description.
+//! `sequor completions SHELL` and `sequor man DIR`: shell completions and manual pages, made from the program's own description.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub(super) fn command() -> Command {
     Command::new(NAME).about("Print the completion script of a shell").arg(shell)
 }
 
-/// For packages: not in the help.
+/// For packagers, so it is hidden in the help.
 pub(super) fn manual_command() -> Command {
     let folder = Arg::new("folder").required(true).value_name("DIR").value_parser(value_parser!(PathBuf));
     Command::new(MANUAL).about("Write a manual page for every command into a folder").hide(true).arg(folder)
@@ -27,7 +27,7 @@ pub(super) fn print(mut program: Command, matches: &ArgMatches) {
     if let Some(shell) = matches.get_one::<Shell>("shell") {
         let mut script = Vec::new();
         clap_complete::generate(*shell, &mut program, "sequor", &mut script);
-        // A reader that has gone is no error.
+        // A closed pipe is not an error.
         let _ = io::stdout().write_all(&script);
     }
 }

@@ -1,5 +1,5 @@
-//! `sequor demo`: real speech and noise through a real model on a server of its own, held against ONNX Runtime on the whole file. Then raw PCM through
-//! processors in front of the same model ([`pcm`]).
+//! `sequor demo`: real speech and noise through a real model on a private server, compared with ONNX Runtime on the whole file. Then raw
+//! PCM through processors in front of the same model ([`pcm`]).
 
 mod pcm;
 
@@ -25,14 +25,14 @@ use crate::model::Availability;
 use crate::server::Stop;
 use crate::telemetry::Metrics;
 
-/// The model and the sounds are part of the program, so that the demo needs no folder.
+/// The model and the sounds are embedded, so the demo needs no folder.
 const MODEL: &[u8] = include_bytes!("../../models/vad/1/model.onnx");
 const CONFIG: &str = include_str!("../../models/vad/config.pbtxt");
 const SEQUOR: &str = include_str!("../../models/vad/sequor.toml");
 const SPEECH: &[u8] = include_bytes!("../../models/vad/samples/speech.wav");
 const NOISE: &[u8] = include_bytes!("../../models/vad/samples/noise.wav");
 
-/// Clients at once; each has two sequences, one of speech and one of noise.
+/// Number of concurrent clients. Each has two sequences, one of speech and one of noise.
 const CLIENTS: u64 = 4;
 
 pub(super) fn command() -> Command {
@@ -40,14 +40,14 @@ pub(super) fn command() -> Command {
         .about("Start a server with a speech model, stream speech and noise to it, and verify every answer")
 }
 
-/// A sound, cut for the model.
+/// A sound, cut into the model's chunks.
 struct Sound {
     name: &'static str,
     chunks: Vec<Vec<f32>>,
     seconds: f64,
 }
 
-/// What one sequence got, and how long each step took.
+/// The answers of one sequence, and the time of each step.
 struct DemoResult {
     speech: bool,
     probabilities: Vec<f32>,
@@ -86,7 +86,7 @@ pub(super) fn run(_: &ArgMatches) -> Result<(), Failed> {
     })?;
     let whole = sounds.iter().map(|s| on_the_whole(&library.path, folder.path(), s)).collect::<Result<Vec<_>, _>>()?;
     let (text, good) = verdict(&sounds, &heard, &whole, batch);
-    // The last window of a packet's stream is completed with silence.
+    // The last window of a packet stream is completed with silence.
     let padded = Sound {
         chunks: audio::chunks_with_silence(&audio::read("speech.wav", SPEECH)?),
         name: "speech.wav",
@@ -155,7 +155,7 @@ async fn connect(port: u16) -> Result<Channel, Failed> {
     channel.map_err(|e| Failed::Failed(format!("the demo's server does not answer: {e}")))
 }
 
-/// One sequence: a chunk after the other, each when the answer to the one before is here.
+/// Runs one sequence: sends each chunk once the previous one is answered.
 async fn stream(channel: Channel, id: u64, speech: bool, chunks: Vec<Vec<f32>>) -> Result<DemoResult, Failed> {
     let mut client = GrpcInferenceServiceClient::new(channel);
     let last = chunks.len().saturating_sub(1);
@@ -192,9 +192,9 @@ fn request(id: u64, chunk: &[f32], start: bool, end: bool) -> ModelInferRequest 
     }
 }
 
-// === the other way ===
+// === the comparison ===
 
-/// The whole sound through ONNX Runtime alone, its state carried by hand.
+/// Runs the whole sound through ONNX Runtime directly, and carries the state itself.
 fn on_the_whole(library: &Path, folder: &Path, sound: &Sound) -> Result<Vec<f32>, Failed> {
     let failed = |e: crate::backend::BackendError| Failed::Failed(e.to_string());
     let backend = OnnxBackend::new(library).map_err(failed)?;
@@ -225,7 +225,7 @@ fn on_the_whole(library: &Path, folder: &Path, sound: &Sound) -> Result<Vec<f32>
     Ok(out)
 }
 
-/// Values in memory that is aligned as a backend wants it.
+/// Copies values into memory with the alignment that a backend needs.
 fn aligned(pool: &Pool, bytes: &[u8]) -> Result<Pooled, Failed> {
     let failed = |e: DeviceError| Failed::Failed(e.to_string());
     let mut memory = pool.take(bytes.len()).map_err(failed)?;

@@ -1,21 +1,21 @@
-//! The environment that the program was started in.
+//! The environment variables of the program.
 
 use crate::config::fault::did_you_mean;
 use crate::config::server::file::keys;
 use crate::config::server::key::Key;
 
-/// What the names of all our variables begin with.
+/// The prefix of all our variables.
 const PREFIX: &str = "SEQUOR_";
 
-/// Variables that are read and are no settings of the server.
+/// Variables that are read but are not settings of the server.
 const OTHERS: [&str; 4] = ["CONFIG", "SERVER", "CACHE", "WASM_TOOLCHAIN"];
 
-/// A variable of the environment, if it is set and readable.
+/// A variable of the environment, if it is set and valid UTF-8.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// A sentence for every variable whose name is close to one of ours and is none.
+/// A warning for every variable with a name close to one of ours, but not equal.
 pub(super) fn misspelt(names: impl Iterator<Item = String>) -> Vec<String> {
     let settings: Vec<String> = keys().filter(|key| key.is_served()).map(Key::variable).collect();
     let known = || settings.iter().filter_map(|name| name.strip_prefix(PREFIX)).chain(OTHERS);
@@ -27,7 +27,7 @@ pub(super) fn misspelt(names: impl Iterator<Item = String>) -> Vec<String> {
     names.filter_map(sentence).collect()
 }
 
-/// Kubernetes sets variables for every service: for one of the name "sequor", they begin as ours do.
+/// Kubernetes sets variables for every service. If a service has the name "sequor", they have our prefix.
 fn is_from_kubernetes(name: &str) -> bool {
     name == "PORT"
         || name.starts_with("PORT_")

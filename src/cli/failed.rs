@@ -1,30 +1,30 @@
-//! How a command ends that does not end well, and its exit code.
+//! Failures of commands, and their exit codes.
 
 use clap::ArgMatches;
 
-/// Runs a command, or a verb of one.
+/// A function that runs a command, or a subcommand.
 pub(crate) type CommandFn = fn(&ArgMatches) -> Result<(), Failed>;
 
-/// How a command ended, if not well.
+/// The failure of a command.
 #[derive(Debug, thiserror::Error)]
 #[allow(clippy::enum_variant_names, reason = "the plain kind of failure has no better name")]
 pub(crate) enum Failed {
-    /// What was to be done could not be done.
+    /// The command's work failed.
     #[error("{0}")]
     Failed(String),
-    /// The configuration is wrong; one line for each fault.
+    /// The configuration is wrong. One line per fault.
     #[error("{0}")]
     Configuration(String),
-    /// A server that is to be talked to does not answer.
+    /// The server does not answer.
     #[error("{0}")]
     Unreachable(String),
-    /// The server says no. `help` is the place in the documentation that says what to do.
+    /// The server refused the request. `help` is the place in the documentation that says what to do.
     #[error("{text}")]
     Refused { text: String, help: Option<String> },
 }
 
 impl Failed {
-    /// Where the documentation explains the failure, if it does.
+    /// The place in the documentation that explains the failure, if there is one.
     pub(super) fn help(&self) -> Option<&str> {
         match self {
             Failed::Refused { help, .. } => help.as_deref(),

@@ -1,16 +1,16 @@
-//! Which folders are models, and which hold models; which paths are no folders.
+//! Recognizes folders of models, folders with models, and paths that are not folders.
 
 use std::path::Path;
 
 use super::Failed;
 use crate::config::model::versions;
 
-/// Whether `serve` takes a folder for a model.
+/// Whether `serve` treats a folder as a model.
 pub(super) fn is_model(path: &Path) -> bool {
     path.join("config.pbtxt").is_file() || versions::versions_in(path).is_ok_and(|v| !v.is_empty())
 }
 
-/// Refuses the address of an object store in the place of a folder.
+/// Refuses the address of an object store, which is not a folder.
 pub(super) fn refuse_object_store(path: &Path) -> Result<(), Failed> {
     let text = path.to_string_lossy();
     let Some(store) = ["s3://", "gs://", "as://"].iter().find(|store| text.starts_with(**store)) else { return Ok(()) };
@@ -19,7 +19,7 @@ pub(super) fn refuse_object_store(path: &Path) -> Result<(), Failed> {
     )))
 }
 
-/// Whether `serve` takes any folder of this one for a model.
+/// Whether `serve` treats any folder in this one as a model.
 pub(super) fn holds_models(path: &Path) -> bool {
     fs_err::read_dir(path)
         .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| is_model(&entry.path()))))

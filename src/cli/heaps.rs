@@ -1,7 +1,7 @@
-//! Returns the memory to the system that requests took.
+//! Returns freed memory of requests to the system.
 //!
-//! The allocator keeps what a thread frees until that thread allocates again, and the threads of an idle server do not. While the process holds
-//! more memory than it held when it was idle, every socket thread gives its free memory back every few seconds.
+//! The allocator keeps the memory that a thread frees until that thread allocates again. The threads of an idle server do not allocate.
+//! While the process holds more memory than when it was idle, every socket thread returns its free memory every few seconds.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use tokio::time::{Instant, sleep};
 
 use crate::device::trim_thread;
 
-/// Time between two rounds, and after a round that returned next to nothing.
+/// Time between two rounds. After a round that returned almost nothing, the longer time applies.
 const PAUSE: Duration = Duration::from_secs(5);
 const LONG_PAUSE: Duration = Duration::from_secs(10);
-/// Memory above the idle level that is not worth a round.
+/// Minimum memory above the idle level for a round.
 const SLACK: u64 = 4 << 20;
-/// A round that returns less than this returned next to nothing.
+/// A round that returns less than this returned almost nothing.
 const LITTLE: u64 = 1 << 20;
-/// Maximum time for the threads to come to a round. A thread that is busy all the time allocates all the time, and needs no round.
+/// Maximum time in which the threads can join a round. A thread that is always busy also allocates, so it needs no round.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// Gives memory back for as long as the server runs. To be started while the server is idle.
+/// Returns memory for as long as the server runs. Start it while the server is idle.
 pub(super) async fn give_back() {
     let Some(idle) = anonymous() else { return };
     let mut level = IdleLevel::new(idle);
@@ -40,7 +40,7 @@ pub(super) async fn give_back() {
     }
 }
 
-/// What the process holds when it is idle, as far as is known.
+/// The memory of the idle process: the lowest level seen so far.
 #[derive(Debug)]
 struct IdleLevel {
     idle: u64,
@@ -52,7 +52,7 @@ impl IdleLevel {
         IdleLevel { idle, pause: PAUSE }
     }
 
-    /// Whether free memory may be among so many bytes.
+    /// Whether this many bytes may include free memory.
     fn is_exceeded(&mut self, bytes: u64) -> bool {
         self.idle = self.idle.min(bytes);
         let exceeded = bytes > self.idle + SLACK;
@@ -62,7 +62,7 @@ impl IdleLevel {
         exceeded
     }
 
-    /// A round has taken the process from so many bytes to so many.
+    /// Records that a round reduced the memory from `before` to `after` bytes.
     fn returned(&mut self, before: u64, after: u64) {
         self.idle = self.idle.min(after);
         self.pause = if before.saturating_sub(after) < LITTLE { LONG_PAUSE } else { PAUSE };
@@ -70,11 +70,11 @@ impl IdleLevel {
 }
 
 thread_local! {
-    /// The last round that this thread took part in.
+    /// The last round that this thread joined.
     static TOOK_PART: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Has every socket thread give back its free memory, and returns how many did not come to it in time.
+/// Lets every socket thread return its free memory. Returns the number of threads that did not join in time.
 async fn round(number: u64) -> usize {
     let threads = Handle::current().metrics().num_workers();
     let (missing, deadline) = (Arc::new(AtomicUsize::new(threads)), Instant::now() + ROUND);
@@ -82,7 +82,7 @@ async fn round(number: u64) -> usize {
     for _ in 0..threads {
         let missing = Arc::clone(&missing);
         tasks.spawn(async move {
-            // A thread that took part leaves the task to another one.
+            // A thread that has already joined leaves this task to another thread.
             while missing.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
                 if TOOK_PART.replace(number) != number {
                     missing.fetch_sub(1, Ordering::Relaxed);
@@ -97,7 +97,7 @@ async fn round(number: u64) -> usize {
     missing.load(Ordering::Relaxed)
 }
 
-/// Bytes of the process in memory, without pages of files. `None` where the system does not tell.
+/// Bytes of the process in memory, without pages of files. `None` if the system does not report them.
 fn anonymous() -> Option<u64> {
     let text = fs_err::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
@@ -115,21 +115,22 @@ mod tests {
         let mut level = IdleLevel::new(50 * MIB);
         assert!(!level.is_exceeded(54 * MIB));
         assert!(level.is_exceeded(300 * MIB));
-        // It is in use, and later it is not.
+        // The memory is in use at first, and later it is not.
         level.returned(300 * MIB, 300 * MIB);
         assert_eq!(level.pause, LONG_PAUSE);
         assert!(level.is_exceeded(300 * MIB));
         level.returned(300 * MIB, 52 * MIB);
         assert_eq!(level.pause, PAUSE);
         assert!(!level.is_exceeded(52 * MIB));
-        // The idle level may fall later.
+        // The idle level may decrease later.
         assert!(!level.is_exceeded(40 * MIB));
         assert!(level.is_exceeded(50 * MIB));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn every_thread_takes_part_in_a_round() {
-        // A busy machine may leave a thread out of one round, but not out of so many. With the same number, each thread counts once in all of them.
+        // A busy machine may leave a thread out of one round, but not of so many. All rounds have the same number, so each thread counts
+        // once.
         let mut took_part = 0;
         for _ in 0..500 {
             took_part += 4 - round(1).await;

@@ -1,5 +1,5 @@
-//! `sequor migrate`: what becomes of a Triton repository or of the models in a `config.json` of OVMS, model by model. No graph is run and no
-//! library is needed.
+//! `sequor migrate`: reports for each model of a Triton repository, or of an OVMS `config.json`, whether Sequor can serve it. It runs no
+//! graph and needs no library.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     }
 }
 
-/// The models of a `config.json`. Those that can be served are written, if a folder is named.
+/// Reports on the models of a `config.json`. If a folder is given, writes the models that can be served.
 fn of_ovms(file: &Path, write: Option<&Path>) -> Result<Migration, Failed> {
     let failed = |what: String| Failed::Configuration(what);
     let text = fs_err::read_to_string(file).map_err(|e| failed(e.to_string()))?;
@@ -87,7 +87,7 @@ fn of_ovms(file: &Path, write: Option<&Path>) -> Result<Migration, Failed> {
         }
     };
     let verdicts: Vec<MigratedModel> = models.iter().map(migrated).collect();
-    // Those of one model stand with it.
+    // Notices about one model are in its own entry.
     let of_the_file = notices.iter().filter(|notice| notice.model.is_none());
     let notices = of_the_file.map(|notice| format!("{name}: {notice}")).collect();
     let Some(folder) = write else { return Ok(Migration { models: verdicts, notices, written: None }) };
@@ -101,7 +101,7 @@ fn of_ovms(file: &Path, write: Option<&Path>) -> Result<Migration, Failed> {
     Ok(Migration { models: verdicts, notices, written: None })
 }
 
-/// Writes the files that the models of a Triton repository lack; their paths.
+/// Writes the files that the models of a Triton repository lack. Returns their paths.
 fn write_missing(folder: &Path, models: &[MigratedModel]) -> Result<Vec<PathBuf>, Failed> {
     let missing = models.iter().filter_map(|model| Some((model.name.as_str(), model.missing.as_ref()?)));
     let (mut written, mut failed) = (Vec::new(), Vec::new());
@@ -114,23 +114,23 @@ fn write_missing(folder: &Path, models: &[MigratedModel]) -> Result<Vec<PathBuf>
     if failed.is_empty() { Ok(written) } else { Err(Failed::Configuration(failed.join("\nsequor: "))) }
 }
 
-/// What becomes of all models.
+/// The result for all models.
 #[derive(Debug)]
 struct Migration {
     models: Vec<MigratedModel>,
-    /// What has no effect and belongs to no model.
+    /// Settings without effect that belong to no model.
     notices: Vec<String>,
-    /// The files that were written, if the models of a Triton repository were to get what they lack.
+    /// The paths of the written files. `None` if the command does not write missing files.
     written: Option<Vec<PathBuf>>,
 }
 
-/// What becomes of one model.
+/// The result for one model.
 #[derive(Debug)]
 struct MigratedModel {
     name: String,
-    /// Fields that have no effect here, and keys that its `sequor.toml` lacks.
+    /// Fields without effect, and keys that its `sequor.toml` lacks.
     changes: Vec<MigrationLine>,
-    /// Why it cannot be served.
+    /// The reasons why it cannot be served.
     reasons: Vec<MigrationLine>,
     missing: Option<MissingKeys>,
 }
@@ -138,13 +138,13 @@ struct MigratedModel {
 /// One fact about a model's files.
 #[derive(Debug)]
 struct MigrationLine {
-    /// The file, named from the repository on.
+    /// The file, relative to the repository.
     file: String,
     line: u32,
     column: u32,
     code: &'static str,
     text: String,
-    /// What to do, if the text does not say.
+    /// What to do, if the text does not say it.
     instead: Option<&'static str>,
 }
 
@@ -175,7 +175,7 @@ impl MigratedModel {
     }
 }
 
-/// Every model of the repository, by name; the one model, if the directory is that of one.
+/// Every model of the repository, in order of name. If the directory is a model, only that one.
 fn models(directory: &Path) -> std::io::Result<Vec<MigratedModel>> {
     if is_model(directory) {
         let base = directory.parent().unwrap_or(directory);
@@ -241,7 +241,7 @@ impl MigrationLine {
     }
 }
 
-/// What to do about a backend that is not served.
+/// What to do about a backend that Sequor does not support.
 fn instead(fault: &Fault) -> Option<&'static str> {
     if fault.code != code::BACKEND {
         return None;

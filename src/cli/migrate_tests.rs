@@ -1,4 +1,4 @@
-//! Verdicts about models, and the files that are written.
+//! Tests of the verdicts about models, and of the written files.
 
 use super::*;
 
@@ -95,10 +95,10 @@ fn a_triton_repository_gets_the_keys_that_its_configuration_cannot_say() {
     assert_eq!(written, std::slice::from_ref(&file));
     let text = fs_err::read_to_string(&file).unwrap();
     assert_eq!(text, "schema = 1\n\n[state.INPUT_STATE]\nbatch_axis = 1\n");
-    // A file that is there stays as it is.
+    // An existing file stays unchanged.
     let again = format!("{:?}", write_missing(out.path(), &found).unwrap_err());
     assert!(again.contains("the file is there already; add by hand: [state.INPUT_STATE] batch_axis = 1"), "{again}");
-    // With the keys nothing is left to write, and other keys are kept.
+    // Once the keys are written, none are missing. Other keys are kept.
     write_missing(directory.path(), &found).unwrap();
     let now = models(directory.path()).unwrap();
     assert_eq!(now.iter().map(MigratedModel::verdict).collect::<Vec<_>>(), [MigrationVerdict::Unchanged; 2]);

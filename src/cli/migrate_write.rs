@@ -1,5 +1,5 @@
-//! Writes what a Triton repository lacks: a `sequor.toml` for each model whose states have their batch on an axis that config.pbtxt cannot
-//! say. Everything else is served as it is.
+//! Writes the files that a Triton repository lacks: a `sequor.toml` for each model with states whose batch axis config.pbtxt cannot
+//! express.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use crate::config::model::draft::{Draft, MovedState};
 use crate::config::model::versions;
 use crate::config::onnx;
 
-/// What a model's `sequor.toml` must say.
+/// The keys that a model's `sequor.toml` must have.
 #[derive(Debug)]
 pub(super) struct MissingKeys {
     pub(super) states: Vec<MovedState>,
-    /// Its `sequor.toml` so far; empty if it has none.
+    /// The current text of its `sequor.toml`; empty without one.
     present: String,
 }
 
-/// The keys that a model lacks, by its configuration and its newest graph. A graph that cannot be read is left to `sequor check`.
+/// The keys that a model lacks, according to its configuration and its newest graph. `sequor check` reports a graph that cannot be read.
 pub(super) fn missing(draft: &Draft) -> Option<MissingKeys> {
     let newest = versions::versions_in(&draft.directory).ok()?.into_iter().max()?;
     if !draft.has_states() {
@@ -28,7 +28,7 @@ pub(super) fn missing(draft: &Draft) -> Option<MissingKeys> {
     (!states.is_empty()).then_some(MissingKeys { states, present })
 }
 
-/// Writes `FOLDER/MODEL/sequor.toml`. A file that is there is never replaced.
+/// Writes `FOLDER/MODEL/sequor.toml`. An existing file is never replaced.
 pub(super) fn write(folder: &Path, model: &str, missing: &MissingKeys) -> Result<PathBuf, String> {
     let MissingKeys { states, present } = missing;
     let path = folder.join(model).join("sequor.toml");

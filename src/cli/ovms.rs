@@ -1,4 +1,4 @@
-//! Serves what OVMS's command line names, and takes the command lines of the servers whose names the program is called by.
+//! Serves the models of OVMS's command line, and accepts the command lines of other servers if the program is called by their names.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -24,10 +24,10 @@ impl RepositorySource for OvmsRepository {
     }
 }
 
-/// The folder of a repository, which is removed when this is dropped, and what it follows.
+/// The temporary folder of a repository, and the source that it follows. The folder is removed on drop.
 pub(super) type FollowedFolder = (TemporaryFolder, Arc<dyn RepositorySource>);
 
-/// Adds what the flags of OVMS say to our own. The models become a repository that follows them, as OVMS does.
+/// Adds the flags of OVMS to our own. The models become a repository that follows their changes, as OVMS does.
 pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result<Option<FollowedFolder>, Failed> {
     let lines = |wrong: Vec<String>| Failed::Configuration(wrong.join("\nsequor: "));
     let read = |path: &Path| fs_err::read_to_string(path);
@@ -44,7 +44,7 @@ pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result
     let repository = OvmsRepository::new(folder.path(), models, scan_minutes);
     match repository.refresh() {
         Ok(()) => {}
-        // As in OVMS, one model of a file does not end the start: the load shows it as refused.
+        // As in OVMS, one invalid model of a file does not stop the start. The load shows it as refused.
         Err(RefreshError::Models(_)) if is_file => {}
         Err(RefreshError::Models(refused)) => return Err(lines(refused.iter().map(ToString::to_string).collect())),
         Err(RefreshError::Unreadable(why)) => return Err(Failed::Configuration(why)),
@@ -62,7 +62,7 @@ pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result
     Ok(Some((folder, Arc::new(repository))))
 }
 
-/// A server by whose name the program may be called (by a link of that name).
+/// A server whose name the program may be called by, through a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerName {
     Triton,
@@ -70,7 +70,7 @@ pub(super) enum ServerName {
 }
 
 impl ServerName {
-    /// The server that this path of the program names.
+    /// The server that matches the name of the program's path.
     pub(super) fn of(program: &Path) -> Option<ServerName> {
         match program.file_name().and_then(OsStr::to_str) {
             Some("tritonserver") => Some(ServerName::Triton),
@@ -80,8 +80,8 @@ impl ServerName {
     }
 }
 
-/// The arguments as `sequor` takes them. Called by the name of another server, the program takes that server's command line, with the ports
-/// that server has by default.
+/// Converts the arguments to those of `sequor`. If the program is called by another server's name, it accepts that server's command line,
+/// with that server's default ports.
 pub(super) fn called_as(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     let Some(server) = arguments.first().and_then(|program| ServerName::of(program.as_ref())) else { return arguments };

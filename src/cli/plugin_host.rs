@@ -1,4 +1,4 @@
-//! From settings to plug-ins: the engine that runs them, and where compiled code is kept.
+//! Sets up plug-ins from the settings: the engine that runs them, and the folder of compiled code.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use crate::processing::{PlaceRules, ProcessorWorld};
 use crate::scheduling::report::PluginError;
 use crate::scheduling::{self, PluginRules};
 
-/// Lets plug-ins decide for the repository's models.
+/// Enables plug-ins for the repository's models.
 pub(super) fn enable_plugins(repository: &Repository, settings: &PluginsSection) -> Result<(), Failed> {
     let dir = (!settings.dir.as_os_str().is_empty()).then(|| settings.dir.clone());
     if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
@@ -51,7 +51,7 @@ pub(super) fn enable_plugins(repository: &Repository, settings: &PluginsSection)
     repository.run_plugins(rules, Box::new(load)).map_err(|e| Failed::Failed(format!("no thread for plug-ins: {e}")))
 }
 
-/// Loads plug-ins with one engine, which it makes for the first: most servers have none.
+/// Loads plug-ins with one engine. The first plug-in starts the engine, because most servers have no plug-ins.
 #[derive(Clone, Default)]
 struct LazyLoader {
     loader: Arc<OnceLock<Result<Loader, PluginError>>>,
@@ -73,7 +73,7 @@ impl LazyLoader {
     }
 }
 
-/// Lets changed files take the place of what serves.
+/// Watches the plug-ins' files. A changed file replaces the current version.
 pub(super) fn watch(repository: &Repository) -> Result<(), Failed> {
     let failed = |e: std::io::Error| Failed::Failed(format!("no thread to watch plugins.dir: {e}"));
     repository.registry().map_or(Ok(()), |registry| registry.watch().map_err(failed))?;
@@ -86,12 +86,13 @@ fn compiled() -> Option<PathBuf> {
     base(&super::variable).map(|base| base.join(COMPILED))
 }
 
-/// The compiled code that is kept, if there is a place for it.
+/// The cache of compiled code, if there is a folder for it.
 pub(super) fn cache() -> Option<Cache> {
     compiled().and_then(|folder| Cache::new(&folder).ok())
 }
 
-/// The folder of compiled code, components and rounds that went wrong: that of `SEQUOR_CACHE`, of the service manager, or of the user, in this order.
+/// The base folder of compiled code, components and failed rounds: that of `SEQUOR_CACHE`, of the service manager, or of the user, in this
+/// order.
 fn base(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|text| !text.is_empty()).map(PathBuf::from);
     let own = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).map(|dir| dir.join("sequor"));

@@ -1,4 +1,4 @@
-//! `sequor runtime install | path`: the ONNX Runtime library, fetched or found.
+//! `sequor runtime install | path`: downloads or finds the ONNX Runtime library.
 
 use std::path::PathBuf;
 

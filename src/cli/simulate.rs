@@ -1,4 +1,4 @@
-//! `sequor simulate`: the same requests under several policies, in virtual time.
+//! `sequor simulate`: runs the same requests under several policies, in virtual time.
 
 mod files;
 pub(super) mod policies;
@@ -26,7 +26,7 @@ use crate::simulate::{Costs, Experiment, ServingOptions, SimulateError, Simulati
 use files::{text, unreadable};
 use sequor_wasm::limits::Limits;
 
-/// Flags that describe the one flow that flags can make.
+/// Flags for the single flow that flags can describe.
 const OF_A_FLOW: [&str; 6] = ["sequences", "steps", "deadline", "tenants", "zipf", "step"];
 
 pub(super) fn command() -> Command {
@@ -153,7 +153,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     write(matches, &report)
 }
 
-/// Writes the files that were asked for, and says so.
+/// Writes the requested files, and prints their paths.
 fn write(matches: &ArgMatches, report: &SimulationReport) -> Result<(), Failed> {
     let mut written = Vec::new();
     for (flag, text) in
@@ -177,7 +177,7 @@ fn get<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, flag: &str) -> Op
     matches.get_one::<T>(flag).cloned()
 }
 
-// === what the flags say ===
+// === flags ===
 
 fn experiment(matches: &ArgMatches) -> Result<Experiment, SimulateError> {
     let (workload, of_file, seed) = workload(matches)?;
@@ -204,7 +204,7 @@ fn experiment(matches: &ArgMatches) -> Result<Experiment, SimulateError> {
     Ok(Experiment { workload, serving, costs, policies, seed })
 }
 
-/// The requests, what their file wishes of the serving, and the seed.
+/// The requests, the serving options of their file, and the seed.
 fn workload(matches: &ArgMatches) -> Result<(Workload, ServingOptions, u64), SimulateError> {
     let seed = get(matches, "seed");
     if let Some(paths) = matches.get_many::<PathBuf>("trace") {
@@ -225,7 +225,7 @@ fn workload(matches: &ArgMatches) -> Result<(Workload, ServingOptions, u64), Sim
     Ok((file.workload(seed)?, file.serve, seed))
 }
 
-/// One flow, as a file with nothing else in it.
+/// A workload with one flow, from the flags.
 fn of_flags(matches: &ArgMatches) -> WorkloadFile {
     let sequences = get(matches, "sequences").unwrap_or(100);
     let (steps, deadline, tenant) = (get(matches, "steps"), get(matches, "deadline"), None);

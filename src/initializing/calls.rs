@@ -1,4 +1,4 @@
-//! One call into a guest: tensors go in by value or by handle, and what comes back becomes tensors again.
+//! One call into a guest: passes tensors by value or by handle, and turns the results into tensors.
 
 use sequor_wasm::call_error::{Call, CallError};
 use sequor_wasm::host::cut;
@@ -15,7 +15,7 @@ use crate::processing::files::ProcessorFile;
 use crate::processing::tensors::HeldTensors;
 use crate::tensor::Tensor;
 
-/// An answer of `initialize`, not yet held against the states.
+/// An answer of `initialize`, not yet checked against the states.
 #[derive(Debug)]
 pub(super) enum InitializeAnswer {
     Default,

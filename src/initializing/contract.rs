@@ -4,7 +4,7 @@ wasmtime::component::bindgen!({
     path: "wit/0.1.0",
     world: "state-initializer-plugin",
     ownership: Borrowing { duplicate_if_necessary: true },
-    // A host function ends a call that has taken too long.
+    // Host functions can end a call that has taken too long.
     imports: { default: trappable },
     with: {
         "sequor:plugin/host": sequor_wasm::contract::sequor::plugin::host,
@@ -16,16 +16,16 @@ wasmtime::component::bindgen!({
 
 pub(super) use exports::sequor::plugin::state_initializer;
 
-/// Types of `tensors` under the names that this world gives them: it takes ports and never returns one.
+/// The types of `tensors` under the names of this world, which takes ports and never returns one.
 #[allow(unreachable_pub, reason = "the generated code exports it again")]
 pub mod tensor_types {
     pub use crate::processing::contract::sequor::plugin::tensors::PortParam as Port;
     pub use crate::processing::contract::sequor::plugin::tensors::*;
 }
 
-/// The version this server offers.
+/// The version of the interface that this server offers.
 pub(super) const VERSION: &str = "0.1.0";
-/// The world, as `plugin.toml` has it.
+/// The world's name in `plugin.toml`.
 pub(super) const WORLD: &str = "state-initializer";
-/// The interface that a component of it exports.
+/// The interface that a component of this world exports.
 pub(super) const INITIALIZER: &str = "sequor:plugin/state-initializer@0.1.0";

@@ -1,4 +1,4 @@
-//! The initializer of a load: its guests, what it sees of a START, its limits, and what happens if it fails.
+//! The initializer of a load: its guests, the inputs that it sees, its limits, and the handling of its failures.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ use crate::processing::{ProcessorRefusal, RefusedBy};
 use crate::telemetry::{Hook, PluginMetrics};
 use crate::tensor::Tensor;
 
-/// CPU time of a call beyond its base, for each KiB that the call is about.
+/// CPU time added to a call's base limit for each KiB of tensors.
 const PER_KIB: Duration = Duration::from_micros(20);
 /// Maximum number of steps.
 const STEPS: usize = 4096;
 /// Maximum bytes of the inputs of all steps.
 const STEP_BYTES: usize = 256 << 20;
-/// Maximum bytes of the name that states are kept under.
+/// Maximum bytes of the name of kept states.
 const NAME: usize = 256;
-/// How refusals call an initializer.
+/// The word for an initializer in refusals.
 const WORLD: &str = "initializer";
 
-/// An initializer that a model names, ready to be configured.
+/// An initializer of a model, ready to be configured.
 pub struct InitializerSource {
     pub name: String,
     pub component: Arc<InitializerComponent>,
@@ -45,24 +45,24 @@ pub struct InitializerSource {
     pub metrics: Arc<PluginMetrics>,
     pub journal: Arc<Journal>,
     pub clock: ProcessorClock,
-    /// Where the states that its steps lead to are kept.
+    /// The table of the states that its steps produce.
     pub kept: Arc<KeptStates>,
 }
 
-/// An answer of the plug-in, checked.
+/// A checked answer of the plug-in.
 #[derive(Debug, PartialEq)]
 pub enum FirstAnswer {
-    /// What config.pbtxt says.
+    /// The initial state of config.pbtxt.
     Default,
-    /// Values by the places of the states; `None` is what config.pbtxt says.
+    /// Values by the index of the state. `None` is the initial state of config.pbtxt.
     States(PortTensors),
     /// A copy of the state of the sequence with this id.
     CopyOf(String),
-    /// The states that the steps of this name lead to.
+    /// The states that the steps of this name produce.
     Kept(KeptName),
 }
 
-/// A name of kept states, with the version of the plug-in that answered it. Another version may have other steps for the name.
+/// A name of kept states, with the version of the plug-in that answered it. Another version may give other steps for the name.
 #[derive(Debug, Clone)]
 pub struct KeptName {
     name: String,
@@ -74,12 +74,12 @@ impl KeptName {
         KeptName { name, version }
     }
 
-    /// As the plug-in answered it. States of the empty name are not kept.
+    /// The name that the plug-in answered. States of the empty name are not kept.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the states are kept under.
+    /// The key of the kept states.
     pub fn key(&self) -> String {
         let version = self.version.sha256.get(..16).unwrap_or_default();
         format!("{version}/{}", self.name)
@@ -101,7 +101,7 @@ pub struct Initializer {
     pub(super) journal: Arc<Journal>,
     pub(super) current: ArcSwap<InitializerVersion>,
     pub(super) health: PlaceHealth,
-    /// Whether its load takes no new sequences.
+    /// Whether the load takes no more new sequences.
     pub(super) retired: AtomicBool,
 }
 
@@ -121,7 +121,7 @@ impl Initializer {
         Ok(Initializer { name, kept, site, journal, current, health, retired: AtomicBool::new(false) })
     }
 
-    /// Asks what the sequence of a START begins with.
+    /// Asks for the first state of the sequence of a START.
     pub fn initialize(&self, facts: &CallFacts, inputs: &PortTensors) -> Result<FirstAnswer, ProcessorRefusal> {
         if let Some(what) = self.parked() {
             return Err(self.refused_by(RefusedBy::Unavailable { what }));
@@ -146,7 +146,7 @@ impl Initializer {
         }
     }
 
-    /// Asks the version that answered a name for its steps: the inputs of each.
+    /// Asks the version that answered a name for the steps of that name: the inputs of each.
     pub fn steps(
         &self,
         KeptName { name, version }: &KeptName,
@@ -198,7 +198,7 @@ impl Initializer {
         Passing { by_value: manifest.by_value, limit, kib }
     }
 
-    /// Ends the guests that nothing has used since the last time.
+    /// Ends the guests that were not used since the last call.
     pub(crate) fn release_unused(&self) {
         self.current.load().release_unused();
     }
@@ -229,18 +229,18 @@ impl Initializer {
         self.refusal(what)
     }
 
-    /// Why it refuses all STARTs, if it does.
+    /// The reason why the initializer refuses all STARTs; `None` if it does not.
     pub fn parked(&self) -> Option<String> {
         self.health.parked()
     }
 
-    /// Notes that its load takes no new sequences any more. What was kept for them goes.
+    /// Records that the load takes no more new sequences. Drops the kept states.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Release);
         self.kept.clear();
     }
 
-    /// The refusal of a START whose answer the server cannot follow.
+    /// The refusal of a START because the server cannot use the plug-in's answer.
     pub fn refusal(&self, what: String) -> ProcessorRefusal {
         self.refused_by(RefusedBy::Failure { what })
     }
@@ -250,7 +250,7 @@ impl Initializer {
         self.refused_by(RefusedBy::Plugin { code, text, retry: None })
     }
 
-    /// The refusal of a START for which there is no room now.
+    /// The refusal of a START because of a lack of capacity.
     pub fn unavailable(&self, what: String) -> ProcessorRefusal {
         self.refused_by(RefusedBy::Unavailable { what })
     }
@@ -260,7 +260,7 @@ impl Initializer {
     }
 }
 
-/// A guest is not shown what belongs to processors.
+/// Removes the facts that only processors get.
 fn for_guest(facts: &CallFacts) -> CallFacts {
     CallFacts { outputs: Vec::new(), ..facts.clone() }
 }

@@ -1,4 +1,4 @@
-//! An initializer of a load as a place where versions serve.
+//! Implements [`PluginPlace`] for the initializer of a load.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,7 +69,7 @@ impl PluginPlace for Initializer {
         InitializerVersion::start(component, &self.site).map(|version| Replacement::InPlace(Arc::new(version)))
     }
 
-    /// Another version may give other steps to a name, so nothing that the version before led to is kept.
+    /// Another version may give other steps for a name, so the states of the previous version are dropped.
     fn take_over(&self, version: Arc<InitializerVersion>, unparks: bool) {
         self.current.store(version);
         self.kept.clear();

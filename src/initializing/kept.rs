@@ -1,7 +1,7 @@
-//! The states that are kept by name for later sequences, and who waits for them.
+//! The kept states, by name, and the STARTs that wait for them.
 //!
-//! The first START of a name gets a [`KeepPermit`] and runs the steps. STARTs of that name that come meanwhile wait. If the steps succeed, all of them
-//! get the states. If they do not, the next one gets the permit.
+//! The first START of a name gets a [`KeepPermit`] and runs the steps. Later STARTs of that name wait for it. If the steps succeed, all of
+//! them get the states. If the steps fail, the next START gets the permit.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -13,32 +13,32 @@ use crate::state::StateValues;
 use crate::state::budget::{Budget, Reclaimable, Ticket};
 use crate::telemetry::KeptMetrics;
 
-/// Bytes that an entry counts for beside its states and its name.
+/// Bytes counted for each entry in addition to its states and its name.
 const ENTRY: u64 = 256;
 
-/// What a START of a name gets.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum KeptLookup {
     /// The states are kept.
     Kept(StateValues),
-    /// They are not: this START runs the steps.
+    /// The states are not kept: this START runs the steps.
     Missing(KeepPermit),
 }
 
-/// A START that asks for the states of a name.
+/// A START that waits for the states of a name.
 pub trait Waiting: Send {
-    /// Called once with what was found, without a lock of this room. `at_once` says that the thread which asked calls it. If it does not, this is
-    /// to return soon.
+    /// Called once with the result, without a lock of this table. `at_once`: the thread that called [`KeptStates::find`] makes this call.
+    /// If false, the call must return soon.
     fn resume(self: Box<Self>, found: KeptLookup, at_once: bool);
 
-    /// Whether it needs no answer any more. Called under a lock of this room: it must take no other.
+    /// Whether the START needs no answer any more. Called under the lock of this table, so it must take no other lock.
     fn is_over(&mut self) -> bool;
 }
 
 /// The kept states of one load.
 pub struct KeptStates {
     inner: Mutex<KeptTable>,
-    /// Maximum bytes of all of them.
+    /// Maximum total bytes.
     limit: u64,
     budget: Budget,
     metrics: KeptMetrics,
@@ -47,12 +47,12 @@ pub struct KeptStates {
 #[derive(Default)]
 struct KeptTable {
     entries: HashMap<String, KeptEntry>,
-    /// Names by when they were last used, the least lately used first.
+    /// Names by their last use, the least recently used first.
     by_use: BTreeMap<u64, String>,
     bytes: u64,
-    /// Counts how often all of it was dropped. What was begun before is not kept after.
+    /// Number of times that all states were dropped. Steps that began before a drop are not kept after it.
     generation: u64,
-    /// Names whose steps are run, and the STARTs that wait for them.
+    /// Names whose steps run now, and the STARTs that wait for them.
     under_way: HashMap<String, WaitingStarts>,
 }
 
@@ -60,7 +60,7 @@ struct KeptTable {
 #[derive(Default)]
 struct WaitingStarts {
     starts: VecDeque<Box<dyn Waiting>>,
-    /// With so many of them, those that are over are removed.
+    /// At this length, a push removes the STARTs that are over.
     prune_at: usize,
 }
 
@@ -70,13 +70,13 @@ struct KeptEntry {
     ticket: Ticket,
 }
 
-/// Says that its holder runs the steps of a name. Dropped without states, it lets the next START that waits run them.
+/// The right and duty to run the steps of a name. If it is dropped without states, the next waiting START runs the steps.
 pub struct KeepPermit {
     kept: Arc<KeptStates>,
     name: String,
-    /// That of the table when the steps began.
+    /// The table's generation when the steps began.
     generation: u64,
-    /// Whether others wait for this one.
+    /// Whether other STARTs wait for this permit.
     is_first: bool,
 }
 
@@ -88,7 +88,7 @@ impl KeptStates {
         kept
     }
 
-    /// Looks for the states of a name: at once, or when the START that runs its steps has run them.
+    /// Looks up the states of a name. Answers at once, or after the START that runs the steps has finished them.
     pub fn find(self: &Arc<Self>, name: &str, start: Box<dyn Waiting>) {
         let mut inner = self.inner.lock();
         let found = match inner.used(name, &self.budget) {
@@ -109,7 +109,7 @@ impl KeptStates {
         start.resume(found, true);
     }
 
-    /// The states of a name, for a START that must not wait: it holds a slot that the one which runs the steps may need.
+    /// Looks up the states of a name for a START that must not wait. It holds a slot that the START with the permit may need.
     pub fn find_now(self: &Arc<Self>, name: &str) -> KeptLookup {
         let mut inner = self.inner.lock();
         let found = match inner.used(name, &self.budget) {
@@ -138,12 +138,12 @@ impl KeptStates {
         KeepPermit { kept: Arc::clone(self), name: name.to_owned(), generation, is_first }
     }
 
-    /// Bytes of all kept states.
+    /// Total bytes of all kept states.
     pub fn bytes(&self) -> u64 {
         self.inner.lock().bytes
     }
 
-    /// Drops the states that were not used for the longest time. False if none are kept.
+    /// Drops the least recently used states. False if none are kept.
     pub fn drop_one(&self) -> bool {
         let dropped = self.inner.lock().drop_least_used();
         if let Some(entry) = &dropped {
@@ -153,7 +153,7 @@ impl KeptStates {
         dropped.is_some()
     }
 
-    /// Drops all of them. Steps that run now are not kept either.
+    /// Drops all kept states. The results of steps that run now are not kept either.
     pub fn clear(&self) {
         let mut inner = self.inner.lock();
         inner.generation += 1;
@@ -164,15 +164,15 @@ impl KeptStates {
         self.metrics.add_bytes(-signed(bytes));
     }
 
-    /// Keeps the states that a permit's steps have led to, within the limits and in place of others that were used less lately. Returns the STARTs
-    /// that get them. `None` if all states were dropped since the steps began: then nothing is kept, and no START gets them.
+    /// Keeps the states that a permit's steps produced, within the limits. Least recently used states make room for them. Returns the
+    /// STARTs that get the states. `None` if all states were dropped since the steps began: then nothing is kept, and no START gets them.
     fn insert(&self, permit: &mut KeepPermit, values: &StateValues) -> Option<WaitingStarts> {
         let KeepPermit { name, generation, is_first, .. } = permit;
         let bytes = values.bytes() + name.len() as u64 + ENTRY;
         if self.inner.lock().generation != *generation {
             return None;
         }
-        // Taken without the lock: the budget may reclaim states of this very table.
+        // Taken without the lock, because the budget may reclaim states of this same table.
         let ticket = if bytes > self.limit { None } else { self.budget.take(bytes).ok() };
         let mut inner = self.inner.lock();
         if inner.generation != *generation {
@@ -200,7 +200,7 @@ impl KeptStates {
 }
 
 impl WaitingStarts {
-    /// Adds a START. Returns those that are over. A cancelled START still has its inputs, which no limit counts any more.
+    /// Adds a START. Returns those that are over, because a cancelled START still holds its inputs, which no limit counts.
     fn push(&mut self, start: Box<dyn Waiting>) -> Vec<Box<dyn Waiting>> {
         let mut over = Vec::new();
         if self.starts.len() >= self.prune_at {
@@ -218,7 +218,7 @@ impl WaitingStarts {
     }
 }
 
-/// What lives takes the place of what is kept.
+/// Kept states are dropped if live sequences need the memory.
 impl Reclaimable for KeptStates {
     fn bytes(&self) -> u64 {
         KeptStates::bytes(self)
@@ -244,7 +244,7 @@ impl Drop for KeptStates {
 }
 
 impl KeptTable {
-    /// The states of a name, which are used now.
+    /// Gets the states of a name, and makes them the most recently used.
     fn used(&mut self, name: &str, budget: &Budget) -> Option<StateValues> {
         let KeptEntry { values, ticket, .. } = self.take(name)?;
         self.put(name, values.clone(), ticket, budget.next_use());
@@ -264,7 +264,7 @@ impl KeptTable {
         self.entries.insert(name.to_owned(), KeptEntry { values, used, ticket });
     }
 
-    /// Drops states until so many more bytes are within the limit.
+    /// Drops states until `bytes` more fit within the limit.
     fn make_room(&mut self, bytes: u64, limit: u64) -> Vec<KeptEntry> {
         let mut dropped = Vec::new();
         while self.bytes + bytes > limit
@@ -286,8 +286,8 @@ impl KeepPermit {
         &self.name
     }
 
-    /// Keeps the states that the steps have led to, and hands them to the STARTs that wait. If all states were dropped since the steps began, the next
-    /// START that waits runs the steps itself.
+    /// Keeps the states that the steps produced, and gives them to the waiting STARTs. If all states were dropped since the steps began,
+    /// the next waiting START runs the steps itself.
     pub fn keep(mut self, values: &StateValues) {
         let kept = Arc::clone(&self.kept);
         let Some(waiting) = kept.insert(&mut self, values) else { return };

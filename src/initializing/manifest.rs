@@ -1,4 +1,4 @@
-//! What the `plugin.toml` of an initializer says beyond the fields that all worlds have.
+//! The fields of an initializer's `plugin.toml` that not all worlds have.
 
 use std::path::Path;
 
@@ -10,15 +10,15 @@ use super::contract::WORLD;
 use crate::config::fault::Fault;
 use crate::config::units::{Size, human};
 
-/// Maximum bytes of a tensor that is passed by value, and the default.
+/// Maximum of `by_value`, and its default.
 const BY_VALUE: (u64, u64) = (1 << 20, 64 << 10);
 
-/// A checked `plugin.toml`, beyond the fields that all worlds have.
+/// The checked fields of `plugin.toml` that not all worlds have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitializerManifest {
-    /// Inputs of a START that it sees.
+    /// Inputs of a START that the initializer sees.
     pub reads: Vec<String>,
-    /// A larger tensor is passed by handle.
+    /// A tensor larger than this many bytes is passed by handle.
     pub by_value: u64,
     /// Features that the model must have.
     pub features: Vec<String>,
@@ -42,7 +42,7 @@ struct InitializerFile {
     config: PluginSettings,
 }
 
-/// Parses a `plugin.toml`. `path` is how faults name it.
+/// Parses a `plugin.toml`. Faults name the file as `path`.
 pub fn parse(path: &Path, text: &str) -> Result<Declared<InitializerManifest>, Fault> {
     let InitializerFile { name, version, world, contract, reads, by_value, features, config } =
         manifest::parse(path, text)?;

@@ -1,13 +1,13 @@
-//! Plug-ins that make the first state of a sequence, and the states that are kept for later sequences. This room knows tensors, guests and names. It
-//! knows no model, no slot and no client: the room of models gives it STARTs and takes what their sequences begin with.
+//! State initializers: plug-ins that make the first state of a sequence, and the kept states. This module knows tensors, guests and names.
+//! It knows no model, slot or client: the `model` module passes STARTs to it and uses the first states that it returns.
 //!
-//! Handles of tensors, files and threads are those of `processing`.
+//! Handles of tensors, files and threads come from `processing`.
 //!
 //! # Layout
 //!
-//! - [`initializer`]: the initializer of one load: what it answers, its limits, its failures · `version`: its guests, in one version ·
+//! - [`initializer`]: the initializer of one load: its answers, limits and failures · `version`: the guests of one version ·
 //!   `initializer_place`: where its versions serve · `calls`: one call into a guest · `ports`: the tensors that it sees.
-//! - [`kept`]: the states that are kept by name, and who waits for them.
+//! - [`kept`]: the kept states by name, and the STARTs that wait for them.
 //! - [`world`]: initializers as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml`.
 
 mod calls;

@@ -1,4 +1,4 @@
-//! The tensors that an initializer sees of a model.
+//! The tensors of a model that an initializer sees.
 
 use crate::processing::TensorPort;
 

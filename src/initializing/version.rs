@@ -1,4 +1,4 @@
-//! One version of an initializer at its model: its guests, and what it sees of a START.
+//! One version of an initializer at its model: its guests and the calls to them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,19 +21,19 @@ use crate::processing::tensors::HeldTensors;
 use crate::processing::version::{CountedInstance, check_features};
 use crate::telemetry::{Hook, PluginMetrics};
 
-/// How a model uses an initializer.
+/// The options of an initializer at a model.
 #[derive(Debug, Clone)]
 pub struct InitializerOptions {
-    /// JSON, a table.
+    /// Settings of the plug-in: a table, as JSON.
     pub config: String,
     /// CPU time of a call without tensors, and memory of a guest.
     pub limits: Limits,
     pub files: Vec<ProcessorFile>,
-    /// Strikes within a minute that park it.
+    /// Number of strikes within a minute that park the initializer.
     pub strikes: u32,
 }
 
-/// A load of a model: what every version there is configured with.
+/// A load of a model: the data that configures every version there.
 #[derive(Debug)]
 pub(super) struct InitializerSite {
     pub(super) facts: LoadFacts,
@@ -51,7 +51,7 @@ pub struct InitializerVersion {
     pub(super) sha256: String,
     pub(super) manifest: InitializerManifest,
     guests: GuestPool<WarmInitializer>,
-    /// Bytes of memory that the guest called last uses, and may use.
+    /// Bytes of memory that the most recently called guest uses, and its maximum.
     memory: AtomicU64,
     memory_maximum: AtomicU64,
 }
@@ -60,9 +60,9 @@ pub struct InitializerVersion {
 #[derive(Debug)]
 struct WarmInitializer {
     guest: InitializerGuest,
-    /// Bytes of its memory once it was configured.
+    /// Bytes of the guest's memory right after `configure`.
     at_start: u64,
-    /// Bytes of the files that it may keep.
+    /// Bytes of the files that the guest may keep.
     files: u64,
     #[allow(dead_code, reason = "only its drop matters")]
     counted: CountedInstance,
@@ -85,7 +85,7 @@ impl InitializerVersion {
         let (sha256, component, of) = (component.sha256().to_owned(), Arc::clone(component), Arc::clone(site));
         let start = move || WarmInitializer::start(&component, &of);
         let guests = GuestPool::new(site.guests, start).recycling(WarmInitializer::is_spent);
-        // The first START finds a guest.
+        // Starts the first guest, so that the first START does not have to.
         let at_start = guests.call(|warm| Ok((warm.guest.memory_used(), warm.guest.memory_maximum())));
         let (used, maximum) = at_start.map_err(|e| e.what)?;
         let (memory, memory_maximum) = (AtomicU64::new(used), AtomicU64::new(maximum));
@@ -108,7 +108,7 @@ impl InitializerVersion {
         self.guests.release_unused();
     }
 
-    /// Bytes of memory that the guest called last uses, and may use.
+    /// Bytes of memory that the most recently called guest uses, and its maximum.
     pub(super) fn memory(&self) -> (u64, u64) {
         (self.memory.load(Ordering::Relaxed), self.memory_maximum.load(Ordering::Relaxed))
     }
@@ -128,7 +128,7 @@ impl WarmInitializer {
         Ok(WarmInitializer { guest, at_start, files, counted })
     }
 
-    /// Whether another guest should take its place.
+    /// Whether another guest should replace this one.
     fn is_spent(&mut self) -> bool {
         let WarmInitializer { guest, at_start, files, .. } = self;
         let holds_too_much = guest.world_data::<HeldTensors>().is_ok_and(|held| held.is_too_much(*files));

@@ -1,9 +1,9 @@
-//! For tests, also those of the program: the text of initializer guests.
+//! For tests, including those of the whole program: initializer guests in the text format of WebAssembly.
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// A guest: the bodies of its functions, and its plugin.toml beyond the first four fields. As it comes it answers `default`.
+/// A guest: the bodies of its functions, and its plugin.toml beyond the first four fields. The default answers `default`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InitializerWat<'a> {
     pub(crate) configure: &'a str,
@@ -25,8 +25,8 @@ impl Default for InitializerWat<'_> {
     }
 }
 
-/// `$text(case, ptr, len)`: an answer with a text or nothing. `$state(value, dims, port)`: one INT32 state of this dimension. `$steps(value, k)`: k
-/// steps with this INT32 of shape [1,1]. `$refuse(code)`: a refusal without a text.
+/// `$text(case, ptr, len)`: an answer with a text or nothing. `$state(value, dims, port)`: one INT32 state of this dimension.
+/// `$steps(value, k)`: k steps with this INT32 of shape [1,1]. `$refuse(code)`: a refusal without a text.
 const HELPERS: &str = "
     (func $text (param $case i32) (param $ptr i32) (param $len i32) (result i32)
         (i32.store8 (i32.const 1024) (i32.const 0))
@@ -76,7 +76,8 @@ const HELPERS: &str = "
         (i32.const 1024))";
 
 impl InitializerWat<'_> {
-    /// Addresses up to 1024 are its author's, up to 8192 for answers, from 16384 on for lists of steps. What it is given lies from 262144 on.
+    /// Addresses up to 1024 belong to the author, those up to 8192 to answers, and those from 16384 to lists of steps. Arguments are from
+    /// 262144 on.
     fn module(&self) -> String {
         let InitializerWat { configure, initialize, steps, .. } = self;
         let name = "sequor:plugin/state-initializer@0.1.0";
@@ -112,7 +113,7 @@ impl InitializerWat<'_> {
     }
 }
 
-/// A custom section as a file has it.
+/// A custom section in the binary format.
 fn custom_section(name: &str, text: &str) -> Vec<u8> {
     let mut body = vec![u8::try_from(name.len()).unwrap()];
     body.extend(name.bytes());

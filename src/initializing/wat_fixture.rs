@@ -1,4 +1,4 @@
-//! For tests: initializers of guests in the text format of WebAssembly.
+//! For tests: initializers with guests in the text format of WebAssembly.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::state::budget::Budget;
 use crate::telemetry::{KeptMetrics, Metrics};
 
 impl InitializerWat<'_> {
-    /// It is configured for these ports.
+    /// Configures the guest for these ports.
     pub(crate) fn initializer(&self, ports: InitializerPorts) -> Result<Initializer, String> {
         let component = Component::new(&SERVING, "guest.wasm", &self.component(), Grants::default(), None);
         let component: Arc<InitializerComponent> = Arc::new(component.unwrap());

@@ -1,4 +1,4 @@
-//! The initializer's world: what a component of it must be.
+//! The initializer's world: the requirements on its components.
 
 use std::any::Any;
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::config::fault::Fault;
 use crate::processing::contract::sequor::plugin::tensors;
 use crate::processing::tensors::HeldTensors;
 
-/// Components that make the first state of a sequence.
+/// Plug-ins that make the first state of a sequence.
 #[derive(Debug)]
 pub struct InitializerWorld;
 
-/// A version of an initializer plug-in, compiled.
+/// A compiled version of an initializer plug-in.
 pub type InitializerComponent = Component<InitializerWorld>;
 /// A running initializer plug-in.
 pub type InitializerGuest = WasmGuest<InitializerWorld>;
@@ -33,7 +33,7 @@ impl World for InitializerWorld {
     const FUNCTIONS: &'static [&'static str] = &["configure", "initialize", "steps"];
     const IMPORTS: &'static [&'static str] =
         &["sequor:plugin/types", "sequor:plugin/host", "sequor:plugin/tensors", "sequor:plugin/calls"];
-    // A state that is handed over by value may be large. A larger one goes into a buffer part by part.
+    // A state that is passed by value may be large. A larger one goes into a buffer in parts.
     const LIMITS: WorldLimits = WorldLimits { bytes_at_once: 16 << 20, ..WorldLimits::DEFAULT };
 
     type Manifest = InitializerManifest;
@@ -48,8 +48,8 @@ impl World for InitializerWorld {
         manifest::undeclared()
     }
 
-    /// The functions take handles, whose types are known only once there is an instance. The bindings check them when a guest starts, and a load
-    /// starts one before it serves.
+    /// The functions take handles, whose types are known only once there is an instance. The bindings check them when a guest starts. Every
+    /// load starts a guest before it serves.
     fn check(_: &FunctionTypes<'_>) -> wasmtime::Result<()> {
         Ok(())
     }

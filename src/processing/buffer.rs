@@ -1,8 +1,8 @@
-//! A tensor that a guest fills, before it is one.
+//! A tensor while a guest fills it.
 
 use sequor_core::{DataType, Shape};
 
-/// A tensor that a guest fills.
+/// A buffer that a guest fills and then turns into a tensor.
 #[derive(Debug)]
 pub struct TensorBuffer {
     pub(super) dtype: DataType,

@@ -1,6 +1,7 @@
-//! For tests: guests that call other models, and one that refuses. Tests of the whole program include this file too, so it names nothing of this crate.
+//! For tests: guests that call other models, and one that refuses. Tests of the whole program include this file too, so it uses nothing of
+//! this crate.
 
-/// `$call(name, len, elements, v)`: the first element that the model answers, or less the code of the failure.
+/// `$call(name, len, elements, v)`: returns the first element of the model's answer, or the negative code of the failure.
 pub(crate) const CALLS: &str = r#"
     (import "sequor:plugin/models@0.1.0" "infer" (func $infer (param i32 i32 i32 i32 i32)))
     (func $call (param $name i32) (param $len i32) (param $n i32) (param $v i32) (result i32)
@@ -44,8 +45,8 @@ pub(crate) const CALLS: &str = r#"
     (data (i32.const 750) "scorer")
     (data (i32.const 760) "denied")"#;
 
-/// It calls what its input says: 1 a model that no grant names, 2 one that takes long, 3 one that refuses, 4 itself, 5 ten thousand calls, 6 one that is
-/// not there, 7 calls without end. Everything else goes to `echo`. The answer is that of the model.
+/// A `pre` that calls a model by the value of its input. 1: a model without a grant, 2: a slow one, 3: one that refuses, 4: its own model,
+/// 5: ten thousand calls, 6: a missing model, 7: endless calls. Any other value: `echo`. The answer is the model's.
 pub(crate) const PRE: &str = r#"
     (local $v i32) (local $i i32)
     (local.set $v (i32.load (i32.load offset=20 (local.get 11))))

@@ -1,4 +1,4 @@
-//! One call into a guest: tensors go in by value or by handle, and what comes back becomes tensors again.
+//! One call into a guest: passes tensors by value or by handle, and turns the results into tensors.
 
 use std::time::Duration;
 
@@ -25,23 +25,23 @@ use super::world::ProcessorGuest;
 use crate::config::model::LoadFacts;
 use crate::tensor::Tensor;
 
-/// One request, as processors see it besides its tensors.
+/// The facts of one request that processors see, besides its tensors.
 #[derive(Debug, Clone, Default)]
 pub struct CallFacts {
-    /// The handle of its sequence; 0 without one.
+    /// The handle of the request's sequence; 0 without a sequence.
     pub sequence: u64,
     pub step: u64,
     pub start: bool,
     pub end: bool,
     pub numbers: Vec<f64>,
     pub keys: Vec<u64>,
-    /// Outputs that the client asked for, by their places.
+    /// Outputs that the client asked for, as indices.
     pub outputs: Vec<u32>,
-    /// On whose behalf it calls other models, if it may.
+    /// The request on whose behalf the guest calls other models, if it may call any.
     pub calling: Option<CallingRequest>,
 }
 
-/// A tensor for the port of this place.
+/// A tensor, and the index of its port.
 pub(crate) type Given = (usize, Tensor);
 
 /// A refusal in the guest's own words.
@@ -61,27 +61,27 @@ impl GuestRefusal {
     }
 }
 
-/// An answer of `pre`, not yet held against the signature.
+/// An answer of `pre`, not yet checked against the signature.
 #[derive(Debug)]
 pub(super) enum GivenAction {
     Run(Vec<Vec<Given>>),
     Reply(Vec<Given>),
 }
 
-/// An answer with the new scratch, if that changes.
+/// An answer, with the new scratch if it changes.
 pub(super) type WithScratch<T> = (T, Option<Vec<u8>>);
 
-/// How a call passes what it passes.
+/// How a call passes its tensors, and its limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Passing {
-    /// A larger tensor goes by handle.
+    /// A tensor larger than this many bytes is passed by handle.
     pub(crate) by_value: u64,
     pub(crate) limit: Duration,
-    /// KiB that the call is about, for messages.
+    /// KiB that the call passes, for messages.
     pub(crate) kib: u32,
 }
 
-/// Configures a guest; what it answers is what is seen in place of `inner`.
+/// Configures a guest. Its answer is the signature that replaces `inner` for what is in front of it.
 pub(super) fn configure(
     guest: &mut ProcessorGuest,
     config: &str,
@@ -145,7 +145,7 @@ fn port(given: PortResult) -> Result<TensorPort> {
     Ok(TensorPort { name, dtype, dims: Dims::from_wire(&shape), optional })
 }
 
-/// Calls `pre`. The guest may wait for other models meanwhile.
+/// Calls `pre`. The guest may wait for other models during the call.
 pub(super) async fn pre(
     guest: &mut ProcessorGuest,
     facts: &CallFacts,
@@ -177,7 +177,7 @@ pub(super) async fn pre(
     guest.end(asked, passing.limit, answer)
 }
 
-/// Calls `post` with the outputs of each run. The guest may wait for other models meanwhile.
+/// Calls `post` with the outputs of each run. The guest may wait for other models during the call.
 pub(super) async fn post(
     guest: &mut ProcessorGuest,
     facts: &CallFacts,
@@ -204,7 +204,7 @@ pub(super) async fn post(
     guest.end(asked, passing.limit, answer)
 }
 
-/// Notes what the guest may call while it is called.
+/// Begins a call, and sets which models the guest may call during it.
 fn begin_with(state: &mut HostState, calls: Option<OutgoingCalls>, passing: Passing) -> Result<&mut HeldTensors> {
     let held = begin(state)?;
     (held.calls, held.by_value) = (calls, passing.by_value);
@@ -223,7 +223,7 @@ pub(crate) fn call<'a>(facts: &'a CallFacts, scratch: &'a [u8]) -> calls::Call<'
     calls::Call { sequence: *sequence, step: *step, start_end, numbers, keys, outputs, scratch }
 }
 
-/// Tensors for a guest: small ones by value, large ones by handle.
+/// Passes tensors to a guest: small ones by value, large ones by handle.
 pub(crate) fn values<'a>(
     held: &mut HeldTensors,
     tensors: &'a [(u32, &Tensor)],
@@ -241,7 +241,7 @@ pub(crate) fn values<'a>(
     tensors.iter().map(value).collect()
 }
 
-/// Tensors of a guest.
+/// Takes tensors back from a guest.
 pub(crate) fn taken(held: &mut HeldTensors, values: Vec<ValueResult>) -> Result<Vec<Given>> {
     let value = |ValueResult { port, content }| {
         let tensor = match content {

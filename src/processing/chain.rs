@@ -1,4 +1,5 @@
-//! The processors of one load. Preparations go from the first to the last and make the runs of the model; answers come back from the last to the first.
+//! The processors of one load. Requests pass from the first processor to the last and become runs of the model. Answers return from the
+//! last to the first.
 
 use std::sync::Arc;
 
@@ -23,11 +24,11 @@ pub struct Chain {
     links: Vec<Arc<ChainLink>>,
 }
 
-/// The scratch of one sequence: bytes for each processor. Cheap to clone. The default is that of a sequence that starts.
+/// The scratch of one sequence: bytes for each processor. Cheap to clone. The default is the scratch of a new sequence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SequenceScratch(Option<Arc<[Bytes]>>);
 
-/// What a prepared request does.
+/// The action of a prepared request.
 #[derive(Debug)]
 pub enum Plan {
     /// The model runs once for each of these inputs.
@@ -40,12 +41,12 @@ pub enum Plan {
 #[derive(Debug)]
 pub struct PreparedRequest {
     pub plan: Plan,
-    /// Bytes that wait with it and that the request did not bring itself: inputs of runs, and answers that need none.
+    /// Bytes that the prepared request holds in addition to its own inputs: inputs of runs, and answers that need no run.
     pub bytes: u64,
     pub pending: PendingAnswer,
 }
 
-/// Kept for a prepared request until its runs are over.
+/// Data that a prepared request needs once its runs are over.
 #[derive(Debug)]
 pub struct PendingAnswer {
     root: Node,
@@ -57,23 +58,24 @@ pub struct PendingAnswer {
 enum Node {
     /// The next run of the model.
     Run,
-    /// Requests to what is behind it, as this version prepared them.
+    /// Requests to the next processor or the model, as this version prepared them.
     Inner(Arc<LinkVersion>, Vec<Node>),
-    /// The processor failed, and the request passes it by.
+    /// The processor failed, and the request bypasses it.
     Bypassed(Box<Node>),
-    /// It is answered already.
+    /// The request is already answered.
     Reply(PortTensors),
 }
 
 impl SequenceScratch {
-    /// The bytes of each processor; none, if the sequence has not begun.
+    /// The bytes of each processor. Empty if the sequence has not begun.
     pub fn parts(&self) -> &[Bytes] {
         self.0.as_deref().unwrap_or_default()
     }
 }
 
 impl Chain {
-    /// Configures processors in front of a model. `guests` is the maximum number of guests of each. The error says which processor does not fit, and why.
+    /// Configures processors in front of a model. `guests` is the maximum number of guests of each. The error names the processor that does
+    /// not fit, and the reason.
     pub fn new(
         sources: Vec<ProcessorSource>,
         facts: &LoadFacts,
@@ -91,52 +93,52 @@ impl Chain {
         Ok(Chain { links })
     }
 
-    /// What clients see.
+    /// The inputs and outputs that clients see.
     pub fn signature(&self) -> TensorSignature {
         self.links.first().map(|link| link.outer.clone()).unwrap_or_default()
     }
 
-    /// Whether a processor has something to do after the runs.
+    /// Whether a processor must be called after the runs.
     pub fn posts(&self) -> bool {
         self.links.iter().any(|link| link.posts())
     }
 
-    /// Maximum bytes of scratch of one sequence.
+    /// Maximum bytes of scratch per sequence.
     pub fn scratch_bytes(&self) -> u64 {
         self.links.iter().map(|link| link.scratch_bytes()).sum()
     }
 
-    /// Names of the processors, the first first.
+    /// Names of the processors, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.links.iter().map(|link| link.name.as_str())
     }
 
-    /// The processors, the first first.
+    /// The processors, in order.
     pub fn links(&self) -> &[Arc<ChainLink>] {
         &self.links
     }
 
-    /// Notes that its load takes no new sequences any more.
+    /// Records that the load takes no more new sequences.
     pub fn retire(&self) {
         self.links.iter().for_each(|link| link.retire());
     }
 
-    /// Why it refuses requests, if a processor that it cannot do without is parked.
+    /// The reason why the chain refuses requests, if a processor that cannot be bypassed is parked.
     pub fn parked(&self) -> Option<String> {
         self.links.iter().find_map(|link| link.refuses())
     }
 
-    /// Whether a guest of it may call other models.
+    /// Whether a guest of the chain may call other models.
     pub fn calls_models(&self) -> bool {
         self.links.iter().any(|link| !link.may_call().is_empty())
     }
 
-    /// The models that its guests may call.
+    /// The models that guests of the chain may call.
     pub fn may_call(&self) -> impl Iterator<Item = &str> {
         self.links.iter().flat_map(|link| link.may_call()).map(String::as_str)
     }
 
-    /// [`Chain::pre_async`] for processors that call no models.
+    /// Like [`Chain::pre_async`], for processors that call no models.
     pub fn pre(
         &self,
         facts: &CallFacts,
@@ -146,7 +148,7 @@ impl Chain {
         at_once(self.pre_async(facts, scratch, inputs)).unwrap_or_else(|| Err(self.waits()))
     }
 
-    /// [`Chain::post_async`] for processors that call no models.
+    /// Like [`Chain::post_async`], for processors that call no models.
     pub fn post(
         &self,
         facts: &CallFacts,
@@ -163,8 +165,8 @@ impl Chain {
         ProcessorRefusal::new(name, RefusedBy::Failure { what })
     }
 
-    /// Prepares a request. Nothing is changed by it: the new scratch is part of what is pending. It waits while a guest waits for other models, and
-    /// while all guests are called.
+    /// Prepares a request. It changes nothing: the new scratch is part of the pending answer. It waits while a guest waits for other
+    /// models, and while all guests are in use.
     pub async fn pre_async(
         &self,
         facts: &CallFacts,
@@ -183,7 +185,7 @@ impl Chain {
         Ok(PreparedRequest { plan: Plan::Reply(answer), bytes: 0, pending })
     }
 
-    /// Finishes a request from the outputs of its runs. A refusal comes with the scratch that the preparation left.
+    /// Finishes a request from the outputs of its runs. A refusal carries the scratch that the preparation left.
     pub async fn post_async(
         &self,
         facts: &CallFacts,
@@ -199,13 +201,14 @@ impl Chain {
     }
 }
 
-/// The runs of a request, as far as its processors have answered them. Several processors multiply, so they are counted as they come.
+/// The runs that the processors of a request have asked for so far. Each processor may multiply the runs, so they are counted as they
+/// arrive.
 struct GatheredRuns {
     runs: Vec<PortTensors>,
     /// Answers that need no run.
     answers: usize,
     known: KnownMemory,
-    /// Of runs and answers.
+    /// Bytes of runs and answers.
     bytes: u64,
 }
 
@@ -224,13 +227,13 @@ impl GatheredRuns {
         self.bytes += self.known.add([answer]);
     }
 
-    /// Whether these have the shapes of those before. The model runs all of them in the same kind of batch.
+    /// Whether these runs have the same shapes as the earlier ones. The model runs all of them in the same kind of batch.
     fn fit(&self, runs: &[PortTensors]) -> bool {
         let (Some(first), Some(next)) = (self.runs.first(), runs.first()) else { return true };
         have_like_shapes(first, next)
     }
 
-    /// The error says what the request needs too much of.
+    /// Checks the limits on runs and bytes. The error says which limit the request exceeds.
     fn check(&self) -> Result<(), String> {
         if self.runs.len() + self.answers > RUNS {
             return Err(format!("more than {RUNS} runs in all"));
@@ -243,7 +246,7 @@ fn check_bytes(bytes: u64) -> Result<(), String> {
     if bytes > RUN_BYTES as u64 { Err(format!("more than {RUN_BYTES} bytes between its processors")) } else { Ok(()) }
 }
 
-/// Prepares a request of these processors, and notes the runs that it needs.
+/// Prepares a request for these processors, and gathers the runs that it needs.
 fn prepare<'a>(
     links: &'a [Arc<ChainLink>],
     facts: &'a CallFacts,
@@ -282,7 +285,7 @@ fn prepare<'a>(
     })
 }
 
-/// The plan of the processor directly in front of the model. Runs with other shapes than those before are a failure of this processor.
+/// Calls `pre` of the processor directly in front of the model. If its runs have other shapes than earlier ones, this processor has failed.
 async fn pre_of_last(
     link: &ChainLink,
     facts: &CallFacts,
@@ -301,7 +304,7 @@ async fn pre_of_last(
         (plan, _) => plan,
     };
     match plan {
-        // The failure before it is counted already.
+        // The earlier failure is already counted.
         LinkPlan::Bypass(inputs) if !gathered.fit(std::slice::from_ref(&inputs)) => {
             Err(link.refusal(RefusedBy::Failure { what: UNLIKE.to_owned() }))
         }
@@ -309,7 +312,7 @@ async fn pre_of_last(
     }
 }
 
-/// Answers a request of these processors from the outputs of its runs.
+/// Answers a request to these processors from the outputs of its runs.
 fn finish<'a>(
     links: &'a [Arc<ChainLink>],
     facts: &'a CallFacts,
@@ -334,7 +337,7 @@ fn finish<'a>(
                 let (mut known, mut bytes) = (KnownMemory::default(), 0);
                 for node in nodes {
                     let outputs = finish(links, &inner_facts, scratch, node, runs).await?;
-                    // The outputs of the model's own runs are counted where they run.
+                    // The instance counts the outputs of the model's own runs.
                     if !links.is_empty() {
                         bytes += known.add([&outputs]);
                         check_bytes(bytes).map_err(|what| link.too_large(&what))?;
@@ -347,21 +350,21 @@ fn finish<'a>(
     })
 }
 
-/// The same request for the processors behind one, which needs all their outputs.
+/// The facts of the request for the next processors. The current processor needs all their outputs.
 fn behind(facts: &CallFacts, links: &[Arc<ChainLink>]) -> CallFacts {
     let outputs = links.first().map_or(0, |link| u32::try_from(link.outer.outputs.len()).unwrap_or(0));
     CallFacts { outputs: (0..outputs).collect(), ..facts.clone() }
 }
 
 impl PendingAnswer {
-    /// The scratch that the sequence has once the request is done. Only where nothing is left to do after the runs.
+    /// The scratch that the sequence has once the request is done. Valid only if no work remains after the runs.
     pub fn into_scratch(self) -> SequenceScratch {
         SequenceScratch::of(self.scratch)
     }
 }
 
 impl SequenceScratch {
-    /// The scratch of these bytes, as [`SequenceScratch::parts`] gives them.
+    /// Makes a scratch from the bytes of [`SequenceScratch::parts`].
     pub fn of(bytes: Vec<Bytes>) -> SequenceScratch {
         if bytes.iter().all(Bytes::is_empty) { SequenceScratch(None) } else { SequenceScratch(Some(bytes.into())) }
     }
@@ -372,7 +375,7 @@ impl SequenceScratch {
         all
     }
 
-    /// Bytes of all processors.
+    /// Total bytes of all processors.
     pub fn size(&self) -> u64 {
         self.0.iter().flat_map(|all| all.iter()).map(|bytes| bytes.len() as u64).sum()
     }

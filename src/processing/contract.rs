@@ -4,7 +4,7 @@ wasmtime::component::bindgen!({
     path: "wit/0.1.0",
     world: "processor-plugin",
     ownership: Borrowing { duplicate_if_necessary: true },
-    // A host function ends a call that has taken too long. A call to another model waits for its answer.
+    // Host functions can end a call that has taken too long. A call to another model waits for its answer.
     imports: {
         "sequor:plugin/models.infer": async | trappable,
         default: trappable,
@@ -20,9 +20,9 @@ wasmtime::component::bindgen!({
 
 pub(super) use exports::sequor::plugin::processor;
 
-/// The version this server offers.
+/// The version of the interface that this server offers.
 pub(super) const VERSION: &str = "0.1.0";
-/// The world, as `plugin.toml` has it.
+/// The world's name in `plugin.toml`.
 pub(super) const WORLD: &str = "processor";
-/// The interface that a component of it exports.
+/// The interface that a component of this world exports.
 pub(super) const PROCESSOR: &str = "sequor:plugin/processor@0.1.0";

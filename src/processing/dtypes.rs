@@ -1,8 +1,8 @@
-//! Element types as the contract counts them: the table of `wit/0.1.0/tensors.wit`.
+//! Codes of element types in the plug-in interface: the table of `wit/0.1.0/tensors.wit`.
 
 use sequor_core::DataType;
 
-/// In the order of their codes, which begin at 1.
+/// The types in the order of their codes. The first code is 1.
 const TABLE: [DataType; 14] = [
     DataType::Bool,
     DataType::Uint8,
@@ -20,7 +20,7 @@ const TABLE: [DataType; 14] = [
     DataType::Bf16,
 ];
 
-/// The code of a type; 0 if the contract has none.
+/// The code of a type; 0 if the interface does not have it.
 pub fn code_of(dtype: DataType) -> u32 {
     (1..).zip(TABLE).find(|(_, known)| *known == dtype).map_or(0, |(code, _)| code)
 }

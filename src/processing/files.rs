@@ -1,4 +1,4 @@
-//! The files that a model names for a processor. They lie in the model's directory, and are read once when the model is loaded.
+//! The files that a model names for a processor. They are in the model's directory, and are read once when the model is loaded.
 
 use std::path::{Component, Path};
 
@@ -14,7 +14,7 @@ const FILES: u64 = 256 << 20;
 /// A file as a processor gets it.
 #[derive(Debug, Clone)]
 pub struct ProcessorFile {
-    /// As the model names it.
+    /// The file's name, as the model writes it.
     pub name: String,
     content: Bytes,
 }
@@ -30,7 +30,7 @@ impl ProcessorFile {
     }
 }
 
-/// Reads the files of one processor. The error names the file.
+/// Reads the files of one processor. The error names the file that failed.
 pub fn read(directory: &Path, names: &[String]) -> Result<Vec<ProcessorFile>, String> {
     let mut total = 0u64;
     let mut files = Vec::with_capacity(names.len());
@@ -47,7 +47,7 @@ pub fn read(directory: &Path, names: &[String]) -> Result<Vec<ProcessorFile>, St
     Ok(files)
 }
 
-/// The path of a file within the directory, links resolved.
+/// Resolves the path of a file, following links. The file must be inside the directory.
 fn inside(directory: &Path, name: &str) -> Result<std::path::PathBuf, String> {
     let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     let outside = || format!("{name}: a file of a plug-in must be in the model's directory");

@@ -1,4 +1,4 @@
-//! Whether tensors and signatures fit: what a processor is shown, what it answers, and what passes it by.
+//! Checks of tensors and signatures: what a processor sees, what it answers, and what bypasses it.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) fn shown<'a>(
         .collect()
 }
 
-/// Tensors at the places of their ports, each checked.
+/// Puts tensors at the indices of their ports, and checks each.
 pub(crate) fn placed(ports: &[TensorPort], given: Vec<Given>) -> Result<PortTensors, String> {
     let mut placed: PortTensors = vec![None; ports.len()];
     for (at, tensor) in given {
@@ -36,7 +36,7 @@ pub(crate) fn placed(ports: &[TensorPort], given: Vec<Given>) -> Result<PortTens
     Ok(placed)
 }
 
-/// Whether inputs of a request that pass a processor by fit what is behind it. The error says which does not.
+/// Checks the inputs that bypass a processor against the ports behind it. The error names the input that does not fit.
 pub(super) fn check_passed(ports: &[TensorPort], inputs: &PortTensors) -> Result<(), String> {
     for (port, tensor) in ports.iter().zip(inputs) {
         match tensor {
@@ -53,7 +53,7 @@ pub(super) fn have_like_shapes(one: &PortTensors, other: &PortTensors) -> bool {
         && one.iter().zip(other).all(|(a, b)| a.as_ref().map(|a| &a.shape) == b.as_ref().map(|b| &b.shape))
 }
 
-/// Where the bytes of tensors lie in memory.
+/// Addresses of tensor bytes that are already counted.
 #[derive(Debug, Default)]
 pub(crate) struct KnownMemory(BTreeSet<(usize, usize)>);
 
@@ -64,7 +64,7 @@ impl KnownMemory {
         addresses
     }
 
-    /// Adds tensors. Returns the bytes of those that were not known.
+    /// Adds tensors. Returns the bytes of those that were not yet counted.
     pub(crate) fn add<'a>(&mut self, tensors: impl IntoIterator<Item = &'a PortTensors>) -> u64 {
         let all = tensors.into_iter().flatten().flatten();
         all.filter(|tensor| self.0.insert((tensor.data.as_ptr().addr(), tensor.data.len())))
@@ -73,7 +73,7 @@ impl KnownMemory {
     }
 }
 
-/// One output of all runs; `None` if a run has none.
+/// Joins one output of all runs. `None` if a run does not have it.
 pub(super) fn join_runs(runs: &[PortTensors], at: Option<usize>) -> Result<Option<Tensor>, String> {
     let parts: Option<Vec<Tensor>> = at.and_then(|at| runs.iter().map(|run| run.get(at)?.clone()).collect());
     parts.map_or(Ok(None), join)
@@ -81,7 +81,8 @@ pub(super) fn join_runs(runs: &[PortTensors], at: Option<usize>) -> Result<Optio
 
 // === at load ===
 
-/// For each input of inner: the input of the processor that goes there as it is. The error says which input goes nowhere.
+/// For each input of `inner`: the index of the processor's input that is passed to it unchanged. The error names the input that has no
+/// destination.
 pub(super) fn passed(
     manifest: &ProcessorManifest,
     outer: &TensorSignature,
@@ -118,7 +119,7 @@ pub(super) fn passed(
     }
 }
 
-/// Every output that `post` does not give has one of the model behind it.
+/// Without `post`, every output must have an output of the same name and type behind the processor.
 pub(super) fn check_outputs(
     manifest: &ProcessorManifest,
     outer: &TensorSignature,

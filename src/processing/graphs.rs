@@ -1,17 +1,17 @@
-//! What a guest holds of wasi-nn besides tensors.
+//! The objects of wasi-nn that a guest holds, besides tensors.
 
 #![allow(unreachable_pub, reason = "the generated code exports these types again")]
 
 use super::outgoing::InferFailure;
 use super::tensors::HeldEntry;
 
-/// A model that a guest has loaded by its name.
+/// A model that a guest has loaded by name.
 #[derive(Debug)]
 pub struct NamedGraph {
     pub(super) model: String,
 }
 
-/// Its means of running that model.
+/// An execution context of that model.
 #[derive(Debug)]
 pub struct GraphContext {
     pub(super) model: String,
@@ -21,7 +21,7 @@ pub struct GraphContext {
 #[derive(Debug)]
 pub enum GraphError {
     Call(InferFailure),
-    /// wasi-nn has no such thing, or the server does not serve it.
+    /// wasi-nn does not have it, or the server does not support it.
     Unsupported(String),
 }
 

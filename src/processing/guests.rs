@@ -1,7 +1,7 @@
-//! The guests of one version. A free guest takes the next request, and requests wait in their order while there is none.
+//! The guests of one version. A free guest takes the next request. If no guest is free, requests wait in order.
 //!
-//! A guest is started when a request finds none that is free, up to a maximum. If the engine has no room for it, the request waits for another guest of
-//! this version. Guests stay for later requests; those that are not used for a while end, but for one.
+//! A request that finds no free guest starts one, up to a maximum. If the engine has no capacity for it, the request waits for another
+//! guest of this version. Guests stay for later requests. Guests that are unused for a while end, except one.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::sync::Mutex;
 
 type StartGuest<G> = dyn Fn() -> Result<G, CallError> + Send + Sync;
 
-/// Guests that are alike, and the requests that wait for one.
+/// Identical guests, and the requests that wait for one.
 pub(super) struct GuestQueue<G> {
     start: Box<StartGuest<G>>,
     is_spent: fn(&mut G) -> bool,
@@ -22,44 +22,44 @@ pub(super) struct GuestQueue<G> {
 }
 
 struct QueueState<G> {
-    /// The guest that was used last is the last one.
+    /// Free guests. The most recently used one is last.
     free: Vec<G>,
-    /// So many of them, the first ones, have not been used since the last look.
+    /// Number of guests at the front of `free` that were not used since the last [`GuestQueue::release_unused`].
     unused: usize,
-    /// Guests that are free, called or about to start.
+    /// Number of guests that are free, in use or about to start.
     live: usize,
     waiting: VecDeque<oneshot::Sender<Handed<G>>>,
 }
 
-/// What a request gets in its turn.
+/// What a waiting request is handed in its turn.
 enum Handed<G> {
     Guest(G),
-    /// It may start a guest.
+    /// The right to start a guest.
     Start,
 }
 
-/// A request that waits. What it was handed when it is dropped goes to the next one.
+/// A waiting request. If it is dropped after it was handed something, that goes to the next request.
 struct WaitingRequest<'a, G> {
     queue: &'a GuestQueue<G>,
     handed: oneshot::Receiver<Handed<G>>,
 }
 
-/// A guest for one call. Dropped without [`GuestTurn::give_back`], it ends the guest, so that another one takes its place.
+/// A guest for one call. If it is dropped without [`GuestTurn::give_back`], the guest ends and another one may take its place.
 pub(super) struct GuestTurn<'a, G> {
     guest: G,
     place: TurnPlace<'a, G>,
 }
 
-/// The place of a guest that is called or about to start. Dropped, it gives the guest back, or the place if there is none.
+/// The place of a guest that is in use or about to start. On drop, it returns the guest to the queue. Without a guest it frees the place.
 struct TurnPlace<'a, G> {
     queue: &'a GuestQueue<G>,
     back: Option<G>,
-    /// Whether the place stays with the caller.
+    /// Whether the caller keeps the place.
     is_kept: bool,
 }
 
 impl<G> GuestQueue<G> {
-    /// Without guests yet. `size` is at least 1. A guest of which `is_spent` says so is not used again.
+    /// Makes a queue without guests. `size` is at least 1. A guest for which `is_spent` returns true is not used again.
     pub(super) fn new(
         size: usize,
         start: impl Fn() -> Result<G, CallError> + Send + Sync + 'static,
@@ -69,7 +69,7 @@ impl<G> GuestQueue<G> {
         GuestQueue { start: Box::new(start), is_spent, size: size.max(1), state }
     }
 
-    /// A guest for one call. Waits for its turn if all guests are called.
+    /// Gets a guest for one call. Waits for its turn if all guests are in use.
     pub(super) async fn turn(&self) -> Result<GuestTurn<'_, G>, CallError> {
         let mut next = self.take();
         loop {
@@ -88,7 +88,7 @@ impl<G> GuestQueue<G> {
         }
     }
 
-    /// A guest before there are requests.
+    /// Starts a guest before any request arrives.
     pub(super) fn first(&self) -> Result<GuestTurn<'_, G>, CallError> {
         self.state.lock().live += 1;
         let started = self.started();
@@ -98,7 +98,7 @@ impl<G> GuestQueue<G> {
         started
     }
 
-    /// A free guest, or the right to start one. The error is a request that waits behind the others.
+    /// Takes a free guest, or the right to start one. If there is neither, the error is a request at the end of the queue.
     fn take(&self) -> Result<Handed<G>, WaitingRequest<'_, G>> {
         let mut state = self.state.lock();
         if state.waiting.is_empty() {
@@ -115,7 +115,7 @@ impl<G> GuestQueue<G> {
         Err(WaitingRequest { queue: self, handed })
     }
 
-    /// Starts a guest. Without room in the engine the caller still has the right to start one.
+    /// Starts a guest. If the engine has no capacity, the caller keeps the right to start one.
     fn started(&self) -> Result<GuestTurn<'_, G>, CallError> {
         let mut place = TurnPlace::new(self);
         match (self.start)() {
@@ -127,7 +127,8 @@ impl<G> GuestQueue<G> {
         }
     }
 
-    /// Gives up the right to start a guest for a guest that is free, or waits for one in front of the others. `None` if there is no guest.
+    /// Gives up the right to start a guest. Returns a free guest, or a request at the front of the queue. `None` if there is no guest at
+    /// all.
     fn take_another(&self) -> Option<Result<Handed<G>, WaitingRequest<'_, G>>> {
         let mut state = self.state.lock();
         state.live -= 1;
@@ -135,7 +136,7 @@ impl<G> GuestQueue<G> {
             return Some(Ok(Handed::Guest(guest)));
         }
         if state.live == 0 {
-            // No guest will wake those that wait.
+            // No guest is left to serve the waiting requests, so they fail.
             let waiting = std::mem::take(&mut state.waiting);
             drop(state);
             drop(waiting);
@@ -146,7 +147,7 @@ impl<G> GuestQueue<G> {
         Some(Err(WaitingRequest { queue: self, handed }))
     }
 
-    /// Hands a free guest to the next request. If more requests wait than guests are called, the one behind it may start another one.
+    /// Hands a free guest to the next request. If there may be more guests, the request behind it may start one.
     fn put(&self, mut guest: G) {
         loop {
             let mut state = self.state.lock();
@@ -163,7 +164,7 @@ impl<G> GuestQueue<G> {
         }
     }
 
-    /// Ends the guests that nothing has used since the last time. One stays.
+    /// Ends the guests that were not used since the last call. One guest always stays.
     pub(super) fn release_unused(&self) {
         let mut state = self.state.lock();
         let count = state.unused.min(state.live.saturating_sub(1)).min(state.free.len());
@@ -174,13 +175,13 @@ impl<G> GuestQueue<G> {
         drop(ended);
     }
 
-    /// The place of a guest is free.
+    /// Frees the place of a guest that ended.
     fn leave(&self) {
         self.state.lock().live -= 1;
         self.offer_start();
     }
 
-    /// Lets the next request start a guest, if there may be another one.
+    /// Lets the next request start a guest, if the maximum is not reached.
     fn offer_start(&self) {
         loop {
             let mut state = self.state.lock();
@@ -208,7 +209,7 @@ impl<G> QueueState<G> {
 
 impl<G> WaitingRequest<'_, G> {
     async fn handed(mut self) -> Result<Handed<G>, CallError> {
-        // Not handed anything: there is no guest to wait for.
+        // The sender was dropped: there is no guest to wait for.
         (&mut self.handed).await.map_err(|_| {
             let what = "the server has no room for an instance of the plug-in now".to_owned();
             CallError { fault: CallFault::Full, what }
@@ -232,7 +233,7 @@ impl<G> GuestTurn<'_, G> {
         &mut self.guest
     }
 
-    /// Gives the guest back after a call that did not fail.
+    /// Returns the guest after a call that did not fail.
     pub(super) fn give_back(self) {
         let GuestTurn { mut guest, mut place } = self;
         if !(place.queue.is_spent)(&mut guest) {
@@ -281,7 +282,7 @@ mod tests {
 
     use super::*;
 
-    /// Guests that are numbered in the order in which they start, while there is room for them. Guest 99 is spent.
+    /// Guests numbered in the order of their starts, while there is capacity. Guest 99 is spent.
     fn numbered(size: usize, first: u32, room: u32) -> (GuestQueue<u32>, Arc<AtomicU32>) {
         let (room, next) = (Arc::new(AtomicU32::new(room)), AtomicU32::new(first));
         let of_start = Arc::clone(&room);
@@ -363,7 +364,7 @@ mod tests {
         let (_, first) = number(poll(pin!(queue.turn())));
         let mut second = pin!(queue.turn());
         assert!(poll(second.as_mut()).is_none());
-        // It traps, and nothing takes its place.
+        // The guest traps, and no other one can replace it.
         drop(first);
         let refused = poll(second.as_mut()).expect("an answer").expect_err("no guest");
         assert_eq!(refused.fault, CallFault::Full);

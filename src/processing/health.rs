@@ -1,4 +1,4 @@
-//! Whether a plug-in serves at its place: its strikes, parking, and what operators see of it.
+//! The health of a plug-in at one model: its strikes, parking, and counters for operators.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,50 +12,50 @@ use sequor_wasm::strikes::{Strikes, WINDOW};
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::{GaugePart, Meter};
 
-/// The time, as the server counts it.
+/// The server's clock.
 pub type ProcessorClock = Arc<dyn ProcessorTime>;
 
-/// Says what time it is.
+/// A clock.
 pub trait ProcessorTime: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Time;
 }
 
-/// What a plug-in did wrong last.
+/// The last strike of a plug-in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaceFault {
-    /// `trap`, `time` or `memory`. An answer that breaks a rule counts as a trap.
+    /// `trap`, `time` or `memory`. An answer that breaks a rule counts as `trap`.
     pub kind: &'static str,
     pub what: String,
     pub at: SystemTime,
 }
 
-/// The counters of a plug-in at its place.
+/// The counters of a plug-in at one model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlaceCounts {
     pub calls: u64,
     pub calls_per_second: f64,
-    /// Time of a call, median and 99th percentile, microseconds.
+    /// Median and 99th percentile of the time of a call, in microseconds.
     pub p50_us: f64,
     pub p99_us: f64,
-    /// Requests that went on without it.
+    /// Requests that bypassed the plug-in.
     pub bypassed: u64,
     pub strikes: u32,
     pub last_fault: Option<PlaceFault>,
 }
 
-/// Strikes, and whether they have parked the plug-in.
+/// Counts strikes, and parks the plug-in after too many.
 #[derive(Debug)]
 pub struct PlaceHealth {
     clock: ProcessorClock,
-    /// So many strikes within a minute park it.
+    /// Number of strikes within a minute that park the plug-in.
     most: u32,
     gauges: PlaceGauges,
-    /// Read by every request. Set together with the reason below.
+    /// Read by every request. Changed together with the reason, under the lock of `state`.
     is_parked: AtomicBool,
     state: Mutex<PlaceState>,
 }
 
-/// The gauges of a plug-in at a model. All loads of the model share them: each adds its part, and takes it back when it is gone.
+/// The gauges of a plug-in at a model. All loads of the model share them. Each load adds its part, and removes it when it ends.
 #[derive(Debug)]
 pub(crate) struct PlaceGauges {
     memory: GaugePart,
@@ -71,7 +71,7 @@ impl PlaceGauges {
 #[derive(Debug, Default)]
 struct PlaceState {
     strikes: Strikes,
-    /// Why it is parked, if it is.
+    /// The reason why the plug-in is parked.
     parked: Option<String>,
     last_fault: Option<PlaceFault>,
     meter: Meter,
@@ -82,7 +82,7 @@ impl PlaceHealth {
         PlaceHealth { clock, most: most.max(1), gauges, is_parked: AtomicBool::new(false), state: Mutex::default() }
     }
 
-    /// The caller holds the lock of the reason.
+    /// The caller holds the lock of `state`.
     fn set_parked(&self, is: bool) {
         if self.is_parked.swap(is, Ordering::AcqRel) != is {
             self.gauges.parked.add(if is { 1 } else { -1 });
@@ -93,7 +93,7 @@ impl PlaceHealth {
         Duration::from_nanos(self.clock.now().0)
     }
 
-    /// Why it is parked, if it is.
+    /// The reason why the plug-in is parked; `None` if it is not.
     pub(crate) fn parked(&self) -> Option<String> {
         if !self.is_parked.load(Ordering::Acquire) {
             return None;
@@ -101,14 +101,14 @@ impl PlaceHealth {
         self.state.lock().parked.clone()
     }
 
-    /// Parks it. Nothing changes if it is parked already.
+    /// Parks the plug-in. If it is already parked, the first reason stays.
     pub(crate) fn park(&self, why: String) {
         let mut state = self.state.lock();
         state.parked.get_or_insert(why);
         self.set_parked(true);
     }
 
-    /// Forgets strikes, and parking too if `unparks`.
+    /// Clears the strikes. If `unparks`, also unparks the plug-in and clears the last fault.
     pub(crate) fn forgive(&self, unparks: bool) {
         let mut state = self.state.lock();
         state.strikes.clear();
@@ -118,7 +118,7 @@ impl PlaceHealth {
         }
     }
 
-    /// Counts a strike. The last one that counts parks the plug-in.
+    /// Counts a strike. If the maximum is reached, parks the plug-in.
     pub(crate) fn struck(
         &self,
         journal: &Journal,
@@ -137,7 +137,8 @@ impl PlaceHealth {
             if parks {
                 let seconds = WINDOW.as_secs();
                 let why = format!("{name} is parked on {model} after {strikes} strikes in {seconds} s ({kind}");
-                // Every client reads this, and the words of a failure may hold what one of them sent. Operators read those in `plugin show`.
+                // Every client reads this reason. The text of a failure may contain another client's data, so only operators see it
+                // (`plugin show`).
                 state.parked = Some(format!("{why})"));
                 self.set_parked(true);
                 (strikes, Some(format!("{why}: {what})")))
@@ -153,13 +154,13 @@ impl PlaceHealth {
         }
     }
 
-    /// Counts a call, after which its guest uses this memory.
+    /// Counts a call. `memory` is what the guest uses after it.
     pub(crate) fn called(&self, took: Duration, memory: u64) {
         self.gauges.memory.set(memory);
         self.state.lock().meter.called(self.clock.now(), took);
     }
 
-    /// Counts a request that went on without it.
+    /// Counts a request that bypassed the plug-in.
     pub(crate) fn bypassed(&self) {
         self.state.lock().meter.fallbacks += 1;
     }

@@ -1,5 +1,5 @@
-//! The threads of processors under a scheduler that tries interleavings: requests that are lent to the pool and cancelled meanwhile, steps that their tasks
-//! leave to the threads, and a pool that is retired with tasks in its queue.
+//! The threads of processors under a scheduler that tries interleavings. The tests cover requests that are cancelled while the pool has
+//! them, steps that tasks leave to the threads, and a pool that is dropped with queued tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,12 +12,12 @@ use crate::executor::{ExecutorHandle, ModelStep, ThreadSteps};
 use crate::sync::Mutex;
 use crate::sync::planted::{self, PlantedFault};
 
-/// Threads of the pool; a lane has at most all but one.
+/// Threads of the pool. A lane uses at most all but one.
 const THREADS: usize = 2;
 const LANES: u64 = 2;
 const REQUESTS: usize = 3;
 
-/// A request that a processor gets: its thread takes it out, or its client does.
+/// A request for a processor. Either its thread or its client takes it.
 #[derive(Debug, Default)]
 struct PoolRequest(Mutex<RequestState>);
 
@@ -30,7 +30,7 @@ enum RequestState {
 }
 
 impl PoolRequest {
-    /// Whether this thread has got it.
+    /// Whether this thread took the request.
     fn take(&self, how: RequestState) -> bool {
         let mut state = self.0.lock();
         let is_lent = *state == RequestState::Lent;
@@ -41,21 +41,21 @@ impl PoolRequest {
     }
 }
 
-/// The requests of a lane, and what its tasks have done.
+/// The requests of a lane, and counters of its tasks.
 #[derive(Debug, Default)]
 struct LaneRequests {
     requests: [PoolRequest; REQUESTS],
-    /// How many tasks have begun.
+    /// Number of tasks that have begun.
     begun: AtomicU32,
     running: AtomicU32,
     prepared: AtomicU32,
     cancelled: AtomicU32,
-    /// A task began out of order, or on a thread too many.
+    /// Number of tasks that began out of order, or on more threads than allowed.
     wrong: AtomicU32,
 }
 
 impl LaneRequests {
-    /// A task of the pool. It notes faults and does not assert: the pool outlives a task that panics.
+    /// A task of the pool. It records faults and does not assert, because the pool survives a task that panics.
     fn prepare(&self, n: usize) {
         let order = self.begun.fetch_add(1, Ordering::SeqCst) as usize;
         let others = self.running.fetch_add(1, Ordering::SeqCst) as usize;
@@ -76,7 +76,7 @@ impl LaneRequests {
     }
 }
 
-/// Counts the steps that were left to the threads, and those that they ran.
+/// Counts the steps left to the threads, and the steps that they ran.
 #[derive(Debug, Default)]
 struct CountedSteps {
     left: AtomicU32,
@@ -93,8 +93,8 @@ impl ModelStep for CountedSteps {
     fn wake(&self, _: u16) {}
 }
 
-/// Each lane has a thread that lends its requests, and cancels the last one. The first lane waits for its tasks. Then the pool is retired, with what is
-/// queued of the other lane.
+/// Each lane has a thread that submits its requests and cancels the last one. The first lane waits for its tasks. Then the pool is dropped
+/// with the queued tasks of the other lane.
 fn lent_cancelled_retired() {
     let (steps, counted) = (ThreadSteps::new(), Arc::<CountedSteps>::default());
     let pool = Arc::new(ProcessorPool::new(THREADS, steps.clone()).unwrap());
@@ -121,7 +121,7 @@ fn lent_cancelled_retired() {
     };
     let threads: Vec<_> = (0..).zip(&lanes).map(lend).collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    // The last owner: it waits for what is queued.
+    // The last owner: the drop waits for the queued tasks.
     drop(pool);
     assert!(!steps.any());
     assert_eq!(counted.left.load(Ordering::SeqCst), counted.ran.load(Ordering::SeqCst));
@@ -133,7 +133,7 @@ fn lent_cancelled_retired() {
     }
 }
 
-/// A schedule that goes on for longer than this hangs.
+/// A schedule that takes longer than this hangs.
 fn try_all(scheduler: impl Scheduler + 'static) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(20_000);

@@ -5,7 +5,7 @@ use sequor_core::Shape;
 
 use crate::tensor::Tensor;
 
-/// The tensors of all runs as one. A single tensor stays as it is. The error says what does not fit.
+/// Joins the tensors of all runs. A single tensor stays as it is. The error says which tensors do not fit.
 pub(super) fn join(mut parts: Vec<Tensor>) -> Result<Option<Tensor>, String> {
     if parts.len() < 2 {
         return Ok(parts.pop());

@@ -1,4 +1,4 @@
-//! One processor of a load: what it sees of requests and runs, what it answers, and what happens if it fails.
+//! One processor of a load: the tensors that it sees, the checks of its answers, and the handling of its failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,9 +24,9 @@ use crate::config::model::LoadFacts;
 use crate::telemetry::Hook;
 use crate::tensor::Tensor;
 
-/// CPU time of a call beyond its base, for each KiB that the call is about.
+/// CPU time added to a call's base limit for each KiB of tensors and scratch.
 const PER_KIB: Duration = Duration::from_micros(20);
-/// A processor at its place in a chain.
+/// A processor at its position in a chain.
 #[derive(Debug)]
 pub struct ChainLink {
     pub(super) name: String,
@@ -35,7 +35,7 @@ pub struct ChainLink {
     pub(super) journal: Arc<Journal>,
     pub(super) current: ArcSwap<LinkVersion>,
     pub(super) health: PlaceHealth,
-    /// Whether its load takes no new sequences.
+    /// Whether the load takes no more new sequences.
     pub(super) retired: AtomicBool,
 }
 
@@ -66,24 +66,24 @@ impl ChainLink {
         self.current.load().manifest.post
     }
 
-    /// Maximum bytes of scratch of one sequence.
+    /// Maximum bytes of scratch per sequence.
     pub(super) fn scratch_bytes(&self) -> u64 {
         self.current.load().manifest.scratch
     }
 
-    /// Why it refuses requests, if it is parked and they cannot go on without it.
+    /// The reason why the processor refuses requests, if it is parked and cannot be bypassed.
     pub(super) fn refuses(&self) -> Option<String> {
         self.health.parked().filter(|_| self.site.options.on_failure == OnFailure::Fail)
     }
 
-    /// Notes that its load takes no new sequences any more.
+    /// Records that the load takes no more new sequences.
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
     }
 
     // === before the runs ===
 
-    /// Prepares a request. `scratch` is changed only if this is `Ok`.
+    /// Prepares a request. `scratch` changes only if the result is `Ok`.
     pub(super) async fn pre(
         &self,
         facts: &CallFacts,
@@ -95,7 +95,7 @@ impl ChainLink {
         }
         let version = self.current.load_full();
         if !version.manifest.pre {
-            // An END without inputs stays one.
+            // An END without inputs stays without inputs.
             let run = if inputs.is_empty() { PortTensors::new() } else { version.pass(&inputs) };
             self.check_request(&run)?;
             return Ok(LinkPlan::Run(version, vec![run]));
@@ -134,7 +134,7 @@ impl ChainLink {
         }
     }
 
-    /// Whether inputs of a request that pass by fit what is behind. That is up to the client, so it is no strike.
+    /// Checks the inputs that bypass the processor against the ports behind it. The client chooses them, so a mismatch is no strike.
     fn check_request(&self, run: &PortTensors) -> Result<(), ProcessorRefusal> {
         check_passed(&self.site.inner.inputs, run).map_err(|what| self.wrong_request(&what))
     }
@@ -144,17 +144,17 @@ impl ChainLink {
         self.refusal(RefusedBy::Plugin { code: 1, text, retry: None })
     }
 
-    /// The refusal of a request that needs too much. How much a request needs is up to the client, so it is no strike.
+    /// The refusal of a request that needs too much. The client decides that, so it is no strike.
     pub(super) fn too_large(&self, what: &str) -> ProcessorRefusal {
         let text = format!("the request needs {what}. Send less in one request");
         self.refusal(RefusedBy::Plugin { code: 1, text, retry: None })
     }
 
-    /// The request without this processor.
+    /// Passes the request on without this processor.
     fn bypass(&self, inputs: PortTensors) -> Result<LinkPlan, ProcessorRefusal> {
         self.site.metrics.fell_back();
         self.health.bypassed();
-        // An END without inputs stays one.
+        // An END without inputs stays without inputs.
         if inputs.is_empty() {
             return Ok(LinkPlan::Bypass(inputs));
         }
@@ -166,7 +166,7 @@ impl ChainLink {
 
     // === after the runs ===
 
-    /// Finishes a request from inner's outputs of each run. `scratch` is changed only if this is `Ok`.
+    /// Finishes a request from the outputs of each run behind the processor. `scratch` changes only if the result is `Ok`.
     pub(super) async fn post(
         &self,
         version: &LinkVersion,
@@ -174,7 +174,7 @@ impl ChainLink {
         scratch: &mut Bytes,
         runs: &[PortTensors],
     ) -> Result<PortTensors, ProcessorRefusal> {
-        // Nothing ran: an END without inputs.
+        // An END without inputs: nothing ran.
         if runs.iter().all(Vec::is_empty) {
             return Ok(PortTensors::new());
         }
@@ -223,7 +223,7 @@ impl ChainLink {
         self.bypassed(runs)
     }
 
-    /// Outputs of several runs of inner, passed on as if the processor were not there. If they cannot be joined, the model made them so: it is no
+    /// Passes on the outputs of all runs, as if the processor did not exist. If they cannot be joined, the model is the cause, so it is no
     /// strike.
     pub(super) fn bypassed(&self, runs: &[PortTensors]) -> Result<PortTensors, ProcessorRefusal> {
         let mut all = PortTensors::new();
@@ -248,12 +248,12 @@ impl ChainLink {
         Some(OutgoingCalls { rights, request })
     }
 
-    /// The models that its guests may call.
+    /// The models that the processor's guests may call.
     pub(super) fn may_call(&self) -> &[String] {
         self.site.options.calls.as_ref().map_or(&[], |rights| &rights.models)
     }
 
-    /// Ends the guests that nothing has used since the last time.
+    /// Ends the guests that were not used since the last call.
     pub(crate) fn release_unused(&self) {
         self.current.load().release_unused();
     }
@@ -273,7 +273,7 @@ impl ChainLink {
         ProcessorRefusal { ends, ..self.refusal(RefusedBy::Plugin { code, text, retry }) }
     }
 
-    /// A processor failed before the runs: refuses the request, or lets it go on without the processor.
+    /// Handles a failure before the runs: refuses the request, or passes it on without the processor.
     pub(super) fn failed(
         &self,
         fault: CallFault,
@@ -287,7 +287,7 @@ impl ChainLink {
         if self.site.options.on_failure == OnFailure::Fail { Err(failure) } else { self.bypass(inputs) }
     }
 
-    /// The request, while the processor cannot be called. No strike.
+    /// Handles a request while the processor cannot be called. This is no strike.
     fn unavailable(&self, what: String, inputs: PortTensors) -> Result<LinkPlan, ProcessorRefusal> {
         match self.site.options.on_failure {
             OnFailure::Bypass => self.bypass(inputs),
@@ -295,7 +295,7 @@ impl ChainLink {
         }
     }
 
-    /// Counts a strike, and says what failed. Without room for an instance there is no strike.
+    /// Counts a strike, and returns the refusal. A lack of capacity for an instance is no strike.
     pub(super) fn failure(&self, fault: CallFault, what: String) -> ProcessorRefusal {
         if fault == CallFault::Full {
             return self.refusal(RefusedBy::Unavailable { what });

@@ -1,4 +1,5 @@
-//! What a guest answers to `pre` and `post`, held against the ports of its place: the plan for the runs, the outputs, and the scratch to keep.
+//! Checks of a guest's answers to `pre` and `post` against the processor's ports: the plan for the runs, the outputs, and the scratch to
+//! keep.
 
 use std::sync::Arc;
 
@@ -12,31 +13,31 @@ use super::version::LinkVersion;
 
 /// Maximum number of runs of one request.
 pub(super) const RUNS: usize = 4096;
-/// Maximum bytes of the inputs of all runs of one request, and of their outputs.
+/// Maximum bytes of the inputs of all runs of one request. The same maximum holds for their outputs.
 pub(crate) const RUN_BYTES: usize = 256 << 20;
 
-/// The plan for a request, by the inputs or outputs of the signatures.
+/// The plan for a request. Tensors are by the index of their port.
 #[derive(Debug)]
 pub(super) enum LinkPlan {
-    /// Inner runs once for each of these inputs. This version finishes the request.
+    /// The part behind the processor runs once for each of these inputs. This version finishes the request.
     Run(Arc<LinkVersion>, Vec<PortTensors>),
-    /// The request is answered with these outputs.
+    /// Answer the request with these outputs.
     Reply(PortTensors),
-    /// The request goes on without the processor.
+    /// Continue the request without the processor.
     Bypass(PortTensors),
 }
 
-/// Why an answer of `pre` is not followed.
+/// Why the server rejects an answer of `pre`.
 pub(super) enum PlanFault {
-    /// The guest broke a rule.
+    /// The guest broke a rule of the interface.
     Guest(String),
-    /// An input of the request, which passes the guest by, does not fit what is behind.
+    /// An input of the request bypasses the guest and does not fit the port behind it.
     Request(String),
     /// The request needs more runs, or more bytes of inputs, than one request may have.
     TooLarge(String),
 }
 
-/// The ports of a processor: those that are seen in its place, and those behind it.
+/// The ports of a processor: those in front of it (`outer`), and those behind it (`inner`).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LinkPorts<'a> {
     pub(super) outer: &'a TensorSignature,
@@ -46,7 +47,7 @@ pub(super) struct LinkPorts<'a> {
 }
 
 impl LinkPorts<'_> {
-    /// The plan that an answer of `pre` makes, checked and completed.
+    /// Checks and completes the plan that `pre` answered.
     pub(super) fn plan(
         self,
         version: &Arc<LinkVersion>,
@@ -71,7 +72,7 @@ impl LinkPorts<'_> {
         }
         let inner = &self.inner.inputs;
         let passed = if inputs.is_empty() { vec![None; inner.len()] } else { version.pass(inputs) };
-        // An input that passes by is the same memory in every run.
+        // An input that bypasses the guest shares the same memory in every run.
         let (mut known, mut bytes) = (KnownMemory::of(inputs), 0);
         let mut runs = Vec::<PortTensors>::with_capacity(entries.len());
         for (n, entry) in entries.into_iter().enumerate() {
@@ -98,7 +99,7 @@ impl LinkPorts<'_> {
         Ok(LinkPlan::Run(Arc::clone(version), runs))
     }
 
-    /// The answer of `post`, checked and completed.
+    /// Checks and completes the answer of `post`.
     pub(super) fn outputs(
         self,
         manifest: &ProcessorManifest,
@@ -114,7 +115,7 @@ impl LinkPorts<'_> {
         }
     }
 
-    /// What `post` gave, and inner's outputs that it did not see, joined over the runs.
+    /// Combines the outputs of `post` with the inner outputs that it did not see, joined over the runs.
     pub(super) fn joined(
         self,
         manifest: &ProcessorManifest,
@@ -140,7 +141,7 @@ impl LinkPorts<'_> {
     }
 }
 
-/// The scratch to keep; nothing, where there is no sequence.
+/// The scratch to keep. `None` if it does not change or there is no sequence.
 pub(super) fn checked_scratch(
     manifest: &ProcessorManifest,
     facts: &CallFacts,
@@ -151,6 +152,6 @@ pub(super) fn checked_scratch(
     if len > most {
         return Err(format!("left {len} bytes of scratch; plugin.toml says {most}"));
     }
-    // The unused part of a larger allocation is not kept.
+    // Frees the unused part of a larger allocation.
     Ok(Some(Bytes::from(scratch.into_boxed_slice())))
 }

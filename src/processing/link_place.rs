@@ -1,4 +1,4 @@
-//! A processor of a chain as a place where versions serve.
+//! Implements [`PluginPlace`] for a processor of a chain.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,7 +60,7 @@ impl PluginPlace for ChainLink {
         }
     }
 
-    /// Another signature or `scratch`, or a version that begins or stops to want `post`, needs a new load.
+    /// A version needs a new load if its signature or `scratch` differs, or if only one of the two versions wants `post`.
     fn try_version(&self, component: &Arc<ProcessorComponent>) -> Result<Replacement<LinkVersion>, String> {
         let (version, answered) = LinkVersion::start(component, &self.site)?;
         let outer = if self.site.options.is_model { self.site.inner.clone() } else { answered };

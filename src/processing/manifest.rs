@@ -1,4 +1,4 @@
-//! What the `plugin.toml` of a processor says beyond the fields that all worlds have.
+//! The fields of a processor's `plugin.toml` that not all worlds have.
 
 use std::path::Path;
 
@@ -12,22 +12,22 @@ use crate::config::units::{Size, human};
 
 const WANTS: [&str; 2] = ["pre", "post"];
 
-/// Maximum bytes of scratch of one sequence.
+/// Maximum bytes of scratch per sequence.
 const SCRATCH: u64 = 16 << 20;
-/// Maximum bytes of a tensor that is passed by value, and the default.
+/// Maximum of `by_value`, and its default.
 const BY_VALUE: (u64, u64) = (1 << 20, 64 << 10);
 
-/// A checked `plugin.toml`, beyond the fields that all worlds have.
+/// The checked fields of `plugin.toml` that not all worlds have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessorManifest {
-    /// Which functions are called.
+    /// Whether `pre` and `post` are called.
     pub pre: bool,
     pub post: bool,
-    /// Inputs and outputs that it sees; all, if it names none.
+    /// Inputs and outputs that the processor sees. `None` means all.
     pub reads: Option<Vec<String>>,
-    /// Maximum bytes of scratch of one sequence.
+    /// Maximum bytes of scratch per sequence.
     pub scratch: u64,
-    /// A larger tensor is passed by handle.
+    /// A tensor larger than this many bytes is passed by handle.
     pub by_value: u64,
     /// Features that the model must have.
     pub features: Vec<String>,
@@ -53,7 +53,7 @@ struct File {
     config: PluginSettings,
 }
 
-/// Parses a `plugin.toml`. `path` is how faults name it.
+/// Parses a `plugin.toml`. Faults name the file as `path`.
 pub fn parse(path: &Path, text: &str) -> Result<Declared<ProcessorManifest>, Fault> {
     let File { name, version, world, contract, wants, reads, scratch, by_value, features, config } =
         manifest::parse(path, text)?;
@@ -70,7 +70,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Declared<ProcessorManifest>, Fau
     Ok(fields.declare(ProcessorManifest { pre, post, reads, scratch: scratch.0, by_value, features }))
 }
 
-/// The functions that are called; both, if the file names none.
+/// The functions to call. Both, if the file names none.
 fn hooks(path: &Path, text: &str, wants: Option<&[String]>) -> Result<(bool, bool), Fault> {
     let Some(wants) = wants else { return Ok((true, true)) };
     let (mut pre, mut post) = (false, false);
@@ -95,7 +95,7 @@ pub(super) fn undeclared() -> ProcessorManifest {
 }
 
 impl ProcessorManifest {
-    /// Whether it sees the input or output of this name.
+    /// Whether the processor sees the input or output of this name.
     pub(super) fn sees(&self, name: &str) -> bool {
         self.reads.as_ref().is_none_or(|reads| reads.iter().any(|read| read == name))
     }

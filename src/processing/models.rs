@@ -1,4 +1,4 @@
-//! The function of the contract's `models`: a guest calls another model and is suspended until it answers.
+//! The host function of the `models` interface: a guest calls another model and is suspended until it answers.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -14,10 +14,11 @@ use super::outgoing::{CallOutcome, InferFailure, code};
 use super::tensors::{HeldTensors, from_flat};
 use crate::tensor::NamedTensor;
 
-/// CPU time that a call of a guest gets for each model that answers it, and for each KiB of inputs and outputs.
+/// CPU time that a guest's call gets for each answer of a model, and for each KiB of its inputs and outputs.
 const PER_CALL: Duration = Duration::from_micros(50);
 const PER_KIB: Duration = Duration::from_micros(20);
-/// A guest gives up its thread once in so many calls, also if no answer keeps it waiting. Then the server notices that its request is cancelled.
+/// A guest yields its thread once in this many calls, even if all answers are immediate. The yield lets the server notice a cancelled
+/// request.
 const CALLS_AT_ONCE: u32 = 64;
 
 /// Calls a model on behalf of a guest.
@@ -36,7 +37,7 @@ pub(super) async fn call(state: &mut HostState, model: &str, inputs: Vec<NamedTe
     }
     let mut bytes = size(&inputs);
     let outcome = calls.call(model, inputs).await;
-    // Only answers extend the time: a failed call may take less than what it would add.
+    // Only answers extend the time. A failed call may take less time than the extension adds.
     if let Ok(outputs) = &outcome {
         bytes += size(outputs);
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
@@ -45,7 +46,7 @@ pub(super) async fn call(state: &mut HostState, model: &str, inputs: Vec<NamedTe
     Ok(outcome.map_err(|failure| InferFailure { text: cut(failure.text), ..failure }))
 }
 
-/// Lets the other tasks of the lane go first.
+/// Yields to the other tasks of the lane.
 async fn give_way() {
     let mut has_waited = false;
     poll_fn(|cx| {

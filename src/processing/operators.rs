@@ -1,4 +1,4 @@
-//! Operations on the plug-ins that models name, the same for each world.
+//! Operations on the plug-ins of models, the same for every world.
 
 use sequor_wasm::journal::LogLine;
 use sequor_wasm::plugin_error::PluginError;
@@ -8,12 +8,12 @@ use super::place::PluginPlace;
 use super::registry::{PlaceRegistry, RequestedBy, change, short};
 use super::status::PlacedPlugin;
 
-/// A registry, as operators use it. `by` is who asks.
+/// The operations of a registry. `by` is the operator who asks.
 pub trait PluginOperations {
-    /// The world of its plug-ins, as `plugin.toml` has it.
+    /// The world of the registry's plug-ins, as in `plugin.toml`.
     fn world(&self) -> &'static str;
 
-    /// Where a model's file names its plug-in.
+    /// The section of a model's file that names the plug-in.
     fn named_in(&self) -> &'static str;
 
     fn has(&self, name: &str) -> bool;
@@ -24,21 +24,21 @@ pub trait PluginOperations {
 
     fn logs(&self, name: &str, after: u64) -> Result<Vec<LogLine>, PluginError>;
 
-    /// Takes a component in. The same once more changes nothing.
+    /// Loads a component. Loading the same component again changes nothing.
     fn load(&self, name: &str, component: Vec<u8>, by: &str) -> Result<PlacedPlugin, PluginError>;
 
-    /// Puts a new version in the place of the current one, wherever that serves, or nowhere.
+    /// Replaces the current version at all models. If anything fails, the current version stays at all of them.
     fn replace(&self, name: &str, component: Vec<u8>, by: &str) -> Result<PlacedPlugin, PluginError>;
 
-    /// Puts the version before in the place of the current one.
+    /// Replaces the current version with the previous one.
     fn rollback(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError>;
 
-    /// Parks it at every model.
+    /// Parks the plug-in at every model.
     fn park(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError>;
 
     fn unpark(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError>;
 
-    /// Forgets it. It must serve nowhere.
+    /// Removes a plug-in that serves nowhere.
     fn unload(&self, name: &str, by: &str) -> Result<(), PluginError>;
 }
 

@@ -1,4 +1,4 @@
-//! Calls of guests to other models: who may call what, on whose behalf, and within which bounds. The room of models makes the calls.
+//! Calls of guests to other models: the rights of a plug-in, the origin of a call, and the limits. The `model` module makes the calls.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::telemetry::kinds::Gauge;
 use crate::tensor::NamedTensor;
 
-/// Maximum number of models that wait for each other.
+/// Maximum length of a chain of models that wait for each other.
 pub const DEPTH: usize = 8;
 
-/// Codes of the contract's table (`models.wit`).
+/// Failure codes of the `models` interface (`models.wit`).
 pub mod code {
     pub const INVALID: u32 = 1;
     pub const UNAVAILABLE: u32 = 2;
@@ -25,7 +25,7 @@ pub mod code {
     pub const FAILED: u32 = 8;
 }
 
-/// Why a call gave no outputs, in the contract's words.
+/// Why a call returned no outputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InferFailure {
     pub code: u32,
@@ -41,47 +41,47 @@ impl InferFailure {
 
 /// The outputs of a call.
 pub type CallOutcome = Result<Vec<NamedTensor>, InferFailure>;
-/// A call on its way. Dropping it cancels the call.
+/// A call in progress. Dropping it cancels the call.
 pub type InferFuture = Pin<Box<dyn Future<Output = CallOutcome> + Send>>;
 
-/// The models, as guests reach them.
+/// Access to the models for guests.
 pub trait ModelCaller: Send + Sync + fmt::Debug {
     fn call(&self, request: &CallingRequest, model: &str, inputs: Vec<NamedTensor>) -> InferFuture;
 }
 
-/// The request that a guest works on while it calls other models.
+/// The request for which a guest calls other models.
 pub trait CallOrigin: Send + Sync + fmt::Debug {
-    /// Ready once its deadline has passed.
+    /// Returns `Ready` once the request's deadline has passed.
     fn poll_deadline(&self, cx: &mut Context<'_>) -> Poll<()>;
 
     fn as_any(&self) -> &dyn std::any::Any;
 }
 
-/// A request that is being prepared or finished, and the models that wait for it.
+/// A request that is being prepared or finished, with the chain of models that wait for it.
 #[derive(Debug, Clone)]
 pub struct CallingRequest {
-    /// The models that wait for each other, the one that a client asked first. The last one is the request's own.
+    /// The models that wait for each other. The first is the model that the client called. The last is the request's own model.
     pub path: Arc<[String]>,
     pub origin: Arc<dyn CallOrigin>,
 }
 
-/// What the guests of a plug-in at one model may call.
+/// The models that the guests of a plug-in may call at one model.
 #[derive(Debug, Clone)]
 pub struct CallRights {
     pub models: Arc<[String]>,
     pub caller: Arc<dyn ModelCaller>,
-    /// Calls under way.
+    /// Number of calls in progress.
     pub waiting: Gauge,
 }
 
-/// The calls that one call of a guest may make.
+/// The rights and the request of one guest call that may call other models.
 #[derive(Debug, Clone)]
 pub struct OutgoingCalls {
     pub(super) rights: CallRights,
     pub(super) request: CallingRequest,
 }
 
-/// Counts a call while it waits.
+/// Counts a call while it waits for its answer.
 struct WaitingCall<'a>(&'a Gauge);
 
 impl<'a> WaitingCall<'a> {
@@ -98,7 +98,7 @@ impl Drop for WaitingCall<'_> {
 }
 
 impl OutgoingCalls {
-    /// Whether the plug-in may call this model now.
+    /// Checks whether the plug-in may call this model now.
     pub(super) fn check(&self, model: &str) -> Result<(), InferFailure> {
         let denied = |text: String| Err(InferFailure::new(code::DENIED, text));
         let path = &self.request.path;

@@ -1,4 +1,4 @@
-//! A place where a version of a plug-in serves: at a model, in one load of it. A registry puts versions there.
+//! A place of a plug-in: one load of a model, where one version of the plug-in serves. A registry decides which version.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,45 +10,45 @@ use super::health::PlaceHealth;
 use super::status::PlaceStatus;
 use crate::telemetry::{Metrics, PluginMetrics};
 
-/// How a version can take the place of another.
+/// How a new version can replace the current one.
 #[derive(Debug)]
 pub enum Replacement<V> {
     /// At once, for all sequences.
     InPlace(Arc<V>),
-    /// For new sequences, by a new load of the model.
+    /// For new sequences only, by a new load of the model.
     NewLoad,
 }
 
 /// A place of one world.
 pub trait PluginPlace: Send + Sync + fmt::Debug + 'static {
-    /// What its components are for.
+    /// The world of the place's components.
     type World: World;
-    /// A version, configured for a place.
+    /// A version that is configured for a place.
     type Version: Send + Sync;
 
-    /// The counters of a plug-in of this name.
+    /// The metrics of the plug-in with this name.
     fn metrics(metrics: &Metrics, name: &str) -> Arc<PluginMetrics>;
 
-    /// Where a model's file names its plug-in.
+    /// The section of a model's file that names the plug-in.
     fn named_in() -> &'static str;
 
     fn name(&self) -> &str;
 
     fn model(&self) -> &str;
 
-    /// The hash of the version that serves.
+    /// The hash of the current version.
     fn sha256(&self) -> String;
 
-    /// Whether its load takes no new sequences.
+    /// Whether the load takes no more new sequences.
     fn is_retired(&self) -> bool;
 
     fn health(&self) -> &PlaceHealth;
 
     fn status(&self) -> PlaceStatus;
 
-    /// Configures another version for this place. It serves nothing yet.
+    /// Configures another version for this place. The version does not serve yet.
     fn try_version(&self, component: &Arc<Component<Self::World>>) -> Result<Replacement<Self::Version>, String>;
 
-    /// Lets a version serve from now on. Requests that the version before has begun are finished by it.
+    /// Makes a version serve from now on. The previous version finishes the requests that it has begun.
     fn take_over(&self, version: Arc<Self::Version>, unparks: bool);
 }

@@ -1,10 +1,10 @@
-//! The threads that run processors: a bounded number for the whole server, apart from those of connections and instances.
+//! The threads that run processors: a fixed number for the whole server, separate from those of connections and instances.
 //!
-//! Tasks of one lane begin in the order in which they were submitted. Lanes take turns, and one lane has at most all threads but one, so that a slow
-//! processor does not stop those of other models. A task that waits holds no thread (`suspended`).
+//! Tasks of one lane begin in the order in which they were submitted. Lanes take turns. A lane uses at most all threads but one, so that a
+//! slow processor does not stop those of other models. A waiting task holds no thread (`suspended`).
 //!
-//! Guests that call other models leave short steps of those models to these threads ([`ThreadSteps`]). A thread runs them once no task may begin, so the
-//! calls of many guests are in one batch, and no other thread is woken for it.
+//! Guests that call other models leave short steps of those models to these threads ([`ThreadSteps`]). A thread runs the steps once no task
+//! may begin. So the calls of many guests share one batch, and no other thread has to be woken.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,22 +22,22 @@ use super::suspended::{LaneQueue, SuspendedTask};
 
 pub use super::suspended::Task;
 
-/// Maximum bytes of prepared inputs that wait for their runs, all models together. Inputs that a request brought itself count elsewhere.
+/// Maximum bytes of prepared inputs that wait for their runs, across all models. A request's own inputs count elsewhere.
 pub const PREPARED: u64 = 1 << 30;
 
-/// How long a step may wait for further calls while tasks begin.
+/// How long a step may wait for more calls while tasks begin.
 const GATHER: Duration = Duration::from_micros(300);
-/// A step that waited longer waited for a task that takes long. For this time the threads take no steps then.
+/// If a step waited longer than `SLOW`, a long task delayed it. The threads then take no steps for `REFUSAL`.
 const SLOW: Duration = Duration::from_millis(2);
 const REFUSAL: Duration = Duration::from_secs(1);
 
-/// The threads. Dropping it lets them finish what is queued, and waits for them.
+/// The pool of threads. Dropping it waits until the threads have finished the queued tasks.
 pub struct ProcessorPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Bytes of prepared inputs, counted until this is dropped.
+/// A count of bytes of prepared inputs. Dropping it removes the bytes from the total.
 #[derive(Debug)]
 pub struct PreparedBytes {
     shared: Arc<Shared>,
@@ -61,7 +61,7 @@ struct Shared {
     /// Bytes of prepared inputs.
     prepared: AtomicU64,
     queued: Condvar,
-    /// Maximum number of threads that one lane has at a time.
+    /// Maximum number of threads that one lane uses at a time.
     per_lane: usize,
     /// Steps of models that guests have called.
     steps: ThreadSteps,
@@ -70,9 +70,9 @@ struct Shared {
 #[derive(Default)]
 struct PoolState {
     lanes: BTreeMap<u64, Lane>,
-    /// Lanes with a task that may begin, each once, in the order of their turns.
+    /// Lanes with a task that may begin, in the order of their turns. Each lane is in it once at most.
     turns: VecDeque<u64>,
-    /// Threads that run steps of models. They look for tasks before they rest.
+    /// Number of threads that run steps of models. They look for tasks before they sleep.
     in_steps: usize,
     stopping: bool,
 }
@@ -85,7 +85,7 @@ struct Lane {
 }
 
 impl ProcessorPool {
-    /// `threads` is at least 1. They run `steps`.
+    /// Starts `threads` threads, at least 1. They also run `steps`.
     pub fn new(threads: usize, steps: ThreadSteps) -> io::Result<ProcessorPool> {
         let threads = threads.max(1);
         let per_lane = threads.saturating_sub(1).max(1);
@@ -99,7 +99,7 @@ impl ProcessorPool {
         Ok(pool)
     }
 
-    /// How many threads there are.
+    /// Number of threads.
     pub fn size(&self) -> usize {
         self.threads.len()
     }
@@ -109,27 +109,28 @@ impl ProcessorPool {
         self.shared.queue(lane, task);
     }
 
-    /// Runs a task on this thread, which is one of the pool's, until it waits. From then on it is one of its lane.
+    /// Runs a task on the current thread, which must be a thread of the pool, until the task waits. After that the task is queued in its
+    /// lane.
     pub fn run(&self, lane: u64, task: impl Future<Output = ()> + Send + 'static) {
         let queue: Weak<dyn LaneQueue> = Arc::downgrade(&(Arc::clone(&self.shared) as Arc<dyn LaneQueue>));
         SuspendedTask::start(queue, lane, Box::pin(task));
     }
 
-    /// Counts bytes of prepared inputs. `None` if they would be more than [`PREPARED`].
+    /// Reserves bytes of prepared inputs. `None` if the total would exceed [`PREPARED`].
     pub fn hold(&self, bytes: u64) -> Option<PreparedBytes> {
         let fits = |held: u64| held.checked_add(bytes).filter(|held| *held <= PREPARED);
         self.shared.prepared.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
         Some(PreparedBytes { shared: Arc::clone(&self.shared), bytes })
     }
 
-    /// Tasks that wait.
+    /// Number of queued tasks.
     pub fn waiting(&self) -> usize {
         self.shared.state.lock().lanes.values().map(|lane| lane.tasks.len()).sum()
     }
 }
 
 impl PoolState {
-    /// Lets the next task of a lane begin in its turn, if there is one and the lane has not too many threads.
+    /// Gives a lane a turn, if it has a task and is below its maximum of threads.
     fn give_turn(&mut self, id: u64, per_lane: usize) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let has_room = lane.running < per_lane || is_planted(PlantedFault::TakesEveryThread);
@@ -139,7 +140,7 @@ impl PoolState {
         }
     }
 
-    /// The task whose turn it is.
+    /// Takes the next task in turn.
     fn begin(&mut self, per_lane: usize) -> Option<(u64, Task)> {
         let id = self.turns.pop_front()?;
         let lane = self.lanes.get_mut(&id)?;
@@ -168,7 +169,8 @@ impl LaneQueue for Shared {
         let mut state = self.state.lock();
         state.lanes.entry(lane).or_default().tasks.push_back(task);
         state.give_turn(lane, self.per_lane);
-        // A lane without a turn gets it from a thread that is awake. A thread that begins a task notifies another one if there are more turns.
+        // If the lane has no turn yet, a thread that is awake gives it one later. A thread that begins a task notifies another one if there
+        // are more turns.
         let notifies = state.turns.len() > state.in_steps;
         drop(state);
         if notifies && !is_planted(PlantedFault::SubmitsSilently) {
@@ -178,7 +180,7 @@ impl LaneQueue for Shared {
 }
 
 impl Shared {
-    /// Does tasks until the pool is dropped and nothing is queued.
+    /// Runs tasks until the pool is dropped and nothing is queued.
     fn work(&self) {
         let mut watch = StepWatch::default();
         let mut state = self.state.lock();
@@ -195,7 +197,7 @@ impl Shared {
                 if more {
                     self.queued.notify_one();
                 }
-                // A thread that ended with its task would be missing from then on.
+                // A panic must not end the thread, because nothing would replace it.
                 if catch_unwind(AssertUnwindSafe(task)).is_err() {
                     tracing::error!("a task of a processor has panicked");
                 }
@@ -216,7 +218,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Runs the steps that wait. What they queue meanwhile is for this thread, so no other one is notified of it.
+    /// Runs the waiting steps. This thread takes the tasks that they queue, so no other thread is notified of them.
     fn run_steps<'a>(
         &'a self,
         watch: &mut StepWatch,
@@ -234,12 +236,12 @@ impl Shared {
     }
 }
 
-/// How long a thread has known of steps that wait.
+/// Measures how long a thread has known of waiting steps.
 #[derive(Debug, Default)]
 struct StepWatch(Option<OwnTime>);
 
 impl StepWatch {
-    /// Whether the steps have waited long enough.
+    /// Whether the steps have waited for [`GATHER`].
     fn is_due(&mut self, steps: &ThreadSteps) -> bool {
         if !steps.any() {
             self.0 = None;
@@ -248,7 +250,7 @@ impl StepWatch {
         self.0.get_or_insert_with(OwnTime::begin).elapsed() >= GATHER
     }
 
-    /// The steps run now. If they have waited for a long task, the instances' own threads run those of the next time.
+    /// Ends the measurement, because the steps run now. If a long task delayed them, the instances' own threads run the next steps.
     fn end(&mut self, steps: &ThreadSteps) {
         if self.0.take().is_some_and(|waited| waited.elapsed() > SLOW) {
             steps.refuse_for(REFUSAL);
@@ -261,7 +263,7 @@ impl Drop for ProcessorPool {
         self.shared.state.lock().stopping = true;
         self.shared.queued.notify_all();
         for thread in self.threads.drain(..) {
-            // The last owner may be a task itself.
+            // A task may be the last owner.
             if !sync::is_current(&thread) && thread.join().is_err() {
                 tracing::error!("a thread of processors has panicked");
             }
@@ -286,7 +288,7 @@ mod tests {
         let pool = ProcessorPool::new(2, ThreadSteps::new()).unwrap();
         let (hold, held) = sync_channel::<()>(1);
         let (said, heard) = sync_channel(128);
-        // One lane, of which the first task waits: the second does not begin on the other thread.
+        // The first task of the only lane waits, so the second must not begin on the other thread.
         let first = said.clone();
         pool.submit(
             1,
@@ -329,7 +331,7 @@ mod tests {
             };
             pool.submit(1, Box::new(move || of.run(1, task)));
         }
-        // All of them wait at the same time, on one thread.
+        // All tasks wait at the same time, on one thread.
         let last = said.clone();
         pool.submit(1, Box::new(move || last.send(1000).unwrap()));
         assert_eq!(heard.recv(), Ok(1000));

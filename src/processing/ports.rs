@@ -1,4 +1,4 @@
-//! What a processor or a model takes and gives, and whether a tensor fits.
+//! The inputs and outputs of a processor or a model, and the check of a tensor against them.
 
 use sequor_core::{DataType, Dims};
 
@@ -8,13 +8,13 @@ use crate::tensor::rows::BytesElements;
 /// Maximum number of inputs, and of outputs, of a signature.
 const PORTS: usize = 256;
 
-/// An input or an output. The shape is whole, with the batch dimension if there is one.
+/// An input or an output. The shape is complete, including the batch axis if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorPort {
     pub name: String,
     pub dtype: DataType,
     pub dims: Dims,
-    /// Whether a request may leave it out. Of inputs alone.
+    /// Whether a request may omit it. Only for inputs.
     pub optional: bool,
 }
 
@@ -25,11 +25,11 @@ pub struct TensorSignature {
     pub outputs: Vec<TensorPort>,
 }
 
-/// Tensors by the ports of a signature. An END without inputs has none at all, not even places for them.
+/// Tensors by the index of their port. An END without inputs has an empty list.
 pub type PortTensors = Vec<Option<Tensor>>;
 
 impl TensorSignature {
-    /// Whether names are present and differ, and there are not too many.
+    /// Checks that names are present and unique, and that there are not too many.
     pub fn check(&self) -> Result<(), String> {
         for (what, ports) in [("input", &self.inputs), ("output", &self.outputs)] {
             if ports.len() > PORTS {
@@ -47,7 +47,7 @@ impl TensorSignature {
         Ok(())
     }
 
-    /// Whether requests and answers of one fit the other: the same names and types.
+    /// Whether requests and answers of one signature fit the other: the names and types are the same.
     pub fn is_like(&self, other: &TensorSignature) -> bool {
         let all_in = |these: &[TensorPort], those: &[TensorPort]| {
             these.len() == those.len()
@@ -57,13 +57,13 @@ impl TensorSignature {
     }
 }
 
-/// The place of the port of this name.
+/// The index of the port with this name.
 pub fn place(ports: &[TensorPort], name: &str) -> Option<usize> {
     ports.iter().position(|port| port.name == name)
 }
 
 impl TensorPort {
-    /// Checks type, shape and size of a tensor for this port. The error says what is wrong.
+    /// Checks the type, shape and size of a tensor for this port. The error says what is wrong.
     pub fn check(&self, tensor: &Tensor) -> Result<(), String> {
         let Tensor { dtype, shape, data } = tensor;
         if *dtype != self.dtype {
@@ -76,7 +76,7 @@ impl TensorPort {
     }
 }
 
-/// Whether a tensor has the bytes that its type and shape give.
+/// Checks that a tensor has the number of bytes that its type and shape require.
 pub(super) fn check_size(tensor: &Tensor) -> Result<(), String> {
     let Tensor { dtype, shape, data } = tensor;
     let elements = shape.elements();

@@ -1,14 +1,14 @@
-//! Why a processor refused a request, or could not handle it.
+//! The refusal of a request by a processor, or because of its failure.
 
 use std::time::Duration;
 
-/// How refusals call a processor.
+/// The word for a processor in refusals.
 pub(crate) const WORLD: &str = "processor";
 
-/// A refusal by a processor. It is about this one request.
+/// The refusal of one request by a processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessorRefusal {
-    /// What kind of plug-in it is, for its clients.
+    /// The kind of plug-in, for its clients.
     pub world: &'static str,
     /// The plug-in's name.
     pub plugin: String,
@@ -17,19 +17,19 @@ pub struct ProcessorRefusal {
     pub ends: bool,
 }
 
-/// Who refused the request.
+/// Who refused the request, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RefusedBy {
     /// The plug-in, with a code of the contract's table ([`crate::processing`]'s `calls.wit`) and its own sentence.
     Plugin { code: u32, text: String, retry: Option<Duration> },
-    /// The server: the call trapped, reached a limit or broke a rule of the contract.
+    /// The server: the call trapped, exceeded a limit or broke a rule of the interface.
     Failure { what: String },
     /// The server: the processor is parked, or there is no memory for its answer now.
     Unavailable { what: String },
 }
 
 impl ProcessorRefusal {
-    /// A processor refuses, or cannot handle a request. The sequence goes on.
+    /// A refusal that does not end the sequence.
     pub(crate) fn new(plugin: &str, why: RefusedBy) -> ProcessorRefusal {
         ProcessorRefusal { world: WORLD, plugin: plugin.to_owned(), why, ends: false }
     }

@@ -1,4 +1,4 @@
-//! A processor as a model names it: component, options, and the services that its guests may use.
+//! A processor as a model configures it: component, options, and the services for its guests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use super::outgoing::CallRights;
 use super::world::ProcessorComponent;
 use crate::telemetry::PluginMetrics;
 
-/// What the server does with a request whose processor failed.
+/// What the server does with a request if its processor fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnFailure {
-    /// It refuses the request.
+    /// Refuse the request.
     #[default]
     Fail,
-    /// It goes on as if the processor were not there.
+    /// Continue as if the processor did not exist.
     Bypass,
 }
 
-/// How a model uses a processor.
+/// The options of a processor at a model.
 #[derive(Debug, Clone)]
 pub struct ProcessorOptions {
-    /// JSON, a table.
+    /// Settings of the plug-in: a table, as JSON.
     pub config: String,
     /// CPU time of a call without tensors, and memory of a guest.
     pub limits: Limits,
     pub on_failure: OnFailure,
     pub files: Vec<ProcessorFile>,
-    /// Strikes within a minute that park it.
+    /// Number of strikes within a minute that park the processor.
     pub strikes: u32,
-    /// Whether it is the model: nothing stands behind it, and it answers every request itself.
+    /// Whether the processor is the model: it answers every request itself, and nothing runs behind it.
     pub is_model: bool,
-    /// The models that it may call, if it may call some.
+    /// The models that the processor may call, if any.
     pub calls: Option<CallRights>,
-    /// Maximum number of its instances at a model. A plug-in that calls no models needs no more than there are threads.
+    /// Maximum number of its instances at a model. A plug-in that calls no models needs only as many as there are threads.
     pub instances: Option<usize>,
 }
 
-/// A processor that a model names, ready to be configured.
+/// A processor of a model, ready to be configured.
 pub struct ProcessorSource {
     pub name: String,
     pub component: Arc<ProcessorComponent>,

@@ -1,14 +1,14 @@
-//! What operators see of the plug-ins that models name.
+//! The status of the plug-ins of models, for operators.
 
 use super::health::PlaceCounts;
 
-/// A named file in its current version, and where it serves.
+/// A named plug-in with its current version, and the models where it serves.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlacedPlugin {
     pub name: String,
-    /// As `plugin.toml` has it.
+    /// The world, as in `plugin.toml`.
     pub world: &'static str,
-    /// Its author's version.
+    /// The author's version.
     pub version: String,
     pub sha256: String,
     pub attached: Vec<PlaceStatus>,
@@ -19,14 +19,15 @@ pub struct PlacedPlugin {
 pub struct PlaceStatus {
     pub model: String,
     pub version: u64,
-    /// The hash of what serves there. Sequences of an earlier load keep the version that they began with, if another does not fit.
+    /// The hash of the version that serves there. If a newer version does not fit, sequences of an earlier load keep the version with which
+    /// they began.
     pub sha256: String,
     pub parked: Option<String>,
     pub counts: PlaceCounts,
-    /// Bytes of memory that the guest called last uses, and may use.
+    /// Bytes of memory that the most recently called guest uses, and its maximum.
     pub memory: u64,
     pub memory_limit: u64,
     pub time_us: u64,
-    /// JSON, a table.
+    /// Settings of the plug-in: a table, as JSON.
     pub config: String,
 }

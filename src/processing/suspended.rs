@@ -1,4 +1,4 @@
-//! Tasks that may wait. Between two parts of such a task no thread has it: the thing that it waits for queues the next part.
+//! Tasks that may wait. A waiting task holds no thread. The event that it waits for queues its next part.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,30 +9,30 @@ use std::{fmt, mem};
 
 use crate::sync::Mutex;
 
-/// What a thread does once.
+/// A piece of work that a thread does once.
 pub type Task = Box<dyn FnOnce() + Send>;
 /// A task that may wait.
 pub(super) type WaitingTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Where the parts of tasks are queued.
+/// A queue for the parts of tasks.
 pub(super) trait LaneQueue: Send + Sync {
     fn queue(&self, lane: u64, task: Task);
 }
 
-/// It waits. Waking it queues it.
+/// The task waits. Waking it queues it.
 const WAITS: u8 = 0;
 const QUEUED: u8 = 1;
 const RUNS: u8 = 2;
-/// It was woken while it ran, so it is queued afterwards.
+/// The task was woken while it ran, so it is queued afterwards.
 const WOKEN: u8 = 3;
 const OVER: u8 = 4;
 
-/// A task that may wait. The wakers that it has given out own it: without them it ends.
+/// A task that may wait. Its wakers own it: if all of them are dropped while it waits, the task is dropped.
 pub(super) struct SuspendedTask {
     queue: Weak<dyn LaneQueue>,
     lane: u64,
     stage: AtomicU8,
-    /// Locked by the one thread that runs it.
+    /// Locked only by the thread that runs the task.
     task: Mutex<Option<WaitingTask>>,
 }
 

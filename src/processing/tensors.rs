@@ -1,4 +1,5 @@
-//! The tensors that one guest holds by handle, and the functions of the contract's `tensors` over them. Everything is bounded, and what breaks a rule traps.
+//! The tensors that one guest holds by handle, and the functions of the `tensors` interface. Everything has a limit, and a broken rule is a
+//! trap.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,9 +18,9 @@ use super::outgoing::OutgoingCalls;
 use super::ports::check_size;
 use crate::tensor::Tensor;
 
-/// Maximum number of handles that are passed to a guest with one call.
+/// Maximum number of handles that one call passes to a guest.
 const HANDED: usize = 16 * 1024;
-/// Maximum number of handles of one guest: those of a call, and as many of its own.
+/// Maximum number of handles of one guest: those of a call, and the same number of its own.
 const HANDLES: usize = 2 * HANDED;
 /// Maximum bytes of a guest's unfinished buffers, and of the tensors that it makes during one call.
 const MADE: u64 = 64 << 20;
@@ -31,27 +32,27 @@ const HELD: u64 = 64 << 20;
 const HELD_IN_CALL: u64 = 256 << 20;
 /// Maximum number of calls to other models during one call.
 const MODEL_CALLS: u32 = 65_536;
-/// Bytes that an entry counts for beside its content.
+/// Bytes counted for each entry in addition to its content.
 const ENTRY: u64 = 64;
 
-/// What one guest holds by handle.
+/// The objects that one guest holds by handle.
 #[derive(Debug)]
 pub struct HeldTensors {
     table: ResourceTable,
-    /// The bytes behind each tensor. A part of a tensor shares the entry of the whole, which it keeps in memory.
+    /// The size of the memory behind each tensor. A part of a tensor shares the entry of the whole, because it keeps the whole in memory.
     memory: BTreeMap<u32, Arc<u64>>,
-    /// Bytes of all that it holds. Bytes that several tensors share count once.
+    /// Bytes of everything that the guest holds. Bytes that several tensors share count once.
     held: u64,
-    /// Bytes that it held when this call began, and those that were passed to it since.
+    /// Bytes held when the current call began, plus the bytes passed since.
     passed: u64,
-    /// Bytes that the guest made tensors of during this call.
+    /// Bytes of the tensors and buffers that the guest made during this call.
     made: u64,
-    /// Calls to other models during this call.
+    /// Number of calls to other models during this call.
     model_calls: u32,
     is_configured: bool,
-    /// The calls to other models that it may make during this call.
+    /// The calls to other models that the guest may make during this call.
     pub(super) calls: Option<OutgoingCalls>,
-    /// A larger output of such a call is passed by handle.
+    /// An output of such a call that is larger than this many bytes is passed by handle.
     pub(super) by_value: u64,
 }
 
@@ -72,17 +73,17 @@ impl HeldTensors {
         })
     }
 
-    /// A call begins. It is not the one that configures the guest.
+    /// Begins a call other than `configure`.
     pub(super) fn begin_call(&mut self) {
         (self.passed, self.made, self.model_calls, self.is_configured) = (self.held, 0, 0, true);
     }
 
-    /// Whether a call has begun after the one that configured the guest.
+    /// Whether a call after `configure` has begun.
     pub(super) fn is_configured(&self) -> bool {
         self.is_configured
     }
 
-    /// Counts a call to another model. Returns how many there are. An error ends a call that makes too many.
+    /// Counts a call to another model, and returns the number of calls so far. An error ends a guest's call that makes too many.
     pub(super) fn count_model_call(&mut self) -> Result<u32> {
         self.model_calls += 1;
         if self.model_calls > MODEL_CALLS {
@@ -91,7 +92,7 @@ impl HeldTensors {
         Ok(self.model_calls)
     }
 
-    /// Whether the guest keeps so much that it should be replaced. `files` are bytes that it may keep.
+    /// Whether the guest holds so much that it should be replaced. `files` is the number of bytes that it may keep for its files.
     pub(crate) fn is_too_much(&self, files: u64) -> bool {
         self.held > HELD.saturating_add(files)
     }
@@ -104,14 +105,14 @@ impl HeldTensors {
         Ok(given)
     }
 
-    /// Hands the guest an output of a model that it has called. An error ends a call that holds too much.
+    /// Gives the guest an output of a model that it called. An error ends a guest's call that holds too much.
     pub(super) fn give_answer(&mut self, tensor: Tensor) -> Result<Resource<Tensor>> {
         let given = self.hold_new(tensor)?;
         self.check_held()?;
         Ok(given)
     }
 
-    /// Hands the guest a tensor of bytes that it gave itself.
+    /// Gives the guest a tensor made of its own bytes.
     pub(super) fn give_made(&mut self, Tensor { dtype, shape, data }: Tensor) -> Result<Resource<Tensor>> {
         self.count_made(data.len() as u64)?;
         self.hold_new(Tensor { dtype, shape: checked_rank(shape.0)?, data })
@@ -124,7 +125,7 @@ impl HeldTensors {
         Ok(given)
     }
 
-    /// Hands the guest a tensor over the bytes of another one.
+    /// Gives the guest a tensor over the bytes of another tensor.
     fn hold_part(&mut self, part: Tensor, whole: &Resource<Tensor>) -> Result<Resource<Tensor>> {
         match self.memory.get(&whole.rep()).cloned() {
             Some(memory) => self.hold(part, memory),
@@ -168,7 +169,7 @@ impl HeldTensors {
         Ok(self.table.get(resource)?)
     }
 
-    /// Hands something small to the guest that is no tensor.
+    /// Gives the guest a small object that is not a tensor.
     pub(super) fn insert<T: HeldEntry>(&mut self, entry: T) -> Result<Resource<T>> {
         let bytes = ENTRY + entry.bytes();
         let given = self.table.push(entry)?;
@@ -198,18 +199,18 @@ impl HeldTensors {
     }
 }
 
-/// Something that a guest holds and that is no tensor.
+/// A held object that is not a tensor.
 pub(super) trait HeldEntry: Send + 'static {
     /// Bytes of its texts.
     fn bytes(&self) -> u64;
 }
 
-/// Bytes of a handle to a tensor, which it shares with no other.
+/// Bytes of a tensor's handle. No two tensors share them.
 fn own_bytes(tensor: &Tensor) -> u64 {
     ENTRY + 8 * tensor.shape.0.len() as u64
 }
 
-/// Checks that a call does not pass too many tensors by handle. How many there are is up to the request.
+/// Checks that a call does not pass too many tensors by handle. The request decides how many there are.
 pub(super) fn check_handles<'t>(
     tensors: impl Iterator<Item = &'t Tensor>,
     by_value: u64,
@@ -220,7 +221,7 @@ pub(super) fn check_handles<'t>(
     }
 }
 
-/// A tensor of what a guest gave by value.
+/// Makes a tensor from values that a guest passed by value.
 pub(super) fn from_flat(dtype: u32, shape: Vec<u64>, bytes: Vec<u8>) -> Result<Tensor> {
     from_parts(dtype, shape, Bytes::from(bytes))
 }
@@ -230,25 +231,25 @@ fn from_parts(dtype: u32, shape: Vec<u64>, data: Bytes) -> Result<Tensor> {
     Ok(Tensor { dtype, shape: checked_rank(shape)?, data })
 }
 
-/// A list of dimensions is memory of the server, which no other limit counts.
+/// Limits the number of dimensions. They use memory of the server that no other limit counts.
 fn checked_rank(mut shape: Vec<u64>) -> Result<Shape> {
     let rank = shape.len();
     if rank > RANK {
         return Err(Error::msg(format!("a tensor of {rank} dimensions; the maximum is {RANK}")));
     }
-    // The unused part of a larger allocation is not kept.
+    // Frees the unused part of a larger allocation.
     shape.shrink_to_fit();
     Ok(Shape(shape))
 }
 
-/// The range of `len` bytes from `at` on within `size` bytes.
+/// The range of `len` bytes from `at`, checked against `size` bytes.
 fn range(at: u64, len: u64, size: usize) -> Result<std::ops::Range<usize>> {
     let beyond = || Error::msg(format!("{len} bytes from byte {at} on are not within {size} bytes"));
     let end = at.checked_add(len).filter(|end| *end <= size as u64).ok_or_else(beyond)?;
     Ok(usize::try_from(at)?..usize::try_from(end)?)
 }
 
-/// The tensors of a guest, and the end of a call that takes too long.
+/// The tensors of a guest. The error ends a call that takes too long.
 fn held(state: &mut HostState) -> Result<&mut HeldTensors> {
     state.check_time()?;
     state.world_data()

@@ -1,4 +1,4 @@
-//! One version of a processor at its place in a chain: its guests, and which tensors pass it by.
+//! One version of a processor at its position in a chain: its guests, and the tensors that bypass it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use crate::config::model::LoadFacts;
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::{Hook, PluginMetrics};
 
-/// A place in a chain: what every version there is configured with.
+/// A position in a chain: the data that configures every version there.
 #[derive(Debug)]
 pub(super) struct LinkSite {
     pub(super) facts: LoadFacts,
@@ -40,14 +40,14 @@ pub struct LinkVersion {
     pub(super) sha256: String,
     pub(super) manifest: ProcessorManifest,
     guests: GuestQueue<WarmGuest>,
-    /// For each input of inner: the input of the processor that goes to it unless `pre` gives another.
+    /// For each inner input: the processor's input that goes to it, unless `pre` gives another tensor.
     passed: Vec<Option<usize>>,
-    /// Bytes of memory that the guest called last uses, and may use.
+    /// Bytes of memory that the most recently called guest uses, and its maximum.
     memory: AtomicU64,
     memory_maximum: AtomicU64,
 }
 
-/// A guest, for one call. Dropped without [`CalledGuest::give_back`], it ends the guest.
+/// A guest for one call. If it is dropped without [`CalledGuest::give_back`], the guest ends.
 #[derive(Debug)]
 pub(super) struct CalledGuest<'a> {
     turn: GuestTurn<'a, WarmGuest>,
@@ -59,7 +59,7 @@ impl CalledGuest<'_> {
         &mut self.turn.guest().guest
     }
 
-    /// Gives the guest back after a call. A guest whose call failed is of no use any more.
+    /// Gives the guest back after a call. A guest whose call failed is not used again.
     pub(super) fn give_back(mut self, failed: bool) {
         self.version.memory.store(self.guest().memory_used(), Ordering::Relaxed);
         if !failed {
@@ -72,9 +72,9 @@ impl CalledGuest<'_> {
 #[derive(Debug)]
 struct WarmGuest {
     guest: ProcessorGuest,
-    /// Bytes of its memory once it was configured.
+    /// Bytes of the guest's memory right after `configure`.
     at_start: u64,
-    /// Bytes of the files that it may keep.
+    /// Bytes of the files that the guest may keep.
     files: u64,
     #[allow(dead_code, reason = "only its drop matters")]
     counted: CountedInstance,
@@ -98,7 +98,7 @@ impl Drop for CountedInstance {
 }
 
 impl LinkVersion {
-    /// Configures a version. Returns it with what is seen in its place. The error is a sentence.
+    /// Configures a version. Returns it with the signature that it shows in place of `inner`. The error is a sentence.
     pub(super) fn start(
         component: &Arc<ProcessorComponent>,
         site: &Arc<LinkSite>,
@@ -123,7 +123,7 @@ impl LinkVersion {
             Err(CallError { fault: CallFault::Trap, what })
         };
         let guests = GuestQueue::new(site.guests, start, WarmGuest::is_spent);
-        // The first request finds a guest.
+        // Starts the first guest, so that the first request does not have to.
         let mut first = guests.first().map_err(|e| e.what)?;
         let warm = &first.guest().guest;
         let (used, maximum) = (warm.memory_used(), warm.memory_maximum());
@@ -138,7 +138,7 @@ impl LinkVersion {
         Ok((LinkVersion { sha256, manifest, guests, passed, memory, memory_maximum }, outer))
     }
 
-    /// A free guest for one call. Waits for its turn if all guests are called.
+    /// Gets a guest for one call. Waits for its turn if all guests are in use.
     pub(super) async fn guest(&self) -> Result<CalledGuest<'_>, CallError> {
         Ok(CalledGuest { turn: self.guests.turn().await?, version: self })
     }
@@ -147,19 +147,19 @@ impl LinkVersion {
         self.guests.release_unused();
     }
 
-    /// The inputs of inner that come from the request as they are.
+    /// The inner inputs that come unchanged from the request.
     pub(super) fn pass(&self, inputs: &PortTensors) -> PortTensors {
         let of = |at: &Option<usize>| at.and_then(|at| inputs.get(at)?.clone());
         self.passed.iter().map(of).collect()
     }
 
-    /// Bytes of memory that the guest called last uses, and may use.
+    /// Bytes of memory that the most recently called guest uses, and its maximum.
     pub(super) fn memory(&self) -> (u64, u64) {
         (self.memory.load(Ordering::Relaxed), self.memory_maximum.load(Ordering::Relaxed))
     }
 }
 
-/// Whether the model has the features that a plug-in needs.
+/// Checks that the model has the features that a plug-in needs.
 pub(crate) fn check_features(needed: &[String], facts: &LoadFacts) -> Result<(), String> {
     let all = || facts.numbers.iter().chain(&facts.keys);
     match needed.iter().find(|feature| !all().any(|name| name == *feature)) {
@@ -171,7 +171,7 @@ pub(crate) fn check_features(needed: &[String], facts: &LoadFacts) -> Result<(),
     }
 }
 
-/// Whether a plug-in can be the model that a configuration describes.
+/// Checks that a plug-in can be the model that the configuration describes.
 fn check_model(
     manifest: &ProcessorManifest,
     outer: &TensorSignature,
@@ -195,7 +195,7 @@ fn check_model(
 }
 
 impl WarmGuest {
-    /// Starts and configures a guest. Returns it with what is seen in its place.
+    /// Starts and configures a guest. Returns it with the signature that it shows in place of `inner`.
     fn start(component: &ProcessorComponent, site: &LinkSite) -> Result<(WarmGuest, TensorSignature), CallError> {
         let LinkSite { facts, inner, options, services, metrics, .. } = site;
         let began = Instant::now();
@@ -209,7 +209,7 @@ impl WarmGuest {
         Ok((WarmGuest { guest, at_start, files, counted }, outer))
     }
 
-    /// Whether another guest should take its place.
+    /// Whether another guest should replace this one.
     fn is_spent(&mut self) -> bool {
         let WarmGuest { guest, at_start, files, .. } = self;
         let holds_too_much = guest.world_data::<HeldTensors>().is_ok_and(|held| held.is_too_much(*files));

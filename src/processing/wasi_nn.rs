@@ -1,5 +1,4 @@
-//! wasi-nn for guests that are written against it: graphs are the models that the plug-in may call. The same calls stand behind it as behind the
-//! contract's own `models`.
+//! wasi-nn for guests that use it. A graph is a model that the plug-in may call. The calls are the same as those of the `models` interface.
 
 use bytes::Bytes;
 use sequor_core::{DataType, Shape};
@@ -17,7 +16,7 @@ use super::wasi_nn_contract::inference;
 use super::wasi_nn_contract::tensor::{self, TensorType};
 use crate::tensor::{NamedTensor, Tensor};
 
-/// wasi-nn's code of an error.
+/// The wasi-nn code of an error.
 fn code_of(error: &GraphError) -> ErrorCode {
     let failure = match error {
         GraphError::Call(failure) => failure,
@@ -59,7 +58,7 @@ fn type_of(dtype: DataType) -> Option<TensorType> {
     })
 }
 
-/// The held tensors of a guest, within its time.
+/// The held tensors of a guest. The error ends a call that takes too long.
 fn held(state: &mut HostState) -> Result<&mut HeldTensors> {
     state.check_time()?;
     state.world_data()
@@ -113,7 +112,7 @@ impl graph::Host for HostState {
 
     fn load_by_name(&mut self, name: String) -> Result<Result<Resource<NamedGraph>, Resource<GraphError>>> {
         let held = held(self)?;
-        // While a guest is configured, nothing is called, and `compute` checks once more.
+        // `configure` may not call models. `compute` checks the right again.
         let checked = held.calls.as_ref().map_or(Ok(()), |calls| calls.check(&name));
         match checked {
             Ok(()) => Ok(Ok(held.insert(NamedGraph { model: cut(name) })?)),

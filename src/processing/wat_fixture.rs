@@ -24,10 +24,10 @@ use crate::processing::{
 use crate::telemetry::Metrics;
 use crate::tensor::Tensor;
 
-/// One engine for all tests: each has a thread of its own.
+/// One engine for all tests, because each engine has its own thread.
 pub(crate) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
 
-/// A guest: the bodies of its functions, and its plugin.toml beyond the first four fields. As it comes it passes everything on.
+/// A guest: the bodies of its functions, and its plugin.toml beyond the first four fields. The default passes everything on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProcessorWat<'a> {
     /// Imports and functions of its own.
@@ -37,9 +37,9 @@ pub(crate) struct ProcessorWat<'a> {
     pub(crate) post: &'a str,
     pub(crate) manifest: &'a str,
     pub(crate) on_failure: OnFailure,
-    /// Strikes that park it.
+    /// Number of strikes that park the processor.
     pub(crate) strikes: u32,
-    /// CPU time of a call: far more than it needs, however slow the machine is.
+    /// CPU time of a call. It is far more than needed, also on a slow machine.
     pub(crate) time: Duration,
 }
 
@@ -58,7 +58,7 @@ impl Default for ProcessorWat<'_> {
     }
 }
 
-/// Answers `inner`, with the first dimension of the first input left open.
+/// Answers `inner`, with any size for the first dimension of the first input.
 pub(crate) const OPEN: &str = "
     (i64.store (i32.load offset=12 (i32.load offset=64 (local.get 0))) (i64.const -1))
     (i32.store8 (i32.const 1024) (i32.const 0))
@@ -66,10 +66,10 @@ pub(crate) const OPEN: &str = "
     (global.set $heap (i32.const 8192))
     (i32.const 1024)";
 
-/// One run with the inputs as they are, and the scratch as it is.
+/// One run with unchanged inputs and unchanged scratch.
 pub(crate) const PASS: &str = "(call $run (local.get 11) (local.get 12) (i32.const 1))";
 
-/// The outputs of the first run, and the scratch as it is.
+/// The outputs of the first run, with unchanged scratch.
 pub(crate) const FIRST_RUN: &str = "
     (i64.store (i32.const 1024) (i64.const 0))
     (i64.store (i32.const 1032) (i64.load (local.get 11)))
@@ -77,7 +77,7 @@ pub(crate) const FIRST_RUN: &str = "
     (global.set $heap (i32.const 8192))
     (i32.const 1024)";
 
-/// The outputs of the first run, and one byte of scratch: one more than the byte before.
+/// The outputs of the first run, and one byte of scratch: the previous byte plus one.
 pub(crate) const COUNT: &str = "
     (i64.store (i32.const 1024) (i64.const 0))
     (i64.store (i32.const 1032) (i64.load (local.get 11)))
@@ -120,7 +120,7 @@ impl ProcessorWat<'_> {
     }
 }
 
-/// A clock that stands still.
+/// A clock that never advances.
 #[derive(Debug)]
 pub(crate) struct StillClock;
 
@@ -134,7 +134,7 @@ fn port(name: &str, dims: &[i64]) -> TensorPort {
     TensorPort { name: name.to_owned(), dtype: DataType::Uint8, dims: Dims::from_wire(dims), optional: false }
 }
 
-/// A model that takes bytes "x" and gives bytes "y".
+/// A model with an input of bytes "x" and an output of bytes "y".
 pub(crate) fn model() -> TensorSignature {
     TensorSignature { inputs: vec![port("x", &[-1])], outputs: vec![port("y", &[-1])] }
 }
@@ -164,7 +164,7 @@ pub(crate) fn step() -> CallFacts {
     CallFacts { sequence: 7, step: 1, outputs: vec![0], ..CallFacts::default() }
 }
 
-/// A processor that imports wasi-nn, by the types of our text of it.
+/// A processor that imports wasi-nn, with the types of our copy of its interface.
 pub(crate) fn component_with_wasi_nn(guest: &WatGuest<'_>) -> Vec<u8> {
     const WORLD: &str = "package test:guest;
         world nn-processor {

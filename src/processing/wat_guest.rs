@@ -1,5 +1,5 @@
-//! For tests: a processor in the text format of WebAssembly, as a component. Tests of the whole program include this file too, so it names nothing of
-//! this crate.
+//! For tests: a processor in the text format of WebAssembly, as a component. Tests of the whole program include this file too, so it uses
+//! nothing of this crate.
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -15,7 +15,7 @@ pub(crate) struct WatGuest<'a> {
     pub(crate) manifest: &'a str,
 }
 
-/// Answers `inner`, which stands at 64 of the arguments.
+/// Answers `inner`, which is at 64 of the arguments.
 pub(crate) const ALIKE: &str = "
     (i32.store8 (i32.const 1024) (i32.const 0))
     (memory.copy (i32.const 1028) (i32.add (local.get 0) (i32.const 64)) (i32.const 16))
@@ -51,7 +51,8 @@ const HELPERS: &str = "
         (i32.const 1024))";
 
 impl WatGuest<'_> {
-    /// Addresses up to 1024 are its author's, up to 8192 for answers, from 16384 on for lists of runs. What it is given lies between and behind.
+    /// Addresses up to 1024 belong to the author, those up to 8192 to answers, and those from 16384 to lists of runs. Arguments are between
+    /// and behind them.
     pub(crate) fn module(&self) -> String {
         let WatGuest { extra, configure, pre, post, .. } = self;
         let name = "sequor:plugin/processor@0.1.0";
@@ -87,7 +88,7 @@ impl WatGuest<'_> {
     }
 }
 
-/// A custom section as a file has it.
+/// A custom section in the binary format.
 pub(crate) fn section(name: &str, text: &str) -> Vec<u8> {
     let mut body = vec![u8::try_from(name.len()).unwrap()];
     body.extend(name.bytes());

@@ -1,4 +1,4 @@
-//! The processor's world: what a component of it must be.
+//! The processor's world: the requirements on its components.
 
 use std::any::Any;
 use std::path::Path;
@@ -18,11 +18,11 @@ use super::tensors::HeldTensors;
 use super::wasi_nn_contract::{errors, graph, inference, tensor};
 use crate::config::fault::Fault;
 
-/// Components that prepare a model's inputs and finish its outputs.
+/// Plug-ins that prepare a model's inputs and finish its outputs.
 #[derive(Debug)]
 pub struct ProcessorWorld;
 
-/// A version of a processor plug-in, compiled.
+/// A compiled version of a processor plug-in.
 pub type ProcessorComponent = Component<ProcessorWorld>;
 /// A running processor plug-in.
 pub type ProcessorGuest = WasmGuest<ProcessorWorld>;
@@ -37,7 +37,7 @@ impl World for ProcessorWorld {
     const GRANTED: &'static [&'static str] =
         &["sequor:plugin/models", "wasi:nn/tensor", "wasi:nn/graph", "wasi:nn/inference", "wasi:nn/errors"];
     const SUSPENDS: bool = true;
-    // A tensor that is handed over by value may be large. A larger one goes into a buffer part by part.
+    // A tensor that is passed by value may be large. A larger one goes into a buffer in parts.
     const LIMITS: WorldLimits = WorldLimits { bytes_at_once: 16 << 20, ..WorldLimits::DEFAULT };
 
     type Manifest = ProcessorManifest;
@@ -52,8 +52,8 @@ impl World for ProcessorWorld {
         manifest::undeclared()
     }
 
-    /// The functions take handles, whose types are known only once there is an instance. The bindings check them when a guest starts, and a load
-    /// starts one before it serves.
+    /// The functions take handles, whose types are known only once there is an instance. The bindings check them when a guest starts. Every
+    /// load starts a guest before it serves.
     fn check(_: &FunctionTypes<'_>) -> wasmtime::Result<()> {
         Ok(())
     }

@@ -1,20 +1,20 @@
-//! Whether a connection is in use: how many of its requests are active, and whether one was lately. No clock is read for a request.
+//! Activity of a connection: the number of active requests, and whether there was one lately. A request needs no reading of the clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The requests of one connection. Clones belong to the same connection.
+/// The requests of one connection. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Activity(Arc<RequestCounts>);
 
 #[derive(Debug, Default)]
 struct RequestCounts {
     active: AtomicUsize,
-    /// A request has begun since [`Activity::is_idle`] was last asked.
+    /// Whether a request has begun since the last [`Activity::is_idle`].
     used: AtomicBool,
 }
 
-/// A request whose response is not yet sent, as long as this lives.
+/// An active request. Dropping it means that its response is sent.
 #[derive(Debug)]
 pub(super) struct ActiveRequest(Activity);
 
@@ -25,7 +25,7 @@ impl Activity {
         ActiveRequest(self.clone())
     }
 
-    /// Whether no request is active and none has been since the last call.
+    /// Whether no request is active and none was active since the last call.
     pub(super) fn is_idle(&self) -> bool {
         let used = self.0.used.swap(false, Ordering::Relaxed);
         !used && self.0.active.load(Ordering::Relaxed) == 0

@@ -1,12 +1,12 @@
-//! Files that are read again when they have changed: one look is a few calls of the system, so it is made whenever the files are asked for.
+//! Detects changes of files that are read again. A check costs only a few system calls, so it is made whenever the files are used.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What tells one content of a file from the next: when it was written, how long it is, which file it is.
+/// The stamp of a file's content: modification time, length and inode.
 type FileStamp = Option<(SystemTime, u64, u64)>;
 
-/// The marks of some files when they were last read.
+/// The stamps of some files from the last check.
 #[derive(Debug)]
 pub(super) struct Watched {
     paths: Vec<PathBuf>,
@@ -14,13 +14,13 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// To be made before the files are read: what changes meanwhile is then seen at the next look.
+    /// Create this before reading the files. A change during the read is then found by the next check.
     pub(super) fn new(paths: Vec<PathBuf>) -> Watched {
         let marks = paths.iter().map(|path| mark(path)).collect();
         Watched { paths, marks }
     }
 
-    /// Whether any of them has changed since the last look. A file that has gone is one that changed.
+    /// Whether a file has changed since the last check. A removed file counts as changed.
     pub(super) fn changed(&mut self) -> bool {
         let marks: Vec<FileStamp> = self.paths.iter().map(|path| mark(path)).collect();
         let changed = marks != self.marks;

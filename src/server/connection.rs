@@ -1,5 +1,6 @@
-//! One connection, HTTP/1.1 or HTTP/2, in one task: its requests are decoded and admitted in the order in which they came in whole, which
-//! is what clients that send ahead within a sequence rely on; and a batch's answers to one client wake its task once and leave together.
+//! One connection, HTTP/1.1 or HTTP/2, in one task. Its requests are decoded and admitted in the order in which they were complete. Clients
+//! that send several steps of a sequence ahead rely on that. Answers of one batch to the same client wake the task once and are written
+//! together.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -32,27 +33,28 @@ use crate::config::server::Connections;
 use crate::executor::{AfterTurn, ConnectionExecutor, ExecutorHandle};
 use crate::telemetry::{ConnectionClosed, Metrics};
 
-/// Bytes a client may send ahead: in one stream, and in all of a connection.
+/// Maximum bytes that a client may send ahead: per stream, and per connection.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 const FRAME: u32 = 256 << 10;
-/// Streams a client may cancel before they were looked at. Well-meaning clients cancel whole bunches when a deadline passes.
+/// Maximum number of streams that a client may cancel before the server has read them. Correct clients cancel many at once after a
+/// deadline.
 const EARLY_RESETS: usize = 4096;
-/// Rounds of a connection before others get their turn.
+/// Maximum rounds of a connection before other connections get their turn.
 const ROUNDS: usize = 64;
-/// Time for a client to leave after its idle connection was closed.
+/// Maximum time for a client to leave after the server has asked it to, because the connection is idle.
 const LEAVE: Duration = Duration::from_secs(10);
-/// The same when the server stops. A gRPC client without calls may not read its socket, so it sees no GOAWAY.
+/// The same time when the server stops. A gRPC client without calls may not read its socket, so it misses the GOAWAY.
 const STOP: Duration = Duration::from_secs(1);
 
-/// What the HTTP/2 machinery wants run beside the connection is run within it.
+/// Runs the background tasks of the HTTP/2 library within the connection's task.
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ExecutorHandle {
     fn execute(&self, task: F) {
         self.spawn(task);
     }
 }
 
-/// What the connections of one listener are served with.
+/// The shared setup of the connections of one listener.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionSetup {
     pub(super) dispatcher: Dispatcher,
@@ -107,7 +109,7 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
     }
 }
 
-/// Answers the requests of a connection, with TLS or without.
+/// Serves the requests of a connection, with or without TLS.
 pub(super) async fn talk<S>(mut stream: S, caller: Arc<Caller>, permit: Arc<ConnectionPermit>, serving: ConnectionSetup)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -161,7 +163,7 @@ where
     }
 }
 
-/// Reads the first bytes of a connection. `None` ends it: they did not come in time, the client left, or the server stops.
+/// Reads the first bytes of a connection. `None` if they did not arrive in time, the client left, or the server stops.
 async fn begin<S: AsyncRead + Unpin>(stream: &mut S, serving: &ConnectionSetup) -> Option<Bytes> {
     let begun = tokio::select! {
         begun = first_bytes::read(stream, &serving.options) => begun,
@@ -170,24 +172,24 @@ async fn begin<S: AsyncRead + Unpin>(stream: &mut S, serving: &ConnectionSetup) 
     begun.map_err(|reason| reason.into_iter().for_each(|reason| serving.metrics.connection_closed(reason))).ok()
 }
 
-/// Polls the tasks of a connection and the connection itself in turns, until none of them can go on.
+/// Polls the connection's tasks and the connection itself in turns, until none of them can continue.
 fn poll_in_turns<T>(
     tasks: &mut ConnectionExecutor,
     cx: &mut Context<'_>,
     mut connection: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Poll<T> {
     for _ in 0..ROUNDS {
-        // A task that has used its share of the thread is polled again at once, and may not go on until other tasks have run.
+        // If the task has used up its budget, it pauses here. It is polled again once other tasks have run.
         if !has_budget_remaining() {
             break;
         }
-        // Tasks first: what they answer is then written by the connection at once.
+        // Tasks first, so that the connection writes their answers at once.
         if tasks.turn()
             && let Poll::Ready(end) = connection(&mut Context::from_waker(tasks.waker()))
         {
             return Poll::Ready(end);
         }
-        // Models last: everything that came in is in their queues.
+        // Models last, so that all received requests are in their queues.
         if tasks.next(cx.waker()) == AfterTurn::Rest {
             return Poll::Pending;
         }
@@ -197,7 +199,7 @@ fn poll_in_turns<T>(
     Poll::Pending
 }
 
-/// Ends a connection without requests: it asks the client to leave, and cuts the connection if the client does not.
+/// Closes an idle connection: it asks the client to leave, and cuts the connection if the client does not.
 struct IdleTimer {
     sleep: Option<Pin<Box<Sleep>>>,
     every: Duration,
@@ -211,13 +213,13 @@ enum Idle {
 }
 
 impl IdleTimer {
-    /// Zero is never.
+    /// Zero means never.
     fn new(every: Duration, activity: Activity) -> IdleTimer {
         let sleep = (!every.is_zero()).then(|| Box::pin(sleep(every)));
         IdleTimer { sleep, every, activity, leaving: false }
     }
 
-    /// The client has been asked to leave: the connection is cut once it is idle for this long.
+    /// Called when the client has been asked to leave. The connection is cut once it is idle for this long.
     fn leave(&mut self, idle: Duration) {
         // Requests before now do not count.
         self.activity.is_idle();

@@ -1,4 +1,4 @@
-//! How many connections the listeners keep open: in all, and from one peer. A connection beyond that is closed as soon as it is accepted, so
+//! Limits the open connections of the listeners: in total, and per peer. A connection above a limit is closed as soon as it is accepted, so
 //! that descriptors are left for operators, models and files.
 
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ struct OpenConnections {
     peers: HashMap<IpAddr, usize>,
 }
 
-/// An open connection. It is counted until this is dropped.
+/// The permit of an open connection. Dropping it removes the connection from the count.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     limit: ConnectionLimit,
@@ -37,12 +37,12 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionLimit {
-    /// `shown` follows the count.
+    /// The gauge `shown` follows the count.
     pub(super) fn new(max: usize, per_peer: usize, shown: Gauge) -> ConnectionLimit {
         ConnectionLimit(Arc::new(Limit { max, per_peer, open: Mutex::default(), shown }))
     }
 
-    /// Counts a connection from this address, or says which maximum it would exceed.
+    /// Counts a connection from this address. The error is the limit that it would exceed.
     pub(super) fn admit(&self, from: SocketAddr) -> Result<ConnectionPermit, ConnectionClosed> {
         let Limit { max, per_peer, open, shown } = &*self.0;
         let peer = network(from.ip());

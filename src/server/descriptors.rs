@@ -1,13 +1,13 @@
-//! File descriptors: the process asks for as many as it may have, and connections leave some of them free.
+//! File descriptors: the process raises its limit, and connections leave some of them free.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::server::Connections;
 
-/// Descriptors beside connections: models that load, settings that are read again, plug-ins.
+/// Descriptors reserved for other files: models, settings, plug-ins.
 const FILES: usize = 64;
 
-/// Raises the limit of descriptors to what the system allows, and returns it.
+/// Raises the limit of descriptors to the maximum that the system allows, and returns it.
 pub fn raise() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -15,19 +15,19 @@ pub fn raise() -> usize {
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// The descriptors that are open, as far as /proc tells.
+/// The number of open descriptors, according to /proc.
 pub fn open() -> usize {
     fs_err::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
 impl Connections {
-    /// Lowers `max` so that descriptors are left for the operators' and the metrics listener and for files; whether it did.
+    /// Lowers `max` to leave descriptors for files and for the admin and metrics listeners. Also returns whether it did.
     #[must_use]
     pub fn fit(self, descriptors: usize, open: usize) -> (Connections, bool) {
         let others = open.saturating_add(FILES).saturating_add(self.reserved.saturating_mul(2));
         let free = descriptors.saturating_sub(others).max(1);
         let max = self.max.min(free);
-        // One peer shall not have them all.
+        // One peer must not use all of them.
         let per_peer = if max < self.max { self.per_peer.min(max / 2).max(1) } else { self.per_peer };
         (Connections { max, per_peer, ..self }, max < self.max)
     }

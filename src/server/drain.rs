@@ -1,4 +1,5 @@
-//! The way out: first say so, then take no new sequences, then no new connections, then go. And the signals that ask for it.
+//! The drain of a server: it announces that it is not ready, lets live sequences end, closes connections, and exits. Also the signals that
+//! start it.
 
 use std::io;
 use std::sync::Arc;
@@ -14,30 +15,30 @@ use crate::api::{Api, ServerPhase};
 use crate::config::server::Drain;
 use crate::config::units::Span;
 
-/// How often a server that waits for its sequences to end looks whether they have.
+/// How often the drain checks whether the sequences have ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// What requests get to end when it is to be now.
+/// Time for requests to end when the server must stop at once.
 const NOW: Duration = Duration::from_secs(1);
 
-/// A wish that the server stop. Any second one makes it stop now.
+/// A request to stop the server. A second one stops it at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// When what is live has ended, or has had its time.
+    /// Stop once live sequences have ended, or after a maximum time.
     Drain,
     Now,
 }
 
-/// How the server went out.
+/// The outcome of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drained {
-    /// Everything was answered.
+    /// All requests were answered.
     Clean,
-    /// Connections had to be cut.
+    /// Some connections were cut.
     Cut,
 }
 
-/// Turns signals into wishes: SIGTERM drains, SIGINT and a second SIGTERM stop now; after `sequor drain` the first SIGTERM changes nothing. To be
-/// called within a runtime, before models load.
+/// Converts signals: SIGTERM drains; SIGINT and a second SIGTERM stop at once. After `sequor drain`, the first SIGTERM changes nothing.
+/// Call it in a runtime, before models load.
 pub fn signals() -> io::Result<mpsc::Receiver<Stop>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (sender, receiver) = mpsc::channel(8);
@@ -56,7 +57,7 @@ pub fn signals() -> io::Result<mpsc::Receiver<Stop>> {
     Ok(receiver)
 }
 
-/// Waits for a wish to stop, then takes the server out of service.
+/// Waits for a request to stop, then drains the server.
 pub(super) async fn run(
     api: Api,
     options: Drain,
@@ -65,7 +66,7 @@ pub(super) async fn run(
     asked: Arc<Notify>,
 ) -> Drained {
     let mut stop = StopSignals { receiver: stop, begun_by_operator: false };
-    // An operator who asks twice has asked once: only signals hurry.
+    // A second request by an operator changes nothing. Only signals speed up the stop.
     let wish = tokio::select! {
         wish = stop.next() => wish,
         () = asked.notified() => {
@@ -76,7 +77,7 @@ pub(super) async fn run(
     let begun = Instant::now();
     let limit = begun + options.exit_timeout.0;
     tracing::info!(?wish, "stopping");
-    // A server that still loads what it starts with was never ready: there is nothing to announce.
+    // A server that still loads its first models was never ready, so it announces nothing.
     let announce = if api.repository().is_loading() { Span::default() } else { options.announce };
     let options = Drain { announce, ..options };
     api.repository().refuse_loads();
@@ -94,7 +95,7 @@ pub(super) async fn run(
     if drained == Drained::Cut {
         tracing::warn!(in_flight = api.metrics().in_flight().get(), "connections are cut");
         shutdown.cut.cancel();
-        // What was cut ends at its next step; a task that never gets there does not hold the server up.
+        // A cut connection ends at its next step. A task that never reaches one does not delay the exit.
         let _ = timeout(NOW, shutdown.connections.wait()).await;
     }
     let seconds = begun.elapsed().as_secs_f64();
@@ -105,15 +106,15 @@ pub(super) async fn run(
     drained
 }
 
-/// The signals that reach a stopping server.
+/// The signals to a stopping server.
 struct StopSignals {
     receiver: mpsc::Receiver<Stop>,
-    /// An operator began the stop, and no SIGTERM has come since.
+    /// Whether an operator began the stop and no SIGTERM has arrived since.
     begun_by_operator: bool,
 }
 
 impl StopSignals {
-    /// The next wish. A closed channel has none any more.
+    /// Waits for the next signal. If the channel is closed, it waits for ever.
     async fn next(&mut self) -> Stop {
         match self.receiver.recv().await {
             Some(stop) => stop,
@@ -121,7 +122,7 @@ impl StopSignals {
         }
     }
 
-    /// Waits for a signal that hurries the stop. After `sequor drain` the service manager sends its SIGTERM: that one hurries nothing.
+    /// Waits for a signal that speeds up the stop. After `sequor drain`, the service manager sends a SIGTERM, which does not count.
     async fn hurries(&mut self) {
         while self.next().await == Stop::Drain && std::mem::take(&mut self.begun_by_operator) {
             tracing::info!("SIGTERM: the server is draining already; a second one stops it at once");
@@ -129,7 +130,7 @@ impl StopSignals {
     }
 }
 
-/// Announces, then lets live sequences end. Whether it was hurried on.
+/// Announces the stop, then lets live sequences end. Returns whether a signal sped it up.
 async fn wind_down(api: &Api, options: Drain, limit: Instant, stop: &mut StopSignals) -> bool {
     api.set_phase(ServerPhase::Announcing);
     let announced = limit.min(Instant::now() + options.announce.0);
@@ -146,8 +147,8 @@ async fn wind_down(api: &Api, options: Drain, limit: Instant, stop: &mut StopSig
     }
 }
 
-/// Until no sequence lives that the stop would end, and nothing is to be answered. Sequences that are kept do not hold the server up: their clients
-/// go on with them once it is back.
+/// Waits until no request is in flight and no live sequence would be lost by the stop. Durable live sequences do not delay the exit,
+/// because their clients continue them after the restart. With such sequences, requests in flight do not delay it either.
 async fn ended(api: &Api) {
     let keeps = || api.metrics().live_sequences() > 0;
     while api.repository().live_unkept() > 0 || (api.metrics().in_flight().get() > 0 && !keeps()) {
@@ -166,7 +167,7 @@ mod tests {
     use crate::model::Repository;
     use crate::telemetry::Metrics;
 
-    /// A server that an operator drains, with hours for each phase: the sender of its signals, its phases and how it ended.
+    /// A server that an operator drains, with an hour for each phase: the sender of its signals, its phases and its outcome.
     async fn drained_by_operator() -> (mpsc::Sender<Stop>, watch::Receiver<ServerPhase>, JoinHandle<Drained>) {
         let hour = Span(Duration::from_secs(3600));
         let options = Drain { announce: hour, finish: hour, exit_timeout: hour };
@@ -184,7 +185,7 @@ mod tests {
     async fn the_first_sigterm_after_an_operators_drain_hurries_nothing() {
         let (signals, phases, drained) = drained_by_operator().await;
         signals.send(Stop::Drain).await.unwrap();
-        // The drain acts on a signal in the same turn in which it takes it.
+        // The drain handles a signal in the same poll in which it receives it.
         while signals.capacity() < signals.max_capacity() {
             tokio::task::yield_now().await;
         }

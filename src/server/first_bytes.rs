@@ -1,5 +1,5 @@
-//! The first bytes of a connection, within their time: a client that sends nothing, or half of a preface, is not kept. The connection reads them
-//! once more (`metered`).
+//! Reads the first bytes of a connection, within their timeout. A client that sends nothing or half a preface is disconnected. The
+//! connection then reads these bytes again (`metered`).
 
 use std::io;
 
@@ -10,12 +10,12 @@ use tokio::time::timeout;
 use crate::config::server::Connections;
 use crate::telemetry::ConnectionClosed;
 
-/// What every HTTP/2 connection begins with.
+/// The preface of every HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The head of the frame that must follow it.
+/// The head of the frame that must follow the preface.
 const FRAME_HEAD: usize = 9;
 
-/// Waits for as many bytes as show that a client means to talk. `Err(None)` is a client that has left.
+/// Reads enough bytes to show that a client speaks HTTP. `Err(None)`: the client has left.
 pub(super) async fn read<S: AsyncRead + Unpin>(
     stream: &mut S,
     options: &Connections,
@@ -33,7 +33,7 @@ pub(super) async fn read<S: AsyncRead + Unpin>(
     Ok(head.freeze())
 }
 
-/// Whether these bytes may become the beginning of an HTTP/2 connection, and are not yet.
+/// Whether these bytes are an incomplete beginning of an HTTP/2 connection.
 fn is_preface(bytes: &[u8]) -> bool {
     let seen = bytes.iter().zip(PREFACE).all(|(byte, want)| byte == want);
     seen && bytes.len() < PREFACE.len() + FRAME_HEAD
@@ -50,7 +50,7 @@ mod tests {
     use crate::config::units::Span;
     use crate::server::metered::MeteredStream;
 
-    /// What becomes of a connection whose client sends this and then waits.
+    /// The result for a client that sends these bytes and then waits.
     async fn sent(bytes: &[u8]) -> Result<(), Option<ConnectionClosed>> {
         let (mut client, mut server) = duplex(1024);
         client.write_all(bytes).await.unwrap();

@@ -1,4 +1,4 @@
-//! Who holds a port that is taken, as far as /proc says: without the right to look into other people's processes, not at all.
+//! Finds the process that holds a port, according to /proc. Without the right to inspect other users' processes, it finds none.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ fn find(proc: &Path, port: u16) -> Option<Holder> {
     Some(Holder { pid, name: name.trim().to_owned() })
 }
 
-/// Inodes of the sockets that listen on the port, of a table like /proc/net/tcp.
+/// Inodes of the sockets that listen on the port, from a table like /proc/net/tcp.
 fn listening(table: &str, port: u16) -> Vec<&str> {
     const LISTEN: &str = "0A";
     let line = |line: &'_ str| -> Option<(u16, bool)> {

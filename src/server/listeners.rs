@@ -1,4 +1,4 @@
-//! The ports: bound before anything else is done, so that a port that is taken is one sentence and not the end of a long start.
+//! The listeners. They are bound before anything else, so that an occupied port is reported at once, not after a long start.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use super::holder::{self, Holder};
 
-/// Connections that may wait to be accepted; a whole fleet connects at once when a server comes back.
+/// Length of the queue of connections to accept. Many clients reconnect at once after a restart.
 const WAITING: u32 = 4096;
 
-/// Where to serve, or where it is served. `None` is not at all; port 0 leaves the choice to the system.
+/// The addresses of the listeners. `None` disables a listener. Port 0 lets the system choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Addresses {
     pub http: Option<SocketAddr>,
@@ -20,14 +20,14 @@ pub struct Addresses {
     pub admin: Option<SocketAddr>,
 }
 
-/// The ports of a server, bound.
+/// The bound listeners of a server.
 #[derive(Debug)]
 pub struct Listeners {
     pub http: Option<TcpListener>,
     pub grpc: Option<TcpListener>,
     pub metrics: Option<TcpListener>,
     pub admin: Option<TcpListener>,
-    /// Sockets of clients came from the service manager: connections wait there until [`super::RunningServer::open`].
+    /// Whether the service manager passed client sockets. Connections then wait in them until [`super::RunningServer::open`].
     pub(super) waits: bool,
 }
 
@@ -52,12 +52,13 @@ pub enum BindError {
 }
 
 impl Listeners {
-    /// Binds the ports, all or none. To be called within a runtime.
+    /// Binds all addresses or none. Call it in a runtime.
     pub fn bind(wanted: &Addresses) -> Result<Listeners, BindError> {
         Listeners::bind_with(wanted, Vec::new())
     }
 
-    /// The same with sockets that the service manager has opened, which stay open when this process ends. They are taken by address and port.
+    /// Like [`Listeners::bind`], with sockets from the service manager, which stay open after this process ends. They are matched by
+    /// address and port.
     pub fn bind_with(wanted: &Addresses, mut passed: Vec<std::net::TcpListener>) -> Result<Listeners, BindError> {
         let mut waits = false;
         let mut listen = |what, address: Option<SocketAddr>| {
@@ -86,14 +87,14 @@ impl Listeners {
         }
     }
 
-    /// Where they are, with the ports that the system chose.
+    /// The actual addresses, with the ports that the system chose.
     pub fn addresses(&self) -> Addresses {
         let of = |listener: &Option<TcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
         Addresses { http: of(&self.http), grpc: of(&self.grpc), metrics: of(&self.metrics), admin: of(&self.admin) }
     }
 }
 
-/// The sockets that the service manager has opened for this process (`LISTEN_FDS`), if it has.
+/// The sockets that the service manager passed to this process (`LISTEN_FDS`), if any.
 pub fn passed() -> Result<Vec<std::net::TcpListener>, BindError> {
     let mut given = ListenFd::from_env();
     let places = 0..given.len();
@@ -106,13 +107,13 @@ pub fn passed() -> Result<Vec<std::net::TcpListener>, BindError> {
     Ok(all.map_err(|cause| BindError::Passed { cause })?.into_iter().flatten().collect())
 }
 
-/// Whether this socket is the one for an address: its port is the same, and its address as well or within the wanted ones.
+/// Whether this socket serves the wanted address: the port is the same, and the address is the same or covered by it.
 fn serves(socket: &std::net::TcpListener, wanted: SocketAddr) -> bool {
     let Ok(at) = socket.local_addr() else { return false };
     at.port() == wanted.port() && (wanted.ip().is_unspecified() || at.ip() == wanted.ip())
 }
 
-/// Whether a socket takes connections at the wanted port from addresses that the settings do not name.
+/// Whether a socket accepts connections from addresses that the settings do not include.
 fn is_wider(at: SocketAddr, wanted: SocketAddr) -> bool {
     at.port() == wanted.port() && at.ip().is_unspecified() && !wanted.ip().is_unspecified()
 }
@@ -120,7 +121,7 @@ fn is_wider(at: SocketAddr, wanted: SocketAddr) -> bool {
 fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // Lets a server that was stopped come back at once.
+        // Lets a restarted server bind at once.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         socket.listen(WAITING)
@@ -144,7 +145,7 @@ mod tests {
         let said = Listeners::bind(&wanted).expect_err("taken").to_string();
         let (begin, end) = (format!("grpc {address} is taken"), ". --grpc-port N, or stop it.");
         assert!(said.starts_with(&begin) && said.ends_with(end), "{said}");
-        // Whether other processes may be looked into depends on the machine; this process may look into itself.
+        // Inspecting other processes may be forbidden on this machine. A process may always inspect itself.
         assert!(said.contains(&format!("(pid {}, ", std::process::id())), "{said}");
     }
 

@@ -1,5 +1,5 @@
-//! The stream of a connection. It begins with the bytes that `first_bytes` has read. Once the connection is upgraded, the bytes of a message that
-//! is not whole count, and a message that stops is given up. Bodies of HTTP requests are counted in `request_body`.
+//! The stream of a connection. It begins with the bytes that `first_bytes` has read. After an upgrade, it counts the bytes of an incomplete
+//! message, and ends the connection if the message stalls. `request_body` counts the bodies of HTTP requests.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::config::units::Span;
 /// A stream whose reads are added to a meter.
 #[derive(Debug)]
 pub(super) struct MeteredStream<S> {
-    /// Bytes of the stream that were read already, and are read once more.
+    /// Bytes that were already read from the stream, to be read again.
     head: Bytes,
     stream: S,
     meter: MessageMeter,
@@ -31,7 +31,7 @@ impl<S> MeteredStream<S> {
         MeteredStream { head, stream, meter, stall, stalled: None }
     }
 
-    /// Waits no longer than the client may rest within a message.
+    /// Ready with an error if the client paused too long within a message.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         if !self.meter.is_unfinished() {
             self.stalled = None;
@@ -54,7 +54,7 @@ impl<S: AsyncRead + Unpin> MeteredStream<S> {
         let count = self.head.len().min(buf.remaining());
         buf.put_slice(&self.head.split_to(count));
         if self.head.is_empty() {
-            // An empty slice would keep the memory of the whole.
+            // An empty slice would keep the whole buffer in memory.
             self.head = Bytes::new();
         }
         Poll::Ready(Ok(()))

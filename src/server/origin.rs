@@ -1,6 +1,6 @@
-//! What web pages may ask of the clients' listeners. A browser sends some requests of a page to any address in its reader's name,
-//! and names the page's origin in them. A page of the server's own address, or of an allowed origin, may call; other pages may not change
-//! anything and may not open WebSockets.
+//! Access of web pages to the client listeners. A browser sends some requests of a page to any address on behalf of the user, and adds the
+//! page's origin to them. Pages of the server's own address, and of allowed origins, may call. Other pages may not change anything, and may
+//! not open WebSockets.
 
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, UPGRADE};
 use axum::http::uri::{Authority, Uri};
@@ -9,20 +9,20 @@ use axum::http::{HeaderMap, Method};
 use crate::api::status::is_grpc;
 use crate::api::{Check, Code, RequestContext, RequestHead, Status};
 
-/// The header that browsers put on every request.
+/// The header that browsers add to every request.
 const SITE: &str = "sec-fetch-site";
 
-/// Every origin is allowed.
+/// The setting that allows every origin.
 const ANY: &str = "*";
 
-/// Paths whose POST changes something besides sequences. Pages send JSON to them.
+/// Paths where a POST changes more than sequences. Pages must send JSON to them.
 const MANAGEMENT: [&str; 5] =
     ["/v2/repository/", "/v2/logging", "/v2/trace/", "/v2/systemsharedmemory/", "/v2/cudasharedmemory/"];
 
-/// Refuses requests of web pages that may not call.
+/// Refuses requests of web pages that are not allowed.
 #[derive(Debug, Clone)]
 pub(super) struct OriginCheck {
-    /// `https://app.example.org`, or `*`.
+    /// Origins such as `https://app.example.org`, or `*`.
     pub(super) allowed: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl Check for OriginCheck {
             return Ok(());
         }
         self.check_origin(headers, uri)?;
-        // Other clients name any type: libcurl, for one, names that of a form.
+        // Only pages are checked, because other clients send any type. For example, libcurl sends that of a form.
         let is_page = headers.contains_key(ORIGIN) || headers.contains_key(SITE);
         if is_page && is_management(uri.path()) && !is_grpc(headers) { check_json(headers) } else { Ok(()) }
     }
@@ -63,7 +63,7 @@ fn is_management(path: &str) -> bool {
         || (path.starts_with("/v2/models/") && path.ends_with("/trace/setting"))
 }
 
-/// Whether the page comes from the address that the request goes to.
+/// Whether the page's origin is the address of the request.
 fn is_same(origin: &str, headers: &HeaderMap, uri: &Uri) -> bool {
     let Ok(page) = origin.parse::<Uri>() else { return false };
     let default_port = match page.scheme_str() {
@@ -77,7 +77,7 @@ fn is_same(origin: &str, headers: &HeaderMap, uri: &Uri) -> bool {
     page.host().eq_ignore_ascii_case(asked.host()) && port(page) == port(asked)
 }
 
-/// A page names a type that makes a browser ask first whether it may send the request.
+/// Requires JSON. For this type, a browser asks the server first before it sends the request.
 fn check_json(headers: &HeaderMap) -> Result<(), Status> {
     let named = headers.get(CONTENT_TYPE).map_or(Ok(""), |kind| kind.to_str()).unwrap_or_default();
     let essence = named.split(';').next().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! Looks at the model repository again and again, so that what lies there is what is served.
+//! Polls the model repository, so that the server follows its changes.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::model::Repository;
 
-/// Until the process ends. A look that takes longer than the pause between two is followed by the next one after another pause.
+/// Runs until the process ends. If a poll takes longer than the interval, the next one follows after another full interval.
 pub async fn run(repository: Repository, every: Duration) {
     let mut looks = interval(every);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first one comes at once, and everything was loaded just now.
+    // The first tick is immediate, but everything was loaded just now.
     looks.tick().await;
     loop {
         looks.tick().await;

@@ -1,4 +1,4 @@
-//! What every connection of a server learns of its end, and how many there still are.
+//! The signals with which a server ends its connections, and the count of open ones.
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -6,10 +6,10 @@ use tokio_util::task::TaskTracker;
 /// Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shutdown {
-    /// Listeners and connections that still live.
+    /// Open listeners and connections.
     pub(super) connections: TaskTracker,
-    /// No new connections; old ones end when what is on them is answered.
+    /// Accept no new connections. Existing ones end once their requests are answered.
     pub(super) closing: CancellationToken,
-    /// Connections end now.
+    /// Cut all connections at once.
     pub(super) cut: CancellationToken,
 }

@@ -1,5 +1,5 @@
-//! TLS of the listeners: a certificate, its key, and maybe the authority whose certificates clients must show. The files are read again when
-//! they have changed, so that a certificate is renewed without a restart.
+//! TLS of the listeners: a certificate, its key, and optionally the CA of client certificates. Changed files are read again, so that a
+//! certificate is renewed without a restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::changed::Watched;
 
-/// The TLS of a server. Clones are the same.
+/// The TLS of a server. Clones share it.
 #[derive(Clone)]
 pub struct Tls(Arc<Mutex<TlsState>>);
 
@@ -28,12 +28,12 @@ struct TlsState {
     config: Arc<ServerConfig>,
 }
 
-/// Where they lie.
+/// The paths of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     pub cert: PathBuf,
     pub key: PathBuf,
-    /// With it, clients must show a certificate.
+    /// If set, clients must present a certificate of this CA.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -59,12 +59,12 @@ impl Tls {
         Ok(Tls(Arc::new(Mutex::new(TlsState { files, watched, config }))))
     }
 
-    /// Whether clients must show a certificate.
+    /// Whether clients must present a certificate.
     pub fn asks_clients(&self) -> bool {
         self.0.lock().files.client_ca.is_some()
     }
 
-    /// Does the handshake of a new connection within this time.
+    /// Performs the handshake of a new connection, with this timeout.
     pub(super) async fn accept<S>(&self, stream: S, within: Duration) -> std::io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -74,7 +74,7 @@ impl Tls {
     }
 }
 
-/// What a client that showed a certificate is called: the head of the certificate's SHA-256.
+/// The name of a client with a certificate: the first bytes of the certificate's SHA-256.
 pub(super) fn client_name<S>(stream: &TlsStream<S>) -> Option<String> {
     let certificate = stream.get_ref().1.peer_certificates()?.first()?;
     let digest = Sha256::digest(certificate);
@@ -90,7 +90,7 @@ impl TlsState {
                     tracing::info!(cert = %self.files.cert.display(), "certificates were read again");
                     self.config = Arc::new(config);
                 }
-                // A certificate is there before its key: at the next connection both may be.
+                // The new certificate may be written before its key. Once the key is written too, the next connection finds both.
                 Err(error) => tracing::error!(%error, "certificates were not read again; the old ones hold"),
             }
         }
@@ -132,7 +132,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if all.is_empty() { Err(TlsError::NoCertificate { path: path.to_owned() }) } else { Ok(all) }
 }
 
-/// Keys are not for logs.
+/// Keys must not be logged.
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tls").field("files", &self.0.lock().files).finish_non_exhaustive()

@@ -1,4 +1,5 @@
-//! Ends a connection whose client has stopped reading. HTTP/2 notices that by its pings; HTTP/1.1 and WebSockets have none while they write.
+//! Ends a connection whose client has stopped reading. HTTP/2 detects that by its pings. HTTP/1.1 and WebSockets have no pings during a
+//! write.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,7 +11,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::telemetry::{ConnectionClosed, Metrics};
 
-/// A stream whose writes fail once the client has taken no byte for a time. It lies below TLS, where bytes that are taken are seen.
+/// A stream whose writes fail if the client takes no byte for a time. It is below TLS, where the bytes that the client takes are visible.
 #[derive(Debug)]
 pub(super) struct WriteTimeout<S> {
     stream: S,

@@ -1,4 +1,4 @@
-//! Counters of the response cache. No metric is named here.
+//! Counters of the response cache. `names` names the metrics.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(super) struct CacheLookups {
     pub(super) misses: Counter,
     pub(super) hit_time: Micros,
     pub(super) miss_time: Micros,
-    /// The same two counts under Sequor's own name: hits, misses.
+    /// The same two counters under Sequor's own name: hits, misses.
     pub(super) results: [Counter; 2],
 }
 
@@ -31,7 +31,7 @@ impl CacheLookups {
     }
 }
 
-/// How full the server's cache is.
+/// Usage of the server's response cache.
 #[derive(Debug, Clone, Default)]
 pub struct CacheUsage {
     pub(super) bytes: Gauge,
@@ -43,12 +43,12 @@ impl CacheUsage {
         self.bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// An answer made room for others.
+    /// Counts an answer that was evicted.
     pub fn evicted(&self) {
         self.evictions.add(1);
     }
 
-    /// Answers that made room for others.
+    /// Number of evicted answers.
     pub fn evictions(&self) -> u64 {
         self.evictions.get()
     }

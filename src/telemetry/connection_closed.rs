@@ -1,4 +1,4 @@
-//! Why the server closes connections.
+//! Reasons for which the server closes connections.
 
 /// Why the server closed a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ impl ConnectionClosed {
         ConnectionClosed::Write,
     ];
 
-    /// The setting of this name under `connections`.
+    /// The setting under `connections` that caused the close.
     pub const fn name(self) -> &'static str {
         match self {
             ConnectionClosed::Max => "max",

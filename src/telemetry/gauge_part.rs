@@ -1,10 +1,10 @@
-//! One holder's part of a gauge that several holders add up in.
+//! One holder's part of a gauge that is the sum over several holders.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::kinds::Gauge;
 
-/// A part of a gauge. Dropping it takes the part back.
+/// A part of a gauge. Dropping it subtracts the part.
 #[derive(Debug, Default)]
 pub struct GaugePart {
     gauge: Gauge,

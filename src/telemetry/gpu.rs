@@ -1,25 +1,25 @@
-//! Metrics of a GPU that is in use.
+//! Metrics of a GPU that the server uses.
 
 use std::sync::Arc;
 
 use super::kinds::{FloatGauge, Gauge};
 use super::names::{Families, Family, Labels};
 
-/// Metrics of one GPU that is in use.
+/// Metrics of one GPU that the server uses.
 #[derive(Debug, Clone)]
 pub struct GpuMetrics {
-    /// Allocated for states, whether a sequence holds them or not.
+    /// Bytes allocated for states, whether or not sequences use them.
     pub state_bytes: Gauge,
     pub(super) labels: Labels,
     pub(super) families: Arc<Families>,
 }
 
-/// What a GPU's gauges say.
+/// The measured values of a GPU.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GpuReading {
     pub total_bytes: u64,
     pub used_bytes: u64,
-    /// From 0 to 1.
+    /// Utilization from 0 to 1.
     pub utilization: Option<f64>,
     pub watts: Option<f64>,
     pub watts_at_most: Option<f64>,
@@ -27,7 +27,7 @@ pub struct GpuReading {
 }
 
 impl GpuMetrics {
-    /// A value that the driver does not report is left out.
+    /// Sets the gauges. A value that the driver does not report is skipped.
     pub fn set(&self, reading: &GpuReading) {
         let triton = &self.families.triton;
         let bytes = |family: &Family<Gauge>, bytes: u64| {

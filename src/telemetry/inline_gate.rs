@@ -1,11 +1,11 @@
 //! Decides whether a connection's thread may do a piece of work itself instead of waking the thread that owns it.
 //!
 //! The work is a step of a load or a call of its plug-in. Two conditions must hold:
-//! - its mean duration lately is at most [`SHORT`];
-//! - it did not exceed [`SLOW`] lately. One slow run closes the gate for [`FIRST_BAN`]. Each slow run after the gate has opened again doubles
-//!   that time, up to [`LONGEST_BAN`]. After [`LONGEST_BAN`] without a slow run the count begins anew.
+//! - its recent mean duration is at most [`SHORT`];
+//! - it did not exceed [`SLOW`] recently. One slow run closes the gate for [`FIRST_BAN`]. Each slow run after the gate has opened again
+//!   doubles that time, up to [`LONGEST_BAN`]. After [`LONGEST_BAN`] without a slow run, the next one closes it for [`FIRST_BAN`] again.
 //!
-//! The caller gives the time, so that tests need no real one.
+//! The caller passes the time, so that tests need no real clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,22 +17,22 @@ use sequor_core::Time;
 const SHORT: Duration = Duration::from_micros(100);
 /// Maximum duration of one run.
 pub(super) const SLOW: Duration = Duration::from_millis(1);
-/// How long the first slow run closes the gate.
+/// The time for which the first slow run closes the gate.
 const FIRST_BAN: Duration = Duration::from_secs(10);
-/// The maximum of that time, and how long a slow run is remembered.
+/// The maximum of that time, and the time for which a slow run is remembered.
 const LONGEST_BAN: Duration = Duration::from_mins(10);
 
-/// Open while the work is known to be short. Nothing is known at first, so a new gate is closed.
+/// Open while the work is known to be short. A new gate knows no durations, so it is closed.
 #[derive(Debug, Default)]
 pub struct InlineGate {
-    /// Moving mean in nanoseconds; 0 if nothing is known.
+    /// Moving mean in nanoseconds; 0 if no duration is known.
     mean: AtomicU64,
-    /// The ban ends at this time, in nanoseconds.
+    /// The end of the ban, in nanoseconds.
     opens_at: AtomicU64,
     ban: Mutex<Ban>,
 }
 
-/// Touched by slow runs only.
+/// Locked only by slow runs and [`InlineGate::forget`].
 #[derive(Debug, Default)]
 struct Ban {
     length: Duration,
@@ -40,19 +40,19 @@ struct Ban {
 }
 
 impl InlineGate {
-    /// Notes how long one run took.
+    /// Records the duration of one run.
     pub fn note(&self, took: Duration, now: Time) {
         if took > SLOW {
             self.ban(now);
         }
-        // Bounded, so that one long run does not outweigh many short ones: the ban sees to that one.
+        // Limited, so that one long run does not outweigh many short ones. The ban handles the long run.
         let took = u64::try_from(took.min(4 * SHORT).as_nanos()).unwrap_or(u64::MAX);
         let was = self.mean.load(Ordering::Relaxed);
         let is = if was == 0 { took } else { was - was / 8 + took / 8 };
         self.mean.store(is.max(1), Ordering::Relaxed);
     }
 
-    /// Forgets all durations: from now on other code does the work.
+    /// Forgets all durations, because other code does the work from now on.
     pub fn forget(&self) {
         let mut ban = self.ban.lock();
         *ban = Ban::default();
@@ -63,7 +63,7 @@ impl InlineGate {
     /// Whether a connection's thread may do the work now.
     pub fn is_open(&self, now: Time) -> bool {
         let mean = self.mean.load(Ordering::Relaxed);
-        // The interleaving tests have no real durations.
+        // Under the interleaving tests, durations are not real.
         cfg!(feature = "shuttle")
             || (mean > 0 && u128::from(mean) <= SHORT.as_nanos() && now.0 >= self.opens_at.load(Ordering::Relaxed))
     }
@@ -78,7 +78,7 @@ impl InlineGate {
         } else if now >= opens_at {
             (2 * ban.length).min(LONGEST_BAN)
         } else {
-            // The gate has not opened since: the ban begins again and stays as long.
+            // The gate has not opened since the last slow run. The ban restarts with the same length.
             ban.length
         };
         ban.last_slow = now;
@@ -97,7 +97,7 @@ mod tests {
         Time(0) + Duration::from_secs(seconds)
     }
 
-    /// A gate that has seen short runs only.
+    /// A gate that has only seen short runs.
     fn open() -> InlineGate {
         let gate = InlineGate::default();
         (0..2).for_each(|_| gate.note(FAST, at(0)));

@@ -1,4 +1,4 @@
-//! Counters of states that initializers keep. No metric is named here.
+//! Counters of kept states. `names` names the metrics.
 
 use super::kinds::{Counter, Gauge};
 
@@ -12,22 +12,22 @@ pub struct KeptMetrics {
 }
 
 impl KeptMetrics {
-    /// A START began with kept states.
+    /// Counts a START that began with kept states.
     pub fn hit(&self) {
         self.hits.add(1);
     }
 
-    /// A START had to run the steps.
+    /// Counts a START that had to run the steps.
     pub fn missed(&self) {
         self.misses.add(1);
     }
 
-    /// States made room for others.
+    /// Counts states that were dropped to make room for others.
     pub fn evicted(&self) {
         self.evictions.add(1);
     }
 
-    /// So many bytes more are kept, or fewer.
+    /// Adds to the bytes of kept states; negative if fewer are kept.
     pub fn add_bytes(&self, bytes: i64) {
         self.bytes.add(bytes);
     }

@@ -1,7 +1,7 @@
-//! The kinds of metrics: atomics that cost a few nanoseconds to count with, and how a scrape writes them. No metric is named here.
+//! The kinds of metrics: atomics that take a few nanoseconds to update, and their text form in a scrape. `names` names the metrics.
 //!
-//! The text is Prometheus' own format, version 0.0.4: a sample bears the very name its `TYPE` line has. The client library's counters add
-//! `_total` to every name, and Triton's counters have no such ending; so counters are written here the way gauges are.
+//! The text is Prometheus' own format, version 0.0.4, where a sample has exactly the name of its `TYPE` line. The client library adds
+//! `_total` to the names of counters, and Triton's counters have no such ending. So counters are written like gauges.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// Counts upwards. Clones count together.
+/// A counter. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Counter(Arc<AtomicU64>);
 
@@ -39,14 +39,14 @@ impl TypedMetric for Counter {
     const TYPE: MetricType = MetricType::Counter;
 }
 
-/// Adds up what need not be whole. Clones add up together.
+/// A sum of values that need not be integers. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Amount(Arc<AtomicU64>);
 
 impl Amount {
     pub fn add(&self, value: f64) {
         let add = |bits| Some((f64::from_bits(bits) + value).to_bits());
-        // It never says no.
+        // The closure always returns a value.
         let _ = self.0.fetch_update(Relaxed, Relaxed, add);
     }
 
@@ -69,7 +69,7 @@ impl TypedMetric for Amount {
     const TYPE: MetricType = MetricType::Counter;
 }
 
-/// Adds up time: kept in nanoseconds, written in microseconds. Clones add up together.
+/// A sum of time, kept in nanoseconds and written in microseconds. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Micros(Counter);
 
@@ -97,7 +97,7 @@ impl TypedMetric for Micros {
     const TYPE: MetricType = MetricType::Counter;
 }
 
-/// Goes up and down. Clones go together.
+/// A number that goes up and down. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Gauge(Arc<AtomicI64>);
 
@@ -129,7 +129,7 @@ impl TypedMetric for Gauge {
     const TYPE: MetricType = MetricType::Gauge;
 }
 
-/// A number that is set. Clones go together.
+/// A number that is set. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct FloatGauge(Arc<AtomicU64>);
 
@@ -153,7 +153,7 @@ impl TypedMetric for FloatGauge {
     const TYPE: MetricType = MetricType::Gauge;
 }
 
-/// A span of time that is set: kept in nanoseconds, written in seconds.
+/// A duration that is set, kept in nanoseconds and written in seconds.
 #[derive(Debug, Clone, Default)]
 pub struct Seconds(Arc<AtomicU64>);
 
@@ -177,9 +177,9 @@ impl TypedMetric for Seconds {
     const TYPE: MetricType = MetricType::Gauge;
 }
 
-/// A histogram whose bounds double from bucket to bucket, so that the bucket of a value is a count of leading zeros.
+/// A histogram whose bounds double from bucket to bucket, so that the bucket of a value follows from its leading zeros.
 ///
-/// Bounds are `first`, `2 first`, `4 first`, … and infinity. Values are integers in a unit of which `scale` make one of the written unit.
+/// Bounds are `first`, `2 first`, `4 first`, … and infinity. Values are integers. `scale` of their units make one unit of the output.
 #[derive(Debug, Clone)]
 pub struct Histogram(Arc<Doubling>);
 
@@ -188,7 +188,7 @@ struct Doubling {
     first: u64,
     scale: f64,
     sum: AtomicU64,
-    /// One for each bound and one for what lies beyond the last.
+    /// One bucket per bound, and one for values above the last bound.
     buckets: Box<[AtomicU64]>,
 }
 
@@ -202,17 +202,17 @@ const CALL_FIRST: u64 = 1_000;
 const COUNT_BOUNDS: usize = 13;
 
 impl Histogram {
-    /// Of the short spans of calls: takes nanoseconds, is written in seconds.
+    /// A histogram for the short durations of calls: values in nanoseconds, output in seconds.
     pub fn calls() -> Histogram {
         Histogram::new(CALL_FIRST, CALL_BOUNDS, 1e9)
     }
 
-    /// Of spans of time: takes nanoseconds, is written in seconds.
+    /// A histogram for durations: values in nanoseconds, output in seconds.
     pub fn seconds() -> Histogram {
         Histogram::new(SECONDS_FIRST, SECONDS_BOUNDS, 1e9)
     }
 
-    /// Of counts.
+    /// A histogram for counts.
     pub fn counts() -> Histogram {
         Histogram::new(1, COUNT_BOUNDS, 1.0)
     }
@@ -222,7 +222,7 @@ impl Histogram {
         Histogram(Arc::new(Doubling { first, scale, sum: AtomicU64::new(0), buckets }))
     }
 
-    /// Takes `times` equal values.
+    /// Adds `times` equal values.
     pub fn observe(&self, value: u64, times: u64) {
         // The smallest k with value <= first << k.
         let steps = value.div_ceil(self.0.first).max(1);
@@ -238,8 +238,8 @@ impl Histogram {
         self.0.buckets.iter().map(|b| b.load(Relaxed)).sum()
     }
 
-    /// The bound below which this part of the values lies, in the written unit; `None` if there are no values. Bounds double, and so this is
-    /// up to twice the value itself.
+    /// The upper bound of this quantile, in the output unit. `None` if there are no values. Bounds double, so the result is up to twice the
+    /// actual value.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let bounds = self.bounds();
         let count: u64 = bounds.iter().map(|(_, n)| n).sum();
@@ -276,7 +276,7 @@ impl TypedMetric for Histogram {
     const TYPE: MetricType = MetricType::Histogram;
 }
 
-/// Whole nanoseconds of a span; 585 years are the most.
+/// A duration in nanoseconds, at most 585 years.
 pub fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! Where log lines go, and how they look: standard error, as text for people or JSON for collectors; and which are written, which may be
-//! changed while the server runs. Log lines are written where the event happens.
+//! The log on standard error: as text for people or as JSON for collectors, and which levels are written. The levels can change while the
+//! server runs. The code that causes an event writes its log line.
 
 use std::io::IsTerminal as _;
 
@@ -36,11 +36,11 @@ pub struct Levels {
     pub error: bool,
     pub warning: bool,
     pub info: bool,
-    /// 1 is debug, 2 and more is trace.
+    /// 1 means debug; 2 or more means trace.
     pub verbose: u32,
 }
 
-/// The target of lines that say who changed what. Clients that change the levels do not change whether these are written.
+/// The target of audit lines. When clients change the levels, these lines are still written as the operator configured.
 pub const AUDIT: &str = "sequor::audit";
 
 type Chosen = Box<dyn Filter<Registry> + Send + Sync>;
@@ -50,12 +50,12 @@ static LOG: Mutex<Option<ProcessLog>> = Mutex::new(None);
 
 struct ProcessLog {
     levels: Levels,
-    /// What the operator set up.
+    /// The operator's filter.
     operators: String,
     handle: Handle<Chosen, Registry>,
 }
 
-/// Sets logs up for the whole process. `rust_log` is the environment's `RUST_LOG`; if it says anything, it is asked instead of `level`.
+/// Sets up the log of the process. `rust_log` is the environment's `RUST_LOG`. If it is not empty, it replaces `level`.
 pub fn init(format: LogFormat, level: &str, rust_log: Option<&str>) -> Result<(), LogError> {
     let (subscriber, log) = subscriber(format, filter(level, rust_log)?, std::io::stderr);
     subscriber.try_init()?;
@@ -63,12 +63,12 @@ pub fn init(format: LogFormat, level: &str, rust_log: Option<&str>) -> Result<()
     Ok(())
 }
 
-/// The levels that are written, as far as one can say: a filter may be finer.
+/// The current levels. A filter may be finer than the levels show.
 pub fn levels() -> Levels {
     LOG.lock().as_ref().map_or(Levels::of(LevelFilter::INFO), |log| log.levels)
 }
 
-/// Writes these levels from now on, in place of the configured ones.
+/// Sets the levels, in place of the configured ones.
 pub fn set_levels(levels: Levels) -> Result<(), LogError> {
     match LOG.lock().as_mut() {
         Some(log) => log.set(levels),
@@ -106,7 +106,7 @@ impl Levels {
         }
     }
 
-    /// Of other crates no more than information is written: theirs is much, and says nothing of models.
+    /// Other crates log at most `info`: their debug lines are many, and do not help with models.
     fn directives(self) -> String {
         let all = [Level::TRACE, Level::DEBUG, Level::INFO, Level::WARN, Level::ERROR];
         let most = all.into_iter().find(|level| self.has(*level)).map_or(LevelFilter::OFF, LevelFilter::from);
@@ -124,7 +124,7 @@ where
     let audit = EnvFilter::new(&operators);
     let (filter, handle) = reload::Layer::new(chosen(filter, everything, audit));
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
-    // On a terminal tracing's own choice stands, which heeds NO_COLOR.
+    // On a terminal, tracing decides about colours itself, and respects NO_COLOR.
     let lines = if std::io::stderr().is_terminal() { lines } else { lines.with_ansi(false) };
     let lines = match format {
         LogFormat::Text => lines.boxed(),
@@ -133,7 +133,7 @@ where
     (Registry::default().with(lines.with_filter(filter)), ProcessLog { levels, operators, handle })
 }
 
-/// These levels of the filter, and the audit lines of the operator's own filter.
+/// The lines of these levels that pass the filter, and the audit lines that pass the operator's filter.
 fn chosen(filter: EnvFilter, levels: Levels, operators: EnvFilter) -> Chosen {
     let is_audit = |metadata: &Metadata<'_>| metadata.target() == AUDIT;
     let has = move |metadata: &Metadata<'_>| levels.has(*metadata.level());
@@ -154,7 +154,8 @@ fn filter(level: &str, rust_log: Option<&str>) -> Result<EnvFilter, LogError> {
     EnvFilter::try_new(&directives).map_err(|cause| LogError::Filter { directives, cause })
 }
 
-/// One directive of a filter, with the level's usual name. The filter would take any other word for a module, and write nothing else.
+/// Parses one directive of a filter, and replaces other names of levels. The filter would take an unknown word as a module name, and
+/// suppress everything else.
 fn directive<'a>(setting: &'static str, word: &'a str) -> Result<&'a str, LogError> {
     match word.to_ascii_lowercase().as_str() {
         "warning" => Ok("warn"),

@@ -1,4 +1,4 @@
-//! Counts the calls of a plug-in at its place, and their times.
+//! Counts the calls of a plug-in at one model, and measures their times.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ pub struct Meter {
     pub calls: u64,
     pub fallbacks: u64,
     pub stale: u64,
-    /// Rounds in which a shadow would have decided otherwise, and all rounds.
+    /// Rounds in which a shadow would have decided differently, and all rounds.
     pub differs: (u64, u64),
-    /// Calls by second: which second, and how many.
+    /// Calls per second: the second, and the number of calls in it.
     seconds: [(u64, u64); SECONDS + 1],
-    /// Nanoseconds of every call, to one digit.
+    /// Times of all calls in nanoseconds, to one digit.
     times: Option<Histogram<u64>>,
 }
 
@@ -43,7 +43,7 @@ impl Meter {
         }
     }
 
-    /// Over the last full seconds.
+    /// Mean number of calls per second, over the last full seconds.
     pub fn per_second(&self, now: Time) -> f64 {
         let second = now.0 / 1_000_000_000;
         let recent = |s: u64| s < second && s + SECONDS as u64 >= second;
@@ -51,7 +51,7 @@ impl Meter {
         calls as f64 / SECONDS as f64
     }
 
-    /// The time that this share of the calls did not take longer than, in microseconds; as exact as its buckets.
+    /// The quantile of the calls' times, in microseconds. It is as exact as the histogram's buckets.
     pub fn quantile_us(&self, share: f64) -> f64 {
         self.times.as_ref().map_or(0.0, |times| times.value_at_quantile(share) as f64 / 1000.0)
     }

@@ -1,16 +1,17 @@
-//! What the server tells of itself: metrics, logs, traces of its requests.
+//! Observability of the server: metrics, logs, traces of requests.
 //!
 //! # Layout
 //!
-//! - `names`: the one file that names metrics · [`metrics`]: all of a server's · [`gpu`]: metrics of a GPU.
-//! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: counters of plug-ins ([`Meter`]: of one at its place) ·
-//!   [`KeptMetrics`]: of states that initializers keep · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
+//! - `names`: the one file with the names of metrics · [`metrics`]: all metrics of a server · [`gpu`]: metrics of a GPU.
+//! - [`handles`]: the counters of the hot paths, resolved in advance · [`plugins`]: counters of plug-ins ([`Meter`]: of one plug-in at its
+//!   place) · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
 //!   `server_gauges`: of the whole server.
-//! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: what one client may hold no more of.
+//! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: the limits of one client.
 //! - [`kinds`]: counters, gauges and histograms as we expose them · [`GaugePart`]: one holder's part of a gauge.
-//! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: how long it took, less what other threads took.
+//! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: the time of work, without the time of other
+//!   threads.
 //! - [`RunLog`]: lines about the runs of one model.
-//! - [`log`]: where log lines go, and how they look.
+//! - [`log`]: the log and its levels.
 
 mod cached;
 mod connection_closed;

@@ -1,11 +1,12 @@
-//! Measures how long a piece of work occupied its thread, without the time in which the system ran other threads in its place.
+//! Measures the time that a piece of work occupied its thread, without the time in which the system ran other threads instead.
 //!
-//! On a busy machine the system may take the processor from a thread for milliseconds in the middle of a step of some microseconds. The step is
-//! not slow for that. Time that the work spends waiting by its own choice (for a lock, a disk, another thread) counts.
+//! On a busy machine, the system may take the processor from a thread for milliseconds during a step of a few microseconds. That does not
+//! make the step slow. Time that the work itself waits (for a lock, a disk, another thread) counts.
 //!
-//! Work that is short by the wall clock costs no system call: only longer work is looked at, with the thread's counters. What they were before
-//! the work is known from a reading that is at most [`LATEST`] old. If that leaves open what happened in the work and what before it, the
-//! least that is certain counts, and for [`CLOSE_LOOK`] every piece of work of this thread begins with a reading of its own.
+//! Work that is short by the wall clock needs no system call. Only for longer work are the thread's counters read. Their values before the
+//! work come from an earlier reading, which is at most [`LATEST`] old. The two readings may not show whether an event happened before or
+//! during the work. Then the smallest certain time counts, and for [`CLOSE_LOOK`] this thread reads its counters before every piece of
+//! work.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -15,11 +16,11 @@ use nix::sys::time::TimeValLike;
 
 use super::inline_gate::SLOW;
 
-/// The age of a reading that work may begin with.
+/// Maximum age of a reading with which work may begin.
 const LATEST: Duration = Duration::from_millis(10);
-/// How long a thread reads its counters before every piece of work after one of them was in doubt.
+/// After a measurement in doubt, the time for which a thread reads its counters before every piece of work.
 const CLOSE_LOOK: Duration = Duration::from_secs(10);
-/// Work that took longer by the wall clock counts whole, even if it is in doubt: the system seldom runs other threads for so long.
+/// Work longer than this by the wall clock counts completely, even in doubt: the system seldom runs other threads for so long.
 const DOUBT: Duration = Duration::from_millis(20);
 
 thread_local! {
@@ -34,19 +35,19 @@ pub struct OwnTime {
     before: Option<ThreadUsage>,
 }
 
-/// What the system has counted of this thread.
+/// The system's counters of a thread.
 #[derive(Debug, Clone, Copy)]
 struct ThreadUsage {
     at: Instant,
-    /// CPU time, in user code and in the system.
+    /// CPU time, user and system.
     cpu: Duration,
-    /// How often it gave up its processor to wait.
+    /// Voluntary context switches: the thread gave up its processor to wait.
     waits: i64,
-    /// How often the system ran another thread in its place.
+    /// Involuntary context switches: the system ran another thread instead.
     preemptions: i64,
 }
 
-/// How long work took, as far as two readings tell.
+/// The time of work, as far as two readings determine it.
 #[derive(Debug, PartialEq, Eq)]
 enum Own {
     Certain(Duration),
@@ -66,7 +67,7 @@ impl OwnTime {
         OwnTime { began, before }
     }
 
-    /// The time since then.
+    /// The time since the measurement began, without the time of other threads.
     pub fn elapsed(&self) -> Duration {
         let now = Instant::now();
         let wall = now - self.began;
@@ -100,7 +101,7 @@ impl ThreadUsage {
     }
 }
 
-/// The thread's own part of work that took `wall` and began `lead` after the reading before it.
+/// The thread's own part of work that took `wall`. The first reading is `lead` older than the work.
 fn own(wall: Duration, lead: Duration, before: &ThreadUsage, after: &ThreadUsage) -> Own {
     if after.preemptions == before.preemptions {
         return Own::Certain(wall);
@@ -109,7 +110,7 @@ fn own(wall: Duration, lead: Duration, before: &ThreadUsage, after: &ThreadUsage
     match (lead.is_zero(), waited) {
         (true, true) => Own::Certain(wall),
         (true, false) => Own::Certain(wall.min(cpu)),
-        // Even all of it is short.
+        // All CPU time since the first reading is short, so that of the work is, too.
         (false, false) if cpu <= SLOW => Own::Certain(wall.min(cpu)),
         (false, _) => match wall.min(cpu.saturating_sub(lead)) {
             least if least > SLOW => Own::Certain(least),
@@ -122,7 +123,7 @@ fn own(wall: Duration, lead: Duration, before: &ThreadUsage, after: &ThreadUsage
 mod tests {
     use super::*;
 
-    /// In a thread of its own, whose first work begins with a reading.
+    /// Runs a test on a new thread, whose first work begins with a reading.
     fn on_a_thread(test: impl FnOnce() + Send) {
         std::thread::scope(|scope| scope.spawn(test).join()).unwrap();
     }
@@ -155,7 +156,7 @@ mod tests {
         on_a_thread(|| {
             let first = OwnTime::begin().before.unwrap().at;
             let later = OwnTime::begin();
-            // Where this thread lost its processor for so long there is a new reading.
+            // If this thread lost its processor for that long, there is a new reading.
             assert!(later.before.unwrap().at == first || later.began - first >= LATEST);
             CLOSE_UNTIL.set(Some(Instant::now() + CLOSE_LOOK));
             let close = OwnTime::begin();

@@ -1,6 +1,6 @@
 //! The limits of one client, as a label.
 
-/// What one client may hold no more of.
+/// A limit on what one client may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerLimit {
     Sequences,
@@ -11,7 +11,7 @@ pub enum PeerLimit {
 impl PeerLimit {
     pub const ALL: [PeerLimit; 3] = [PeerLimit::Sequences, PeerLimit::InFlight, PeerLimit::Queued];
 
-    /// The first word of its setting.
+    /// The first word of the limit's setting.
     pub const fn name(self) -> &'static str {
         match self {
             PeerLimit::Sequences => "sequences",

@@ -1,4 +1,4 @@
-//! Log lines about the runs of one model: for every batch, also how many sequences were reset, and totals every few seconds.
+//! Log lines about the runs of one model: one per batch, with the number of reset sequences, and totals every few seconds.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::config::model::settings::{LineLevel, RunLogSettings};
 
 use super::handles::BatchTimes;
 
-/// What a model logs of its runs.
+/// The run log of a model.
 #[derive(Debug)]
 pub struct RunLog {
     model: String,
@@ -17,7 +17,7 @@ pub struct RunLog {
     totals: Mutex<Totals>,
 }
 
-/// Since the last line.
+/// Totals since the last line.
 #[derive(Debug, Clone, PartialEq)]
 struct Totals {
     since: Instant,
@@ -50,7 +50,7 @@ impl Totals {
 }
 
 impl RunLog {
-    /// `None` if nothing is to be logged.
+    /// `None` if the settings log nothing.
     pub fn new(model: &str, version: u64, settings: RunLogSettings, now: Instant) -> Option<RunLog> {
         let has_totals = settings.every.is_some() && settings.sizes.max(settings.times) != LineLevel::Off;
         let is_needed = has_totals || settings.batches != LineLevel::Off;
@@ -58,7 +58,7 @@ impl RunLog {
         is_needed.then(|| RunLog { model: model.to_owned(), version, settings, totals })
     }
 
-    /// Counts a run, and logs what is due.
+    /// Counts a run, and writes the lines that are due.
     pub fn ran(&self, times: &BatchTimes, now: Instant) {
         self.log_batch(times);
         if let Some(totals) = self.due(times, now) {
@@ -66,7 +66,7 @@ impl RunLog {
         }
     }
 
-    /// Counts a run. The totals, if the time for them has come.
+    /// Counts a run. Returns the totals if their line is due.
     fn due(&self, times: &BatchTimes, now: Instant) -> Option<Totals> {
         let every = self.settings.every?;
         let mut totals = self.totals.lock();
@@ -79,7 +79,7 @@ impl RunLog {
         let (model, version) = (self.model.as_str(), self.version);
         let BatchTimes { requests, starts, executed, run, .. } = times;
         let us = u64::try_from(run.as_micros()).unwrap_or(u64::MAX);
-        // Ids of clients do not belong into a log, so the line counts the sequences.
+        // Clients' ids must not be logged, so the line has the number of sequences.
         match self.settings.batches {
             LineLevel::Off => {}
             LineLevel::Debug => {
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// The lines of two batches, of which the second is reported after the time of the totals: level, text, and the fields behind it.
+    /// The lines of two batches. The second one ends after the interval of the totals. Each line has level, text, and fields.
     fn lines(settings: RunLogSettings) -> Vec<String> {
         let (written, start) = (Lines::default(), Instant::now());
         let writer = written.clone();

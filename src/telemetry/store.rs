@@ -1,8 +1,8 @@
-//! Gauges of the store that keeps sequences beyond the process. No metric is named here.
+//! Gauges of the store of durable sequences. `names` names the metrics.
 
 use super::kinds::Gauge;
 
-/// How full the store is.
+/// Usage of the store.
 #[derive(Debug)]
 pub(super) struct StoreGauges {
     pub(super) sequences: Gauge,

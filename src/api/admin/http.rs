@@ -1,5 +1,4 @@
-//! The handlers of the operators' paths: from a request to an operation, and from its outcome to JSON. Which path leads to which handler is
-//! not known here.
+//! The handlers of the admin paths: they turn a request into an operation, and its result into JSON. `routes` maps paths to handlers.
 
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use crate::config::server::Shown;
 use crate::config::units::Span;
 use crate::scheduling::report::{Attach, Summary};
 
-/// The longest that a request for more of a log is held.
+/// Maximum time for which a request for more log lines is held.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) type NamePath = Path<String>;
@@ -73,22 +72,22 @@ pub(super) async fn unload_model(
 
 // === sequences ===
 
-/// What more there is to say of one.
+/// Options of a request to end a sequence.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EndOptions {
-    /// The id is a text, even if it reads as a number.
+    /// Whether the id is a text, even if it looks like a number.
     #[serde(default)]
     text: bool,
-    /// For the audit line.
+    /// The reason, for the audit line.
     reason: Option<String>,
 }
 
-/// Which sequence gets a copy.
+/// Options of a request to copy a sequence.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForkOptions {
-    /// The ids are texts, also if they read as numbers.
+    /// Whether the ids are texts, even if they look like numbers.
     #[serde(default)]
     text: bool,
     /// The id of the copy.
@@ -96,11 +95,11 @@ pub(super) struct ForkOptions {
     to: String,
 }
 
-/// How much of a sequence is captured.
+/// Options of a request to capture a sequence.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CaptureOptions {
-    /// The id is a text, even if it reads as a number.
+    /// Whether the id is a text, even if it looks like a number.
     #[serde(default)]
     text: bool,
     steps: Option<usize>,
@@ -109,7 +108,7 @@ pub(super) struct CaptureOptions {
 
 pub(super) type OfModel = Path<(String, String)>;
 
-/// A query of this form.
+/// Parses a query of this form.
 fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Status> {
     query.map(|Query(read)| read).map_err(|e| refused::bad_input(e.body_text()))
 }
@@ -184,7 +183,7 @@ pub(super) async fn capture(
 
 // === plug-ins ===
 
-/// Where a component comes from, if not from the body.
+/// The source of a component that is not in the body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Elsewhere {
@@ -239,7 +238,7 @@ pub(super) async fn replace(
     Ok(Json(admin.replace(&caller, name, source(from, body)?).await?))
 }
 
-/// How to attach: the plug-in is named by the path.
+/// Options of an attach request. The path names the plug-in.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AttachOptions {
@@ -250,15 +249,15 @@ pub(super) struct AttachOptions {
     save: bool,
     #[serde(default)]
     config: Option<Value>,
-    /// `"1ms"`.
+    /// For example `"1ms"`.
     #[serde(default)]
     time: Option<Span>,
-    /// `"5s"`.
+    /// For example `"5s"`.
     #[serde(default)]
     max_wait: Option<Span>,
 }
 
-/// A body that is JSON of this form.
+/// Parses a JSON body of this form.
 fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Status> {
     body.map(|Json(read)| read).map_err(|e| refused::bad_input(e.body_text()))
 }
@@ -329,7 +328,7 @@ pub(super) async fn unload(
 pub(super) struct More {
     #[serde(default)]
     after: u64,
-    /// How long to wait for a line if there is none: `20s`.
+    /// Maximum time to wait for a line if there is none yet, for example `20s`.
     wait: Option<Span>,
 }
 

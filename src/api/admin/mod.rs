@@ -1,10 +1,10 @@
-//! What operators ask of a running server, over HTTP: plug-ins, models, sequences, status, drain. The server decides who may ask, and
-//! names the [`Caller`] in the context of every request.
+//! The operations of the admin listener, over HTTP: plug-ins, models, sequences, status, drain. The server checks the caller's rights, and
+//! puts the [`Caller`] into the context of every request.
 //!
 //! # Layout
 //!
-//! - `plugins`, `models`, `sequences` (`sequence_list`: those that there are): what is asked, in no protocol's words · `refused`: why it was not done.
-//! - [`status`]: what is so now, as data; `rates`: how fast counters count · `page`: the same for people.
+//! - `plugins`, `models`, `sequences` (`sequence_list`: the list): the operations, independent of a protocol · `refused`: their refusals.
+//! - [`status`]: the current status, as data; `rates`: counts per second · `page`: the status as HTML.
 //! - `routes`: the table of paths · `http`: their handlers · `openapi`: the document that describes them, with the schemas in `schemas.json`.
 
 mod http;
@@ -34,30 +34,30 @@ use super::audit::Changes;
 use crate::config::server::Shown;
 use crate::scheduling::report::PluginControl;
 
-/// The most bytes a component may have: the largest that language tool chains make have a third of it.
+/// Maximum bytes of a component. The largest components that language tool chains make have a third of it.
 pub const LARGEST_COMPONENT: usize = 128 << 20;
 
-/// The operators' service.
+/// The settings of the admin listener.
 #[derive(Debug, Clone, Default)]
 pub struct AdminSetup {
-    /// Without them, calls about plug-ins are refused.
+    /// Access to plug-ins. Without it, operations on plug-ins are refused.
     pub plugins: Option<Arc<dyn PluginControl>>,
-    /// Where `from` looks for components.
+    /// The folder in which `from` looks for components.
     pub plugins_dir: Option<PathBuf>,
-    /// Whether components may come over the wire.
+    /// Whether clients may upload components.
     pub upload: bool,
-    /// Whether texts that clients chose as ids, and states of sequences, are shown.
+    /// Whether ids that are texts, and states of sequences, are shown.
     pub peek: bool,
-    /// Maximum bytes of a captured sequence; 0 captures none.
+    /// Maximum bytes of a capture; 0 disables captures.
     pub capture: u64,
     pub node: String,
-    /// What runs the models, with its version.
+    /// The library that runs the models, with its version.
     pub runtime: String,
-    /// The settings the server was started with.
+    /// The settings with which the server was started.
     pub settings: Vec<Shown>,
 }
 
-/// Everything the admin surface needs. Cheap to clone; all clones are the same server.
+/// The shared state of the admin handlers. Cheap to clone; all clones share it.
 #[derive(Debug, Clone)]
 pub struct Admin(Arc<AdminState>);
 
@@ -68,14 +68,14 @@ struct AdminState {
     began: Instant,
     drain: Arc<Notify>,
     rates: rates::Rates,
-    /// Key of the hashes of ids, so that a hash cannot be searched by trying all ids.
+    /// Key of the hashes of ids. It prevents finding an id by hashing all possible ids.
     ids: RandomState,
-    /// Held while a sequence is captured: one at a time.
+    /// Held during a capture, so that only one runs at a time.
     capturing: Arc<Semaphore>,
 }
 
 impl Admin {
-    /// `drain` is notified when an operator takes the server out of service.
+    /// `drain` is notified when an operator drains the server.
     pub fn new(api: &Api, options: AdminSetup, drain: Arc<Notify>) -> Admin {
         let (began, ids, rates) = (Instant::now(), RandomState::new(), rates::Rates::default());
         let capturing = Arc::new(Semaphore::new(1));
@@ -98,7 +98,7 @@ impl Admin {
         self.api().changes()
     }
 
-    /// Takes the server out of service, as a signal would.
+    /// Drains the server, as SIGTERM does.
     fn drain(&self, caller: &Caller) {
         self.changes().note(caller, "drain", "server", Ok(()));
         self.0.drain.notify_one();

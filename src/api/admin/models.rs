@@ -1,11 +1,11 @@
-//! What operators ask of models: the same as the repository's extension of KServe, noted as a change of the server.
+//! Operations on models: the same as in KServe's repository extension, with an audit line.
 
 use super::{Admin, Caller};
 use crate::api::{Status, control};
 use crate::model::VersionOverview;
 
 impl Admin {
-    /// Reads folders, and so may take its time.
+    /// Reads folders, so it runs on a thread for blocking work.
     pub(super) async fn models(&self) -> Result<Vec<VersionOverview>, Status> {
         let repository = self.api().repository().clone();
         control::aside(move || Ok(repository.overview())).await

@@ -1,4 +1,4 @@
-//! Describes operations as an OpenAPI document. Which operations there are is not known here.
+//! Describes operations as an OpenAPI document. The operations themselves are in `routes`.
 
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -37,13 +37,13 @@ impl Verb {
     }
 }
 
-/// A body, of a request or of its answer.
+/// A body of a request or of its answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BodySchema {
     None,
     Bytes,
     Html,
-    /// A schema of this name.
+    /// JSON of the schema with this name.
     Json(&'static str),
     /// A JSON array of this schema.
     List(&'static str),
@@ -64,12 +64,12 @@ impl BodySchema {
     }
 }
 
-/// One path with one method: what it does, and the handler that does it.
+/// One path with one method: its description and its handler.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) path: &'static str,
     verb: Verb,
-    /// The name that generated clients give the call.
+    /// The name of the call in generated clients.
     id: &'static str,
     summary: &'static str,
     query: Vec<Value>,
@@ -80,7 +80,7 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// An operation without a body whose answer is an empty JSON object.
+    /// An operation without a request body, whose answer is an empty JSON object.
     pub(super) fn new<H, T>(
         verb: Verb,
         path: &'static str,
@@ -133,7 +133,7 @@ impl Operation {
     }
 }
 
-/// Sets a key, if there is a value for it.
+/// Sets a key if it has a value.
 fn put(object: &mut Value, key: &str, value: Option<Value>) {
     if let (Some(object), Some(value)) = (object.as_object_mut(), value) {
         object.insert(key.to_owned(), value);

@@ -1,4 +1,4 @@
-//! The status page: one HTML that says everything without script. Unknown figures are left out.
+//! The status page: one HTML document without scripts. Unknown figures are left out.
 
 use std::fmt::Write as _;
 
@@ -46,7 +46,7 @@ fn head(out: &mut String, server: &Server) {
     facts(out, [first, escaped(node), phase].into_iter().chain(more).chain(memory).chain([escaped(runtime)]));
 }
 
-/// Facts side by side, as markup.
+/// Writes facts side by side.
 fn facts(out: &mut String, facts: impl Iterator<Item = String>) {
     out.push_str("<p class=\"facts\">");
     for fact in facts {
@@ -63,7 +63,7 @@ const fn text(head: &'static str) -> PageColumn {
     PageColumn(head, false)
 }
 
-/// A column of numbers, which stand under one another.
+/// A column of numbers, aligned under one another.
 const fn number(head: &'static str) -> PageColumn {
     PageColumn(head, true)
 }
@@ -198,7 +198,7 @@ fn changes(out: &mut String, report: &StatusReport) {
     table(out, "Changes", ["AT", "BY", "WHAT", "ON", ""].map(text), report.changes.iter().map(cells));
 }
 
-/// Names may be anything; a page is made of markup.
+/// Escapes a name for HTML, because names may contain markup.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What operators do with plug-ins, in no protocol's words: each change on a thread where it may take its time, and each noted.
+//! Operations on plug-ins, independent of a protocol. Each change runs on a thread for blocking work, and gets an audit line.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,10 +13,10 @@ use super::{Admin, Caller, LARGEST_COMPONENT, refused};
 use crate::api::{Code, ServerPhase, Status};
 use crate::scheduling::report::{Attach, By, PluginControl, PluginError, Summary};
 
-/// How often those who follow a log look whether there is more of it.
+/// How often a request that follows a log checks for new lines.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Where a component comes from.
+/// The source of a component.
 #[derive(Debug, Clone)]
 pub(super) enum ComponentSource {
     Bytes(Bytes),
@@ -39,7 +39,7 @@ impl Admin {
         aside(move || plugins.show(&name)).await
     }
 
-    /// Makes a change and notes who wanted it, and what came of it.
+    /// Makes a change, and records the caller and the result.
     async fn change<T: Send + 'static>(
         &self,
         caller: &Caller,
@@ -103,7 +103,7 @@ impl Admin {
         self.change(caller, "plugin unload", &name, move |plugins, by| plugins.unload(&plugin, by)).await
     }
 
-    /// The lines after this one; if there are none, those that come within `wait`.
+    /// The lines after this one. If there are none, waits up to `wait` for them.
     pub(super) async fn logs(&self, name: &str, after: u64, wait: Duration) -> Result<Vec<LogLine>, Status> {
         let (plugins, until) = (self.plugins()?, Instant::now() + wait);
         loop {
@@ -116,7 +116,7 @@ impl Admin {
         }
     }
 
-    /// The bytes of a component, if they may come from there. A refusal is noted as one of the change they were for.
+    /// The bytes of a component, if its source is allowed. A refusal is recorded for the change that needs the component.
     async fn component(
         &self,
         caller: &Caller,
@@ -163,7 +163,7 @@ impl Admin {
     }
 }
 
-/// Does what takes its time where no socket waits for it. It is done to its end, whether or not the client waits for that.
+/// Runs slow work on a thread for blocking work. It runs to its end, even if the client no longer waits.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T, PluginError> + Send + 'static) -> Result<T, Status> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done.map_err(refused::status),

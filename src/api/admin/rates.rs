@@ -1,16 +1,16 @@
-//! How fast counters count: each look at them is held against one that was made a while before. Without readers the server keeps nothing.
+//! Counts per second: each reading of the counters is compared with an earlier one. Without readers the server stores nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Looks that follow each other closer than this are not kept: their rates would be noise.
+/// Minimum time between stored readings. Rates over a shorter time are inaccurate.
 const LEAST: Duration = Duration::from_secs(1);
-/// Rates are over no more than this.
+/// Rates cover at most this time, unless the only earlier reading is older.
 const MOST: Duration = Duration::from_secs(60);
 
-/// A model and its version.
+/// A model name and version.
 type Of = (String, u64);
 
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ struct Look {
 #[derive(Debug, Default)]
 pub(super) struct Rates(Mutex<VecDeque<Look>>);
 
-/// Counts per second since an earlier look.
+/// Counts per second since an earlier reading.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Since {
     pub(super) seconds: f64,
@@ -36,7 +36,8 @@ impl Since {
 }
 
 impl Rates {
-    /// What the counters say now, held against the oldest look of the last minute; against nothing counted at `began`, if there is none.
+    /// Compares the counters with the oldest reading of the last minute, or with an older one if that is the only one. Without a reading,
+    /// compares with zero at `began`.
     pub(super) fn look(&self, began: Instant, at: Instant, counts: BTreeMap<Of, u64>) -> Since {
         let mut looks = self.0.lock();
         while looks.len() > 1 && looks.front().is_some_and(|look| at.duration_since(look.at) > MOST) {

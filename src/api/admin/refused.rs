@@ -1,4 +1,4 @@
-//! From why something was not done to codes and reasons.
+//! Codes and reasons of refused operations.
 
 use crate::api::{Code, Status, triton};
 use crate::error::Failure;
@@ -14,7 +14,7 @@ pub(super) fn status(error: PluginError) -> Status {
     }
 }
 
-/// The refusal of a model that an operator names, as clients read it.
+/// The refusal of a model that an operator names, in the words that clients get.
 pub(super) fn failure(failure: &Failure) -> Status {
     triton::status(failure)
 }

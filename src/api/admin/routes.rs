@@ -1,4 +1,4 @@
-//! The table of the operators' paths. The router and `/openapi.json` are both built from it, so no path is served without being described.
+//! The table of the admin paths. The router and `/openapi.json` are both made from it, so every path is described.
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;

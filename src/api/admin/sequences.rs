@@ -1,5 +1,5 @@
-//! What operators do with one sequence: end it, take its state as a file and give it back, copy it, capture its steps. States are shown only where that
-//! is allowed ([admin] peek). `sequence_list` shows which sequences there are.
+//! Operations on one sequence: end, export, import, copy, capture. States are shown only if [admin] peek allows it. `sequence_list` lists
+//! the sequences.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::api::control::aside;
 use crate::api::{Code, Status, refusal};
 use crate::model::{CaptureLimits, ModelHandle, TransferError};
 
-/// Steps of a captured sequence if the request sets no number, and the maximum.
+/// Default and maximum number of captured steps.
 const CAPTURED: usize = 100;
 const MOST_CAPTURED: usize = 10_000;
-/// How long a capture waits for the steps if the request does not say it, and at most.
+/// Default and maximum time that a capture waits for the steps.
 const CAPTURE_WAIT: Duration = Duration::from_secs(30);
 const LONGEST_CAPTURE: Duration = Duration::from_secs(100);
 
-/// How much of a sequence is captured.
+/// The limits of a capture.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WantedCapture {
     pub(super) steps: Option<usize>,
     pub(super) wait: Option<Duration>,
 }
 
-/// An id as a path or a command has it: a number, unless it is said to be a text.
+/// Parses an id from a path or a command: a number, unless it is declared to be a text.
 pub(super) fn id(text: &str, is_text: bool) -> Id {
     match text.parse::<u64>() {
         Ok(number) if !is_text => Id::from(number),
@@ -49,7 +49,7 @@ impl Admin {
         outcome
     }
 
-    /// The state of a sequence that lives, or waits in the store, as a `.safetensors` file.
+    /// The state of a live or stored sequence, as a `.safetensors` file.
     pub(super) async fn export(&self, caller: &Caller, model: String, id: Id) -> Result<Vec<u8>, Status> {
         let outcome = match self.served(&model) {
             _ if !self.options().peek => {
@@ -65,7 +65,7 @@ impl Admin {
         outcome
     }
 
-    /// Keeps a state for a sequence that does not live here; its next step goes on from there.
+    /// Imports a state for a sequence that is not live here. Its next step continues from that state.
     pub(super) async fn import(&self, caller: &Caller, model: String, id: Id, file: Vec<u8>) -> Result<(), Status> {
         let outcome = match self.served(&model) {
             _ if !self.options().upload => {
@@ -81,7 +81,7 @@ impl Admin {
         outcome
     }
 
-    /// Gives a copy of a live sequence's state to another one, which does not live here.
+    /// Copies a live sequence's state to another sequence, which must not be live here.
     pub(super) async fn fork(&self, caller: &Caller, model: String, id: Id, to: Id) -> Result<(), Status> {
         let outcome = match self.served(&model) {
             Err(status) => Err(status),
@@ -95,7 +95,7 @@ impl Admin {
         outcome
     }
 
-    /// The state of a live sequence, with the inputs and outputs of the steps that follow.
+    /// Captures the state of a live sequence, and the inputs and outputs of its next steps.
     pub(super) async fn capture(
         &self,
         caller: &Caller,
@@ -115,7 +115,7 @@ impl Admin {
             }),
         };
         let count = format!(" (at most {steps} steps)");
-        // Before it begins: an operator who does not wait for the file has captured the sequence all the same.
+        // Written before the capture begins, because an operator who does not wait for the file has captured the sequence, too.
         self.note_sequence(caller, "sequence capture", &model, &id, &count, allowed.as_ref().map(|_| ()));
         let permit = allowed?;
         let outcome = match self.served(&model) {
@@ -145,7 +145,7 @@ impl Admin {
         row.id.map(|id| id.to_string()).or(row.id_hash.map(|hash| format!("#{hash}"))).unwrap_or_default()
     }
 
-    /// The audit line of a change; a text that is not to be shown does not stand there either.
+    /// Writes the audit line of a change. It hides texts that must not be shown.
     fn note_sequence(
         &self,
         caller: &Caller,
@@ -160,7 +160,7 @@ impl Admin {
     }
 }
 
-/// Waits for the thread that has the state, where no socket waits for it.
+/// Waits for the thread that has the state, on a thread for blocking work.
 async fn kept<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, TransferError> + Send + 'static,
 ) -> Result<T, Status> {

@@ -15,13 +15,13 @@ use crate::scheduling::report::{BindingState, Summary};
 #[derive(Debug, Clone, Serialize)]
 pub struct StatusReport {
     pub server: Server,
-    /// What an operator should look at, in sentences.
+    /// Sentences about what an operator should check.
     pub warnings: Vec<String>,
     pub models: Vec<VersionStatus>,
-    /// How many sequences ended since the server began, by reason.
+    /// Number of sequences that ended since the server started, by reason.
     pub ended: BTreeMap<&'static str, u64>,
     pub plugins: Vec<Summary>,
-    /// The last changes that operators asked for, the newest first.
+    /// The latest changes by operators, newest first.
     pub changes: Vec<Change>,
 }
 
@@ -33,28 +33,28 @@ pub struct Server {
     /// serving, loading, not ready, announcing, finishing, closing
     pub phase: &'static str,
     pub ready: bool,
-    /// As RFC 3339 has it.
+    /// Time in RFC 3339 format.
     pub now: String,
     pub up_seconds: f64,
     pub in_flight: i64,
     pub live_sequences: i64,
     pub state_bytes: u64,
-    /// `null` is no limit.
+    /// `null` means no limit.
     pub state_limit: Option<u64>,
-    /// Of this process, as the system sees it.
+    /// Memory of this process, as the system reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// What rates are over.
+    /// The time that the rates cover.
     pub rates_over_seconds: f64,
 }
 
-/// A version of a model; counts are since the server began.
+/// The status of a model version. Counts begin at the start of the server.
 #[derive(Debug, Clone, Serialize)]
 pub struct VersionStatus {
     pub model: String,
-    /// `null` if nothing is known of its versions.
+    /// `null` if no version of the model is known.
     pub version: Option<u64>,
-    /// READY, LOADING, UNLOADING, UNAVAILABLE, or nothing.
+    /// READY, LOADING, UNLOADING, UNAVAILABLE, or empty.
     pub state: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
@@ -76,7 +76,7 @@ pub struct VersionStatus {
     pub batch_p50: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_max: Option<u32>,
-    /// At most; bounds double.
+    /// An upper bound: bucket bounds double.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_p99_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ pub struct VersionStatus {
 }
 
 impl Admin {
-    /// Everything there is to tell.
+    /// The whole status.
     pub(super) async fn report(&self) -> Result<StatusReport, Status> {
         let overview = self.models().await?;
         let since = self.rates(&overview);
@@ -95,14 +95,14 @@ impl Admin {
             *ended.entry(*reason).or_default() += count;
         }
         let models: Vec<VersionStatus> = overview.into_iter().map(|v| version(v, &since)).collect();
-        // A server that takes no plug-ins has none.
+        // Without plug-ins the list is empty.
         let plugins = self.list().await.unwrap_or_default();
         let warnings = models.iter().filter_map(of_model).chain(plugins.iter().flat_map(of_plugin)).collect();
         let changes = self.changes().last();
         Ok(StatusReport { server: self.server(since.seconds), warnings, models, ended, plugins, changes })
     }
 
-    /// The versions alone, with their rates.
+    /// The model versions, with their rates.
     pub(super) async fn versions(&self) -> Result<Vec<VersionStatus>, Status> {
         let overview = self.models().await?;
         let since = self.rates(&overview);
@@ -171,21 +171,21 @@ fn version(of: VersionOverview, since: &Since) -> VersionStatus {
         requests_per_second: rate,
         batch_p50: batches.map(|(median, _)| median),
         batch_max: batches.map(|(_, most)| most),
-        // What lies beyond the last bound has none, and JSON no infinity.
+        // The last bucket has no bound, and JSON has no infinity.
         queue_p99_seconds: counted.as_ref().and_then(|c| c.queue_p99).filter(|s| s.is_finite()),
         request_p50_seconds: total.map(|(half, _)| half).filter(|s| s.is_finite()),
         request_p99_seconds: total.map(|(_, most)| most).filter(|s| s.is_finite()),
     }
 }
 
-/// Bytes of memory this process holds.
+/// Resident memory of this process, in bytes.
 fn resident() -> Option<u64> {
     let status = fs_err::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-// === what to look at ===
+// === warnings ===
 
 fn of_model(version: &VersionStatus) -> Option<String> {
     let VersionStatus { model, state, reason, slots, slots_used, backlog, .. } = version;

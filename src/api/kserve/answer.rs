@@ -1,4 +1,4 @@
-//! From the host's answers to HTTP bodies: JSON, followed by the tensors that the client wants as bytes.
+//! Encodes answers as HTTP bodies: JSON, followed by the outputs that the client wants in binary form.
 
 use bytes::Bytes;
 use sequor_core::DataType;
@@ -10,14 +10,14 @@ use crate::api::refusal::{BAD_INPUT, unsent};
 use crate::api::{Code, Status, json_elements, triton};
 use crate::model::{InferAnswer, Metadata, NamedTensor, Parameter, TensorMetadata};
 
-/// A body, and the length of its JSON if bytes follow it.
+/// An encoded body. If bytes follow its JSON, `json_length` is the length of the JSON.
 #[derive(Debug)]
 pub(crate) struct EncodedBody {
     pub(crate) bytes: Bytes,
     pub(crate) json_length: Option<usize>,
 }
 
-/// Refuses, before anything is run, what could not be written afterwards.
+/// Refuses a request whose answer could not be written, before the model runs.
 pub(crate) fn check(metadata: &Metadata, wanted: &[String], form: &ResponseFormat) -> Result<(), Status> {
     let is_wanted = |name: &String| wanted.is_empty() || wanted.contains(name);
     let half = |output: &&TensorMetadata| matches!(output.dtype, DataType::Fp16 | DataType::Bf16);
@@ -35,10 +35,10 @@ pub(crate) fn check(metadata: &Metadata, wanted: &[String], form: &ResponseForma
     }
 }
 
-/// Bytes that are copied in the time in which one is written as JSON.
+/// Bytes that can be copied in the time that one byte takes to be written as JSON.
 const COPIED_FOR_ONE: usize = 16;
 
-/// Whether writing an answer takes longer than a connection's task may. Bytes that follow the JSON are only copied.
+/// Whether writing an answer takes too long for a connection's task. Bytes that follow the JSON are only copied.
 pub(crate) fn is_long(answer: &InferAnswer, form: &ResponseFormat) -> bool {
     let work = |output: &NamedTensor| match form.is_plain(&output.name) && form.wants_bytes(&output.name) {
         true => output.tensor.data.len() / COPIED_FOR_ONE,
@@ -47,7 +47,7 @@ pub(crate) fn is_long(answer: &InferAnswer, form: &ResponseFormat) -> bool {
     answer.outputs.iter().map(work).sum::<usize>() > INLINE_BYTES
 }
 
-/// Writes an answer, a large one on another thread.
+/// Writes an answer. A large one is written on another thread.
 pub(crate) async fn write_in_time(answer: InferAnswer, form: ResponseFormat) -> Result<EncodedBody, Status> {
     let is_long = is_long(&answer, &form);
     off_task(is_long, move || write(answer, &form)).await.map_err(|failure| unsent(triton::status(&failure)))?
@@ -87,7 +87,7 @@ fn write_body(answer: InferAnswer, form: &ResponseFormat) -> Result<EncodedBody,
     Ok(EncodedBody { bytes: out.into(), json_length })
 }
 
-/// Writes an output; gives its data back if it is to follow as bytes.
+/// Writes an output. Returns its data if it must follow the JSON as bytes.
 fn write_output(out: &mut Vec<u8>, output: NamedTensor, form: &ResponseFormat) -> Result<Option<Bytes>, Status> {
     let (NamedTensor { name, tensor }, window) = form.settle(output)?;
     let as_bytes = form.wants_bytes(&name);
@@ -98,7 +98,7 @@ fn write_output(out: &mut Vec<u8>, output: NamedTensor, form: &ResponseFormat) -
     out.push(b',');
     member(out, "shape", &tensor.shape.0.into());
     if window.is_some() {
-        // Nothing says where it lies: Triton's C++ client takes any parameters for those of bytes that follow.
+        // The output names no region: Triton's C++ client takes any parameters as those of binary data.
         out.push(b'}');
         return Ok(None);
     }
@@ -109,7 +109,7 @@ fn write_output(out: &mut Vec<u8>, output: NamedTensor, form: &ResponseFormat) -
         out.extend_from_slice(b"\"data\":");
         json_elements::write(out, tensor.dtype, &tensor.data).map_err(|why| {
             let text = format!("output '{name}' cannot be sent as JSON: {why}. Please use the binary data format");
-            // The client could have asked for it in the binary form.
+            // A fault of the request, because the client could have asked for the binary form.
             Status::new(Code::InvalidArgument, BAD_INPUT, text)
         })?;
     }
@@ -117,7 +117,7 @@ fn write_output(out: &mut Vec<u8>, output: NamedTensor, form: &ResponseFormat) -
     Ok(as_bytes.then_some(tensor.data))
 }
 
-/// A `Vec` takes everything that is written to it.
+/// Writing to a `Vec` cannot fail.
 pub(super) fn member(out: &mut Vec<u8>, key: &str, value: &Value) {
     let _ = serde_json::to_writer(&mut *out, key);
     out.push(b':');
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Asked for as a client would: all outputs but `text` as bytes.
+    /// Asks for all outputs but `text` in binary form, as a client would.
     fn bytes_but(text: &str) -> ResponseFormat {
         let request = format!(
             r#"{{"parameters":{{"binary_data_output":true}},"inputs":[],
@@ -225,7 +225,7 @@ mod tests {
         };
         assert!(is_here(INLINE_BYTES, ResponseFormat::default()));
         assert!(!is_here(INLINE_BYTES + 1, ResponseFormat::default()));
-        // Bytes behind the JSON are only copied.
+        // Bytes that follow the JSON are only copied.
         assert!(is_here(INLINE_BYTES * COPIED_FOR_ONE, bytes_but("x")));
         assert!(!is_here((INLINE_BYTES + 1) * COPIED_FOR_ONE, bytes_but("x")));
     }

@@ -15,21 +15,21 @@ use crate::api::queued::QueuedBytesPermit;
 use crate::api::{Code, Status};
 use crate::model::ModelHandle;
 
-/// Says where in a body the JSON ends and bytes begin.
+/// The header with the length of the JSON, if bytes follow it.
 pub(super) const JSON_LENGTH: &str = "inference-header-content-length";
 
-/// The body of a request beside what the path and the headers say of it.
+/// The body of a request, with the facts from its path and headers.
 #[derive(Debug)]
 pub(super) struct BodyRequest {
     pub(super) named: ModelPath,
-    /// The sequence id of the header that proxies hash.
+    /// The sequence id from the header that proxies hash.
     pub(super) sequence: Option<String>,
     pub(super) json_length: Option<usize>,
     pub(super) body: Bytes,
 }
 
 impl BodyRequest {
-    /// Whether decoding takes longer than a connection's task may. Tensors that come as bytes are not copied; tensors in shared memory are.
+    /// Whether decoding takes too long for a connection's task. Binary tensors are not copied; tensors in shared memory are.
     pub(super) fn is_long(&self) -> bool {
         let json = self.json_length.unwrap_or(self.body.len());
         json > INLINE_BYTES || shared_bytes(self.json()) > INLINE_BYTES as u64
@@ -40,7 +40,7 @@ impl BodyRequest {
         self.json_length.and_then(|length| self.body.get(..length)).unwrap_or(&self.body)
     }
 
-    /// Decodes the body, and takes from its model what its answer needs.
+    /// Decodes the body, and gets from its model what the answer needs.
     pub(super) fn decode(
         self,
         kserve: &Kserve,
@@ -73,7 +73,7 @@ impl BodyRequest {
     }
 }
 
-/// Bytes of shared memory that a JSON names, those of outputs included. A key that is written with escapes is not seen.
+/// Bytes of shared memory that the JSON names, for inputs and outputs. A key written with escapes is not found.
 fn shared_bytes(json: &[u8]) -> u64 {
     let text = std::str::from_utf8(json).unwrap_or_default();
     let size = |(at, key): (usize, &str)| {
@@ -83,7 +83,7 @@ fn shared_bytes(json: &[u8]) -> u64 {
     text.match_indices("\"shared_memory_byte_size\"").filter_map(size).fold(0, u64::saturating_add)
 }
 
-/// Where the JSON of a body ends; `None` where it is the whole body.
+/// The length of a body's JSON. `None` if the whole body is JSON.
 pub(super) fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Status> {
     let Some(value) = headers.get(JSON_LENGTH) else { return Ok(None) };
     let length = value.to_str().ok().and_then(|text| text.parse().ok());

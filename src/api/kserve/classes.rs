@@ -1,4 +1,4 @@
-//! The classification extension: of an output's scores the highest, as texts `value:index:label`.
+//! The classification extension: the highest scores of an output, as texts `value:index:label`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,7 +10,7 @@ use sequor_core::{DataType, Shape};
 use crate::api::{Code, Status};
 use crate::model::Tensor;
 
-/// Scores must be numbers.
+/// Checks that the scores are numbers.
 pub(crate) fn check(output: &str, dtype: DataType) -> Result<(), Status> {
     if !matches!(dtype, DataType::Bytes | DataType::Bool) {
         return Ok(());
@@ -19,7 +19,7 @@ pub(crate) fn check(output: &str, dtype: DataType) -> Result<(), Status> {
     Err(Status::new(Code::InvalidArgument, "bad_input", text))
 }
 
-/// The `count` highest of each row, highest first; of equal ones the first.
+/// The `count` highest scores of each row, highest first. Of equal scores, the first comes first.
 pub(crate) fn of(tensor: &Tensor, count: usize, batching: bool, labels: &[String]) -> Tensor {
     let rows = if batching { tensor.shape.0.first().copied().unwrap_or(1) } else { 1 };
     let size = tensor.dtype.size().unwrap_or(1);
@@ -41,7 +41,7 @@ pub(crate) fn of(tensor: &Tensor, count: usize, batching: bool, labels: &[String
     Tensor { dtype: DataType::Bytes, shape, data: Bytes::from(data) }
 }
 
-/// Indices and values of the highest.
+/// Indices and values of the highest scores.
 fn top(dtype: DataType, row: &[u8], count: usize) -> Vec<(usize, Score)> {
     let float = Score::Float;
     match dtype {
@@ -72,7 +72,7 @@ impl Score {
         match (self, other) {
             (Score::Int(a), Score::Int(b)) => a.cmp(b),
             (Score::Float(a), Score::Float(b)) => a.total_cmp(b),
-            // A tensor has one type.
+            // Cannot happen: a tensor has one type.
             (Score::Int(_), Score::Float(_)) | (Score::Float(_), Score::Int(_)) => Ordering::Equal,
         }
     }
@@ -89,7 +89,7 @@ impl fmt::Display for Score {
 
 fn pick<const N: usize>(row: &[u8], count: usize, read: impl Fn([u8; N]) -> Score) -> Vec<(usize, Score)> {
     let mut all: Vec<(usize, Score)> = row.as_chunks::<N>().0.iter().map(|b| read(*b)).enumerate().collect();
-    // Stable: of equal scores the first stays in front.
+    // The sort is stable, so the first of equal scores stays first.
     all.sort_by(|(_, a), (_, b)| b.compare(a));
     all.truncate(count);
     all

@@ -7,7 +7,7 @@ use sequor_proto::InferTensorContents;
 use super::fault::DecodeError;
 use crate::model::BytesElements;
 
-/// Lays the list that fits the type out as a tensor. Any other list is refused; values are not cut to size.
+/// Converts the list of the tensor's type to bytes. Any other list is refused. Values are never truncated.
 pub(crate) fn to_bytes(
     list: &InferTensorContents,
     dtype: DataType,
@@ -37,7 +37,7 @@ pub(crate) fn to_bytes(
         DataType::Fp32 => lay(&list.fp32_contents, |x| Ok(x.to_le_bytes())),
         DataType::Fp64 => lay(&list.fp64_contents, |x| Ok(x.to_le_bytes())),
         DataType::Bytes => strings(&list.bytes_contents).ok_or_else(|| narrow("4-byte lengths")),
-        // They have no list, and the lists there are were found empty.
+        // These types have no list, and the check found all lists empty.
         DataType::Fp16 | DataType::Bf16 => Ok(Bytes::new()),
     }
 }
@@ -62,12 +62,12 @@ fn strings(values: &[Vec<u8>]) -> Option<Bytes> {
     Some(out.freeze())
 }
 
-/// Whether a tensor of this type can travel as a list.
+/// Whether tensors of this type can be sent as a list.
 pub(crate) fn has_list(dtype: DataType) -> bool {
     !matches!(dtype, DataType::Fp16 | DataType::Bf16)
 }
 
-/// Bytes of memory that the lists take.
+/// Bytes of memory that the lists occupy.
 pub(crate) fn size(list: &InferTensorContents) -> usize {
     let InferTensorContents {
         bool_contents,
@@ -91,7 +91,7 @@ pub(crate) fn size(list: &InferTensorContents) -> usize {
         + texts
 }
 
-/// A tensor as the list that fits its type.
+/// Converts a tensor to the list of its type.
 pub(crate) fn from_bytes(dtype: DataType, data: &[u8]) -> InferTensorContents {
     let mut list = InferTensorContents::default();
     match dtype {
@@ -116,10 +116,10 @@ fn each<const N: usize, T>(data: &[u8], read: impl Fn([u8; N]) -> T) -> Vec<T> {
     data.as_chunks::<N>().0.iter().map(|bytes| read(*bytes)).collect()
 }
 
-/// Checks that only the list of the type holds anything, in the order and the words of Triton.
+/// Checks that only the list of the type has elements, with the order and the messages of Triton.
 fn check_lists(list: &InferTensorContents, dtype: DataType) -> Result<(), String> {
     use DataType::{Bool, Bytes, Fp32, Fp64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
-    // Two lists serve three types each.
+    // Two of the lists serve three types each.
     let int = if matches!(dtype, Int8 | Int16) { dtype } else { Int32 };
     let uint = if matches!(dtype, Uint8 | Uint16) { dtype } else { Uint32 };
     let lists = [

@@ -1,5 +1,5 @@
-//! Tensor data written as JSON: nested or flat arrays of numbers, booleans or texts, read straight into a tensor's bytes.
-//! No tree of values is built, and nothing is rounded or cut to fit.
+//! Parses tensor data in JSON: nested or flat arrays of numbers, booleans or texts, written directly into the tensor's bytes. It builds no
+//! tree of values, and does not round or truncate.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use super::fault::DecodeError;
 /// Maximum depth of nested arrays.
 const DEEPEST: usize = 64;
 
-/// Reads the `data` of an input.
+/// Parses the `data` of an input.
 pub(crate) fn read(raw: &RawValue, dtype: DataType, shape: &Shape, input: &str) -> Result<Bytes, DecodeError> {
     if matches!(dtype, DataType::Fp16 | DataType::Bf16) {
         return Err(DecodeError::malformed(format!(
@@ -36,20 +36,20 @@ pub(crate) fn read(raw: &RawValue, dtype: DataType, shape: &Shape, input: &str) 
     }
 }
 
-/// Bytes the elements will need, but never more than so short a text can fill: every element takes two characters.
+/// Bytes to reserve for the elements. Each element takes at least two characters, so the text's length limits them.
 fn room(raw: &RawValue, dtype: DataType, shape: &Shape) -> usize {
     let most = raw.get().len() / 2 + 1;
     let count = shape.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(most);
     count.min(most).saturating_mul(dtype.size().unwrap_or(4))
 }
 
-/// Bytes of memory that reading takes.
+/// Bytes of memory that parsing allocates.
 pub(crate) fn memory(raw: &RawValue, dtype: DataType, shape: &Shape) -> u64 {
     let texts = if dtype == DataType::Bytes { raw.get().len() } else { 0 };
     room(raw, dtype, shape).saturating_add(texts) as u64
 }
 
-/// What has been read so far.
+/// The elements that were parsed so far.
 struct Elements {
     dtype: DataType,
     count: u64,
@@ -107,7 +107,7 @@ impl Elements {
     }
 }
 
-/// An array whose elements may be arrays, `depth` of them in one another.
+/// An array whose elements may be arrays, nested up to `depth`.
 struct Array<'e> {
     into: &'e mut Elements,
     depth: usize,
@@ -134,7 +134,7 @@ impl<'de> Visitor<'de> for Array<'_> {
     }
 }
 
-/// An element, or an array of elements while `depth` allows for one.
+/// An element, or an array of elements if `depth` allows one.
 struct Item<'e> {
     into: &'e mut Elements,
     depth: usize,

@@ -1,4 +1,4 @@
-//! Tensors from JSON and to JSON.
+//! Tests of tensors read from and written as JSON.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! From the host's answers to the messages of the gRPC service. Tensor data is handed on as it is.
+//! Encodes answers as messages of the gRPC service. Tensor data is passed on without a copy.
 
 use std::collections::BTreeMap;
 
@@ -19,17 +19,17 @@ use crate::api::status::REASON_PARAMETER;
 use crate::api::{Status, triton};
 use crate::model::{self, InferAnswer, Metadata, NamedTensor, Parameter};
 
-/// Says of a stream's answer that no other follows it.
+/// The parameter that marks the last answer of a request on a stream.
 const FINAL: &str = "triton_final_response";
 
-/// Whether writing an answer takes longer than a connection's task may: as lists, as classes, or into shared memory.
+/// Whether writing an answer takes too long for a connection's task: as lists, as classes, or into shared memory.
 pub(crate) fn is_long(answer: &InferAnswer, form: &ResponseFormat) -> bool {
     let is_handed_on = |output: &&NamedTensor| !form.typed && form.is_plain(&output.name);
     let written = answer.outputs.iter().filter(|output| !is_handed_on(output));
     written.map(|output| output.tensor.data.len()).sum::<usize>() > INLINE_BYTES
 }
 
-/// The message of an answer. A large one is written on another thread.
+/// Encodes an answer. A large one is written on another thread.
 pub(crate) async fn answer_in_time(answer: InferAnswer, form: ResponseFormat) -> Result<ModelInferResponse, Status> {
     let is_long = is_long(&answer, &form);
     let written = off_task(is_long, move || self::answer(answer, &form)).await;
@@ -43,7 +43,7 @@ pub(crate) fn answer(answer: InferAnswer, form: &ResponseFormat) -> Result<Model
 fn message(answer: InferAnswer, form: &ResponseFormat) -> Result<ModelInferResponse, Status> {
     let mut outputs = Vec::with_capacity(answer.outputs.len());
     let mut raw = Vec::with_capacity(answer.outputs.len());
-    // Half floats have no list of their own, and an answer is all of one kind.
+    // Half floats have no list. If one output needs raw bytes, all outputs use them.
     let typed = form.typed && answer.outputs.iter().all(|output| contents::has_list(output.tensor.dtype));
     for output in answer.outputs {
         let (NamedTensor { name, tensor }, window) = form.settle(output)?;
@@ -73,7 +73,7 @@ fn message(answer: InferAnswer, form: &ResponseFormat) -> Result<ModelInferRespo
     })
 }
 
-/// Where an output lies instead of in the answer.
+/// The parameters of an output that was written to shared memory.
 fn region(window: &Window) -> BTreeMap<String, InferParameter> {
     let int = |n: u64| parameter(Parameter::Int(i64::try_from(n).unwrap_or(i64::MAX)));
     let mut said = BTreeMap::from([

@@ -1,4 +1,4 @@
-//! Why a request cannot be decoded, before it is known which model and which request to name.
+//! Errors of decoding a request, before the model and the request to name are known.
 
 use crate::api::{Status, triton};
 use crate::error::{ExceededLimit, Failure, Invalid};
@@ -8,7 +8,7 @@ use crate::error::{ExceededLimit, Failure, Invalid};
 pub(crate) enum DecodeError {
     Invalid(Invalid),
     Limit(ExceededLimit),
-    /// A refusal of this protocol alone, as of shared memory.
+    /// A refusal that only this protocol has, for example about shared memory.
     Status(Status),
 }
 
@@ -17,7 +17,7 @@ impl DecodeError {
         DecodeError::Invalid(Invalid::Malformed(text.into()))
     }
 
-    /// What a client reads of it; `id` is the request's own.
+    /// The status for the client. `id` is the request's own id.
     pub(crate) fn status(self, model: &str, id: &str) -> Status {
         match self {
             DecodeError::Invalid(what) => {

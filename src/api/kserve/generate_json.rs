@@ -1,7 +1,8 @@
 //! The JSON of `generate`: from an object to a request, and from an answer to an object.
 //!
-//! A key that names an input becomes that tensor: a scalar, a flat list, or lists nested as the tensor is. `id` is the request's own, the
-//! members of `parameters` and all other keys are parameters. If a request lacks an input, its refusal names those other keys. An answer has a key for each output; a single element is no list.
+//! A key that names an input becomes that tensor: a scalar, a flat list, or lists nested like the tensor. `id` is the request's id. The
+//! members of `parameters` and all other keys are parameters. If an input is missing, the refusal names those other keys. An answer has one
+//! key per output; a single element is written without a list.
 
 use std::fmt;
 
@@ -25,7 +26,7 @@ use crate::model::{InferAnswer, InferRequest, Metadata, NamedTensor, Tensor, Ten
 /// Maximum depth of nested lists.
 const DEEPEST: usize = 64;
 
-/// What the path, the headers and the model say of a body.
+/// The facts about a body from its path, its headers and the model.
 #[derive(Clone, Copy)]
 pub(super) struct GenerateHead<'a> {
     pub(super) model: &'a str,
@@ -41,24 +42,24 @@ impl GenerateHead<'_> {
         self.metadata.inputs.iter().any(|input| input.name == name)
     }
 
-    /// Says that these keys are no inputs, and which ones there are.
+    /// The sentence that these keys are not inputs, with the names of the inputs.
     fn no_inputs(&self, keys: &str) -> String {
         let inputs: Vec<&str> = self.metadata.inputs.iter().map(|input| input.name.as_str()).collect();
         format!(" [no input of model '{}' is named {keys}; its inputs: {}]", self.model, inputs.join(", "))
     }
 }
 
-/// What a body asks for.
+/// A parsed body.
 #[derive(Debug)]
 pub(super) struct GenerateRequest {
     pub(super) request: InferRequest,
-    /// What a refusal adds, if an input of the model has no key, and keys of the body name no input.
+    /// A note for a refusal, if an input is missing and the body has keys that are not inputs.
     pub(super) note: Option<String>,
 }
 
 // === from an object to a request ===
 
-/// Reads a body.
+/// Parses a body.
 pub(super) fn request(
     head: GenerateHead<'_>,
     body: &Bytes,
@@ -72,7 +73,7 @@ pub(super) fn request(
     let lacks_one = head.metadata.inputs.iter().any(lacks);
     let read = read(head, id.clone(), tensors, parameters, permit);
     let request = read.map_err(|fault| fault.status(head.model, &id))?;
-    // A key that the server itself knows is a parameter in any case.
+    // Keys that the server itself reads are not reported as unknown inputs.
     let is_custom = |key: &&String| request.parameters.iter().any(|(name, _)| name == *key);
     let others: Vec<String> = others.iter().filter(is_custom).map(|key| format!("'{key}'")).collect();
     let note = (lacks_one && !others.is_empty()).then(|| head.no_inputs(&others.join(", ")));
@@ -86,7 +87,7 @@ struct GenerateBody<'b> {
     id: String,
     tensors: Members<'b>,
     parameters: Object,
-    /// Keys beside the inputs, `id` and `parameters`.
+    /// Keys other than the inputs, `id` and `parameters`.
     others: Vec<String>,
 }
 
@@ -116,7 +117,7 @@ fn parse<'b>(head: GenerateHead<'_>, body: &'b [u8]) -> Result<GenerateBody<'b>,
     Ok(parsed)
 }
 
-/// The members of an object, no more than a request may have.
+/// The members of an object, up to the limits of a request.
 struct MembersSeed<'l>(&'l ServerLimits);
 
 impl<'de> DeserializeSeed<'de> for MembersSeed<'_> {
@@ -204,8 +205,8 @@ fn in_a_list(raw: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
     RawValue::from_string(format!("[{}]", raw.get()))
 }
 
-/// The shape of a value: as its lists are nested, or as the input's dimensions allow for so many elements. A model that batches gets one row, unless
-/// the lists are nested one deeper.
+/// The shape of a value: that of its nested lists, or the input's dimensions if they fit the number of elements. For a batching model the
+/// value is one row, unless its lists are nested one level deeper.
 fn shape(input: &TensorMetadata, nesting: &Nesting, batching: bool) -> Option<Shape> {
     let row: Vec<Dim> = input.dims.0.iter().skip(usize::from(batching)).copied().collect();
     let fits = |dims: &[Dim]| {
@@ -230,7 +231,7 @@ fn shape(input: &TensorMetadata, nesting: &Nesting, batching: bool) -> Option<Sh
     Some(if batching { shape.with(0, 1) } else { shape })
 }
 
-/// How the lists of a value are nested: the length of the first list of each depth, and the number of elements.
+/// The nesting of a value's lists: the length of the first list of each depth, and the number of elements.
 #[derive(Debug, Default)]
 struct Nesting {
     dims: Vec<u64>,
@@ -347,7 +348,7 @@ fn write_object(out: &mut Vec<u8>, answer: InferAnswer) -> Result<(), Status> {
             let text = format!("output '{name}' cannot be sent as JSON: {why}. Use infer with the binary data format");
             Status::new(Code::InvalidArgument, BAD_INPUT, text)
         })?;
-        // A single element stands by itself.
+        // A single element is written without a list.
         if tensor.shape.elements() == Some(1) {
             out.remove(begin);
             out.pop();
@@ -358,7 +359,7 @@ fn write_object(out: &mut Vec<u8>, answer: InferAnswer) -> Result<(), Status> {
 }
 
 fn key(out: &mut Vec<u8>, name: &str) {
-    // A `Vec` takes everything that is written to it.
+    // Writing to a `Vec` cannot fail.
     let _ = serde_json::to_writer(&mut *out, &Value::from(name));
     out.push(b':');
 }

@@ -1,4 +1,4 @@
-//! Objects as clients write them, and answers as they read them.
+//! Tests of request objects and of answers.
 
 use sequor_core::{DataType, Dims, Id};
 

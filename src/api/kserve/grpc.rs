@@ -1,4 +1,4 @@
-//! KServe's gRPC service. Each call is short: read, hand over, write; what is not served says so by name.
+//! KServe's gRPC service. Each call decodes, passes on and encodes. Calls that are not supported are refused by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ pub struct GrpcService {
     kserve: Kserve,
 }
 
-/// The service, with the limits of its messages set. Requests may be compressed; answers are not, for most clients say that they take
-/// compressed ones and few mean it.
+/// The service with its message limits. Requests may be compressed. Answers are not, because most clients announce support for compressed
+/// answers but do not want them.
 pub fn service(kserve: &Kserve) -> GrpcInferenceServiceServer<GrpcService> {
     GrpcInferenceServiceServer::new(GrpcService { kserve: kserve.clone() })
         .max_decoding_message_size(kserve.api().limits().request.to_usize())
@@ -86,14 +86,14 @@ impl GrpcInferenceService for GrpcService {
         Ok(Response::new(proto::ModelConfigResponse { config: Some(config) }))
     }
 
-    /// The dispatcher leaves this call to [`super::infer`].
+    /// The dispatcher sends this call to [`super::infer`] instead.
     async fn model_infer(&self, _: Request<ModelInferRequest>) -> GrpcResult<ModelInferResponse> {
         Err(not_dispatched())
     }
 
     type ModelStreamInferStream = Replies<ModelStreamInferResponse>;
 
-    /// As [`GrpcService::model_infer`].
+    /// Like [`GrpcService::model_infer`].
     async fn model_stream_infer(
         &self,
         _: Request<Streaming<ModelInferRequest>>,
@@ -125,7 +125,7 @@ impl GrpcInferenceService for GrpcService {
         request: Request<proto::RepositoryModelLoadRequest>,
     ) -> GrpcResult<proto::RepositoryModelLoadResponse> {
         let (api, context) = (self.kserve.api(), RequestContext::of(request.extensions())?);
-        // It counted while it arrived, packed. From now on it counts as it is.
+        // While it arrived, its compressed size counted. From now on its decoded size counts.
         let permit = api.body_permit(context, request.get_ref().encoded_len());
         let (permit, caller) = (permit.map_err(|failure| triton::status(&failure))?, Arc::clone(&context.caller));
         let proto::RepositoryModelLoadRequest { repository_name, model_name: model, parameters } = request.into_inner();
@@ -193,7 +193,7 @@ impl GrpcInferenceService for GrpcService {
         Err(shared_memory::no_cuda(&request.into_inner().name).into())
     }
 
-    /// There are none; clients tidy up without knowing that.
+    /// The server has no such regions. Clients clean up without knowing that.
     async fn cuda_shared_memory_unregister(
         &self,
         _: Request<proto::CudaSharedMemoryUnregisterRequest>,

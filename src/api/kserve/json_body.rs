@@ -1,5 +1,5 @@
-//! The JSON of an inference request, parsed without a tree of values: parameters that are arrays or objects are refused where they begin, and
-//! inputs, outputs, parameters and dimensions are counted as they come.
+//! Parses the JSON of an inference request without a tree of values. Parameters that are arrays or objects are refused at their start.
+//! Inputs, outputs, parameters and dimensions are counted while they are parsed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::api::ServerLimits;
 /// Parameters by name. Values are null, booleans, numbers or texts.
 pub(super) type Object = serde_json::Map<String, Value>;
 
-/// Dimensions of a tensor at most.
+/// Maximum number of dimensions of a tensor.
 const MOST_DIMENSIONS: usize = 256;
 
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ pub(super) fn parse<'a>(json: &'a [u8], limits: &ServerLimits) -> Result<InferBo
     Ok(body)
 }
 
-/// What there is of a request so far, beside what may be.
+/// Counts of a request's parts so far, and their limits.
 struct Counts<'l> {
     limits: &'l ServerLimits,
     parameters: usize,
@@ -58,11 +58,11 @@ fn too_many<E: Error>(what: &str, limit: usize, setting: &str) -> E {
     E::custom(format!("the request has more than {limit} {what} ({setting})"))
 }
 
-/// A text that stays in the body it is read from, where it has no escapes.
+/// A text that borrows from the body if it has no escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Sets a field that has not been set.
+/// Sets a field, which must not be set yet.
 fn set<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
     match field.replace(value) {
         None => Ok(()),
@@ -83,7 +83,7 @@ macro_rules! seed {
     };
 }
 
-// === the whole ===
+// === the body ===
 
 struct BodySeed<'c, 'l>(&'c mut Counts<'l>);
 
@@ -282,18 +282,18 @@ impl<'de> Visitor<'de> for ParametersSeed<'_, '_> {
     }
 }
 
-/// Parses an object of parameters by itself.
+/// Parses a single object of parameters.
 pub(super) fn parameters(raw: &RawValue, limits: &ServerLimits) -> Result<Object, serde_json::Error> {
     let mut counts = Counts { limits, parameters: 0 };
     ParametersSeed(&mut counts).deserialize(&mut serde_json::Deserializer::from_str(raw.get()))
 }
 
-/// Parses the value of the parameter of this name.
+/// Parses the value of the parameter with this name.
 pub(super) fn scalar(name: &str, raw: &RawValue) -> Result<Value, serde_json::Error> {
     ScalarSeed(name).deserialize(&mut serde_json::Deserializer::from_str(raw.get()))
 }
 
-/// The value of the parameter of this name.
+/// The value of the parameter with this name.
 struct ScalarSeed<'k>(&'k str);
 
 impl<'de> DeserializeSeed<'de> for ScalarSeed<'_> {

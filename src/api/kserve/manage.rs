@@ -1,4 +1,4 @@
-//! The paths of HTTP that operators and their tools call: statistics, the repository, settings.
+//! The HTTP paths for operators and their tools: statistics, repository, shared memory, settings.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(super) fn routes() -> Router<Kserve> {
         .route("/v2/cudasharedmemory/region/{region}/unregister", post(unregister_cuda))
 }
 
-/// The body of a request that says little.
+/// A short request body.
 struct ShortBody(Bytes);
 
 impl<S: Sync> FromRequest<S> for ShortBody {
@@ -58,7 +58,7 @@ impl<S: Sync> FromRequest<S> for ShortBody {
     }
 }
 
-/// A body that may be left out.
+/// Parses a body that may be absent.
 fn read<'b, T: Deserialize<'b> + Default>(body: &'b Bytes) -> Result<T, Status> {
     if body.is_empty() {
         return Ok(T::default());
@@ -117,13 +117,13 @@ async fn load(
     request: Request,
 ) -> Result<StatusCode, Status> {
     let (parts, body) = request.into_parts();
-    // Files of a model may come with it.
+    // The request may contain files of the model.
     let received = receive(kserve.api(), &context, &parts.headers, body, triton::status).await?;
     let ReceivedBody { body, mut permit, .. } = received;
     let is_long = body.len() > INLINE_BYTES;
     let parsed = move || {
         if is_long {
-            // The parameters are a second copy.
+            // The parsed parameters are a second copy.
             permit.grow(body.len() as u64).map_err(|exceeded| triton::status(&exceeded.into()))?;
         }
         Ok::<_, Status>((read::<RepositoryRequest>(&body)?.parameters(), permit))
@@ -215,7 +215,7 @@ async fn register_cuda(Path(of): Path<OfRegion>) -> Status {
     shared_memory::no_cuda(&of.region)
 }
 
-/// There are none; clients tidy up without knowing that.
+/// The server has no such regions. Clients clean up without knowing that.
 async fn unregister_cuda() -> StatusCode {
     StatusCode::OK
 }
@@ -247,7 +247,7 @@ fn update_trace(kserve: &Kserve, model: &str, changes: TraceSettings) -> Result<
         kserve.find(model, "")?;
     }
     let settings = kserve.traces().update(model, changes)?;
-    // A level is a list on the wire, everything else one text.
+    // The level is a list in the protocol; every other setting is one text.
     let value = |(key, values): (String, Vec<String>)| {
         let value = if key == "trace_level" { json!(values) } else { values.into_iter().next().into() };
         (key, value)

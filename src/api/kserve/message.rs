@@ -1,5 +1,5 @@
-//! One message of the inference calls: what the call's metadata says, and the way from bytes to a decoded request. It is the same for single
-//! calls and streams.
+//! One message of the inference calls: the call's metadata, and the steps from bytes to a decoded request. Unary calls and streams share
+//! it.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -20,21 +20,21 @@ use crate::model::ModelHandle;
 use crate::telemetry::metrics::Surface;
 use sequor_proto::ModelInferRequest;
 
-/// Metadata of a stream whose first error shall end it.
+/// The metadata key that makes the first error end its stream.
 const STRICT: &str = "triton_grpc_error";
-/// Metadata of a client that cannot read tensors as bytes.
+/// The metadata key of clients that cannot read raw bytes.
 const TYPED: &str = "x-typed-contents";
-/// Messages that unpack to no more than this are decoded without counting it.
+/// If decoding a message takes at most this many bytes, they are not counted.
 const UNCOUNTED: u64 = 64 << 10;
 
-/// What the metadata of a call says of its requests.
+/// The metadata of a call that applies to its requests.
 #[derive(Debug, Default)]
 pub(crate) struct CallMetadata {
-    /// The sequence id of the header that proxies hash.
+    /// The sequence id from the header that proxies hash.
     pub(crate) sequence: Option<String>,
-    /// The first error ends the stream (`triton_grpc_error`).
+    /// Whether the first error ends the stream (`triton_grpc_error`).
     pub(crate) strict: bool,
-    /// The client wants lists where it has sent lists.
+    /// Whether the client wants lists in answers to requests with lists.
     pub(crate) typed: bool,
 }
 
@@ -54,11 +54,11 @@ impl CallMetadata {
 pub(super) struct ScannedMessage {
     message: Bytes,
     call: CallNames,
-    /// Bytes that decoding takes, and bytes of shared memory that it reads.
+    /// Bytes of memory that decoding needs, and bytes of shared memory that it reads.
     unpacked: u64,
     shared: u64,
     is_well_formed: bool,
-    /// A message that takes long to scan is scanned where it is decoded.
+    /// False for a message that takes long to scan. It is scanned together with decoding.
     is_scanned: bool,
     permit: Result<QueuedBytesPermit, Failure>,
 }
@@ -72,7 +72,7 @@ pub(super) struct ReadMessage {
 }
 
 impl ScannedMessage {
-    /// Scans a message if that is short. `permit` is what counts its bytes if it was unpacked, or why it could not be.
+    /// Scans a message if it is short. For a decompressed message, `permit` counts its bytes or is the refusal.
     pub(super) fn new(kserve: &Kserve, message: Bytes, permit: Result<QueuedBytesPermit, Failure>) -> ScannedMessage {
         if !scan::is_long(&message) {
             return ScannedMessage::scan(kserve, message, permit);
@@ -93,13 +93,13 @@ impl ScannedMessage {
         ScannedMessage { call, unpacked, shared, is_well_formed, is_scanned: true, permit, message }
     }
 
-    /// Whether decoding takes longer than a connection's task may.
+    /// Whether decoding takes too long for a connection's task.
     pub(super) fn is_long(&self) -> bool {
         let is_heavy = self.unpacked.saturating_add(self.shared) > INLINE_BYTES as u64;
         !self.is_scanned || (is_heavy && self.permit.is_ok())
     }
 
-    /// Decodes the message. An error is that of bytes that are no message.
+    /// Decodes the message. The error is for bytes that are not a message.
     pub(super) fn decode(self, kserve: &Kserve, metadata: &CallMetadata) -> Result<ReadMessage, tonic::Status> {
         if !self.is_scanned {
             return ScannedMessage::scan(kserve, self.message, self.permit).decode(kserve, metadata);
@@ -110,7 +110,7 @@ impl ScannedMessage {
             Ok(permit) => permit,
             Err(failure) => return Ok(refused(call, triton::status(&failure))),
         };
-        // A model that is not there is not worth decoding for; of bytes that are no message, that is said first.
+        // If the model is missing, nothing is decoded. For malformed bytes, the decoding error takes precedence.
         let found = is_well_formed.then(|| kserve.find(&call.model, &call.version));
         let found = match found.transpose() {
             Ok(found) => found,

@@ -1,4 +1,4 @@
-//! What decoding asks the model of a request, so that what cannot fit is refused before any tensor data is read.
+//! The facts about a model's inputs that decoding needs. They allow refusing a request before any tensor data is read.
 
 use sequor_core::DataType;
 
@@ -7,10 +7,10 @@ use crate::model::ModelHandle;
 
 /// The inputs that a model declares.
 pub(crate) trait ModelInputs {
-    /// The type of an input, if the model has one of this name.
+    /// The type of the input with this name, if the model has it.
     fn data_type(&self, input: &str) -> Option<DataType>;
 
-    /// Checks the names of the inputs of a request: each once, none unknown, none missing.
+    /// Checks the names of a request's inputs: no duplicates, none unknown, none missing.
     fn check_names(&self, names: &[&str]) -> Result<(), Invalid>;
 }
 
@@ -24,7 +24,7 @@ impl ModelInputs for ModelHandle {
     }
 }
 
-/// A model of inputs of any names, all of type FP32.
+/// A model with inputs of any name, all of type FP32.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct AnyInputs;

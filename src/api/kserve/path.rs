@@ -1,4 +1,4 @@
-//! What a path names, and an answer like all others for one that names nothing that can be read.
+//! The parameters of a path. A path that cannot be parsed gets a refusal like all others.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::api::refusal::BAD_INPUT;
 use crate::api::{Code, Status};
 
-/// As axum's, but that its refusal is one of ours.
+/// Like axum's extractor, but with our own refusals.
 #[derive(Debug, Clone)]
 pub(super) struct Path<T>(pub(super) T);
 
@@ -21,7 +21,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
     }
 }
 
-/// The model and version a path names.
+/// The model and version in a path.
 #[derive(Debug, Clone, serde::Deserialize)]
 pub(super) struct ModelPath {
     pub(super) model: String,

@@ -1,5 +1,5 @@
-//! How a client wants its answer written, as far as that is not the protocol's only way: last answers marked, tensors as bytes or as lists,
-//! classes in place of scores, outputs in shared memory.
+//! The options of a request for its answer: last answers marked, tensors as bytes or lists, classes instead of scores, outputs in shared
+//! memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use super::shared_memory::{Regions, Window};
 use crate::api::Status;
 use crate::model::{InferRequest, ModelHandle, NamedTensor, TensorMetadata};
 
-/// Made with the request, kept until there is an answer.
+/// Made from the request, and kept until its answer is written.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ResponseFormat {
-    /// Whether the answer says that it is the last one of its request.
+    /// Whether the answer is marked as the last one of its request.
     pub(crate) mark_final: bool,
-    /// gRPC: lists of numbers instead of bytes.
+    /// gRPC: lists of numbers instead of raw bytes.
     pub(crate) typed: bool,
-    /// HTTP: bytes behind the JSON, where an output does not say otherwise.
+    /// HTTP: bytes after the JSON, unless an output says otherwise.
     pub(crate) binary: bool,
     pub(crate) outputs: HashMap<String, OutputRequest>,
 }
 
-/// How one output is wanted.
+/// The options of one output.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct OutputRequest {
     pub(crate) binary: Option<bool>,
@@ -31,10 +31,10 @@ pub(crate) struct OutputRequest {
 
 #[derive(Debug, Default, PartialEq)]
 pub(crate) enum OutputTarget {
-    /// In the answer, as it is.
+    /// In the answer, unchanged.
     #[default]
     Answer,
-    /// The highest so many, with the names of their classes.
+    /// The `count` highest scores, with the labels of their classes.
     Classes {
         count: usize,
         batching: bool,
@@ -43,7 +43,7 @@ pub(crate) enum OutputTarget {
     Region(Window),
 }
 
-/// A parameter of a tensor, of either protocol.
+/// A parameter of a tensor, in both protocols.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum ParameterValue<'a> {
     Number(i64),
@@ -51,7 +51,7 @@ pub(crate) enum ParameterValue<'a> {
     Other,
 }
 
-/// The parameters of a tensor that say where it lies: region, size, offset.
+/// The shared memory of a tensor, from its parameters: region, size, offset.
 pub(crate) fn window<'a>(
     what: &str,
     get: impl Fn(&str) -> Option<ParameterValue<'a>>,
@@ -82,7 +82,7 @@ pub(crate) fn window<'a>(
 }
 
 impl ResponseFormat {
-    /// Reads what the parameters of an output say.
+    /// Reads the parameters of an output.
     pub(crate) fn read<'a>(
         &mut self,
         output: &str,
@@ -116,7 +116,7 @@ impl ResponseFormat {
         Ok(())
     }
 
-    /// [`ResponseFormat::fit`], where it is of any use.
+    /// Calls [`ResponseFormat::fit`] if it is needed.
     pub(crate) fn fit_to(&mut self, model: &ModelHandle, request: &InferRequest) -> Result<(), Status> {
         if !self.needs_model() {
             return Ok(());
@@ -125,12 +125,12 @@ impl ResponseFormat {
         self.fit(model, rows.unwrap_or(1))
     }
 
-    /// Whether the model is to be asked before the request is run.
+    /// Whether the model's metadata is needed before the request runs.
     pub(crate) fn needs_model(&self) -> bool {
         self.outputs.values().any(|wish| !matches!(wish.place, OutputTarget::Answer))
     }
 
-    /// Takes from the model what the answer will need, and refuses what could not be written afterwards. `rows` is the request's batch.
+    /// Gets from the model what the answer needs, and refuses what could not be written later. `rows` is the request's batch size.
     pub(crate) fn fit(&mut self, model: &ModelHandle, rows: u64) -> Result<(), Status> {
         let batches = model.config().max_batch_size > 0;
         let metadata = model.metadata();
@@ -156,12 +156,12 @@ impl ResponseFormat {
         self.outputs.get(output).and_then(|wish| wish.binary).unwrap_or(self.binary)
     }
 
-    /// Whether the output's own type is what travels.
+    /// Whether the output is sent in its own type.
     pub(crate) fn is_plain(&self, output: &str) -> bool {
         self.outputs.get(output).is_none_or(|wish| wish.place == OutputTarget::Answer)
     }
 
-    /// An output as it is to be sent; with a window where it has been written to shared memory instead.
+    /// The output to send. If the output was written to shared memory instead, also returns the window.
     pub(crate) fn settle(&self, mut output: NamedTensor) -> Result<(NamedTensor, Option<&Window>), Status> {
         if self.outputs.is_empty() {
             return Ok((output, None));
@@ -181,7 +181,7 @@ impl ResponseFormat {
     }
 }
 
-/// Bytes of an output whose shape is known before it is there; `rows` stand for the first dimension of a model that batches.
+/// Bytes of an output whose shape is known in advance. For a batching model, `rows` is the size of the batch axis.
 fn bytes_of(output: &TensorMetadata, rows: Option<u64>) -> Option<u64> {
     let row = output.dims.0.iter().skip(usize::from(rows.is_some()));
     let elements = row.map(|dim| dim.fixed()).try_fold(rows.unwrap_or(1), |product, dim| product.checked_mul(dim?))?;

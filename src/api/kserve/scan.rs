@@ -1,32 +1,32 @@
-//! A look at the bytes of a `ModelInferRequest` before they are decoded: which model it names, how many inputs, outputs and parameters it
-//! has, and how much memory decoding will take. Two bytes on the wire can become an input of some 280 bytes in memory.
+//! Scans the bytes of a `ModelInferRequest` before decoding: the model, the numbers of inputs, outputs and parameters, and the memory that
+//! decoding needs. Two bytes of a message can become an input of about 280 bytes in memory.
 //!
-//! The scan allocates nothing. Where the bytes are not well-formed it stops; decoding stops there too, and says what is wrong.
+//! The scan allocates nothing. At malformed bytes it stops. Decoding stops there too, and reports the error.
 
 use crate::api::ServerLimits;
 use crate::api::order::INLINE_BYTES;
 use crate::api::wire::{Field, FieldValue, MessageFields};
 use crate::error::ExceededLimit;
 
-/// Memory of an input, an output or a parameter beside its texts.
+/// Memory of an input, an output or a parameter, without its texts.
 const ITEM: u64 = 320;
-/// Memory of an element of `bytes_contents` beside its bytes.
+/// Memory of an element of `bytes_contents`, without its bytes.
 const ELEMENT: u64 = 32;
 
-/// What a message holds.
+/// The result of a scan.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Scanned<'m> {
     pub(crate) model: &'m [u8],
     pub(crate) version: &'m [u8],
     /// The request's own id.
     pub(crate) id: &'m [u8],
-    /// Bytes of memory that decoding takes beyond the message's own. Raw contents take none.
+    /// Bytes of memory that decoding needs beyond the message itself. Raw contents need none.
     pub(crate) unpacked: u64,
-    /// Bytes of shared memory that are to be read.
+    /// Bytes of shared memory that the request reads.
     pub(crate) shared: u64,
-    /// Whether the scan came to the end of the message.
+    /// Whether the scan reached the end of the message.
     pub(crate) is_well_formed: bool,
-    /// What there are too many of; the scan has stopped there.
+    /// The limit that the message exceeds. The scan stopped there.
     pub(crate) refused: Option<ExceededLimit>,
     inputs: usize,
     raw: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Scanned<'m> {
     parameters: usize,
 }
 
-/// Whether scanning takes longer than a connection's task may. Raw contents are passed over and take no time.
+/// Whether scanning takes too long for a connection's task. Raw contents are skipped and take no time.
 pub(crate) fn is_long(message: &[u8]) -> bool {
     let (mut fields, mut raw) = (MessageFields(message), 0);
     while let Some(field) = fields.next() {
@@ -138,7 +138,7 @@ impl<'m> Scanned<'m> {
         Ok(())
     }
 
-    /// A list is held twice: as it is decoded, and as the tensor that is made of it.
+    /// Counts a list twice: as the decoded list, and as the tensor made from it.
     fn contents(&mut self, contents: &'m [u8]) {
         for Field { number, value } in MessageFields(contents) {
             self.take(match (number, value) {
@@ -154,7 +154,7 @@ impl<'m> Scanned<'m> {
     }
 }
 
-/// The bytes of shared memory that a parameter asks to be read.
+/// The bytes of shared memory that a parameter names.
 fn shared_memory(entry: &[u8]) -> u64 {
     let is_size =
         |field: &Field<'_>| matches!(field, Field { number: 1, value: FieldValue::Bytes(b"shared_memory_byte_size") });

@@ -1,4 +1,4 @@
-//! Counts and sizes, against messages that prost encodes and against bytes that it would not.
+//! Tests of counts and sizes, with messages that prost encodes and with malformed bytes.
 
 use std::collections::BTreeMap;
 

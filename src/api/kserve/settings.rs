@@ -1,5 +1,4 @@
-//! Trace and log settings, as clients read and change them. What the log does is the log's; traces are not written yet, so that their
-//! settings are only kept.
+//! Trace and log settings for clients. The log applies its settings. Traces are not written yet, so their settings are only stored.
 
 use std::collections::BTreeMap;
 
@@ -20,19 +19,20 @@ const TRACE: [(&str, &str); 6] = [
     ("trace_mode", "triton"),
 ];
 
-/// Maximum bytes of the values of one setting. They are kept for as long as their model is served.
+/// Maximum bytes of the values of one setting. A value is kept until it is cleared.
 const LONGEST: usize = 4096;
 
 fn invalid(text: String) -> Status {
     Status::new(Code::InvalidArgument, "bad_input", text)
 }
 
-/// The trace settings of all models, by name; the server's are under the empty name.
+/// The trace settings of all models, by name. The empty name has the server's settings.
 #[derive(Debug, Default)]
 pub(crate) struct Traces(Mutex<BTreeMap<String, TraceSettings>>);
 
 impl Traces {
-    /// Changes what is given, all or nothing, and tells the outcome. An empty list takes a setting back to what stands above it.
+    /// Applies all changes or none, and returns the resulting settings. An empty list resets a setting to the server's value or the
+    /// default.
     pub(crate) fn update(&self, model: &str, changes: TraceSettings) -> Result<TraceSettings, Status> {
         for (key, values) in &changes {
             check_trace(key, values)?;
@@ -82,7 +82,7 @@ fn check_trace(key: &str, values: &[String]) -> Result<(), Status> {
     }
 }
 
-/// A log setting, of either protocol.
+/// A log setting, in both protocols.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum LogSetting {
     Bool(bool),
@@ -90,7 +90,7 @@ pub(crate) enum LogSetting {
     Text(String),
 }
 
-/// Changes what is given, all or nothing, and tells the outcome.
+/// Applies all changes or none, and returns the resulting settings.
 pub(crate) fn update_log(changes: Vec<(String, LogSetting)>) -> Result<Vec<(&'static str, LogSetting)>, Status> {
     let before = log::levels();
     let mut levels = before;
@@ -110,7 +110,7 @@ pub(crate) fn update_log(changes: Vec<(String, LogSetting)>) -> Result<Vec<(&'st
     ])
 }
 
-/// What the form of the log is called in Triton's words; it is settled when the server starts.
+/// Triton's name of the log format, which is fixed when the server starts.
 const FORMAT: &str = "default";
 
 fn set_log(levels: &mut Levels, key: &str, value: LogSetting) -> Result<(), Status> {

@@ -1,8 +1,8 @@
-//! Regions of system shared memory that clients have registered: tensors lie there instead of in messages.
+//! Regions of system shared memory that clients have registered. They hold tensors in place of messages.
 //!
-//! A region is read and written as the file that it is (`/dev/shm`), not mapped. The client may write while we read, or cut the file short:
-//! through a mapping the one would be undefined, the other a signal that ends the server; through a file the one is a torn tensor, the
-//! client's own, and the other an error. A tensor is copied before its request is queued.
+//! A region is read and written as a file (`/dev/shm`), not mapped. The client may write during a read, or truncate the file. With a
+//! mapping, the first is undefined behaviour, and the second a signal that ends the server. With a file, the first gives a torn tensor to
+//! that client only, and the second an error. A tensor is copied before its request is queued.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,41 +20,41 @@ use crate::api::Status;
 use crate::api::queued::QueuedBytesPermit;
 use crate::config::server::settings::SharedMemory;
 
-/// Where POSIX shared memory lies.
+/// The directory of POSIX shared memory.
 const HOME: &str = "/dev/shm";
-/// Regions at most, of all peers and of one: each holds a file open.
+/// Maximum number of regions in total and per peer. Each region holds a file open.
 const MOST: usize = 1024;
 const MOST_OF_A_PEER: usize = 256;
-/// Maximum bytes of the name of a region, and of its key.
+/// Maximum bytes of a region's name, and of its key.
 const LONGEST_NAME: usize = 1024;
 
 /// The regions of a server, by name.
 #[derive(Debug)]
 pub(crate) struct Regions {
     home: PathBuf,
-    /// Bytes a tensor may have at most.
+    /// Maximum bytes of a tensor.
     limit: usize,
     policy: SharedMemory,
     regions: RwLock<BTreeMap<String, Arc<Region>>>,
 }
 
-/// A region. Requests that use it keep it, also when it is unregistered.
+/// A region. A request that uses it keeps it, even after it is unregistered.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) name: String,
     pub(crate) key: String,
     pub(crate) offset: u64,
     pub(crate) size: u64,
-    /// Who registered it.
+    /// The peer that registered the region.
     peer: IpAddr,
     file: File,
 }
 
-/// The part of a region that holds a tensor.
+/// The part of a region for one tensor.
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
     region: Arc<Region>,
-    /// From the beginning of the region.
+    /// Offset from the start of the region.
     pub(crate) offset: u64,
     pub(crate) size: u64,
 }
@@ -107,7 +107,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Forgets a region, or all where the name is empty. An unknown name is no error.
+    /// Removes a region, or all if the name is empty. An unknown name is not an error.
     pub(crate) fn unregister(&self, name: &str) {
         let mut regions = self.regions.write();
         if name.is_empty() {
@@ -117,7 +117,7 @@ impl Regions {
         }
     }
 
-    /// The region of this name, or all where the name is empty.
+    /// The region with this name, or all if the name is empty.
     pub(crate) fn status(&self, name: &str) -> Result<Vec<Arc<Region>>, Status> {
         let regions = self.regions.read();
         if name.is_empty() {
@@ -127,7 +127,7 @@ impl Regions {
         region.map(|region| vec![region]).ok_or_else(|| refused_region::region(name, &RegionFault::NotRegistered))
     }
 
-    /// A part of a region, for a tensor.
+    /// The part of a region for a tensor.
     pub(crate) fn window(&self, name: &str, offset: u64, size: u64) -> Result<Window, Status> {
         let fault = |fault: RegionFault<'_>| refused_region::region(name, &fault);
         let region = self.regions.read().get(name).cloned().ok_or_else(|| fault(RegionFault::Unknown))?;
@@ -143,7 +143,7 @@ impl Regions {
         Ok(Window { region, offset, size })
     }
 
-    /// Counts what is about to be read for one request: no more in all than a request may have, and no more than there is room for.
+    /// Counts the bytes that one request is about to read. Their total is limited per request and by the permit.
     pub(crate) fn charge<'w>(
         &self,
         windows: impl Iterator<Item = &'w Window>,
@@ -164,24 +164,24 @@ impl Regions {
     }
 }
 
-/// Opens shared memory as `shm_open` would: one name, no links.
+/// Opens shared memory like `shm_open`: a single name, no links.
 fn open(home: &Path, key: &str) -> std::io::Result<File> {
     let name = bare(key);
     if name.is_empty() || name.contains(['/', '\0']) || name == "." || name == ".." {
         return Err(std::io::Error::other("a key is one name, perhaps with one / in front"));
     }
-    // A link is refused as it is opened, so that none can take the place of a file that was looked at; and a FIFO is not waited for.
+    // `O_NOFOLLOW` refuses a link at the open itself, so no link can replace a checked file. `O_NONBLOCK` avoids waiting for a FIFO.
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
     let file = File::options().read(true).write(true).custom_flags(flags).open(home.join(name))?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("it is no shared memory")) }
 }
 
-/// A key without the slash in front, which is the same key.
+/// Removes the leading slash of a key. Both forms name the same region.
 fn bare(key: &str) -> &str {
     key.strip_prefix('/').unwrap_or(key)
 }
 
-/// There are no regions of CUDA shared memory, so that only all of them can be told of.
+/// The server has no regions of CUDA shared memory. Only a request for all of them succeeds.
 pub(crate) fn no_cuda_status(name: &str) -> Result<(), Status> {
     if name.is_empty() { Ok(()) } else { Err(refused_region::region(name, &RegionFault::NotRegisteredCuda)) }
 }
@@ -195,14 +195,14 @@ impl Window {
         &self.region
     }
 
-    /// A copy of what lies there now.
+    /// Copies the current bytes of the window.
     pub(crate) fn read(&self) -> Result<Bytes, Status> {
         let mut data = vec![0; usize::try_from(self.size).unwrap_or(0)];
         let read = self.region.file.read_exact_at(&mut data, self.region.offset + self.offset);
         read.map(|()| data.into()).map_err(|error| self.broken(&error))
     }
 
-    /// Whether so many bytes of an output fit.
+    /// Checks that this many bytes of an output fit.
     pub(crate) fn check(&self, output: &str, bytes: u64) -> Result<(), Status> {
         if bytes <= self.size {
             return Ok(());
@@ -213,7 +213,7 @@ impl Window {
 
     pub(crate) fn write(&self, output: &str, data: &[u8]) -> Result<(), Status> {
         self.check(output, data.len() as u64)?;
-        // A file that was cut short is not to be made longer again.
+        // Writing must not extend a file that was truncated.
         let end = self.region.offset + self.offset + data.len() as u64;
         match self.region.file.metadata() {
             Ok(metadata) if metadata.len() < end => Err(self.broken(&std::io::ErrorKind::UnexpectedEof.into())),

@@ -1,4 +1,4 @@
-//! What was counted of models, in the protocol's messages. Nothing is counted here.
+//! Converts the counters of models to the protocol's messages.
 
 use sequor_proto::{
     InferBatchStatistics, InferStatistics, MemoryUsage, ModelStatistics, ModelStatisticsResponse, StatisticDuration,
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::model::VersionStatistics;
 use crate::telemetry::Timed;
 
-/// The memory that states lie in.
+/// The memory that holds the states.
 const HOST: &str = "CPU";
 
 pub(crate) fn response(counted: Vec<VersionStatistics>) -> ModelStatisticsResponse {

@@ -1,4 +1,4 @@
-//! `PredictionService` and `ModelService` beside `Predict`. Calls that are not served are refused by name.
+//! `PredictionService` and `ModelService`, without `Predict`. Calls that are not supported are refused by name.
 
 use prost::Message as _;
 use sequor_proto::Any;
@@ -15,7 +15,7 @@ use crate::api::{Code, Status};
 
 type ServiceReply<T> = Result<Response<T>, tonic::Status>;
 
-/// The only field of metadata that there is.
+/// The only field of metadata.
 pub(super) const SIGNATURE_DEF: &str = "signature_def";
 /// The type of that field.
 pub(super) const SIGNATURE_TYPE: &str = "type.googleapis.com/tensorflow.serving.SignatureDefMap";
@@ -26,7 +26,7 @@ pub struct TfsService {
     tfs: Tfs,
 }
 
-/// The service of predictions, with the limits of its messages set.
+/// The prediction service with its message limits.
 pub fn prediction_service(tfs: &Tfs) -> PredictionServiceServer<TfsService> {
     PredictionServiceServer::new(TfsService { tfs: tfs.clone() })
         .max_decoding_message_size(tfs.api().limits().request.to_usize())
@@ -34,7 +34,7 @@ pub fn prediction_service(tfs: &Tfs) -> PredictionServiceServer<TfsService> {
         .accept_compressed(CompressionEncoding::Deflate)
 }
 
-/// The service of the states of models, with the limits of its messages set.
+/// The model status service with its message limits.
 pub fn model_service(tfs: &Tfs) -> ModelServiceServer<TfsService> {
     ModelServiceServer::new(TfsService { tfs: tfs.clone() })
         .max_decoding_message_size(tfs.api().limits().request.to_usize())
@@ -56,7 +56,7 @@ impl PredictionService for TfsService {
         not_served("Regress")
     }
 
-    /// The dispatcher leaves this call to [`super::predict`].
+    /// The dispatcher sends this call to [`super::predict`] instead.
     async fn predict(&self, _: Request<wire::PredictRequest>) -> ServiceReply<wire::PredictResponse> {
         Err(Status::new(Code::Internal, "internal", "the request did not pass the dispatcher").into())
     }

@@ -1,5 +1,5 @@
-//! Bodies of predictions over HTTP. In column format `inputs` holds a whole tensor for each input; in row format `instances` holds one row of
-//! each input, item after item.
+//! Bodies of predictions over HTTP. In column format, `inputs` holds a whole tensor for each input. In row format, each item of `instances`
+//! holds one row of each input.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::api::{Code, ServerLimits, Status};
 use crate::error::{ExceededLimit, Invalid};
 use crate::model::{ModelHandle, NamedTensor, SequenceStep, Tensor};
 
-/// How the body and its answer are laid out.
+/// The layout of a body and its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyLayout {
     Row,
@@ -27,7 +27,7 @@ pub(crate) enum BodyLayout {
 }
 
 impl BodyLayout {
-    /// What OVMS says of a tensor that it cannot parse.
+    /// OVMS's message about a tensor that it cannot parse.
     const fn no_array(self) -> &'static str {
         match self {
             BodyLayout::Row => "Could not parse instance content. Not valid ndarray detected",
@@ -40,18 +40,18 @@ impl BodyLayout {
     }
 }
 
-/// What a body is read with.
+/// The facts that parsing a body needs.
 #[derive(Debug)]
 pub(crate) struct PredictBodyHead<'a> {
     pub(crate) name: &'a str,
     pub(crate) version: &'a str,
     pub(crate) model: &'a ModelHandle,
-    /// The header that proxies hash.
+    /// The value of the header that proxies hash.
     pub(crate) sequence: Option<&'a str>,
     pub(crate) limits: &'a ServerLimits,
 }
 
-/// A request, and what its answer needs.
+/// A parsed request, with the facts that its answer needs.
 #[derive(Debug)]
 pub(crate) struct ParsedBody {
     pub(crate) parts: PredictRequestParts,
@@ -67,7 +67,7 @@ struct PredictBody<'b> {
     inputs: Option<&'b RawValue>,
 }
 
-/// Reads a body. The memory of its tensors is counted before it is taken.
+/// Parses a body. The permit counts the memory of its tensors before it is allocated.
 pub(crate) fn parse(
     head: &PredictBodyHead<'_>,
     body: &[u8],
@@ -84,7 +84,7 @@ pub(crate) fn parse(
         BodyLayout::Row => tensors.rows(text)?,
     };
     let BodyTensors { arrays, id, control, .. } = tensors;
-    // As in OVMS, a body is parsed as a whole before anything is checked.
+    // As in OVMS, the whole body is parsed before anything is checked.
     if layout == BodyLayout::Row && arrays.values().any(|(_, count)| *count != rows) {
         return Err(refusal::bad_input("Invalid JSON structure. Request inputs have different batch sizes"));
     }
@@ -110,7 +110,7 @@ pub(crate) fn parse(
     })
 }
 
-/// The members of a body that say what its layout is.
+/// The members of a body that decide its layout.
 fn top(body: &[u8]) -> Result<PredictBody<'_>, Status> {
     parse_object(body).map_err(|error| {
         if !error.is_data() {
@@ -131,12 +131,12 @@ fn step(
     special::step(id, control, header)
 }
 
-/// The tensors of a body that were read so far.
+/// The tensors of a body that were parsed so far.
 struct BodyTensors<'a, 'p> {
     head: &'a PredictBodyHead<'a>,
     layout: BodyLayout,
     permit: &'p mut QueuedBytesPermit,
-    /// By input: what was read of it, and how many rows.
+    /// For each input: the parsed array, and its number of rows.
     arrays: BTreeMap<String, (NdArray, u64)>,
     id: Option<SpecialValues<u64>>,
     control: Option<SpecialValues<u32>>,
@@ -159,7 +159,7 @@ impl BodyTensors<'_, '_> {
         }
     }
 
-    /// Reads the instances; how many there are. The first one says whether all of them are objects of named tensors.
+    /// Parses the instances and returns their number. The first one decides whether all are objects of named tensors.
     fn rows(&mut self, text: &RawValue) -> Result<u64, Status> {
         if !text.get().starts_with('[') {
             return Err(refusal::bad_input("Invalid JSON structure. Nonamed instance is not an array."));
@@ -181,7 +181,7 @@ impl BodyTensors<'_, '_> {
                 let text = "Invalid JSON structure. One of named instances is not a JSON object.";
                 return Err(refusal::bad_input(text));
             }
-            // Only the first instance speaks for the sequence.
+            // Only the first instance may have the special inputs.
             match self.members(instance, count == 1)? {
                 0 => Err(self.layout.unparsed("an instance without inputs")),
                 _ => Ok(()),
@@ -193,7 +193,7 @@ impl BodyTensors<'_, '_> {
         Ok(count)
     }
 
-    /// Reads the members of an object; how many there are. `is_first` says whether the special inputs may stand here.
+    /// Parses the members of an object and returns their number. `is_first`: whether special inputs are allowed.
     fn members(&mut self, text: &RawValue, is_first: bool) -> Result<usize, Status> {
         let (is_stateful, layout, mut count) = (self.head.model.is_stateful(), self.layout, 0);
         entries(text, |error| layout.unparsed(error), &mut |name: String, value: &RawValue| {
@@ -210,7 +210,7 @@ impl BodyTensors<'_, '_> {
         Ok(count)
     }
 
-    /// The input of a tensor that has no name.
+    /// The input for a tensor without a name.
     fn only_input(&self) -> Result<String, Status> {
         let metadata = self.head.model.metadata();
         match metadata.inputs.as_slice() {
@@ -223,11 +223,11 @@ impl BodyTensors<'_, '_> {
         }
     }
 
-    /// Reads a tensor, or the next row of it.
+    /// Parses a tensor, or its next row.
     fn input(&mut self, name: String, text: &RawValue) -> Result<(), Status> {
         let layout = self.layout;
         let rows = usize::from(layout == BodyLayout::Row);
-        // An input that the model does not have is refused by its name, once all names are known.
+        // An unknown input is refused later, once all names are known.
         let dtype = self.head.model.input_type(&name).unwrap_or(DataType::Fp64);
         self.permit.grow(memory(text, dtype)).map_err(|exceeded| limit(&exceeded))?;
         let most = self.head.limits.inputs;
@@ -254,7 +254,7 @@ struct SpecialValues<T> {
 }
 
 impl<T: Copy> SpecialValues<T> {
-    /// A flat array of numbers that are not negative; in row format also a single number.
+    /// Parses a flat array of non-negative numbers. In row format, also a single number.
     fn parse<'t>(text: &'t RawValue, layout: BodyLayout) -> Result<SpecialValues<T>, Status>
     where
         T: serde::Deserialize<'t>,
@@ -265,7 +265,7 @@ impl<T: Copy> SpecialValues<T> {
         {
             return Ok(SpecialValues { values: vec![value], layout });
         }
-        // More values than two are as wrong as two.
+        // More than two values are as wrong as two.
         if text.get().len() > 256 {
             return Err(no_array());
         }
@@ -277,13 +277,13 @@ impl<T: Copy> SpecialValues<T> {
         match (self.values.as_slice(), self.layout) {
             ([value], _) => Ok(*value),
             (_, BodyLayout::Column) => Err(SpecialInputFault::Size(input)),
-            // OVMS puts a batch dimension in front.
+            // OVMS adds a batch dimension.
             (_, BodyLayout::Row) => Err(SpecialInputFault::Rank(input)),
         }
     }
 }
 
-/// Whether this tensor has rows, which an answer in row format needs.
+/// The number of rows of a tensor, which an answer in row format needs. `None` for a scalar.
 pub(super) fn rows(tensor: &Tensor) -> Option<u64> {
     tensor.shape.0.first().copied()
 }

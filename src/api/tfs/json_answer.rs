@@ -1,4 +1,4 @@
-//! Answers of predictions over HTTP: the outputs as nested arrays, laid out as the request was.
+//! Answers of predictions over HTTP: the outputs as nested arrays, in the layout of the request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,11 +28,11 @@ fn write_body(answer: &InferAnswer, layout: BodyLayout, id: AnswerId) -> Result<
     Ok(out.into())
 }
 
-/// An output, with its texts found once.
+/// An output, with its texts split once.
 struct WrittenOutput<'a> {
     of: &'a NamedTensor,
     dims: Vec<usize>,
-    /// Of type BYTES only.
+    /// Empty unless the type is BYTES.
     texts: Vec<&'a [u8]>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> WrittenOutput<'a> {
     }
 }
 
-/// `{"outputs": …}`: all tensors by their names, or the only tensor.
+/// Writes `{"outputs": …}`: all tensors by name, or the only tensor without its name.
 fn columns(out: &mut Vec<u8>, outputs: &[WrittenOutput<'_>], id: Option<u64>) -> Result<(), Status> {
     out.extend_from_slice(b"{\"outputs\":");
     match (outputs, id) {
@@ -56,12 +56,12 @@ fn columns(out: &mut Vec<u8>, outputs: &[WrittenOutput<'_>], id: Option<u64>) ->
     Ok(())
 }
 
-/// `{"predictions": […]}`: a row of each tensor, item after item.
+/// Writes `{"predictions": […]}`: each item has one row of each tensor.
 fn predictions(out: &mut Vec<u8>, outputs: &[WrittenOutput<'_>], id: Option<u64>) -> Result<(), Status> {
     let counts: Vec<Option<u64>> = outputs.iter().map(|output| rows(&output.of.tensor)).collect();
     let count = match counts.as_slice() {
         [Some(first), others @ ..] if others.iter().all(|count| *count == Some(*first)) => *first,
-        // An END that ran nothing is answered with the id of its sequence.
+        // The answer of an END without a run has only the id of its sequence.
         [] => 1,
         _ => {
             let text = "the outputs have no common batch size, so row format cannot hold them; send `inputs` instead";
@@ -82,14 +82,14 @@ fn predictions(out: &mut Vec<u8>, outputs: &[WrittenOutput<'_>], id: Option<u64>
     Ok(())
 }
 
-/// Which rows of a tensor are written.
+/// The rows of a tensor to write.
 #[derive(Clone, Copy)]
 enum WrittenRows {
     All,
     One(usize),
 }
 
-/// An object of outputs, and the id of the sequence.
+/// Writes an object of outputs, with the id of the sequence.
 fn named(
     out: &mut Vec<u8>,
     outputs: &[WrittenOutput<'_>],
@@ -115,7 +115,7 @@ fn named(
     Ok(())
 }
 
-/// A `Vec` takes everything that is written to it.
+/// Writing to a `Vec` cannot fail.
 fn key(out: &mut Vec<u8>, key: &str) {
     let _ = serde_json::to_writer(&mut *out, key);
     out.push(b':');
@@ -155,13 +155,13 @@ fn value(out: &mut Vec<u8>, output: &WrittenOutput<'_>, rows: WrittenRows) -> Re
     }
 }
 
-/// Writes numbers as nested arrays; without dimensions as the only number.
+/// Writes numbers as nested arrays, or a single number if there are no dimensions.
 fn numbers(out: &mut Vec<u8>, dtype: DataType, size: usize, dims: &[usize], data: &[u8]) -> Result<(), String> {
     match dims {
         [] => {
             let begin = out.len();
             json_elements::write(out, dtype, data)?;
-            // Without the brackets of the array.
+            // Removes the brackets of the array.
             out.pop();
             out.remove(begin);
             Ok(())
@@ -182,7 +182,7 @@ fn numbers(out: &mut Vec<u8>, dtype: DataType, size: usize, dims: &[usize], data
     }
 }
 
-/// Writes texts as nested arrays. Bytes that are no text are `{"b64": …}`.
+/// Writes texts as nested arrays. Bytes that are not UTF-8 are written as `{"b64": …}`.
 fn texts(out: &mut Vec<u8>, dims: &[usize], texts: &[&[u8]]) {
     let Some((first, rest)) = dims.split_first() else {
         let bytes = texts.first().copied().unwrap_or_default();
@@ -263,7 +263,7 @@ mod tests {
             assert_eq!(written(Vec::new(), layout, AnswerId::Given(10)), Ok(want.to_owned()));
         }
         let other = named_tensor("other", &[3], &[1.0, 2.0, 3.0]);
-        // It is not known before the run that these outputs have no common batch size.
+        // Only the run shows that these outputs have no common batch size.
         let refused = written(vec![z(), other], BodyLayout::Row, AnswerId::None).expect_err("no rows");
         assert_eq!(refused.reason, crate::api::refusal::ANSWER_UNSENT);
         assert!(refused.message.contains("the request has run"), "{}", refused.message);

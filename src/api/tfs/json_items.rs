@@ -1,4 +1,4 @@
-//! The values of a JSON text one by one, without a tree of them: what a value is, and the items of an array or an object.
+//! Visits the values of a JSON text one by one, without a tree of values: their kinds, and the items of an array or an object.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::api::Status;
 
-/// What a JSON value is, as far as the layout of a body depends on it.
+/// The kind of a JSON value, as far as a body's layout depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Array,
@@ -59,8 +59,8 @@ impl<'de> serde::Deserialize<'de> for IgnoredText {
     }
 }
 
-/// Calls `take` with each item of an array, or with each member of an object. The text is not held in memory as a whole; items of an array
-/// have no name. `unparsed` makes the refusal of a text that is neither.
+/// Calls `take` with each item of an array, or each member of an object. Items of an array have an empty name. If the text is neither,
+/// `unparsed` makes the refusal.
 pub(super) fn entries(
     text: &RawValue,
     unparsed: impl FnOnce(serde_json::Error) -> Status,
@@ -75,7 +75,7 @@ pub(super) fn entries(
 
 struct JsonItems<'t> {
     take: &'t mut dyn FnMut(String, &RawValue) -> Result<(), Status>,
-    /// Why an item was refused.
+    /// The refusal of an item.
     status: &'t mut Option<Status>,
 }
 

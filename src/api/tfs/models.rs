@@ -1,4 +1,4 @@
-//! Status and metadata of models, as both protocols answer them.
+//! Status and metadata of models, for both protocols.
 
 use sequor_proto::tensorflow::error::Code as WireCode;
 use sequor_proto::tensorflow::serving::model_version_status::State;
@@ -11,10 +11,10 @@ use crate::api::refusal::NOT_SERVED;
 use crate::api::{Api, Code, Status};
 use crate::model::{IndexRow, Metadata, TensorMetadata};
 
-/// What a signature says it is for.
+/// The method name of every signature.
 const METHOD: &str = "tensorflow/serving/predict";
 
-/// The versions of every model, by its name.
+/// The versions of every model, by model name.
 pub(super) async fn all(api: &Api) -> Result<Vec<(String, Vec<ModelVersionStatus>)>, Status> {
     let repository = api.repository().clone();
     let rows = off_task(true, move || repository.index()).await.map_err(|failure| refusal::status(&failure))?;
@@ -29,7 +29,7 @@ pub(super) async fn all(api: &Api) -> Result<Vec<(String, Vec<ModelVersionStatus
     Ok(all)
 }
 
-/// The versions of one model, or the version that the client names.
+/// All versions of a model, or only the version that the client names.
 pub(super) async fn of(api: &Api, model: &str, version: &str) -> Result<Vec<ModelVersionStatus>, Status> {
     let unknown = |text: &str| Status::new(Code::NotFound, NOT_SERVED, text);
     let all = all(api).await?;
@@ -42,14 +42,14 @@ pub(super) async fn of(api: &Api, model: &str, version: &str) -> Result<Vec<Mode
     if asked.is_empty() { Err(unknown(refusal::UNKNOWN_VERSION)) } else { Ok(asked) }
 }
 
-/// How one version stands; `None` of a model of which no version is known.
+/// The status of one version. `None` for a row without a version.
 fn version_status(row: &IndexRow) -> Option<ModelVersionStatus> {
     let (state, code) = match row.state {
         "READY" => (State::Available, WireCode::Ok),
         "LOADING" => (State::Loading, WireCode::Ok),
         "UNLOADING" => (State::Unloading, WireCode::Ok),
         _ if row.reason == "unloaded" => (State::End, WireCode::Ok),
-        // OVMS says of a version that could not be loaded that it is loading.
+        // OVMS reports a version that failed to load as loading.
         _ => (State::Loading, WireCode::Unknown),
     };
     let text = if code == WireCode::Ok { String::new() } else { row.reason.clone() };

@@ -1,6 +1,5 @@
-//! A tensor written as nested JSON arrays, read straight into the tensor's bytes. The arrays say what shape it has. No tree of values is
-//! built, and nothing is rounded or cut to fit. An integer may be
-//! written as a double without a fraction.
+//! Parses a tensor from nested JSON arrays directly into the tensor's bytes. The arrays determine its shape. It builds no tree of values,
+//! and does not round or truncate. An integer may be written as a double without a fraction.
 
 use std::fmt;
 
@@ -16,44 +15,44 @@ use crate::model::Tensor;
 /// Maximum depth of nested arrays.
 const DEEPEST: usize = 64;
 
-/// What has been read of a tensor so far.
+/// The part of a tensor that was parsed so far.
 #[derive(Debug)]
 pub(super) struct NdArray {
     dtype: DataType,
-    /// How many arrays stand around each text.
+    /// The number of dimensions outside each parsed text.
     rows: usize,
-    /// The size of each dimension, once an array of that depth has ended.
+    /// The size of each dimension. Known once the first array of that depth has ended.
     dims: Vec<Option<u64>>,
-    /// The depth at which elements stand.
+    /// The depth of the elements.
     leaf: Option<usize>,
     out: Vec<u8>,
 }
 
-/// Bytes of memory that reading this text takes at most: each element takes two characters.
+/// Maximum bytes of memory that parsing this text allocates: each element takes at least two characters.
 pub(super) fn memory(text: &RawValue, dtype: DataType) -> u64 {
     let text = text.get().len() as u64;
     (text / 2 + 1).saturating_mul(dtype.size().map_or(4, |size| size as u64)).saturating_add(text)
 }
 
 impl NdArray {
-    /// `rows` arrays stand around what is read: 1 for a tensor that is given row by row.
+    /// `rows` is the number of dimensions outside each parsed text: 1 for a tensor that arrives row by row.
     pub(super) fn new(dtype: DataType, rows: usize) -> NdArray {
         NdArray { dtype, rows, dims: vec![None; rows], leaf: None, out: Vec::new() }
     }
 
-    /// Reads a text into the arrays that stand around it.
+    /// Parses a text as the next part of the outer arrays.
     pub(super) fn read(&mut self, text: &RawValue) -> Result<(), serde_json::Error> {
         let (depth, mut deserializer) = (self.rows, serde_json::Deserializer::from_str(text.get()));
         NdElement { into: self, depth }.deserialize(&mut deserializer)
     }
 
-    /// The tensor, with this many rows where it was read row by row.
+    /// Makes the tensor. If it arrived row by row, `rows` is the number of rows.
     pub(super) fn finish(self, rows: u64) -> Tensor {
         let dims = self.dims.into_iter().map(|dim| dim.unwrap_or(rows)).collect();
         Tensor { dtype: self.dtype, shape: Shape(dims), data: self.out.into() }
     }
 
-    /// An array of this depth begins.
+    /// Begins an array at this depth.
     fn enter<E: Error>(&mut self, depth: usize) -> Result<(), E> {
         if depth >= DEEPEST {
             return Err(E::custom("the arrays are nested too deep"));
@@ -67,7 +66,7 @@ impl NdArray {
         Ok(())
     }
 
-    /// An array of this depth has so many elements.
+    /// Ends an array at this depth with `count` elements.
     fn leave<E: Error>(&mut self, depth: usize, count: u64) -> Result<(), E> {
         match self.dims.get_mut(depth) {
             Some(size @ None) => *size = Some(count),
@@ -77,7 +76,7 @@ impl NdArray {
         Ok(())
     }
 
-    /// An element stands at this depth.
+    /// Checks the depth of an element.
     fn element<E: Error>(&mut self, depth: usize) -> Result<(), E> {
         if *self.leaf.get_or_insert(depth) != depth || self.dims.len() > depth {
             return Err(E::custom("a value stands beside an array"));
@@ -117,7 +116,7 @@ impl NdArray {
             DataType::Fp32 | DataType::Fp16 | DataType::Bf16 => {
                 return Err(E::custom(format!("{x:?} does not fit {}", self.dtype)));
             }
-            // As in OVMS. Beyond 2^64 no type takes it.
+            // As in OVMS. Above 2^64, no type holds the value.
             _ if is_integer(self.dtype) && x.fract() == 0.0 && x.abs() <= 2f64.powi(64) => {
                 return self.integer(x as i128);
             }
@@ -142,7 +141,7 @@ fn is_integer(dtype: DataType) -> bool {
     matches!(dtype, Int8 | Int16 | Int32 | Int64 | Uint8 | Uint16 | Uint32 | Uint64)
 }
 
-/// A value or an array of values, within so many arrays.
+/// A value, or an array of values, at this depth.
 struct NdElement<'e> {
     into: &'e mut NdArray,
     depth: usize,
@@ -173,7 +172,7 @@ impl<'de> Visitor<'de> for NdElement<'_> {
         into.leave(depth, count)
     }
 
-    /// `{"b64": TEXT}` is an element of any bytes.
+    /// `{"b64": TEXT}` is an element with any bytes.
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let entry: Option<(String, String)> = entries.next_entry()?;
         let text = entry.filter(|(key, _)| key == "b64").map(|(_, text)| text);

@@ -1,4 +1,4 @@
-//! What a path below `/v1/models/` names: a model, perhaps a version, and an action.
+//! Parses a path below `/v1/models/`: a model, an optional version, and an action.
 
 /// An action on a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) enum ModelAction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PredictPath {
     pub(super) model: String,
-    /// Empty leaves the choice to the server, as version 0 does.
+    /// Empty means that the server chooses, as does version 0.
     pub(super) version: String,
     pub(super) label: Option<String>,
     pub(super) action: ModelAction,

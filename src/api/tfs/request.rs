@@ -1,4 +1,4 @@
-//! What both protocols make of a decoded body: the host's request.
+//! Makes an inference request from a decoded body, for both protocols.
 
 use sequor_core::{DataType, Dialect, Shape};
 
@@ -11,7 +11,7 @@ use crate::model::{InferRequest, ModelHandle, NamedTensor, SequenceStep};
 #[derive(Debug)]
 pub(crate) struct PredictRequestParts {
     pub(crate) model: String,
-    /// As the client wrote it; empty leaves the choice to the server.
+    /// The version as the client wrote it. Empty means that the server chooses.
     pub(crate) version: String,
     pub(crate) sequence: SequenceStep,
     pub(crate) inputs: Vec<NamedTensor>,
@@ -36,14 +36,14 @@ impl PredictRequestParts {
     }
 }
 
-/// The refusal of a request that does not fit this model.
+/// The refusal of a request that does not fit the model.
 pub(super) fn invalid(model: &str, what: Invalid) -> Status {
     refusal::status(&Failure::Invalid { model: model.to_owned(), id: String::new(), what: Box::new(what) })
 }
 
-/// Checks the names of the inputs, in OVMS's order: their number first.
+/// Checks the names of the inputs in OVMS's order: their number first.
 pub(super) fn check_names(model: &ModelHandle, name: &str, inputs: &[&str], step: &SequenceStep) -> Result<(), Status> {
-    // An END may come without inputs; the model says whether it takes that.
+    // An END may have no inputs. The model decides whether it accepts that.
     if inputs.is_empty() && step.end {
         return Ok(());
     }
@@ -56,7 +56,7 @@ pub(super) fn check_names(model: &ModelHandle, name: &str, inputs: &[&str], step
     })
 }
 
-/// Checks the elements of a list against the shape of its tensor.
+/// Checks the number of elements in a list against the tensor's shape.
 pub(super) fn check_count(input: &str, dtype: DataType, shape: &Shape, got: u64) -> Result<(), Status> {
     match (shape.elements(), dtype) {
         (Some(want), _) if want == got => Ok(()),

@@ -1,25 +1,25 @@
-//! A look at the bytes of a `PredictRequest` before they are decoded: how many inputs and outputs it has, and how much memory decoding takes.
+//! Scans the bytes of a `PredictRequest` before decoding: the numbers of inputs and outputs, and the memory that decoding needs.
 
 use crate::api::ServerLimits;
 use crate::api::wire::{Field, FieldValue, MessageFields};
 use crate::error::ExceededLimit;
 
-/// Memory of an input or an output beside its texts.
+/// Memory of an input or an output, without its texts.
 const ITEM: u64 = 480;
-/// Memory of a dimension, and of an element of `string_val` beside its bytes.
+/// Memory of a dimension, and of an element of `string_val` without its bytes.
 const DIM: u64 = 32;
 const ELEMENT: u64 = 40;
 
 /// Why a scan stopped.
 #[derive(Debug, PartialEq)]
 pub(super) enum ScanEnd {
-    /// It has passed over as many bytes as it may.
+    /// The scan reached its budget of bytes.
     Long,
     Refused(ExceededLimit),
 }
 
-/// The bytes of memory that decoding takes beyond the message's own; `tensor_content` takes none. The scan passes over `budget` bytes at most.
-/// Where the bytes are not well-formed it stops; decoding stops there too, and says what is wrong.
+/// The bytes of memory that decoding needs beyond the message itself. `tensor_content` needs none. The scan passes over at most `budget`
+/// bytes. At malformed bytes it stops. Decoding stops there too, and reports the error.
 pub(super) fn scan(message: &[u8], limits: &ServerLimits, budget: usize) -> Result<u64, ScanEnd> {
     let mut scan = PredictScan { left: budget, unpacked: 0 };
     let (mut inputs, mut outputs) = (0, 0);
@@ -52,7 +52,7 @@ fn check(count: usize, limit: usize, what: &'static str, setting: &'static str) 
 }
 
 struct PredictScan {
-    /// Bytes that it may still pass over.
+    /// The number of bytes left in the budget.
     left: usize,
     unpacked: u64,
 }
@@ -62,13 +62,13 @@ impl PredictScan {
         self.unpacked = self.unpacked.saturating_add(bytes);
     }
 
-    /// Counts the bytes of a field and its head.
+    /// Takes the bytes of a field and its head from the budget.
     fn pass(&mut self, bytes: usize) -> Result<(), ScanEnd> {
         self.left = self.left.checked_sub(bytes.saturating_add(2)).ok_or(ScanEnd::Long)?;
         Ok(())
     }
 
-    /// An entry of the map of inputs.
+    /// Scans an entry of the map of inputs.
     fn input(&mut self, entry: &[u8]) -> Result<(), ScanEnd> {
         self.take(ITEM);
         for field in MessageFields(entry) {
@@ -84,7 +84,7 @@ impl PredictScan {
         Ok(())
     }
 
-    /// A list is held twice: as it is decoded, and as the tensor that is made of it.
+    /// Counts a list twice: as the decoded list, and as the tensor made from it.
     fn tensor(&mut self, tensor: &[u8]) -> Result<(), ScanEnd> {
         for Field { number, value } in MessageFields(tensor) {
             let bytes = if let FieldValue::Bytes(bytes) = value { bytes.len() } else { 8 };

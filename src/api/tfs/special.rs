@@ -1,5 +1,5 @@
-//! The special inputs of a stateful model: which sequence a request belongs to, and whether it starts or ends it. They are checked before all
-//! other inputs, so that a request that is not valid neither creates nor refreshes a sequence.
+//! The special inputs of a stateful model: the sequence of a request, and whether it starts or ends it. They are checked before all other
+//! inputs, so that an invalid request neither creates nor refreshes a sequence.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use sequor_proto::tensorflow::TensorProto;
 
 use crate::model::{InferAnswer, Parameter, SequenceStep};
 
-/// The input and output that carry the id of the sequence.
+/// The name of the input and output with the id of the sequence.
 pub(crate) const SEQUENCE_ID: &str = "sequence_id";
-/// The input that starts or ends the sequence.
+/// The name of the input that starts or ends the sequence.
 pub(crate) const CONTROL: &str = "sequence_control_input";
 
 const NONE: u32 = 0;
@@ -21,16 +21,16 @@ const END: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SpecialInputFault {
     NoShape,
-    /// Its shape has another rank than 1.
+    /// The rank of its shape is not 1.
     Rank(&'static str),
-    /// It has another size than 1.
+    /// Its size is not 1.
     Size(&'static str),
-    /// It is not one value in the list of its type.
+    /// The list of its type does not have exactly one value.
     Type(&'static str),
-    /// The control is none of the three values.
+    /// The control is not one of the three valid values.
     Control,
     NoId,
-    /// The id in the header is another one.
+    /// The header has another id.
     OtherHeader {
         id: u64,
         header: String,
@@ -67,7 +67,7 @@ fn single<T: Copy>(input: &'static str, tensor: &TensorProto, values: &[T]) -> R
     }
 }
 
-/// What the values mean. The header that proxies hash stands in for an id that is not there.
+/// The step that the values describe. If there is no id, the header that proxies hash gives it.
 pub(super) fn step(id: u64, control: u32, header: Option<&str>) -> Result<SequenceStep, SpecialInputFault> {
     let id = match header.map(|header| (header, header.parse::<u64>())) {
         None => id,
@@ -86,7 +86,7 @@ pub(super) fn step(id: u64, control: u32, header: Option<&str>) -> Result<Sequen
     Ok(SequenceStep { id: Id::from(id), start, end, ..SequenceStep::default() })
 }
 
-/// The id that an answer carries: that of the request, or the one that the server made for it.
+/// The sequence id in an answer: that of the request, or the one that the server assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerId {
     /// The model has no sequences.
@@ -167,7 +167,7 @@ mod tests {
             (id(&[0], &[]), None, Err(Size(SEQUENCE_ID))),
             (id(one, &[]), None, Err(Type(SEQUENCE_ID))),
             (id(one, &[7, 8]), None, Err(Type(SEQUENCE_ID))),
-            // The bytes of the tensor do not stand in for the list.
+            // Bytes in `tensor_content` do not replace the list.
             (Some(TensorProto { tensor_content: vec![7; 8].into(), ..shaped(one) }), None, Err(Type(SEQUENCE_ID))),
             (control(one, &[7]), None, Err(Type(SEQUENCE_ID))),
             (id(one, &[7]), control(&[], &[1]), Err(NoShape)),

@@ -1,4 +1,4 @@
-//! TensorFlow's tensors to the host's and back. The bytes of `tensor_content` stay the slice of the received buffer that they are.
+//! Converts TensorFlow's tensors to ours and back. The bytes of `tensor_content` are not copied.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use sequor_core::{DataType, Shape};
@@ -70,7 +70,7 @@ pub(super) fn input(
     Ok(NamedTensor { name, tensor: Tensor { dtype, shape, data } })
 }
 
-/// The elements of the list that the type has. There must be as many as the shape says.
+/// The elements of the list for this type. Their number must match the shape.
 fn list(name: &str, dtype: DataType, shape: &Shape, tensor: &TensorProto) -> Result<Bytes, Status> {
     let TensorProto { int_val, half_val, bool_val, .. } = tensor;
     let narrow = || refusal::bad_input(format!("int_val of input '{name}' has values that are no {dtype}"));
@@ -116,7 +116,7 @@ fn lay<T: Copy, const N: usize>(
     Ok(out.freeze())
 }
 
-/// An output as TensorFlow's tensor. Its bytes are not copied, those of texts are.
+/// Converts an output to TensorFlow's tensor. Texts are copied; other bytes are not.
 pub(super) fn output(tensor: Tensor) -> TensorProto {
     let Tensor { dtype, shape: Shape(dims), data } = tensor;
     let dims: Vec<i64> = dims.into_iter().map(u64::cast_signed).collect();
@@ -169,7 +169,7 @@ mod tests {
         ];
         for (dtype, tensor, want) in cases {
             assert_eq!(read(dtype, 1, &tensor), Ok(want), "{dtype}");
-            // A shorter list does not repeat its last value.
+            // A shorter list is refused; its last value is not repeated.
             let refused = read(dtype, 2, &tensor).unwrap_err();
             let text = "Invalid number of values in tensor proto container - Expected: 2; Actual: 1; input name: x";
             assert_eq!(refused, text, "{dtype}");

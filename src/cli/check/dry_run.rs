@@ -1,5 +1,6 @@
-//! Two samples of zeros through a model that is loaded: each alone, and both at once. Rows of a batch must not know of each other, so both
-//! ways have to give the same answer. Where inputs are padded, samples of unequal lengths go the same two ways. Where states are padded, sequences
+//! The dry run of a loaded model: samples of zeros, each alone and then all at once. Rows of a batch must be independent, so both ways must
+//! give the same answers. If inputs are padded, samples of unequal lengths are compared in the same way. If states are padded, sequences
+//! with states of unequal lengths are.
 //! with states of unequal lengths do.
 
 use sequor_core::DataType;
@@ -11,24 +12,24 @@ use crate::model::repository::ReadyVersion;
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Repository, Tensor};
 use crate::telemetry::ModelMetrics;
 
-/// How often samples are sent at once until some of them share a batch.
+/// Maximum number of tries until some of the samples share a batch.
 const TRIES: u32 = 16;
 
-/// Numbers of a batch that are this near to those of a sample alone are rounded in another order, and no sign of rows that know of each other.
+/// Maximum difference that rounding explains. Only a larger one shows that rows depend on each other.
 const NEAR: f64 = 1e-3;
 
-/// How a dry run came out.
+/// The result of a dry run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Ran {
     pub(super) samples: u64,
     pub(super) compared: Compared,
-    /// The same of samples of unequal lengths, where inputs are padded.
+    /// The comparison of samples with unequal lengths, if inputs are padded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) padding: Option<Compared>,
-    /// The same of sequences of unequal lengths, where states are padded.
+    /// The comparison of sequences with unequal state lengths, if states are padded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) state_padding: Option<Compared>,
-    /// For `direct` models.
+    /// Only for `direct` models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rows: Option<RowCosts>,
 }
@@ -38,12 +39,12 @@ pub(super) struct Ran {
 pub(super) enum Compared {
     /// The model runs one request at a time.
     NoBatches,
-    /// No two samples ever met in a batch.
+    /// No two samples shared a batch in any try.
     NeverMet,
-    /// The same sample gives one answer now and another then.
+    /// The same sample gave different answers.
     NotDeterministic,
     Same,
-    /// How far the farthest number is off.
+    /// The largest difference of two numbers.
     Near(f64),
     Different {
         output: String,
@@ -72,7 +73,7 @@ impl Ran {
     }
 }
 
-/// Runs the samples; what keeps them from running is a sentence.
+/// Runs the samples. The error is a sentence.
 pub(super) async fn run(
     repository: &Repository,
     name: &str,
@@ -84,7 +85,7 @@ pub(super) async fn run(
     let most = served.config().max_batch_size;
     let samples = match u64::from(version.instances) {
         0 | 1 => 2,
-        // Sequences are shared out: with two for each instance, two meet.
+        // Sequences are spread over the instances. With two per instance, two meet.
         n => (n * 2).min(64),
     };
     let samples = if version.slots == 0 { samples } else { samples.min(u64::from(version.slots)) };
@@ -129,12 +130,12 @@ pub(super) async fn run(
     Ok(Ran { samples, compared, padding, state_padding, rows })
 }
 
-/// Steps of a sequence before the one that is compared: few for odd ids, more for even ones.
+/// Number of steps before the compared one: few for odd ids, more for even ones.
 fn earlier(id: u64) -> u64 {
     if id.is_multiple_of(2) { 4 } else { 1 }
 }
 
-/// Runs the steps of a sequence before its last one, which is left to be sent.
+/// Runs the earlier steps of a sequence. Returns its last step, for the caller to send.
 async fn last_step(
     served: &ModelHandle,
     sample: &impl Fn(u64) -> Result<InferRequest, String>,
@@ -153,7 +154,7 @@ async fn last_step(
     Ok(last)
 }
 
-/// Sends the samples at once, until some of them share a batch. Sequences first go as many steps as `earlier` says.
+/// Sends the samples at once, until some of them share a batch. Sequences first run the number of steps that `earlier` gives.
 async fn together(
     served: &ModelHandle,
     counts: &ModelMetrics,
@@ -197,7 +198,8 @@ fn compare(alone: &[InferAnswer], together: &[InferAnswer]) -> Compared {
     if farthest > 0.0 { Compared::Near(farthest) } else { Compared::Same }
 }
 
-/// The largest difference between two numbers at the same place, in relation to their size where that is more than 1; `None` if they cannot be subtracted.
+/// The largest difference between two numbers at the same position. It is relative if the number is above 1. `None` if the tensors cannot
+/// be compared.
 fn distance(a: &Tensor, b: &Tensor) -> Option<f64> {
     if a == b {
         return Some(0.0);
@@ -208,7 +210,7 @@ fn distance(a: &Tensor, b: &Tensor) -> Option<f64> {
     let (a, b) = (numbers(a)?, numbers(b)?);
     let apart = |(a, b): (&f64, &f64)| if a.to_bits() == b.to_bits() { 0.0 } else { (a - b).abs() / a.abs().max(1.0) };
     let far = a.iter().zip(&b).map(apart).try_fold(0.0_f64, |far, by| by.is_finite().then(|| far.max(by)))?;
-    // Bits that differ without a difference: a zero's sign.
+    // Different bits of equal numbers, such as the sign of zero, still count as a difference.
     Some(far.max(f64::MIN_POSITIVE))
 }
 

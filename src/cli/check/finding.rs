@@ -37,7 +37,7 @@ pub(super) struct Finding {
     severity: Severity,
     #[serde(skip_serializing_if = "str::is_empty")]
     code: &'static str,
-    /// Where the documentation explains the code.
+    /// The place in the documentation that explains the code.
     #[serde(skip_serializing_if = "String::is_empty")]
     help: String,
     text: String,
@@ -45,7 +45,7 @@ pub(super) struct Finding {
     facts: Option<Value>,
 }
 
-/// A version that would be served.
+/// A version that `serve` would serve.
 #[derive(Debug)]
 pub(super) struct ServableVersion {
     pub(super) version: ReadyVersion,
@@ -67,7 +67,7 @@ impl Finding {
         Finding::new(place, Severity::Note, code, text)
     }
 
-    /// A file that is not used as its author meant it; named from `base` on.
+    /// A file that is not used as its author intended. Its path is relative to `base`.
     pub(super) fn warning(base: &Path, warning: &LoadWarning) -> Finding {
         let LoadWarning { at, code, what } = warning;
         let file = at.path.strip_prefix(base).unwrap_or(&at.path).display().to_string();
@@ -76,21 +76,21 @@ impl Finding {
         Finding { file: Some(file), line: at.line, column: at.column, ..note }
     }
 
-    /// A sample that did not come through.
+    /// A sample that failed.
     pub(super) fn run(place: String, what: &str) -> Finding {
         Finding::new(place, Severity::Error, code::RUN, format!("dry run: {what}"))
     }
 
-    /// A plug-in that decides for some model.
+    /// A scheduler that some model uses.
     pub(super) fn plugin(place: String, tried: Result<&CheckedComponent, String>) -> Finding {
         match tried {
             Ok(good) => Finding { facts: Some(json!(good)), ..Finding::new(place, Severity::Ok, "", good.summary()) },
-            // It decides for a model that is good: only samples went wrong.
+            // Only trial questions failed: the model itself loads with the plug-in.
             Err(what) => Finding::note(place, code::PLUGIN, what),
         }
     }
 
-    /// Why a model was not loaded; files are named from `base` on.
+    /// The reason why a model was not loaded. File paths are relative to `base`.
     pub(super) fn error(model: &str, base: &Path, error: LoadError) -> Finding {
         let error_at = |path: &Path, line, column, code, text| {
             let file = path.strip_prefix(base).unwrap_or(path).display().to_string();
@@ -123,7 +123,7 @@ impl Finding {
     }
 }
 
-/// Faults of a model's plug-in, with advice for a machine where no server runs.
+/// Rewords a fault of a model's plug-in, because no server runs here.
 fn without_server(what: String) -> String {
     if let Some((absent, _)) = what.split_once(". To hand it over: ") {
         return format!(
@@ -139,7 +139,7 @@ fn without_server(what: String) -> String {
     what
 }
 
-/// How it is scheduled, and bytes a sequence × slots × instances.
+/// The strategy, and the bytes of state per sequence, with the slots and instances.
 fn memory(v: &ReadyVersion) -> String {
     let s = if v.instances == 1 { "" } else { "s" };
     if v.slots == 0 {
@@ -166,18 +166,18 @@ fn sentence(ran: &Ran) -> String {
     format!("dry run: {} sample{s}, {how}{rows}", ran.samples)
 }
 
-/// Everything that was found.
+/// All findings.
 #[derive(Debug, Default)]
 pub(super) struct CheckReport {
     pub(super) models: usize,
-    /// Whether the settings of a server were named, whose directories then count.
+    /// Whether a server's settings were given. Then their directories count.
     pub(super) has_settings: bool,
-    /// Those that were told of.
+    /// Plug-ins that were already reported.
     pub(super) plugins: BTreeSet<String>,
     findings: Vec<Finding>,
 }
 
-/// Sentences longer than this do not push the codes away.
+/// Maximum length of a sentence that widens its column. Longer sentences do not push the codes to the right.
 const WIDEST: usize = 100;
 
 impl CheckReport {
@@ -189,7 +189,7 @@ impl CheckReport {
         self.findings.push(finding);
     }
 
-    /// Adds a finding, unless it is there.
+    /// Adds a finding, unless the report already has it.
     pub(super) fn push_once(&mut self, finding: Finding) {
         if !self.findings.iter().any(|known| (&known.place, &known.text) == (&finding.place, &finding.text)) {
             self.findings.push(finding);

@@ -1,4 +1,4 @@
-//! Which `[sequence] rows` is cheaper for a `direct` model: what a padding row costs, beside what it costs to move a row's state.
+//! Finds the cheaper `[sequence] rows` of a `direct` model: compares the cost of a padding row with that of moving a row's state.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -11,21 +11,21 @@ use crate::model::repository::ReadyVersion;
 use crate::model::{InferRequest, ModelHandle};
 use crate::telemetry::{BatchCost, ModelMetrics};
 
-/// How often each size of batch is tried, and how long at most. The fastest run counts.
+/// Maximum number of tries for each batch size, and maximum total time. The fastest run counts.
 const TRIES: u32 = 16;
 const AT_MOST: Duration = Duration::from_secs(1);
 
-/// Rows of the largest batch that is tried.
+/// Maximum rows of the largest batch.
 const ROWS: u64 = 8;
 
-/// What rows cost, in microseconds.
+/// Costs of a row, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct RowCosts {
-    /// What one more row adds to a run.
+    /// Time that one more row adds to a run.
     pub(super) padding_us: f64,
-    /// What it takes to gather and scatter the state of one row.
+    /// Time to gather and scatter the state of one row.
     pub(super) moving_us: f64,
-    /// What the model has set.
+    /// The model's setting.
     pub(super) set: &'static str,
     pub(super) cheaper: &'static str,
 }
@@ -36,7 +36,7 @@ impl RowCosts {
         RowCosts { padding_us, moving_us, set, cheaper }
     }
 
-    /// `None` for a model so small that neither can be measured.
+    /// `None` for a model whose costs are too small to measure.
     pub(super) fn sentence(&self) -> Option<String> {
         let RowCosts { padding_us, moving_us, set, cheaper } = self;
         if padding_us.max(*moving_us) < 0.05 {
@@ -49,7 +49,7 @@ impl RowCosts {
     }
 }
 
-/// Measures a `direct` model that has at least two slots an instance. `None` if no batch of several rows came about.
+/// Measures a `direct` model with at least two slots per instance. `None` if no batch had several rows.
 pub(super) async fn measure(
     served: &ModelHandle,
     version: &ReadyVersion,
@@ -78,7 +78,7 @@ pub(super) async fn measure(
     Ok(padding(&fastest).map(|padding| RowCosts::new(padding, moving, set)))
 }
 
-/// Notes the runs between two looks, by their rows.
+/// Records the runs between two readings, by their number of rows.
 fn note(fastest: &mut BTreeMap<u32, u64>, before: &BTreeMap<u32, BatchCost>, after: &BTreeMap<u32, BatchCost>) {
     let total = |cost: &BatchCost| cost.state_in + cost.run + cost.state_out;
     for (rows, cost) in after {
@@ -96,7 +96,7 @@ fn padding(fastest: &BTreeMap<u32, u64>) -> Option<f64> {
     Some(nanos.saturating_sub(*one) as f64 / f64::from(rows - 1) / 1e3)
 }
 
-/// Microseconds that copying so many bytes twice takes.
+/// Microseconds to copy this many bytes twice.
 fn moving(bytes: u64) -> f64 {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(64 << 20);
     let (from, mut to) = (vec![1u8; bytes], vec![0u8; bytes]);

@@ -1,5 +1,5 @@
-//! The second act of the demo: raw PCM in, lines of text out. Two processors of the demo's model cut packets into windows, and turn probabilities into
-//! segments of speech.
+//! The second act of the demo: raw PCM as input, lines of text as output. Two processors of the demo's model cut packets into windows, and
+//! turn probabilities into segments of speech.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,11 +15,11 @@ use tonic::transport::Channel;
 use crate::cli::{Failed, audio};
 use crate::tensor::rows::BytesElements;
 
-/// Built of the guests in `plugins/guests`; a test holds them against the sources.
+/// Built from the guests in `plugins/guests`. A test compares them with the sources.
 const COMPONENTS: [(&str, &[u8]); 2] =
     [("pcm-window", include_bytes!("pcm-window.wasm")), ("speech-segments", include_bytes!("speech-segments.wasm"))];
-/// Behind the settings of the model: the first processor is the one that clients talk to. Their time is not what the demo shows, and a machine that does
-/// other things as well must not decide it.
+/// Appended to the model's settings. Clients talk to the first processor. The demo does not show the time of calls, so the limits are large
+/// enough for a busy machine.
 const PROCESSORS: &str = "
 [sequence]
 end_without_inputs = true
@@ -37,7 +37,7 @@ const PACKET: usize = 320;
 /// Seconds of a window.
 const WINDOW: f64 = 0.032;
 
-/// Writes the components, and a model that names them: with the graph, the configuration and the settings of the first act.
+/// Writes the components, and a model that uses them, with the graph, the configuration and the settings of the first act.
 pub(super) fn write(folder: &Path, graph: &[u8], config: &str, settings: &str) -> std::io::Result<()> {
     for (name, component) in COMPONENTS {
         fs_err::write(folder.join(format!("{name}.wasm")), component)?;
@@ -49,7 +49,7 @@ pub(super) fn write(folder: &Path, graph: &[u8], config: &str, settings: &str) -
     fs_err::write(model.join("sequor.toml"), format!("{settings}{PROCESSORS}"))
 }
 
-/// Streams a sound in packets of 20 ms; the lines that come back.
+/// Streams a sound in packets of 20 ms, and returns the lines of the answers.
 pub(super) async fn segments(channel: Channel, wav: &[u8]) -> Result<Vec<String>, Failed> {
     let mut client = GrpcInferenceServiceClient::new(channel);
     let samples = audio::samples("speech.wav", wav)?;
@@ -65,7 +65,7 @@ pub(super) async fn segments(channel: Channel, wav: &[u8]) -> Result<Vec<String>
     Ok(lines)
 }
 
-/// A packet, or the END without one.
+/// A request with a packet, or the END without one.
 fn request(packet: Option<&[i16]>, is_start: bool) -> ModelInferRequest {
     let parameter = |choice| InferParameter { parameter_choice: Some(choice) };
     let flags = [("sequence_start", is_start), ("sequence_end", packet.is_none())];
@@ -87,7 +87,7 @@ fn request(packet: Option<&[i16]>, is_start: bool) -> ModelInferRequest {
     }
 }
 
-/// The segments of these probabilities, one a window: 0.5 begins one, and 100 ms below 0.35 end it.
+/// The expected segments for these probabilities, one per window. A value of 0.5 begins a segment, and 100 ms below 0.35 end it.
 pub(super) fn expected(probabilities: &[f32]) -> Vec<String> {
     let line = |from: usize, to: usize| format!("{:.2} s to {:.2} s", from as f64 * WINDOW, to as f64 * WINDOW);
     let (mut lines, mut began, mut pause) = (Vec::new(), None::<usize>, None::<usize>);
@@ -109,7 +109,7 @@ pub(super) fn expected(probabilities: &[f32]) -> Vec<String> {
     lines
 }
 
-/// The text of the second act, and whether its segments are right.
+/// The text of the second act, and whether its segments are correct.
 pub(super) fn verdict(heard: &[String], probabilities: &[f32]) -> (String, bool) {
     let good = !heard.is_empty() && heard == expected(probabilities);
     let mut text =

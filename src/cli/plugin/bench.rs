@@ -1,4 +1,4 @@
-//! `sequor plugin bench`: how long its answers take on this machine.
+//! `sequor plugin bench`: measures how long a plug-in's answers take on this machine.
 
 use std::time::Duration;
 

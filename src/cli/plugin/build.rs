@@ -1,4 +1,4 @@
-//! `sequor plugin build`: components from folders.
+//! `sequor plugin build`: builds components from folders.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `sequor plugin check`: would a server take it?
+//! `sequor plugin check`: checks whether a server would accept a component.
 
 use std::path::Path;
 

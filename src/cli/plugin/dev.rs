@@ -1,4 +1,4 @@
-//! `sequor plugin dev`: every change of the sources is built, and a running server uses it at once.
+//! `sequor plugin dev`: builds every change of the sources, and a running server uses the result at once.
 
 use std::path::PathBuf;
 

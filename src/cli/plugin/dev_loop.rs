@@ -1,4 +1,4 @@
-//! What `sequor plugin dev` does in every world: it watches the sources of a plug-in, and builds.
+//! The part of `sequor plugin dev` that all worlds share: it watches the sources of a plug-in, and builds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use std::time::{Duration, SystemTime};
 use super::{Failed, failed, machine};
 use crate::author::{self, Project};
 
-/// How often the sources are looked at.
+/// How often the sources are checked.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// Calls this for the sources as they are and after every change, until the author has had enough. Its answer is printed.
+/// Calls `round` now and after every change of the sources, until the author stops the command. Prints its results.
 pub(super) fn on_every_change(folder: &Path, mut round: impl FnMut() -> Result<String, Failed>) -> Result<(), Failed> {
     let (stop, mut seen) = (interrupted()?, None);
     loop {
         let now = sources(folder);
         if seen.as_ref() != Some(&now) {
             seen = Some(now);
-            // The author reads what is wrong and goes on; only a server that is gone ends it.
+            // The author reads the error and continues. Only an unreachable server ends the command.
             match round() {
                 Err(gone @ Failed::Unreachable(_)) => return Err(gone),
                 Err(wrong) => eprintln!("{wrong}"),
@@ -32,7 +32,7 @@ pub(super) fn on_every_change(folder: &Path, mut round: impl FnMut() -> Result<S
     }
 }
 
-/// The component of a folder, built into another.
+/// Builds the component of a folder into another folder.
 pub(super) fn build(folder: &Path, to: &Path) -> Result<PathBuf, Failed> {
     let project = Project::open(folder).map_err(failed)?;
     let built = author::build(&project, to, &machine()).map_err(failed)?;
@@ -45,7 +45,7 @@ pub(super) fn first_name(folder: &Path) -> Result<String, Failed> {
     Ok(project.manifests.first().map(|manifest| manifest.name.clone()).unwrap_or_default())
 }
 
-/// Something comes through once the author has had enough.
+/// Receives a value once the author stops the command.
 fn interrupted() -> Result<Receiver<()>, Failed> {
     let (sender, receiver) = sync_channel(1);
     let failed = |e: std::io::Error| Failed::Failed(format!("no signals: {e}"));
@@ -70,7 +70,7 @@ fn interrupted() -> Result<Receiver<()>, Failed> {
 
 type SourceFiles = BTreeMap<PathBuf, (SystemTime, u64)>;
 
-/// Every source, with when it was changed. What builds leave behind is none.
+/// Every source with its modification time and size. Results of builds are excluded.
 fn sources(folder: &Path) -> SourceFiles {
     let mut found = SourceFiles::new();
     let Ok(entries) = std::fs::read_dir(folder) else { return found };

@@ -1,4 +1,4 @@
-//! `sequor plugin doctor`: which languages this machine can build plug-ins in.
+//! `sequor plugin doctor`: shows for which languages this machine can build plug-ins.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};

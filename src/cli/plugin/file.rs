@@ -1,4 +1,4 @@
-//! Arguments that several verbs take: components by their files or folders, and the options of a trial.
+//! Arguments that several subcommands share: components by file or folder, and the options of a trial.
 
 use std::path::{Path, PathBuf};
 
@@ -21,13 +21,13 @@ pub(super) fn argument() -> Arg {
         .help("Components, or folders of plug-ins that were built")
 }
 
-/// The case that describes the model that a processor or a state initializer is tried with.
+/// The argument for the case that describes the model of a processor or a state initializer.
 pub(super) fn case() -> Arg {
     let case = Arg::new("case").long("case").value_name("FILE").value_parser(value_parser!(PathBuf));
     case.help("The case that describes the model of a processor or a state initializer [default: the first of cases/]")
 }
 
-/// The arguments that [`trial_options`] reads.
+/// The arguments for [`trial_options`].
 pub(super) fn trial_arguments() -> Vec<Arg> {
     let flag = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
@@ -46,16 +46,16 @@ pub(super) fn trial_arguments() -> Vec<Arg> {
     ]
 }
 
-/// What the component may use beyond the contract.
+/// The argument for the grants of the component.
 pub(super) fn grant() -> Arg {
     let grant = Arg::new("grant").long("grant").value_name("NAME").action(ArgAction::Append);
     grant.help("clock, random, sequence-text or model:MODEL; no model answers here")
 }
 
-/// The configuration, the limits and the rights that the arguments give.
+/// The configuration, limits and grants from the arguments.
 pub(super) fn trial_options(matches: &ArgMatches) -> Result<TrialOptions, Failed> {
     let plain = Limits::default();
-    // Not every command has each of them.
+    // Not every command has these arguments.
     let time = matches.try_get_one::<Span>("time").ok().flatten().map_or(plain.time, |span| span.0);
     let memory = matches.try_get_one::<Size>("memory").ok().flatten().map(|size| size.0).or(plain.memory);
     let grants: Vec<&str> = matches.get_many::<String>("grant").into_iter().flatten().map(String::as_str).collect();
@@ -74,7 +74,7 @@ fn memory(text: &str) -> Result<Size, String> {
     }
 }
 
-/// `--set a=1 --set b.c=x` as JSON.
+/// Converts `--set a=1 --set b.c=x` to JSON.
 pub(super) fn config(matches: &ArgMatches) -> Result<String, Failed> {
     let entries: Vec<&(String, Value)> = matches.try_get_many("set").ok().flatten().into_iter().flatten().collect();
     Ok(remote::plugin::config(&entries)?.to_string())
@@ -86,13 +86,13 @@ pub(super) fn set() -> Arg {
     set.value_parser(remote::plugin::entry).help(help)
 }
 
-/// The files that are meant: a folder stands for the component that was built in it.
+/// The component files of the arguments. A folder means the component that was built in it.
 pub(super) fn named(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failed> {
     let given = matches.get_many::<PathBuf>("file").into_iter().flatten();
     given.map(|path| built(path)).collect::<Result<_, _>>().map_err(failed)
 }
 
-/// The component of a folder, or the file itself. If a source of the folder is newer, the author reads of it.
+/// The component of a folder, or the file itself. If a source in the folder is newer, prints a note.
 fn built(path: &Path) -> Result<PathBuf, AuthorError> {
     let file = component(path)?;
     if let Some(source) = path.is_dir().then(|| newer_source(path, &file)).flatten() {
@@ -105,7 +105,7 @@ fn built(path: &Path) -> Result<PathBuf, AuthorError> {
     Ok(file)
 }
 
-/// The first source of a folder that was changed after its component was built.
+/// The first source of a folder that changed after its component was built.
 fn newer_source(folder: &Path, component: &Path) -> Option<PathBuf> {
     let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
     let built = changed(component)?;

@@ -1,4 +1,4 @@
-//! `sequor plugin inspect`: what a component says of itself.
+//! `sequor plugin inspect`: shows what a component declares.
 
 use clap::{ArgMatches, Command};
 

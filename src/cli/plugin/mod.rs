@@ -1,5 +1,5 @@
-//! `sequor plugin`: what authors do on their own machine, one file a verb; what they and operators ask of a running server is in
-//! `cli/remote`. What differs between worlds is in the files of their names; `worlds` is the table of them.
+//! `sequor plugin`: authors' commands on their own machine, one file per subcommand. The subcommands for a running server are in
+//! `cli/remote`. Each world has a folder or file with its name; `worlds` is the table of them.
 
 mod bench;
 mod build;
@@ -26,7 +26,7 @@ use super::{CommandFn, Failed, remote};
 use machine::failed;
 pub(super) use machine::machine;
 
-/// The verbs: how each is called, and what runs it.
+/// The subcommands: the command line of each, and the function that runs it.
 fn verbs() -> Vec<(Command, CommandFn)> {
     let here: Vec<(Command, CommandFn)> = vec![
         (new::command(), new::run),

@@ -1,4 +1,4 @@
-//! `sequor plugin new`: a folder with a plug-in that works.
+//! `sequor plugin new`: makes a folder with a working plug-in.
 
 use std::path::PathBuf;
 

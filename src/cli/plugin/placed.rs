@@ -1,4 +1,4 @@
-//! What the commands for processors and state initializers share. Both are tried for a model that a case describes.
+//! The part that the commands for processors and state initializers share. Both are tried for a model that a case describes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ use super::{Failed, file};
 use crate::author::trial::TrialOptions;
 use crate::processing::TensorPort;
 
-/// CPU time of a call without tensors, as a model's file has it by default.
+/// CPU time of a call without tensors: the default of a model's file.
 pub(super) const CALL_TIME: Duration = Duration::from_millis(10);
-/// CPU time of a call in a case, which does not test how long a call takes.
+/// CPU time of a call in a case. Cases do not test the time of calls.
 pub(super) const CASE_TIME: Duration = Duration::from_secs(1);
 
-/// The options of a command. `time` is the CPU time of a call for commands that were given none.
+/// The options of a command. `time` is the default CPU time of a call.
 pub(super) fn trial_options(given: GivenComponent<'_>, time: Duration) -> Result<TrialOptions, Failed> {
     let is_set = |name: &str| given.matches.try_contains_id(name).unwrap_or(false);
     let has_options = ["set", "time", "memory", "grant"].into_iter().any(is_set);
@@ -27,7 +27,7 @@ pub(super) fn trial_options(given: GivenComponent<'_>, time: Duration) -> Result
     Ok(options)
 }
 
-/// The case that describes the model: that of `--case`, or the first beside the component.
+/// The path of the case that describes the model: that of `--case`, or the first beside the component.
 pub(super) fn case_path(given: GivenComponent<'_>) -> Option<PathBuf> {
     let named = given.matches.try_get_many::<PathBuf>("case").ok().flatten();
     let named = named.and_then(|mut cases| cases.next().cloned());

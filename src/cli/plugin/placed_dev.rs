@@ -1,5 +1,5 @@
-//! `sequor plugin dev` of a plug-in that a model's file names: every build takes the place of the version that a running server uses. When it is over, the
-//! version from before serves again.
+//! `sequor plugin dev` for a plug-in that a model's file names: every build replaces the version that a running server uses. At the end the
+//! previous version serves again.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::cli::remote::client::{Client, segment};
 use crate::cli::remote::component;
 use crate::scheduling::report::Summary;
 
-/// What a plug-in of a world does, in the words of this command.
+/// The words of this command for a plug-in of one world.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlacedWords {
     /// "processor".
@@ -22,13 +22,13 @@ pub(super) struct PlacedWords {
     pub(super) does: &'static str,
 }
 
-/// A plug-in of a running server while its author works on it.
+/// A plug-in of a running server during its author's session.
 struct PlacedDev {
     words: PlacedWords,
     client: Client,
     name: String,
     model: String,
-    /// The component from before.
+    /// The component before the session.
     before: Vec<u8>,
     as_json: bool,
 }
@@ -57,7 +57,7 @@ pub(super) fn run(folder: &Path, matches: &ArgMatches, words: PlacedWords) -> Re
     dev.end(&plugins, ended)
 }
 
-/// The hash of the version that serves, if the model uses the plug-in.
+/// The hash of the current version, if the model uses the plug-in.
 fn serving(client: &Client, name: &str, model: &str) -> Result<Option<String>, Failed> {
     let plugins = client.get("/admin/plugins")?;
     let plugins: Vec<Summary> = serde_json::from_value(plugins).map_err(|e| Failed::Failed(e.to_string()))?;
@@ -65,7 +65,7 @@ fn serving(client: &Client, name: &str, model: &str) -> Result<Option<String>, F
     Ok(plugin.filter(|plugin| plugin.attached.iter().any(|at| at.model == model)).map(|plugin| plugin.sha256))
 }
 
-/// Checks that the file in the server's folder is the version that serves: it is put back in the end.
+/// Checks that the file in the server's folder is the current version, because it is restored at the end.
 fn check_same(file: &[u8], serving: &str, name: &str) -> Result<(), Failed> {
     let digest = Sha256::digest(file);
     let sha256: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -80,7 +80,7 @@ fn check_same(file: &[u8], serving: &str, name: &str) -> Result<(), Failed> {
 }
 
 impl PlacedDev {
-    /// Builds, and hands the result over. If the server refuses it, the version from before serves on.
+    /// Builds, and replaces the version on the server. If the server refuses it, the previous version stays.
     fn round(&self, folder: &Path) -> Result<String, Failed> {
         let began = Instant::now();
         let scratch = tempfile::tempdir().map_err(|e| Failed::Failed(e.to_string()))?;
@@ -96,14 +96,14 @@ impl PlacedDev {
         Ok(format!("{name} {short} {} {model}: built in {seconds:.1} s", words.does))
     }
 
-    /// The hash of the version that serves from now on.
+    /// Replaces the version on the server, and returns the hash of the new one.
     fn replace(&self, file: &Path) -> Result<String, Failed> {
         let path = format!("/admin/plugins/{}/replace", segment(&self.name));
         let answer = component::bring(&self.client, &path, &self.name, Some(file))?;
         Ok(answer.get("sha256").and_then(|sha| sha.as_str()).unwrap_or_default().to_owned())
     }
 
-    /// Ends the work. If the server cannot be asked, the version from before is in its folder when it starts again.
+    /// Ends the session. If the server cannot be reached, the previous version is put into its folder for its next start.
     fn end(&self, plugins: &Path, ended: Result<(), Failed>) -> Result<(), Failed> {
         let ended = ended.and_then(|()| self.put_back());
         if ended.is_err() {
@@ -144,7 +144,7 @@ mod tests {
     fn a_server_that_is_gone_finds_the_version_from_before_at_its_next_start() {
         let plugins = tempfile::tempdir().unwrap();
         let kept = plugins.path().join("p.wasm");
-        // Nothing listens at port 1.
+        // Nothing listens on port 1.
         let command = clap::Command::new("dev").args(remote::args());
         let matches = command.try_get_matches_from(["dev", "--server", "127.0.0.1:1"]).unwrap();
         let words = PlacedWords { kind: "processor", does: "prepares requests of" };

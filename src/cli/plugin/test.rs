@@ -1,4 +1,4 @@
-//! `sequor plugin test`: the cases of plug-ins. Those of schedulers run in the simulator, each beside the built-in policy.
+//! `sequor plugin test`: runs the cases of plug-ins. The cases of schedulers run in the simulator, each beside the built-in policy.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What authors' commands ask of a world. The table of all is in `worlds`.
+//! The authors' commands that each world implements. `worlds` is the table of all worlds.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::author::Machine;
 use crate::author::processor::outcome;
 use crate::author::world::AuthorWorld;
 
-/// What commands print of one component: for people, and for programs.
+/// The output of a command for one component: for people, and for programs.
 #[derive(Debug)]
 pub(super) struct Printed {
     pub(super) text: String,
     pub(super) json: Value,
 }
 
-/// A component that a command is about.
+/// The component that a command is about.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GivenComponent<'a> {
     pub(super) path: &'a Path,
@@ -27,27 +27,27 @@ pub(super) struct GivenComponent<'a> {
     pub(super) machine: &'a Machine,
 }
 
-/// The commands of authors for one world.
+/// The authors' commands of one world.
 pub(super) trait WorldCommands: Sync {
     fn world(&self) -> &'static dyn AuthorWorld;
 
     /// Tries a component as a server would. The error is a sentence that names the file. The text follows the component's name.
     fn check(&self, given: GivenComponent<'_>) -> Result<Printed, String>;
 
-    /// Runs one case. `Err` is for a case that cannot be run; what is not as expected is counted in the answer.
+    /// Runs one case. `Err` means that the case cannot be run. Unmet expectations are counted in the result.
     fn test(&self, given: GivenComponent<'_>, case: &Path) -> Result<Tested, Failed>;
 
-    /// Measures calls, each kind for so long.
+    /// Measures calls, each kind for this long.
     fn bench(&self, given: GivenComponent<'_>, span: Duration) -> Result<Printed, Failed>;
 
-    /// Shows what a component says of itself.
+    /// Shows what a component declares.
     fn inspect(&self, given: GivenComponent<'_>) -> Result<Printed, Failed>;
 
-    /// Builds on every change and lets a running server use the result.
+    /// Builds on every change, and lets a running server use the result.
     fn dev(&self, folder: &Path, matches: &ArgMatches) -> Result<(), Failed>;
 }
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Debug)]
 pub(super) struct Tested {
     pub(super) is_good: bool,

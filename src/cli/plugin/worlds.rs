@@ -1,4 +1,4 @@
-//! What authors' commands do for each world: the table of all. A new world is a folder with its commands, and a line here.
+//! The table of the worlds' commands. A new world is a folder with its commands, and a line here.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use super::{Failed, remote};
 use crate::author::Project;
 use sequor_wasm::manifest;
 
-/// All of them; the first is that of a component that names none.
+/// All worlds. The first also handles components that name no world.
 static ALL: [&dyn WorldCommands; 3] = [&SchedulerCommands, &ProcessorCommands, &InitializerCommands];
 
-/// The commands for a component: its plugin.toml names the world. A component without one, or of another world, is for the first to refuse.
+/// The commands for a component, by the world in its plugin.toml. The first world refuses a component without one, or of an unknown world.
 pub(super) fn of_component(bytes: &[u8]) -> &'static dyn WorldCommands {
     #[derive(Deserialize)]
     struct Header {
@@ -37,7 +37,7 @@ fn of(world: &str) -> Option<&'static dyn WorldCommands> {
     ALL.into_iter().find(|commands| commands.world().name() == world)
 }
 
-/// Runs a command for each component, and prints what comes of it.
+/// Runs a command for each component, and prints the results.
 pub(super) fn each(
     matches: &ArgMatches,
     mut run: impl FnMut(&dyn WorldCommands, GivenComponent<'_>) -> Result<Printed, Failed>,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::client::Client;
 use crate::cli::Failed;
 
-/// A refusal about this plug-in, which has to be there, with what is there.
+/// Rewords the refusal of an unknown plug-in: adds the names of the known ones.
 pub(super) fn known(client: &Client, plugin: &str) -> impl Fn(Failed) -> Failed {
     move |failed| {
         let begin = format!("there is no plug-in \"{plugin}\"");
@@ -13,7 +13,7 @@ pub(super) fn known(client: &Client, plugin: &str) -> impl Fn(Failed) -> Failed 
     }
 }
 
-/// A refusal about a model, with where the names of models are.
+/// Rewords the refusal of an unknown model: adds the command that lists the models.
 pub(super) fn served(failed: Failed) -> Failed {
     reworded(failed, |text| {
         let is_unknown = text.starts_with("no model \"") && text.ends_with("\" is served");
@@ -21,7 +21,7 @@ pub(super) fn served(failed: Failed) -> Failed {
     })
 }
 
-/// A refusal of the component that lies in this file, which the server knows by the plug-in's name alone.
+/// Rewords the refusal of a component: names its file, because the server only knows the plug-in's name.
 pub(super) fn of_file(plugin: &str, file: &str) -> impl Fn(Failed) -> Failed {
     move |failed| {
         reworded(failed, |text| {
@@ -32,7 +32,7 @@ pub(super) fn of_file(plugin: &str, file: &str) -> impl Fn(Failed) -> Failed {
     }
 }
 
-/// A refusal to load what is loaded already, with all that replacing it takes.
+/// Rewords the refusal to load an existing plug-in: completes the command that replaces it.
 pub(super) fn replaceable(plugin: &str, file: &str) -> impl Fn(Failed) -> Failed {
     move |failed| {
         let end = format!("sequor plugin replace {plugin}");
@@ -40,7 +40,7 @@ pub(super) fn replaceable(plugin: &str, file: &str) -> impl Fn(Failed) -> Failed
     }
 }
 
-/// The failure with another sentence, if it is a refusal and there is a better one.
+/// Replaces the sentence of a refusal, if there is a better one.
 fn reworded(failed: Failed, better: impl FnOnce(&str) -> Option<String>) -> Failed {
     match failed {
         Failed::Refused { text, help } => Failed::Refused { text: better(&text).unwrap_or(text), help },
@@ -48,7 +48,7 @@ fn reworded(failed: Failed, better: impl FnOnce(&str) -> Option<String>) -> Fail
     }
 }
 
-/// The plug-ins that a server has.
+/// A sentence with the names of the server's plug-ins.
 fn there(client: &Client) -> String {
     let all = client.get("/admin/plugins").ok();
     let names = all.as_ref().and_then(Value::as_array).into_iter().flatten();

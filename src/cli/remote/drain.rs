@@ -8,7 +8,7 @@ use super::client::{Client, RequestPayload};
 use super::{args, print};
 use crate::cli::Failed;
 
-/// How often a server that goes out is looked for.
+/// How often the command checks whether the server has ended.
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(in crate::cli) fn command() -> Command {

@@ -1,10 +1,10 @@
-//! What the commands share that talk to a running server: which server, with which key, and how its answers are printed.
+//! The shared part of the commands for a running server: the server's address, the key, and the output of answers.
 //!
 //! # Layout
 //!
-//! - [`client`]: a request and its answer · `tls`: whom it trusts.
-//! - [`status`], [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server.
-//! - `advice`: what can be done about a refusal.
+//! - [`client`]: a request and its answer · `tls`: the certificates that it trusts.
+//! - [`status`], [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: the transfer of a plug-in's file.
+//! - `advice`: advice about refusals.
 
 mod advice;
 pub(super) mod client;
@@ -27,7 +27,7 @@ use super::Failed;
 /// Default address of the admin listener.
 pub(super) const SERVER: &str = "127.0.0.1:8003";
 
-/// Which server is asked, and how its answer is printed.
+/// The arguments for the server and for the output format.
 pub(super) fn args() -> Vec<Arg> {
     let file = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf)).help(help)
@@ -48,12 +48,12 @@ pub(super) fn args() -> Vec<Arg> {
     ]
 }
 
-/// The same flags for the whole command line, so that they may stand before a noun or a verb as well.
+/// The same arguments, allowed anywhere on the command line, also before a subcommand.
 pub(super) fn global_args() -> impl Iterator<Item = Arg> {
     args().into_iter().map(|arg| arg.global(true).hide(true))
 }
 
-/// Output for people or for programs. As JSON, a command prints one value, or one value per line if it goes on.
+/// Output for people or for programs. As JSON, a command prints one value, or one value per line if it keeps running.
 pub(super) fn output() -> Arg {
     let form = Arg::new("output").long("output").value_name("FORM").value_parser(["table", "json"]);
     form.default_value("table").help("Output format")
@@ -67,7 +67,7 @@ pub(super) fn wants_json(matches: &ArgMatches) -> bool {
     text(matches, "output") == "json"
 }
 
-/// Prints an answer as it came, or as `told` says it.
+/// Prints an answer as JSON, or as the text of `told`.
 fn print<T: DeserializeOwned>(
     matches: &ArgMatches,
     answer: &Value,

@@ -1,4 +1,4 @@
-//! The verbs of `sequor plugin` that talk to a running server.
+//! The subcommands of `sequor plugin` for a running server.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::text::numbers::{pair, rate};
 use crate::text::table;
 use sequor_wasm::journal::LogLine;
 
-/// The verbs: how each is called, and what runs it.
+/// The subcommands: the command line of each, and the function that runs it.
 pub(in crate::cli) fn verbs() -> Vec<(Command, CommandFn)> {
     let from = || option("from", "FILE", "The component").value_parser(value_parser!(PathBuf));
     let model = || option("model", "MODEL", "The model").required(true);
@@ -70,13 +70,13 @@ fn path(matches: &ArgMatches, verb: &str) -> String {
     if verb.is_empty() { format!("/admin/plugins/{name}") } else { format!("/admin/plugins/{name}/{verb}") }
 }
 
-/// Asks for what needs nothing but the name of a plug-in that is there.
+/// Sends a request that needs only the name of an existing plug-in.
 fn asked(matches: &ArgMatches, verb: &str) -> Result<Value, Failed> {
     let client = Client::of(matches)?;
     client.post(&path(matches, verb), RequestPayload::Nothing).map_err(known(&client, text(matches, "name")))
 }
 
-/// One plug-in as the server shows it.
+/// One plug-in, as the server shows it.
 fn one(matches: &ArgMatches) -> Result<Value, Failed> {
     let client = Client::of(matches)?;
     client.get(&path(matches, "")).map_err(known(&client, text(matches, "name")))
@@ -86,7 +86,7 @@ fn s(n: u64) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
 
-// === what is there ===
+// === list and show ===
 
 fn list(matches: &ArgMatches) -> Result<(), Failed> {
     print(matches, &Client::of(matches)?.get("/admin/plugins")?, |plugins: Vec<Summary>| rows(&plugins))
@@ -162,7 +162,7 @@ fn origin(attached: &Attached) -> String {
         said += &format!("; differs in {:.1} % of rounds", differing as f64 * 100.0 / all as f64);
     }
     if attached.state == BindingState::Parked {
-        // Those of one that was parked by hand, or long ago, count no more.
+        // The strikes of a plug-in that was parked by hand, or long ago, are gone.
         match (attached.strikes, &attached.last_fault) {
             (0, None) => {}
             (0, Some(f)) => said += &format!("; {} {}", f.kind, f.what),
@@ -182,31 +182,31 @@ fn head(sha256: &str) -> String {
 
 // === changes ===
 
-/// Prints what a plug-in is now, and what was done with it.
+/// Prints the plug-in, and what was done with it.
 fn done(matches: &ArgMatches, answer: &Value, what: &str) -> Result<(), Failed> {
     print(matches, answer, |plugin: Summary| {
         format!("{} {} ({}) {what}\n", plugin.name, plugin.version, head(&plugin.sha256))
     })
 }
 
-/// The models whose file names a plug-in that is shown.
+/// The models whose file names this plug-in.
 fn named(plugin: &Value) -> impl Iterator<Item = &str> {
     let attached = plugin.get("attached").and_then(Value::as_array).into_iter().flatten();
     let is_named = |at: &&Value| at.get("from_file").and_then(Value::as_bool).unwrap_or_default();
     attached.filter(is_named).filter_map(|at| at.get("model")?.as_str())
 }
 
-/// Whether it is attached to any model.
+/// Whether the plug-in is attached to any model.
 fn is_attached(plugin: &Value) -> bool {
     plugin.get("attached").and_then(Value::as_array).is_some_and(|attached| !attached.is_empty())
 }
 
-/// What was done, where there is something that it was done to.
+/// The result, unless the plug-in is attached nowhere.
 fn where_attached(plugin: &Value, what: &str) -> String {
     if is_attached(plugin) { what.to_owned() } else { "is attached nowhere; it decides nothing".to_owned() }
 }
 
-/// The models that use this version after the next start, too: their files name the plug-in.
+/// A note about the models whose files name the plug-in: they use this version after the next start, too.
 fn lasting(plugin: &Value) -> String {
     let mut models: Vec<&str> = named(plugin).collect();
     models.dedup();
@@ -262,7 +262,7 @@ fn attach_one(matches: &ArgMatches) -> Result<(), Failed> {
 fn detach(matches: &ArgMatches) -> Result<(), Failed> {
     let model = text(matches, "model");
     let client = Client::of(matches)?;
-    // Once it is detached, nothing says any more that the file names it.
+    // Asked before the detach, because afterwards the answer no longer shows that the file names it.
     let before = client.get(&path(matches, "")).ok();
     let is_named = before.is_some_and(|before| named(&before).any(|name| name == model));
     let answer = client.post(&path(matches, "detach"), RequestPayload::Json(json!({ "model": model })));
@@ -293,7 +293,7 @@ fn unload(matches: &ArgMatches) -> Result<(), Failed> {
     print(matches, &answer, |_: Value| format!("{name} is unloaded\n"))
 }
 
-/// `weights.gold=4`: a path and what is JSON, or else text.
+/// Parses `weights.gold=4`: a path, and a value that is JSON or otherwise text.
 pub(in crate::cli) fn entry(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text.split_once('=').ok_or_else(|| format!("\"{text}\" is not KEY=VALUE"))?;
     if key.split('.').any(str::is_empty) {
@@ -302,7 +302,7 @@ pub(in crate::cli) fn entry(text: &str) -> Result<(String, Value), String> {
     Ok((key.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
 }
 
-/// The entries, as one table.
+/// Merges the entries into one table.
 pub(in crate::cli) fn config(entries: &[&(String, Value)]) -> Result<Value, Failed> {
     let mut config = Map::new();
     for (key, value) in entries {
@@ -338,7 +338,7 @@ fn logs(matches: &ArgMatches) -> Result<(), Failed> {
     }
 }
 
-/// A line of its own for each, so that programs can follow too.
+/// Prints each line separately, so that programs can follow the log, too.
 fn tell(line: &LogLine, as_json: bool) {
     if as_json {
         println!("{}", serde_json::to_string(line).unwrap_or_default());

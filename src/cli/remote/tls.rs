@@ -1,4 +1,4 @@
-//! Whom a command trusts, and what it shows of itself.
+//! TLS of a command: the certificates that it trusts, and the one that it presents.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-/// Trusts certificates of this authority; shows a certificate if it has one.
+/// Trusts certificates of this CA, and presents a certificate if one is given.
 pub(super) fn config(ca: &Path, own: Option<(&Path, &Path)>) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(ca)? {
@@ -27,11 +27,11 @@ pub(super) fn config(ca: &Path, own: Option<(&Path, &Path)>) -> Result<Arc<Clien
     Ok(Arc::new(config))
 }
 
-/// Why a TLS connection did not come about.
+/// The reason why a TLS connection failed.
 pub(super) fn refusal(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
-        // The one kind of refusal that comes from the usual way to make a certificate.
+        // The usual way to make a certificate leads to this refusal.
         Some(rustls::Error::InvalidCertificate(why)) if format!("{why:?}").contains("CaUsedAsEndEntity") => {
             "its certificate is refused: it is a CA's own certificate, as `openssl req -x509` makes it. Make a server certificate \
              (CA:FALSE) that the CA of --tls-ca signs: docs/reference/security.md"

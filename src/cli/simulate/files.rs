@@ -12,7 +12,7 @@ pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> SimulateError {
     SimulateError::File { path: path.to_owned(), what: error.to_string() }
 }
 
-/// A file as it is called in a sentence: without its folders.
+/// The name of a file for sentences, without its folders.
 pub(super) fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }

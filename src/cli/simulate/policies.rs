@@ -1,4 +1,4 @@
-//! Who decides in a simulation: the names of built-in policies and the files of plug-ins, with the settings that `--set` gives.
+//! The policies of a simulation: built-in policies by name and plug-ins by file, with the settings of `--set`.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::cli::plugin_host::cache;
 use crate::simulate::{ComparedPolicy, PluginSpec, Serving, SimulateError, Workload};
 use sequor_wasm::limits::Limits;
 
-/// The policy of this name; a plug-in is tried out.
+/// The policy of this name. A plug-in is tried first.
 pub(super) fn policy(
     name: &str,
     set: &[String],
@@ -27,14 +27,14 @@ pub(super) fn policy(
     Ok(ComparedPolicy::plugin(&file, spec))
 }
 
-/// `burst=4`, `weights.gold=4`, `name=anna` as a table in JSON.
+/// Converts `burst=4`, `weights.gold=4`, `name=anna` to a table in JSON.
 pub(super) fn config(set: &[String]) -> Result<String, SimulateError> {
     let wrong = |text: &str| SimulateError::Given(format!("--set {text}: KEY=VALUE is wanted, as burst=4"));
     let mut document = String::new();
     for text in set {
         let (key, value) = text.split_once('=').ok_or_else(|| wrong(text))?;
         let line = format!("{key} = {value}\n");
-        // A value that is no number, list or the like is a text.
+        // A value that is not valid TOML is a text.
         let line = match line.parse::<toml::Table>() {
             Ok(_) => line,
             Err(_) => format!("{key} = {}\n", toml::Value::String(value.to_owned())),

@@ -1,4 +1,5 @@
-//! `sequor simulate --replay-round FILE`: a question that went wrong in a server, put again to a plug-in, and what the core says of the answer.
+//! `sequor simulate --replay-round FILE`: asks a plug-in a question again that failed in a server, and shows how the core judges the
+//! answer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::services::Services;
 
-/// Indices of a list that are shown.
+/// Maximum number of indices shown of a list.
 const SHOWN: usize = 16;
 
-/// Puts the question of `file` to the plug-in at `policy`. Fails where it still goes wrong.
+/// Asks the plug-in at `policy` the question of `file`. Fails if the answer is still invalid.
 pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
     let said = |e: String| Failed::Configuration(format!("{}: {e}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|e| said(e.to_string()))?;
@@ -52,7 +53,7 @@ fn component(path: &Path) -> Result<SchedulerComponent, Failed> {
     loaded.map_err(|refused| Failed::Configuration(refused.to_string()))
 }
 
-/// What was asked, and what went wrong.
+/// Describes the question, and the failure in the server.
 fn before(round: &RoundFile, component: &SchedulerComponent) -> String {
     let RoundFile { plugin, version, sha256, model, fault, what, answer, .. } = round;
     let shown = round.question.shown().candidates();
@@ -105,7 +106,7 @@ fn listed(indices: &[u32]) -> String {
     some.join(", ") + if indices.len() > SHOWN { ", …" } else { "" }
 }
 
-/// Prints the guest's log: the reason to replay a question.
+/// Prints the guest's log, which is the reason to replay a question.
 #[derive(Debug)]
 struct Aloud;
 
@@ -139,7 +140,7 @@ mod tests {
     use crate::scheduling::wat_fixture::SchedulerWat;
     use sequor_wasm::limits::Limits;
 
-    /// Three candidates, of which index 97 was fired.
+    /// A round of three candidates, in which the answer fired index 97.
     fn recorded() -> RoundFile {
         let see = Columns { len: 3, max_batch: 2, ..Columns::default() };
         let asked = PolicyQuestion::Plan(Instance { load: LoadId::FIRST, n: 0 });
@@ -168,7 +169,7 @@ mod tests {
             run(&file, path.to_str().unwrap()).map_err(|e| e.to_string())
         };
         assert_eq!(put(&SchedulerWat::default()), Ok(()));
-        // It fires its first candidate twice.
+        // The plug-in fires its first candidate twice.
         let twice = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048))
             (i32.store (i32.const 1036) (i32.const 2)) (i32.const 1024)";
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What becomes of a guest's answers.
+//! Tests of how a guest's answers are used.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ fn an_answer_of_each_case_is_taken() {
         initializer(guest).initialize(&start(), &inputs()).unwrap()
     };
     assert_eq!(answer(InitializerWat::default().initialize), FirstAnswer::Default);
-    // The value of its input, which it reads.
+    // The guest reads the value of its input.
     let state = "(call $state (i32.load (i32.load offset=20 (local.get $inputs))) (i32.const 1) (i32.const 0))";
     assert_eq!(answer(state), FirstAnswer::States(vec![Some(tensor(&[1], 42))]));
     assert_eq!(answer("(call $text (i32.const 2) (i32.const 1) (i32.const 2))"), FirstAnswer::CopyOf("78".to_owned()));
@@ -68,7 +68,7 @@ fn kept_name(answer: FirstAnswer) -> KeptName {
     }
 }
 
-/// A name as if the version that serves had answered it.
+/// A name as if the current version had answered it.
 fn name(of: &Initializer, name: &str) -> KeptName {
     KeptName::new(name.to_owned(), of.current.load_full())
 }
@@ -113,7 +113,7 @@ fn what_breaks_a_rule_fails_the_start() {
     let with = |initialize: &str| {
         let of = initializer(InitializerWat { initialize, ..InitializerWat::default() });
         let what = failure(of.initialize(&start(), &inputs()).unwrap_err());
-        // Another guest takes the place of one that trapped.
+        // Another guest replaces one that trapped.
         assert_eq!(failure(of.initialize(&start(), &inputs()).unwrap_err()), what);
         what
     };

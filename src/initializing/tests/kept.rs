@@ -1,4 +1,4 @@
-//! States that are kept: who runs the steps, who waits, and what makes room for what.
+//! Tests of kept states: which START runs the steps, which STARTs wait, and which states are dropped to make room.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::state::budget::Budget;
 use crate::state::{StateValue, StateValues};
 use crate::telemetry::KeptMetrics;
 
-/// What STARTs were given, in order: the number of the START, and what it found.
+/// The results that STARTs got, in order: the number of the START, and the result.
 type Given = Arc<Mutex<VecDeque<(u32, KeptLookup)>>>;
 
 struct Start {
@@ -125,7 +125,7 @@ fn a_start_that_must_not_wait_runs_the_steps_itself() {
 
 #[test]
 fn what_was_not_used_for_longest_makes_room() {
-    // Each counts for 1000 bytes, its name and 256 more.
+    // Each counts for 1000 bytes, its name and 256 bytes more.
     let rig = Rig::new(2600, u64::MAX);
     for (n, name) in [(1, "a"), (2, "b")] {
         rig.start(n, name);
@@ -164,7 +164,7 @@ fn kept_states_count_towards_the_limit_of_all_states() {
     let Rig { kept, budget, .. } = rig;
     drop(held);
     drop(kept);
-    // A START that runs the steps still holds them.
+    // The START that runs the steps still holds the states.
     assert_eq!(budget.used(), 1257);
     rig.given.lock().clear();
     assert_eq!(budget.used(), 0);
@@ -224,7 +224,7 @@ fn a_start_that_waits_while_all_is_dropped_gets_no_states_of_before() {
 
 #[test]
 fn states_that_are_not_kept_make_no_room() {
-    // The states of "a" count for 757 bytes, and those of "b" for 2,257, which the limit of all states refuses.
+    // The states of "a" count for 757 bytes. Those of "b" count for 2,257, which the limit of all states refuses.
     let rig = Rig::new(2600, 3000);
     let live = rig.budget.take(2000).unwrap();
     rig.start(1, "b");
@@ -234,7 +234,7 @@ fn states_that_are_not_kept_make_no_room() {
     large.keep(&values(0, 2000));
     rig.start(3, "a");
     assert_eq!(rig.copy(3), values(0, 500));
-    // Neither do states that were dropped before they were there.
+    // States whose steps began before a drop also make no room.
     let rig = Rig::new(2600, u64::MAX);
     rig.start(1, "b");
     let large = rig.permit(1);
@@ -263,7 +263,7 @@ fn a_cancelled_start_does_not_wait_for_the_steps_of_another() {
     (2..6).for_each(|n| drop(rig.copy(n)));
 }
 
-/// What the model of the next test knows of one name.
+/// The test model's view of one name.
 #[derive(Debug, Default)]
 struct Name {
     kept: bool,
@@ -272,8 +272,8 @@ struct Name {
 }
 
 proptest! {
-    /// STARTs of three names, whose steps succeed or fail in any order: each START is answered once, one START at a time runs the steps of a name,
-    /// and nothing is held at the end.
+    /// STARTs of three names, whose steps succeed or fail in any order. Each START is answered once, one START at a time runs the steps of
+    /// a name, and nothing is held at the end.
     #[test]
     fn each_start_is_answered_once(acts in prop::collection::vec((0usize..3, 0u8..4), 1..60)) {
         let rig = Rig::new(1 << 20, u64::MAX);

@@ -1,4 +1,4 @@
-//! Tests of this room.
+//! Tests of state initializers and kept states.
 
 mod answers;
 mod kept;

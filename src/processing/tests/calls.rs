@@ -1,4 +1,4 @@
-//! Guests that call models: their time, cancelled requests, and how much they hold of the answers.
+//! Guests that call models: their time, cancelled requests, and the answers that they hold.
 
 use std::future::{Future as _, ready};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::telemetry::Metrics;
 use crate::telemetry::kinds::Gauge;
 use crate::tensor::{NamedTensor, Tensor};
 
-/// `$call`: calls the model "echo" without inputs. The answer is at 480: 0 and a list, or 1 and a failure, from 488 on.
+/// `$call`: calls the model "echo" without inputs. The answer is at 480: 0 and a list, or 1 and a failure, from 488.
 const CALL: &str = r#"
     (import "sequor:plugin/models@0.1.0" "infer" (func $infer (param i32 i32 i32 i32 i32)))
     (import "sequor:plugin/tensors@0.1.0" "[method]tensor.part" (func $part (param i32 i64 i64 i32 i32) (result i32)))
@@ -43,7 +43,7 @@ const CALL: &str = r#"
 
 const WITHOUT_END: &str = "(loop $ever (call $call) (br $ever)) (i32.const 0)";
 
-/// The only model. It answers at once.
+/// The only model. It answers immediately.
 #[derive(Debug)]
 struct EchoModel {
     answer: CallOutcome,
@@ -67,7 +67,7 @@ impl CallOrigin for EchoModel {
     }
 }
 
-/// A processor that may call models, and the model that it calls.
+/// A processor that may call models, and its model.
 struct CallingRig {
     chain: Chain,
     echo: Arc<EchoModel>,
@@ -88,7 +88,7 @@ fn guest(pre: &str) -> Vec<u8> {
 }
 
 impl CallingRig {
-    /// `granted` is the model that it may call; none if there is no server.
+    /// `granted` is the model that the processor may call. `None` means that there is no server.
     fn try_new(
         component: &[u8],
         granted: Option<&str>,
@@ -188,7 +188,7 @@ fn the_answers_that_a_guest_holds_are_bounded() {
     let too_much = "it holds more than 256 MiB of outputs in one call";
     let caller = CallingRig::new(WITHOUT_END, MINUTE, large());
     assert!(caller.failure().starts_with(too_much) && caller.calls() == 7);
-    // A part of a tensor keeps all of it in memory.
+    // A part of a tensor keeps the whole in memory.
     let parts = "(local $t i32)
         (i64.store (i32.const 560) (i64.const 1))
         (loop $ever
@@ -200,7 +200,7 @@ fn the_answers_that_a_guest_holds_are_bounded() {
         (i32.const 0)";
     let caller = CallingRig::new(parts, MINUTE, large());
     assert!(caller.failure().starts_with(too_much) && caller.calls() == 7);
-    // A guest that drops each answer may go on.
+    // A guest that drops each answer may continue.
     let drops = format!(
         "(local $i i32)
         (loop $more
@@ -233,7 +233,8 @@ fn without_a_server_a_call_is_a_failure_that_the_guest_reads() {
 
 // === wasi-nn ===
 
-/// `$new(rank, len)`: a tensor of so many dimensions of 1, and so many bytes. `$text(len)`: the length of the error that a name of so many bytes gives.
+/// `$new(rank, len)`: a tensor with this many dimensions of size 1, and this many bytes. `$text(len)`: the length of the error for a name
+/// of this many bytes.
 const NN: &str = r#"
     (import "wasi:nn/tensor@0.2.0-rc-2024-10-28" "[constructor]tensor" (func $tensor (param i32 i32 i32 i32 i32) (result i32)))
     (import "wasi:nn/graph@0.2.0-rc-2024-10-28" "load-by-name" (func $by_name (param i32 i32 i32)))

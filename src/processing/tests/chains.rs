@@ -1,4 +1,4 @@
-//! What a chain does with a request, and what a failure leaves.
+//! What a chain does with a request, and the state after a failure.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn each_processor_has_its_own_scratch() {
         assert_ne!(scratch, before);
     }
     assert_eq!(scratch.size(), 2);
-    // Without a sequence nothing is kept.
+    // Without a sequence, no scratch is kept.
     let facts = crate::processing::CallFacts { sequence: 0, ..step() };
     let prepared = chain.pre(&facts, &SequenceScratch::default(), inputs(b"abc")).unwrap();
     let (_, kept) = chain.post(&facts, prepared.pending, vec![inputs(b"d")]).unwrap();
@@ -142,7 +142,7 @@ fn what_breaks_a_rule_fails_the_request() {
     assert_eq!(with(scratch), "pre left 9 bytes of scratch; plugin.toml says 8");
 }
 
-/// The sentence of a refusal as a request that is wrong.
+/// The sentence of a refusal that calls the request wrong.
 fn refused_as_wrong(answer: Result<crate::processing::PreparedRequest, crate::processing::ProcessorRefusal>) -> String {
     match answer.unwrap_err().why {
         RefusedBy::Plugin { code: 1, text, retry: None } => text,
@@ -217,7 +217,7 @@ fn an_input_that_passes_by_counts_once_for_all_runs() {
         &[ProcessorWat { pre: &run_each(4000), manifest: "reads = [\"x\"]\n", ..ProcessorWat::default() }],
     )
     .unwrap();
-    // In 4,000 runs it would be 400 MB.
+    // Copied for 4,000 runs it would be 400 MB.
     let shared = tensor(&vec![7; 100_000]);
     let request = vec![Some(tensor(b"abc")), Some(shared)];
     let prepared = chain.pre(&step(), &SequenceScratch::default(), request).unwrap();
@@ -302,7 +302,7 @@ fn a_failing_processor_can_be_bypassed() {
     assert_eq!(runs(prepared.plan), [inputs(b"abc")]);
     let (answer, scratch) = chain.post(&step(), prepared.pending, vec![inputs(b"de")]).unwrap();
     assert_eq!((answer, scratch), (inputs(b"de"), SequenceScratch::default()));
-    // Its post alone fails: the outputs of the runs pass it by.
+    // Only its `post` fails, so the outputs of the runs bypass it.
     let chain = crate::processing::wat_fixture::chain(&[ProcessorWat {
         post: "unreachable",
         on_failure: OnFailure::Bypass,
@@ -323,7 +323,7 @@ fn a_processor_that_does_not_fit_is_refused_at_load() {
         refused(ProcessorWat { configure: "unreachable", ..ProcessorWat::default() }).1,
         "it gave up (unreachable), in configure"
     );
-    // It renames its input, which nothing is passed to then.
+    // It renames its input, so a bypass passes nothing to that input.
     let renamed = "
         (i32.store8 (i32.const 1024) (i32.const 0))
         (memory.copy (i32.const 1028) (i32.add (local.get 0) (i32.const 64)) (i32.const 16))
@@ -339,7 +339,7 @@ fn a_processor_that_does_not_fit_is_refused_at_load() {
     );
 }
 
-/// A processor in front of a model that takes three bytes. It declares that it takes any number.
+/// A processor in front of a model that takes three bytes. It declares an input of any length.
 fn wider(guest: ProcessorWat<'_>) -> crate::processing::Chain {
     let mut model = model();
     model.inputs[0].dims = sequor_core::Dims::from_wire(&[3]);
@@ -370,7 +370,7 @@ fn an_input_that_passes_by_must_fit_the_model_behind() {
 fn the_runs_of_one_request_are_alike_though_two_processors_made_them() {
     let twice =
         ProcessorWat { pre: "(call $run (local.get 11) (local.get 12) (i32.const 2))", ..ProcessorWat::default() };
-    // Every second call it gives two bytes in place of three.
+    // Every second call gives two bytes instead of three.
     let extra = "(global $n (mut i32) (i32.const 0))";
     let pre = "
         (global.set $n (i32.xor (global.get $n) (i32.const 1)))
@@ -380,7 +380,8 @@ fn the_runs_of_one_request_are_alike_though_two_processors_made_them() {
         (call $run (local.get 11) (local.get 12) (i32.const 1))";
     let unlike = ProcessorWat { extra, pre, ..ProcessorWat::default() };
     assert_eq!(failure(&[twice, unlike]), "the runs of one request have different shapes");
-    // The one in front of the model is bypassed for the entry that it answered with another shape. What passes it by has the first one's.
+    // The processor in front of the model is bypassed for the entry that it answered with another shape. The bypassed inputs have the first
+    // entry's shape.
     let chain = chain(&[twice, ProcessorWat { on_failure: OnFailure::Bypass, ..unlike }]);
     let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
     assert_eq!(runs(prepared.plan), [inputs(b"abc"), inputs(b"abc")]);

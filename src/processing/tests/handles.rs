@@ -15,7 +15,7 @@ const METHODS: &str = "
 
 const BY_HANDLE: &str = "by-value = \"0B\"\n";
 
-/// One run with the handle in place of the first input's.
+/// One run, with the handle in place of the first input.
 const RUN: &str = "
     (i32.store offset=8 (local.get 11) (local.get $t))
     (call $run (local.get 11) (local.get 12) (i32.const 1))";
@@ -55,7 +55,7 @@ fn a_part_is_a_tensor_of_its_own() {
 
 #[test]
 fn a_cast_has_the_same_bytes_with_another_type() {
-    // To INT16 and back, for the model takes UINT8.
+    // To INT16 and back, because the model takes UINT8.
     let cast = |dtype: u32, elements: u32| {
         ran(&format!(
             "(local $t i32)
@@ -92,7 +92,7 @@ fn a_buffer_becomes_a_tensor() {
 
 #[test]
 fn a_guest_that_keeps_too_much_is_replaced() {
-    // Each call makes more than a quarter of what a guest may keep. After four calls another guest is called, so none counts to five.
+    // Each call makes more than a quarter of what a guest may keep. After four calls another guest is called, so no guest counts to five.
     let calls = "(global $calls (mut i32) (i32.const 0))
         (func $counts
             (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
@@ -101,7 +101,7 @@ fn a_guest_that_keeps_too_much_is_replaced() {
         "{METHODS} (import \"sequor:plugin/tensors@0.1.0\" \"[resource-drop]tensor\" (func $drop (param i32))) {calls}"
     );
     let keeps_buffer = "(drop (call $buffer (i32.const 2) (i32.const 512) (i32.const 1) (i64.const 20971520)))";
-    // A part keeps the memory of the whole.
+    // A part keeps the whole in memory.
     let keeps_part = "
         (local.set $t (call $finish
             (call $buffer (i32.const 2) (i32.const 512) (i32.const 1) (i64.const 20971520))))

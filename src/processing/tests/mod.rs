@@ -1,4 +1,4 @@
-//! Chains of processors, driven with guests in the text format of WebAssembly.
+//! Tests of chains of processors, with guests in the text format of WebAssembly.
 
 mod calls;
 mod chains;

@@ -1,4 +1,4 @@
-//! Authors' commands for state initializers. The first of `cases/` beside the component, or `--case`, describes the model.
+//! Authors' commands for state initializers. A case describes the model: `--case`, or the first one in `cases/` beside the component.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -44,7 +44,7 @@ impl WorldCommands for InitializerCommands {
         let running = trial.start(&case).map_err(|problem: AuthorError| problem.to_string())?;
         let outcomes = outcome::run(&case, &running);
         let outcomes = outcomes.map_err(|what| format!("{}: {}: {what}", given.path.display(), case.path.display()))?;
-        // A refusal may be what a START deserves; a failure is the plug-in's.
+        // A START may deserve a refusal. A failure is a fault of the plug-in.
         if let Some(failed) = outcomes.iter().find(|of| of.begins == "failed") {
             return Err(format!("{}: {}", given.path.display(), failed.wrong.join("; ")));
         }
@@ -116,14 +116,14 @@ impl WorldCommands for InitializerCommands {
     }
 }
 
-/// The component, held against the contract. `time` is for commands that were given none.
+/// Loads the component for a trial. `time` is the default CPU time of a call.
 fn trial(given: GivenComponent<'_>, time: Duration) -> Result<InitializerTrial, Failed> {
     let options = placed::trial_options(given, time)?;
     let refused = |problem: AuthorError| Failed::Configuration(problem.to_string());
     InitializerTrial::new(given.path, given.bytes, given.machine, options).map_err(refused)
 }
 
-/// The case that describes the model: the one that was given, or the first beside the component.
+/// The case that describes the model: the given one, or the first beside the component.
 fn case(given: GivenComponent<'_>) -> Result<Option<InitializerCase>, Failed> {
     placed::case_path(given).map(|path| InitializerCase::read(&path).map_err(failed)).transpose()
 }

@@ -1,5 +1,5 @@
-//! Authors' commands for processors. A stand-in answers in place of the model: the first of `cases/` beside the component, or `--case`, says what that
-//! takes and gives.
+//! Authors' commands for processors. A stand-in answers in place of the model. A case describes its inputs and outputs: `--case`, or the
+//! first one in `cases/` beside the component.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -129,14 +129,14 @@ impl WorldCommands for ProcessorCommands {
     }
 }
 
-/// The component, held against the contract. `time` is for commands that were given none.
+/// Loads the component for a trial. `time` is the default CPU time of a call.
 fn trial(given: GivenComponent<'_>, time: Duration) -> Result<ProcessorTrial, Failed> {
     let options = placed::trial_options(given, time)?;
     let refused = |problem: AuthorError| Failed::Configuration(problem.to_string());
     ProcessorTrial::new(given.path, given.bytes, given.machine, options).map_err(refused)
 }
 
-/// The case that names the model: the one that was given, or the first beside the component.
+/// The case that describes the model: the given one, or the first beside the component.
 fn case(given: GivenComponent<'_>) -> Result<Option<ProcessorCase>, Failed> {
     placed::case_path(given).map(|path| ProcessorCase::read(&path).map_err(failed)).transpose()
 }
@@ -146,7 +146,7 @@ fn needed(given: GivenComponent<'_>) -> Result<ProcessorCase, Failed> {
     case(given)?.ok_or_else(|| Failed::Configuration(format!("{}: {missing}", given.path.display())))
 }
 
-/// Runs a case again and again. Times of `pre` and `post`, ascending.
+/// Runs a case repeatedly. Returns the times of `pre` and of `post`, ascending.
 fn measure(
     case: &ProcessorCase,
     running: &TrialChain,

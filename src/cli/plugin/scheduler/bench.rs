@@ -9,18 +9,18 @@ use crate::cli::Failed;
 use crate::cli::plugin::world::{GivenComponent, Printed, millis};
 use crate::cli::plugin::{failed, file};
 
-/// Candidates of a question.
+/// Numbers of candidates in a question.
 const SIZES: [u32; 5] = [1, 8, 64, 256, 1024];
 
-/// What was measured of a component. Milliseconds and microseconds.
+/// The measurements of a component, in milliseconds and microseconds.
 #[derive(Debug, Serialize)]
 struct Measured {
     file: String,
     loading_ms: f64,
     starting_ms: f64,
-    /// Empty, if it plans nothing.
+    /// Empty if the component does not plan.
     plans: Vec<Plans>,
-    /// Bytes, at the end.
+    /// Bytes of memory at the end.
     memory: u64,
 }
 
@@ -69,7 +69,7 @@ fn render(measured: &Measured) -> String {
     text + &format!("memory {:.1} MiB\n", *memory as f64 / 1_048_576.0)
 }
 
-/// Calls until the time is over, ascending.
+/// Measures calls until the time is over. Returns the times, ascending.
 fn measure(running: &mut RunningGuest, size: u32, span: Duration) -> Result<Vec<Duration>, String> {
     let (began, mut took) = (Instant::now(), Vec::new());
     while took.len() < 20 || began.elapsed() < span {

@@ -12,7 +12,7 @@ use crate::cli::plugin::file;
 use crate::cli::plugin::world::{GivenComponent, Printed};
 use crate::scheduling::guest::Source;
 
-/// A component that a server would take.
+/// A component that a server would accept.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct CheckedComponent {
     name: String,
@@ -20,15 +20,15 @@ pub(in crate::cli) struct CheckedComponent {
     world: String,
     contract: String,
     bytes: usize,
-    /// Microseconds of a plan of 64 candidates, at best; none, if it plans nothing.
+    /// Microseconds of the fastest plan with 64 candidates. `None` if it does not plan.
     plan_us: Option<f64>,
     imports: Vec<String>,
-    /// A probable mistake of a component that a server would take.
+    /// A probable mistake in a component that a server would accept.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
 }
 
-/// The note about a component that wants to plan and never does. An author who misspelt the hook gets the kit's default.
+/// The note about a component that wants the hook `plan` but never decides. If an author misspells the hook, the kit's default runs.
 const NEVER_PLANS: &str = "plan left every trial round to the built-in policy; does the plug-in define plan?";
 
 /// Tries a scheduler.
@@ -37,7 +37,7 @@ pub(super) fn scheduler(given: GivenComponent<'_>) -> Result<Printed, String> {
     Ok(Printed { text: format!("{} {}, {}", good.name, good.version, good.summary()), json: json!(good) })
 }
 
-/// The component of this file, if a server would take it; else why not.
+/// Tries the component of this file. The error says why a server would not accept it.
 pub(in crate::cli) fn tried(path: &Path, options: TrialOptions, machine: &Machine) -> Result<CheckedComponent, String> {
     let text = |problem: AuthorError| problem.to_string();
     let bytes = file::bytes(path).map_err(text)?;
@@ -47,7 +47,7 @@ pub(in crate::cli) fn tried(path: &Path, options: TrialOptions, machine: &Machin
     running.exercise().map_err(at)?;
     let mut plan_us = None;
     if running.hooks().plan {
-        // The first calls find nothing warm.
+        // The first calls are slower, because nothing is warm.
         let sizes = [1, 2, 64, 1024, 64, 64, 64];
         let took = sizes.into_iter().zip(1..).map(|(size, round)| running.plan(size, round));
         let took = took.collect::<Result<Vec<_>, String>>().map_err(at)?;
@@ -68,7 +68,7 @@ pub(in crate::cli) fn tried(path: &Path, options: TrialOptions, machine: &Machin
 }
 
 impl CheckedComponent {
-    /// What it is, but for its name.
+    /// A summary without the name.
     pub(in crate::cli) fn summary(&self) -> String {
         let CheckedComponent { world, contract, bytes, plan_us, imports, .. } = self;
         let plan = plan_us.map(|us| format!(", plan of 64: {us:.1} us")).unwrap_or_default();
@@ -79,7 +79,7 @@ impl CheckedComponent {
     }
 }
 
-/// `host` of `sequor:plugin/host@0.1.0`. Types are left out: they give a component no rights.
+/// Shortens `sequor:plugin/host@0.1.0` to `host`. Types are left out, because they give a component no rights.
 fn short(import: &str) -> Option<&str> {
     let name = import.split('@').next().unwrap_or(import);
     let name = name.strip_prefix("sequor:plugin/").unwrap_or(name);

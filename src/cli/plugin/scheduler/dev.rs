@@ -1,4 +1,4 @@
-//! `sequor plugin dev` of a scheduler: every build decides on a running server at once. When it is over, what decided before decides again.
+//! `sequor plugin dev` for a scheduler: every build decides on a running server at once. At the end the previous policy decides again.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::cli::remote::{self, component};
 use crate::config::units::Span;
 use crate::scheduling::report::Summary;
 
-/// Lets a scheduler decide for a model.
+/// Runs the session of a scheduler that decides for a model.
 pub(super) fn scheduler(folder: &Path, matches: &ArgMatches) -> Result<(), Failed> {
     let model = matches.get_one::<String>("model").cloned().unwrap_or_default();
     let mut trying = Trying {
@@ -51,36 +51,36 @@ fn round(folder: &Path, trying: &mut Trying) -> Result<String, Failed> {
     ))
 }
 
-/// The plug-in on the server while its author works on it. It has a name of its own, so that it replaces no other plug-in.
+/// The plug-in on the server during its author's session. It has its own name, so that it replaces no other plug-in.
 struct Trying {
     client: Client,
     name: String,
     model: String,
     config: String,
     before: Option<Before>,
-    /// It was handed to the server, whether or not it came to decide.
+    /// Whether the server has the plug-in, even if it does not decide yet.
     is_there: bool,
     serves: bool,
     as_json: bool,
 }
 
-/// Who decided before, or watched, and how it was attached.
+/// The plug-in that decided or was a shadow before, and its options.
 struct Before {
     name: String,
     config: String,
     shadow: bool,
-    /// What a call of it may take, of servers that say so.
+    /// The CPU time of its calls, if the server reports it.
     time: Option<Span>,
 }
 
 impl Trying {
-    /// Which plug-in decides for the model now, or watches it.
+    /// The plug-in that decides for the model now, or is its shadow.
     fn decider(&self) -> Result<Option<Before>, Failed> {
         let plugins = self.client.get("/admin/plugins")?;
         let plugins: Vec<Summary> = serde_json::from_value(plugins).map_err(|e| Failed::Failed(e.to_string()))?;
         let of = |plugin: &Summary| {
             let at = plugin.attached.iter().find(|at| at.model == self.model)?;
-            // A shadow is compared in every state.
+            // Only a shadow has this comparison, in every state.
             let shadow = at.differs.is_some();
             let time = (at.time_us > 0).then(|| Span(Duration::from_micros(at.time_us)));
             Some(Before { name: plugin.name.clone(), config: at.config.clone(), shadow, time })
@@ -92,13 +92,13 @@ impl Trying {
         format!("/admin/plugins/{}{verb}", segment(&self.name))
     }
 
-    /// The hash of what decides from now on.
+    /// Makes the component decide, and returns its hash.
     fn hand_over(&mut self, file: &Path) -> Result<String, Failed> {
         let bring = |verb: &str| component::bring(&self.client, &self.path(verb), &self.name, Some(file));
         let answer = if self.serves {
             bring("/replace")?
         } else {
-            // One of this name may have been left by an earlier run that was killed.
+            // An earlier session that was killed may have left a plug-in of this name.
             let known = self.client.get(&self.path("")).is_ok();
             bring(if known { "/replace" } else { "" })?;
             self.is_there = true;

@@ -1,4 +1,4 @@
-//! Shows what a scheduler's component says of itself.
+//! Shows what a scheduler's component declares.
 
 use sequor_wasm::manifest;
 use serde::Serialize;
@@ -15,7 +15,7 @@ struct InspectedComponent {
     bytes: usize,
     sha256: String,
     imports: Vec<String>,
-    /// Bytes of its memory once it is configured; or why it could not be.
+    /// Bytes of its memory after `configure`. If that failed, `error` has the reason.
     memory: Option<u64>,
     error: Option<String>,
     /// Its plugin.toml, if it has one.

@@ -1,4 +1,4 @@
-//! Authors' commands for schedulers: they are tried with made-up candidates, and their cases run in virtual time.
+//! Authors' commands for schedulers. They are tried with artificial candidates, and their cases run in virtual time.
 
 mod bench;
 pub(in crate::cli) mod check;

@@ -11,11 +11,11 @@ use crate::simulate::file::WorkloadFile;
 use crate::simulate::{ComparedPolicy, Costs, Experiment, PluginSpec, SimulateError, SimulationReport};
 use sequor_wasm::limits::Limits;
 
-/// What came of a case.
+/// The result of a case.
 struct CaseResult {
     component: String,
     case: PathBuf,
-    /// Expectations that did not hold, in words.
+    /// Sentences about expectations that did not hold.
     wrong: Vec<String>,
     report: SimulationReport,
 }
