@@ -307,12 +307,6 @@ fn a_version_that_does_not_fit_leaves_the_one_that_serves() {
     let refused = fixture.repository.replace("guest", bad.component(), LOCAL).unwrap_err().to_string();
     assert!(refused.contains("(unreachable), in configure"), "{refused}");
     assert_eq!(fixture.sum(7, 1, |_| {}), 20_006);
-    let is = PluginControl::show(&fixture.repository, "guest").unwrap().sha256;
-    let pinned = format!("{TOML}sha256 = \"{is}\"\n");
-    fs_err::write(fixture.model().join("sequor.toml"), pinned).unwrap();
-    let refused =
-        fixture.repository.replace("guest", ProcessorWat::default().component(), LOCAL).unwrap_err().to_string();
-    assert!(refused.contains("sequor.toml names the hash"), "{refused}");
     let attached = fixture.repository.attach(&Attach { plugin: "guest".to_owned(), ..Attach::default() }, LOCAL);
     assert!(attached.unwrap_err().to_string().contains("is a processor"));
 }
@@ -367,3 +361,30 @@ fn a_step_of_two_rows_is_the_client_s_fault() {
     assert_eq!((refused.code, refused.ended), (Some(1), false), "{refused:?}");
     assert_eq!(PluginControl::show(&fixture.repository, "guest").unwrap().attached[0].strikes, 0);
 }
+#[test]
+fn a_replacement_writes_the_hash_that_the_models_file_names() {
+    let fixture = loaded(TOML);
+    let file = fixture.model().join("sequor.toml");
+    let hash = || PluginControl::show(&fixture.repository, "guest").unwrap().sha256;
+    let with = |sha256: &str| format!("# words\n{TOML}sha256 = \"{sha256}\" # of Monday\n");
+    let file_says = || fs_err::read_to_string(&file).unwrap();
+    fs_err::write(&file, with(&hash())).unwrap();
+    assert_eq!(fixture.sum(7, 5, |s| s.start = true), 10_005);
+    let post = POST.replace("10000", "20000");
+    fixture.repository.replace("guest", ProcessorWat { post: &post, ..guest() }.component(), LOCAL).unwrap();
+    assert_eq!((fixture.sum(7, 1, |_| {}), file_says()), (40_006, with(&hash())));
+    // Another scratch needs a new load, which holds the component against the hash of the file.
+    let wider = ProcessorWat { post: &post, manifest: "scratch = \"16B\"\n", ..guest() };
+    fixture.repository.replace("guest", wider.component(), LOCAL).unwrap();
+    assert_eq!((fixture.sum(8, 5, |s| s.start = true), file_says()), (20_005, with(&hash())));
+    fixture.repository.rollback("guest", LOCAL).unwrap();
+    assert_eq!((fixture.sum(9, 5, |s| s.start = true), file_says()), (20_005, with(&hash())));
+    // Where the model does not load, the file names the version that serves.
+    let (is, graph) = (hash(), fixture.model().join("1/model.onnx"));
+    fs_err::rename(&graph, graph.with_extension("away")).unwrap();
+    let wider = ProcessorWat { manifest: "scratch = \"24B\"\n", ..guest() };
+    let refused = fixture.repository.replace("guest", wider.component(), LOCAL).unwrap_err().to_string();
+    assert!(refused.contains("does not load"), "{refused}");
+    assert_eq!((hash(), file_says()), (is.clone(), with(&is)));
+}
+
