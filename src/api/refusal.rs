@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sequor_core::{Id, Refusal};
+use sequor_core::{EndReason, Id, Refusal};
 
 use super::{Code, Retry, Status};
 use crate::config::units::human;
@@ -113,6 +113,8 @@ fn of_refused(refused: &Refused) -> Retry {
                 Retry::Never
             }
         }
+        // A START: the version that takes new sequences now takes it.
+        Refusal::Ended(EndReason::Drained) if refused.may_retry => Retry::After(RETRY_AFTER),
         Refusal::Unknown(_)
         | Refusal::Ended(_)
         | Refusal::NoId

@@ -132,6 +132,7 @@ fn refused(refused: &Refused) -> (Code, String) {
     let Refused { refusal, model, id, .. } = refused;
     match refusal {
         Refusal::Unknown(tomb) => (Code::InvalidArgument, unknown(refused, *tomb)),
+        Refusal::Ended(EndReason::Drained) if refused.may_retry => (Code::Unavailable, retired_at_start(model, id)),
         Refusal::Ended(why) => {
             let because = format!("it {} while this request waited", ended_because(refused, *why));
             (Code::InvalidArgument, start_needed(model, id, &because))
@@ -189,6 +190,15 @@ fn ended_by_policy(Refused { model, id, .. }: &Refused, code: u32) -> String {
     format!(
         "the scheduler of model '{model}' rejected a request of sequence {id} (code {code}), and with it the sequence \
          ended; send START"
+    )
+}
+
+/// A START of a live server goes to the version that takes new sequences once it is sent again.
+fn retired_at_start(model: &str, id: &Id) -> String {
+    format!(
+        "sequence {id} of model '{model}' did not start: the version that its START waited for was replaced or unloaded; \
+         retry after {}",
+        span(RETRY_AFTER)
     )
 }
 

@@ -101,6 +101,7 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
         ("broken", tomb(EndReason::Broken)),
         ("member-failed", tomb(EndReason::Member)),
         ("ended-while-waiting", Refusal::Ended(EndReason::Idle)),
+        ("retired-at-start", Refusal::Ended(EndReason::Drained)),
         ("no-id", Refusal::NoId),
         ("live", Refusal::Live),
         ("ending", Refusal::Ending),
@@ -129,6 +130,7 @@ fn lost_cases() -> Vec<(&'static str, Refusal)> {
         ("backlog-timeout-ended", Refusal::BacklogTimeout { waited, ahead: 156 }),
         ("step-timeout-ended", Refusal::QueueTimeout { waited, ahead: 2 }),
         ("policy-ended", Refusal::Policy(7)),
+        ("retired-while-waiting", Refusal::Ended(EndReason::Drained)),
     ]
 }
 

@@ -239,8 +239,10 @@ fn refused(refused: &Refused) -> Option<(Code, String)> {
     let Refused { refusal, id, .. } = refused;
     Some(match refusal {
         Refusal::Unknown(None) => (Code::NotFound, MISSING.to_owned()),
-        Refusal::Unknown(Some(stone)) => (Code::NotFound, format!("{MISSING}{}", ended(id, stone.why))),
-        Refusal::Ended(why) => (Code::NotFound, format!("{MISSING}{}", ended(id, *why))),
+        Refusal::Unknown(Some(stone)) => (Code::NotFound, format!("{MISSING}{}", ended(refused, stone.why))),
+        // It is sent again as it is.
+        Refusal::Ended(EndReason::Drained) if refused.may_retry => return None,
+        Refusal::Ended(why) => (Code::NotFound, format!("{MISSING}{}", ended(refused, *why))),
         Refusal::Live => (Code::AlreadyExists, "Sequence with provided ID already exists".to_owned()),
         Refusal::Ending => (
             Code::FailedPrecondition,
