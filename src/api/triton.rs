@@ -9,7 +9,7 @@ use sequor_core::{EndReason, Id, Refusal, Tombstone};
 use super::refusal::{RETRY_AFTER, deadline, limit, member, no_version, processor, reason, rejection, retry, span};
 use super::{Code, Status};
 use crate::config::units::human;
-use crate::error::{ControlFailure, Failure, NoVersionReason, NotServed, Refused, SourceFault};
+use crate::error::{ControlFailure, EndedBy, Failure, NoVersionReason, NotServed, Refused, SourceFault};
 use invalid::invalid;
 
 /// Converts a failure to what a client of Triton reads.
@@ -278,16 +278,22 @@ fn start_needed(model: &str, id: &Id, because: &str) -> String {
     )
 }
 
-/// Why a sequence ended; for an ensemble, with which member.
-fn ended_because(refused: &Refused, why: EndReason) -> String {
-    match &refused.member {
-        Some(member) if why == EndReason::Member => format!("was ended when member '{member}' of the ensemble failed"),
-        _ => past(why).to_owned(),
+/// What became of a sequence, after "sequence 7", with the member of its ensemble or the plug-in that ended it.
+pub(super) fn ended_because(refused: &Refused, why: EndReason) -> String {
+    if let Some(member) = refused.member.as_ref().filter(|_| why == EndReason::Member) {
+        return format!("was ended when member '{member}' of the ensemble failed");
+    }
+    let Some(EndedBy { plugin, world }) = &refused.ended_by else { return past(why).to_owned() };
+    match why {
+        EndReason::Rejected => format!("was ended by {world} '{plugin}', which rejected a step"),
+        EndReason::Failed => format!("was refused at its START by {world} '{plugin}'"),
+        EndReason::Broken => format!("was ended by a step that failed in {world} '{plugin}'"),
+        _ => format!("{} by {world} '{plugin}'", past(why)),
     }
 }
 
 /// What became of a sequence, after "sequence 7".
-pub(super) fn past(why: EndReason) -> &'static str {
+fn past(why: EndReason) -> &'static str {
     match why {
         EndReason::End => "ended",
         EndReason::Idle => "expired",

@@ -10,7 +10,7 @@ use crate::api::Retry;
 use crate::api::kserve::refused_region::{RegionFault, region};
 use crate::api::refusal::unsent;
 use crate::error::{
-    ExceededLimit, Invalid, ProcessorFailure, RefusedModel, RejectionReason, RejectionStatus, SourceFault,
+    EndedBy, ExceededLimit, Invalid, ProcessorFailure, RefusedModel, RejectionReason, RejectionStatus, SourceFault,
 };
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
@@ -146,6 +146,7 @@ fn refused_with(refusal: Refusal, id: Id, may_retry: bool) -> Failure {
         may_retry,
         rejection: None,
         member: None,
+        ended_by: None,
     }))
 }
 
@@ -241,6 +242,18 @@ fn all() -> BTreeMap<&'static str, Failure> {
         };
         Failure::Processor(Box::new(failure))
     };
+    let named = |plugin: &str, world, why| {
+        let tomb = Refusal::Unknown(Some(Tombstone { why, at: Time::ZERO, step: 402, idle: None }));
+        let mut failure = refused_with(tomb, Id::Int(7), true);
+        if let Failure::Refused(refused) = &mut failure {
+            refused.ended_by = Some(EndedBy { plugin: plugin.to_owned(), world });
+        }
+        failure
+    };
+    all.insert("rejected-by-processor", named("redact", "processor", EndReason::Rejected));
+    all.insert("failed-start-by-initializer", named("fork", "initializer", EndReason::Failed));
+    all.insert("broken-by-processor", named("redact", "processor", EndReason::Broken));
+    all.insert("evicted-by-scheduler", named("lru-evict", "scheduler", EndReason::Evicted));
     all.insert("processor-rejected", by_processor(Some(5), false, Some(Duration::from_secs(2))));
     all.insert("processor-failed", by_processor(None, false, None));
     let parked = ProcessorFailure {

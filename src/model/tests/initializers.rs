@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sequor_core::Refusal;
+use sequor_core::{EndReason, Refusal};
 
 use super::{Fixture, load, request};
 use crate::error::{Failure, ProcessorFailure};
@@ -284,6 +284,18 @@ fn a_version_takes_the_place_of_another_and_kept_states_go_with_it() {
     assert!(failed(fixture.send(9, 50, |s| s.start = true)).unavailable);
     registry.unpark("guest", "local").unwrap();
     assert_eq!(start(&fixture, 9, 50), 50);
+}
+
+#[test]
+fn the_end_of_a_sequence_names_the_initializer_that_refused_its_start() {
+    let fixture = loaded(TOML);
+    for (id, value) in [(1, 3), (2, 1)] {
+        assert!(failed(fixture.send(id, value, |s| s.start = true)).ended);
+        let Err(Failure::Refused(refused)) = fixture.send(id, 1, |_| {}) else { panic!("{id} lives") };
+        assert!(matches!(refused.refusal, Refusal::Unknown(Some(stone)) if stone.why == EndReason::Failed));
+        let by = refused.ended_by.map(|by| (by.world, by.plugin));
+        assert_eq!(by, Some(("initializer", "guest".to_owned())));
+    }
 }
 
 #[test]

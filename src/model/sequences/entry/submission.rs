@@ -123,7 +123,7 @@ fn submit_accepted(
             Enqueued::Moved(job) => *job,
         };
         let Some((again, version)) = original.map(|original| *original).filter(|_| checks < CHECKS) else {
-            return Err(job.load.refused(Refusal::Stopping, job.id, job.facts.start, now));
+            return Err(job.load.refused(Refusal::Stopping, job.id, job.facts.start, now).into());
         };
         (request, reply, reservation, miss) = (again, job.reply, job.in_ensemble.reservation, None);
         accepted = accept(model, &mut request, version, origin, reservation.as_ref())?;
@@ -188,7 +188,7 @@ fn enqueue(
 ) -> Result<Enqueued, Failure> {
     let mut table = model.table.lock();
     if table.is_of_another(&job, &submit) {
-        return Err(job.load.refused(Refusal::Live, submit.id, true, now));
+        return Err(job.load.refused(Refusal::Live, submit.id, true, now).into());
     }
     // Its sequence moved to another load since the request was checked. Inputs and outputs are the same there.
     if let Some(load) = table.imports.load_of(&submit).filter(|_| job.load.is_retired()) {
