@@ -88,7 +88,7 @@ pub(crate) enum Does {
     AdmitBeyond,
     /// Rejects what it is shown, and ends the sequences.
     Reject,
-    /// Takes the slot of the first victim, if there is one.
+    /// Takes the slot of the first victim, if none is free.
     AdmitEvict,
 }
 
@@ -222,7 +222,9 @@ impl Guest for Puppet {
         match does {
             Does::AdmitTrap => struck(CallFault::Trap),
             Does::AdmitBeyond => Ok(vec![Admission::Take { instance: room.len() as u16 }]),
-            Does::AdmitEvict if victims.len > 0 => Ok(vec![Admission::Evict { victim: 0 }; see.len as usize]),
+            Does::AdmitEvict if room.iter().all(|free| *free == 0) && victims.len > 0 => {
+                Ok(vec![Admission::Evict { victim: 0 }; see.len as usize])
+            }
             _ => Ok(vec![Admission::Take { instance: 0 }; see.len as usize]),
         }
     }
