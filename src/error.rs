@@ -194,6 +194,22 @@ pub struct Refused {
     pub rejection: Option<RejectionReason>,
     /// The member of the ensemble with which the sequence ended.
     pub member: Option<String>,
+    /// The plug-in that ended the sequence.
+    pub ended_by: Option<EndedBy>,
+}
+
+/// A plug-in that ended a sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedBy {
+    pub plugin: String,
+    /// What kind of plug-in it is: `scheduler`, `processor`, `initializer`.
+    pub world: &'static str,
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        Failure::Refused(Box::new(refused))
+    }
 }
 
 /// The entry of `plugin.toml` for a code with which a scheduler rejects requests.

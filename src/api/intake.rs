@@ -264,6 +264,7 @@ fn stopping(request: &InferRequest) -> Failure {
         may_retry: true,
         rejection: None,
         member: None,
+        ended_by: None,
     }))
 }
 

@@ -115,6 +115,8 @@ fn of_refused(refused: &Refused) -> Retry {
                 Retry::Never
             }
         }
+        // A START: the version that takes new sequences now takes it.
+        Refusal::Ended(EndReason::Drained) if refused.may_retry => Retry::After(RETRY_AFTER),
         Refusal::Unknown(_)
         | Refusal::Ended(_)
         | Refusal::NoId

@@ -9,7 +9,7 @@ use sequor_core::{EndReason, Id, Refusal, Tombstone};
 use super::refusal::{RETRY_AFTER, deadline, limit, member, no_version, processor, reason, rejection, retry, span};
 use super::{Code, Status};
 use crate::config::units::human;
-use crate::error::{ControlFailure, Failure, NoVersionReason, NotServed, Refused, SourceFault};
+use crate::error::{ControlFailure, EndedBy, Failure, NoVersionReason, NotServed, Refused, SourceFault};
 use invalid::invalid;
 
 /// Converts a failure to what a client of Triton reads.
@@ -137,6 +137,7 @@ fn refused(refused: &Refused) -> (Code, String) {
     let Refused { refusal, model, id, .. } = refused;
     match refusal {
         Refusal::Unknown(tomb) => (Code::InvalidArgument, unknown(refused, *tomb)),
+        Refusal::Ended(EndReason::Drained) if refused.may_retry => (Code::Unavailable, retired_at_start(model, id)),
         Refusal::Ended(why) => {
             let because = format!("it {} while this request waited", ended_because(refused, *why));
             (Code::InvalidArgument, start_needed(model, id, &because))
@@ -194,6 +195,15 @@ fn ended_by_policy(Refused { model, id, .. }: &Refused, code: u32) -> String {
     format!(
         "the scheduler of model '{model}' rejected a request of sequence {id} (code {code}), and with it the sequence \
          ended; send START"
+    )
+}
+
+/// A START of a live server goes to the version that takes new sequences once it is sent again.
+fn retired_at_start(model: &str, id: &Id) -> String {
+    format!(
+        "sequence {id} of model '{model}' did not start: the version that its START waited for was replaced or unloaded; \
+         retry after {}",
+        span(RETRY_AFTER)
     )
 }
 
@@ -273,16 +283,22 @@ fn start_needed(model: &str, id: &Id, because: &str) -> String {
     )
 }
 
-/// Why a sequence ended; for an ensemble, with which member.
-fn ended_because(refused: &Refused, why: EndReason) -> String {
-    match &refused.member {
-        Some(member) if why == EndReason::Member => format!("was ended when member '{member}' of the ensemble failed"),
-        _ => past(why).to_owned(),
+/// What became of a sequence, after "sequence 7", with the member of its ensemble or the plug-in that ended it.
+pub(super) fn ended_because(refused: &Refused, why: EndReason) -> String {
+    if let Some(member) = refused.member.as_ref().filter(|_| why == EndReason::Member) {
+        return format!("was ended when member '{member}' of the ensemble failed");
+    }
+    let Some(EndedBy { plugin, world }) = &refused.ended_by else { return past(why).to_owned() };
+    match why {
+        EndReason::Rejected => format!("was ended by {world} '{plugin}', which rejected a step"),
+        EndReason::Failed => format!("was refused at its START by {world} '{plugin}'"),
+        EndReason::Broken => format!("was ended by a step that failed in {world} '{plugin}'"),
+        _ => format!("{} by {world} '{plugin}'", past(why)),
     }
 }
 
 /// What became of a sequence, after "sequence 7".
-pub(super) fn past(why: EndReason) -> &'static str {
+fn past(why: EndReason) -> &'static str {
     match why {
         EndReason::End => "ended",
         EndReason::Idle => "expired",

@@ -11,7 +11,7 @@ use crate::api::refusal::unsent;
 use crate::api::{Retry, access};
 use crate::config::server::access::WireProtocol;
 use crate::error::{
-    ExceededLimit, Invalid, ProcessorFailure, RefusedModel, RejectionReason, RejectionStatus, SourceFault,
+    EndedBy, ExceededLimit, Invalid, ProcessorFailure, RefusedModel, RejectionReason, RejectionStatus, SourceFault,
 };
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
@@ -103,6 +103,7 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
         ("not-finite", tomb(EndReason::NotFinite)),
         ("member-failed", tomb(EndReason::Member)),
         ("ended-while-waiting", Refusal::Ended(EndReason::Idle)),
+        ("retired-at-start", Refusal::Ended(EndReason::Drained)),
         ("no-id", Refusal::NoId),
         ("live", Refusal::Live),
         ("ending", Refusal::Ending),
@@ -131,6 +132,7 @@ fn lost_cases() -> Vec<(&'static str, Refusal)> {
         ("backlog-timeout-ended", Refusal::BacklogTimeout { waited, ahead: 156 }),
         ("step-timeout-ended", Refusal::QueueTimeout { waited, ahead: 2 }),
         ("policy-ended", Refusal::Policy(7)),
+        ("retired-while-waiting", Refusal::Ended(EndReason::Drained)),
     ]
 }
 
@@ -146,6 +148,7 @@ fn refused_with(refusal: Refusal, id: Id, may_retry: bool) -> Failure {
         may_retry,
         rejection: None,
         member: None,
+        ended_by: None,
     }))
 }
 
@@ -245,6 +248,18 @@ fn all() -> BTreeMap<&'static str, Failure> {
         };
         Failure::Processor(Box::new(failure))
     };
+    let named = |plugin: &str, world, why| {
+        let tomb = Refusal::Unknown(Some(Tombstone { why, at: Time::ZERO, step: 402, idle: None }));
+        let mut failure = refused_with(tomb, Id::Int(7), true);
+        if let Failure::Refused(refused) = &mut failure {
+            refused.ended_by = Some(EndedBy { plugin: plugin.to_owned(), world });
+        }
+        failure
+    };
+    all.insert("rejected-by-processor", named("redact", "processor", EndReason::Rejected));
+    all.insert("failed-start-by-initializer", named("fork", "initializer", EndReason::Failed));
+    all.insert("broken-by-processor", named("redact", "processor", EndReason::Broken));
+    all.insert("evicted-by-scheduler", named("lru-evict", "scheduler", EndReason::Evicted));
     all.insert("processor-rejected", by_processor(Some(5), false, Some(Duration::from_secs(2))));
     all.insert("processor-failed", by_processor(None, false, None));
     let parked = ProcessorFailure {

@@ -173,7 +173,7 @@ fn differences(step: &CapturedStep, outputs: &[NamedTensor]) -> Vec<Difference> 
         difference(Some(byte))
     };
     if step.refused {
-        // Its processors answer it now.
+        // It is answered now.
         let now =
             outputs.iter().map(|output| Difference { step: step.number, output: output.name.clone(), byte: None });
         return now.collect();

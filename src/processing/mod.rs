@@ -7,7 +7,7 @@
 //!   requests that wait for one) · `fit`: whether tensors and
 //!   signatures fit · [`health`]: strikes and parking · [`source`]: a processor as a model names it · `calls`: one call into a guest.
 //! - [`registry`]: the plug-ins of one world that models name, and their versions · [`operators`]: what operators ask of it · [`place`]: where a version
-//!   serves · [`status`]: what operators see.
+//!   serves · [`status`]: what operators see · `place_models`: the models, as it reaches them.
 //! - [`pool`]: the threads that all guests of processors run on (`suspended`: tasks of theirs that wait).
 //! - [`ports`]: what a processor or a model takes and gives · `join`: outputs of several runs as one · [`dtypes`]: element types as the contract counts them.
 //! - [`world`]: processors as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · [`tensors`]: the tensors that a
@@ -41,6 +41,7 @@ mod models;
 pub mod operators;
 pub mod outgoing;
 pub mod place;
+mod place_models;
 pub mod pool;
 pub mod ports;
 pub mod refusal;
@@ -64,9 +65,10 @@ pub use calls::CallFacts;
 pub use chain::{Chain, PendingAnswer, Plan, PreparedRequest, SequenceScratch};
 pub use operators::PluginOperations;
 pub use place::PluginPlace;
+pub use place_models::{PinnedFile, PlaceModels};
 pub use pool::ProcessorPool;
 pub use ports::{PortTensors, TensorPort, TensorSignature};
 pub use refusal::{ProcessorRefusal, RefusedBy};
-pub use registry::{PlaceModels, PlaceRegistry, PlaceRules, ProcessorRegistry};
+pub use registry::{PlaceRegistry, PlaceRules, ProcessorRegistry};
 pub use source::{OnFailure, ProcessorOptions, ProcessorSource};
 pub use world::{ProcessorComponent, ProcessorGuest, ProcessorWorld};

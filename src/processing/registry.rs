@@ -20,6 +20,7 @@ use sequor_wasm::versions::{MakeVersion, Version, VersionFolders, VersionRegistr
 use super::health::ProcessorClock;
 use super::link::ChainLink;
 use super::place::{PluginPlace, Replacement};
+use super::place_models::{PinnedFile, PlaceModels};
 use crate::telemetry::{Metrics, PluginMetrics};
 
 /// The processors of a server.
@@ -45,15 +46,6 @@ pub struct PlaceRules {
     pub instances: usize,
     /// Where the bytes of components lie while they are known. In memory, if there is none.
     pub components: Option<PathBuf>,
-}
-
-/// The models, as the registry reaches them.
-pub trait PlaceModels: Send + Sync + fmt::Debug {
-    /// The files of models that name the hash of a plug-in, each with that hash.
-    fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)>;
-
-    /// Loads a model anew. Live sequences finish on the load before. The error says why the load before goes on for all.
-    fn reload(&self, model: &str) -> Result<(), String>;
 }
 
 /// Cheap to clone. All clones are one registry.
@@ -268,9 +260,9 @@ impl<P: PluginPlace> PlaceRegistry<P> {
                 let what = format!("not replaced: {name} ({}) does not fit {model}: {why}", short(after));
                 PluginError::Invalid(format!("{what}. {} goes on serving.", short(before)))
             })?;
-            if self.0.rules.dir.is_some() {
-                self.0.versions.write_file(name, new).map_err(PluginError::Denied)?;
-            }
+            let pinned = self.set_down(requested_by, name, &old, new).map_err(|why| {
+                PluginError::Denied(format!("not replaced: {why}. {} goes on serving.", short(before)))
+            })?;
             self.0.versions.promote(name, new);
             let parked = parked(&seen);
             if requested_by == RequestedBy::Folder {
@@ -279,14 +271,15 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             let reloaded = self.reload_all(&plan.reloads).map_err(|why| {
                 *self.0.stays_parked.lock() = parked;
                 self.0.versions.restore(name, &old, previous);
+                self.put_back(&pinned);
                 self.go_back(name, &old, &plan.reloads);
                 PluginError::Invalid(format!("not replaced: {why}. {} goes on serving.", short(before)))
             });
             self.0.stays_parked.lock().clear();
-            reloaded.map(|()| plan)
+            reloaded.map(|()| (plan, pinned))
         });
         self.metrics(name).replaced(put.is_ok());
-        let plan = put.inspect_err(|why| change(what, name, by).refused(before, after, why))?;
+        let (plan, pinned) = put.inspect_err(|why| change(what, name, by).refused(before, after, why))?;
         // From here on nothing can fail.
         for (place, version) in plan.in_place {
             place.take_over(version, requested_by == RequestedBy::Operator);
@@ -298,20 +291,57 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             }
         }
         change(what, name, by).made(before, after);
+        for PinnedFile { model, .. } in &pinned {
+            PluginChange { what: "save", plugin: name, model, by }.made(before, after);
+        }
         Ok(())
     }
 
-    /// Whether no model's file names another hash than this version's.
+    /// Whether no model's file names another hash than that of a changed file of the plug-in folder. What an operator asks for, the files will name.
     fn fits(&self, name: &str, sha256: &str, requested_by: RequestedBy) -> Result<(), PluginError> {
-        let other = self.other_pin(name, sha256);
-        if requested_by == RequestedBy::Folder {
-            self.0.versions.set_awaits(name, other.as_ref().map(|_| sha256.to_owned()));
+        if requested_by == RequestedBy::Operator {
+            return Ok(());
         }
+        let other = self.other_pin(name, sha256);
+        self.0.versions.set_awaits(name, other.as_ref().map(|_| sha256.to_owned()));
         let Some((file, pinned)) = other else { return Ok(()) };
         let (is, pinned, file) = (short(sha256), short(&pinned), file.display());
         Err(PluginError::Conflict(format!(
-            "not replaced: {file} names the hash {pinned} of {name}, and this is {is}. Change the hash there first"
+            "not replaced: {file} names the hash {pinned} of {name}, and {name}.wasm of plugins.dir is {is}. Change the hash there, or use  \
+             sequor plugin replace {name} --from FILE  which writes it"
         )))
+    }
+
+    /// Has the plug-in folder hold this version and the files of models name it, for the next start and for models that are loaded anew. If one
+    /// of them cannot be written, all are as they were.
+    fn set_down(
+        &self,
+        requested_by: RequestedBy,
+        name: &str,
+        old: &Version<Component<P::World>>,
+        new: &Version<Component<P::World>>,
+    ) -> Result<Vec<PinnedFile>, String> {
+        self.write_file(name, new)?;
+        let Some(models) = self.0.models.get().filter(|_| requested_by == RequestedBy::Operator) else {
+            return Ok(Vec::new());
+        };
+        models.pin(name, new.source.sha256()).inspect_err(|_| {
+            if let Err(why) = self.write_file(name, old) {
+                tracing::error!(plugin = name, "{why}");
+            }
+        })
+    }
+
+    /// Makes a version the file of the plug-in folder, if there is one.
+    fn write_file(&self, name: &str, version: &Version<Component<P::World>>) -> Result<(), String> {
+        if self.0.rules.dir.is_some() { self.0.versions.write_file(name, version) } else { Ok(()) }
+    }
+
+    /// Writes the files of models as they were before a change that did not come about.
+    fn put_back(&self, files: &[PinnedFile]) {
+        if let Some(models) = self.0.models.get() {
+            models.put_back(files);
+        }
     }
 
     fn reload_all(&self, models: &BTreeSet<String>) -> Result<(), String> {
@@ -329,8 +359,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             .filter(|model| models.contains(model))
             .collect();
         // The file first: also if a model does not load, it must not stay in the folder for the next start of the server.
-        let written = if self.0.rules.dir.is_some() { self.0.versions.write_file(name, old) } else { Ok(()) };
-        for why in [written, self.reload_all(&changed)].into_iter().filter_map(Result::err) {
+        for why in [self.write_file(name, old), self.reload_all(&changed)].into_iter().filter_map(Result::err) {
             tracing::error!(plugin = name, "the version before does not serve everywhere: {why}");
         }
     }

@@ -86,6 +86,10 @@ pub(crate) enum Does {
     Admit,
     AdmitTrap,
     AdmitBeyond,
+    /// Rejects what it is shown, and ends the sequences.
+    Reject,
+    /// Takes the slot of the first victim, if none is free.
+    AdmitEvict,
 }
 
 #[derive(Debug)]
@@ -191,6 +195,9 @@ impl Guest for Puppet {
             Does::Default => return Ok(Decision::Default),
             Does::Wait => return Ok(Decision::Wait(Time(see.now + 50 * MS))),
             Does::All => picks.fire = (0..see.len.min(see.max_batch)).collect(),
+            Does::Reject => {
+                picks.reject = (0..see.len).map(|candidate| Rejection { candidate, code: 7, ends: true }).collect();
+            }
             Does::Starve if see.len < 2 => return Ok(Decision::Wait(Time::NEVER)),
             Does::Starve => picks.fire = vec![see.len - 1],
             _ => picks.fire = vec![0],
@@ -198,7 +205,13 @@ impl Guest for Puppet {
         Ok(Decision::Fire)
     }
 
-    fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns, news: &Events) -> Result<Vec<Admission>, CallError> {
+    fn admit(
+        &mut self,
+        see: &Columns,
+        room: &[u32],
+        victims: &Columns,
+        news: &Events,
+    ) -> Result<Vec<Admission>, CallError> {
         self.learn(news)?;
         let mut script = self.0.lock();
         let plans = script.plans;
@@ -209,6 +222,9 @@ impl Guest for Puppet {
         match does {
             Does::AdmitTrap => struck(CallFault::Trap),
             Does::AdmitBeyond => Ok(vec![Admission::Take { instance: room.len() as u16 }]),
+            Does::AdmitEvict if room.iter().all(|free| *free == 0) && victims.len > 0 => {
+                Ok(vec![Admission::Evict { victim: 0 }; see.len as usize])
+            }
             _ => Ok(vec![Admission::Take { instance: 0 }; see.len as usize]),
         }
     }

@@ -33,7 +33,8 @@ pub struct CapturedStep {
     pub number: u64,
     pub start: bool,
     pub end: bool,
-    /// A processor refused its answer after it had run: it has no outputs, and the state goes on from it.
+    /// It has no outputs. Either a processor refused its answer after it had run, and the state goes on from it; or it is a START that failed, and the
+    /// state goes on from the first one.
     pub refused: bool,
     pub inputs: Vec<NamedTensor>,
     pub outputs: Vec<NamedTensor>,

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
+use sequor_core::Time;
 
 use super::cached::CacheUsage;
 use super::connection_closed::ConnectionClosed;
@@ -16,6 +18,9 @@ use super::kinds::{Counter, Gauge};
 use super::names::{Families, Labels, label};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, PluginMetrics};
+
+/// How long the series of what is gone are still shown: a scrape sees their last values, and a version that is loaded again counts on.
+const SHOWN_UNUSED: Duration = Duration::from_secs(300);
 
 /// What a scrape's answer is called.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -49,13 +54,36 @@ struct MetricsState {
     registry: Registry,
     families: Arc<Families>,
     models: Mutex<HashMap<(String, u64), Vec<Tagged>>>,
-    plugins: Mutex<HashMap<(String, &'static str), Arc<PluginMetrics>>>,
+    plugins: Mutex<HashMap<(String, &'static str), Shown<PluginMetrics>>>,
     /// Requests answered with success; a look-up by `&str`, for it is made for every request.
     succeeded: [RwLock<HashMap<String, Counter>>; 4],
 }
 
 /// The counters of one model version under the tags of one configuration, and those tags.
-type Tagged = (BTreeMap<String, String>, Arc<ModelMetrics>);
+type Tagged = (BTreeMap<String, String>, Shown<ModelMetrics>);
+
+/// Counters whose series are shown.
+#[derive(Debug)]
+struct Shown<M> {
+    metrics: Arc<M>,
+    /// Since when nothing counts with them.
+    unused: Option<Time>,
+}
+
+impl<M> Shown<M> {
+    fn new(metrics: M) -> Shown<M> {
+        Shown { metrics: Arc::new(metrics), unused: None }
+    }
+
+    /// Whether its series are still to be shown. To be called under the lock under which its counters are handed out.
+    fn stays(&mut self, now: Time) -> bool {
+        if Arc::strong_count(&self.metrics) > 1 {
+            self.unused = None;
+            return true;
+        }
+        now < *self.unused.get_or_insert(now) + SHOWN_UNUSED
+    }
+}
 
 impl Metrics {
     /// `triton_names`: whether Triton's metrics are shown beside ours.
@@ -71,11 +99,12 @@ impl Metrics {
     pub fn model(&self, name: &str, version: u64) -> Arc<ModelMetrics> {
         let mut models = self.0.models.lock();
         let known = models.entry((name.to_owned(), version)).or_default();
-        if let Some((_, metrics)) = known.last() {
-            return Arc::clone(metrics);
+        if let Some((_, shown)) = known.last() {
+            return Arc::clone(&shown.metrics);
         }
-        let metrics = Arc::new(self.0.families.model(name, version, &BTreeMap::new()));
-        known.push((BTreeMap::new(), Arc::clone(&metrics)));
+        let shown = Shown::new(self.0.families.model(name, version, &BTreeMap::new()));
+        let metrics = Arc::clone(&shown.metrics);
+        known.push((BTreeMap::new(), shown));
         metrics
     }
 
@@ -84,10 +113,11 @@ impl Metrics {
         let mut models = self.0.models.lock();
         let known = models.entry((name.to_owned(), version)).or_default();
         let there = known.iter().position(|(of, _)| of == tags).map(|at| known.remove(at));
-        let made = || (tags.clone(), Arc::new(self.0.families.model(name, version, tags)));
-        let (of, metrics) = there.unwrap_or_else(made);
+        let made = || (tags.clone(), Shown::new(self.0.families.model(name, version, tags)));
+        let (of, shown) = there.unwrap_or_else(made);
+        let metrics = Arc::clone(&shown.metrics);
         // The last are those in use.
-        known.push((of, Arc::clone(&metrics)));
+        known.push((of, shown));
         metrics
     }
 
@@ -118,8 +148,34 @@ impl Metrics {
 
     fn plugin_with(&self, name: &str, world: &'static str, hooks: &[Hook]) -> Arc<PluginMetrics> {
         let mut plugins = self.0.plugins.lock();
-        let made = || Arc::new(self.0.families.plugins.plugin(name, world, hooks));
-        Arc::clone(plugins.entry((name.to_owned(), world)).or_insert_with(made))
+        let made = || Shown::new(self.0.families.plugins.plugin(name, world, hooks));
+        Arc::clone(&plugins.entry((name.to_owned(), world)).or_insert_with(made).metrics)
+    }
+
+    /// Removes the series of model versions and of plug-ins that nothing has counted with for some minutes: all loads of the version are gone, or the
+    /// plug-in is unloaded. The series of what is loaded are never removed, so that no counter of it goes back.
+    pub fn forget_unused(&self, now: Time) {
+        let families = &self.0.families;
+        self.0.models.lock().retain(|(name, version), known| {
+            known.retain_mut(|(tags, shown)| {
+                let stays = shown.stays(now);
+                if !stays {
+                    families.forget_model(name, *version, tags);
+                }
+                stays
+            });
+            if known.is_empty() {
+                families.forget_kept(name, *version);
+            }
+            !known.is_empty()
+        });
+        self.0.plugins.lock().retain(|(name, world), shown| {
+            let stays = shown.stays(now);
+            if !stays {
+                families.plugins.forget(name, world, &shown.metrics);
+            }
+            stays
+        });
     }
 
     /// What to set of a GPU that is in use; `uuid` as its maker's tools have it.
@@ -204,7 +260,7 @@ impl Metrics {
 
     /// Live sequences of all models.
     pub fn live_sequences(&self) -> i64 {
-        self.0.models.lock().values().flatten().map(|(_, m)| m.live_sequences()).sum()
+        self.0.models.lock().values().flatten().map(|(_, shown)| shown.metrics.live_sequences()).sum()
     }
 
     /// Everything, as a scrape reads it.
@@ -333,6 +389,51 @@ mod tests {
         assert_eq!(value(&metrics, &format!("sequor_sequences_live{labels}")), "0");
         assert_eq!(model.sequences_ended().map(|(_, n)| n).sum::<u64>(), 0);
         assert!(!metrics.encode().contains("spilled"), "{}", metrics.encode());
+    }
+
+    #[test]
+    fn series_go_some_minutes_after_what_they_count() {
+        let metrics = Metrics::new(true);
+        let at = |seconds: u64| Time::ZERO + Duration::from_secs(seconds);
+        let before = metrics.encode();
+        let (first, second) = (metrics.model("vad", 1), metrics.model("vad", 2));
+        let team = BTreeMap::from([("team".to_owned(), "speech".to_owned())]);
+        let tagged = metrics.tagged_model("vad", 2, &team);
+        metrics.kept("vad", 1).missed();
+        let plugin = metrics.plugin("edf");
+        plugin.struck("trap");
+        plugin.memory_at("vad").set(7);
+        plugin.instances_at("vad").set(1);
+        plugin.count("shed", &[("tenant".to_owned(), "gold".to_owned())], 1.0);
+        first.sequence_started();
+        second.sequence_started();
+        metrics.forget_unused(at(1000));
+        drop((first, tagged, plugin));
+        metrics.forget_unused(at(1001));
+        let started = |version| {
+            value(&metrics, &format!("sequor_sequences_started_total{{model=\"vad\",version=\"{version}\"}}"))
+        };
+        let shown = || metrics.encode();
+        assert_eq!(started(1), "1", "a last scrape sees it");
+        metrics.forget_unused(at(1300));
+        assert_eq!(started(1), "1");
+        // It is loaded again: it counts on, and the time begins anew once it is gone.
+        metrics.model("vad", 1).sequence_started();
+        let again = metrics.model("vad", 1);
+        metrics.forget_unused(at(1400));
+        assert_eq!((started(1), started(2)), ("2".to_owned(), "1".to_owned()));
+        assert!(!shown().contains("team=\"speech\"") && !shown().contains("edf"), "{}", shown());
+        drop(again);
+        metrics.forget_unused(at(1500));
+        assert_eq!(started(1), "2");
+        metrics.forget_unused(at(1800));
+        assert_eq!((started(1), started(2)), ("absent".to_owned(), "1".to_owned()));
+        drop(second);
+        metrics.forget_unused(at(1900));
+        metrics.forget_unused(at(2200));
+        assert_eq!(shown(), before, "nothing is left");
+        assert_eq!(metrics.model("vad", 1).statistics().success.count, 0);
+        assert_eq!(started(1), "0");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::handles::{FailureReason, ModelMetrics, RequestPhase, StepPath, ended_
 use super::kept::KeptMetrics;
 use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Seconds};
 use super::peer_limit::PeerLimit;
-use super::plugins::{Hook, Make, PluginMetrics};
+use super::plugins::{Hook, Make, OwnCounter, PluginMetrics};
 use super::server_gauges::ServerGauges;
 use super::store::StoreGauges;
 
@@ -338,47 +338,56 @@ impl Families {
 
     /// `tags` are labels that the model's configuration adds.
     pub(super) fn model(&self, name: &str, version: u64, tags: &BTreeMap<String, String>) -> ModelMetrics {
+        self.model_series(Series::Shown, (name, version), tags)
+    }
+
+    /// Removes the series of one model version under these tags.
+    pub(super) fn forget_model(&self, name: &str, version: u64, tags: &BTreeMap<String, String>) {
+        drop(self.model_series(Series::Removed, (name, version), tags));
+    }
+
+    fn model_series(&self, to: Series, (name, version): (&str, u64), tags: &BTreeMap<String, String>) -> ModelMetrics {
         let own = [label("model", name), label("version", &version.to_string())];
         let tags = tags.iter().map(|(key, value)| (Cow::Owned(key.clone()), value.clone()));
         let labels: Labels = own.into_iter().chain(tags).collect();
         let with = |key: &'static str, value: &str| [labels.clone(), vec![label(key, value)]].concat();
         let t = &self.triton;
         ModelMetrics {
-            success: t.success.get_or_create_owned(&labels),
-            failure: FailureReason::ALL.map(|r| t.failure.get_or_create_owned(&with("reason", r.name()))),
-            inferences: t.count.get_or_create_owned(&labels),
-            executions: t.executions.get_or_create_owned(&labels),
-            request_time: t.request.get_or_create_owned(&labels),
-            queue_time: t.queue.get_or_create_owned(&labels),
-            input_time: t.input.get_or_create_owned(&labels),
-            infer_time: t.infer.get_or_create_owned(&labels),
-            output_time: t.output.get_or_create_owned(&labels),
-            pending: t.pending.get_or_create_owned(&labels),
-            load_seconds: [&t.load_seconds, &self.load_seconds].map(|f| f.get_or_create_owned(&labels)),
-            phases: RequestPhase::ALL.map(|p| self.request_seconds.get_or_create_owned(&with("phase", p.name()))),
-            batch_size: self.batch_size.get_or_create_owned(&labels),
-            steps: StepPath::ALL.map(|p| self.steps.get_or_create_owned(&with("path", p.name()))),
-            padding_rows: self.padding_rows.get_or_create_owned(&labels),
-            backlog_wait: self.backlog_wait.get_or_create_owned(&labels),
-            sequences_started: self.sequences_started.get_or_create_owned(&labels),
+            success: to.series(&t.success, &labels),
+            failure: FailureReason::ALL.map(|r| to.series(&t.failure, &with("reason", r.name()))),
+            inferences: to.series(&t.count, &labels),
+            executions: to.series(&t.executions, &labels),
+            request_time: to.series(&t.request, &labels),
+            queue_time: to.series(&t.queue, &labels),
+            input_time: to.series(&t.input, &labels),
+            infer_time: to.series(&t.infer, &labels),
+            output_time: to.series(&t.output, &labels),
+            pending: to.series(&t.pending, &labels),
+            load_seconds: [&t.load_seconds, &self.load_seconds].map(|f| to.series(f, &labels)),
+            phases: RequestPhase::ALL.map(|p| to.series(&self.request_seconds, &with("phase", p.name()))),
+            batch_size: to.series(&self.batch_size, &labels),
+            steps: StepPath::ALL.map(|p| to.series(&self.steps, &with("path", p.name()))),
+            padding_rows: to.series(&self.padding_rows, &labels),
+            backlog_wait: to.series(&self.backlog_wait, &labels),
+            sequences_started: to.series(&self.sequences_started, &labels),
             sequences_left: EndReason::ALL.map(|why| match why {
-                EndReason::Spilled => self.sequences_moved.get_or_create_owned(&labels),
-                _ => self.sequences_ended.get_or_create_owned(&with("reason", ended_reason(why))),
+                EndReason::Spilled => to.series(&self.sequences_moved, &labels),
+                _ => to.series(&self.sequences_ended, &with("reason", ended_reason(why))),
             }),
-            sequences_live: self.sequences_live.get_or_create_owned(&labels),
-            sequences_backlogged: self.sequences_backlogged.get_or_create_owned(&labels),
-            slots_used: self.slots.get_or_create_owned(&with("state", "used")),
-            slots_free: self.slots.get_or_create_owned(&with("state", "free")),
-            state_bytes: self.state_bytes.get_or_create_owned(&with("tier", "memory")),
+            sequences_live: to.series(&self.sequences_live, &labels),
+            sequences_backlogged: to.series(&self.sequences_backlogged, &labels),
+            slots_used: to.series(&self.slots, &with("state", "used")),
+            slots_free: to.series(&self.slots, &with("state", "free")),
+            state_bytes: to.series(&self.state_bytes, &with("tier", "memory")),
             fail_nanos: Counter::default(),
             last_inference: Gauge::default(),
             batches: Mutex::default(),
             cache: CacheLookups {
-                hits: t.cache_hits.get_or_create_owned(&labels),
-                misses: t.cache_misses.get_or_create_owned(&labels),
-                hit_time: t.cache_hit_time.get_or_create_owned(&labels),
-                miss_time: t.cache_miss_time.get_or_create_owned(&labels),
-                results: ["hit", "miss"].map(|r| self.cache_lookups.get_or_create_owned(&with("result", r))),
+                hits: to.series(&t.cache_hits, &labels),
+                misses: to.series(&t.cache_misses, &labels),
+                hit_time: to.series(&t.cache_hit_time, &labels),
+                miss_time: to.series(&t.cache_miss_time, &labels),
+                results: ["hit", "miss"].map(|r| to.series(&self.cache_lookups, &with("result", r))),
             },
         }
     }
@@ -404,13 +413,22 @@ impl KeptFamilies {
 impl Families {
     /// What to count the kept states of one model version with.
     pub(super) fn kept(&self, name: &str, version: u64) -> KeptMetrics {
+        self.kept_series(Series::Shown, name, version)
+    }
+
+    /// Removes those series.
+    pub(super) fn forget_kept(&self, name: &str, version: u64) {
+        drop(self.kept_series(Series::Removed, name, version));
+    }
+
+    fn kept_series(&self, to: Series, name: &str, version: u64) -> KeptMetrics {
         let labels: Labels = vec![label("model", name), label("version", &version.to_string())];
         let with = |value: &str| [labels.clone(), vec![label("result", value)]].concat();
         KeptMetrics {
-            hits: self.kept.lookups.get_or_create_owned(&with("hit")),
-            misses: self.kept.lookups.get_or_create_owned(&with("miss")),
-            evictions: self.kept.evictions.get_or_create_owned(&labels),
-            bytes: self.kept.bytes.get_or_create_owned(&labels),
+            hits: to.series(&self.kept.lookups, &with("hit")),
+            misses: to.series(&self.kept.lookups, &with("miss")),
+            evictions: to.series(&self.kept.evictions, &labels),
+            bytes: to.series(&self.kept.bytes, &labels),
         }
     }
 }
@@ -469,34 +487,83 @@ impl PluginFamilies {
     }
 
     pub(super) fn plugin(&self, name: &str, world: &str, hooks: &[Hook]) -> PluginMetrics {
+        self.plugin_series(Series::Shown, (name, world), hooks)
+    }
+
+    /// Removes the series of a plug-in.
+    pub(super) fn forget(&self, name: &str, world: &str, metrics: &PluginMetrics) {
+        let hooks: Vec<Hook> = metrics.calls.iter().map(|(hook, _)| *hook).collect();
+        drop(self.plugin_series(Series::Removed, (name, world), &hooks));
         let labels: Labels = vec![label("plugin", name), label("world", world)];
-        let with =
-            move |labels: &Labels, key: &'static str, value: &str| [labels.clone(), vec![label(key, value)]].concat();
+        let made = metrics.made.lock();
+        for reason in made.strikes.keys() {
+            self.strikes.remove(&with(&labels, "reason", reason));
+        }
+        for model in &made.models {
+            for gauge in [&self.memory, &self.parked, &self.waiting, &self.instances] {
+                gauge.remove(&with(&labels, "model", model));
+            }
+        }
+        for counter in made.counters.keys() {
+            self.counters.remove(&own_labels(&labels, counter));
+        }
+    }
+
+    fn plugin_series(&self, to: Series, (name, world): (&str, &str), hooks: &[Hook]) -> PluginMetrics {
+        let labels: Labels = vec![label("plugin", name), label("world", world)];
         let (strikes, memory, counters) = (self.strikes.clone(), self.memory.clone(), self.counters.clone());
         let (parked, waiting, instances) = (self.parked.clone(), self.waiting.clone(), self.instances.clone());
         let [a, b, c, d, e, f] = std::array::from_fn(|_| labels.clone());
         PluginMetrics {
             calls: hooks
                 .iter()
-                .map(|hook| (*hook, self.calls.get_or_create_owned(&with(&labels, "hook", hook.name()))))
+                .map(|hook| (*hook, to.series(&self.calls, &with(&labels, "hook", hook.name()))))
                 .collect(),
-            fallbacks: self.fallbacks.get_or_create_owned(&labels),
-            stale: self.stale.get_or_create_owned(&labels),
-            passed_over: self.passed_over.get_or_create_owned(&labels),
-            replaced: self.reloads.get_or_create_owned(&with(&labels, "result", "ok")),
-            refused: self.reloads.get_or_create_owned(&with(&labels, "result", "refused")),
+            fallbacks: to.series(&self.fallbacks, &labels),
+            stale: to.series(&self.stale, &labels),
+            passed_over: to.series(&self.passed_over, &labels),
+            replaced: to.series(&self.reloads, &with(&labels, "result", "ok")),
+            refused: to.series(&self.reloads, &with(&labels, "result", "refused")),
             make: Make {
                 strikes: Box::new(move |reason| strikes.get_or_create_owned(&with(&a, "reason", reason))),
                 memory: Box::new(move |model| memory.get_or_create_owned(&with(&b, "model", model))),
                 parked: Box::new(move |model| parked.get_or_create_owned(&with(&d, "model", model))),
                 waiting: Box::new(move |model| waiting.get_or_create_owned(&with(&e, "model", model))),
                 instances: Box::new(move |model| instances.get_or_create_owned(&with(&f, "model", model))),
-                counter: Box::new(move |(name, labels)| {
-                    let ours = with(&c, "name", name).into_iter().map(|(key, value)| (key.into_owned(), value));
-                    counters.get_or_create_owned(&ours.chain(labels.iter().cloned()).collect())
-                }),
+                counter: Box::new(move |counter| counters.get_or_create_owned(&own_labels(&c, counter))),
             },
             made: Mutex::default(),
         }
+    }
+}
+
+/// These labels and one more.
+fn with(labels: &Labels, key: &'static str, value: &str) -> Labels {
+    [labels.clone(), vec![label(key, value)]].concat()
+}
+
+/// The labels of a plug-in's own counter.
+fn own_labels(labels: &Labels, (name, own): &OwnCounter) -> OwnLabels {
+    let ours = with(labels, "name", name).into_iter().map(|(key, value)| (key.into_owned(), value));
+    ours.chain(own.iter().cloned()).collect()
+}
+
+/// What becomes of series that are found by their labels.
+#[derive(Debug, Clone, Copy)]
+enum Series {
+    Shown,
+    Removed,
+}
+
+impl Series {
+    fn series<M: Clone>(self, family: &Family<M>, labels: &Labels) -> M
+    where
+        fn() -> M: MetricConstructor<M>,
+    {
+        let metric = family.get_or_create_owned(labels);
+        if matches!(self, Series::Removed) {
+            family.remove(labels);
+        }
+        metric
     }
 }

@@ -1,6 +1,6 @@
 //! Counters of a plug-in. No metric is named here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -75,8 +75,10 @@ pub(super) struct Make {
 
 #[derive(Default)]
 pub(super) struct Made {
-    strikes: BTreeMap<String, Counter>,
-    counters: BTreeMap<OwnCounter, Amount>,
+    pub(super) strikes: BTreeMap<String, Counter>,
+    pub(super) counters: BTreeMap<OwnCounter, Amount>,
+    /// Models at which there are gauges of it.
+    pub(super) models: BTreeSet<String>,
 }
 
 impl std::fmt::Debug for PluginMetrics {
@@ -118,22 +120,33 @@ impl PluginMetrics {
 
     /// The memory of its instance at this model.
     pub fn memory_at(&self, model: &str) -> Gauge {
+        self.at(model);
         (self.make.memory)(model)
     }
 
     /// Loads of this model at which it is parked.
     pub fn parked_at(&self, model: &str) -> Gauge {
+        self.at(model);
         (self.make.parked)(model)
     }
 
     /// Calls to other models that its instances at this model wait for.
     pub fn waiting_at(&self, model: &str) -> Gauge {
+        self.at(model);
         (self.make.waiting)(model)
     }
 
     /// Its instances at this model, called and warm.
     pub fn instances_at(&self, model: &str) -> Gauge {
+        self.at(model);
         (self.make.instances)(model)
+    }
+
+    fn at(&self, model: &str) {
+        let mut made = self.made.lock();
+        if !made.models.contains(model) {
+            made.models.insert(model.to_owned());
+        }
     }
 
     /// Adds to a counter of the plug-in's own. The caller limits their number and checks the names.

@@ -46,6 +46,18 @@ pub enum PolicyAnswer {
 }
 
 impl Round {
+    /// The sequences whose slots an answer takes away, if it stands.
+    pub fn victims(&self, said: &PolicyAnswer) -> impl Iterator<Item = Seq> + '_ {
+        let answers = match said {
+            PolicyAnswer::Admit(Ok(answers)) if self.check(said).is_ok() => answers.clone(),
+            _ => Vec::new(),
+        };
+        answers.into_iter().filter_map(move |answer| match answer {
+            Admission::Evict { victim } => self.victims.get(victim as usize).copied(),
+            _ => None,
+        })
+    }
+
     pub fn load(&self) -> LoadId {
         match &self.asked {
             PolicyQuestion::Plan(who) => who.load,

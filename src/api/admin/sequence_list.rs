@@ -109,6 +109,11 @@ pub(super) struct LiveRow {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct EndedRow {
     pub(super) reason: &'static str,
+    /// The plug-in that ended it, and its kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) plugin: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) world: Option<&'static str>,
     pub(super) ago_seconds: f64,
 }
 
@@ -152,7 +157,8 @@ impl Admin {
     }
 
     fn past(&self, of: &EndedSequence) -> SequenceRow {
-        let ended = EndedRow { reason: of.reason, ago_seconds: of.ago.as_secs_f64() };
+        let (plugin, world) = of.by.as_ref().map(|by| (by.plugin.clone(), by.world)).unzip();
+        let ended = EndedRow { reason: of.reason, plugin, world, ago_seconds: of.ago.as_secs_f64() };
         SequenceRow { ended: Some(ended), ..self.row(&of.id, "ended", of.step) }
     }
 

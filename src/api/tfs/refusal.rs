@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use sequor_core::{DataType, Dims, EndReason, Id, Refusal, Shape};
+use sequor_core::{DataType, Dims, EndReason, Refusal, Shape};
 
 use super::special::SpecialInputFault;
 use crate::api::context::SEQUENCE_HEADER;
@@ -237,11 +237,12 @@ fn bracketed(dims: &[impl Display]) -> String {
 
 /// The sentence of a refusal that OVMS has too.
 fn refused(refused: &Refused) -> Option<(Code, String)> {
-    let Refused { refusal, id, .. } = refused;
-    Some(match refusal {
+    Some(match &refused.refusal {
         Refusal::Unknown(None) => (Code::NotFound, MISSING.to_owned()),
-        Refusal::Unknown(Some(stone)) => (Code::NotFound, format!("{MISSING}{}", ended(id, stone.why))),
-        Refusal::Ended(why) => (Code::NotFound, format!("{MISSING}{}", ended(id, *why))),
+        Refusal::Unknown(Some(stone)) => (Code::NotFound, format!("{MISSING}{}", ended(refused, stone.why))),
+        // It is sent again as it is.
+        Refusal::Ended(EndReason::Drained) if refused.may_retry => return None,
+        Refusal::Ended(why) => (Code::NotFound, format!("{MISSING}{}", ended(refused, *why))),
         Refusal::Live => (Code::AlreadyExists, "Sequence with provided ID already exists".to_owned()),
         Refusal::Ending => (
             Code::FailedPrecondition,
@@ -268,10 +269,10 @@ fn refused(refused: &Refused) -> Option<(Code, String)> {
 }
 
 /// Why a sequence is no more, unless its client ended it.
-fn ended(id: &Id, why: EndReason) -> String {
+fn ended(refused: &Refused, why: EndReason) -> String {
     match why {
         EndReason::End => String::new(),
-        _ => format!(" (sequence {id} {})", triton::past(why)),
+        _ => format!(" (sequence {} {})", refused.id, triton::ended_because(refused, why)),
     }
 }
 
@@ -287,24 +288,26 @@ pub(super) const fn http(code: Code) -> u16 {
 mod tests {
     use super::*;
     use crate::api::tfs::special::{CONTROL, SEQUENCE_ID};
+    use crate::error::EndedBy;
+
+    fn refused_with(refusal: Refusal) -> Refused {
+        Refused {
+            refusal,
+            model: "m".to_owned(),
+            id: sequor_core::Id::Int(7),
+            ended_ago: None,
+            idle: None,
+            may_retry: true,
+            rejection: None,
+            member: None,
+            ended_by: None,
+        }
+    }
 
     /// The error table of stateful models: code and text over gRPC, status over HTTP.
     #[test]
     fn the_errors_of_sequences_are_those_of_ovms() {
-        let refused = |refusal| {
-            let (model, id) = ("m".to_owned(), Id::Int(7));
-            let refused = Refused {
-                refusal,
-                model,
-                id,
-                ended_ago: None,
-                idle: None,
-                may_retry: true,
-                rejection: None,
-                member: None,
-            };
-            status(&Failure::Refused(Box::new(refused)))
-        };
+        let refused = |refusal| status(&refused_with(refusal).into());
         let rows = [
             (refused(Refusal::Unknown(None)), Code::NotFound, 404, "Sequence with provided ID does not exist"),
             (refused(Refusal::Live), Code::AlreadyExists, 409, "Sequence with provided ID already exists"),
@@ -378,8 +381,12 @@ mod tests {
 
     #[test]
     fn a_sequence_that_its_client_did_not_end_says_why_it_is_gone() {
-        assert_eq!(ended(&Id::Int(7), EndReason::End), "");
-        assert_eq!(ended(&Id::Int(7), EndReason::Idle), " (sequence 7 expired)");
+        let mut of = refused_with(Refusal::Unknown(None));
+        assert_eq!(ended(&of, EndReason::End), "");
+        assert_eq!(ended(&of, EndReason::Idle), " (sequence 7 expired)");
+        of.ended_by = Some(EndedBy { plugin: "redact".to_owned(), world: "processor" });
+        let by_plugin = " (sequence 7 was ended by processor 'redact', which rejected a step)";
+        assert_eq!(ended(&of, EndReason::Rejected), by_plugin);
     }
 
     #[test]

@@ -156,6 +156,8 @@ struct LiveColumns {
 #[derive(Deserialize)]
 struct Ended {
     reason: String,
+    plugin: Option<String>,
+    world: Option<String>,
     ago_seconds: f64,
 }
 
@@ -237,10 +239,18 @@ fn lives(all: &Sequences) -> String {
 fn ends(all: &Sequences) -> String {
     let row = |row: &ListedSequence| {
         let ended = row.ended.as_ref()?;
-        Some([id(row), row.step.to_string(), ended.reason.clone(), span(ended.ago_seconds)])
+        Some([id(row), row.step.to_string(), why(ended), span(ended.ago_seconds)])
     };
     let rows: Vec<_> = all.sequences.iter().filter_map(row).collect();
     table(&["ID", "STEP", "ENDED", "AGO"], &rows) + &format!("{} of {}\n", rows.len(), all.all)
+}
+
+/// `expired`, or `plugin_rejected (processor redact)`.
+fn why(Ended { reason, plugin, world, .. }: &Ended) -> String {
+    match (world, plugin) {
+        (Some(world), Some(plugin)) => format!("{reason} ({world} {plugin})"),
+        _ => reason.clone(),
+    }
 }
 
 fn path(matches: &ArgMatches, more: &str) -> String {
@@ -254,7 +264,7 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
             (Some(alive), _) => table(&HEADS, &[live(&row, alive)]),
             (None, Some(ended)) => {
                 let (step, ago) = (row.step, span(ended.ago_seconds));
-                format!("{} ended {ago} ago: {}; its last step was {step}\n", id(&row), ended.reason)
+                format!("{} ended {ago} ago: {}; its last step was {step}\n", id(&row), why(ended))
             }
             (None, None) => kept_row(&row).map_or_else(String::new, |row| table(&KEPT_HEADS, &[row])),
         }

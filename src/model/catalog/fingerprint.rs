@@ -42,6 +42,13 @@ impl Fingerprint {
         Ok(print)
     }
 
+    /// Takes one of the files that all versions share as it is now.
+    pub(in crate::model) fn renew(&mut self, file: &Path) {
+        self.shared.retain(|mark| mark.path != file);
+        look(file.to_owned(), DEEPEST, &mut self.shared);
+        self.shared.sort_unstable();
+    }
+
     /// The configuration that stood in for its own.
     pub(in crate::model) fn config(&self) -> Option<&str> {
         self.config.as_deref()
@@ -90,6 +97,13 @@ mod tests {
         write("2/deep/er/data", "ab");
         let after = print(None);
         assert!(before.is_same(&after, 1) && !before.is_same(&after, 2));
+        write("sequor.toml", "a");
+        let mut renewed = after.clone();
+        renewed.renew(&folder.path().join("sequor.toml"));
+        assert!(renewed != after && renewed == print(None));
+        fs_err::remove_file(folder.path().join("sequor.toml")).unwrap();
+        renewed.renew(&folder.path().join("sequor.toml"));
+        assert_eq!(renewed, after);
         write("initial_state/zero", "");
         assert!(!after.is_same(&print(None), 1));
     }

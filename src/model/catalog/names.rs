@@ -11,7 +11,6 @@ use crate::error::Failure;
 use crate::model::sequences::{ModelScheduler, VersionStatistics, usage};
 
 use super::entry::{CatalogEntry, ModelStatus};
-use super::fingerprint::Fingerprint;
 use super::model_handle::ModelHandle;
 
 #[derive(Debug, Default)]
@@ -73,12 +72,12 @@ impl Catalog {
 
     // === files ===
 
-    /// Takes the files in this folder for those of the loads that serve, so that the model is not loaded anew.
-    pub(in crate::model) fn note_files(&self, model: &str, directory: &Path) {
-        let print = Fingerprint::of(directory, None).ok();
+    /// Takes this file of a model as it is now for one of the loads that serve, so that the model is not loaded anew.
+    pub(in crate::model) fn note_file(&self, model: &str, file: &Path) {
         self.edit(model, |entry| {
-            entry.tried.clone_from(&print);
-            entry.served = print;
+            for print in [&mut entry.tried, &mut entry.served].into_iter().flatten() {
+                print.renew(file);
+            }
         });
     }
 

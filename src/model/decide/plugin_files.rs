@@ -1,51 +1,105 @@
-//! The files of models that name the plug-in which decides for them, for the registry of plug-ins: where another version takes its place, they
-//! say so.
+//! The files of models that name plug-ins, for the registries: if another version takes the place of a plug-in, the files name its hash.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
+use super::pins::PluginTables;
 use super::schedule_file;
 use crate::model::catalog::{Catalog, CatalogEntry, SchedulerChoice};
 use crate::model::sequences::ModelScheduler;
+use crate::processing::PinnedFile;
 use crate::scheduling::ModelFiles;
 use crate::scheduling::report::PluginError;
 
 #[derive(Debug)]
 pub(super) struct ModelPluginFiles(pub(super) Weak<Catalog>);
 
-/// A model for which a plug-in decides, and its folder.
-struct Naming {
-    model: String,
-    directory: PathBuf,
+/// A model that a plug-in serves, and its folder.
+#[derive(Debug)]
+pub(in crate::model) struct NamingModel {
+    pub(in crate::model) model: String,
+    pub(in crate::model) directory: PathBuf,
 }
 
-impl Naming {
-    fn file(&self) -> PathBuf {
+impl NamingModel {
+    pub(in crate::model) fn file(&self) -> PathBuf {
         self.directory.join("sequor.toml")
     }
 
-    /// What it says, and the hash it names.
-    fn read(&self, plugin: &str) -> Option<(String, String)> {
-        let text = fs_err::read_to_string(self.file()).ok()?;
-        let pinned = schedule_file::pinned(&text, plugin)?;
-        Some((text, pinned))
+    /// The hashes that the file names for a plug-in, as it is now.
+    pub(in crate::model) fn pins(&self, tables: PluginTables, plugin: &str) -> Vec<String> {
+        let text = fs_err::read_to_string(self.file()).unwrap_or_default();
+        tables.pins(&text, plugin)
+    }
+
+    /// Has the file name this hash wherever it names another one for the plug-in. `None` if it names none or this one already.
+    fn pin(
+        self,
+        catalog: &Catalog,
+        tables: PluginTables,
+        plugin: &str,
+        sha256: &str,
+    ) -> Result<Option<PinnedFile>, String> {
+        let Ok((_, gate)) = serving(catalog, &self.model) else { return Ok(None) };
+        // The model is not loaded while its file is being rewritten.
+        let _held = gate.lock();
+        let Ok(before) = fs_err::read_to_string(self.file()) else { return Ok(None) };
+        let pins = tables.pins(&before, plugin);
+        let Some(other) = pins.iter().find(|pinned| *pinned != sha256) else { return Ok(None) };
+        let text = tables.with_pin(&before, plugin, sha256);
+        let written = text.and_then(|text| schedule_file::write(&self.file(), &text));
+        written.map_err(|why| {
+            let short = other.get(..7).unwrap_or(other);
+            format!("the file of {} names {short}, and cannot be written: {why}", self.model)
+        })?;
+        catalog.note_file(&self.model, &self.file());
+        Ok(Some(PinnedFile { model: self.model, directory: self.directory, before }))
+    }
+}
+
+/// Has the files of these models name this hash for a plug-in, if they name one. If one cannot be written, all are as they were.
+pub(in crate::model) fn pin_models(
+    catalog: &Catalog,
+    models: Vec<NamingModel>,
+    tables: PluginTables,
+    plugin: &str,
+    sha256: &str,
+) -> Result<Vec<PinnedFile>, String> {
+    let mut written = Vec::new();
+    for model in models {
+        match model.pin(catalog, tables, plugin, sha256) {
+            Ok(file) => written.extend(file),
+            Err(why) => {
+                put_back(catalog, &written);
+                return Err(why);
+            }
+        }
+    }
+    Ok(written)
+}
+
+/// Writes these files as they were before.
+pub(in crate::model) fn put_back(catalog: &Catalog, files: &[PinnedFile]) {
+    for PinnedFile { model, directory, before } in files {
+        let gate = serving(catalog, model).ok().map(|(_, gate)| gate);
+        let _held = gate.as_ref().map(|gate| gate.lock());
+        let file = directory.join("sequor.toml");
+        if let Err(why) = schedule_file::write(&file, before) {
+            tracing::error!(model, "its file says another version than serves: {why}");
+        }
+        catalog.note_file(model, &file);
     }
 }
 
 impl ModelPluginFiles {
     /// The models it decides for, by their file or by an operator: a version that a file names is protected in both cases.
-    fn decided(&self, catalog: &Catalog, plugin: &str, by: impl Fn(&SchedulerChoice) -> bool) -> Vec<Naming> {
+    fn decided(&self, catalog: &Catalog, plugin: &str, by: impl Fn(&SchedulerChoice) -> bool) -> Vec<NamingModel> {
         let decides = |name: &String, entry: &CatalogEntry| {
             let at = entry.model.as_ref().filter(|_| entry.open)?.decider()?;
             let is_one = by(&entry.decides) && at.binding().plugin() == plugin;
-            is_one.then(|| Naming { model: name.clone(), directory: entry.directory.clone() })
+            is_one.then(|| NamingModel { model: name.clone(), directory: entry.directory.clone() })
         };
         catalog.collect(decides)
-    }
-
-    /// Those for which it decides because their file says so.
-    fn naming(&self, catalog: &Catalog, plugin: &str) -> Vec<Naming> {
-        self.decided(catalog, plugin, |choice| matches!(choice, SchedulerChoice::File))
     }
 }
 
@@ -53,35 +107,16 @@ impl ModelFiles for ModelPluginFiles {
     fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)> {
         let Some(catalog) = self.0.upgrade() else { return Vec::new() };
         let decided = self.decided(&catalog, plugin, |_| true);
-        decided.iter().filter_map(|of| Some((of.file(), of.read(plugin)?.1))).collect()
+        let pins = |of: &NamingModel| Some((of.file(), of.pins(PluginTables::Scheduler, plugin).into_iter().next()?));
+        decided.iter().filter_map(pins).collect()
     }
 
     fn pin(&self, plugin: &str, sha256: &str) -> Result<Vec<String>, String> {
         let Some(catalog) = self.0.upgrade() else { return Ok(Vec::new()) };
-        let mut written: Vec<(Naming, String)> = Vec::new();
-        for of in self.naming(&catalog, plugin) {
-            let Ok((_, gate)) = serving(&catalog, &of.model) else { continue };
-            // The model is not loaded while its file is being rewritten.
-            let _held = gate.lock();
-            let Some((was, pinned)) = of.read(plugin).filter(|(_, pinned)| pinned != sha256) else { continue };
-            let wrote = schedule_file::with_pin(&was, sha256).and_then(|text| schedule_file::write(&of.file(), &text));
-            if let Err(why) = wrote {
-                let short = pinned.get(..7).unwrap_or(&pinned);
-                written.iter().for_each(|(of, was)| put_back(&catalog, of, was));
-                return Err(format!("the file of {} names {short}, and cannot be written: {why}", of.model));
-            }
-            catalog.note_files(&of.model, &of.directory);
-            written.push((of, was));
-        }
-        Ok(written.into_iter().map(|(of, _)| of.model).collect())
+        let by_file = self.decided(&catalog, plugin, |choice| matches!(choice, SchedulerChoice::File));
+        let written = pin_models(&catalog, by_file, PluginTables::Scheduler, plugin, sha256)?;
+        Ok(written.into_iter().map(|file| file.model).collect())
     }
-}
-
-fn put_back(catalog: &Catalog, of: &Naming, was: &str) {
-    if let Err(why) = schedule_file::write(&of.file(), was) {
-        tracing::error!(model = of.model, "its file says another version than serves: {why}");
-    }
-    catalog.note_files(&of.model, &of.directory);
 }
 
 /// An open model, and the lock that keeps it from being loaded or unloaded meanwhile.

@@ -215,10 +215,11 @@ impl Deciders {
         let directory = self.catalog.edit(&how.model, |entry| entry.directory.clone());
         let config = if how.config.is_empty() { "{}" } else { &how.config };
         let says = Says { plugin: &how.plugin, sha256, time: how.time, max_wait: how.max_wait, config };
-        schedule_file::save(&directory.join("sequor.toml"), says)
+        let file = directory.join("sequor.toml");
+        schedule_file::save(&file, says)
             .map_err(|what| PluginError::Internal(format!("not attached, because it could not be saved: {what}")))?;
         self.catalog.edit(&how.model, |entry| entry.decides = SchedulerChoice::File);
-        self.catalog.note_files(&how.model, &directory);
+        self.catalog.note_file(&how.model, &file);
         Ok(())
     }
 

@@ -36,26 +36,6 @@ pub(in crate::model) fn write(file: &Path, text: &str) -> Result<(), String> {
     written.map_err(|e| format!("{}: {e}", file.display()))
 }
 
-/// The hash it names of this plug-in, if it names that and its hash.
-pub(super) fn pinned(text: &str, plugin: &str) -> Option<String> {
-    let document: DocumentMut = text.parse().ok()?;
-    let table = document.get("plugins")?.get("scheduler")?;
-    let says = |key: &str| table.get(key).and_then(Item::as_str);
-    says("sha256").filter(|_| says("use") == Some(plugin)).map(str::to_owned)
-}
-
-/// The same file with this hash in that one's place.
-pub(super) fn with_pin(text: &str, sha256: &str) -> Result<String, String> {
-    let mut document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| e.message().to_owned())?;
-    let table = document.get_mut("plugins").and_then(|plugins| plugins.get_mut("scheduler"));
-    let said = table.and_then(|table| table.get_mut("sha256")).and_then(Item::as_value_mut);
-    let said = said.ok_or("plugins.scheduler.sha256 is not there")?;
-    let decor = said.decor().clone();
-    *said = Value::from(sha256);
-    *said.decor_mut() = decor;
-    Ok(document.to_string())
-}
-
 fn edited(text: &str, says: Says<'_>) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| e.message().to_owned())?;
     let plugins = document.entry("plugins").or_insert_with(|| {
@@ -127,18 +107,6 @@ mod tests {
             edited(&with, other).unwrap(),
             format!("{file}\n[plugins.scheduler]\nuse = \"edf\"\nsha256 = \"3f2a\"\n")
         );
-    }
-
-    #[test]
-    fn the_hash_alone_is_another() {
-        let file = "schema = 1\n[plugins]\nscheduler = { use = \"edf\", sha256 = \"3f2a\" } # mine\n";
-        assert_eq!((pinned(file, "edf").as_deref(), pinned(file, "single")), (Some("3f2a"), None));
-        assert_eq!(with_pin(file, "77b0").unwrap(), file.replace("3f2a", "77b0"));
-        let table = "[plugins.scheduler]\nsha256 = \"3f2a\"   # of Monday\nuse = \"edf\"\nconfig = { a = 1 }\n[sequence]\nidle = \"5s\"\n";
-        assert_eq!(with_pin(table, &pinned(table, "edf").unwrap()).unwrap(), table);
-        assert_eq!(with_pin(table, "77b0").unwrap(), table.replace("3f2a", "77b0"));
-        assert_eq!(pinned("[plugins.scheduler]\nuse = \"edf\"\n", "edf"), None);
-        assert!(with_pin("schema = 1\n", "77b0").is_err());
     }
 
     #[test]

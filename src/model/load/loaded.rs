@@ -12,7 +12,7 @@ use crate::config::model::place::Auto;
 use crate::config::model::settings::{
     BackendKind, ControlKind, ModelSettings, Scheduling, SequenceStrategy, StateChunks,
 };
-use crate::error::{Failure, LoadError, LoadWarning, Refused};
+use crate::error::{LoadError, LoadWarning, Refused};
 use crate::executor::{ExecutorHandle, ModelStep};
 use crate::model::runtime::LoadRates;
 use crate::scheduling::key_interner::KeyInterner;
@@ -245,7 +245,7 @@ impl LoadedModel {
     }
 
     /// A refusal with what its sentence needs.
-    pub(in crate::model) fn refused(&self, refusal: Refusal, id: Id, may_retry: bool, now: Time) -> Failure {
+    pub(in crate::model) fn refused(&self, refusal: Refusal, id: Id, may_retry: bool, now: Time) -> Refused {
         let (ended_ago, idle) = match &refusal {
             // Before the clock began: how long ago is not known.
             Refusal::Unknown(Some(stone)) => ((stone.at > Time::ZERO).then(|| now - stone.at), stone.idle),
@@ -260,7 +260,7 @@ impl LoadedModel {
             Refusal::Ended(EndReason::Member) | Refusal::Unknown(Some(Tombstone { why: EndReason::Member, .. }))
         );
         let member = self.ensemble.as_ref().filter(|_| by_member).and_then(|ensemble| ensemble.blamed(&id));
-        Failure::Refused(Box::new(Refused {
+        Refused {
             refusal,
             model: self.settings.name.clone(),
             id,
@@ -269,7 +269,8 @@ impl LoadedModel {
             may_retry,
             rejection,
             member,
-        }))
+            ended_by: None,
+        }
     }
 }
 

@@ -61,8 +61,8 @@ impl Resources {
         }
     }
 
-    /// Releases memory that was kept long enough.
+    /// Releases memory that was kept long enough, and forgets metrics of what is gone.
     pub(in crate::model) fn upkeep(&self) -> Upkeep {
-        Upkeep::new(self.chunk_cache.clone(), Arc::clone(&self.backend), self.owners.clone())
+        Upkeep::new(self.chunk_cache.clone(), Arc::clone(&self.backend), self.owners.clone(), self.metrics.clone())
     }
 }

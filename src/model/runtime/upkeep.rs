@@ -1,4 +1,4 @@
-//! What the server does once a second, on the timer's thread: it releases memory that was kept long enough.
+//! What the server does once a second, on the timer's thread: it releases memory that was kept long enough, and forgets metrics of what is gone.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
@@ -10,6 +10,7 @@ use sequor_core::Time;
 use crate::backend::Backend;
 use crate::device::trim_heaps;
 use crate::state::ChunkCache;
+use crate::telemetry::Metrics;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long an owner may have something that it does not use.
@@ -43,13 +44,19 @@ pub(in crate::model) struct Upkeep {
     chunk_cache: ChunkCache,
     backend: Arc<dyn Backend>,
     owners: UnusedOwners,
+    metrics: Metrics,
     next: Time,
     next_unused: Time,
 }
 
 impl Upkeep {
-    pub(in crate::model) fn new(chunk_cache: ChunkCache, backend: Arc<dyn Backend>, owners: UnusedOwners) -> Upkeep {
-        Upkeep { chunk_cache, backend, owners, next: Time(0), next_unused: Time(0) }
+    pub(in crate::model) fn new(
+        chunk_cache: ChunkCache,
+        backend: Arc<dyn Backend>,
+        owners: UnusedOwners,
+        metrics: Metrics,
+    ) -> Upkeep {
+        Upkeep { chunk_cache, backend, owners, metrics, next: Time(0), next_unused: Time(0) }
     }
 
     /// Does what is due, if a second has passed since the last time.
@@ -61,6 +68,7 @@ impl Upkeep {
         if now >= self.next_unused {
             self.next_unused = now + UNUSED;
             self.owners.release();
+            self.metrics.forget_unused(now);
         }
         let states = self.chunk_cache.release_due(now);
         let tensors = self.backend.release_memory(now);

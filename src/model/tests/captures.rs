@@ -88,17 +88,15 @@ fn a_step_whose_answer_a_processor_refused_is_captured_for_the_state_goes_on_fro
     let value = |n: i32| [1, 5, 1, 772][n as usize % 4];
     here.sum(7, 5, |s| s.start = true);
     let step = |n: i32| assert_eq!(here.send(7, value(n), |s| s.start = n % 4 == 1).is_err(), n % 4 == 3);
-    let file = loop {
-        match captured(&here, LIMITS, step) {
-            // A START had just begun.
-            Err(TransferError::NoState { .. }) => {}
-            file => break file.unwrap(),
-        }
-    };
+    let file = captured(&here, LIMITS, step).unwrap();
     let capture = Capture::parse(&file).unwrap();
     assert!(capture.steps.iter().any(|step| step.refused), "{capture:?}");
-    let there = processors::loaded_with(processors::TOML, &guest);
-    there.repository.find("sum", "").unwrap().import(capture.id, &file).unwrap();
+    answers_again(&file, &capture, &processors::loaded_with(processors::TOML, &guest));
+}
+
+/// The steps of this file are answered and refused on a server as they were.
+fn answers_again(file: &[u8], capture: &Capture, there: &Fixture) {
+    there.repository.find("sum", "").unwrap().import(Id::from(7), file).unwrap();
     for step in &capture.steps {
         let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |s| s.start = step.start) };
         let outputs = there.answer(again).map(|answer| answer.outputs);
@@ -108,27 +106,47 @@ fn a_step_whose_answer_a_processor_refused_is_captured_for_the_state_goes_on_fro
 }
 
 #[test]
-fn a_start_that_failed_begins_a_capture_anew() {
+fn a_start_that_failed_is_captured_and_what_came_before_stays() {
     let fixture = fixture();
     fixture.sum(7, 40, |s| s.start = true);
     let step = |n: i32| {
         // A START that fails leaves the sequence with its first state.
-        assert_eq!(fixture.send(7, if n % 7 == 0 { 13 } else { 1 }, |s| s.start = n % 7 == 0).is_err(), n % 7 == 0);
+        let fails = n % 3 == 0;
+        assert_eq!(fixture.send(7, if fails { 13 } else { n }, |s| s.start = fails).is_err(), fails);
     };
-    let file = loop {
-        match captured(&fixture, LIMITS, step) {
-            // The START had just failed, and no step was committed since.
-            Err(TransferError::NoState { .. }) => {}
-            file => break file.unwrap(),
+    let file = captured(&fixture, LIMITS, step).unwrap();
+    let capture = Capture::parse(&file).unwrap();
+    assert_eq!((capture.steps.len(), capture.ended.as_str()), (5, "steps"));
+    assert!(capture.steps.iter().any(|step| step.start && step.refused), "{capture:?}");
+    answers_again(&file, &capture, &self::fixture());
+}
+
+#[test]
+fn a_capture_of_a_sequence_that_has_no_state_yet_waits_for_it() {
+    let fixture = fixture();
+    // All four slots are taken, so that the START of 7 waits in the backlog.
+    (1..5).for_each(|id| assert_eq!(fixture.sum(id, 1, |s| s.start = true), 1));
+    let start = fixture.repository.find("sum", "").unwrap().submit(request(7, 40, |s| s.start = true)).unwrap();
+    let served = fixture.repository.find("sum", "").unwrap();
+    let capture = || loop {
+        match served.capture(&Id::from(7), LIMITS) {
+            Err(TransferError::Busy { .. }) => {}
+            outcome => break outcome,
         }
     };
-    let capture = Capture::parse(&file).unwrap();
-    let there = self::fixture();
-    there.repository.find("sum", "").unwrap().import(Id::from(7), &file).unwrap();
-    for step in &capture.steps {
-        let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |_| {}) };
-        assert_eq!(there.answer(again).unwrap().outputs, step.outputs, "step {}", step.number);
-    }
+    let file = std::thread::scope(|scope| {
+        let capture = scope.spawn(capture);
+        // A second capture is refused while the first one waits.
+        let is_waiting = || matches!(served.capture(&Id::from(9), LIMITS), Err(TransferError::Busy { .. }));
+        while !is_waiting() && !capture.is_finished() {}
+        fixture.sum(1, 1, |s| s.end = true);
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(start).unwrap();
+        while !capture.is_finished() {
+            fixture.sum(7, 1, |_| {});
+        }
+        capture.join().unwrap().unwrap()
+    });
+    runs_again(&file, &self::fixture());
 }
 
 #[test]
@@ -149,7 +167,7 @@ fn an_end_and_the_maximum_of_bytes_end_a_capture() {
         match captured(&fixture, many, ends) {
             Ok(file) => break Capture::parse(&file).unwrap(),
             // It had just ended.
-            Err(TransferError::Unknown { .. } | TransferError::NoState { .. } | TransferError::Gone { .. }) => {}
+            Err(TransferError::Unknown { .. } | TransferError::Gone { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     };

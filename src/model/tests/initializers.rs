@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sequor_core::Refusal;
+use sequor_core::{EndReason, Refusal};
 
 use super::{Fixture, load, request};
 use crate::error::{Failure, ProcessorFailure};
@@ -287,15 +287,45 @@ fn a_version_takes_the_place_of_another_and_kept_states_go_with_it() {
 }
 
 #[test]
-fn a_changed_file_of_a_model_that_names_its_hash_waits() {
+fn the_end_of_a_sequence_names_the_initializer_that_refused_its_start() {
+    let fixture = loaded(TOML);
+    for (id, value) in [(1, 3), (2, 1)] {
+        assert!(failed(fixture.send(id, value, |s| s.start = true)).ended);
+        let Err(Failure::Refused(refused)) = fixture.send(id, 1, |_| {}) else { panic!("{id} lives") };
+        assert!(matches!(refused.refusal, Refusal::Unknown(Some(stone)) if stone.why == EndReason::Failed));
+        let by = refused.ended_by.map(|by| (by.world, by.plugin));
+        assert_eq!(by, Some(("initializer", "guest".to_owned())));
+    }
+}
+
+#[test]
+fn a_changed_file_waits_for_the_hash_and_an_operator_has_it_written() {
     let fixture = fixture(TOML, u64::MAX, 1000);
-    let sha256 = component("", b"").unwrap().sha256().to_owned();
-    fs_err::write(fixture.model().join("sequor.toml"), format!("{TOML}sha256 = \"{sha256}\"\n")).unwrap();
+    let file = fixture.model().join("sequor.toml");
+    let hash = |bytes: &[u8]| component("", bytes).unwrap().sha256().to_owned();
+    let pinned = |bytes: &[u8]| format!("# first states\n{TOML}sha256 = \"{}\"   # of Monday\n", hash(bytes));
+    fs_err::write(&file, pinned(b"")).unwrap();
     load(&fixture.repository, &fixture.model());
     let registry = fixture.repository.initializers().unwrap();
-    let refused = registry.replace("guest", b"other".to_vec(), "local").unwrap_err();
-    assert!(matches!(&refused, PluginError::Conflict(what) if what.contains("names the hash")), "{refused}");
-    assert_eq!(registry.show("guest").unwrap().sha256, sha256);
+    let says = || (registry.show("guest").unwrap().sha256, fs_err::read_to_string(&file).unwrap());
+    fs_err::write(fixture.folder.path().join("guest.wasm"), "other").unwrap();
+    registry.look();
+    assert_eq!(says(), (hash(b""), pinned(b"")), "a changed file");
+    let line = registry.logs("guest", 0).unwrap().pop().unwrap().message;
+    assert!(line.contains("names the hash") && line.contains("sequor plugin replace guest"), "{line}");
+    registry.replace("guest", b"other".to_vec(), "local").unwrap();
+    assert_eq!(says(), (hash(b"other"), pinned(b"other")));
+    assert_eq!(start(&fixture, 1, 10), 15);
+    // The file is as it is served: nothing is loaded anew.
+    let loads =
+        || fixture.repository.0.catalog.model("sum").unwrap().loads().iter().map(|load| load.key).collect::<Vec<_>>();
+    let before = loads();
+    load(&fixture.repository, &fixture.model());
+    assert_eq!(loads(), before);
+    registry.rollback("guest", "local").unwrap();
+    assert_eq!(says(), (hash(b""), pinned(b"")));
+    registry.replace("guest", b"bad".to_vec(), "local").unwrap_err();
+    assert_eq!(says(), (hash(b""), pinned(b"")), "a version that does not fit is not written");
 }
 
 #[test]

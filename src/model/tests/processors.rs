@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sequor_core::{EndReason, Refusal};
+use sequor_core::{EndReason, Id, Refusal};
 
 use super::{Fixture, load, request};
 use crate::error::{Failure, ProcessorFailure};
@@ -148,13 +148,69 @@ fn an_end_without_inputs_is_shown_to_the_processor() {
 
 /// Why a sequence is no more, as its next step reads it.
 fn ended_because(fixture: &Fixture, id: u64) -> EndReason {
+    ended_by(fixture, id).0
+}
+
+/// The same, and the plug-in that ended it.
+fn ended_by(fixture: &Fixture, id: u64) -> (EndReason, Option<String>) {
     match fixture.send(id, 1, |_| {}) {
         Err(Failure::Refused(refused)) => match refused.refusal {
-            Refusal::Unknown(Some(stone)) => stone.why,
+            Refusal::Unknown(Some(stone)) => {
+                (stone.why, refused.ended_by.map(|by| format!("{} {}", by.world, by.plugin)))
+            }
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),
     }
+}
+
+/// [`guest`], whose refusals end the sequence.
+pub(super) fn ending_guest(pre: &str) -> ProcessorWat<'_> {
+    ProcessorWat { pre, ..guest() }
+}
+
+/// `pre` of [`ending_guest`].
+pub(super) fn ending_pre() -> String {
+    PRE.replace("(i32.store8 (i32.const 1064) (i32.const 0))", "(i32.store8 (i32.const 1064) (i32.const 1))")
+}
+
+#[test]
+fn the_end_of_a_sequence_names_the_processor_that_caused_it() {
+    let fixture = loaded_with(TOML, &ending_guest(&ending_pre()));
+    let by_guest = |why| (why, Some("processor guest".to_owned()));
+    fixture.sum(1, 5, |s| s.start = true);
+    assert!(failed(fixture.send(1, 1002, |_| {})).ended);
+    assert_eq!(ended_by(&fixture, 1), by_guest(EndReason::Rejected));
+    assert!(failed(fixture.send(2, 1002, |s| s.start = true)).ended);
+    assert_eq!(ended_by(&fixture, 2), by_guest(EndReason::Failed));
+    // After the run.
+    assert!(failed(fixture.send(3, 777, |s| s.start = true)).ended);
+    assert_eq!(ended_by(&fixture, 3), by_guest(EndReason::Failed));
+    fixture.sum(4, 5, |s| s.start = true);
+    assert!(failed(fixture.send(4, 772, |_| {})).ended);
+    assert_eq!(ended_by(&fixture, 4), by_guest(EndReason::Broken));
+    let ended = fixture.repository.ended_sequences("sum").unwrap();
+    assert!(ended.len() == 4 && ended.iter().all(|end| end.by.as_ref().is_some_and(|by| by.plugin == "guest")));
+    // A later sequence of the same id ends by itself.
+    fixture.sum(1, 5, |s| s.start = true);
+    fixture.sum(1, 5, |s| s.end = true);
+    assert_eq!(ended_by(&fixture, 1), (EndReason::End, None));
+}
+
+#[test]
+fn a_given_state_is_gone_once_a_processor_ends_its_sequence() {
+    let here = loaded(TOML);
+    here.sum(7, 5, |s| s.start = true);
+    let file = here.repository.find("sum", "").unwrap().export(&Id::from(7)).unwrap();
+    let there = loaded_with(TOML, &ending_guest(&ending_pre()));
+    let served = there.repository.find("sum", "").unwrap();
+    served.import(Id::from(7), &file).unwrap();
+    assert!(failed(there.send(7, 1002, |_| {})).ended);
+    assert_eq!(ended_by(&there, 7), (EndReason::Rejected, Some("processor guest".to_owned())));
+    // A failure leaves the state where it was.
+    served.import(Id::from(7), &file).unwrap();
+    assert!(!failed(there.send(7, 1000, |_| {})).ended);
+    assert_eq!(there.sum(7, 1, |_| {}), 20_006);
 }
 
 #[test]
@@ -307,14 +363,35 @@ fn a_version_that_does_not_fit_leaves_the_one_that_serves() {
     let refused = fixture.repository.replace("guest", bad.component(), LOCAL).unwrap_err().to_string();
     assert!(refused.contains("(unreachable), in configure"), "{refused}");
     assert_eq!(fixture.sum(7, 1, |_| {}), 20_006);
-    let is = PluginControl::show(&fixture.repository, "guest").unwrap().sha256;
-    let pinned = format!("{TOML}sha256 = \"{is}\"\n");
-    fs_err::write(fixture.model().join("sequor.toml"), pinned).unwrap();
-    let refused =
-        fixture.repository.replace("guest", ProcessorWat::default().component(), LOCAL).unwrap_err().to_string();
-    assert!(refused.contains("sequor.toml names the hash"), "{refused}");
     let attached = fixture.repository.attach(&Attach { plugin: "guest".to_owned(), ..Attach::default() }, LOCAL);
     assert!(attached.unwrap_err().to_string().contains("is a processor"));
+}
+
+#[test]
+fn a_replacement_writes_the_hash_that_the_models_file_names() {
+    let fixture = loaded(TOML);
+    let file = fixture.model().join("sequor.toml");
+    let hash = || PluginControl::show(&fixture.repository, "guest").unwrap().sha256;
+    let with = |sha256: &str| format!("# words\n{TOML}sha256 = \"{sha256}\" # of Monday\n");
+    let file_says = || fs_err::read_to_string(&file).unwrap();
+    fs_err::write(&file, with(&hash())).unwrap();
+    assert_eq!(fixture.sum(7, 5, |s| s.start = true), 10_005);
+    let post = POST.replace("10000", "20000");
+    fixture.repository.replace("guest", ProcessorWat { post: &post, ..guest() }.component(), LOCAL).unwrap();
+    assert_eq!((fixture.sum(7, 1, |_| {}), file_says()), (40_006, with(&hash())));
+    // Another scratch needs a new load, which holds the component against the hash of the file.
+    let wider = ProcessorWat { post: &post, manifest: "scratch = \"16B\"\n", ..guest() };
+    fixture.repository.replace("guest", wider.component(), LOCAL).unwrap();
+    assert_eq!((fixture.sum(8, 5, |s| s.start = true), file_says()), (20_005, with(&hash())));
+    fixture.repository.rollback("guest", LOCAL).unwrap();
+    assert_eq!((fixture.sum(9, 5, |s| s.start = true), file_says()), (20_005, with(&hash())));
+    // Where the model does not load, the file names the version that serves.
+    let (is, graph) = (hash(), fixture.model().join("1/model.onnx"));
+    fs_err::rename(&graph, graph.with_extension("away")).unwrap();
+    let wider = ProcessorWat { manifest: "scratch = \"24B\"\n", ..guest() };
+    let refused = fixture.repository.replace("guest", wider.component(), LOCAL).unwrap_err().to_string();
+    assert!(refused.contains("does not load"), "{refused}");
+    assert_eq!((hash(), file_says()), (is.clone(), with(&is)));
 }
 
 #[test]

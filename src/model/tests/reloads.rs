@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sequor_core::{EndReason, Refusal, Tombstone};
 
-use super::{Fixture, load};
+use super::{Fixture, load, request};
 use crate::backend::mock::MockBackend;
 use crate::error::Failure;
 use crate::model::sequences::ModelScheduler;
@@ -172,4 +172,20 @@ fn idle_time_goes_on_while_a_sequence_is_between_two_versions() {
     fixture.repository.tick();
     assert_eq!(end_of(&fixture, 1), EndReason::Idle);
     assert_eq!(fixture.sum(2, 1, |_| {}), 1004);
+}
+
+#[test]
+fn a_start_that_waits_when_its_version_goes_may_be_sent_again() {
+    let fixture = served("[sequence]\nidle = \"never\"\n[reload]\ndrain = \"0s\"\n", None);
+    // All slots are taken.
+    (1..=200).for_each(|id| assert_eq!(fixture.sum(id, 1, start), 1));
+    let waiting = fixture.repository.submit(request(201, 5, start)).unwrap();
+    let behind = fixture.repository.submit(request(201, 5, |_| {})).unwrap();
+    replace(&fixture);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for (pending, may_retry) in [(waiting, true), (behind, false)] {
+        let Err(Failure::Refused(refused)) = runtime.block_on(pending) else { panic!("it is answered") };
+        assert_eq!((refused.refusal, refused.may_retry), (Refusal::Ended(EndReason::Drained), may_retry));
+    }
+    assert_eq!(fixture.sum(201, 5, start), 1005, "sent again it starts on the new version");
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sequor_core::Refusal;
+use sequor_core::{EndReason, Refusal};
 
 use super::machine::{Machine, OLDEST, answered, start};
 use super::request;
@@ -172,6 +172,26 @@ fn a_sequence_goes_on_from_its_state_and_not_from_a_new_first_one() {
         second.stop();
         let third = machine.serve();
         assert_eq!(third.sum(8, 1000, start), 2000, "{when}: also where it was not read");
+    }
+}
+
+#[test]
+fn a_stored_sequence_that_a_processor_ends_is_remembered_with_its_name() {
+    for when in ["drain", "step", "every"] {
+        let machine = machine(when, processors::TOML, with_processors);
+        let pre = processors::ending_pre();
+        let guest = processors::ending_guest(&pre).component();
+        fs_err::write(machine.folder.path().join("guest.wasm"), guest).unwrap();
+        let first = machine.serve();
+        first.sum(7, 5, start);
+        first.stop();
+        let second = machine.serve();
+        let ended = second.send(7, 1002, |_| {}).unwrap_err();
+        assert!(matches!(&ended, Failure::Processor(failure) if failure.ended), "{when}: {ended:?}");
+        let Err(Failure::Refused(gone)) = second.send(7, 1, |_| {}) else { panic!("{when}: it lives") };
+        let Refusal::Unknown(Some(stone)) = gone.refusal else { panic!("{when}: {gone:?}") };
+        assert_eq!((stone.why, stone.step), (EndReason::Rejected, 1), "{when}");
+        assert_eq!(gone.ended_by.map(|by| by.plugin).as_deref(), Some("guest"), "{when}");
     }
 }
 

@@ -15,8 +15,8 @@ use crate::processing::link::ChainLink;
 use crate::processing::registry::{MakePlaced, RequestedBy};
 use crate::processing::wat_fixture::{COUNT, ProcessorWat, SERVING, StillClock, model, step, tensor};
 use crate::processing::{
-    Chain, OnFailure, PlaceModels, PlaceRules, PluginOperations, PluginPlace as _, PortTensors, ProcessorComponent,
-    ProcessorOptions, ProcessorRegistry, ProcessorSource, SequenceScratch,
+    Chain, OnFailure, PinnedFile, PlaceModels, PlaceRules, PluginOperations, PluginPlace as _, PortTensors,
+    ProcessorComponent, ProcessorOptions, ProcessorRegistry, ProcessorSource, SequenceScratch,
 };
 use crate::telemetry::Metrics;
 
@@ -31,6 +31,22 @@ struct NotedModels {
 impl PlaceModels for NotedModels {
     fn pins(&self, _: &str) -> Vec<(PathBuf, String)> {
         self.pins.lock().clone()
+    }
+
+    fn pin(&self, plugin: &str, sha256: &str) -> Result<Vec<PinnedFile>, String> {
+        let mut pins = self.pins.lock();
+        if pins.iter().any(|(file, _)| file.starts_with("read-only")) {
+            return Err("the file of m cannot be written".to_owned());
+        }
+        let written = |(file, pinned): &mut (PathBuf, String)| {
+            let before = std::mem::replace(pinned, sha256.to_owned());
+            PinnedFile { model: plugin.to_owned(), directory: file.clone(), before }
+        };
+        Ok(pins.iter_mut().map(written).collect())
+    }
+
+    fn put_back(&self, files: &[PinnedFile]) {
+        *self.pins.lock() = files.iter().map(|file| (file.directory.clone(), file.before.clone())).collect();
     }
 
     fn reload(&self, model: &str) -> Result<(), String> {
@@ -56,6 +72,12 @@ impl PlaceModels for LoadedModelsOf {
     fn pins(&self, _: &str) -> Vec<(PathBuf, String)> {
         Vec::new()
     }
+
+    fn pin(&self, _: &str, _: &str) -> Result<Vec<PinnedFile>, String> {
+        Ok(Vec::new())
+    }
+
+    fn put_back(&self, _: &[PinnedFile]) {}
 
     fn reload(&self, model: &str) -> Result<(), String> {
         if !self.0.succeed.lock().pop_front().unwrap_or(true) {
@@ -197,11 +219,11 @@ fn a_version_that_cannot_serve_changes_nothing() {
     let refused = rig.registry.replace("guest", bad, "local").unwrap_err().to_string();
     assert!(refused.contains("does not fit m: it gave up (unreachable), in configure"), "{refused}");
     assert!(rig.registry.replace("guest", b"nothing".to_vec(), "local").is_err());
-    rig.pins.lock().push(("m/sequor.toml".into(), first.clone()));
+    rig.pins.lock().push(("read-only/sequor.toml".into(), first.clone()));
     let other = component(ProcessorWat { post: COUNT, ..ProcessorWat::default() });
     let refused = rig.registry.replace("guest", other, "local").unwrap_err();
     assert!(
-        matches!(&refused, PluginError::Conflict(what) if what.contains("m/sequor.toml names the hash")),
+        matches!(&refused, PluginError::Denied(what) if what.contains("the file of m cannot be written")),
         "{refused}"
     );
     assert_eq!(rig.registry.show("guest").unwrap().sha256, first);
@@ -216,8 +238,10 @@ fn another_scratch_needs_a_new_load_and_goes_nowhere_without_it() {
         let chain = rig.chain();
         let first = rig.registry.show("guest").unwrap().sha256;
         let wider = component(ProcessorWat { manifest: "scratch = \"16B\"\n", ..ProcessorWat::default() });
+        rig.pins.lock().push(("m/sequor.toml".into(), first.clone()));
         let replaced = rig.registry.replace("guest", wider, "local");
         assert_eq!(rig.reloaded.lock()[..], ["m".to_owned()]);
+        assert_eq!(rig.pins.lock()[0].1 == first, fails, "the file names the version that serves");
         let shown = rig.registry.show("guest").unwrap();
         assert_eq!(shown.attached[0].sha256, first, "live sequences keep their version");
         assert_eq!((replaced.is_err(), shown.sha256 == first), (fails, fails));

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use sequor_core::{EndReason, Refusal};
 
 use super::plugins::{BY, Rig, attach};
-use crate::model::tests::request;
+use crate::error::Failure;
+use crate::model::Clock;
+use crate::model::tests::{Fixture, request};
 use crate::scheduling::report::PluginControl as _;
-use crate::scheduling::stand_in::Meanwhile;
+use crate::scheduling::stand_in::{Does, Meanwhile};
 
 #[test]
 fn who_gets_a_slot_is_asked_by_an_instances_thread() {
@@ -47,4 +50,43 @@ fn sequences_that_come_while_others_are_admitted_keep_nobody_from_running() {
     script.lock().meanwhile = Meanwhile::default();
     let plans = script.lock().plans_at_admit.clone();
     assert!(plans.windows(2).all(|two| two[1] > two[0]), "between two admissions something runs: {plans:?}");
+}
+
+/// How the sequence of this id ended, and by which plug-in.
+fn ended_by(rig: &Rig, id: u64) -> (EndReason, Option<(&'static str, String)>) {
+    match rig.fixture.send(id, 1, |_| {}) {
+        Err(Failure::Refused(refused)) => match refused.refusal {
+            Refusal::Unknown(Some(stone)) => (stone.why, refused.ended_by.map(|by| (by.world, by.plugin))),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_end_of_a_sequence_names_the_scheduler_that_caused_it() {
+    let rig = Rig::new(&["first"]);
+    rig.fixture.repository.attach(&attach("first"), BY).unwrap();
+    rig.fixture.sum(1, 5, |s| s.start = true);
+    let version = Arc::clone(&rig.versions.lock()["first"]);
+    version.does(Does::Reject);
+    for (id, start) in [(1, false), (2, true)] {
+        assert!(rig.fixture.send(id, 5, |s| s.start = start).is_err());
+        assert_eq!(ended_by(&rig, id), (EndReason::Rejected, Some(("scheduler", "first".to_owned()))));
+    }
+    let ended = rig.fixture.repository.ended_sequences("sum").unwrap();
+    assert!(ended.len() == 2 && ended.iter().all(|end| end.by.as_ref().is_some_and(|by| by.plugin == "first")));
+}
+
+#[test]
+fn an_evicted_sequence_names_the_scheduler_that_took_its_slot() {
+    let clock = Clock::manual();
+    let rig = Rig::over(Fixture::by(clock.clone()), &["admit-evict"], |_| {});
+    rig.write("[sequence]\nidle_soft = \"1s\"\n");
+    rig.load();
+    rig.fixture.repository.attach(&attach("admit-evict"), BY).unwrap();
+    (1..=4).for_each(|id| assert_eq!(rig.fixture.sum(id, 5, |s| s.start = true), 5));
+    clock.advance(std::time::Duration::from_secs(2));
+    assert_eq!(rig.fixture.sum(5, 7, |s| s.start = true), 7);
+    assert_eq!(ended_by(&rig, 1), (EndReason::Evicted, Some(("scheduler", "admit-evict".to_owned()))));
 }

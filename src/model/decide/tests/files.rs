@@ -1,6 +1,7 @@
 //! Saved settings stay true: where a model's file names a plug-in, it names the version that decides.
 
 use super::plugins::{BY, Rig, attach};
+use crate::model::decide::PluginTables;
 use crate::scheduling::report::{Attach, PluginControl};
 
 /// A plug-in that came over the wire, and was saved.
@@ -18,7 +19,7 @@ fn names(rig: &Rig) -> (String, String, String) {
     let shown = rig.fixture.repository.show("up").unwrap();
     assert!(shown.attached[0].from_file);
     let file = fs_err::read_to_string(rig.fixture.model().join("sequor.toml")).unwrap();
-    let named = crate::model::decide::schedule_file::pinned(&file, "up").unwrap();
+    let named = PluginTables::Scheduler.pins(&file, "up").remove(0);
     assert!(file.contains("config = { burst = 4 }"), "{file}");
     let folder = rig.fixture.folder.path().join("plugins/up.wasm");
     (shown.sha256, named, fs_err::read_to_string(folder).unwrap_or_default())
@@ -43,7 +44,7 @@ fn another_version_is_saved_where_the_one_before_was() {
     repository.attach(&attach("up"), BY).unwrap();
     repository.replace("up", b"all#3".to_vec(), BY).unwrap();
     let file = fs_err::read_to_string(rig.fixture.model().join("sequor.toml")).unwrap();
-    assert_eq!(crate::model::decide::schedule_file::pinned(&file, "up").as_deref(), Some("first"));
+    assert_eq!(PluginTables::Scheduler.pins(&file, "up"), ["first"]);
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn a_file_that_changes_is_not_taken_where_its_hash_is_named() {
     // A hash that the operator wrote is taken.
     let file = rig.fixture.model().join("sequor.toml");
     let text = fs_err::read_to_string(&file).unwrap();
-    fs_err::write(&file, crate::model::decide::schedule_file::with_pin(&text, "all#2").unwrap()).unwrap();
+    fs_err::write(&file, PluginTables::Scheduler.with_pin(&text, "up", "all#2").unwrap()).unwrap();
     registry.look();
     assert_eq!(names(&rig), all("all#2"));
     // A file as it is served changes nothing.

@@ -41,6 +41,7 @@ fn does(name: &str) -> Option<Does> {
         "trap" => Does::Trap,
         "beyond" => Does::Beyond,
         "admit" => Does::Admit,
+        "admit-evict" => Does::AdmitEvict,
         "bad" => Does::TrapInConfigure,
         _ => return None,
     })

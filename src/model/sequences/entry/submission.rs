@@ -134,7 +134,7 @@ fn submit_accepted(
             None => job.give_back(&mut request),
         };
         if !is_whole || checks >= CHECKS {
-            return Err(job.load.refused(Refusal::Stopping, id, job.facts.start, now));
+            return Err(job.load.refused(Refusal::Stopping, id, job.facts.start, now).into());
         }
         (reply, reservation, miss) = (job.reply, job.in_ensemble.reservation, None);
         accepted = accept(model, &mut request, version, origin, reservation.as_ref())?;
@@ -199,7 +199,7 @@ fn enqueue(
 ) -> Result<Enqueued, Failure> {
     let mut table = model.table.lock();
     if table.is_of_another(&job, &submit) {
-        return Err(job.load.refused(Refusal::Live, submit.id, true, now));
+        return Err(job.load.refused(Refusal::Live, submit.id, true, now).into());
     }
     // Its sequence moved to another load since the request was checked. Inputs and outputs are the same there.
     if let Some(load) = table.imports.load_of(&submit).filter(|_| job.load.is_retired()) {

@@ -35,8 +35,8 @@ pub(in crate::model::sequences) enum CaptureNews {
     Step(CapturedStep),
     /// Its run failed and changed nothing.
     Failed(u64),
-    /// A START failed: the sequence has its first state.
-    FailedStart,
+    /// A START failed: the sequence, if it lives on, has its first state.
+    FailedStart(CapturedStep),
     /// It would exceed the maximum bytes.
     TooLarge,
 }
@@ -103,20 +103,21 @@ impl Captures {
 }
 
 impl CapturedRequest {
-    /// Notes the step; without outputs its run failed, or a processor refused it after the run. The tensors are copied: they are parts of what the server received and of memory that answers
-    /// share.
+    /// Notes the step; without outputs its run failed, or a processor refused it after the run. The tensors are copied: they are parts of what the
+    /// server received and of memory that answers share.
     pub(in crate::model::sequences) fn answered(self, outputs: Option<Vec<NamedTensor>>) {
         let CapturedRequest { of, number, start, end, has_run, inputs } = self;
         let refused = outputs.is_none();
-        if refused && !has_run {
-            return of.report(if start { CaptureNews::FailedStart } else { CaptureNews::Failed(number) });
+        if refused && !has_run && !start {
+            return of.report(CaptureNews::Failed(number));
         }
         let step = CapturedStep { number, start, end, refused, inputs, outputs: outputs.unwrap_or_default() };
         if !of.takes(step.bytes()) {
             return of.report(CaptureNews::TooLarge);
         }
         let all = |of: Vec<NamedTensor>| of.into_iter().map(copied).collect();
-        of.report(CaptureNews::Step(CapturedStep { inputs: all(step.inputs), outputs: all(step.outputs), ..step }));
+        let step = CapturedStep { inputs: all(step.inputs), outputs: all(step.outputs), ..step };
+        of.report(if refused && !has_run { CaptureNews::FailedStart(step) } else { CaptureNews::Step(step) });
     }
 }
 
@@ -152,9 +153,10 @@ impl ActiveCapture {
 
     fn report(&self, news: CaptureNews) {
         // The capture may be over, or behind.
-        if let Err(TrySendError::Full(CaptureNews::Step(step)) | TrySendError::Disconnected(CaptureNews::Step(step))) =
-            self.steps.try_send(news)
-        {
+        let Err(TrySendError::Full(news) | TrySendError::Disconnected(news)) = self.steps.try_send(news) else {
+            return;
+        };
+        if let CaptureNews::Step(step) | CaptureNews::FailedStart(step) = news {
             self.gives_back(step.bytes());
         }
     }

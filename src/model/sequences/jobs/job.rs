@@ -6,7 +6,7 @@ use std::time::Duration;
 use sequor_core::{EndReason, FEATURES, Id, RealRow, Refusal, Seq, Time};
 
 use crate::config::model::settings::Output;
-use crate::error::Failure;
+use crate::error::{EndedBy, Failure, Refused};
 use crate::executor::ExecutorHandle;
 use crate::model::execute::{RowWork, RunSize, RunTimes};
 use crate::model::load::{CacheMiss, LoadDurability, LoadedModel, RequestFacts};
@@ -52,6 +52,8 @@ pub(in crate::model) struct Job {
     pub(in crate::model) in_ensemble: EnsembleRole,
     /// What its client reads if the store or a member of an ensemble refuses it.
     pub(in crate::model::sequences) failure: Option<Failure>,
+    /// The plug-in that ended the sequence that a refusal tells of.
+    pub(in crate::model::sequences) ended_by: Option<Box<EndedBy>>,
     /// How long its runs took; of a request of an ensemble, those of all members.
     pub(in crate::model) compute: RunTimes,
     /// What a recording tells of it.
@@ -103,6 +105,7 @@ impl Job {
             write: StateWrite::default(),
             in_ensemble: EnsembleRole { flow_request, ..EnsembleRole::default() },
             failure: None,
+            ended_by: None,
             compute: RunTimes::default(),
             answer: None,
             cache_miss: None,
@@ -248,7 +251,11 @@ impl Job {
             self.record(recorder, self.taken - self.arrived, now - self.taken, outcome);
         }
         if let (Some(captured), Some(answer), false) = (self.captured.take(), &self.answer, self.replayed) {
-            captured.answered(answer.as_ref().ok().map(|tensors| named(&self.load, tensors)));
+            // With a START that a plug-in failed the sequence has ended. What is captured goes on with the next START.
+            let has_ended = matches!(answer, Err(Failure::Processor(failure)) if failure.ended);
+            if !(has_ended && self.facts.start && !captured.has_run) {
+                captured.answered(answer.as_ref().ok().map(|tensors| named(&self.load, tensors)));
+            }
         }
         self.send(thread);
     }
@@ -315,8 +322,12 @@ impl Job {
         if let (Refusal::Failed(_) | Refusal::Ended(EndReason::Member), Some(failure)) = (&refusal, failure) {
             return self.reply.send(Err(failure), &self.compute, thread);
         }
-        let refused = self.load.refused(refusal, self.id.clone(), self.facts.start || !ended, now);
-        self.reply.send(Err(refused), &self.compute, thread);
+        let may_retry = self.facts.start || !ended;
+        let refused = Refused {
+            ended_by: self.ended_by.map(|by| *by),
+            ..self.load.refused(refusal, self.id.clone(), may_retry, now)
+        };
+        self.reply.send(Err(refused.into()), &self.compute, thread);
     }
 }
 

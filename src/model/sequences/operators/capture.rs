@@ -1,7 +1,7 @@
 //! Captures a sequence for an operator: its state, and the inputs and outputs of the steps that follow.
 //!
 //! Requests that were submitted before the capture began are not noted. So if a step is missing between the state and the first noted step, the
-//! state is copied again: a capture never has a gap.
+//! state is copied again: a capture never has a gap. While the sequence has no state, the capture waits for one.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::model::sequences::jobs::{ActiveCapture, CaptureNews};
 use crate::model::sequences::scheduler::ModelScheduler;
 use crate::state::{CapturedStep, with_steps};
 
-use super::state_transfer::{TransferError, snapshot};
+use super::state_transfer::{AGAIN, TransferError, snapshot};
 
 /// Steps that may wait to be taken. Without room for a step there is a gap, and the state is copied again.
 const WAITING: usize = 1024;
@@ -50,6 +50,12 @@ impl CaptureState {
         Ok(ended)
     }
 
+    /// Takes a START that has failed: the sequence goes on with its first state. A client that counts its steps sends the START again.
+    fn fail_start(&mut self, step: CapturedStep) {
+        (self.last, self.has_failed) = (step.number, true);
+        self.steps.push(step);
+    }
+
     /// Takes that a step has failed and changed nothing.
     fn fail(&mut self, number: u64) {
         if self.comes_next(number) {
@@ -81,7 +87,7 @@ pub(in crate::model) fn capture(
     let Some(guard) = model.captures.begin(capture) else {
         return Err(TransferError::Busy { model: name.clone() });
     };
-    let state_now = || state_now(model, load, id, &guard.active, limits);
+    let state_now = || state_now(model, load, id, &guard.active, (limits, until));
     let mut taken = state_now()?;
     let mut ended = loop {
         if taken.steps.len() >= limits.steps {
@@ -91,10 +97,7 @@ pub(in crate::model) fn capture(
             None => break "wait",
             Some(CaptureNews::TooLarge) => break "bytes",
             Some(CaptureNews::Failed(number)) => taken.fail(number),
-            Some(CaptureNews::FailedStart) => {
-                guard.active.gives_back(taken.bytes());
-                taken = state_now()?;
-            }
+            Some(CaptureNews::FailedStart(step)) => taken.fail_start(step),
             Some(CaptureNews::Step(step)) => match taken.take(step) {
                 Ok(None) => {}
                 Ok(Some(ended)) => break ended,
@@ -102,7 +105,11 @@ pub(in crate::model) fn capture(
                     guard.active.gives_back(step.bytes());
                     if step.number > taken.last {
                         guard.active.gives_back(taken.bytes());
-                        taken = state_now()?;
+                        taken = match state_now() {
+                            // What was captured before has no gap.
+                            Err(TransferError::NoState { .. }) if !taken.steps.is_empty() => break "wait",
+                            state => state?,
+                        };
                     }
                 }
             },
@@ -119,15 +126,20 @@ fn next(receiver: &Receiver<CaptureNews>, until: Instant) -> Option<CaptureNews>
     receiver.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
 }
 
-/// The state as it is now, and no step beyond it.
+/// The state as it is now, and no step beyond it. Waits for it while the first run of the sequence's life has not ended.
 fn state_now(
     model: &ModelScheduler,
     load: &LoadedModel,
     id: &Id,
     active: &ActiveCapture,
-    limits: CaptureLimits,
+    (limits, until): (CaptureLimits, Instant),
 ) -> Result<CaptureState, TransferError> {
-    let (last, file) = snapshot(model, id, Some(load.version))?;
+    let (last, file) = loop {
+        match snapshot(model, id, Some(load.version)) {
+            Err(TransferError::NoState { .. }) if Instant::now() < until => std::thread::sleep(AGAIN),
+            state => break state?,
+        }
+    };
     let bytes = file.len() as u64;
     if bytes > limits.bytes {
         return Err(TransferError::TooLarge { model: model.name.clone(), id: id.clone(), bytes, limit: limits.bytes });
@@ -165,6 +177,12 @@ mod tests {
             assert_eq!(taken.take(step(again, false, false)), Err(step(again, false, false)));
             assert_eq!(taken.take(step(again + 1, false, false)), Ok(None));
         }
+        let mut taken = CaptureState { last: 7, has_failed: false, file: Vec::new(), steps: Vec::new() };
+        taken.fail_start(step(1, true, false));
+        assert_eq!(taken.take(step(1, true, false)), Ok(None), "it comes again");
+        taken.fail_start(step(1, true, false));
+        assert_eq!(taken.take(step(2, false, false)), Ok(None), "it goes on with the first state");
+        assert_eq!(taken.steps.len(), 4);
         let mut taken = CaptureState { last: 7, has_failed: false, file: Vec::new(), steps: Vec::new() };
         taken.fail(9);
         assert_eq!(taken.take(step(10, false, false)), Err(step(10, false, false)), "8 is missing");

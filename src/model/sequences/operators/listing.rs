@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sequor_core::{EndReason, Event, Id, SequenceView, Stage, Time, Tombstone};
 
-use crate::error::Failure;
+use crate::error::{EndedBy, Failure};
 use crate::model::sequences::migration::restart;
 use crate::model::sequences::offloaded::ImportOrigin;
 use crate::model::sequences::scheduler::ModelScheduler;
@@ -45,6 +45,8 @@ pub struct LiveSequence {
 pub struct EndedSequence {
     pub id: Id,
     pub reason: &'static str,
+    /// The plug-in that ended it.
+    pub by: Option<EndedBy>,
     /// The last committed step.
     pub step: u64,
     pub ago: Duration,
@@ -120,9 +122,10 @@ fn shown(model: &ModelScheduler, seen: SequenceView, now: Time) -> LiveSequence 
 /// The last sequences of a model that ended, the latest first.
 pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
     let (now, ended) = (model.now(), model.ended(ENDS));
-    let one = |(id, Tombstone { why, at, step, .. }): (Id, Tombstone)| EndedSequence {
+    let one = |(id, Tombstone { why, at, step, .. }, by): (Id, Tombstone, Option<EndedBy>)| EndedSequence {
         id,
         reason: ended_reason(why),
+        by,
         step,
         ago: now.since(at),
     };

@@ -18,7 +18,7 @@ use crate::state::{SnapshotError, check_snapshot, has_note, scratch_of, states_a
 
 /// While processors are at work for a step, the state and the scratch are not of one step. So long and so often that is tried again.
 const PATIENCE: Duration = Duration::from_secs(10);
-const AGAIN: Duration = Duration::from_millis(1);
+pub(super) const AGAIN: Duration = Duration::from_millis(1);
 
 /// Why a state does not go out or in. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -105,16 +105,18 @@ fn stored(model: &ModelScheduler, id: &Id, version: Option<u64>) -> Result<Vec<u
     }
 }
 
-/// The load on which a sequence lives.
+/// The load on which a sequence lives, also if it has no state yet.
 pub(in crate::model) fn load_of(
     model: &ModelScheduler,
     id: &Id,
     version: Option<u64>,
 ) -> Result<Arc<LoadedModel>, TransferError> {
     let (name, id) = (model.name.clone(), id.clone());
-    let Some((_, at)) = model.state_of(&id, version) else { return Err(TransferError::Unknown { model: name, id }) };
-    let Some(at) = at else { return Err(TransferError::NoState { model: name, id }) };
-    let load = model.loads().iter().find(|l| l.key == at.instance.load).cloned();
+    let table = model.table.lock();
+    let view = table.core.find(&id, version).and_then(|seq| table.core.view_of(seq));
+    drop(table);
+    let Some(view) = view else { return Err(TransferError::Unknown { model: name, id }) };
+    let load = model.loads().iter().find(|load| load.key == view.load).cloned();
     load.ok_or(TransferError::Gone { model: name, id })
 }
 

@@ -8,6 +8,7 @@ use sequor_core::{
     Event, Id, Instance, LoadId, PolicyAnswer, Req, Round, Seq, SequenceView, StateAt, Time, Tombstone, Usage,
 };
 
+use crate::error::EndedBy;
 use crate::executor::ExecutorHandle;
 use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
 use crate::model::runtime::{Clock, Stopwatch, Timer};
@@ -162,8 +163,14 @@ impl ModelScheduler {
         self.table.lock().core.seen(from, most)
     }
 
-    pub(in crate::model) fn ended(&self, most: usize) -> Vec<(Id, Tombstone)> {
-        self.table.lock().core.ended(most)
+    /// The last sequences that ended, the latest first, with the plug-ins that ended them.
+    pub(in crate::model) fn ended(&self, most: usize) -> Vec<(Id, Tombstone, Option<EndedBy>)> {
+        let table = self.table.lock();
+        let with_ender = |(id, stone)| {
+            let by = table.enders.of(&id, stone);
+            (id, stone, by)
+        };
+        table.core.ended(most).into_iter().map(with_ender).collect()
     }
 
     // === a sequence's state ===

@@ -4,6 +4,7 @@
 //! - `sequence_lookup`: what the table knows of the sequence that a request names.
 //! - `stages`: lends requests to plug-ins and to instances. `plugin_stages`: takes the answers of plug-ins. `store_stages`, `ensemble_stages`: the
 //!   same for the server's store and for the members of an ensemble.
+//! - `enders`: which plug-ins ended sequences.
 //! - `pending_ends`: ended sequences that the store has still to forget, and the answers that wait for that.
 //! - `batch`: what an instance gets and gives back. `deferred_actions`: what is left to do after the lock is released.
 //!
@@ -11,6 +12,7 @@
 
 mod batch;
 mod deferred_actions;
+mod enders;
 mod ensemble_stages;
 mod imports;
 mod job_stage;

@@ -9,6 +9,7 @@ use sequor_core::{
     Submit, Time,
 };
 
+use crate::error::{EndedBy, Failure};
 use crate::model::load::LoadedModel;
 use crate::model::sequences::ensembles::{MemberSequences, SequenceHolder};
 use crate::model::sequences::jobs::Job;
@@ -18,6 +19,7 @@ use crate::state::tier::{EndedState, Successions, VersionDigest};
 
 use super::batch::{FinishedBatch, PendingSeals, Step};
 use super::deferred_actions::{DeferredActions, PolicyNotice, SequenceChange};
+use super::enders::{Enders, can_be_caused};
 use super::imports::{Import, Imports};
 use super::job_stage::JobStage;
 use super::live_sequences::{Live, LiveSequences};
@@ -63,6 +65,8 @@ pub(in crate::model) struct Table {
     pub(in crate::model::sequences) pending: PendingSeals,
     /// Ended sequences that the store is still to forget.
     pub(in crate::model::sequences) pending_ends: PendingEnds,
+    /// The plug-ins that ended sequences.
+    pub(in crate::model::sequences) enders: Enders,
 }
 
 impl Table {
@@ -112,7 +116,9 @@ impl Table {
             self.spilling.growth = Some((Arc::clone(load), refused));
             self.actions.wants_memory = true;
         }
+        let mut failed = Vec::new();
         for (req, mut job) in jobs {
+            failed.extend(failed_in_plugin(&job));
             self.commit_scratch(&mut job);
             self.go_on(now, req, &job);
             if let Some(stage) = self.jobs.get_mut(req) {
@@ -122,6 +128,9 @@ impl Table {
         self.sealing = sealing;
         self.apply(now, Event::Ran { batch: batch.id, rows });
         self.sealing.clear();
+        for (id, by) in failed {
+            self.note_ender(now, &id, by);
+        }
     }
 
     /// Says what comes next of a request of several runs, before the run of it that is over is given back.
@@ -143,7 +152,13 @@ impl Table {
     /// Takes the answer to a question, and says what its instance does next.
     pub(in crate::model) fn answer(&mut self, now: Time, who: Instance, round: Box<Round>, said: PolicyAnswer) -> Step {
         let planned = matches!(said, PolicyAnswer::Plan(_));
+        let victims: Vec<Id> = round.victims(&said).filter_map(|seq| self.core.id_of(seq).cloned()).collect();
         let next = self.core.answer(now, round, said, &mut self.effects);
+        for id in victims {
+            if let Some(by) = self.scheduler_of(who.load) {
+                self.note_ender(now, &id, by);
+            }
+        }
         // After an admission a batch comes first, before any other question: where sequences come and go faster than a plug-in answers
         // who of them gets a slot, nothing would ever run.
         let next = if planned { next } else { self.core.next(now, who, &mut self.effects) };
@@ -201,6 +216,9 @@ impl Table {
 
     /// Takes the actions to carry out after the lock is released.
     pub(in crate::model::sequences) fn take_actions(&mut self) -> DeferredActions {
+        for (job, refusal, _) in &mut self.actions.refused {
+            job.ended_by = self.enders.of_refusal(&job.id, *refusal).map(Box::new);
+        }
         self.pending_ends.sort(&self.core, &mut self.actions);
         DeferredActions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
     }
@@ -222,8 +240,11 @@ impl Table {
                 Effect::Refuse { req, refusal, ended } => {
                     let mut job = self.jobs.remove(req).and_then(JobStage::into_job);
                     if let Some(job) = &mut job {
-                        self.imports.keep_on(job);
+                        self.keep_on_import(now, job);
                         self.keep_on(now, req, job, (refusal, ended));
+                        if let Some(by) = self.ender_in(job, refusal, ended) {
+                            self.note_ender(now, &job.id, by);
+                        }
                     }
                     self.actions.refused.extend(job.map(|job| (job, refusal, ended)));
                 }
@@ -244,6 +265,30 @@ impl Table {
         }
         self.effects = effects;
         answers
+    }
+
+    // === which plug-in ended a sequence ===
+
+    /// Notes that a plug-in has just ended the sequence of this id, if that has ended.
+    pub(super) fn note_ender(&mut self, now: Time, id: &Id, by: EndedBy) {
+        if let Some(stone) = self.core.end_of(id).filter(|stone| stone.at == now && can_be_caused(stone.why)) {
+            self.enders.insert(id, stone, by);
+        }
+    }
+
+    /// The plug-in that refuses a request and ends its sequence with it.
+    fn ender_in(&self, job: &Job, refusal: Refusal, ended: bool) -> Option<EndedBy> {
+        match refusal {
+            Refusal::Policy(_) if ended => self.scheduler_of(job.load.key),
+            Refusal::Failed(_) => ended_in_plugin(job.processed.as_ref()?.refusal.as_ref()?),
+            _ => None,
+        }
+    }
+
+    /// The scheduler of a load.
+    fn scheduler_of(&self, load: LoadId) -> Option<EndedBy> {
+        let decider = self.decider(load)?;
+        Some(EndedBy { plugin: decider.binding().plugin().to_owned(), world: "scheduler" })
     }
 
     /// The versions that may go on from states of this one: the one that does once loads that are being made serve, and the one that does now.
@@ -405,4 +450,16 @@ impl Table {
     pub(in crate::model::sequences) fn live_mut(&mut self, seq: Seq) -> Option<&mut Live> {
         self.live.get_mut(seq)
     }
+}
+
+/// The plug-in of a failure that the sequence has ended with.
+fn ended_in_plugin(failure: &Failure) -> Option<EndedBy> {
+    let Failure::Processor(failure) = failure else { return None };
+    failure.ended.then(|| EndedBy { plugin: failure.plugin.clone(), world: failure.world })
+}
+
+/// The id of a request that failed in a plug-in between its runs, and that plug-in.
+fn failed_in_plugin(job: &Job) -> Option<(Id, EndedBy)> {
+    let Some(Err(Failure::Processor(failure))) = &job.answer else { return None };
+    Some((job.id.clone(), EndedBy { plugin: failure.plugin.clone(), world: failure.world }))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Req, Seq, StateAt, Time};
 
+use crate::error::EndedBy;
 use crate::model::load::{LoadInitializer, LoadedModel};
 use crate::model::sequences::jobs::{
     Beginning, FinishedJob, FirstSteps, Job, ModelRun, NOT_FOUND, NOT_NOW, PrepareTask, PreparedJob, PreparedRuns,
@@ -96,7 +97,8 @@ impl PluginStages for Table {
 
     fn posted(&mut self, now: Time, req: Req, (finished, scratch): FinishedJob) {
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
-        let (seq, start) = (job.seq, job.facts.start);
+        let (seq, start, id) = (job.seq, job.facts.start, job.id.clone());
+        let mut by = None;
         let ends = match finished {
             Ok(answer) => {
                 job.answer = Some(Ok(answer));
@@ -104,6 +106,7 @@ impl PluginStages for Table {
             }
             Err(refusal) => {
                 let why = end_of(&refusal, start).filter(|_| seq.is_some());
+                by = Some(EndedBy { plugin: refusal.plugin.clone(), world: refusal.world });
                 let failed = failure(refusal, &job.load.settings.name, &job.id, why.is_some(), seq.is_none());
                 job.answer = Some(Err(failed));
                 why
@@ -114,7 +117,8 @@ impl PluginStages for Table {
         }
         if let (Some(seq), Some(why)) = (seq, ends) {
             self.apply(now, Event::End(seq, why));
-            return self.apply(now, Event::Posted(req));
+            self.apply(now, Event::Posted(req));
+            return by.into_iter().for_each(|by| self.note_ender(now, &id, by));
         }
         if let Some(event) = self.done_posting(req) {
             self.apply(now, event);

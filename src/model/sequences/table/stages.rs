@@ -2,9 +2,12 @@
 //! with what its sequence holds. `store_stages` does the same with the server's store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{Batch, EndReason, Event, Id, Preparation, RealRow, Refusal, Req, Row, Seq, SlotOp, Time, Tombstone};
+use sequor_core::{
+    Batch, EndReason, Event, Id, LoadId, Preparation, RealRow, Refusal, Req, Row, Seq, SlotOp, Time, Tombstone,
+};
 
 use crate::error::Failure;
 use crate::model::execute::AdoptedState;
@@ -244,7 +247,10 @@ impl Table {
         let (id, file) = (job.id.clone(), job.source.snapshot.take());
         // For the core the sequence that began with this request ends with it. A processor says whether the stored one does.
         let ended = match job.processed.as_ref().and_then(|processed| processed.refusal.as_ref()) {
-            Some(Failure::Processor(failure)) if failure.ended => return self.forget(id, kept.head.incarnation),
+            Some(Failure::Processor(failure)) if failure.ended => {
+                self.remember_rejected(now, job.load.key, id.clone(), (kept.head.step, kept.head.idle));
+                return self.forget(id, kept.head.incarnation);
+            }
             Some(_) => false,
             None => ended,
         };
@@ -254,7 +260,11 @@ impl Table {
             // The store is reading it. Then it goes back.
             None if !ended => _ = self.returning.insert(id),
             file => {
-                let why = if let Refusal::Ended(why) = refusal { why } else { EndReason::Cancelled };
+                let why = match refusal {
+                    Refusal::Ended(why) => why,
+                    Refusal::Policy(_) => EndReason::Rejected,
+                    _ => EndReason::Cancelled,
+                };
                 let stone = Tombstone { why, at: now, step: kept.head.step, idle: kept.head.idle };
                 self.core.remember(job.load.key, id.clone(), stone);
                 if file.is_some() {
@@ -265,6 +275,23 @@ impl Table {
                 }
             }
         }
+    }
+
+    /// Keeps on the state that a request was given, if that was refused before its sequence began here. If a processor ended the sequence, it has ended.
+    pub(super) fn keep_on_import(&mut self, now: Time, job: &mut Job) {
+        let refusal = job.processed.as_ref().and_then(|processed| processed.refusal.as_ref());
+        if !matches!(refusal, Some(Failure::Processor(failure)) if failure.ended) {
+            return self.imports.keep_on(job);
+        }
+        if let Some(origin) = job.source.imported.take() {
+            let idle = origin.carried.as_ref().and_then(|carried| carried.idle);
+            self.remember_rejected(now, job.load.key, job.id.clone(), (origin.step, idle));
+        }
+    }
+
+    /// Remembers a sequence that had not begun here, and that a processor ended.
+    fn remember_rejected(&mut self, now: Time, load: LoadId, id: Id, (step, idle): (u64, Option<Duration>)) {
+        self.core.remember(load, id, Tombstone { why: EndReason::Rejected, at: now, step, idle });
     }
 
     /// Takes back the state that a sequence was to go on from and of which nothing has run.

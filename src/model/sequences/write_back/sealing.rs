@@ -286,7 +286,7 @@ pub(in crate::model::sequences) fn sealed(
         SealWaiting::Posted(req) => {
             if let (Some(seq), Some(job)) = (seq, table.jobs.get_mut(req).and_then(JobStage::job_mut)) {
                 let start = job.facts.start;
-                job.answer = Some(Err(job.load.refused(unsealed, job.id.clone(), start, now)));
+                job.answer = Some(Err(job.load.refused(unsealed, job.id.clone(), start, now).into()));
                 table.apply(now, Event::End(seq, EndReason::Unsealed));
             }
             table.apply(now, Event::Posted(req));

@@ -1,0 +1,102 @@
+//! Which plug-ins ended sequences, by the ids of these. The core remembers the ends, and knows no plug-in by name.
+
+use std::collections::{HashMap, VecDeque};
+
+use sequor_core::{EndReason, Id, Refusal, Time, Tombstone};
+
+use crate::error::EndedBy;
+
+/// Maximum number of ends. The core remembers as many.
+const ENDS: usize = 4096;
+
+/// The youngest end of each id, if a plug-in caused it. The oldest are forgotten first.
+#[derive(Debug, Default)]
+pub(in crate::model::sequences) struct Enders {
+    by_id: HashMap<Id, Ender>,
+    order: VecDeque<(u64, Id)>,
+    serial: u64,
+}
+
+#[derive(Debug)]
+struct Ender {
+    serial: u64,
+    at: Time,
+    why: EndReason,
+    by: EndedBy,
+}
+
+impl Enders {
+    /// Notes who caused an end that the core remembers.
+    pub(super) fn insert(&mut self, id: &Id, Tombstone { at, why, .. }: Tombstone, by: EndedBy) {
+        self.serial += 1;
+        self.order.push_back((self.serial, id.clone()));
+        self.by_id.insert(id.clone(), Ender { serial: self.serial, at, why, by });
+        while self.order.len() > ENDS {
+            let Some((serial, id)) = self.order.pop_front() else { break };
+            if self.by_id.get(&id).is_some_and(|ender| ender.serial == serial) {
+                self.by_id.remove(&id);
+            }
+        }
+    }
+
+    /// Who caused this very end.
+    pub(in crate::model::sequences) fn of(&self, id: &Id, stone: Tombstone) -> Option<EndedBy> {
+        let ender = self.by_id.get(id).filter(|ender| (ender.at, ender.why) == (stone.at, stone.why))?;
+        Some(ender.by.clone())
+    }
+
+    /// Who ended the sequence that a refusal tells of.
+    pub(super) fn of_refusal(&self, id: &Id, refusal: Refusal) -> Option<EndedBy> {
+        if self.by_id.is_empty() {
+            return None;
+        }
+        match refusal {
+            Refusal::Unknown(stone) => self.of(id, stone?),
+            Refusal::Ended(why) => Some(self.by_id.get(id).filter(|ender| ender.why == why)?.by.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a plug-in can cause such an end.
+pub(super) fn can_be_caused(why: EndReason) -> bool {
+    matches!(why, EndReason::Rejected | EndReason::Failed | EndReason::Broken | EndReason::Evicted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stone(at: u64) -> Tombstone {
+        Tombstone { why: EndReason::Rejected, at: Time(at), step: 1, idle: None }
+    }
+
+    fn by(plugin: &str) -> EndedBy {
+        EndedBy { plugin: plugin.to_owned(), world: "processor" }
+    }
+
+    #[test]
+    fn a_later_end_of_the_same_id_is_another() {
+        let (mut enders, id) = (Enders::default(), Id::Int(7));
+        assert_eq!(enders.of(&id, stone(1)), None);
+        enders.insert(&id, stone(1), by("one"));
+        assert_eq!(enders.of(&id, stone(1)), Some(by("one")));
+        assert_eq!(enders.of(&id, stone(2)), None, "a later sequence of this id ended without a plug-in");
+        assert_eq!(enders.of(&id, Tombstone { why: EndReason::Idle, ..stone(1) }), None);
+        assert_eq!(enders.of_refusal(&id, Refusal::Ended(EndReason::Rejected)), Some(by("one")));
+        assert_eq!(enders.of_refusal(&id, Refusal::Ended(EndReason::Admin)), None);
+        assert_eq!(enders.of_refusal(&id, Refusal::NoId), None);
+        enders.insert(&id, stone(3), by("two"));
+        assert_eq!(enders.of_refusal(&id, Refusal::Unknown(Some(stone(3)))), Some(by("two")));
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten() {
+        let mut enders = Enders::default();
+        for n in 0..=ENDS as u64 {
+            enders.insert(&Id::Int(n), stone(n), by("one"));
+        }
+        assert_eq!((enders.of(&Id::Int(0), stone(0)), enders.of(&Id::Int(1), stone(1))), (None, Some(by("one"))));
+        assert_eq!(enders.by_id.len(), ENDS);
+    }
+}
