@@ -21,8 +21,8 @@ use sequor::backend::onnx::OnnxBackend;
 use sequor::backend::onnx::library::{self, System};
 use sequor::model::repository::Availability;
 use sequor::model::request::SequenceStep;
-use sequor::model::{InferRequest, NamedTensor, Repository, RepositoryOptions, SequenceStore, Tensor};
-use sequor::state::tier::{self, GroupWriter, StateHead, Tier as _, TierChange, TierKey};
+use sequor::model::{Clock, InferRequest, NamedTensor, Repository, RepositoryOptions, SequenceStore, Tensor};
+use sequor::state::tier::{self, GroupWriter, IdleTime, StateHead, Tier as _, TierChange, TierKey};
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dialect, Id, Shape};
 use tempfile::TempDir;
@@ -141,7 +141,8 @@ impl Bench {
             std::fs::write(directory.join("sequor.toml"), durability).expect("a file");
             let opened = tier::open(&folder.join("state"), u64::MAX, Duration::ZERO).expect("a store");
             let epoch = opened.tier.next_epoch(1).expect("an epoch");
-            options.store = Some(Arc::new(SequenceStore::new(Arc::new(opened.tier), epoch).expect("a thread")));
+            options.store =
+                Some(Arc::new(SequenceStore::new(Arc::new(opened.tier), epoch, Clock::default()).expect("a thread")));
         }
         let repository = Repository::new(model.backend(), options, Metrics::new(true)).expect("threads");
         repository.load(&directory);
@@ -305,7 +306,7 @@ fn bare(size: usize, streams: u64, seconds: u32) -> Paced {
 
 fn change(id: u64, step: u64, size: usize) -> TierChange {
     let file = vec![step as u8; size];
-    let head = StateHead::new((1, [0; 32]), (1, step), (None, None), false, &file);
+    let head = StateHead::new((1, [0; 32]), (1, step), IdleTime::default(), false, &file);
     TierChange::Put { key: TierKey::new("sum", &Id::Int(id)), head: Arc::new(head), file: Bytes::from(file) }
 }
 
