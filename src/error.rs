@@ -26,6 +26,9 @@ pub enum Failure {
     /// A step left a state with a NaN or an infinity, and its sequence ended.
     #[error("state {state:?} of sequence {id} is not finite after step {step}")]
     StateNotFinite { model: String, id: Id, state: String, is_nan: bool, step: u64 },
+    /// A START is to begin with a copy of the state of sequence `from`, and cannot.
+    #[error("sequence {id} cannot begin with a copy of sequence {from}: {why:?}")]
+    NotCopied { model: String, id: Id, from: Id, why: NotCopied },
     /// The sequence is kept, and its state cannot be gone on from.
     #[error("the stored state of sequence {id} cannot be resumed: {why}")]
     NotResumed { model: String, id: Id, why: String },
@@ -63,6 +66,21 @@ pub enum Failure {
     /// The server's fault.
     #[error("{0}")]
     Internal(String),
+}
+
+/// Why a sequence cannot begin with a copy of another one's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotCopied {
+    /// It does not live here.
+    Unknown,
+    /// It waits in the server's store for its next step.
+    Stored,
+    /// It lives on an earlier load of the model, or on another version.
+    OtherLoad,
+    /// None of its steps has been committed yet.
+    NotYet,
+    /// It ended while its state was asked for, or one of its requests has run in part.
+    Gone,
 }
 
 /// A limit of the server that a request does not keep to.
@@ -302,11 +320,29 @@ pub enum Invalid {
     IdTooLong {
         limit: usize,
     },
+    /// A state as an input of a request that is no START.
+    StateInput {
+        input: String,
+    },
+    /// A request names a sequence that it is to begin with a copy of.
+    CopySource(WrongSource),
     NoData {
         input: String,
     },
     /// Anything a surface found while it decoded; its own sentence.
     Malformed(String),
+}
+
+/// Why a request may not name a sequence to begin with a copy of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrongSource {
+    /// The model's settings do not allow it.
+    NotAllowed,
+    Ensemble,
+    /// The request is no START.
+    NotAtStart,
+    /// It names its own sequence, or none.
+    Itself,
 }
 
 /// Why a model does not load. Each is one sentence with the file it is about.

@@ -41,7 +41,8 @@ mod tests {
     use sequor_core::{DataType, Dims};
 
     use crate::config::fault::Fault;
-    use crate::config::model::{ConfigSource, Draft, ModelSettings, Options, Port, Signature, Sources};
+    use crate::config::model::settings::ModelSettings;
+    use crate::config::model::{ConfigSource, Draft, Options, Port, Signature, Sources};
 
     const SUM: &str = r#"
         name: "m" backend: "onnxruntime" max_batch_size: 4 GROUP

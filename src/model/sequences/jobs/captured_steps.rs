@@ -35,8 +35,8 @@ pub(in crate::model::sequences) enum CaptureNews {
     Step(CapturedStep),
     /// Its run failed and changed nothing.
     Failed(u64),
-    /// A START failed: the sequence has its first state.
-    FailedStart,
+    /// A START failed, so that the sequence has its first state, or began with a copy of another sequence. The state is copied anew.
+    NewState,
     /// It would exceed the maximum bytes.
     TooLarge,
 }
@@ -49,6 +49,8 @@ pub(in crate::model::sequences) struct CapturedRequest {
     pub(in crate::model::sequences) number: u64,
     start: bool,
     end: bool,
+    /// Whether it begins with a copy of another sequence.
+    copies: bool,
     /// Whether the state goes on from its last run.
     pub(in crate::model::sequences) has_run: bool,
     inputs: Vec<NamedTensor>,
@@ -97,8 +99,8 @@ impl Captures {
         let active = self.active.lock();
         let of = active.as_ref().filter(|of| of.id == request.sequence.id && of.load == load)?;
         let (start, end) = (request.sequence.start, request.sequence.end);
-        let inputs = request.inputs.clone();
-        Some(Box::new(CapturedRequest { of: Arc::clone(of), number: 0, start, end, has_run: false, inputs }))
+        let (copies, inputs) = (request.sequence.from.is_some(), request.inputs.clone());
+        Some(Box::new(CapturedRequest { of: Arc::clone(of), number: 0, start, end, copies, has_run: false, inputs }))
     }
 }
 
@@ -106,10 +108,13 @@ impl CapturedRequest {
     /// Notes the step; without outputs its run failed, or a processor refused it after the run. The tensors are copied: they are parts of what the server received and of memory that answers
     /// share.
     pub(in crate::model::sequences) fn answered(self, outputs: Option<Vec<NamedTensor>>) {
-        let CapturedRequest { of, number, start, end, has_run, inputs } = self;
+        let CapturedRequest { of, number, start, end, copies, has_run, inputs } = self;
         let refused = outputs.is_none();
+        if copies && !refused {
+            return of.report(CaptureNews::NewState);
+        }
         if refused && !has_run {
-            return of.report(if start { CaptureNews::FailedStart } else { CaptureNews::Failed(number) });
+            return of.report(if start { CaptureNews::NewState } else { CaptureNews::Failed(number) });
         }
         let step = CapturedStep { number, start, end, refused, inputs, outputs: outputs.unwrap_or_default() };
         if !of.takes(step.bytes()) {

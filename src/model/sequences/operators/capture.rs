@@ -91,7 +91,7 @@ pub(in crate::model) fn capture(
             None => break "wait",
             Some(CaptureNews::TooLarge) => break "bytes",
             Some(CaptureNews::Failed(number)) => taken.fail(number),
-            Some(CaptureNews::FailedStart) => {
+            Some(CaptureNews::NewState) => {
                 guard.active.gives_back(taken.bytes());
                 taken = state_now()?;
             }
