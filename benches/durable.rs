@@ -177,7 +177,7 @@ fn request(model: Model, id: u64, start: bool) -> InferRequest {
         model: model.name().to_owned(),
         version: String::new(),
         id: String::new(),
-        sequence: SequenceStep { id: Id::Int(id), start, end: false, step: None, idle: None },
+        sequence: SequenceStep { id: Id::Int(id), start, end: false, ..SequenceStep::default() },
         priority: 0,
         timeout: None,
         inputs: vec![model.input()],

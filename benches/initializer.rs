@@ -119,7 +119,7 @@ fn request(value: i32) -> InferRequest {
         model: "sum".to_owned(),
         version: String::new(),
         id: String::new(),
-        sequence: SequenceStep { id: Id::Int(1), start: true, end: true, step: None, idle: None },
+        sequence: SequenceStep { id: Id::Int(1), start: true, end: true, ..SequenceStep::default() },
         priority: 0,
         timeout: None,
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],

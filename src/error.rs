@@ -25,6 +25,9 @@ pub enum Failure {
     /// A step left a state with a NaN or an infinity, and its sequence ended.
     #[error("state {state:?} of sequence {id} is not finite after step {step}")]
     StateNotFinite { model: String, id: Id, state: String, is_nan: bool, step: u64 },
+    /// A START is to begin with a copy of the state of sequence `from`, and cannot.
+    #[error("sequence {id} cannot begin with a copy of sequence {from}: {why:?}")]
+    NotCopied { model: String, id: Id, from: Id, why: NotCopied },
     /// The sequence is in the store, but its state cannot be resumed.
     #[error("the stored state of sequence {id} cannot be resumed: {why}")]
     NotResumed { model: String, id: Id, why: String },
@@ -62,6 +65,21 @@ pub enum Failure {
     /// An internal error of the server.
     #[error("{0}")]
     Internal(String),
+}
+
+/// Why a sequence cannot begin with a copy of another one's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotCopied {
+    /// It does not live here.
+    Unknown,
+    /// It waits in the server's store for its next step.
+    Stored,
+    /// It lives on an earlier load of the model, or on another version.
+    OtherLoad,
+    /// None of its steps has been committed yet.
+    NotYet,
+    /// It ended while its state was asked for, or one of its requests has run in part.
+    Gone,
 }
 
 /// A limit of the server that a request exceeds.
@@ -317,11 +335,29 @@ pub enum Invalid {
     IdTooLong {
         limit: usize,
     },
+    /// A state as an input of a request that is no START.
+    StateInput {
+        input: String,
+    },
+    /// A request names a sequence that it is to begin with a copy of.
+    CopySource(WrongSource),
     NoData {
         input: String,
     },
     /// A decoding error of a surface, with the surface's own sentence.
     Malformed(String),
+}
+
+/// Why a request may not name a sequence to begin with a copy of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrongSource {
+    /// The model's settings do not allow it.
+    NotAllowed,
+    Ensemble,
+    /// The request is no START.
+    NotAtStart,
+    /// It names its own sequence, or none.
+    Itself,
 }
 
 /// Why a model does not load. Each names the file in one sentence.

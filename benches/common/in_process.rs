@@ -120,7 +120,7 @@ pub(crate) fn step(id: u64, value: i32, start: bool, end: bool) -> InferRequest 
         model: MODEL.to_owned(),
         version: String::new(),
         id: String::new(),
-        sequence: SequenceStep { id: Id::Int(id), start, end, step: None, idle: None },
+        sequence: SequenceStep { id: Id::Int(id), start, end, ..SequenceStep::default() },
         priority: 0,
         timeout: None,
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],

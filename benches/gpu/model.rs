@@ -71,7 +71,7 @@ impl LoadedModel {
             model: self.model.clone(),
             version: String::new(),
             id: String::new(),
-            sequence: SequenceStep { id: Id::Int(id), start, end, step: None, idle: None },
+            sequence: SequenceStep { id: Id::Int(id), start, end, ..SequenceStep::default() },
             priority: 0,
             timeout: None,
             inputs,

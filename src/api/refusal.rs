@@ -8,8 +8,8 @@ use sequor_core::{EndReason, Id, Refusal};
 use super::{Code, Retry, Status};
 use crate::config::units::human;
 use crate::error::{
-    ControlFailure, ExceededLimit, Failure, NoVersionReason, NotServed, ProcessorFailure, Refused, RejectionReason,
-    RejectionStatus,
+    ControlFailure, ExceededLimit, Failure, NoVersionReason, NotCopied, NotServed, ProcessorFailure, Refused,
+    RejectionReason, RejectionStatus,
 };
 use crate::telemetry::{ended_reason, refusal_reason};
 
@@ -43,6 +43,7 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::Refused(refused) => refusal_reason(&refused.refusal),
         Failure::StateMemory { .. } | Failure::DeviceMemory { .. } => "state_memory",
         Failure::StateNotFinite { .. } => ended_reason(EndReason::NotFinite),
+        Failure::NotCopied { .. } => "not_copied",
         Failure::NotResumed { .. } => "not_resumed",
         Failure::Store { .. } => "store_failed",
         Failure::Limit(ExceededLimit::InFlight { .. } | ExceededLimit::QueuedBytes { .. }) => QUEUE_FULL,
@@ -76,6 +77,7 @@ pub(crate) fn retry(failure: &Failure) -> Retry {
         | Failure::DeviceMemory { .. }
         | Failure::Store { .. }
         | Failure::PeerSequences { .. } => Retry::After(RETRY_AFTER),
+        Failure::NotCopied { why: NotCopied::NotYet | NotCopied::Gone, .. } => Retry::After(RETRY_AFTER),
         Failure::Member { may_retry, why, .. } => match retry(why) {
             Retry::After(_) if !may_retry => Retry::Never,
             said => said,
@@ -85,6 +87,7 @@ pub(crate) fn retry(failure: &Failure) -> Retry {
         }
         Failure::NotServed(_)
         | Failure::StateNotFinite { .. }
+        | Failure::NotCopied { .. }
         | Failure::NotResumed { .. }
         | Failure::Invalid { .. }
         | Failure::Deadline { .. }

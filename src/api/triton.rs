@@ -9,7 +9,7 @@ use sequor_core::{EndReason, Id, Refusal, Tombstone};
 use super::refusal::{RETRY_AFTER, deadline, limit, member, no_version, processor, reason, rejection, retry, span};
 use super::{Code, Status};
 use crate::config::units::human;
-use crate::error::{ControlFailure, EndedBy, Failure, NoVersionReason, NotServed, Refused, SourceFault};
+use crate::error::{ControlFailure, EndedBy, Failure, NoVersionReason, NotCopied, NotServed, Refused, SourceFault};
 use invalid::invalid;
 
 /// Converts a failure to what a client of Triton reads.
@@ -36,6 +36,7 @@ pub fn status(failure: &Failure) -> Status {
             );
             (Code::Unavailable, text)
         }
+        Failure::NotCopied { model, id, from, why } => not_copied(model, id, from, *why),
         Failure::NotResumed { model, id, why } => {
             (Code::InvalidArgument, start_needed(model, id, &format!("its stored state cannot be resumed: {why}")))
         }
@@ -65,6 +66,30 @@ pub fn status(failure: &Failure) -> Status {
         Failure::Run(text) | Failure::Internal(text) => (Code::Internal, text.clone()),
     };
     Status { retry: retry(failure), ..Status::new(code, reason(failure), text) }
+}
+
+fn not_copied(model: &str, id: &Id, from: &Id, why: NotCopied) -> (Code, String) {
+    let retry = span(RETRY_AFTER);
+    let (code, why) = match why {
+        NotCopied::Unknown => (
+            Code::FailedPrecondition,
+            format!("no such sequence lives in this server; START sequence {from}, or leave sequence_from out"),
+        ),
+        NotCopied::Stored => {
+            (Code::FailedPrecondition, format!("it waits in the store; send a step of sequence {from} first"))
+        }
+        NotCopied::OtherLoad => {
+            let what =
+                "it lives on an earlier load of the model, or on another version; name one that was started since";
+            (Code::FailedPrecondition, what.to_owned())
+        }
+        NotCopied::NotYet => (Code::Unavailable, format!("no step of it has been committed yet; retry after {retry}")),
+        NotCopied::Gone => {
+            let what = format!("it has just ended, or one of its requests has run in part; retry after {retry}");
+            (Code::Unavailable, what)
+        }
+    };
+    (code, format!("sequence {id} of model '{model}' cannot begin with a copy of sequence {from}: {why}"))
 }
 
 fn not_served(what: &NotServed) -> (Code, String) {

@@ -12,6 +12,7 @@ use crate::api::{Retry, access};
 use crate::config::server::access::WireProtocol;
 use crate::error::{
     EndedBy, ExceededLimit, Invalid, ProcessorFailure, RefusedModel, RejectionReason, RejectionStatus, SourceFault,
+    WrongSource,
 };
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
@@ -52,6 +53,11 @@ fn invalid_cases() -> Vec<(&'static str, Invalid)> {
         ("id-type", Invalid::IdType { control: "CORRID".to_owned(), got: DataType::Bytes, want: DataType::Uint64 }),
         ("id-too-long", Invalid::IdTooLong { limit: 128 }),
         ("no-data", Invalid::NoData { input: input() }),
+        ("state-input", Invalid::StateInput { input: "INPUT_STATE".to_owned() }),
+        ("copy-not-allowed", Invalid::CopySource(WrongSource::NotAllowed)),
+        ("copy-of-ensemble", Invalid::CopySource(WrongSource::Ensemble)),
+        ("copy-not-at-start", Invalid::CopySource(WrongSource::NotAtStart)),
+        ("copy-of-itself", Invalid::CopySource(WrongSource::Itself)),
         (
             "malformed",
             Invalid::Malformed("failed to parse the request JSON buffer: expected value at line 1 column 1".to_owned()),
@@ -215,6 +221,15 @@ fn all() -> BTreeMap<&'static str, Failure> {
     let full = refused_with(Refusal::BacklogFull { sequences: 2000, bytes: 8192 }, Id::Int(7), true);
     all.insert("member-full", of_member(false, full));
     all.insert("run", Failure::Run("onnx runtime error 1: bad".to_owned()));
+    for (name, why) in [
+        ("copy-unknown", NotCopied::Unknown),
+        ("copy-stored", NotCopied::Stored),
+        ("copy-other-load", NotCopied::OtherLoad),
+        ("copy-not-yet", NotCopied::NotYet),
+        ("copy-gone", NotCopied::Gone),
+    ] {
+        all.insert(name, Failure::NotCopied { model: model(), id: Id::Int(8), from: Id::Int(7), why });
+    }
     for (name, is_nan) in [("state-nan", true), ("state-infinite", false)] {
         let (model, id, state) = (model(), Id::Int(7), "h".to_owned());
         all.insert(name, Failure::StateNotFinite { model, id, state, is_nan, step: 402 });

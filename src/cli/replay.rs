@@ -150,7 +150,7 @@ fn request(step: &CapturedStep, id: &Id, (model, version): (&str, &str)) -> Infe
         model: model.to_owned(),
         version: version.to_owned(),
         id: String::new(),
-        sequence: SequenceStep { id: id.clone(), start: step.start, end: step.end, step: None, idle: None },
+        sequence: SequenceStep { id: id.clone(), start: step.start, end: step.end, ..SequenceStep::default() },
         priority: 0,
         timeout: None,
         inputs: step.inputs.clone(),

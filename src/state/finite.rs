@@ -5,6 +5,7 @@ use sequor_core::Shape;
 use crate::device::{DeviceError, DeviceId};
 use crate::tensor::finite::{FiniteCheck, NonFinite};
 
+use super::arena::Arena;
 use super::bound::{Bound, Fresh};
 use super::error::StateError;
 use super::host_variable;
@@ -19,58 +20,58 @@ pub struct NotFinite {
     pub is_nan: bool,
 }
 
-impl Store {
-    /// For each row of the batch the first state with a NaN or an infinity. The states must lie on the host.
-    pub fn not_finite(&self, bound: &Bound, fresh: &[Option<Fresh>]) -> Result<Vec<Option<NotFinite>>, StateError> {
-        let mut found = vec![None; bound.rows.len()];
-        for (state, produced) in self.states.iter().zip(fresh) {
-            let Some(check) = FiniteCheck::new(state.spec.dtype, state.spec.storage) else { continue };
-            let mut worst = vec![None; bound.rows.len()];
-            self.each_piece(state, bound, produced.as_ref(), &mut |row, piece| {
-                if let Some(worst) = worst.get_mut(row) {
-                    *worst = check.find(piece).max(*worst);
-                }
-            })?;
-            for ((found, worst), slot) in found.iter_mut().zip(worst).zip(&bound.rows) {
-                if let (None, Some(what), Some(_)) = (&found, worst, slot) {
-                    *found = Some(NotFinite { state: state.spec.input.clone(), is_nan: what == NonFinite::Nan });
-                }
+/// For each row of the batch the first state with a NaN or an infinity. The states must lie on the host.
+pub fn not_finite(store: &Store, bound: &Bound, fresh: &[Option<Fresh>]) -> Result<Vec<Option<NotFinite>>, StateError> {
+    let mut found = vec![None; bound.rows.len()];
+    for (state, produced) in store.states.iter().zip(fresh) {
+        let Some(check) = FiniteCheck::new(state.spec.dtype, state.spec.storage) else { continue };
+        let mut worst = vec![None; bound.rows.len()];
+        each_piece((state, &store.arena), bound, produced.as_ref(), &mut |row, piece| {
+            if let Some(worst) = worst.get_mut(row) {
+                *worst = check.find(piece).max(*worst);
+            }
+        })?;
+        for ((found, worst), slot) in found.iter_mut().zip(worst).zip(&bound.rows) {
+            if found.is_none()
+                && slot.is_some()
+                && let Some(what) = worst
+            {
+                *found = Some(NotFinite { state: state.spec.input.clone(), is_nan: what == NonFinite::Nan });
             }
         }
-        Ok(found)
     }
+    Ok(found)
+}
 
-    /// Visits what a run has left of a state, each piece with its row. Padding within a row is left out.
-    fn each_piece(
-        &self,
-        state: &StoredState,
-        bound: &Bound,
-        produced: Option<&Fresh>,
-        visit: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<(), StateError> {
-        let (spec, count) = (&state.spec, bound.rows.len());
-        if let Some(fixed) = state.fixed() {
-            let (buffer, at, size) = fixed.target(spec, bound, &self.arena)?;
-            // SAFETY: the run has written it, and nothing is moved before the commit.
-            let span = unsafe { buffer.read(at..at + size) }?;
-            let place = span.place();
-            let not_here = || StateError::Device(DeviceError::WrongPlace { got: place, want: DeviceId::Host });
-            visit_rows(span.as_host().ok_or_else(not_here)?, fixed.layout().inner, count, visit);
-            return Ok(());
-        }
-        let torn = || StateError::Torn { state: spec.output.clone() };
-        let Some(produced) = produced else { return Ok(()) };
-        let row = spec.row_of(&produced.shape, count as u64).ok_or_else(torn)?;
-        let data = produced.data.as_ref();
-        if let Some((padding, lengths)) = state.lengths_after(produced, &row)? {
-            let rows = host_variable::padded_rows(spec, padding, &row);
-            return rows.pieces(data, &lengths, |row, piece| visit(row, piece)).ok_or_else(torn);
-        }
-        let (_, behind) = row.0.split_at(spec.batch_axis.unwrap_or(0).min(row.0.len()));
-        let elements = Shape::of(behind).elements().and_then(|n| usize::try_from(n).ok()).ok_or_else(torn)?;
-        visit_rows(data, elements * spec.dtype.size().unwrap_or(1), count, visit);
-        Ok(())
+/// Visits what a run has left of a state, each piece with its row. Padding within a row is left out.
+fn each_piece(
+    (state, arena): (&StoredState, &Arena),
+    bound: &Bound,
+    produced: Option<&Fresh>,
+    visit: &mut dyn FnMut(usize, &[u8]),
+) -> Result<(), StateError> {
+    let (spec, count) = (&state.spec, bound.rows.len());
+    if let Some(fixed) = state.fixed() {
+        let (buffer, at, size) = fixed.target(spec, bound, arena)?;
+        // SAFETY: the run has written it, and nothing is moved before the commit.
+        let span = unsafe { buffer.read(at..at + size) }?;
+        let place = span.place();
+        let not_here = || StateError::Device(DeviceError::WrongPlace { got: place, want: DeviceId::Host });
+        visit_rows(span.as_host().ok_or_else(not_here)?, fixed.layout().inner, count, visit);
+        return Ok(());
     }
+    let torn = || StateError::Torn { state: spec.output.clone() };
+    let Some(produced) = produced else { return Ok(()) };
+    let row = spec.row_of(&produced.shape, count as u64).ok_or_else(torn)?;
+    let data = produced.data.as_ref();
+    if let Some((padding, lengths)) = state.lengths_after(produced, &row)? {
+        let rows = host_variable::padded_rows(spec, padding, &row);
+        return rows.pieces(data, &lengths, visit).ok_or_else(torn);
+    }
+    let (_, behind) = row.0.split_at(spec.batch_axis.unwrap_or(0).min(row.0.len()));
+    let elements = Shape::of(behind).elements().and_then(|n| usize::try_from(n).ok()).ok_or_else(torn)?;
+    visit_rows(data, elements * spec.dtype.size().unwrap_or(1), count, visit);
+    Ok(())
 }
 
 /// Visits the pieces of a tensor whose batch lies behind other dimensions or in front: one piece of each row after the other, again and again.
@@ -109,7 +110,7 @@ mod tests {
         }
     }
 
-    /// What is found in a batch of slot 0, padding, and slot 2, in which one number is NaN.
+    /// The rows that are found in a batch of slot 0, padding, and slot 2, in which one number is NaN.
     fn found(spec: &StateSpec, fixed_rows: bool, at: usize) -> Vec<bool> {
         let device: Arc<dyn Device> = Arc::new(Host);
         let cache = ChunkCache::new(Budget::new(u64::MAX), || Time(0));
@@ -131,7 +132,7 @@ mod tests {
                 Some(Fresh { shape, data: Owned::from_vec(data), lengths: None })
             }
         };
-        let found = store.not_finite(&bound, &[fresh]).unwrap();
+        let found = not_finite(&store, &bound, &[fresh]).unwrap();
         found.into_iter().map(|found| found.is_some_and(|found| found.is_nan && found.state == "S")).collect()
     }
 

@@ -55,7 +55,7 @@ pub use capture_file::{Capture, CapturedStep, with_steps};
 pub use chunk_cache::ChunkCache;
 pub use chunk_plan::{ChunkPlan, ChunkSizes};
 pub use error::StateError;
-pub use finite::NotFinite;
+pub use finite::{NotFinite, not_finite};
 pub use snapshot::{SnapshotError, check as check_snapshot, states_alone};
 pub use spec::{InitialValue, StateSpec};
 pub use state_copy::StateCopy;

@@ -47,6 +47,7 @@ impl PaddedRows<'_> {
 
     /// Splits the tensor into rows of these lengths, without their padding. `None` if the data's size does not match.
     pub fn split(&self, data: &[u8], lengths: &[u64]) -> Option<Vec<Vec<u8>>> {
+        self.bytes(lengths.len()).filter(|bytes| *bytes == data.len())?;
         let whole = self.whole().max(1);
         let row = self.bytes(1)? as u64;
         let size = |length: &u64| usize::try_from(row / whole * (*length).min(whole)).unwrap_or(0);

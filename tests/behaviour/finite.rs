@@ -124,7 +124,7 @@ const GROWING: &str = r#"
     }
 "#;
 
-/// The padding of shorter rows is not part of their states, whatever it is.
+/// The padding of shorter rows is not part of their states.
 #[test]
 fn growing_states_are_watched_without_their_padding() {
     let pad = |side: &str| {

@@ -11,6 +11,7 @@ mod alike;
 mod backlog;
 mod budget;
 mod busy;
+mod client_state;
 mod controls;
 mod direct;
 mod echo_world;

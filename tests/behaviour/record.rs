@@ -47,7 +47,7 @@ fn request(id: Id, step: u32, steps: u32) -> InferRequest {
         model: "sums".to_owned(),
         version: String::new(),
         id: String::new(),
-        sequence: SequenceStep { id, start: step == 0, end: step + 1 == steps, step: None, idle: None },
+        sequence: SequenceStep { id, start: step == 0, end: step + 1 == steps, ..SequenceStep::default() },
         priority: 0,
         timeout: Some(Duration::from_secs(5)),
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],

@@ -2,11 +2,15 @@
 
 use std::net::SocketAddr;
 
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_infer_request::InferInputTensor;
+use sequor_proto::{ModelInferRequest, ModelInferResponse};
 use serde_json::{Value, json};
 
 use crate::plugins::post;
 use crate::restarts::chunk;
 use crate::server::{Call, Ended, Server, copy, models};
+use crate::steps::parameter;
 
 fn command(server: &Server, arguments: &[&str]) -> Ended {
     Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(arguments).end()
@@ -152,4 +156,62 @@ fn sequences_are_captured_only_where_that_is_allowed() {
     assert!(refused.code == Some(5) && refused.stderr.contains("[admin] capture"), "{}", refused.stderr);
     let log = server.stop().stderr;
     assert!(log.contains("what=\"sequence capture\"") && log.contains("refused"), "{log}");
+}
+
+/// Over JSON and over gRPC. `docs/copy-a-state.md` has the same with Triton's client.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_gives_a_sequence_its_first_state_and_branches_it() {
+    let call = Call::serve("repository");
+    let model = call.folder.path().join("repository/accumulator_fp32");
+    copy(&models().join("accumulator_fp32"), &model);
+    std::fs::write(model.join("sequor.toml"), "[sequence]\nidle = \"1h\"\nclient_state = true\n").unwrap();
+    let server = call.start();
+    let infer = |parameters: Value, value: f64, state: Option<f64>| {
+        let tensor = |name: &str, x: f64| json!({ "name": name, "shape": [1, 1], "datatype": "FP32", "data": [x] });
+        let inputs: Vec<Value> = [Some(tensor("INPUT", value)), state.map(|state| tensor("INPUT_STATE", state))]
+            .into_iter()
+            .flatten()
+            .collect();
+        let body = json!({ "parameters": parameters, "inputs": inputs });
+        post(server.http, "/v2/models/accumulator_fp32/infer", &body)["outputs"][0]["data"][0].as_f64()
+    };
+    assert_eq!(infer(json!({ "sequence_id": 7, "sequence_start": true }), 5.0, Some(100.0)), Some(105.0));
+    assert_eq!(infer(json!({ "sequence_id": 7 }), 1.0, None), Some(106.0));
+    let copied = json!({ "sequence_id": "call-77", "sequence_start": true, "sequence_from": 7 });
+    assert_eq!(infer(copied, 2.0, None), Some(108.0));
+    assert_eq!(infer(json!({ "sequence_id": 7 }), 1.0, None), Some(107.0));
+    let from_text = json!({ "sequence_id": 8, "sequence_start": true, "sequence_from": "call-77" });
+    assert_eq!(infer(from_text, 1.0, None), Some(109.0));
+
+    let parameters = [
+        ("sequence_id", ParameterChoice::Int64Param(9)),
+        ("sequence_start", ParameterChoice::BoolParam(true)),
+        ("sequence_from", ParameterChoice::StringParam("call-77".to_owned())),
+    ];
+    let input = |name: &str| InferInputTensor {
+        name: name.to_owned(),
+        datatype: "FP32".to_owned(),
+        shape: vec![1, 1],
+        ..InferInputTensor::default()
+    };
+    let raw = |x: f32| bytes::Bytes::from(x.to_le_bytes().to_vec());
+    let request = ModelInferRequest {
+        model_name: "accumulator_fp32".to_owned(),
+        parameters: parameters.into_iter().map(|(name, value)| (name.to_owned(), parameter(value))).collect(),
+        inputs: vec![input("INPUT")],
+        raw_input_contents: vec![raw(1.0)],
+        ..ModelInferRequest::default()
+    };
+    let first =
+        |answer: &ModelInferResponse| f32::from_le_bytes(answer.raw_output_contents[0][..4].try_into().unwrap());
+    let answer = server.client().await.model_infer(request.clone()).await.unwrap().into_inner();
+    assert_eq!(first(&answer), 109.0);
+    // Its own state stands above the copy.
+    let with_state = ModelInferRequest {
+        inputs: vec![input("INPUT_STATE"), input("INPUT")],
+        raw_input_contents: vec![raw(1000.0), raw(1.0)],
+        ..request
+    };
+    let answer = server.client().await.model_infer(with_state).await.unwrap().into_inner();
+    assert_eq!(first(&answer), 1001.0);
 }

@@ -72,7 +72,8 @@ fn read_parameters(parameters: BTreeMap<String, InferParameter>) -> Result<Param
     for (key, value) in parameters {
         let value = value.parameter_choice;
         match key.as_str() {
-            "sequence_id" => read.sequence.id = sequence_id(value)?,
+            "sequence_id" => read.sequence.id = sequence_id(&key, value)?,
+            "sequence_from" => read.sequence.from = Some(sequence_id(&key, value)?),
             "sequence_start" => read.sequence.start = flag(&key, value.as_ref())?,
             "sequence_end" => read.sequence.end = flag(&key, value.as_ref())?,
             "sequence_step" => read.sequence.step = Some(unsigned(&key, value.as_ref())?),
@@ -92,12 +93,12 @@ fn wrong_kind(key: &str, expected: &str) -> DecodeError {
 }
 
 /// Clients send signed integers; their bits are the id.
-fn sequence_id(value: Option<ParameterChoice>) -> Result<Id, DecodeError> {
+fn sequence_id(key: &str, value: Option<ParameterChoice>) -> Result<Id, DecodeError> {
     match value {
         Some(ParameterChoice::Int64Param(id)) => Ok(Id::from(id.cast_unsigned())),
         Some(ParameterChoice::Uint64Param(id)) => Ok(Id::from(id)),
         Some(ParameterChoice::StringParam(id)) => text_id(&id),
-        _ => Err(wrong_kind("sequence_id", "int64_param or string_param")),
+        _ => Err(wrong_kind(key, "int64_param or string_param")),
     }
 }
 

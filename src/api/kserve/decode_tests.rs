@@ -72,6 +72,7 @@ fn parameters_with_a_meaning_are_taken_out() {
             ("sequence_start", ParameterChoice::BoolParam(true)),
             ("sequence_end", ParameterChoice::BoolParam(false)),
             ("sequence_step", ParameterChoice::Int64Param(3)),
+            ("sequence_from", ParameterChoice::StringParam("seven".to_owned())),
             ("sequence_idle_us", ParameterChoice::Int64Param(2_000_000)),
             ("priority", ParameterChoice::Uint64Param(2)),
             ("timeout", ParameterChoice::Int64Param(1500)),
@@ -83,7 +84,14 @@ fn parameters_with_a_meaning_are_taken_out() {
     .expect("a request");
     assert_eq!(
         request.sequence,
-        SequenceStep { id: Id::Int(7), start: true, end: false, step: Some(3), idle: Some(Duration::from_secs(2)) }
+        SequenceStep {
+            id: Id::Int(7),
+            start: true,
+            end: false,
+            step: Some(3),
+            idle: Some(Duration::from_secs(2)),
+            from: Some(Id::from("seven"))
+        }
     );
     assert_eq!((request.priority, request.timeout), (2, Some(Duration::from_micros(1500))));
     assert_eq!(request.parameters, [("tenant".to_owned(), Parameter::Text("gold".to_owned()))]);

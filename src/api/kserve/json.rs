@@ -102,7 +102,8 @@ pub(super) fn read_parameters(parameters: Object) -> Result<Parameters, DecodeEr
     let mut read = Parameters::default();
     for (key, value) in parameters {
         match key.as_str() {
-            "sequence_id" => read.sequence.id = sequence_id(&value)?,
+            "sequence_id" => read.sequence.id = sequence_id(&key, &value)?,
+            "sequence_from" => read.sequence.from = Some(sequence_id(&key, &value)?),
             "sequence_start" => read.sequence.start = flag(&key, &value)?,
             "sequence_end" => read.sequence.end = flag(&key, &value)?,
             "sequence_step" => read.sequence.step = Some(unsigned(&key, &value)?),
@@ -124,11 +125,11 @@ fn wrong_kind(key: &str, kind: &str) -> DecodeError {
     DecodeError::malformed(format!("Unable to parse '{key}': attempt to access JSON non-{kind} as {kind}"))
 }
 
-fn sequence_id(value: &Value) -> Result<Id, DecodeError> {
+fn sequence_id(key: &str, value: &Value) -> Result<Id, DecodeError> {
     match (value.as_u64(), value.as_str()) {
         (Some(id), _) => Ok(Id::from(id)),
         (_, Some(id)) => text_id(id),
-        _ => Err(wrong_kind("sequence_id", "string")),
+        _ => Err(wrong_kind(key, "string")),
     }
 }
 

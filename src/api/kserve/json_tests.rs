@@ -45,12 +45,19 @@ fn refused(text: &str) -> String {
 
 #[test]
 fn a_body_becomes_a_request() {
-    let parameters = r#""sequence_id":7,"sequence_start":true,"sequence_step":3,"sequence_idle_us":2000000,"priority":2,"timeout":1500,"tenant":"gold","x":-1.5"#;
+    let parameters = r#""sequence_id":7,"sequence_start":true,"sequence_step":3,"sequence_from":"seven","sequence_idle_us":2000000,"priority":2,"timeout":1500,"tenant":"gold","x":-1.5"#;
     let (request, binary) = read(&body(parameters)).expect("a request");
     assert_eq!((request.model.as_str(), request.id.as_str()), ("acc", "r-1"));
     assert_eq!(
         request.sequence,
-        SequenceStep { id: Id::Int(7), start: true, end: false, step: Some(3), idle: Some(Duration::from_secs(2)) }
+        SequenceStep {
+            id: Id::Int(7),
+            start: true,
+            end: false,
+            step: Some(3),
+            idle: Some(Duration::from_secs(2)),
+            from: Some(Id::from("seven"))
+        }
     );
     assert_eq!((request.priority, request.timeout), (2, Some(Duration::from_micros(1500))));
     let custom = [("tenant".to_owned(), Parameter::Text("gold".to_owned())), ("x".to_owned(), Parameter::Double(-1.5))];

@@ -35,6 +35,7 @@ pub(crate) fn status(failure: &Failure) -> Status {
         Failure::StateMemory { .. }
         | Failure::DeviceMemory { .. }
         | Failure::StateNotFinite { .. }
+        | Failure::NotCopied { .. }
         | Failure::Store { .. }
         | Failure::PeerSequences { .. }
         | Failure::Control(_) => return triton::status(failure),
@@ -158,6 +159,11 @@ fn sentence(model: &str, what: &Invalid) -> String {
             format!("Could not find sequence id (model '{model}' takes ids of type {want}, not {got})")
         }
         Invalid::IdTooLong { limit } => format!("Could not find sequence id (its maximum is {limit} characters)"),
+        Invalid::StateInput { input } => format!(
+            "Missing input with specific name (model '{model}' takes its state '{input}' as an input of a START alone)"
+        ),
+        // The protocol has no parameters.
+        Invalid::CopySource(_) => "Invalid parameter sequence_from".to_owned(),
         Invalid::NoData { input } => {
             format!("Invalid content size of tensor proto - Actual: 0 bytes; input name: {input}")
         }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use sequor_core::DataType;
 
 use crate::api::Code;
-use crate::error::Invalid;
+use crate::error::{Invalid, WrongSource};
 
 pub(super) fn invalid(model: &str, id: &str, what: &Invalid) -> (Code, String) {
     let text = sentence(model, what);
@@ -28,6 +28,8 @@ fn has_id(what: &Invalid) -> bool {
         | Invalid::IdType { .. }
         | Invalid::IdTooLong { .. }
         | Invalid::NoData { .. }
+        | Invalid::StateInput { .. }
+        | Invalid::CopySource(_)
         | Invalid::Malformed(_) => false,
         Invalid::InputCount { .. }
         | Invalid::DuplicateInput { .. }
@@ -91,10 +93,30 @@ fn sentence(model: &str, what: &Invalid) -> String {
             format!("sequence batching control '{control}' data-type is '{got}', but model '{model}' expects '{want}'")
         }
         Invalid::IdTooLong { limit } => format!("string correlation ID cannot be longer than {limit} characters"),
+        Invalid::StateInput { input } => format!(
+            "input '{input}' is a state of model '{model}', which its sequences keep by themselves; only a START may bring it"
+        ),
+        Invalid::CopySource(why) => copy_source(model, *why),
         Invalid::NoData { input } => {
             format!("unable to find data for input tensor '{input}' for model '{model}' in request.")
         }
         Invalid::Malformed(text) => text.clone(),
+    }
+}
+
+/// Why a request may not name a sequence to begin with a copy of.
+fn copy_source(model: &str, why: WrongSource) -> String {
+    match why {
+        WrongSource::NotAllowed => format!(
+            "model '{model}' takes no parameter 'sequence_from'; set client_state = true in [sequence] of {model}/sequor.toml"
+        ),
+        WrongSource::Ensemble => {
+            format!("'{model}' is an ensemble, which has no state of its own: it takes no parameter 'sequence_from'")
+        }
+        WrongSource::NotAtStart => {
+            "parameter 'sequence_from' is for START; a later step goes on from the state of its own sequence".to_owned()
+        }
+        WrongSource::Itself => "parameter 'sequence_from' must name another sequence, whose state is copied".to_owned(),
     }
 }
 

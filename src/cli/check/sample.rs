@@ -34,7 +34,7 @@ pub(super) fn sample(metadata: &Metadata, version: &ReadyVersion, id: u64) -> Re
         Ok(NamedTensor { name: input.name.clone(), tensor })
     });
     let in_sequence = version.slots > 0;
-    let sequence = SequenceStep { id: Id::Int(id), start: true, end: true, step: None, idle: None };
+    let sequence = SequenceStep { id: Id::Int(id), start: true, end: true, ..SequenceStep::default() };
     Ok(InferRequest {
         model: metadata.name.clone(),
         version: version.version.to_string(),

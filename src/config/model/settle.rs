@@ -302,6 +302,7 @@ fn sequence(report: &Report<'_>, sequence: &ModelSequenceBatching) -> SequenceSe
         backlog_levels: keys.backlog.levels.unwrap_or(0),
         reject_expired: keys.queue.expire == Some(WhenExpired::Reject),
         end_without_inputs: own.end_without_inputs.unwrap_or(false),
+        client_state: own.client_state,
         watch: own.watch == Some(Watch::Nan),
         controls: sequence
             .control_input

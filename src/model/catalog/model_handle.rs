@@ -64,9 +64,9 @@ impl ModelHandle {
         usage::statistics(&self.model, self.version)
     }
 
-    /// The type that the model declares for an input.
+    /// The type that the model declares for an input, or for a state that a START may bring.
     pub fn input_type(&self, name: &str) -> Option<DataType> {
-        self.load.client.inputs.iter().find(|input| input.name == name).map(|input| input.dtype)
+        intake::input_type(&self.load.client, name)
     }
 
     /// The names of the inputs that every request must bring.

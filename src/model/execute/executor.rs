@@ -12,7 +12,7 @@ use crate::config::model::settings::Scheduling;
 use crate::config::units::human;
 use crate::device::Device;
 use crate::model::load::LoadedModel;
-use crate::state::{Bound, Fresh, Store};
+use crate::state::{Bound, Fresh, Store, not_finite};
 
 use super::contexts::Contexts;
 use super::growth::{GrownStates, ReservedGrowth};
@@ -228,17 +228,18 @@ impl Executor {
         let wiring = self.contexts.get(at).map_or(&self.load.wiring, |(wiring, _)| wiring);
         let fresh = fresh(&self.load.settings, store, wiring, held);
         store.check(bound, &fresh)?;
-        let not_finite = if self.watches { store.not_finite(bound, &fresh)? } else { Vec::new() };
+        let not_finite = if self.watches { not_finite(store, bound, &fresh)? } else { Vec::new() };
         self.outputs.room(store, bound, wiring, held)?;
         held.splits = splits(&self.load.settings, &self.outputs, store, (wiring, bound, &fresh), batch, held)?;
         self.outputs.send(store, bound, wiring, held)?;
         // A sequence that ends leaves no state. Where states grow, the last one is not taken, so it needs no memory.
         let grows = store.grows();
         let is_finite = |n: usize| not_finite.get(n).is_none_or(Option::is_none);
-        let rows = || batch.iter().enumerate().map(|(n, row)| row.as_ref().filter(|_| is_finite(n)));
-        let good: Vec<bool> = rows().map(|row| row.is_some_and(|work| !(work.end && grows))).collect();
-        let reserved = reserve(store, &self.slots.grown, (bound, &fresh), rows())?;
-        let sealed: Vec<bool> = rows().map(|row| row.is_some_and(|work| work.seal)).collect();
+        let rows: Vec<Option<&RowWork>> =
+            batch.iter().enumerate().map(|(n, row)| row.as_ref().filter(|_| is_finite(n))).collect();
+        let good: Vec<bool> = rows.iter().map(|row| row.is_some_and(|work| !(work.end && grows))).collect();
+        let reserved = reserve(store, &self.slots.grown, (bound, &fresh), &rows)?;
+        let sealed: Vec<bool> = rows.iter().map(|row| row.is_some_and(|work| work.seal)).collect();
         let mut copies = store.commit_with_copies(bound, fresh, &good, &sealed)?.into_iter();
         if let Some(reserved) = reserved {
             self.slots.grown.apply(reserved);
@@ -254,17 +255,17 @@ impl Executor {
 }
 
 /// Memory for the states that this run lets grow, but for those of sequences that end with it. `rows` has one entry a row of the batch.
-fn reserve<'a>(
+fn reserve(
     store: &Store,
     grown: &GrownStates,
     (bound, fresh): (&Bound, &[Option<Fresh>]),
-    rows: impl Iterator<Item = Option<&'a RowWork>>,
+    rows: &[Option<&RowWork>],
 ) -> Result<Option<ReservedGrowth>, RunError> {
     if !store.grows() {
         return Ok(None);
     }
     let after = store.growing_bytes_after(bound, fresh)?;
-    let stay = |row: Option<&RowWork>| row.filter(|work| !work.end)?.slot;
-    let sizes = rows.zip(after).filter_map(|(row, bytes)| Some((stay(row)?, bytes)));
+    let stay = |row: &Option<&RowWork>| row.filter(|work| !work.end)?.slot;
+    let sizes = rows.iter().zip(after).filter_map(|(row, bytes)| Some((stay(row)?, bytes)));
     Ok(Some(grown.reserve(sizes)?))
 }

@@ -5,6 +5,7 @@
 //! - `instance_handle`: wakes an instance. `mailbox`: asks an instance for a sequence's state.
 //! - `record`: what a recording holds of loads and requests.
 //! - `processors`: the processors in front of the graph, and the settings that clients then see. `initializer`: what makes first states.
+//!   `brought_states`: what a START brings of them.
 //!   `plugin_threads`: the threads of both.
 //! - `ensemble`: the plan of a load that is an ensemble.
 //! - `response_cache`: answers of models without sequences, kept for the same inputs.
@@ -12,6 +13,7 @@
 //!
 //! This room runs nothing and holds no request.
 
+mod brought_states;
 mod core_spec;
 mod ensemble;
 mod initial_states;
@@ -31,6 +33,7 @@ mod tier;
 pub use metadata::{Metadata, TensorMetadata};
 pub use tier::{BatchToSeal, Sealed, SequenceStore, StateTier, StateToSeal};
 
+pub(in crate::model) use brought_states::BroughtStates;
 pub(in crate::model) use core_spec::strategy_name;
 pub(in crate::model) use ensemble::LoadEnsemble;
 pub(in crate::model) use initializer::{FirstValues, LoadInitializer};

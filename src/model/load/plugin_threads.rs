@@ -1,6 +1,8 @@
-//! The threads that the plug-ins of a load run on.
+//! The threads that the plug-ins of a load run on. Where a load has no plug-ins, what they would do is short, and the thread that asks does it.
 
 use std::sync::Arc;
+
+use futures_util::FutureExt;
 
 use crate::processing::ProcessorPool;
 use crate::processing::pool::Task;
@@ -9,15 +11,18 @@ use super::loaded::LoadedModel;
 
 /// Runs a task of the plug-ins of a load on this thread, which is one of theirs, until it waits.
 pub(in crate::model) fn run_with_plugins(load: &Arc<LoadedModel>, task: impl Future<Output = ()> + Send + 'static) {
-    if let Some(pool) = pool(load) {
-        pool.run(lane(load), task);
+    match pool(load) {
+        Some(pool) => pool.run(lane(load), task),
+        // It waits for nothing.
+        None => _ = task.now_or_never(),
     }
 }
 
 /// Queues a task for the plug-ins of a load. Each load is a lane of its own.
 pub(in crate::model) fn submit_to_plugins(load: &Arc<LoadedModel>, task: Task) {
-    if let Some(pool) = pool(load) {
-        pool.submit(lane(load), task);
+    match pool(load) {
+        Some(pool) => pool.submit(lane(load), task),
+        None => task(),
     }
 }
 

@@ -109,6 +109,7 @@ fn in_words(model: &str, failure: Failure) -> InferFailure {
         }
         Failure::Member { why, .. } => in_words(model, *why),
         Failure::Control(_) => of(code::FAILED, "not served"),
+        Failure::NotCopied { .. } => of(code::PRECONDITION, "the sequence that it is to copy has no state here"),
         Failure::StateNotFinite { state, .. } => {
             of(code::FAILED, &format!("its state {state:?} became NaN or infinite"))
         }

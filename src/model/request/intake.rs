@@ -2,9 +2,11 @@
 
 use sequor_core::{DataType, Dim, Dims, Id, RequestMeta, Shape};
 
-use crate::config::model::settings::{ControlKind, Input, ModelSettings, Scheduling, reshaped};
-use crate::error::Invalid;
+use crate::batch::wiring::stateful;
+use crate::config::model::settings::{ControlKind, Input, ModelSettings, Scheduling, StateSettings, reshaped};
+use crate::error::{Invalid, WrongSource};
 use crate::scheduling::key_interner::KeyInterner;
+use crate::state::StateValue;
 use crate::tensor::{NamedTensor, Tensor, rows};
 
 use super::features::{self, FeatureSources};
@@ -23,6 +25,8 @@ pub(in crate::model) struct Accepted {
     /// Rows of the batch; 1 where the model does not batch.
     pub(in crate::model) rows: u64,
     pub(in crate::model) meta: RequestMeta,
+    /// The states that a START brings, by their place in the settings; empty if it brings none.
+    pub(in crate::model) states: Vec<Option<StateValue>>,
 }
 
 /// Checks a request in the order in which Triton does.
@@ -49,7 +53,7 @@ pub(in crate::model) fn accept_reservation(
 ) -> Result<Accepted, Invalid> {
     check_id(settings, &request.sequence.id)?;
     let meta = RequestMeta { rows: 1, ..RequestMeta::default() };
-    let mut accepted = Accepted { inputs: Vec::new(), outputs: Vec::new(), rows: 1, meta };
+    let mut accepted = Accepted { inputs: Vec::new(), outputs: Vec::new(), rows: 1, meta, states: Vec::new() };
     if !settings.features.is_empty() {
         let sources = FeatureSources { parameters: &request.parameters, headers, inputs: &[] };
         features::fill(&mut accepted.meta, settings, sources, texts);
@@ -61,7 +65,7 @@ pub(in crate::model) fn accept_reservation(
 pub(in crate::model) fn accept_run(settings: &ModelSettings, run: Vec<Option<Tensor>>) -> Result<Accepted, Invalid> {
     // An END without inputs.
     if run.is_empty() && !settings.inputs.is_empty() {
-        return Ok(Accepted { inputs: run, outputs: Vec::new(), rows: 1, meta: RequestMeta::default() });
+        return Ok(Accepted { inputs: run, ..nothing() });
     }
     let batching = settings.max_batch_size > 0;
     let named = settings.inputs.iter().zip(run);
@@ -76,7 +80,13 @@ pub(in crate::model) fn accept_run(settings: &ModelSettings, run: Vec<Option<Ten
     }
     let inputs = taken(settings, given, batching)?;
     let meta = meta(settings, &inputs, rows);
-    Ok(Accepted { inputs, outputs: Vec::new(), rows, meta })
+    Ok(Accepted { inputs, rows, meta, ..nothing() })
+}
+
+/// A request without inputs.
+fn nothing() -> Accepted {
+    let meta = RequestMeta::default();
+    Accepted { inputs: Vec::new(), outputs: Vec::new(), rows: 1, meta, states: Vec::new() }
 }
 
 /// Checked inputs at their places.
@@ -98,6 +108,12 @@ fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepte
         return Err(Invalid::DuplicateInput { input: repeated.to_owned() });
     }
     let outputs = outputs(settings, &request.outputs)?;
+    check_source(settings, request)?;
+    let (states, given): (Vec<NamedTensor>, Vec<NamedTensor>) =
+        given.into_iter().partition(|named| brought_state(settings, &named.name).is_some());
+    if let Some(state) = states.first().filter(|_| !request.sequence.start) {
+        return Err(Invalid::StateInput { input: state.name.clone() });
+    }
     if let Some(empty) = end_without_inputs(settings, request, &given) {
         return Ok(Accepted { outputs, ..empty });
     }
@@ -119,10 +135,79 @@ fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepte
     if stateful && rows != 1 {
         return Err(Invalid::SequenceBatch);
     }
-    let meta = meta(settings, &inputs, rows);
+    let states = take_states(settings, states, batching)?;
+    let mut meta = meta(settings, &inputs, rows);
+    meta.bytes += states.iter().flatten().map(|state| state.bytes.len() as u64).sum::<u64>();
     // A request that does not run keeps no inputs.
     let inputs = if request.sequence.end && !runs_ends(settings) { Vec::new() } else { inputs };
-    Ok(Accepted { inputs, outputs, rows, meta })
+    Ok(Accepted { inputs, outputs, rows, meta, states })
+}
+
+// === what a START brings for the beginning of its sequence ===
+
+/// Checks the sequence that a START is to begin with a copy of.
+fn check_source(settings: &ModelSettings, request: &InferRequest) -> Result<(), Invalid> {
+    let Some(from) = &request.sequence.from else { return Ok(()) };
+    let wrong = match &settings.scheduling {
+        _ if settings.ensemble.is_some() => Some(WrongSource::Ensemble),
+        Scheduling::Sequence(sequence) if sequence.client_state => match request.sequence.start {
+            false => Some(WrongSource::NotAtStart),
+            true => (*from == request.sequence.id || *from == Id::None).then_some(WrongSource::Itself),
+        },
+        _ => Some(WrongSource::NotAllowed),
+    };
+    wrong.map_or(Ok(()), |wrong| Err(Invalid::CopySource(wrong)))
+}
+
+/// The place and the state of an input that is none of the model's own, where a START may bring states.
+fn brought_state<'a>(settings: &'a ModelSettings, name: &str) -> Option<(usize, &'a StateSettings)> {
+    let Scheduling::Sequence(sequence) = &settings.scheduling else { return None };
+    if !sequence.client_state || settings.inputs.iter().any(|input| input.name == name) {
+        return None;
+    }
+    stateful(settings).1.iter().enumerate().find(|(_, state)| state.input == name)
+}
+
+/// A state as an input.
+fn as_input(state: &StateSettings) -> Input {
+    Input {
+        name: state.input.clone(),
+        dtype: state.dtype,
+        dims: state.dims.clone(),
+        reshape: None,
+        optional: true,
+        batch_dim: None,
+        ragged: None,
+    }
+}
+
+/// Checked states at their places. Each is one row.
+fn take_states(
+    settings: &ModelSettings,
+    given: Vec<NamedTensor>,
+    batching: bool,
+) -> Result<Vec<Option<StateValue>>, Invalid> {
+    let mut states = if given.is_empty() { Vec::new() } else { vec![None; stateful(settings).1.len()] };
+    for named in given {
+        let Some((at, state)) = brought_state(settings, &named.name) else { continue };
+        let input = as_input(state);
+        check_shape(&input, &named.tensor, batching)?;
+        if batching && named.tensor.shape.0.first() != Some(&1) {
+            return Err(Invalid::BatchSizes { input: named.name });
+        }
+        let Tensor { shape, data, .. } = take_input(&input, named, batching)?;
+        if let Some(place) = states.get_mut(at) {
+            let shape = if batching { shape.without(0) } else { shape };
+            *place = Some(StateValue { shape, bytes: data });
+        }
+    }
+    Ok(states)
+}
+
+/// The type of an input of a request: of one of the model's own, or of a state that a START may bring.
+pub(in crate::model) fn input_type(settings: &ModelSettings, name: &str) -> Option<DataType> {
+    let own = settings.inputs.iter().find(|input| input.name == name).map(|input| input.dtype);
+    own.or_else(|| brought_state(settings, name).map(|(_, state)| state.dtype))
 }
 
 /// Whether an END runs the model.
@@ -134,8 +219,7 @@ fn runs_ends(settings: &ModelSettings) -> bool {
 fn end_without_inputs(settings: &ModelSettings, request: &InferRequest, given: &[NamedTensor]) -> Option<Accepted> {
     let Scheduling::Sequence(sequence) = &settings.scheduling else { return None };
     let only_ends = sequence.end_without_inputs && given.is_empty() && request.sequence.end && !request.sequence.start;
-    let nothing = Accepted { inputs: Vec::new(), outputs: Vec::new(), rows: 1, meta: RequestMeta::default() };
-    (only_ends && !settings.inputs.is_empty()).then_some(nothing)
+    (only_ends && !settings.inputs.is_empty()).then(nothing)
 }
 
 fn outputs(settings: &ModelSettings, wanted: &[String]) -> Result<Vec<usize>, Invalid> {
@@ -163,7 +247,7 @@ pub(in crate::model) fn check_names(settings: &ModelSettings, names: &[&str]) ->
     if let Some(repeated) = repeated(&names.iter().copied()) {
         return Err(Invalid::DuplicateInput { input: repeated.to_owned() });
     }
-    check_count(settings, names.iter().copied())
+    check_count(settings, names.iter().copied().filter(|name| brought_state(settings, name).is_none()))
 }
 
 fn unknown_input(settings: &ModelSettings, input: &str) -> Invalid {
@@ -224,8 +308,12 @@ pub(in crate::model) fn check_form(
     dtype: DataType,
     shape: &Shape,
 ) -> Result<(), Invalid> {
-    let input = settings.inputs.iter().find(|input| input.name == name);
-    input.map_or(Ok(()), |input| check_type_and_shape(input, dtype, shape, settings.max_batch_size > 0))
+    let batching = settings.max_batch_size > 0;
+    match settings.inputs.iter().find(|input| input.name == name) {
+        Some(input) => check_type_and_shape(input, dtype, shape, batching),
+        None => brought_state(settings, name)
+            .map_or(Ok(()), |(_, state)| check_type_and_shape(&as_input(state), dtype, shape, batching)),
+    }
 }
 
 fn check_type_and_shape(input: &Input, dtype: DataType, shape: &Shape, batching: bool) -> Result<(), Invalid> {

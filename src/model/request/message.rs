@@ -37,6 +37,8 @@ pub struct SequenceStep {
     pub step: Option<u64>,
     /// The idle time that a START asks for, up to the model's `idle_longest`.
     pub idle: Option<Duration>,
+    /// The live sequence whose state a START begins with a copy of.
+    pub from: Option<Id>,
 }
 
 /// A custom parameter.

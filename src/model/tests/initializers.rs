@@ -361,3 +361,26 @@ fn three_failures_park_it_and_live_sequences_go_on() {
     load(&fixture.repository, &fixture.model());
     assert_eq!(start(&fixture, 9, 50), 50);
 }
+
+/// The states of a client stand above those of the initializer. Steps run from them, and nothing of that is kept.
+#[test]
+fn a_state_of_the_client_stands_above_the_initializer() {
+    let fixture = loaded(&format!("[sequence]\nclient_state = true\n{TOML}"));
+    let with_state = |id: u64, value: i32, state: i32| {
+        let mut request = request(id, value, |s| s.start = true);
+        let tensor = super::request(id, state, |_| {}).inputs.remove(0).tensor;
+        request.inputs.push(NamedTensor { name: "INPUT_STATE".to_owned(), tensor });
+        let answer = fixture.answer(request).unwrap();
+        i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap())
+    };
+    assert_eq!(start(&fixture, 1, 1000), 2000);
+    assert_eq!(with_state(2, 1000, 7), 1007);
+    assert_eq!(with_state(3, 50, 7), 57, "the initializer gives none");
+    assert_eq!(with_state(4, 14, 7), 221, "two steps of 100");
+    assert_eq!(with_state(5, 10, 7), 317, "three steps of a name");
+    assert_eq!(start(&fixture, 6, 10), 310, "what was kept is what the model's own first state leads to");
+    assert_eq!(with_state(7, 10, 7), 317);
+    // A copy is not asked of the initializer.
+    let copy = fixture.send(8, 1000, |s| (s.start, s.from) = (true, Some(sequor_core::Id::from(3)))).unwrap();
+    assert_eq!(copy.outputs[0].tensor.data[..], 1057_i32.to_le_bytes());
+}

@@ -46,7 +46,7 @@ fn request(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
         model: "sum".to_owned(),
         version: String::new(),
         id: String::new(),
-        sequence: SequenceStep { id: Id::from(id), start, end, step: None, idle: None },
+        sequence: SequenceStep { id: Id::from(id), start, end, ..SequenceStep::default() },
         priority: 0,
         timeout: None,
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],

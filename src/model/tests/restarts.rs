@@ -8,7 +8,7 @@ use sequor_core::{EndReason, Id, Refusal};
 use super::machine::{Machine, OLDEST, Server, durable, start};
 use super::{load, request};
 use crate::config::server::file::ControlMode;
-use crate::error::Failure;
+use crate::error::{Failure, NotCopied};
 use crate::model::*;
 
 #[test]
@@ -450,4 +450,31 @@ fn a_repeated_step_that_was_not_counted_changes_nothing() {
     let second = machine.serve();
     assert_eq!(second.refusal(7, |s| s.step = Some(1)), Refusal::StepGone { want: 2 });
     assert_eq!(second.sum(7, 2, |s| s.step = Some(2)), 42);
+}
+
+/// A START with a state of its client is durable like any other, and so is one that began with a copy.
+#[test]
+fn a_sequence_that_began_with_a_given_state_goes_on_after_a_crash() {
+    let machine = Machine::new("step", OLDEST);
+    let toml = machine.model().join("sequor.toml");
+    fs_err::write(&toml, "[sequence]\nclient_state = true\n[durability]\nwhen = \"step\"\n").unwrap();
+    let first = machine.serve();
+    let mut with_state = request(7, 5, start);
+    let state = request(7, 100, start).inputs.remove(0).tensor;
+    with_state.inputs.push(NamedTensor { name: "INPUT_STATE".to_owned(), tensor: state });
+    let answer = |request: InferRequest| {
+        let pending = first.repository.submit(request).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let answer = runtime.block_on(pending).unwrap();
+        i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap())
+    };
+    assert_eq!(answer(with_state), 105);
+    assert_eq!(answer(request(8, 1, |s| (s.start, s.from) = (true, Some(Id::from(7))))), 106);
+    let after = machine.serve_from(&machine.crashed());
+    assert_eq!((after.sum(7, 1, |_| {}), after.sum(8, 1, |_| {})), (106, 107));
+    // A sequence that waits in the store is no source.
+    first.stop();
+    let again = machine.serve();
+    let refused = again.repository.submit(request(9, 1, |s| (s.start, s.from) = (true, Some(Id::from(7))))).err();
+    assert!(matches!(refused, Some(Failure::NotCopied { why: NotCopied::Stored, .. })), "{refused:?}");
 }

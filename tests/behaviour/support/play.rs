@@ -46,7 +46,7 @@ impl<'a> Seq<'a> {
             model: self.server.model.clone(),
             version: String::new(),
             id: String::new(),
-            sequence: SequenceStep { id: self.id.clone(), start, end, step: None, idle: None },
+            sequence: SequenceStep { id: self.id.clone(), start, end, ..SequenceStep::default() },
             priority: 0,
             timeout: None,
             inputs: Vec::new(),
@@ -97,6 +97,12 @@ impl Ask<'_> {
     /// Sets the idle time that a START asks for.
     pub fn idle(mut self, span: Duration) -> Self {
         self.request.sequence.idle = Some(span);
+        self
+    }
+
+    /// The sequence that a START is to begin with a copy of.
+    pub fn copy_of(mut self, id: impl Into<Id>) -> Self {
+        self.request.sequence.from = Some(id.into());
         self
     }
 

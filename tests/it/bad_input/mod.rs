@@ -94,6 +94,7 @@ impl House {
             let text = text.replace("idle_microseconds: 5000000", "idle_microseconds: 600000000");
             fs::write(config, text).unwrap();
         }
+        fs::write(repository.join("loose/sequor.toml"), "[sequence]\nclient_state = true\n").unwrap();
         fs::create_dir_all(repository.join("three/1")).unwrap();
         fs::write(repository.join("three/config.pbtxt"), THREE).unwrap();
         fs::copy(root().join("tests/models/mean.onnx"), repository.join("three/1/model.onnx")).unwrap();

@@ -72,6 +72,7 @@ fn status(code: &str) -> u16 {
     match code {
         "INVALID_ARGUMENT" => 400,
         "NOT_FOUND" => 404,
+        "FAILED_PRECONDITION" => 412,
         "UNIMPLEMENTED" => 501,
         other => panic!("{other}"),
     }

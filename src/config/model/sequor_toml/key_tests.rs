@@ -61,8 +61,6 @@ fn keys_listed_as_not_served_are_refused() {
             "" => format!("[{}]\n", key.name),
             table => {
                 let value = match key.name {
-                    "client_state" => "true",
-                    "watch" => "\"x\"",
                     "when" => "\"drain\"",
                     "tier" => "\"disk\"",
                     _ => "1",

@@ -78,7 +78,9 @@ section! {
         /// How long the server remembers why a sequence ended. A late step is answered with that reason; afterwards with `never_started`. A
         /// model remembers at most 4,096 ended sequences.
         pub tombstones: Option<Span>, default "10 min", example "tombstones = \"1h\"";
-        pub(super) client_state: bool [default];
+        /// A START may bring the first state of its sequence: as inputs with the names of states (`input_name`), or as the parameter `sequence_from`, the
+        /// id of a live sequence whose state it begins with a copy of. See [From a client](copy-a-state.md#from-a-client).
+        pub client_state: bool [default] as "boolean", default "`false`", example "client_state = true";
         /// Check the states of type FP16, BF16, FP32 and FP64 that each step leaves, before Sequor keeps them. If one has a NaN or an infinity,
         /// the step is refused with `state_not_finite`, and its sequence ends. The other sequences of the batch go on. Works on the CPU only.
         pub watch: Option<Watch>, default "none: states are kept as they are", example "watch = \"nan\"";

@@ -1,6 +1,7 @@
 //! Checks a configuration without its graph. Sentences that Triton's users know are Triton's.
 
 mod batching;
+mod client_state;
 mod controls;
 pub(super) mod ensemble;
 pub(super) mod instances;
@@ -32,6 +33,7 @@ pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&std::path::Path
     states::check(report, file_size);
     states::own_keys(report);
     watch::check(report);
+    client_state::check(report);
     warmup::check(report, file_size);
     states::durability(report);
     if !names::is_ensemble(report.config) {

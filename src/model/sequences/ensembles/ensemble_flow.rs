@@ -351,7 +351,7 @@ impl EnsembleFlow {
         let of = &self.request;
         let Some(planned) = self.planned(step) else { return of.clone() };
         let sequence = match planned.is_stateful {
-            true => SequenceStep { step: None, idle: None, ..of.sequence.clone() },
+            true => SequenceStep { step: None, idle: None, from: None, ..of.sequence.clone() },
             false => SequenceStep::default(),
         };
         InferRequest {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sequor_core::{Id, Refusal, Req, Submit, Time};
 use tokio::sync::oneshot;
 
-use crate::error::{Failure, NoVersionReason, NotServed};
+use crate::error::{Failure, NoVersionReason, NotCopied, NotServed};
 use crate::model::execute::RunTimes;
 use crate::model::load::{CacheMiss, LoadedModel};
 use crate::model::request::{Accepted, InferRequest, SequenceStep, intake};
@@ -14,7 +14,7 @@ use crate::model::sequences::jobs::{
     CapturedRequest, InheritedContext, Job, Looked, RequestOrigin, cached_answers, circle,
 };
 use crate::model::sequences::scheduler::{ActingThread, ModelScheduler, carry_out, make_whole};
-use crate::model::sequences::table::{KeptStages, SequenceLookup};
+use crate::model::sequences::table::{KeptStages, PluginStages, SequenceLookup, Table};
 use crate::processing::outgoing::CallingRequest;
 use crate::state::tier::VersionDigest;
 
@@ -160,6 +160,7 @@ fn job(
     let mut job = Job::new(load, request, accepted, now, reply);
     (job.connection, job.captured) = (origin.awaiting.or(origin.connection).cloned(), captured);
     job.cache_miss = miss;
+    submit.prepare = job.source.brought.is_some();
     if let Some(processed) = &mut job.processed {
         processed.calling = calling;
     }
@@ -209,6 +210,7 @@ fn enqueue(
     if !model.loads.is_sole(job.load.key) && table.goes_elsewhere(&job, &submit) && !wakes() {
         return Ok(Enqueued::Moved(Box::new(job)));
     }
+    check_source(&table, &job)?;
     model.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
     table.imports.check(&job.load, &submit)?;
     table.look_up_kept(now, &mut job, &mut submit)?;
@@ -220,6 +222,18 @@ fn enqueue(
     model.chunk_cache.trim();
     carry_out(model, ActingThread { wakes: connection, answers: connection }, actions, now);
     Ok(Enqueued::Queued(req))
+}
+
+/// Refuses a START that is to begin with a copy of a sequence which is not there. A sequence that is not ready yet may be once the START is prepared.
+fn check_source(table: &Table, job: &Job) -> Result<(), Failure> {
+    let Some(from) = job.source.brought.as_ref().and_then(|brought| brought.from.as_ref()) else { return Ok(()) };
+    match table.copy_source(&job.load, from) {
+        Err(why @ (NotCopied::Unknown | NotCopied::Stored | NotCopied::OtherLoad)) => {
+            let (model, id) = (job.load.settings.name.clone(), job.id.clone());
+            Err(Failure::NotCopied { model, id, from: from.clone(), why })
+        }
+        Ok(_) | Err(NotCopied::NotYet | NotCopied::Gone) => Ok(()),
+    }
 }
 
 /// The load that runs a step of this sequence.

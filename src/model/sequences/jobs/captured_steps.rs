@@ -37,6 +37,8 @@ pub(in crate::model::sequences) enum CaptureNews {
     Failed(u64),
     /// A START failed: the sequence, if it lives on, has its first state.
     FailedStart(CapturedStep),
+    /// A START began with a copy of another sequence, or would have. The state is copied anew.
+    NewState,
     /// It would exceed the maximum bytes.
     TooLarge,
 }
@@ -49,6 +51,8 @@ pub(in crate::model::sequences) struct CapturedRequest {
     pub(in crate::model::sequences) number: u64,
     start: bool,
     end: bool,
+    /// Whether it begins with a copy of another sequence.
+    copies: bool,
     /// Whether the state goes on from its last run.
     pub(in crate::model::sequences) has_run: bool,
     inputs: Vec<NamedTensor>,
@@ -97,8 +101,8 @@ impl Captures {
         let active = self.active.lock();
         let of = active.as_ref().filter(|of| of.id == request.sequence.id && of.load == load)?;
         let (start, end) = (request.sequence.start, request.sequence.end);
-        let inputs = request.inputs.clone();
-        Some(Box::new(CapturedRequest { of: Arc::clone(of), number: 0, start, end, has_run: false, inputs }))
+        let (copies, inputs) = (request.sequence.from.is_some(), request.inputs.clone());
+        Some(Box::new(CapturedRequest { of: Arc::clone(of), number: 0, start, end, copies, has_run: false, inputs }))
     }
 }
 
@@ -106,10 +110,13 @@ impl CapturedRequest {
     /// Notes the step; without outputs its run failed, or a processor refused it after the run. The tensors are copied: they are parts of what the
     /// server received and of memory that answers share.
     pub(in crate::model::sequences) fn answered(self, outputs: Option<Vec<NamedTensor>>) {
-        let CapturedRequest { of, number, start, end, has_run, inputs } = self;
+        let CapturedRequest { of, number, start, end, copies, has_run, inputs } = self;
         let refused = outputs.is_none();
         if refused && !has_run && !start {
             return of.report(CaptureNews::Failed(number));
+        }
+        if copies {
+            return of.report(CaptureNews::NewState);
         }
         let step = CapturedStep { number, start, end, refused, inputs, outputs: outputs.unwrap_or_default() };
         if !of.takes(step.bytes()) {

@@ -1,11 +1,12 @@
-//! The first states of sequences: what the initializer of a load answers to a START, and the steps and copies that it asks for.
+//! The first states of sequences: what a START brings, what the initializer of a load answers to it, and the steps and copies that either asks for.
 //!
-//! All of it is done on the threads of plug-ins. A START that waits, for a copy or for the steps of another START, holds no thread.
+//! All of it is done on the threads of plug-ins, if the load has some. A START that waits, for a copy or for the steps of another START, holds no thread.
 
 use std::sync::{Arc, Weak};
 
-use sequor_core::{Req, RequestMeta, Seq, StateAt};
+use sequor_core::{Id, Req, RequestMeta, Seq, StateAt};
 
+use crate::error::NotCopied;
 use crate::executor::ModelStep;
 use crate::initializing::{FirstAnswer, KeepPermit, KeptLookup, KeptName, Waiting};
 use crate::model::load::{
@@ -58,6 +59,9 @@ pub(in crate::model::sequences) trait PrepareHost: Send + Sync {
     /// Whether a request still waits for its preparation.
     fn is_preparing(&self, req: Req) -> bool;
 
+    /// The sequence of this id whose state a START may begin with a copy of, as its client asks.
+    fn copy_source(&self, load: &Arc<LoadedModel>, id: &Id) -> Result<(Seq, StateAt), NotCopied>;
+
     /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none, with its code in the
     /// contract.
     fn parent(
@@ -77,6 +81,9 @@ impl Preparer {
     /// Prepares a request.
     pub(in crate::model::sequences) fn prepare(&self, task: PrepareTask) {
         let load = Arc::clone(&task.load);
+        if let Some(from) = task.brought.as_ref().and_then(|brought| brought.from.clone()) {
+            return self.begin_with_source(task, from);
+        }
         let Some(of) = load.initializer.as_ref().filter(|_| task.facts.start) else {
             return self.prepare_inputs(task, Beginning::default());
         };
@@ -92,9 +99,13 @@ impl Preparer {
         }
     }
 
-    /// Has the processors prepare the inputs, if there are any, and puts the request back into its queue.
-    fn prepare_inputs(&self, task: PrepareTask, beginning: Beginning) {
+    /// Has the processors prepare the inputs, if there are any, and puts the request back into its queue. The states that it brings stand above
+    /// those that were made for it.
+    fn prepare_inputs(&self, mut task: PrepareTask, mut beginning: Beginning) {
         let (load, model) = (Arc::clone(&task.load), Arc::clone(&self.0));
+        if let Some(brought) = task.brought.take() {
+            beginning.first = brought.over(&load.states, beginning.first);
+        }
         let prepare = async move {
             if let Some((req, prepared)) = task.run().await {
                 model.prepared(req, prepared, beginning);
@@ -116,7 +127,9 @@ impl Preparer {
     // === kept states ===
 
     fn begin_with_kept(&self, task: PrepareTask, of: &LoadInitializer, name: KeptName) {
-        if name.name().is_empty() {
+        // A kept state comes from the model's own first state.
+        let has_own = task.brought.as_ref().is_some_and(|brought| brought.has_values());
+        if name.name().is_empty() || has_own {
             self.begin_with_steps(task, of, &name, None);
         } else if task.has_slot {
             // The START that runs the steps may need this very slot.
@@ -151,23 +164,48 @@ impl Preparer {
 
     // === copies ===
 
-    /// Asks the thread that owns the other sequence's slot for a copy, and goes on once it is there.
     fn begin_with_copy(&self, task: PrepareTask, of: &LoadInitializer, id: &str) {
-        let load = Arc::clone(&task.load);
-        let (seq, at) = match self.0.parent(of, &load, &task.facts.keys, id) {
-            Ok(found) => found,
+        match self.0.parent(of, &task.load, &task.facts.keys, id) {
+            Ok(found) => {
+                let id = id.to_owned();
+                self.ask_for_copy(task, found, move |preparer, task| preparer.refuse_gone(task, &id));
+            }
             Err((code, why)) => {
                 let refusal = of.initializer.refusal_with(code, no_copy(id, why));
-                return self.refuse_start(task.req, refusal);
+                self.refuse_start(task.req, refusal);
             }
-        };
-        let (model, id, lane) = (Arc::downgrade(&self.0), id.to_owned(), Arc::clone(&load));
+        }
+    }
+
+    /// Begins with a copy of the sequence that the client names. The initializer is not asked.
+    fn begin_with_source(&self, task: PrepareTask, from: Id) {
+        match self.0.copy_source(&task.load, &from) {
+            Ok(found) => self.ask_for_copy(task, found, move |preparer, task| {
+                preparer.refuse_copy(task.req, from, NotCopied::Gone);
+            }),
+            Err(why) => self.refuse_copy(task.req, from, why),
+        }
+    }
+
+    fn refuse_copy(&self, req: Req, from: Id, why: NotCopied) {
+        Arc::clone(&self.0).prepared(req, PreparedJob::NotCopied(from, why), Beginning::default());
+    }
+
+    /// Asks the thread that owns the other sequence's slot for a copy, and goes on once it is there. `gone` refuses the START if it is not to be had.
+    fn ask_for_copy(
+        &self,
+        task: PrepareTask,
+        (seq, at): (Seq, StateAt),
+        gone: impl FnOnce(&Preparer, &PrepareTask) + Send + 'static,
+    ) {
+        let load = Arc::clone(&task.load);
+        let (model, lane) = (Arc::downgrade(&self.0), Arc::clone(&load));
         let reply = MailReply::new(move |values| {
             let go_on = move || {
                 let Some(preparer) = model.upgrade().map(Preparer) else { return };
                 match values {
                     Some(values) => preparer.prepare_inputs(task, Beginning::of(values, true)),
-                    None => preparer.refuse_gone(&task, &id),
+                    None => gone(&preparer, &task),
                 }
             };
             submit_to_plugins(&lane, Box::new(go_on));

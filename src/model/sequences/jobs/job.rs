@@ -9,7 +9,7 @@ use crate::config::model::settings::Output;
 use crate::error::{EndedBy, Failure, Refused};
 use crate::executor::ExecutorHandle;
 use crate::model::execute::{RowWork, RunSize, RunTimes};
-use crate::model::load::{CacheMiss, LoadDurability, LoadedModel, RequestFacts};
+use crate::model::load::{BroughtStates, CacheMiss, LoadDurability, LoadedModel, RequestFacts};
 use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter, as_given};
 use crate::model::sequences::ensembles::{FlowRequest, ReplyTo};
 use crate::recording::Recorder;
@@ -74,7 +74,8 @@ pub(in crate::model) struct Job {
 }
 
 impl Job {
-    /// A request that was accepted, on its way to its queue. It takes the names of the request.
+    /// A request that was accepted, on its way to its queue. What it brings for the beginning of its sequence is prepared like the states of an
+    /// initializer.
     pub(in crate::model) fn new(
         load: Arc<LoadedModel>,
         request: &mut InferRequest,
@@ -82,7 +83,9 @@ impl Job {
         now: Time,
         reply: ReplyTo,
     ) -> Job {
-        let is_prepared = load.processors.is_some() || (load.initializer.is_some() && request.sequence.start);
+        let brought = BroughtStates::new(accepted.states, request.sequence.from.clone());
+        let is_prepared =
+            load.processors.is_some() || brought.is_some() || (load.initializer.is_some() && request.sequence.start);
         let processed = is_prepared.then(|| Box::new(Processed::new(accepted.meta)));
         let as_it_came = || FlowRequest::new(request.clone());
         let flow_request = load.ensemble.is_some().then(|| Box::new(as_it_came()));
@@ -100,7 +103,7 @@ impl Job {
             arrived: now,
             taken: now,
             seq: None,
-            source: StateSource::default(),
+            source: StateSource { brought: brought.map(Box::new), ..StateSource::default() },
             claims: SequenceClaims::default(),
             write: StateWrite::default(),
             in_ensemble: EnsembleRole { flow_request, ..EnsembleRole::default() },
@@ -128,7 +131,7 @@ impl Job {
 
     /// Takes the inputs that came after the request.
     pub(in crate::model::sequences) fn accept(&mut self, accepted: Accepted, facts: RequestFacts) {
-        let Accepted { inputs, outputs, rows, meta } = accepted;
+        let Accepted { inputs, outputs, rows, meta, .. } = accepted;
         (self.inputs, self.outputs, self.rows, self.facts) = (inputs, outputs, rows, facts);
         if let Some(processed) = &mut self.processed {
             processed.meta = meta;

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::model::load::FirstValues;
+use crate::model::load::{BroughtStates, FirstValues};
 use crate::model::sequences::ensembles::{FlowGuard, FlowRequest, Reservation, SequenceHolder};
 use crate::model::sequences::offloaded::{ImportOrigin, KeptSequence, RowToSeal, StoreWork, WantedMemory};
 use crate::processing::SequenceScratch;
@@ -18,6 +18,8 @@ pub(in crate::model) struct StateSource {
     pub(in crate::model) snapshot: Option<Bytes>,
     /// The states that its sequence begins with, if they are not those of config.pbtxt. Known once it runs.
     pub(in crate::model) first: Option<FirstValues>,
+    /// What a START brings for the beginning of its sequence, until that is made of it.
+    pub(in crate::model::sequences) brought: Option<Box<BroughtStates>>,
     /// The step of the state that was given to the server for its sequence, and where that came from.
     pub(in crate::model::sequences) imported: Option<Box<ImportOrigin>>,
     /// What the server's store does for it before its turn.

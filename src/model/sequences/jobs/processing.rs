@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::config::model::settings::BackendKind;
-use crate::error::{Failure, Invalid, ProcessorFailure};
+use crate::error::{Failure, Invalid, NotCopied, ProcessorFailure};
 use crate::initializing::KeepPermit;
-use crate::model::load::{LoadedModel, Processors};
+use crate::model::load::{BroughtStates, LoadedModel, Processors};
 use crate::model::request::intake;
 use crate::processing::link_answer::RUN_BYTES;
 use crate::processing::outgoing::CallingRequest;
@@ -90,6 +90,8 @@ pub(in crate::model::sequences) struct PrepareTask {
     pub(in crate::model::sequences) scratch: SequenceScratch,
     pub(in crate::model::sequences) inputs: PortTensors,
     pub(in crate::model::sequences) meta: RequestMeta,
+    /// What a START brings for the beginning of its sequence.
+    pub(in crate::model::sequences) brought: Option<Box<BroughtStates>>,
     /// Ready once the request is over before its preparation.
     pub(in crate::model::sequences) gone: Option<oneshot::Receiver<()>>,
 }
@@ -110,8 +112,13 @@ pub(in crate::model::sequences) struct PostTask {
 #[derive(Debug)]
 pub(in crate::model::sequences) enum PreparedJob {
     Run(Box<PreparedRuns>),
-    Reply { answer: PortTensors, scratch: SequenceScratch },
+    Reply {
+        answer: PortTensors,
+        scratch: SequenceScratch,
+    },
     Refused(ProcessorRefusal),
+    /// The sequence cannot begin with a copy of that one.
+    NotCopied(Id, NotCopied),
 }
 
 /// The runs of a prepared request.

@@ -88,6 +88,14 @@ pub(in crate::model) fn capture(
         return Err(TransferError::Busy { model: name.clone() });
     };
     let state_now = || state_now(model, load, id, &guard.active, (limits, until));
+    // What was captured before has no gap, so it is kept if there is no state to begin anew from.
+    let anew = |taken: &CaptureState| {
+        guard.active.gives_back(taken.bytes());
+        match state_now() {
+            Err(TransferError::NoState { .. }) if !taken.steps.is_empty() => Ok(None),
+            state => state.map(Some),
+        }
+    };
     let mut taken = state_now()?;
     let mut ended = loop {
         if taken.steps.len() >= limits.steps {
@@ -98,18 +106,20 @@ pub(in crate::model) fn capture(
             Some(CaptureNews::TooLarge) => break "bytes",
             Some(CaptureNews::Failed(number)) => taken.fail(number),
             Some(CaptureNews::FailedStart(step)) => taken.fail_start(step),
+            Some(CaptureNews::NewState) => match anew(&taken)? {
+                Some(state) => taken = state,
+                None => break "wait",
+            },
             Some(CaptureNews::Step(step)) => match taken.take(step) {
                 Ok(None) => {}
                 Ok(Some(ended)) => break ended,
                 Err(step) => {
                     guard.active.gives_back(step.bytes());
                     if step.number > taken.last {
-                        guard.active.gives_back(taken.bytes());
-                        taken = match state_now() {
-                            // What was captured before has no gap.
-                            Err(TransferError::NoState { .. }) if !taken.steps.is_empty() => break "wait",
-                            state => state?,
-                        };
+                        match anew(&taken)? {
+                            Some(state) => taken = state,
+                            None => break "wait",
+                        }
                     }
                 }
             },

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use sequor_core::{Id, LoadId, Observed, Portion, Req, Seq, StateAt, Time};
 
+use crate::error::NotCopied;
 use crate::model::load::{LoadInitializer, LoadedModel};
 use crate::model::runtime::Clock;
 use crate::model::sequences::jobs::{Beginning, PrepareHost, PreparedJob};
@@ -115,6 +116,10 @@ impl PrepareHost for ModelScheduler {
 
     fn is_preparing(&self, req: Req) -> bool {
         self.table.lock().core.is_preparing(req)
+    }
+
+    fn copy_source(&self, load: &Arc<LoadedModel>, id: &Id) -> Result<(Seq, StateAt), NotCopied> {
+        self.table.lock().copy_source(load, id)
     }
 
     fn parent(

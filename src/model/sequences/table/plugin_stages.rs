@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sequor_core::{EndReason, Event, Id, Preparation, Refusal, Req, Seq, StateAt, Time};
 
-use crate::error::EndedBy;
+use crate::error::{EndedBy, Failure, NotCopied};
 use crate::model::load::{LoadInitializer, LoadedModel};
 use crate::model::sequences::jobs::{
     Beginning, FinishedJob, FirstSteps, Job, ModelRun, NOT_FOUND, NOT_NOW, PrepareTask, PreparedJob, PreparedRuns,
@@ -40,6 +40,9 @@ pub(in crate::model::sequences) trait PluginStages {
         id: &str,
     ) -> Result<(Seq, StateAt), (u32, &'static str)>;
 
+    /// The sequence of this id whose state a START of this load may begin with a copy of, as its client asks.
+    fn copy_source(&self, load: &Arc<LoadedModel>, id: &Id) -> Result<(Seq, StateAt), NotCopied>;
+
     /// Takes what came of finishing a request. If the processors failed, its sequence ends: the run is committed and not answered.
     fn posted(&mut self, now: Time, req: Req, finished: FinishedJob);
 }
@@ -52,12 +55,12 @@ impl PluginStages for Table {
         let processed = job.processed.as_mut()?;
         let gone = processed.watch(start && load.initializer.is_some());
         let (facts, meta, inputs) = (processed.facts.clone(), processed.meta, std::mem::take(&mut job.inputs));
-        let kept_scratch = job.source.kept_scratch.clone();
+        let (kept_scratch, brought) = (job.source.kept_scratch.clone(), job.source.brought.take());
         // A START begins with nothing, also where its sequence lives.
         let live = seq.filter(|_| !start).and_then(|seq| self.live_mut(seq));
         let lives = live.map(|live| live.scratch.clone());
         let scratch = lives.or_else(|| kept_scratch.clone()).unwrap_or_default();
-        Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta, gone })
+        Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta, brought, gone })
     }
 
     fn prepared(&mut self, now: Time, req: Req, prepared: PreparedJob, beginning: Beginning) {
@@ -92,6 +95,22 @@ impl PluginStages for Table {
         match self.core.state_of(seq).filter(|_| !self.core.is_between_runs(seq)) {
             Some(at) => Ok((seq, at)),
             None => Err((NOT_NOW, "no request of that sequence has been committed yet")),
+        }
+    }
+
+    fn copy_source(&self, load: &Arc<LoadedModel>, id: &Id) -> Result<(Seq, StateAt), NotCopied> {
+        // No client goes on with the sequences that an ensemble holds.
+        let find = |version| self.core.find(id, version).filter(|seq| !self.is_held(*seq));
+        let Some(seq) = find(Some(load.version)).or_else(|| find(None)) else {
+            return Err(if self.kept.contains_key(id) { NotCopied::Stored } else { NotCopied::Unknown });
+        };
+        if !self.live(seq).is_some_and(|live| Arc::ptr_eq(&live.load, load)) {
+            return Err(NotCopied::OtherLoad);
+        }
+        match self.core.state_of(seq) {
+            Some(_) if self.core.is_between_runs(seq) => Err(NotCopied::Gone),
+            Some(at) => Ok((seq, at)),
+            None => Err(NotCopied::NotYet),
         }
     }
 
@@ -163,6 +182,11 @@ fn take_prepared(job: &mut Job, prepared: PreparedJob, steps: Vec<ModelRun>, fir
             let ended = stateful && (ends || start);
             processed.refusal = Some(failure(refusal, &job.load.settings.name, &job.id, ended, start || !ended));
             Preparation::Refuse { refusal: Refusal::Failed(BY_PROCESSOR), ends }
+        }
+        PreparedJob::NotCopied(from, why) => {
+            let (model, id) = (job.load.settings.name.clone(), job.id.clone());
+            processed.refusal = Some(Failure::NotCopied { model, id, from, why });
+            Preparation::Refuse { refusal: Refusal::Failed(BY_PROCESSOR), ends: true }
         }
     }
 }

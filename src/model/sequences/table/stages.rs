@@ -101,7 +101,9 @@ impl Table {
                 if real.start
                     && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
                 {
-                    job.source.first = live.first.take();
+                    // A START that was not prepared begins with nothing that one before it left, which never ran.
+                    let is_plain = job.facts.start && job.processed.is_none();
+                    job.source.first = live.first.take().filter(|_| !is_plain);
                 }
                 job.write.due = self.is_due(real, &job);
                 if let Some(captured) = &mut job.captured {
