@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, HeaderValue, Method, Uri};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
 use super::peers::Peer;
@@ -15,6 +15,10 @@ use crate::executor::ExecutorHandle;
 
 /// The header that proxies hash. It replaces the parameter that names a sequence.
 pub(crate) const SEQUENCE_HEADER: &str = "x-sequence-id";
+
+// Made once: a look-up by text parses the text each time.
+static TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+static GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// Caller, trace parent, deadline and headers of a request. API handlers pass it on unchanged, so that no handler passes a single fact on
 /// its own.
@@ -65,7 +69,7 @@ impl RequestContext {
         let (caller, order) = (Arc::clone(caller), order.clone());
         RequestContext {
             caller,
-            trace_parent: headers.get("traceparent").cloned(),
+            trace_parent: headers.get(&TRACE_PARENT).cloned(),
             deadline,
             headers: Arc::default(),
             order,
@@ -108,7 +112,7 @@ impl<S: Sync> FromRequestParts<S> for CallerOf {
 
 /// The time that `grpc-timeout` allows, if the header is well-formed.
 fn timeout(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get("grpc-timeout")?.to_str().ok()?;
+    let text = headers.get(&GRPC_TIMEOUT)?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let count: u64 = if digits.len() <= 8 { digits.parse().ok()? } else { return None };
     match unit {

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::body::{Body, HttpBody};
-use axum::http::{HeaderMap, Request};
+use axum::http::{HeaderMap, HeaderName, Request};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ use crate::error::Failure;
 /// Bytes of the flag and length in front of each message.
 const HEAD: usize = 5;
 /// The header that names the compression of messages.
-const ENCODING: &str = "grpc-encoding";
+static ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
 // === messages stay bytes ===
 
@@ -137,7 +137,7 @@ where
     let (mut parts, body) = request.into_parts();
     let (body, queue) = (Body::new(body), UnpackedQueue::default());
     let Some(packing) = packing(&parts.headers) else { return (Request::from_parts(parts, body), queue) };
-    parts.headers.remove(ENCODING);
+    parts.headers.remove(&ENCODING);
     let state = Unpacking {
         api: api.clone(),
         context: context.clone(),
@@ -155,7 +155,7 @@ where
 }
 
 fn packing(headers: &HeaderMap) -> Option<Packing> {
-    headers.get(ENCODING)?.to_str().ok().and_then(Packing::of_encoding)
+    headers.get(&ENCODING)?.to_str().ok().and_then(Packing::of_encoding)
 }
 
 struct Unpacking {

@@ -68,7 +68,19 @@ impl<'m> MessageFields<'m> {
         Some(Field { number: (tag & u64::from(u32::MAX)) >> 3, value })
     }
 
+    /// Most varints of a request have one byte: tags, lengths and small numbers.
+    #[inline]
     fn varint(&mut self) -> Option<u64> {
+        match self.0.split_first() {
+            Some((byte, rest)) if *byte < 0x80 => {
+                self.0 = rest;
+                Some(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Option<u64> {
         let mut number = 0u64;
         for shift in (0..70).step_by(7) {
             let (byte, rest) = self.0.split_first()?;

@@ -4,13 +4,13 @@
 
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, UPGRADE};
 use axum::http::uri::{Authority, Uri};
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, HeaderName, Method};
 
 use crate::api::status::is_grpc;
 use crate::api::{Check, Code, RequestContext, RequestHead, Status};
 
 /// The header that browsers add to every request.
-const SITE: &str = "sec-fetch-site";
+static SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The setting that allows every origin.
 const ANY: &str = "*";
@@ -34,7 +34,7 @@ impl Check for OriginCheck {
         }
         self.check_origin(headers, uri)?;
         // Only pages are checked, because other clients send any type. For example, libcurl sends that of a form.
-        let is_page = headers.contains_key(ORIGIN) || headers.contains_key(SITE);
+        let is_page = headers.contains_key(ORIGIN) || headers.contains_key(&SITE);
         if is_page && is_management(uri.path()) && !is_grpc(headers) { check_json(headers) } else { Ok(()) }
     }
 }

@@ -1,6 +1,7 @@
 //! One message of the inference calls: the call's metadata, and the steps from bytes to a decoded request. Unary calls and streams share
 //! it.
 
+use axum::http::HeaderValue;
 use bytes::Bytes;
 use prost::Message as _;
 use tonic::metadata::MetadataMap;
@@ -40,11 +41,22 @@ pub(crate) struct CallMetadata {
 
 impl CallMetadata {
     pub(super) fn of(metadata: &MetadataMap) -> CallMetadata {
-        let is_true = |key| metadata.get(key).is_some_and(|value| value == "true");
+        // One pass: each look-up by name would parse and hash the name, and calls have few headers.
+        let [mut sequence, mut strict, mut typed] = [None::<&HeaderValue>; 3];
+        for (name, value) in metadata.as_ref() {
+            let first = match name.as_str() {
+                SEQUENCE_HEADER => &mut sequence,
+                STRICT => &mut strict,
+                TYPED => &mut typed,
+                _ => continue,
+            };
+            first.get_or_insert(value);
+        }
+        let is_true = |value: Option<&HeaderValue>| value.is_some_and(|value| value == "true");
         CallMetadata {
-            sequence: metadata.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned),
-            strict: is_true(STRICT),
-            typed: is_true(TYPED),
+            sequence: sequence.and_then(|value| value.to_str().ok()).map(str::to_owned),
+            strict: is_true(strict),
+            typed: is_true(typed),
         }
     }
 }

@@ -36,6 +36,10 @@ pub(crate) struct Scanned<'m> {
 
 /// Whether scanning takes too long for a connection's task. Raw contents are skipped and take no time.
 pub(crate) fn is_long(message: &[u8]) -> bool {
+    // The usual case, without a look at the fields.
+    if message.len() <= INLINE_BYTES {
+        return false;
+    }
     let (mut fields, mut raw) = (MessageFields(message), 0);
     while let Some(field) = fields.next() {
         if let Field { number: 7, value: FieldValue::Bytes(contents) } = field {

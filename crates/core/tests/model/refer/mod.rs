@@ -293,7 +293,8 @@ impl Refer {
                     self.leave(now, n, *why, told);
                 }
             }
-            Event::Tick => {}
+            // The workload sends no `Stay`; `scenarios` covers it.
+            Event::Tick | Event::Stay(_) => {}
         }
     }
 
