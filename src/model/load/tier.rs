@@ -13,7 +13,7 @@ use sequor_core::{EndReason, Id};
 use crate::config::model::settings::DurabilityWhen;
 use crate::processing::SequenceScratch;
 use crate::state::tier::{
-    AfterTake, EndedState, FailedChanges, FoundState, GroupWriter, StateHead, Successions, Tier, TierChange, TierError,
+    AfterTake, EndedState, FailedChanges, GroupWriter, StateHead, Successions, TakenState, Tier, TierChange, TierError,
     TierKey, TierUsage, VersionDigest, find,
 };
 use crate::state::{SnapshotError, StateCopy, StateSpec, StateValues, with_answer, with_scratch};
@@ -178,7 +178,7 @@ impl SequenceStore {
     }
 
     /// Reads a stored state. `done` runs on the store's thread.
-    pub(in crate::model) fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(FoundState) + Send + 'static) {
+    pub(in crate::model) fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(TakenState) + Send + 'static) {
         self.writer.take(key, then, done);
     }
 
@@ -269,7 +269,10 @@ fn changes(tier: &dyn Tier, before: &[TierChange], batch: BatchToSeal) -> Vec<Re
             (Some(copy), _) => copy.file(&specs, &header).map_err(broken)?,
             (None, Some(first)) => first_file(&first, &specs, header).map_err(broken)?,
             // It ran nothing: the state is the one that is kept.
-            (None, None) => find(tier, before, &key)?.map(|(_, file)| file).ok_or(TierError::Checksum { step })?,
+            (None, None) => {
+                let kept = find(tier, before, &key)?.filter(|(head, _)| head.incarnation == incarnation);
+                kept.map(|(_, file)| file).ok_or(TierError::Checksum { step })?
+            }
         };
         let file = match &scratch {
             Some((names, scratch)) => with_scratch(&file, names, scratch.parts()).map_err(broken)?,

@@ -90,7 +90,7 @@ fn stored(model: &ModelScheduler, id: &Id, version: Option<u64>) -> Result<Vec<u
         Some(unwritten) => unwritten.file.to_vec(),
         None => {
             let (found, answer) = sync_channel(1);
-            store.take(TierKey::new(&name, id), AfterTake::Keep, move |state| drop(found.send(state)));
+            store.take(TierKey::new(&name, id), AfterTake::Keep, move |taken| drop(found.send(taken.found)));
             match answer.recv() {
                 Ok(Ok(Some((head, file)))) if head == kept.head => file,
                 Ok(Err(error)) => return Err(TransferError::Store { model: name, id: of, why: error.to_string() }),
