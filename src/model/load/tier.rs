@@ -1,6 +1,6 @@
 //! Makes states durable, so that sequences outlive the process. With `[durability] when = "step"`, an answer leaves only after its state is durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,7 @@ use crate::state::tier::{
     TierKey, TierUsage, VersionDigest, find,
 };
 use crate::state::{SnapshotError, StateCopy, StateSpec, StateValues, with_answer, with_scratch};
+use crate::sync::Mutex;
 use crate::tensor::NamedTensor;
 
 /// Keys of a snapshot's header: which model and version it is of, and the steps that it contains.
@@ -90,6 +91,8 @@ pub struct SequenceStore {
     incarnations: AtomicU64,
     /// Epochs up to this one are in use, as the tier has it or is about to.
     epochs: AtomicU64,
+    /// The successions that each model gave last. The tier may have earlier ones still.
+    given: Mutex<HashMap<String, Successions>>,
 }
 
 /// Sequences that are numbered in an epoch, as a power of two.
@@ -123,7 +126,8 @@ impl SequenceStore {
     /// `epoch` is that of [`Tier::next_epoch`].
     pub fn new(tier: Arc<dyn Tier>, epoch: u64) -> std::io::Result<SequenceStore> {
         let incarnations = AtomicU64::new(epoch << NUMBERS);
-        Ok(SequenceStore { writer: GroupWriter::start(tier)?, incarnations, epochs: AtomicU64::new(epoch) })
+        let (epochs, given) = (AtomicU64::new(epoch), Mutex::default());
+        Ok(SequenceStore { writer: GroupWriter::start(tier)?, incarnations, epochs, given })
     }
 
     pub(in crate::model) fn next_incarnation(&self) -> u64 {
@@ -158,8 +162,13 @@ impl SequenceStore {
         self.writer.tier().successions(model)
     }
 
-    /// Keeps the versions of a model that go on from states of others. Returns once that is durable.
+    /// Keeps the versions of a model that go on from states of others, unless it has them. Returns once that is durable. If the last ones that were given
+    /// are not durable yet, these take their place.
     pub(in crate::model) fn succeed(&self, model: &str, successions: Successions) {
+        let given = self.given.lock().insert(model.to_owned(), successions.clone());
+        if given.is_none_or(|given| given == successions) && self.successions(model) == successions {
+            return;
+        }
         let (sender, written) = sync_channel(1);
         let change = TierChange::Succeed { model: model.to_owned(), successions };
         self.write(vec![change], move |failed| drop(sender.send(failed)));
