@@ -167,7 +167,10 @@ impl KeptStages for Table {
         for (id, ended) in std::mem::take(&mut self.ended_before) {
             let EndedState { why, step, idle, at } = ended;
             let stone = Tombstone { why, at: Time::ZERO + at.saturating_sub(self.zero), step, idle };
-            self.core.remember(load, id, stone);
+            // A later sequence of the id may have expired since.
+            if self.core.end_of(&id).is_none_or(|known| known.at <= stone.at) {
+                self.core.remember(load, id, stone);
+            }
         }
     }
 }
