@@ -33,7 +33,7 @@ pub(in crate::model::sequences) struct ActiveCapture {
 #[derive(Debug)]
 pub(in crate::model::sequences) enum CaptureNews {
     Step(CapturedStep),
-    /// Its run failed and changed nothing.
+    /// It failed: it changed nothing, or the sequence has ended with it.
     Failed(u64),
     /// A START failed: the sequence has its first state.
     FailedStart,
@@ -49,8 +49,8 @@ pub(in crate::model::sequences) struct CapturedRequest {
     pub(in crate::model::sequences) number: u64,
     start: bool,
     end: bool,
-    /// Whether the state goes on from its last run.
-    pub(in crate::model::sequences) has_run: bool,
+    /// Whether a processor has refused its answer, and the sequence goes on from its run.
+    pub(in crate::model::sequences) is_refused: bool,
     inputs: Vec<NamedTensor>,
 }
 
@@ -98,17 +98,17 @@ impl Captures {
         let of = active.as_ref().filter(|of| of.id == request.sequence.id && of.load == load)?;
         let (start, end) = (request.sequence.start, request.sequence.end);
         let inputs = request.inputs.clone();
-        Some(Box::new(CapturedRequest { of: Arc::clone(of), number: 0, start, end, has_run: false, inputs }))
+        Some(Box::new(CapturedRequest { of: Arc::clone(of), number: 0, start, end, is_refused: false, inputs }))
     }
 }
 
 impl CapturedRequest {
-    /// Notes the step; without outputs its run failed, or a processor refused it after the run. The tensors are copied: they are parts of what the server received and of memory that answers
+    /// Notes the step; without outputs it failed, or a processor refused it after the run. The tensors are copied: they are parts of what the server received and of memory that answers
     /// share.
     pub(in crate::model::sequences) fn answered(self, outputs: Option<Vec<NamedTensor>>) {
-        let CapturedRequest { of, number, start, end, has_run, inputs } = self;
+        let CapturedRequest { of, number, start, end, is_refused, inputs } = self;
         let refused = outputs.is_none();
-        if refused && !has_run {
+        if refused && !is_refused {
             return of.report(if start { CaptureNews::FailedStart } else { CaptureNews::Failed(number) });
         }
         let step = CapturedStep { number, start, end, refused, inputs, outputs: outputs.unwrap_or_default() };

@@ -164,9 +164,6 @@ impl Job {
     /// to end.
     pub(in crate::model) fn ran(&mut self, result: Result<Vec<Tensor>, Failure>) -> bool {
         let result = result.map(|outputs| outputs.into_iter().map(Some).collect());
-        if let Some(captured) = &mut self.captured {
-            captured.has_run = result.is_ok();
-        }
         let answer = match (result, &mut self.processed) {
             (Ok(outputs), Some(processed)) => processed.ran(self.load.processors.as_ref(), outputs),
             (Err(failed), Some(processed)) => {
@@ -204,6 +201,13 @@ impl Job {
             }
         }
         copy
+    }
+
+    /// Whether a processor has refused its answer and the sequence goes on from its run, for a capture.
+    pub(in crate::model::sequences) fn set_refused(&mut self, is_refused: bool) {
+        if let Some(captured) = &mut self.captured {
+            captured.is_refused = is_refused;
+        }
     }
 
     /// The key features of a START that plug-ins prepare.

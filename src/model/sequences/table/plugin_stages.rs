@@ -106,6 +106,7 @@ impl PluginStages for Table {
                 let why = end_of(&refusal, start).filter(|_| seq.is_some());
                 let failed = failure(refusal, &job.load.settings.name, &job.id, why.is_some(), seq.is_none());
                 job.answer = Some(Err(failed));
+                job.set_refused(why.is_none());
                 why
             }
         };
