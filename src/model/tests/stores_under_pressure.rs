@@ -8,6 +8,7 @@ use sequor_core::{EndReason, Id, Refusal, Stage};
 use super::machine::{Machine, OLDEST, Server, answered, start};
 use super::request;
 use crate::error::Failure;
+use crate::model::sequences::state_transfer;
 use crate::model::*;
 
 #[test]
@@ -144,6 +145,19 @@ fn on_a_full_disk_a_sequence_that_left_memory_goes_on_from_there() {
     assert_eq!(server.sum(7, 1, |_| {}), 4);
     let crashed = machine.serve_from(&machine.crashed());
     assert!(matches!(crashed.send(7, 1, |_| {}).unwrap_err(), Failure::NotResumed { .. }), "its client has seen more");
+}
+
+#[test]
+fn a_sequence_that_comes_back_from_the_store_while_it_is_exported_is_asked_for_again() {
+    let machine = Machine::new("drain", OLDEST).with_memory(12);
+    let server = machine.serve();
+    (1..=4).for_each(|id| assert_eq!(server.sum(id, 1, start), 1));
+    assert_eq!(server.sum(1, 1, |_| {}), 2);
+    let model = server.repository.0.catalog.models().remove(0);
+    let stored = |id| state_transfer::stored(&model, &Id::from(id), None);
+    assert!(matches!(stored(1), Err(TransferError::Gone { .. })), "it lives again");
+    assert!(stored(2).is_ok());
+    assert!(matches!(stored(9), Err(TransferError::Unknown { .. })));
 }
 
 #[test]
