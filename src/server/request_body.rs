@@ -56,6 +56,8 @@ pub(super) struct RequestBody<B = Incoming> {
     limits: BodyLimits,
     peer: Peer,
     permit: Option<QueuedBytesPermit>,
+    /// What ends the body, after the whole messages that arrived before it.
+    exceeded: Option<ExceededLimit>,
     stalled: Option<Pin<Box<Sleep>>>,
     /// The body ends with this, wherever it is.
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
@@ -63,8 +65,19 @@ pub(super) struct RequestBody<B = Incoming> {
 
 impl<B> RequestBody<B> {
     pub(super) fn new(inner: B, kind: BodyKind, limits: BodyLimits, peer: Peer) -> RequestBody<B> {
-        let (framing, received, permit, stalled, closing) = (Framing::default(), 0, None, None, None);
-        RequestBody { inner, kind, framing, received, limits, peer, permit, stalled, closing }
+        let (framing, permit) = (Framing::default(), None);
+        RequestBody {
+            inner,
+            kind,
+            framing,
+            received: 0,
+            limits,
+            peer,
+            permit,
+            exceeded: None,
+            stalled: None,
+            closing: None,
+        }
     }
 
     /// Ends the body when the server closes its connections, so that a stream that rests does not hold the server up.
@@ -79,15 +92,15 @@ impl<B> RequestBody<B> {
     /// Counts bytes that have arrived. `ended` is whether they are the last.
     fn count(&mut self, data: &[u8], ended: bool) -> Result<(), ExceededLimit> {
         self.received = self.received.saturating_add(data.len() as u64);
+        let limit = self.limits.message;
         let held = match self.kind {
             BodyKind::Whole => self.received,
-            BodyKind::Messages => self.framing.advance(data),
-            BodyKind::Message => match self.framing.advance(data) {
+            BodyKind::Messages => self.framing.advance(data, limit as u64),
+            BodyKind::Message => match self.framing.advance(data, limit as u64) {
                 0 if self.received <= SMALL_MESSAGE => 0,
                 _ => self.received,
             },
         };
-        let limit = self.limits.message;
         if self.framing.longest > limit as u64 {
             return Err(ExceededLimit::MessageBytes { bytes: self.framing.longest, limit });
         }
@@ -122,6 +135,10 @@ impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> HttpBody for Requ
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let body = self.get_mut();
+        let ends = |exceeded: ExceededLimit| Poll::Ready(Some(Err(Box::new(BodyError::from(exceeded)) as BoxError)));
+        if let Some(exceeded) = body.exceeded.take() {
+            return ends(exceeded);
+        }
         let Poll::Ready(frame) = Pin::new(&mut body.inner).poll_frame(cx) else {
             if body.is_closing(cx) {
                 return Poll::Ready(None);
@@ -136,18 +153,22 @@ impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> HttpBody for Requ
         if let Some(data) = frame.data_ref() {
             let ended = body.inner.is_end_stream();
             if let Err(exceeded) = body.count(data, ended) {
-                return Poll::Ready(Some(Err(Box::new(BodyError::from(exceeded)))));
+                // The requests before it are answered.
+                let whole = data.get(..body.framing.whole).filter(|whole| !whole.is_empty());
+                let Some(whole) = whole.filter(|_| body.kind == BodyKind::Messages) else { return ends(exceeded) };
+                body.exceeded = Some(exceeded);
+                return Poll::Ready(Some(Ok(Frame::data(data.slice_ref(whole)))));
             }
         }
         Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.exceeded.is_none() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        if self.exceeded.is_some() { SizeHint::default() } else { self.inner.size_hint() }
     }
 }
 
@@ -162,6 +183,8 @@ struct Framing {
     left: u64,
     /// Bytes of the longest message that has begun.
     longest: u64,
+    /// Of the last bytes those up to the end of the last whole message.
+    whole: usize,
 }
 
 impl Framing {
@@ -170,8 +193,10 @@ impl Framing {
         self.unfinished
     }
 
-    /// Goes over bytes of messages; how many there are now of one that is not whole.
-    fn advance(&mut self, mut data: &[u8]) -> u64 {
+    /// Goes over bytes of messages; how many there are now of one that is not whole. It stops at a message of more bytes than the limit.
+    fn advance(&mut self, bytes: &[u8], limit: u64) -> u64 {
+        let mut data = bytes;
+        self.whole = 0;
         while !data.is_empty() {
             if self.left > 0 {
                 let (now, rest) = data.split_at(data.len().min(usize::try_from(self.left).unwrap_or(usize::MAX)));
@@ -188,11 +213,14 @@ impl Framing {
                 let [_, length @ ..] = self.head;
                 (self.left, self.head_len) = (u64::from(u32::from_be_bytes(length)), 0);
                 self.longest = self.longest.max(self.left);
+                if self.left > limit {
+                    break;
+                }
             } else if self.head_len > 0 {
                 continue;
             }
             if self.left == 0 {
-                self.unfinished = 0;
+                (self.unfinished, self.whole) = (0, bytes.len() - data.len());
             }
         }
         self.unfinished
@@ -219,14 +247,14 @@ mod tests {
             let mut framing = Framing::default();
             let mut last = 0;
             for part in bytes.chunks(size) {
-                last = framing.advance(part);
+                last = framing.advance(part, u64::MAX);
                 assert!(last <= 15);
             }
             assert_eq!(last, 6, "{size}");
         }
         let mut framing = Framing::default();
-        assert_eq!(framing.advance(&message(3)), 0);
-        assert_eq!((framing.advance(&[0]), framing.advance(&[0, 0, 0, 9, 1])), (1, 6));
+        assert_eq!(framing.advance(&message(3), 9), 0);
+        assert_eq!((framing.advance(&[0], 9), framing.advance(&[0, 0, 0, 9, 1], 9)), (1, 6));
     }
 
     const STALL: Duration = Duration::from_millis(20);
@@ -239,8 +267,7 @@ mod tests {
     ) -> (Sender, Gauge, RequestBody<impl HttpBody<Data = Bytes, Error = BoxError> + Unpin>) {
         let (sender, frames) = tokio::sync::mpsc::channel(8);
         let shown = Gauge::default();
-        let limits =
-            BodyLimits { queued: Some(QueuedBytes::new(limit, shown.clone())), message: usize::MAX, stall: STALL };
+        let limits = BodyLimits { queued: Some(QueuedBytes::new(limit, shown.clone())), message: 200, stall: STALL };
         (sender, shown, RequestBody::new(StreamBody::new(ReceiverStream::new(frames)), kind, limits, Peer::default()))
     }
 
@@ -272,6 +299,25 @@ mod tests {
         send(&sender, &message(40)[10..]).await;
         messages.frame().await.unwrap().unwrap();
         assert_eq!(shown.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn whole_messages_before_one_that_is_refused_are_handed_on() {
+        // One that is larger than a message may be, in part and whole, and one that finds no room in the queue.
+        let refused =
+            [message(201)[..5].to_vec(), message(201)[..9].to_vec(), message(201), message(150)[..120].to_vec()];
+        for (n, last) in refused.into_iter().enumerate() {
+            let whole = [message(20), message(0), message(30)].concat();
+            let (sender, _, mut messages) = body(BodyKind::Messages, 100);
+            // The first one begins in the data before.
+            send(&sender, &whole[..7]).await;
+            assert_eq!(messages.frame().await.unwrap().unwrap().into_data().unwrap(), whole[..7]);
+            send(&sender, &[&whole[7..], &last[..]].concat()).await;
+            drop(sender);
+            assert_eq!(messages.frame().await.unwrap().unwrap().into_data().unwrap(), whole[7..], "{n}");
+            assert!(!messages.is_end_stream(), "{n}");
+            assert!(code(&mut messages).await.is_some(), "{n}");
+        }
     }
 
     #[tokio::test]

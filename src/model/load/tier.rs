@@ -1,6 +1,6 @@
 //! Makes states durable, so that sequences outlive the process. With `[durability] when = "step"`, an answer leaves only after its state is durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -14,10 +14,11 @@ use crate::config::model::settings::DurabilityWhen;
 use crate::model::runtime::Clock;
 use crate::processing::SequenceScratch;
 use crate::state::tier::{
-    AfterTake, EndedState, FailedChanges, FoundState, GroupWriter, IdleTime, StateHead, Successions, Tier, TierChange,
+    AfterTake, EndedState, FailedChanges, GroupWriter, IdleTime, StateHead, Successions, TakenState, Tier, TierChange,
     TierError, TierKey, TierUsage, VersionDigest, find,
 };
 use crate::state::{SnapshotError, StateCopy, StateSpec, StateValues, with_answer, with_scratch};
+use crate::sync::Mutex;
 use crate::tensor::NamedTensor;
 
 /// Keys of a snapshot's header: which model and version it is of, and the steps that it contains.
@@ -96,6 +97,8 @@ pub struct SequenceStore {
     began: OnceLock<Time>,
     /// The last time at which the running time was noted, on the clock.
     noted: AtomicU64,
+    /// The successions that each model gave last. The tier may have earlier ones still.
+    given: Mutex<HashMap<String, Successions>>,
 }
 
 /// Sequences that are numbered in an epoch, as a power of two.
@@ -132,7 +135,7 @@ impl SequenceStore {
     pub fn new(tier: Arc<dyn Tier>, epoch: u64, clock: Clock) -> std::io::Result<SequenceStore> {
         let (incarnations, epochs) = (AtomicU64::new(epoch << NUMBERS), AtomicU64::new(epoch));
         let (writer, began, noted) = (GroupWriter::start(tier)?, OnceLock::new(), AtomicU64::new(0));
-        Ok(SequenceStore { writer, incarnations, epochs, clock, began, noted })
+        Ok(SequenceStore { writer, incarnations, epochs, clock, began, noted, given: Mutex::default() })
     }
 
     /// This server takes over what is kept. From now on its time counts.
@@ -201,8 +204,13 @@ impl SequenceStore {
         self.writer.tier().successions(model)
     }
 
-    /// Keeps the versions of a model that go on from states of others. Returns once that is durable.
+    /// Keeps the versions of a model that go on from states of others, unless it has them. Returns once that is durable. If the last ones that were given
+    /// are not durable yet, these take their place.
     pub(in crate::model) fn succeed(&self, model: &str, successions: Successions) {
+        let given = self.given.lock().insert(model.to_owned(), successions.clone());
+        if given.is_none_or(|given| given == successions) && self.successions(model) == successions {
+            return;
+        }
         let (sender, written) = sync_channel(1);
         let change = TierChange::Succeed { model: model.to_owned(), successions };
         self.write(vec![change], move |failed| drop(sender.send(failed)));
@@ -221,7 +229,7 @@ impl SequenceStore {
     }
 
     /// Reads a stored state. `done` runs on the store's thread.
-    pub(in crate::model) fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(FoundState) + Send + 'static) {
+    pub(in crate::model) fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(TakenState) + Send + 'static) {
         self.writer.take(key, then, done);
     }
 
@@ -323,7 +331,10 @@ fn changes(
             (Some(copy), _) => copy.file(&specs, &header).map_err(broken)?,
             (None, Some(first)) => first_file(&first, &specs, header).map_err(broken)?,
             // It ran nothing: the state is the one that is kept.
-            (None, None) => find(tier, before, &key)?.map(|(_, file)| file).ok_or(TierError::Checksum { step })?,
+            (None, None) => {
+                let kept = find(tier, before, &key)?.filter(|(head, _)| head.incarnation == incarnation);
+                kept.map(|(_, file)| file).ok_or(TierError::Checksum { step })?
+            }
         };
         let file = match &scratch {
             Some((names, scratch)) => with_scratch(&file, names, scratch.parts()).map_err(broken)?,

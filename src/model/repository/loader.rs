@@ -236,9 +236,6 @@ impl ModelLoader {
             self.catalog.edit(name, |entry| entry.faults.clear());
             return Ok(());
         };
-        if let Some(store) = &self.resources.options.store {
-            restart::take_ended(&model, store);
-        }
         let is_old = |l: &&Arc<LoadedModel>| !l.is_retired() && !kept.contains(&l.version);
         let old: Vec<Arc<LoadedModel>> = model.loads().iter().filter(is_old).cloned().collect();
         let fresh: Vec<Arc<LoadedModel>> = prepared.iter().map(|of| Arc::clone(&of.load)).collect();
@@ -256,6 +253,9 @@ impl ModelLoader {
             }
             load.metrics.loaded(took);
             new.push(load);
+        }
+        if let Some((store, load)) = self.resources.options.store.as_ref().zip(new.last()) {
+            restart::take_ended(&model, store, load.key);
         }
         self.catalog.edit(name, |entry| entry.take(name, &model, versions.clone(), took));
         self.catalog.refresh_headers();

@@ -106,6 +106,30 @@ fn answers_again(file: &[u8], capture: &Capture, there: &Fixture) {
 }
 
 #[test]
+fn a_step_that_ended_its_sequence_is_not_captured() {
+    let post = processors::refusing_post().replace("(i32.const 1064) (i32.const 0)", "(i32.const 1064) (i32.const 1)");
+    let guest = ProcessorWat { post: &post, ..processors::guest() };
+    let here = processors::loaded_with(processors::TOML, &guest);
+    // The third of four steps comes to 778, and is refused after its runs. With that the sequence ends, and the fourth is of none.
+    let value = |n: i32| [1, 5, 1, 772][n as usize % 4];
+    let step = |n: i32| assert_eq!(here.send(7, value(n), |s| s.start = n % 4 == 1).is_err(), n % 4 == 3 || n % 4 == 0);
+    let file = loop {
+        match captured(&here, LIMITS, step) {
+            Err(TransferError::NoState { .. } | TransferError::Unknown { .. } | TransferError::Gone { .. }) => {}
+            file => break file.unwrap(),
+        }
+    };
+    let capture = Capture::parse(&file).unwrap();
+    assert!(capture.steps.iter().all(|step| !step.refused), "{capture:?}");
+    let there = processors::loaded_with(processors::TOML, &guest);
+    there.repository.find("sum", "").unwrap().import(capture.id, &file).unwrap();
+    for step in &capture.steps {
+        let again = InferRequest { inputs: step.inputs.clone(), ..request(7, 0, |s| s.start = step.start) };
+        assert_eq!(there.answer(again).unwrap().outputs, step.outputs, "step {}", step.number);
+    }
+}
+
+#[test]
 fn a_start_that_failed_is_captured_and_what_came_before_stays() {
     let fixture = fixture();
     fixture.sum(7, 40, |s| s.start = true);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sequor_core::Id;
 
 use super::machine::{Machine, OLDEST, Server, start};
-use super::restarts_with_reloads::{carrying, put_version, waiting};
+use super::restarts_with_reloads::{carrying, move_all, put_version, waiting};
 use crate::error::Failure;
 use crate::model::load::LoadedModel;
 use crate::model::sequences::carry::Handover;
@@ -74,6 +74,22 @@ fn while_both_versions_serve_what_waits_goes_to_the_new_one() {
     drop(crashed);
     handover.complete(&scheduler(&server));
     assert_eq!([1, 2, 3].map(|id| server.sum(id, 1, |_| {})), [1012, 1011, 13]);
+}
+
+/// Version 2 goes on from the states of version 1. Then the files of version 1 come back while the disk is full, and do not come to serve.
+#[test]
+fn a_handover_that_was_withdrawn_on_a_full_disk_is_not_noted_once_there_is_room() {
+    let (machine, other) = (carrying("step", OLDEST), carrying("step", OLDEST));
+    let (server, there) = (machine.serve(), other.serve());
+    assert_eq!(server.sum(1, 10, start), 10);
+    put_version(&machine, &server, 2);
+    move_all(&machine, &server);
+    machine.fail_disk(true);
+    let handover = Handover::begin(&scheduler(&server), vec![load_of(&server, 2)], &[load_of(&there, 1)]);
+    machine.fail_disk(false);
+    handover.withdraw(&scheduler(&server));
+    server.stop();
+    assert_eq!(machine.serve().sum(1, 1, |_| {}), 1011);
 }
 
 /// The store takes nothing, so it is left alone for a second. Sequences that are due meanwhile move in memory.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -39,10 +39,11 @@ pub(super) struct Machine {
     disk: Arc<SlowDisk>,
 }
 
-/// Holds commits up, and counts them.
+/// Holds commits up or fails them, and counts them.
 #[derive(Debug, Default)]
 struct SlowDisk {
     is_held: Mutex<bool>,
+    fails: AtomicBool,
     changed: Condvar,
     /// Commits that have begun, and those that were not held up any more.
     begun: AtomicU64,
@@ -74,6 +75,9 @@ impl Tier for SlowTier {
         }
         self.1.commits.fetch_add(1, Ordering::Release);
         drop(held);
+        if self.1.fails.load(Ordering::Acquire) {
+            return Err(TierError::Io { path: "the disk".to_owned(), what: "no space left".to_owned() });
+        }
         let states = changes.iter().filter(|change| matches!(change, TierChange::Put { .. })).count();
         self.1.states.fetch_add(states as u64, Ordering::Relaxed);
         self.0.put_batch(changes)
@@ -155,6 +159,11 @@ impl Machine {
     /// Holds up what the store has to write, or lets it go on.
     pub(super) fn hold_disk(&self, held: bool) {
         self.disk.hold(held);
+    }
+
+    /// Fails what the store has to write, or lets it be written.
+    pub(super) fn fail_disk(&self, fails: bool) {
+        self.disk.fails.store(fails, Ordering::Release);
     }
 
     /// Commits that were not held up any more.

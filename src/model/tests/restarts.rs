@@ -270,17 +270,29 @@ fn load_in_vain(folder: &Path, repository: &Repository) {
     fs_err::write(&file, right).unwrap();
 }
 
+/// A model whose load fails once its graph is there: it names a scheduler, and there is none.
+fn start_in_vain(folder: &Path, repository: &Repository) {
+    let file = folder.join("sum/sequor.toml");
+    let right = fs_err::read_to_string(&file).unwrap();
+    fs_err::write(&file, format!("{right}[plugins.scheduler]\nuse = \"missing\"\n")).unwrap();
+    repository.load(&folder.join("sum"));
+    assert!(matches!(repository.statuses().remove(0).availability, Availability::Failed(_)));
+    fs_err::write(&file, right).unwrap();
+}
+
 #[test]
 fn a_load_that_fails_forgets_no_end() {
-    let mut machine = Machine::new("step", OLDEST);
-    let first = machine.serve();
-    first.sum(7, 1, start);
-    first.sum(7, 1, |s| s.end = true);
-    first.stop();
-    machine.equip = load_in_vain;
-    let second = machine.serve();
-    let Refusal::Unknown(Some(stone)) = second.refusal(7, |_| {}) else { panic!("it is not known how it ended") };
-    assert_eq!((stone.why, stone.step), (EndReason::End, 2));
+    for in_vain in [load_in_vain as fn(&Path, &Repository), start_in_vain] {
+        let mut machine = Machine::new("step", OLDEST);
+        let first = machine.serve();
+        first.sum(7, 1, start);
+        first.sum(7, 1, |s| s.end = true);
+        first.stop();
+        machine.equip = in_vain;
+        let second = machine.serve();
+        let Refusal::Unknown(Some(stone)) = second.refusal(7, |_| {}) else { panic!("it is not known how it ended") };
+        assert_eq!((stone.why, stone.step), (EndReason::End, 2));
+    }
 }
 
 /// A server that loads and unloads models when it is asked to.

@@ -57,6 +57,8 @@ fn what_moved_to_a_new_version_goes_on_there_after_a_restart() {
             let second = machine.serve();
             let wanted = [(1, 2), (2, 1), (3, 1)].map(|(id, step)| (Id::from(id), 2, step));
             assert_eq!(waiting(&second), wanted, "{when} {strategy}");
+            let exported = second.repository.find("sum", "2").unwrap().export(&Id::from(2));
+            assert!(exported.is_ok(), "{when}: that version goes on from it. {exported:?}");
             assert_eq!(second.sum(1, 1, |s| s.step = Some(3)), 1012, "{when}");
             assert_eq!(second.sum(2, 1, |s| s.step = Some(2)), 1021, "{when}: this one was between two versions");
             assert_eq!(second.sum(2, 1, |s| s.end = true), 1022, "{when}");

@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use sequor_core::{EndReason, Id, Refusal, Stage};
 
-use super::machine::{Machine, OLDEST, answered, start};
+use super::machine::{Machine, OLDEST, Server, answered, start};
 use super::request;
 use crate::error::Failure;
+use crate::model::sequences::state_transfer;
 use crate::model::*;
 
 #[test]
@@ -83,6 +84,80 @@ fn with_a_full_disk_no_sequence_is_lost_and_a_start_beyond_memory_is_refused() {
     for id in (1..=started).filter(|id| *id != last) {
         assert_eq!(server.sum(id, 1, |s| s.end = true), 11, "{id} of {started}");
     }
+}
+
+/// Sequence 7 has left memory at its third step, and the store could not take that. It has the second one.
+fn left_on_a_full_disk() -> (Machine, Server) {
+    let machine = Machine::new("every\"\nevery = 2 # \"", OLDEST).with_memory(12);
+    let server = machine.serve();
+    server.sum(7, 1, start);
+    server.sum(7, 1, |_| {});
+    while machine.serve_from(&machine.crashed()).resumable() != [(Id::from(7), 2)] {
+        std::thread::yield_now();
+    }
+    machine.fail_disk(true);
+    server.sum(7, 1, |_| {});
+    for id in 1..=3 {
+        machine.clock.advance(Duration::from_millis(1));
+        server.sum(id, 1, start);
+    }
+    assert_eq!(server.resumable(), [(Id::from(7), 3)]);
+    (machine, server)
+}
+
+#[test]
+fn on_a_full_disk_no_start_is_answered_while_the_store_has_the_life_before() {
+    let (machine, server) = left_on_a_full_disk();
+    server.sum(1, 1, |s| s.end = true);
+    let refused = server.send(7, 100, start).unwrap_err();
+    assert!(matches!(refused, Failure::Store { .. }), "{refused:?}");
+    assert_eq!(machine.serve_from(&machine.crashed()).resumable(), [(Id::from(7), 2)]);
+    machine.fail_disk(false);
+    assert_eq!(server.resumable(), [(Id::from(7), 3)], "it is as before");
+    assert_eq!(machine.serve_from(&machine.crashed()).resumable(), [(Id::from(7), 2)]);
+    assert_eq!(server.sum(7, 100, start), 100);
+    let crashed = machine.serve_from(&machine.crashed());
+    let left = crashed.resumable();
+    assert!(left.iter().all(|(id, step)| *id != Id::from(7) || *step < 2), "{left:?}");
+}
+
+#[test]
+fn a_start_that_the_store_failed_leaves_the_stored_sequence() {
+    for when in ["drain", "step", "every"] {
+        let machine = Machine::new(when, OLDEST);
+        let first = machine.serve();
+        assert_eq!(first.sum(7, 40, start), 40);
+        first.stop();
+        let second = machine.serve();
+        machine.fail_disk(true);
+        let refused = second.send(7, 1, start).unwrap_err();
+        assert!(matches!(refused, Failure::Store { .. }), "{when}: {refused:?}");
+        machine.fail_disk(false);
+        second.stop();
+        assert_eq!(machine.serve().sum(7, 2, |_| {}), 42, "{when}");
+    }
+}
+
+#[test]
+fn on_a_full_disk_a_sequence_that_left_memory_goes_on_from_there() {
+    let (machine, server) = left_on_a_full_disk();
+    server.sum(1, 1, |s| s.end = true);
+    assert_eq!(server.sum(7, 1, |_| {}), 4);
+    let crashed = machine.serve_from(&machine.crashed());
+    assert!(matches!(crashed.send(7, 1, |_| {}).unwrap_err(), Failure::NotResumed { .. }), "its client has seen more");
+}
+
+#[test]
+fn a_sequence_that_comes_back_from_the_store_while_it_is_exported_is_asked_for_again() {
+    let machine = Machine::new("drain", OLDEST).with_memory(12);
+    let server = machine.serve();
+    (1..=4).for_each(|id| assert_eq!(server.sum(id, 1, start), 1));
+    assert_eq!(server.sum(1, 1, |_| {}), 2);
+    let model = server.repository.0.catalog.models().remove(0);
+    let stored = |id| state_transfer::stored(&model, &Id::from(id), None);
+    assert!(matches!(stored(1), Err(TransferError::Gone { .. })), "it lives again");
+    assert!(stored(2).is_ok());
+    assert!(matches!(stored(9), Err(TransferError::Unknown { .. })));
 }
 
 #[test]

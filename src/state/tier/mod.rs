@@ -5,7 +5,7 @@
 //! - `contract`: what every tier does, as a trait. `record`: what a tier knows of a stored state. `error`: why it does not keep or find one.
 //! - `succession`: which versions of a model go on from states of others.
 //! - `disk`: a store on disk. `folder`: its directory and file, readable by the server's user only.
-//! - `writer`: gathers what all models write at one time into one commit. `owed`: what a failed commit leaves to the next.
+//! - `writer`: gathers what all models write at one time into one commit. `owed`: what failed commits leave to do.
 
 mod contract;
 mod disk;
@@ -17,6 +17,8 @@ mod succession;
 #[cfg(test)]
 mod tests;
 mod writer;
+#[cfg(test)]
+mod writer_tests;
 
 pub use contract::{FoundState, RunningTime, Tier, TierChange, TierUsage};
 pub use disk::DiskTier;
@@ -24,4 +26,4 @@ pub use error::TierError;
 pub use folder::{OpenedStore, open};
 pub use record::{EndedState, IdleTime, StateHead, TierKey};
 pub use succession::{Successions, VersionDigest};
-pub use writer::{AfterTake, FailedChanges, GroupWriter, find};
+pub use writer::{AfterTake, FailedChanges, GroupWriter, TakenState, find};

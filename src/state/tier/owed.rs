@@ -1,66 +1,184 @@
-//! What a failed commit leaves to do: changes about what is over in memory already, so that no request comes for them again. The next commit begins with
-//! them. A state that could not be written is not among them: its sequence has ended, or is written with its next step.
+//! What the store owes: changes that could not be written and that no request comes for again.
+//!
+//! - A failed change is owed if it is about what is over in memory: the removal of an ended sequence, an end, which version takes over, numbers in use.
+//!   A state is not owed: its sequence has ended, or is written with its next step. What follows the reading of a state is not owed either: its
+//!   request fails, and the sequence is as before.
+//! - Of each thing the last change is owed. A later change of the same thing takes its place, also if that one is durable. So a handover that was
+//!   withdrawn is not written afterwards.
+//! - Owed changes have commits of their own, so nothing else fails with them.
+//! - They are tried after a wait that doubles with each failure. Other commits do not change it.
+//! - A failed attempt is halved, until the change at fault is alone. That one then waits until all others had their turn. After a success twice as many
+//!   follow at once. So neither a bad page nor a disk with little room holds up what can be written.
+//! - When the store closes, they are tried once more. What fails then is lost: the next server finds the states of ended sequences.
 
-use std::collections::HashSet;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::{Duration, Instant};
 
 use super::contract::{Tier, TierChange};
+use super::error::TierError;
 
-/// How long the writer waits before it tries again by itself. Each failure in a row doubles that.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// Ends that are remembered over failures. What they tell is one sentence.
+/// How long the writer waits before it tries what is owed: at first, and at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RetryWaits {
+    pub(super) first: Duration,
+    pub(super) longest: Duration,
+}
+
+/// Maximum changes of one attempt.
+const PORTION: usize = 64;
+/// Attempts that may fail when the writer ends: enough to find a single change at fault.
+const LAST_FAILURES: usize = 24;
+/// Ends that are owed at most. What they tell is one sentence.
 const ENDS: usize = 4096;
+
+/// What a change is about. Sequences are there by their written keys.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Epochs,
+    Running,
+    Successions(String),
+    State(Vec<u8>),
+    End(Vec<u8>),
+}
 
 #[derive(Debug)]
 pub(super) struct OwedChanges {
-    changes: Vec<TierChange>,
+    changes: BTreeMap<Subject, TierChange>,
+    /// How many of them are ends.
+    ends: usize,
+    waits: RetryWaits,
+    /// The wait before the next attempt, and when that is due.
     wait: Duration,
+    due: Instant,
+    /// Changes of the next attempt at most. It begins behind `after`.
+    portion: usize,
+    after: Option<Subject>,
 }
 
-impl Default for OwedChanges {
+impl Default for RetryWaits {
     fn default() -> Self {
-        OwedChanges { changes: Vec::new(), wait: FIRST_WAIT }
+        RetryWaits { first: Duration::from_secs(1), longest: Duration::from_secs(60) }
+    }
+}
+
+impl Subject {
+    fn of(change: &TierChange) -> Subject {
+        match change {
+            TierChange::UseEpochs { .. } => Subject::Epochs,
+            TierChange::NoteRunning { .. } => Subject::Running,
+            TierChange::Succeed { model, .. } => Subject::Successions(model.clone()),
+            TierChange::Put { key, .. } | TierChange::Remove { key, .. } => Subject::State(key.encode()),
+            TierChange::Remember { key, .. } => Subject::End(key.encode()),
+        }
     }
 }
 
 impl OwedChanges {
-    /// How long to wait for other changes that they could be written with. `None`: there are none.
-    pub(super) fn wait(&self) -> Option<Duration> {
-        (!self.changes.is_empty()).then_some(self.wait)
+    pub(super) fn new(waits: RetryWaits) -> OwedChanges {
+        let (changes, wait, due) = (BTreeMap::new(), waits.first, Instant::now());
+        OwedChanges { changes, ends: 0, waits, wait, due, portion: PORTION, after: None }
     }
 
-    /// Hands them out, to begin a commit with.
-    pub(super) fn take(&mut self) -> Vec<TierChange> {
-        std::mem::take(&mut self.changes)
+    /// How long until the next attempt. `None`: nothing is owed.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        (!self.changes.is_empty()).then(|| self.due.saturating_duration_since(Instant::now()))
     }
 
-    /// That commit is durable.
-    pub(super) fn written(&mut self) {
-        self.wait = FIRST_WAIT;
+    /// Notes a change that failed.
+    pub(super) fn add(&mut self, tier: &dyn Tier, change: TierChange) {
+        let is_end = matches!(change, TierChange::Remember { .. });
+        if !is_left(tier, &change) || (is_end && self.ends >= ENDS) {
+            return;
+        }
+        if self.changes.is_empty() {
+            (self.wait, self.due) = (self.waits.first, Instant::now() + self.waits.first);
+            self.portion = PORTION;
+        }
+        let before = self.changes.insert(Subject::of(&change), change);
+        self.ends += usize::from(is_end && before.is_none());
     }
 
-    /// That commit failed. Keeps what is still to be done of it, but for the removals at the places in `undone`, whose states stay in use.
-    pub(super) fn failed(&mut self, tier: &dyn Tier, changes: Vec<TierChange>, undone: &HashSet<usize>) {
-        self.wait = (2 * self.wait).min(LONGEST_WAIT);
-        let (mut keys, mut models, mut has_epoch, mut ends) = (HashSet::new(), HashSet::new(), false, 0);
-        let mut is_owed = |(place, change): &(usize, TierChange)| match change {
-            TierChange::Put { .. } | TierChange::NoteRunning { .. } => false,
-            TierChange::Remove { key, incarnation } => {
-                let is_stored = tier.head(key).is_some_and(|head| head.incarnation <= *incarnation);
-                is_stored && !undone.contains(place) && keys.insert(key.clone())
+    /// A change is durable: an earlier one of the same thing is owed no more.
+    pub(super) fn replaced_by(&mut self, change: &TierChange) {
+        if !self.changes.is_empty() {
+            self.remove(&Subject::of(change));
+        }
+    }
+
+    fn remove(&mut self, subject: &Subject) {
+        let removed = self.changes.remove(subject);
+        self.ends -= usize::from(matches!(removed, Some(TierChange::Remember { .. })));
+    }
+
+    /// The owed removal of the state of a sequence, by its written key.
+    pub(super) fn removal(&self, key: Vec<u8>) -> Option<&TierChange> {
+        self.changes.get(&Subject::State(key))
+    }
+
+    /// Tries some, if it is time.
+    pub(super) fn try_due(&mut self, tier: &dyn Tier) {
+        if self.due_in() != Some(Duration::ZERO) {
+            return;
+        }
+        let subjects = self.next_portion();
+        match self.write(tier, &subjects) {
+            Ok(()) => {
+                (self.wait, self.due) = (self.waits.first, Instant::now());
+                self.portion = (2 * self.portion).min(PORTION);
             }
-            TierChange::Succeed { model, .. } => models.insert(model.clone()),
-            // The last one names the most.
-            TierChange::UseEpochs { .. } => !std::mem::replace(&mut has_epoch, true),
-            TierChange::Remember { .. } => {
-                ends += 1;
-                ends <= ENDS
+            Err(error) => {
+                let (owed, wait) = (self.changes.len(), (2 * self.wait).min(self.waits.longest));
+                tracing::warn!(%error, owed, ?wait, "what the store could not write is not written yet; it tries again");
+                (self.wait, self.due) = (wait, Instant::now() + wait);
+                self.portion = (subjects.len() / 2).max(1);
+                if let [alone] = &subjects[..] {
+                    self.after = Some(alone.clone());
+                }
             }
-        };
-        // The last change of a key counts.
-        let mut owed: Vec<_> = changes.into_iter().enumerate().rev().filter(|of| is_owed(of)).collect();
-        owed.reverse();
-        self.changes = owed.into_iter().map(|(_, change)| change).collect();
+        }
+    }
+
+    /// Tries all once more, when the writer ends. What fails is halved here too.
+    pub(super) fn try_last(&mut self, tier: &dyn Tier) {
+        let (mut parts, mut failures) = (vec![self.changes.keys().cloned().collect::<Vec<_>>()], 0);
+        while let Some(mut part) = parts.pop() {
+            let Err(error) = self.write(tier, &part) else { continue };
+            failures += 1;
+            if part.len() > 1 && failures < LAST_FAILURES {
+                let second = part.split_off(part.len() / 2);
+                parts.extend([second, part]);
+            } else {
+                let changes = self.changes.len();
+                tracing::error!(%error, changes, "the store closes, and these changes are not written: ended sequences may come back after the restart");
+            }
+        }
+    }
+
+    /// What the next attempt is about: those behind the last one that failed, and then from the first one on.
+    fn next_portion(&self) -> Vec<Subject> {
+        let from = self.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.changes.range((from, Bound::Unbounded)).map(|(subject, _)| subject);
+        let rest = self.changes.keys().take_while(|subject| self.after.as_ref().is_some_and(|after| *subject <= after));
+        behind.chain(rest).take(self.portion).cloned().collect()
+    }
+
+    /// Writes these in one commit. What is durable, or needless by now, is owed no more.
+    fn write(&mut self, tier: &dyn Tier, subjects: &[Subject]) -> Result<(), TierError> {
+        let changes = subjects.iter().filter_map(|subject| self.changes.get(subject));
+        let changes: Vec<TierChange> = changes.filter(|change| is_left(tier, change)).cloned().collect();
+        if !changes.is_empty() {
+            tier.put_batch(&changes)?;
+        }
+        subjects.iter().for_each(|subject| self.remove(subject));
+        Ok(())
+    }
+}
+
+/// Whether a change is still to be made: a state may be gone, or be of a later sequence.
+fn is_left(tier: &dyn Tier, change: &TierChange) -> bool {
+    match change {
+        TierChange::Remove { key, incarnation } => tier.head(key).is_some_and(|head| head.incarnation <= *incarnation),
+        _ => true,
     }
 }

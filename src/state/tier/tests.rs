@@ -15,13 +15,13 @@ use super::*;
 
 /// A file in memory that remembers what was done to it. It can fail, and a flush waits while the second lock is held.
 #[derive(Debug, Clone, Default)]
-struct File(Arc<Mutex<Disk>>, Arc<Mutex<()>>);
+pub(super) struct File(pub(super) Arc<Mutex<Disk>>, Arc<Mutex<()>>);
 
 #[derive(Debug, Default)]
-struct Disk {
+pub(super) struct Disk {
     bytes: Vec<u8>,
     log: Vec<Op>,
-    fails: Option<io::ErrorKind>,
+    pub(super) fails: Option<io::ErrorKind>,
 }
 
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ impl StorageBackend for File {
     }
 }
 
-fn tier(file: &File, limit: u64) -> Result<DiskTier, TierError> {
+pub(super) fn tier(file: &File, limit: u64) -> Result<DiskTier, TierError> {
     let file = file.clone();
     let open = move || {
         let opened = Builder::new().create_with_backend(file.clone());
@@ -107,11 +107,11 @@ impl Random {
     }
 }
 
-fn key(id: u64) -> TierKey {
+pub(super) fn key(id: u64) -> TierKey {
     TierKey::new("sum", &Id::from(id))
 }
 
-fn put(id: u64, incarnation: u64, step: u64, file: &[u8]) -> TierChange {
+pub(super) fn put(id: u64, incarnation: u64, step: u64, file: &[u8]) -> TierChange {
     let idle = Some(Duration::from_secs(5));
     let time = IdleTime { idle, left: idle, running: Duration::ZERO };
     let head = StateHead::new((1, [7; 32]), (incarnation, step), time, false, file);
@@ -119,7 +119,7 @@ fn put(id: u64, incarnation: u64, step: u64, file: &[u8]) -> TierChange {
 }
 
 /// What a tier keeps, by id: step and file.
-fn kept(tier: &dyn Tier) -> BTreeMap<u64, (u64, Vec<u8>)> {
+pub(super) fn kept(tier: &dyn Tier) -> BTreeMap<u64, (u64, Vec<u8>)> {
     let of = |(id, head): (Id, Arc<StateHead>)| {
         let Id::Int(n) = id else { panic!("{id:?}") };
         let (read, file) = tier.get(&key(n)).unwrap().unwrap();
@@ -556,118 +556,4 @@ fn a_directory_that_cannot_be_made_is_a_sentence() {
     fs_err::write(&file, "").unwrap();
     let refused = opened(&file.join("state")).unwrap_err();
     assert!(refused.to_string().starts_with(&file.join("state").display().to_string()), "{refused}");
-}
-
-// === the writer ===
-
-/// Writes these changes, and what came of it.
-fn written(writer: &GroupWriter, changes: Vec<TierChange>) -> FailedChanges {
-    let (tell, told) = std::sync::mpsc::sync_channel(1);
-    writer.write(move |_| changes.into_iter().map(Ok).collect(), move |failed| tell.send(failed).unwrap());
-    told.recv().unwrap()
-}
-
-#[test]
-fn what_a_full_disk_prevented_is_done_once_the_disk_has_room() {
-    let file = File::default();
-    let store: Arc<dyn Tier> = Arc::new(tier(&file, u64::MAX).unwrap());
-    let writer = GroupWriter::start(Arc::clone(&store)).unwrap();
-    let states = (1..=5).map(|id| put(id, 1, 1, b"state")).collect();
-    assert!(written(&writer, states).is_empty());
-    let successions = |version| {
-        let mut all = Successions::default();
-        let of = |version| VersionDigest { version, digest: [7; 32] };
-        all.add(of(version), of(1));
-        all
-    };
-    let succeed = |version| TierChange::Succeed { model: "sum".to_owned(), successions: successions(version) };
-    let remove = |id| TierChange::Remove { key: key(id), incarnation: 1 };
-    file.0.lock().fails = Some(io::ErrorKind::StorageFull);
-    for changes in [vec![remove(1), remove(2)], vec![remove(3), succeed(2)], vec![succeed(3), put(9, 1, 1, b"new")]] {
-        let count = changes.len();
-        assert_eq!(written(&writer, changes).len(), count, "each writer learns of it");
-    }
-    let (tell, told) = std::sync::mpsc::sync_channel(1);
-    writer.take(key(4), AfterTake::Forget { incarnation: 1 }, move |found| tell.send(found).unwrap());
-    assert!(told.recv().unwrap().is_err());
-    file.0.lock().fails = None;
-    // A younger sequence of the id has begun meanwhile, on another version.
-    assert!(written(&writer, vec![put(2, 2, 1, b"young")]).is_empty());
-    let left = |tier: &dyn Tier| tier.list("sum").len();
-    assert_eq!(kept(&*store).into_keys().collect::<Vec<_>>(), [2, 4, 5], "4 was to be taken, and 9 was refused");
-    assert_eq!(store.successions("sum"), successions(3), "the last one");
-    // Without another write, and with a writer that closes.
-    file.0.lock().fails = Some(io::ErrorKind::StorageFull);
-    assert_eq!(written(&writer, vec![remove(4)]).len(), 1);
-    file.0.lock().fails = None;
-    writer.close();
-    assert_eq!(left(&tier(&file, u64::MAX).unwrap()), 2);
-}
-
-#[test]
-fn what_waits_goes_into_one_commit_and_each_learns_its_own_outcome() {
-    let store: Arc<dyn Tier> = Arc::new(tier(&File::default(), 10).unwrap());
-    let writer = GroupWriter::start(Arc::clone(&store)).unwrap();
-    let (held, release) = std::sync::mpsc::sync_channel::<()>(1);
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
-    let write = |id: u64, size: usize| {
-        let tell = tell.clone();
-        let states = move |_: &[TierChange]| vec![Ok(put(id, 1, 1, &vec![1; size])), Ok(put(10 + id, 1, 1, b""))];
-        writer.write(states, move |failed| tell.send((id, failed)).unwrap());
-    };
-    // The writer's thread is held up, and the others gather meanwhile.
-    writer.write(
-        move |_| {
-            let _ = release.recv();
-            vec![Err(TierError::Checksum { step: 1 })]
-        },
-        |failed| assert_eq!(failed, [(0, TierError::Checksum { step: 1 })]),
-    );
-    write(1, 6);
-    write(2, 6);
-    write(3, 4);
-    drop(held);
-    let failed: BTreeMap<u64, FailedChanges> = (0..3).map(|_| told.recv().unwrap()).collect();
-    assert_eq!(failed[&2], [(0, TierError::Full { needed: 6, used: 10, limit: 10 })], "the other one is durable");
-    assert!(failed[&1].is_empty() && failed[&3].is_empty());
-    assert_eq!(kept(&*store).keys().copied().collect::<Vec<_>>(), [1, 3, 11, 12, 13]);
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
-    writer.take(key(1), AfterTake::Forget { incarnation: 1 }, move |found| tell.send(found).unwrap());
-    assert_eq!(told.recv().unwrap().unwrap().unwrap().1, [1; 6]);
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
-    for _ in 0..2 {
-        let tell = tell.clone();
-        writer.take(key(3), AfterTake::Outdate { running: Duration::ZERO }, move |found| tell.send(found).unwrap());
-    }
-    let behind = || told.recv().unwrap().unwrap().unwrap().0.behind;
-    assert_eq!((behind(), behind()), (false, true));
-    // A state that is written and read in one commit.
-    let (held, release) = std::sync::mpsc::sync_channel::<()>(1);
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
-    writer.write(
-        move |_| {
-            let _ = release.recv();
-            Vec::new()
-        },
-        |_| {},
-    );
-    writer.write(|_| vec![Ok(put(4, 1, 1, b""))], |_| {});
-    for _ in 0..2 {
-        let tell = tell.clone();
-        writer.take(key(4), AfterTake::Forget { incarnation: 1 }, move |found| tell.send(found).unwrap());
-    }
-    drop(held);
-    let is_there = || told.recv().unwrap().unwrap().is_some();
-    assert_eq!((is_there(), is_there()), (true, false));
-    // A state of a sequence that began later stays.
-    writer.write(|_| vec![Ok(put(5, 2, 1, b""))], |_| {});
-    for _ in 0..2 {
-        let tell = tell.clone();
-        writer.take(key(5), AfterTake::Forget { incarnation: 1 }, move |found| tell.send(found).unwrap());
-    }
-    assert_eq!((is_there(), is_there()), (true, true));
-    writer.close();
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
-    writer.take(key(3), AfterTake::Keep, move |found| tell.send(found).unwrap());
-    assert_eq!(told.recv().unwrap(), Err(TierError::Closed));
 }

@@ -1,7 +1,14 @@
-//! One thread that writes for all models: changes that wait when a commit ends go into the next one, so that one flush serves all of them. Where a
-//! commit fails, each writer learns of it; what must happen all the same is tried again ([`OwedChanges`]).
+//! One thread that writes for all models: changes that wait when a commit ends go into the next one, so that one flush serves all of them.
+//!
+//! If a commit fails, the writer tries its states and what follows a reading once more without the rest. So a removal that cannot be written fails no
+//! state. States of one commit fail together.
+//!
+//! Then each task learns its own outcome:
+//! - A writer learns which of its changes are not durable, and why. Some of them are owed now ([`OwedChanges`]).
+//! - A taker learns what was read, and whether the store is as it asked for. That counts, not the commit: a taker that changes nothing does not fail with
+//!   the disk. A taker whose change failed must not go on: after a crash another request could go on from the same state.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::contract::{FoundState, Tier, TierChange};
 use super::error::TierError;
-use super::owed::OwedChanges;
+use super::owed::{OwedChanges, RetryWaits};
 use super::record::{StateHead, TierKey};
 
 /// Tasks that go into one commit at most.
@@ -24,11 +31,11 @@ pub type FailedChanges = Vec<(usize, TierError)>;
 /// Makes changes, given those that go before them into the same commit.
 type MakeChanges = Box<dyn FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send>;
 type WhenWritten = Box<dyn FnOnce(FailedChanges) + Send>;
-type WhenFound = Box<dyn FnOnce(FoundState) + Send>;
+type WhenTaken = Box<dyn FnOnce(TakenState) + Send>;
 
 enum WriterTask {
     Write { make: MakeChanges, done: WhenWritten },
-    Take { key: TierKey, then: AfterTake, done: WhenFound },
+    Take { key: TierKey, then: AfterTake, done: WhenTaken },
 }
 
 /// What the store does with a state that it has read.
@@ -45,16 +52,25 @@ pub enum AfterTake {
     },
 }
 
+/// What came of a stored state that was read.
+#[derive(Debug)]
+pub struct TakenState {
+    pub found: FoundState,
+    /// Whether the store is as [`AfterTake`] says. If not, the state must not be gone on from.
+    pub changed: Result<(), TierError>,
+}
+
 /// Called once the commit is over.
 enum WriterWaiting {
     /// Of each change its place in the commit, or why it is not in it.
-    Writer {
-        places: Vec<Result<usize, TierError>>,
-        done: WhenWritten,
-    },
+    Writer { places: Vec<Result<usize, TierError>>, done: WhenWritten },
     Taker {
+        key: TierKey,
+        then: AfterTake,
         found: FoundState,
-        done: WhenFound,
+        /// The place of its change, if it needs one.
+        place: Option<usize>,
+        done: WhenTaken,
     },
 }
 
@@ -85,11 +101,35 @@ impl fmt::Debug for GroupWriter {
     }
 }
 
+impl AfterTake {
+    /// Whether a store that has this state of the sequence is as it is to be.
+    fn is_done(self, stored: Option<&StateHead>) -> bool {
+        match self {
+            AfterTake::Keep => true,
+            AfterTake::Outdate { .. } => stored.is_none_or(|head| head.behind),
+            AfterTake::Forget { incarnation } => stored.is_none_or(|head| head.incarnation > incarnation),
+        }
+    }
+
+    /// What came of this. `error` is that of the taker's own change.
+    fn outcome(self, tier: &dyn Tier, key: &TierKey, found: FoundState, error: Option<TierError>) -> TakenState {
+        let changed = match error.or_else(|| found.as_ref().err().cloned()) {
+            Some(error) if !self.is_done(tier.head(key).as_deref()) => Err(error),
+            _ => Ok(()),
+        };
+        TakenState { found, changed }
+    }
+}
+
 impl GroupWriter {
     pub fn start(tier: Arc<dyn Tier>) -> std::io::Result<GroupWriter> {
+        GroupWriter::start_with(tier, RetryWaits::default())
+    }
+
+    pub(super) fn start_with(tier: Arc<dyn Tier>, waits: RetryWaits) -> std::io::Result<GroupWriter> {
         let queue = Arc::<WriterQueue>::default();
         let (tier_of_thread, queue_of_thread) = (Arc::clone(&tier), Arc::clone(&queue));
-        let run = move || run(&*tier_of_thread, &queue_of_thread);
+        let run = move || run(&*tier_of_thread, &queue_of_thread, waits);
         let thread = std::thread::Builder::new().name("sequor-store".to_owned()).spawn(run)?;
         Ok(GroupWriter { tier, queue, thread: Arc::new(Mutex::new(Some(thread))) })
     }
@@ -117,7 +157,7 @@ impl GroupWriter {
     }
 
     /// Reads a stored state. `done` is called once what comes after that is durable.
-    pub fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(FoundState) + Send + 'static) {
+    pub fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(TakenState) + Send + 'static) {
         self.send(WriterTask::Take { key, then, done: Box::new(done) });
     }
 
@@ -127,7 +167,9 @@ impl GroupWriter {
             Err(WriterTask::Write { make, done }) => {
                 done((0..make(&[]).len()).map(|n| (n, TierError::Closed)).collect());
             }
-            Err(WriterTask::Take { done, .. }) => done(Err(TierError::Closed)),
+            Err(WriterTask::Take { key, then, done }) => {
+                done(then.outcome(&*self.tier, &key, Err(TierError::Closed), None));
+            }
         }
     }
 
@@ -156,7 +198,7 @@ impl WriterQueue {
         Ok(())
     }
 
-    /// The tasks of the next commit, after at most `wait`. `None` once the queue is closed and empty.
+    /// The tasks of the next commit; none after `wait`. `None` once the queue is closed and empty.
     fn next(&self, wait: Option<Duration>) -> Option<Vec<WriterTask>> {
         let mut tasks = self.tasks.lock();
         let mut is_over = false;
@@ -174,29 +216,42 @@ impl WriterQueue {
     }
 }
 
-fn run(tier: &dyn Tier, queue: &WriterQueue) {
-    let mut owed = OwedChanges::default();
-    while let Some(tasks) = queue.next(owed.wait()) {
-        let mut commit = GatheredChanges { changes: owed.take(), ..GatheredChanges::default() };
-        tasks.into_iter().for_each(|task| commit.add(tier, task));
-        let GatheredChanges { changes, undone, waiting } = commit;
-        let written = if changes.is_empty() { Ok(Vec::new()) } else { tier.put_batch(&changes) };
-        for waits in waiting {
-            match waits {
-                WriterWaiting::Writer { places, done } => done(failed(tier, &written, places, &changes)),
-                WriterWaiting::Taker { found, done } => {
-                    done(written.as_ref().map_or_else(|e| Err(e.clone()), |_| found));
-                }
+fn run(tier: &dyn Tier, queue: &WriterQueue, waits: RetryWaits) {
+    let mut owed = OwedChanges::new(waits);
+    while let Some(tasks) = queue.next(owed.due_in()) {
+        commit(tier, &mut owed, tasks);
+        owed.try_due(tier);
+    }
+    owed.try_last(tier);
+}
+
+/// Does these tasks with one commit.
+fn commit(tier: &dyn Tier, owed: &mut OwedChanges, tasks: Vec<WriterTask>) {
+    let mut gathered = GatheredChanges::default();
+    tasks.into_iter().for_each(|task| gathered.add(tier, owed, task));
+    let failed = gathered.write(tier);
+    let GatheredChanges { changes, of_takers, waiting } = gathered;
+    for waits in waiting {
+        match waits {
+            WriterWaiting::Writer { places, done } => {
+                let why = |place| match place {
+                    Ok(place) => failed.get(&place).cloned(),
+                    Err(error) => Some(error),
+                };
+                done(places.into_iter().enumerate().filter_map(|(n, place)| Some((n, why(place)?))).collect());
+            }
+            WriterWaiting::Taker { key, then, found, place, done } => {
+                let error = place.and_then(|place| failed.get(&place).cloned());
+                done(then.outcome(tier, &key, found, error));
             }
         }
-        match written {
-            Ok(_) => owed.written(),
-            Err(_) => owed.failed(tier, changes, &undone),
-        }
     }
-    let last = owed.take();
-    if let Some(error) = (!last.is_empty()).then(|| tier.put_batch(&last).err()).flatten() {
-        tracing::error!(%error, changes = last.len(), "what the disk did not take before is not written at the end either");
+    for (place, change) in changes.into_iter().enumerate() {
+        if !failed.contains_key(&place) {
+            owed.replaced_by(&change);
+        } else if can_be_owed(place, &change, &of_takers) {
+            owed.add(tier, change);
+        }
     }
 }
 
@@ -204,14 +259,19 @@ fn run(tier: &dyn Tier, queue: &WriterQueue) {
 #[derive(Default)]
 struct GatheredChanges {
     changes: Vec<TierChange>,
-    /// Places of removals that mean nothing if the commit fails: who asked for them goes on with the state that is there.
-    undone: HashSet<usize>,
+    /// Places of changes that follow a reading.
+    of_takers: HashSet<usize>,
     waiting: Vec<WriterWaiting>,
 }
 
+/// Whether a change is made later if it fails now.
+fn can_be_owed(place: usize, change: &TierChange, of_takers: &HashSet<usize>) -> bool {
+    !matches!(change, TierChange::Put { .. } | TierChange::NoteRunning { .. }) && !of_takers.contains(&place)
+}
+
 impl GatheredChanges {
-    fn add(&mut self, tier: &dyn Tier, task: WriterTask) {
-        let GatheredChanges { changes, undone, waiting } = self;
+    fn add(&mut self, tier: &dyn Tier, owed: &OwedChanges, task: WriterTask) {
+        let GatheredChanges { changes, of_takers, waiting } = self;
         match task {
             WriterTask::Write { make, done } => {
                 let made = make(changes.as_slice());
@@ -223,27 +283,70 @@ impl GatheredChanges {
                 waiting.push(WriterWaiting::Writer { places, done });
             }
             WriterTask::Take { key, then, done } => {
-                let found = find(tier, changes, &key);
-                match (&found, then) {
-                    (Ok(Some((head, _))), AfterTake::Forget { incarnation }) if head.incarnation <= incarnation => {
-                        undone.insert(changes.len());
-                        changes.push(TierChange::Remove { key, incarnation: head.incarnation });
+                let found = find(tier, owed.removal(key.encode()).into_iter().chain(changes.as_slice()), &key);
+                let change = match (&found, then) {
+                    (Ok(Some((head, _))), _) if then.is_done(Some(head)) => None,
+                    (Ok(None), _) if then.is_done(tier.head(&key).as_deref()) => None,
+                    // Also if its removal is owed, or goes before this one: a taker waits for its own.
+                    (Ok(_), AfterTake::Forget { incarnation }) => {
+                        Some(TierChange::Remove { key: key.clone(), incarnation })
                     }
-                    (Ok(Some((head, file))), AfterTake::Outdate { running }) if !head.behind => {
+                    (Ok(Some((head, file))), AfterTake::Outdate { running }) => {
                         let head = Arc::new(StateHead::clone(head).behind(file, running));
-                        changes.push(TierChange::Put { key, head, file: Bytes::copy_from_slice(file) });
+                        Some(TierChange::Put { key: key.clone(), head, file: Bytes::copy_from_slice(file) })
                     }
-                    _ => {}
-                }
-                waiting.push(WriterWaiting::Taker { found, done });
+                    _ => None,
+                };
+                let place = change.is_some().then_some(changes.len());
+                of_takers.extend(place);
+                changes.extend(change);
+                waiting.push(WriterWaiting::Taker { key, then, found, place, done });
             }
         }
     }
+
+    /// Makes the changes. Returns those that are not durable, by their places, each with the reason.
+    fn write(&self, tier: &dyn Tier) -> HashMap<usize, TierError> {
+        let error = match put(tier, &self.changes) {
+            Ok(too_large) => return too_large,
+            Err(error) => error,
+        };
+        let is_urgent = |(place, change): &(usize, &TierChange)| !can_be_owed(*place, change, &self.of_takers);
+        let urgent = self.changes.iter().enumerate().filter(is_urgent);
+        let (places, urgent): (Vec<usize>, Vec<TierChange>) = urgent.map(|(place, of)| (place, of.clone())).unzip();
+        let mut failed: HashMap<_, _> = (0..self.changes.len()).map(|place| (place, error.clone())).collect();
+        if urgent.len() == self.changes.len() {
+            return failed;
+        }
+        if let Ok(mut too_large) = put(tier, &urgent) {
+            for (n, place) in places.into_iter().enumerate() {
+                match too_large.remove(&n) {
+                    Some(error) => failed.insert(place, error),
+                    None => failed.remove(&place),
+                };
+            }
+        }
+        failed
+    }
+}
+
+/// Makes these changes in one commit. Returns those that exceed the limit, by their places.
+fn put(tier: &dyn Tier, changes: &[TierChange]) -> Result<HashMap<usize, TierError>, TierError> {
+    if changes.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let too_large = tier.put_batch(changes)?;
+    let full = |place: usize| {
+        let needed = if let TierChange::Put { file, .. } = changes.get(place)? { file.len() as u64 } else { 0 };
+        let usage = tier.usage();
+        Some((place, TierError::Full { needed, used: usage.bytes, limit: usage.limit }))
+    };
+    Ok(too_large.into_iter().filter_map(full).collect())
 }
 
 /// What a key has after these changes, which go into the same commit. As in the tier, a change of a sequence that began earlier changes nothing.
-pub fn find(tier: &dyn Tier, changes: &[TierChange], key: &TierKey) -> FoundState {
-    let of_key = changes.iter().filter_map(|change| match change {
+pub fn find<'a>(tier: &dyn Tier, changes: impl IntoIterator<Item = &'a TierChange>, key: &TierKey) -> FoundState {
+    let of_key = changes.into_iter().filter_map(|change| match change {
         TierChange::Put { key: of, head, file } => Some((of, head.incarnation, Some((head, file)))),
         TierChange::Remove { key: of, incarnation } => Some((of, *incarnation, None)),
         TierChange::Remember { .. }
@@ -262,30 +365,4 @@ pub fn find(tier: &dyn Tier, changes: &[TierChange], key: &TierKey) -> FoundStat
         None => tier.get(key),
         Some(state) => Ok(state.map(|(head, file)| (Arc::clone(head), file.to_vec()))),
     }
-}
-
-/// The changes of one writer that are not durable.
-fn failed(
-    tier: &dyn Tier,
-    written: &Result<Vec<usize>, TierError>,
-    places: Vec<Result<usize, TierError>>,
-    changes: &[TierChange],
-) -> FailedChanges {
-    let why = |place: Result<usize, TierError>| match (place, written) {
-        (Err(error), _) => Some(error),
-        (Ok(_), Err(error)) => Some(error.clone()),
-        (Ok(place), Ok(too_large)) => {
-            let needed = match changes.get(place).filter(|_| too_large.contains(&place))? {
-                TierChange::Put { file, .. } => file.len() as u64,
-                TierChange::Remove { .. }
-                | TierChange::Remember { .. }
-                | TierChange::UseEpochs { .. }
-                | TierChange::Succeed { .. }
-                | TierChange::NoteRunning { .. } => 0,
-            };
-            let usage = tier.usage();
-            Some(TierError::Full { needed, used: usage.bytes, limit: usage.limit })
-        }
-    };
-    places.into_iter().enumerate().filter_map(|(n, place)| Some((n, why(place)?))).collect()
 }

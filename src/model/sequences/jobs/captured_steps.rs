@@ -33,7 +33,7 @@ pub(in crate::model::sequences) struct ActiveCapture {
 #[derive(Debug)]
 pub(in crate::model::sequences) enum CaptureNews {
     Step(CapturedStep),
-    /// Its run failed and changed nothing.
+    /// It failed: it changed nothing, or the sequence has ended with it.
     Failed(u64),
     /// A START failed: the sequence, if it lives on, has its first state.
     FailedStart(CapturedStep),
@@ -53,8 +53,8 @@ pub(in crate::model::sequences) struct CapturedRequest {
     end: bool,
     /// Whether it begins with a copy of another sequence.
     copies: bool,
-    /// Whether the state goes on from its last run.
-    pub(in crate::model::sequences) has_run: bool,
+    /// Whether a processor has refused its answer, and the sequence goes on from its run.
+    pub(in crate::model::sequences) is_refused: bool,
     inputs: Vec<NamedTensor>,
 }
 
@@ -102,17 +102,17 @@ impl Captures {
         let of = active.as_ref().filter(|of| of.id == request.sequence.id && of.load == load)?;
         let (start, end) = (request.sequence.start, request.sequence.end);
         let (copies, inputs) = (request.sequence.from.is_some(), request.inputs.clone());
-        Some(Box::new(CapturedRequest { of: Arc::clone(of), number: 0, start, end, copies, has_run: false, inputs }))
+        Some(Box::new(CapturedRequest { of: Arc::clone(of), number: 0, start, end, copies, is_refused: false, inputs }))
     }
 }
 
 impl CapturedRequest {
-    /// Notes the step; without outputs its run failed, or a processor refused it after the run. The tensors are copied: they are parts of what the
-    /// server received and of memory that answers share.
+    /// Notes the step; without outputs it failed, or a processor refused it after the run. The tensors are copied: they are parts of what the server received and of memory that answers
+    /// share.
     pub(in crate::model::sequences) fn answered(self, outputs: Option<Vec<NamedTensor>>) {
-        let CapturedRequest { of, number, start, end, copies, has_run, inputs } = self;
+        let CapturedRequest { of, number, start, end, copies, is_refused, inputs } = self;
         let refused = outputs.is_none();
-        if refused && !has_run && !start {
+        if refused && !is_refused && !start {
             return of.report(CaptureNews::Failed(number));
         }
         if copies {
@@ -124,7 +124,7 @@ impl CapturedRequest {
         }
         let all = |of: Vec<NamedTensor>| of.into_iter().map(copied).collect();
         let step = CapturedStep { inputs: all(step.inputs), outputs: all(step.outputs), ..step };
-        of.report(if refused && !has_run { CaptureNews::FailedStart(step) } else { CaptureNews::Step(step) });
+        of.report(if refused && !is_refused { CaptureNews::FailedStart(step) } else { CaptureNews::Step(step) });
     }
 }
 

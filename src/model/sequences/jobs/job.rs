@@ -180,9 +180,6 @@ impl Job {
     /// to end.
     pub(in crate::model) fn ran(&mut self, result: Result<Vec<Tensor>, Failure>) -> bool {
         let result = result.map(|outputs| outputs.into_iter().map(Some).collect());
-        if let Some(captured) = &mut self.captured {
-            captured.has_run = result.is_ok();
-        }
         let answer = match (result, &mut self.processed) {
             (Ok(outputs), Some(processed)) => processed.ran(self.load.processors.as_ref(), outputs),
             (Err(failed), Some(processed)) => {
@@ -222,6 +219,13 @@ impl Job {
         copy
     }
 
+    /// Whether a processor has refused its answer and the sequence goes on from its run, for a capture.
+    pub(in crate::model::sequences) fn set_refused(&mut self, is_refused: bool) {
+        if let Some(captured) = &mut self.captured {
+            captured.is_refused = is_refused;
+        }
+    }
+
     /// The key features of a START that plug-ins prepare.
     pub(in crate::model::sequences) fn start_keys(&self) -> [u64; FEATURES] {
         self.processed.as_ref().filter(|_| self.facts.start).map(|processed| processed.meta.keys).unwrap_or_default()
@@ -256,7 +260,7 @@ impl Job {
         if let (Some(captured), Some(answer), false) = (self.captured.take(), &self.answer, self.replayed) {
             // With a START that a plug-in failed the sequence has ended. What is captured goes on with the next START.
             let has_ended = matches!(answer, Err(Failure::Processor(failure)) if failure.ended);
-            if !(has_ended && self.facts.start && !captured.has_run) {
+            if !(has_ended && self.facts.start && !captured.is_refused) {
                 captured.answered(answer.as_ref().ok().map(|tensors| named(&self.load, tensors)));
             }
         }

@@ -122,7 +122,7 @@ fn succeed(successions: &mut Successions, replaced: &[ReplacedLoad], fresh: &[Ar
 
 /// Has the store keep the successions, if it does not have them. The table must not be locked: its owner may wait for the store's other work.
 fn write(model: &ModelScheduler, successions: &Successions) {
-    if let Some(store) = model.store.get().filter(|store| store.successions(&model.name) != *successions) {
+    if let Some(store) = model.store.get() {
         store.succeed(&model.name, successions.clone());
     }
 }

@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{EndReason, Event, Id, Seq, SequenceView, Stage, Time};
+use sequor_core::{EndReason, Event, Id, LoadId, Seq, SequenceView, Stage, Time};
 
 use crate::model::load::{Leaving, LeftState, LoadDurability, LoadedModel, MailReply, SequenceStore};
 use crate::model::sequences::offloaded::{Carried, ImportOrigin, KeptSequence};
 use crate::model::sequences::scheduler::ModelScheduler;
-use crate::model::sequences::table::{Import, SequenceLookup, Table};
+use crate::model::sequences::table::{Import, KeptStages as _, SequenceLookup, Table};
 use crate::model::sequences::write_back::{sealing, spill};
 use crate::processing::SequenceScratch;
 use crate::state::tier::{EndedState, FailedChanges, IdleTime, StateHead, TierChange, TierKey, VersionDigest};
@@ -70,10 +70,13 @@ pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore)
     }
 }
 
-/// Takes over the ends that the store remembers. The next load of the model has them, so this is called when one is about to serve.
-pub(in crate::model) fn take_ended(model: &ModelScheduler, store: &SequenceStore) {
+/// Takes over the ends that the store remembers, once a load serves. One that does not come to serve would take them along.
+pub(in crate::model) fn take_ended(model: &Arc<ModelScheduler>, store: &SequenceStore, load: LoadId) {
     let ended = store.take_ended(&model.name);
-    model.table.lock().ended_before.extend(ended);
+    model.change(|table, _| {
+        table.ended_before.extend(ended);
+        table.remember_ended(load);
+    });
 }
 
 /// A sequence that is kept and was not gone on from: id, the version that goes on from it, what is stored, and the idle time that is left.

@@ -10,7 +10,7 @@ use sequor_core::{Id, Req, RequestMeta, Seq, Time};
 use crate::error::Failure;
 use crate::model::load::{LoadedModel, SequenceStore, UNRUN};
 use crate::processing::SequenceScratch;
-use crate::state::tier::{AfterTake, EndedState, FoundState, StateHead, TierError, TierKey, VersionDigest};
+use crate::state::tier::{AfterTake, EndedState, StateHead, TakenState, TierError, TierKey, VersionDigest};
 use crate::state::{answer_of, check_snapshot, scratch_of};
 use crate::sync::AtomicBool;
 use crate::tensor::Tensor;
@@ -107,8 +107,8 @@ impl KeptStore {
         done: impl FnOnce(StoreTask, Result<ResumedState, Failure>) + Send + 'static,
     ) {
         let Some(store) = &self.store else { return };
-        store.take(task.key.clone(), task.then, move |found| {
-            let outcome = checked(&task, found);
+        store.take(task.key.clone(), task.then, move |taken| {
+            let outcome = checked(&task, taken);
             done(task, outcome);
         });
     }
@@ -182,17 +182,19 @@ fn store_failure(model: &str, id: &Id, error: &TierError) -> Failure {
     }
 }
 
-/// What the store has found for a request, checked against its load.
-fn checked(task: &StoreTask, found: FoundState) -> Result<ResumedState, Failure> {
+/// What the store has found for a request, checked against its load. If the store still has a state that another request could go on from after a crash,
+/// the request fails, also if the file that it goes on from is here.
+fn checked(task: &StoreTask, TakenState { found, changed }: TakenState) -> Result<ResumedState, Failure> {
     let (model, id) = (&task.key.model, &task.key.id);
+    let failed = |error: TierError| store_failure(model, id, &error);
+    changed.map_err(failed)?;
     let KeptSequence { head: wanted, unwritten, .. } = &task.work.kept;
-    // What the store could not take is still here, and the store has nothing of it.
     let found = match (found, unwritten) {
-        (Ok(Some((head, file))), _) if head == *wanted => Ok(Some((head, Bytes::from(file)))),
-        (_, Some(unwritten)) => Ok(Some((Arc::clone(wanted), Bytes::clone(&unwritten.file)))),
-        (found, None) => found.map(|found| found.map(|(head, file)| (head, Bytes::from(file)))),
+        (Ok(Some((head, file))), _) if head == *wanted => Some((head, Bytes::from(file))),
+        // What the store could not take is still here.
+        (_, Some(unwritten)) => Some((Arc::clone(wanted), Bytes::clone(&unwritten.file))),
+        (found, None) => found.map_err(failed)?.map(|(head, file)| (head, Bytes::from(file))),
     };
-    let found = found.map_err(|error| store_failure(model, id, &error))?;
     let refused = |why: String| Failure::NotResumed { model: model.clone(), id: id.clone(), why };
     match found {
         Some((head, file)) if head == *wanted => {

@@ -133,7 +133,8 @@ pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
 }
 
 /// Ends a sequence that lives or is kept; what it has queued is refused. If it is in the store, waits until that has removed it. False if there is none
-/// of this id.
+/// of this id. If the store cannot remove it, that is the error: the store tries again, last when it closes. On a disk that is still full then, the
+/// sequence comes back with the next server.
 pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: EndReason) -> Result<bool, Failure> {
     let (report, removed) = sync_channel(1);
     let load = model.load_for(None).map(|load| load.key);

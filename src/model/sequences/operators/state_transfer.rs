@@ -9,6 +9,7 @@ use sequor_core::{Id, Seq, Stage};
 
 use crate::executor::ModelStep;
 use crate::model::load::{LoadedModel, MODEL, STEP, SnapshotRequest, UNRUN, header};
+use crate::model::sequences::offloaded::KeptSequence;
 use crate::model::sequences::scheduler::ModelScheduler;
 use crate::model::sequences::table::Import;
 use crate::processing::SequenceScratch;
@@ -75,11 +76,25 @@ pub(in crate::model) fn export(
     }
 }
 
-/// The file of a sequence that waits in the store, without the answer that is kept there for a repeated step.
-fn stored(model: &ModelScheduler, id: &Id, version: Option<u64>) -> Result<Vec<u8>, TransferError> {
+/// The file of a sequence that waits in the store, without the answer that is kept there for a repeated step. If the
+/// sequence lives, it is gone from there.
+pub(in crate::model) fn stored(
+    model: &ModelScheduler,
+    id: &Id,
+    version: Option<u64>,
+) -> Result<Vec<u8>, TransferError> {
     let (name, of) = (model.name.clone(), id.clone());
-    let kept = model.table.lock().kept.get(id).cloned();
-    let kept = kept.filter(|kept| version.is_none_or(|version| version == kept.head.version));
+    let kept = {
+        // Under one lock: a sequence lives, or it is kept.
+        let table = model.table.lock();
+        if table.core.find(id, version).is_some() {
+            return Err(TransferError::Gone { model: name, id: of });
+        }
+        let is_wanted = |kept: &&KeptSequence| {
+            version.is_none_or(|version| version == table.successions.of(kept.version_digest()).version)
+        };
+        table.kept.get(id).filter(is_wanted).cloned()
+    };
     let (Some(kept), Some(store)) = (kept, model.store.get()) else {
         return Err(TransferError::Unknown { model: name, id: of });
     };
@@ -90,7 +105,7 @@ fn stored(model: &ModelScheduler, id: &Id, version: Option<u64>) -> Result<Vec<u
         Some(unwritten) => unwritten.file.to_vec(),
         None => {
             let (found, answer) = sync_channel(1);
-            store.take(TierKey::new(&name, id), AfterTake::Keep, move |state| drop(found.send(state)));
+            store.take(TierKey::new(&name, id), AfterTake::Keep, move |taken| drop(found.send(taken.found)));
             match answer.recv() {
                 Ok(Ok(Some((head, file)))) if head == kept.head => file,
                 Ok(Err(error)) => return Err(TransferError::Store { model: name, id: of, why: error.to_string() }),

@@ -128,6 +128,7 @@ impl PluginStages for Table {
                 by = Some(EndedBy { plugin: refusal.plugin.clone(), world: refusal.world });
                 let failed = failure(refusal, &job.load.settings.name, &job.id, why.is_some(), seq.is_none());
                 job.answer = Some(Err(failed));
+                job.set_refused(why.is_none());
                 why
             }
         };

@@ -130,11 +130,15 @@ impl KeptStages for Table {
             }
             Err(failure) => {
                 (job.failure, job.source.kept) = (Some(failure), None);
+                // A START has written nothing: what the store has is of the sequence that goes on being kept.
+                if let Some(live) = seq.and_then(|seq| self.live_mut(seq)) {
+                    live.written = None;
+                }
                 self.set_stage(req, JobStage::Queued);
                 let refusal = Refusal::Failed(BY_STORE);
                 self.apply(now, Event::Prepared(req, Preparation::Refuse { refusal, ends: true }));
                 if self.core.find(&key.id, None).is_none() {
-                    self.keep_again(key.id, kept);
+                    keep_after_failure(self, key.id, kept);
                 }
             }
         }
@@ -163,7 +167,10 @@ impl KeptStages for Table {
         for (id, ended) in std::mem::take(&mut self.ended_before) {
             let EndedState { why, step, idle, at } = ended;
             let stone = Tombstone { why, at: Time::ZERO + at.saturating_sub(self.zero), step, idle };
-            self.core.remember(load, id, stone);
+            // A later sequence of the id may have expired since.
+            if self.core.end_of(&id).is_none_or(|known| known.at <= stone.at) {
+                self.core.remember(load, id, stone);
+            }
         }
     }
 }
@@ -179,9 +186,19 @@ fn stored_in_vain(
 ) {
     match outcome {
         Ok(found) if !has_ended => table.put_back(now, load, id, kept, found.snapshot),
-        Err(_) if !has_ended && table.core.find(&id, None).is_none() => table.keep_again(id, kept),
+        Err(_) if !has_ended && table.core.find(&id, None).is_none() => keep_after_failure(table, id, kept),
         _ => table.forget(id, kept.head.incarnation),
     }
+}
+
+/// Keeps a sequence as it was before the store failed. A file that the store does not have is written again.
+fn keep_after_failure(table: &mut Table, id: Id, kept: KeptSequence) {
+    if kept.unwritten.is_some() {
+        table.spilling.failed.retain(|(_, head)| !Arc::ptr_eq(head, &kept.head));
+        table.spilling.failed.push((id.clone(), Arc::clone(&kept.head)));
+        table.actions.wants_memory = true;
+    }
+    table.keep_again(id, kept);
 }
 
 /// Forgets a stored sequence that has expired.

@@ -287,6 +287,7 @@ pub(in crate::model::sequences) fn sealed(
             if let (Some(seq), Some(job)) = (seq, table.jobs.get_mut(req).and_then(JobStage::job_mut)) {
                 let start = job.facts.start;
                 job.answer = Some(Err(job.load.refused(unsealed, job.id.clone(), start, now).into()));
+                job.set_refused(false);
                 table.apply(now, Event::End(seq, EndReason::Unsealed));
             }
             table.apply(now, Event::Posted(req));

@@ -1,0 +1,354 @@
+//! The writer on disks that fail: what fails with what, what is owed and when it is done.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sequor_core::Id;
+
+use super::disk::DiskTier;
+use super::owed::RetryWaits;
+use super::tests::{File, kept, key, put, tier};
+use super::*;
+
+/// Writes these changes, and what came of it.
+fn written(writer: &GroupWriter, changes: Vec<TierChange>) -> FailedChanges {
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    writer.write(move |_| changes.into_iter().map(Ok).collect(), move |failed| tell.send(failed).unwrap());
+    told.recv().unwrap()
+}
+
+/// Takes the state of this id, and what came of it.
+fn taken(writer: &GroupWriter, id: u64, then: AfterTake) -> TakenState {
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    writer.take(key(id), then, move |taken| tell.send(taken).unwrap());
+    told.recv().unwrap()
+}
+
+/// Holds the writer up until what is returned is dropped, so that what comes meanwhile goes into one commit.
+fn hold_up(writer: &GroupWriter) -> std::sync::mpsc::SyncSender<()> {
+    let (held, release) = std::sync::mpsc::sync_channel::<()>(1);
+    let wait = move |_: &[TierChange]| {
+        let _ = release.recv();
+        Vec::new()
+    };
+    writer.write(wait, |_| {});
+    held
+}
+
+/// A store whose commits fail where this says so, and the number of changes of each.
+#[derive(Debug)]
+struct PickyTier {
+    tier: DiskTier,
+    fails: Mutex<fn(&[TierChange]) -> bool>,
+    commits: Mutex<Vec<usize>>,
+}
+
+impl Tier for PickyTier {
+    fn running_time(&self) -> RunningTime {
+        self.tier.running_time()
+    }
+
+    fn get(&self, key: &TierKey) -> FoundState {
+        self.tier.get(key)
+    }
+
+    fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError> {
+        self.commits.lock().push(changes.len());
+        match (self.fails.lock())(changes) {
+            true => Err(TierError::Io { path: "memory".to_owned(), what: "no".to_owned() }),
+            false => self.tier.put_batch(changes),
+        }
+    }
+
+    fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
+        self.tier.head(key)
+    }
+
+    fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
+        self.tier.list(model)
+    }
+
+    fn take_ended(&self, model: &str) -> Vec<(Id, EndedState)> {
+        self.tier.take_ended(model)
+    }
+
+    fn successions(&self, model: &str) -> Successions {
+        self.tier.successions(model)
+    }
+
+    fn usage(&self) -> TierUsage {
+        self.tier.usage()
+    }
+
+    fn next_epoch(&self, least: u64) -> Result<u64, TierError> {
+        self.tier.next_epoch(least)
+    }
+
+    fn close(&self) {
+        self.tier.close();
+    }
+}
+
+const AT_ONCE: RetryWaits = RetryWaits { first: Duration::ZERO, longest: Duration::ZERO };
+const NOT_YET: RetryWaits = RetryWaits { first: Duration::from_secs(3600), longest: Duration::from_secs(3600) };
+
+/// A store in a file that has the states 1 to `states`, and its writer.
+fn picky(file: &File, states: u64, waits: RetryWaits) -> (Arc<PickyTier>, GroupWriter) {
+    let store =
+        PickyTier { tier: tier(file, u64::MAX).unwrap(), fails: Mutex::new(|_| false), commits: Mutex::default() };
+    let all: Vec<TierChange> = (1..=states).map(|id| put(id, 1, 1, b"state")).collect();
+    store.tier.put_batch(&all).unwrap();
+    let store = Arc::new(store);
+    let writer = GroupWriter::start_with(Arc::clone(&store) as Arc<dyn Tier>, waits).unwrap();
+    (store, writer)
+}
+
+impl PickyTier {
+    fn fail(&self, fails: fn(&[TierChange]) -> bool) {
+        *self.fails.lock() = fails;
+    }
+
+    fn ids(&self) -> Vec<u64> {
+        kept(&self.tier).into_keys().collect()
+    }
+
+    /// Waits until the store has these states alone.
+    fn wait_for(&self, ids: &[u64]) {
+        let began = std::time::Instant::now();
+        while self.list("sum").len() != ids.len() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{:?}", self.ids());
+            std::thread::yield_now();
+        }
+        assert_eq!(self.ids(), ids);
+    }
+}
+
+fn remove(id: u64) -> TierChange {
+    TierChange::Remove { key: key(id), incarnation: 1 }
+}
+
+/// Whether one of them is of the state whose page is bad.
+fn is_of_bad_page(changes: &[TierChange]) -> bool {
+    changes.iter().any(|change| matches!(change, TierChange::Remove { key: of, .. } if *of == key(1)))
+}
+
+fn successions(version: u64) -> Successions {
+    let of = |version| VersionDigest { version, digest: [7; 32] };
+    let mut all = Successions::default();
+    all.add(of(version), of(1));
+    all
+}
+
+fn succeed(version: u64) -> TierChange {
+    TierChange::Succeed { model: "sum".to_owned(), successions: successions(version) }
+}
+
+#[test]
+fn what_a_full_disk_prevented_is_done_once_the_disk_has_room_without_another_write() {
+    let file = File::default();
+    let (store, writer) = picky(&file, 5, AT_ONCE);
+    file.0.lock().fails = Some(io::ErrorKind::StorageFull);
+    for changes in [vec![remove(1), remove(2)], vec![remove(3), succeed(2)], vec![succeed(3), put(9, 1, 1, b"new")]] {
+        let count = changes.len();
+        assert_eq!(written(&writer, changes).len(), count, "each writer learns of it");
+    }
+    let forget = AfterTake::Forget { incarnation: 1 };
+    assert!(taken(&writer, 4, forget).changed.is_err());
+    file.0.lock().fails = None;
+    store.wait_for(&[4, 5]);
+    while store.successions("sum") != successions(3) {
+        std::thread::yield_now();
+    }
+    assert!(taken(&writer, 4, forget).changed.is_ok());
+    writer.close();
+    assert_eq!(kept(&tier(&file, u64::MAX).unwrap()).into_keys().collect::<Vec<_>>(), [5]);
+}
+
+#[test]
+fn what_is_owed_is_written_when_the_writer_closes_but_for_what_cannot_be() {
+    let file = File::default();
+    let (store, writer) = picky(&file, 200, NOT_YET);
+    store.fail(|_| true);
+    assert_eq!(written(&writer, (1..=199).map(remove).collect()).len(), 199);
+    // A younger sequence of the id has begun meanwhile.
+    store.fail(is_of_bad_page);
+    assert!(written(&writer, vec![put(2, 2, 1, b"young")]).is_empty());
+    writer.close();
+    assert_eq!(kept(&tier(&file, u64::MAX).unwrap()).into_keys().collect::<Vec<_>>(), [1, 2, 200]);
+}
+
+#[test]
+fn a_change_that_cannot_be_written_fails_no_other() {
+    let (store, writer) = picky(&File::default(), 3, NOT_YET);
+    store.fail(is_of_bad_page);
+    // In one commit.
+    let held = hold_up(&writer);
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    for changes in [vec![remove(1)], vec![put(5, 1, 1, b"new")], vec![remove(2), put(6, 1, 1, b"new")]] {
+        let tell = tell.clone();
+        writer.write(move |_| changes.into_iter().map(Ok).collect(), move |failed| tell.send(failed.len()).unwrap());
+    }
+    let (tell, taken_with) = std::sync::mpsc::sync_channel(1);
+    writer.take(key(3), AfterTake::Forget { incarnation: 1 }, move |taken| tell.send(taken).unwrap());
+    drop(held);
+    assert_eq!([told.recv(), told.recv(), told.recv()].map(Result::unwrap), [1, 0, 1]);
+    assert!(taken_with.recv().unwrap().changed.is_ok());
+    assert_eq!(store.ids(), [1, 2, 5, 6], "both removals are owed");
+    // Later, while it is not time for what is owed.
+    store.commits.lock().clear();
+    assert!(written(&writer, vec![put(7, 1, 1, b"new"), remove(5)]).is_empty());
+    assert_eq!((store.ids(), store.commits.lock().clone()), (vec![1, 2, 6, 7], vec![2]));
+    writer.close();
+}
+
+#[test]
+fn what_is_owed_behind_a_change_that_cannot_be_written_is_written() {
+    let (store, writer) = picky(&File::default(), 300, AT_ONCE);
+    store.fail(|_| true);
+    written(&writer, (1..=300).map(remove).collect());
+    store.fail(is_of_bad_page);
+    store.wait_for(&[1]);
+    store.fail(|_| false);
+    store.wait_for(&[]);
+    writer.close();
+}
+
+#[test]
+fn on_a_disk_with_little_room_what_is_owed_is_written_in_small_portions() {
+    let (store, writer) = picky(&File::default(), 300, AT_ONCE);
+    store.fail(|changes| changes.len() > 3);
+    written(&writer, (1..=300).map(remove).collect());
+    store.wait_for(&[]);
+    writer.close();
+    assert!(store.commits.lock()[1..].iter().all(|changes| *changes <= 64), "none needs much room");
+}
+
+#[test]
+fn a_succession_that_was_withdrawn_is_not_written_later() {
+    for is_durable in [true, false] {
+        let file = File::default();
+        let (store, writer) = picky(&file, 1, NOT_YET);
+        assert!(written(&writer, vec![succeed(2)]).is_empty());
+        store.fail(|_| true);
+        assert_eq!(written(&writer, vec![succeed(3)]).len(), 1);
+        if is_durable {
+            store.fail(|_| false);
+        }
+        assert_eq!(written(&writer, vec![succeed(2)]).is_empty(), is_durable);
+        store.fail(|_| false);
+        writer.close();
+        assert_eq!(tier(&file, u64::MAX).unwrap().successions("sum"), successions(2), "{is_durable}");
+    }
+}
+
+#[test]
+fn a_taker_fails_only_if_the_store_still_has_what_was_to_be_gone() {
+    let (store, writer) = picky(&File::default(), 3, NOT_YET);
+    assert_eq!(written(&writer, vec![put(4, 2, 1, b"young")]), []);
+    let outcomes = |fails: fn(&[TierChange]) -> bool| {
+        store.fail(fails);
+        let held = hold_up(&writer);
+        let (tell, told) = std::sync::mpsc::sync_channel(8);
+        // The commit fails for all of them.
+        writer.write(|_| vec![Ok(put(9, 1, 1, b"new"))], |_| {});
+        let (forget, outdate) = (AfterTake::Forget { incarnation: 1 }, AfterTake::Outdate { running: Duration::ZERO });
+        for (id, then) in [(1, AfterTake::Keep), (2, forget), (3, outdate), (4, forget), (8, forget), (9, forget)] {
+            let tell = tell.clone();
+            writer.take(key(id), then, move |taken| tell.send(taken).unwrap());
+        }
+        drop(held);
+        let all: Vec<TakenState> = (0..6).map(|_| told.recv().unwrap()).collect();
+        assert!(all.iter().all(|taken| taken.found.is_ok()));
+        all.iter().map(|taken| taken.changed.is_ok()).collect::<Vec<_>>()
+    };
+    // The last one is of the state that could not be written: there is nothing to remove.
+    assert_eq!(outcomes(|_| true), [true, false, false, true, true, true]);
+    assert_eq!(store.ids(), [1, 2, 3, 4], "nothing of it is owed");
+    assert_eq!(outcomes(|_| false), [true; 6]);
+    assert_eq!(store.ids(), [1, 3, 4]);
+    // Its removal is owed already, and a START waits for it.
+    store.fail(|_| true);
+    assert_eq!(written(&writer, vec![remove(1)]).len(), 1);
+    assert!(taken(&writer, 1, AfterTake::Forget { incarnation: 1 }).changed.is_err());
+    store.fail(|_| false);
+    let last = taken(&writer, 1, AfterTake::Forget { incarnation: 1 });
+    assert_eq!((last.found, last.changed), (Ok(None), Ok(())));
+    assert_eq!(store.ids(), [3, 4]);
+    // It is outdated already.
+    store.fail(|_| true);
+    assert!(taken(&writer, 3, AfterTake::Outdate { running: Duration::ZERO }).changed.is_ok());
+    writer.close();
+    let closed = taken(&writer, 3, AfterTake::Forget { incarnation: 1 });
+    assert_eq!((closed.found, closed.changed), (Err(TierError::Closed), Err(TierError::Closed)));
+}
+
+#[test]
+fn what_waits_goes_into_one_commit_and_each_learns_its_own_outcome() {
+    let store: Arc<dyn Tier> = Arc::new(tier(&File::default(), 10).unwrap());
+    let writer = GroupWriter::start(Arc::clone(&store)).unwrap();
+    let (held, release) = std::sync::mpsc::sync_channel::<()>(1);
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    let write = |id: u64, size: usize| {
+        let tell = tell.clone();
+        let states = move |_: &[TierChange]| vec![Ok(put(id, 1, 1, &vec![1; size])), Ok(put(10 + id, 1, 1, b""))];
+        writer.write(states, move |failed| tell.send((id, failed)).unwrap());
+    };
+    // The writer's thread is held up, and the others gather meanwhile.
+    writer.write(
+        move |_| {
+            let _ = release.recv();
+            vec![Err(TierError::Checksum { step: 1 })]
+        },
+        |failed| assert_eq!(failed, [(0, TierError::Checksum { step: 1 })]),
+    );
+    write(1, 6);
+    write(2, 6);
+    write(3, 4);
+    drop(held);
+    let failed: BTreeMap<u64, FailedChanges> = (0..3).map(|_| told.recv().unwrap()).collect();
+    assert_eq!(failed[&2], [(0, TierError::Full { needed: 6, used: 10, limit: 10 })], "the other one is durable");
+    assert!(failed[&1].is_empty() && failed[&3].is_empty());
+    assert_eq!(kept(&*store).keys().copied().collect::<Vec<_>>(), [1, 3, 11, 12, 13]);
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    writer.take(key(1), AfterTake::Forget { incarnation: 1 }, move |taken| tell.send(taken).unwrap());
+    assert_eq!(told.recv().unwrap().found.unwrap().unwrap().1, [1; 6]);
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    for _ in 0..2 {
+        let tell = tell.clone();
+        writer.take(key(3), AfterTake::Outdate { running: Duration::ZERO }, move |taken| tell.send(taken).unwrap());
+    }
+    let behind = || told.recv().unwrap().found.unwrap().unwrap().0.behind;
+    assert_eq!((behind(), behind()), (false, true));
+    // A state that is written and read in one commit.
+    let (held, release) = std::sync::mpsc::sync_channel::<()>(1);
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    writer.write(
+        move |_| {
+            let _ = release.recv();
+            Vec::new()
+        },
+        |_| {},
+    );
+    writer.write(|_| vec![Ok(put(4, 1, 1, b""))], |_| {});
+    for _ in 0..2 {
+        let tell = tell.clone();
+        writer.take(key(4), AfterTake::Forget { incarnation: 1 }, move |taken| tell.send(taken).unwrap());
+    }
+    drop(held);
+    let is_there = || told.recv().unwrap().found.unwrap().is_some();
+    assert_eq!((is_there(), is_there()), (true, false));
+    // A state of a sequence that began later stays.
+    writer.write(|_| vec![Ok(put(5, 2, 1, b""))], |_| {});
+    for _ in 0..2 {
+        let tell = tell.clone();
+        writer.take(key(5), AfterTake::Forget { incarnation: 1 }, move |taken| tell.send(taken).unwrap());
+    }
+    assert_eq!((is_there(), is_there()), (true, true));
+    writer.close();
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    writer.take(key(3), AfterTake::Keep, move |taken| tell.send(taken).unwrap());
+    assert_eq!(told.recv().unwrap().found, Err(TierError::Closed));
+}
