@@ -111,8 +111,8 @@ impl Model {
 
     fn input(self) -> NamedTensor {
         let (name, dtype, shape, data) = match self {
-            Model::Sum(size) => ("INPUT", DataType::Int32, Shape::of(&[1, (size / 4) as u64]), vec![1; size]),
-            Model::FourStates => ("x", DataType::Fp32, Shape::of(&[1, 16, 80]), vec![0; 4 * 16 * 80]),
+            Model::Sum(size) => ("INPUT", DataType::Int32, Shape::new(&[1, (size / 4) as u64]), vec![1; size]),
+            Model::FourStates => ("x", DataType::Fp32, Shape::new(&[1, 16, 80]), vec![0; 4 * 16 * 80]),
         };
         NamedTensor { name: name.to_owned(), tensor: Tensor { dtype, shape, data: Bytes::from(data) } }
     }

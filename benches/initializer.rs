@@ -114,7 +114,7 @@ fn serve(folder: &TempDir, name: &str, toml: &str) -> Repository {
 
 fn request(value: i32) -> InferRequest {
     let data = value.to_le_bytes().to_vec().into();
-    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data };
+    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, 1]), data };
     InferRequest {
         model: "sum".to_owned(),
         version: String::new(),

@@ -55,7 +55,7 @@ impl Random {
 /// A state of FP32 elements; with the batch on axis 1, a row is in two pieces.
 fn spec(row: usize, axis: usize) -> StateSpec {
     let elements = (row / 4) as u64;
-    let shape = if axis == 0 { Shape::of(&[elements]) } else { Shape::of(&[2, elements / 2]) };
+    let shape = if axis == 0 { Shape::new(&[elements]) } else { Shape::new(&[2, elements / 2]) };
     StateSpec {
         input: "state".to_owned(),
         output: "state_out".to_owned(),

@@ -127,7 +127,7 @@ fn room(path: &Path) -> Option<String> {
 // === the rules ===
 
 #[test]
-fn rooms_name_only_the_rooms_they_may() {
+fn modules_import_only_the_modules_allowed_in_imports_allow() {
     let (allowed, mut used) = (table("->"), Table::new());
     let rooms: BTreeSet<String> = sources("src").iter().filter_map(|(path, _)| room(path)).collect();
     let mut faults = Vec::new();
@@ -231,7 +231,7 @@ fn against_the_order(path: &Path, text: &str, room: &str, order: &[String]) -> V
 }
 
 #[test]
-fn rooms_within_a_room_stand_in_order() {
+fn submodules_import_only_in_the_order_of_imports_allow() {
     let mut faults = Vec::new();
     for (room, order) in orders() {
         let folders = fs::read_dir(root().join("src").join(&room)).unwrap().map(|entry| entry.unwrap().path());
@@ -253,7 +253,7 @@ const HOST: [&str; 3] = ["sequor_sync", "wasmparser", "wasmtime"];
 
 /// A type has one job, so its methods are in one file, or in two if one of them is a separate subject.
 #[test]
-fn methods_of_a_type_stand_in_two_files_at_most() {
+fn methods_of_a_type_span_at_most_two_files() {
     const ROOMS: [&str; 6] = ["model", "executor", "device", "state", "batch", "backend"];
     let mut files: BTreeMap<(String, String), BTreeSet<PathBuf>> = BTreeMap::new();
     for (path, text) in sources("src") {
@@ -291,7 +291,7 @@ fn a_surface_names_nothing_of_another() {
 }
 
 #[test]
-fn crates_are_named_only_where_they_live() {
+fn crates_are_imported_only_by_their_assigned_modules() {
     let mut faults = Vec::new();
     for (krate, homes) in table("@") {
         for (path, text) in sources("src") {
@@ -315,7 +315,7 @@ fn crates_are_named_only_where_they_live() {
 }
 
 #[test]
-fn the_core_has_no_world_around_it() {
+fn the_core_uses_no_io_threads_clocks_or_dependencies() {
     const WORLD: [&str; 20] = [
         "std::thread",
         "std::io",
@@ -353,7 +353,7 @@ fn the_core_has_no_world_around_it() {
 
 /// Components of any world run in `crates/wasm`, so it may not know any world. A new world must need no change there.
 #[test]
-fn the_host_of_components_names_no_world() {
+fn the_component_host_mentions_no_plugin_world() {
     const OF_A_WORLD: [&str; 6] = ["schedul", "sequor_core", "candidate", "fn plan", "fn admit", "fn observe"];
     let mut faults = Vec::new();
     for (path, text) in sources("crates/wasm/src") {
@@ -367,7 +367,7 @@ fn the_host_of_components_names_no_world() {
 }
 
 #[test]
-fn every_file_says_what_it_is() {
+fn every_source_file_starts_with_a_module_comment() {
     let folders = [
         "src",
         "crates/core/src",
@@ -389,7 +389,7 @@ fn every_file_says_what_it_is() {
 }
 
 #[test]
-fn the_program_is_short() {
+fn main_rs_has_at_most_60_lines() {
     let lines = fs::read_to_string(root().join("src/main.rs")).unwrap().lines().count();
     assert!(lines <= 60, "src/main.rs has {lines} lines: what it does belongs into the library");
 }
@@ -397,7 +397,7 @@ fn the_program_is_short() {
 // === tests of these checks ===
 
 #[test]
-fn what_stands_against_an_order_is_found() {
+fn imports_against_the_order_are_found() {
     let order = ["low", "middle", "high"].map(str::to_owned);
     let faults = |text: &str| against_the_order(Path::new("a/middle/b.rs"), text, "a", &order).len();
     assert_eq!(faults("use crate::a::low::X;\nuse crate::a::middle::Y;\nuse super::c::Z;\nuse crate::b::W;\n"), 0);
@@ -420,7 +420,7 @@ fn what_stands_against_an_order_is_found() {
 }
 
 #[test]
-fn tokens_are_found_where_they_are() {
+fn crate_paths_and_super_climbs_are_found_in_source_text() {
     let text = "use crate::a::{b, c};\nlet x = crate::d::y(); // crate::e\nuse crate::{f, g::{h, i}, j};\nat(\"http://crate::k\")\n$crate::l\n";
     let code = code(text);
     let names: Vec<String> = begins(&code, "crate").flat_map(named).collect();

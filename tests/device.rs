@@ -45,13 +45,13 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn memory_comes_zeroed_and_keeps_what_is_put_there() {
+fn a_device_buffer_is_zeroed_and_keeps_the_bytes_written_to_it() {
     for (device, _) in devices() {
         for len in [0, 1, 63, 4096, (1 << 20) + 3] {
             let mut buffer = Buffer::new(&device, len).unwrap();
             assert_eq!(buffer.get(0..len).unwrap(), vec![0; len], "{device:?} {len}");
             let bytes = noise(len, len as u64);
-            buffer.put(&bytes).unwrap();
+            buffer.write_bytes(&bytes).unwrap();
             assert_eq!(buffer.get(0..len).unwrap(), bytes, "{device:?} {len}");
             assert_eq!(buffer.get(len / 3..len / 2).unwrap(), bytes[len / 3..len / 2]);
             assert!(matches!(buffer.get(0..len + 1), Err(DeviceError::OutOfBounds { .. })));
@@ -60,19 +60,19 @@ fn memory_comes_zeroed_and_keeps_what_is_put_there() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_what_is_there_stays() {
+fn an_oversized_allocation_or_write_fails_and_the_buffer_stays_usable() {
     for (device, _) in devices() {
         let mut buffer = Buffer::holding(&device, b"here").unwrap();
         let error = Buffer::new(&device, 1 << 50).unwrap_err();
         assert_eq!(error, DeviceError::OutOfMemory { place: device.place(), bytes: 1 << 50 });
-        buffer.put(b"still").unwrap_err();
-        buffer.put(b"gone").unwrap();
+        buffer.write_bytes(b"still").unwrap_err();
+        buffer.write_bytes(b"gone").unwrap();
         assert_eq!(buffer.get(0..4).unwrap(), b"gone");
     }
 }
 
 #[test]
-fn memory_of_another_place_is_not_touched() {
+fn copies_between_two_devices_are_refused() {
     for (device, _) in devices() {
         let other: Arc<dyn Device> = match device.place() {
             DeviceId::Host => StandIns::new(1, 1 << 20).open(0).unwrap(),
@@ -83,8 +83,8 @@ fn memory_of_another_place_is_not_touched() {
         let mut moves = Moves::new(&*device, &mut scratch);
         moves.set(StridedLayout::whole(8)).unwrap();
         let wrong = DeviceError::WrongPlace { got: other.place(), want: device.place() };
-        assert_eq!(moves.row(Some(BufferSlice::of(&there, 0)), BufferSlice::of(&here, 0)), Err(wrong.clone()));
-        assert_eq!(moves.row(Some(BufferSlice::of(&here, 0)), BufferSlice::of(&there, 0)), Err(wrong));
+        assert_eq!(moves.row(Some(BufferSlice::new(&there, 0)), BufferSlice::new(&here, 0)), Err(wrong.clone()));
+        assert_eq!(moves.row(Some(BufferSlice::new(&here, 0)), BufferSlice::new(&there, 0)), Err(wrong));
     }
 }
 
@@ -105,7 +105,7 @@ fn staged_bytes_arrive_in_the_order_of_work() {
             unsafe { here.upload(&given, 5000) }.unwrap();
             let mut moves = Moves::new(&*device, &mut scratch);
             moves.set(StridedLayout::whole(5000)).unwrap();
-            moves.row(Some(BufferSlice::of(&here, 0)), BufferSlice::of(&there, 0)).unwrap();
+            moves.row(Some(BufferSlice::new(&here, 0)), BufferSlice::new(&there, 0)).unwrap();
             moves.run().unwrap();
             let mut answer = pool.take(5000).unwrap();
             // SAFETY: as above.
@@ -135,7 +135,7 @@ fn bytes_are_copied_within_a_device() {
 }
 
 #[test]
-fn marks_may_be_waited_for_out_of_order_and_by_other_threads() {
+fn fences_may_be_waited_for_out_of_order_and_by_other_threads() {
     for (device, _) in devices() {
         let marks = [device.fence().unwrap(), device.fence().unwrap(), device.fence().unwrap()];
         let [first, second, third] = marks;
@@ -208,8 +208,8 @@ fn there_and_back(device: &Arc<dyn Device>, cases: &[Case], seed: u64) -> Vec<(V
         let to_stride = s.inner * case.slots.len();
         moves.set(StridedLayout { from_stride: s.kept, to_stride, outer: case.outer, inner: s.kept, convert }).unwrap();
         for (n, slot) in case.slots.iter().enumerate() {
-            let from = slot.map(|slot| BufferSlice::of(&s.arena, slot * case.outer * s.kept));
-            moves.row(from, BufferSlice::of(&s.batch, n * s.inner)).unwrap();
+            let from = slot.map(|slot| BufferSlice::new(&s.arena, slot * case.outer * s.kept));
+            moves.row(from, BufferSlice::new(&s.batch, n * s.inner)).unwrap();
         }
     }
     moves.run().unwrap();
@@ -225,8 +225,8 @@ fn there_and_back(device: &Arc<dyn Device>, cases: &[Case], seed: u64) -> Vec<(V
             if let Some(slot) = slot {
                 moves
                     .row(
-                        Some(BufferSlice::of(&s.batch, n * s.inner)),
-                        BufferSlice::of(&s.back, slot * case.outer * s.kept),
+                        Some(BufferSlice::new(&s.batch, n * s.inner)),
+                        BufferSlice::new(&s.back, slot * case.outer * s.kept),
                     )
                     .unwrap();
             }
@@ -252,7 +252,7 @@ fn rows_of_any_shape_axis_and_storage_arrive_as_on_the_host() {
 
 /// The host itself, against copies by hand.
 #[test]
-fn a_row_of_the_batch_is_its_slots_row() {
+fn each_batch_row_is_copied_from_and_to_its_slot() {
     let host: Arc<dyn Device> = Arc::new(Host);
     let case = Case { outer: 2, elements: 3, size: 1, storage: None, slots: vec![Some(4), None, Some(0)] };
     let arena = noise(12 * 6, 9);

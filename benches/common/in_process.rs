@@ -115,7 +115,7 @@ pub(crate) fn guest(name: &str) -> BoxResult<Vec<u8>> {
 /// A step of a sequence of the running sum.
 pub(crate) fn step(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
     let tensor =
-        Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data: value.to_le_bytes().to_vec().into() };
+        Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, 1]), data: value.to_le_bytes().to_vec().into() };
     InferRequest {
         model: MODEL.to_owned(),
         version: String::new(),

@@ -54,7 +54,7 @@ impl BareLoop {
             std::iter::once(first.to_owned()).chain(graph.states.iter().map(|s| of(s).to_owned())).collect::<Vec<_>>()
         };
         let context = loaded.context(&names("INPUT", |s| s.0), &names("OUTPUT", |s| s.1)).unwrap();
-        let batched = |dims: &[u64]| Shape::of(dims).with(0, u64::from(terms.batch));
+        let batched = |dims: &[u64]| Shape::new(dims).with(0, u64::from(terms.batch));
         let bytes = |shape: &Shape, dtype: DataType| shape.elements().unwrap() as usize * dtype.size().unwrap();
         let place = if on_device { &device } else { &staging };
         let shapes = [batched(graph.input), batched(graph.output)];

@@ -81,7 +81,7 @@ fn as_a_batch(device: &Arc<dyn Device>, batch: usize, row: usize, outer: usize) 
             let (from_stride, to_stride) = if gather { (piece, wide) } else { (wide, piece) };
             moves.set(StridedLayout { from_stride, to_stride, outer, inner: piece, convert: Convert::No }).unwrap();
             for (n, slot) in order.iter().enumerate() {
-                let (kept, there) = (BufferSlice::of(&arena, slot * row), BufferSlice::of(&tensor, n * piece));
+                let (kept, there) = (BufferSlice::new(&arena, slot * row), BufferSlice::new(&tensor, n * piece));
                 let (from, to) = if gather { (kept, there) } else { (there, kept) };
                 moves.row(Some(from), to).unwrap();
             }

@@ -80,7 +80,7 @@ pub(crate) fn figures() -> BenchResult<()> {
 /// Microseconds of `pre` and `post` for a request of this size.
 fn both(chain: &Chain, size: usize) -> BenchResult<f64> {
     let data = Bytes::from(vec![1; size]);
-    let tensor = Tensor { dtype: DataType::Uint8, shape: Shape::of(&[size as u64]), data };
+    let tensor = Tensor { dtype: DataType::Uint8, shape: Shape::new(&[size as u64]), data };
     let facts = CallFacts { sequence: 7, step: 1, outputs: vec![0], ..CallFacts::default() };
     let scratch = SequenceScratch::default();
     let once = || -> Result<PortTensors, String> {

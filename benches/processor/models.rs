@@ -87,7 +87,7 @@ fn serve(folder: &TempDir) -> BenchResult<Repository> {
 
 fn request(model: &str) -> InferRequest {
     let data = Bytes::from_static(&[7, 0, 0, 0]);
-    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data };
+    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, 1]), data };
     InferRequest {
         model: model.to_owned(),
         version: String::new(),

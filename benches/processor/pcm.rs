@@ -86,7 +86,7 @@ fn packet_through(
 }
 
 fn tensor(dtype: DataType, shape: &[u64], data: Bytes) -> Tensor {
-    Tensor { dtype, shape: Shape::of(shape), data }
+    Tensor { dtype, shape: Shape::new(shape), data }
 }
 
 /// The same in native code: the samples of a sequence that do not fill a window yet.

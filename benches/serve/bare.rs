@@ -20,7 +20,7 @@ pub(crate) fn vad() {
         context(&models::root("models/vad/1/model.onnx"), &["input", "state", "sr"], &["output", "stateN"]);
     let rate = memory(&16000i64.to_le_bytes());
     for batch in [1u64, 8, 16, 32, 64] {
-        let shapes = [&[batch, 576][..], &[2, batch, 128], &[], &[batch, 1], &[2, batch, 128]].map(Shape::of);
+        let shapes = [&[batch, 576][..], &[2, batch, 128], &[], &[batch, 1], &[2, batch, 128]].map(Shape::new);
         let [input, mut kept] = [576 * 4 * batch, 2 * 128 * 4 * batch].map(|n| memory(&vec![0; n as usize]));
         let mut output = memory(&vec![0; 4 * batch as usize]);
         let mut next = memory(&vec![0; 2 * 128 * 4 * batch as usize]);
@@ -46,7 +46,7 @@ pub(crate) fn lstm() {
     let mut context = context(&models::root("benches/models/lstm.onnx"), &["INPUT"], &["OUTPUT"]);
     let [frames, features, hidden] = LSTM;
     for batch in [1u64, 8, 64] {
-        let shapes = [&[batch, frames, features][..], &[batch, hidden]].map(Shape::of);
+        let shapes = [&[batch, frames, features][..], &[batch, hidden]].map(Shape::new);
         let input = memory(&vec![0; (4 * batch * frames * features) as usize]);
         let mut output = memory(&vec![0; (4 * batch * hidden) as usize]);
         let micros = best(|| {
@@ -63,7 +63,7 @@ pub(crate) fn wide() {
     let mut context = context(&models::root("benches/models/wide.onnx"), &["INPUT", "STATE"], &["OUTPUT", "STATE_OUT"]);
     const WIDTH: u64 = 16384;
     for batch in [1u64, 4, 8, 16, 32] {
-        let shapes = [&[batch, 1][..], &[batch, WIDTH], &[batch, 1], &[batch, WIDTH]].map(Shape::of);
+        let shapes = [&[batch, 1][..], &[batch, WIDTH], &[batch, 1], &[batch, WIDTH]].map(Shape::new);
         let input = memory(&vec![0; 4 * batch as usize]);
         let [mut kept, mut next] = [0, 1].map(|_| memory(&vec![0; (4 * WIDTH * batch) as usize]));
         let mut output = memory(&vec![0; 4 * batch as usize]);
@@ -98,11 +98,11 @@ pub(crate) fn cached() {
     let mut context = context(&models::root("benches/models/cached_rows.onnx"), &inputs, &outputs);
     for batch in [1u64, 2, 4, 8, 16, 32] {
         let dims: [&[u64]; 4] = [&[8, 64, 512], &[8, 64, 512], &[8, 512, 92], &[8, 1]];
-        let shapes = dims.map(|dims| Shape::of(&[&[batch], dims].concat()));
+        let shapes = dims.map(|dims| Shape::new(&[&[batch], dims].concat()));
         let sizes = [4u64, 4, 4, 8].iter().zip(dims).map(|(size, dims)| size * dims.iter().product::<u64>());
         let sizes: Vec<usize> = sizes.map(|row| (row * batch) as usize).collect();
         let [mut kept, mut next] = [0, 1].map(|_| sizes.iter().map(|n| memory(&vec![0; *n])).collect::<Vec<_>>());
-        let (x, y) = (Shape::of(&[batch, 16, 80]), Shape::of(&[batch, 512]));
+        let (x, y) = (Shape::new(&[batch, 16, 80]), Shape::new(&[batch, 512]));
         let (frames, mut answer) = (memory(&vec![0; 5120 * batch as usize]), memory(&vec![0; 2048 * batch as usize]));
         let micros = best(|| {
             let mut feeds = vec![Feed { dtype: DataType::Fp32, shape: &x, data: MemorySpan::host(frames.as_ref()) }];

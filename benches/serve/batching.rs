@@ -248,7 +248,7 @@ fn ragged_settings() -> ModelSettings {
         outputs: vec![port("OUTPUT", DataType::Fp32)],
         ..Signature::default()
     };
-    draft.settle(&signature).expect("a configuration of this graph")
+    draft.resolve(&signature).expect("a configuration of this graph")
 }
 
 /// Requests with evenly spread lengths, in mixed order.
@@ -256,7 +256,7 @@ fn batch(seed: usize) -> Vec<[Option<Tensor>; 1]> {
     let step = (BYTES.end() - BYTES.start()) / (RAGGED - 1);
     let request = |n: usize| {
         let bytes = (BYTES.start() + (n * 37 + seed) % RAGGED * step) / 4 * 4;
-        let shape = Shape::of(&[1, bytes as u64 / 4]);
+        let shape = Shape::new(&[1, bytes as u64 / 4]);
         [Some(Tensor { dtype: DataType::Fp32, shape, data: vec![n as u8; bytes].into() })]
     };
     (0..RAGGED).map(request).collect()

@@ -65,7 +65,7 @@ fn simulated(
     let plug = PluginSpec::new(plugin, &guest(plugin)?, "{}", Limits::default(), None)?;
     let experiment = Experiment {
         workload,
-        serving: file.serve.settle()?,
+        serving: file.serve.resolve()?,
         costs: Costs::read(Path::new("cost.toml"), COST)?,
         policies: vec![ComparedPolicy::named("oldest")?, ComparedPolicy::plugin(plugin, plug)],
         seed: 1,
@@ -141,7 +141,7 @@ fn like_live(keep: Option<&Path>) -> BoxResult<()> {
         let live = [0.5, 0.99].map(|share| seen.waits[(seen.waits.len() as f64 * share) as usize] as f64 / 1e6);
         print!("  {share:<6} {:>8.2} {:>8.2}", live[0], live[1]);
         for costs in [before.clone().steady(), own] {
-            let (serving, policies) = (seen.wishes.clone().settle()?, vec![ComparedPolicy::named("oldest")?]);
+            let (serving, policies) = (seen.wishes.clone().resolve()?, vec![ComparedPolicy::named("oldest")?]);
             let workload = workload.clone();
             let run = Experiment { workload, serving, costs, policies, seed: 1 }.run().runs.remove(0);
             for (micros, live) in [run.wait.p50_us, run.wait.p99_us].into_iter().zip(live) {

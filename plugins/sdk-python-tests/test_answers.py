@@ -24,7 +24,7 @@ class Answers(unittest.TestCase):
             call()
         self.assertIn(told, str(raised.exception))
 
-    def test_a_plan_is_an_answer(self):
+    def test_plan_and_admit_refuse_answers_of_the_wrong_type(self):
         class Plugin(Scheduler):
             answer = [0, 1]
 
@@ -44,7 +44,7 @@ class Answers(unittest.TestCase):
             plugin.answer = answer
             bench.plan([testing.candidate()])
 
-    def test_an_unknown_column_is_an_error_that_names_those_there_are(self):
+    def test_the_error_for_an_unknown_column_lists_the_existing_columns(self):
         class Plugin(Scheduler):
             def plan(self, round, ready):
                 return fire(ready.deadlines)

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_no_array_of_its_members() {
+    fn an_array_is_refused_where_an_object_is_expected() {
         let ready = |json: &str| parse_object::<Settings>(json.as_bytes()).map(|settings| settings.ready);
         assert!(ready(" \n{\"ready\": true}").unwrap());
         for json in ["[true]", "[]", "null", "true", "\"ready\"", "1"] {

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_of_ipv6_is_its_network() {
+    fn an_ipv6_client_is_identified_by_its_network() {
         let of = |text: &str| network(text.parse().unwrap());
         assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::"));
         assert_ne!(of("2001:db8:1:3::"), of("2001:db8:1:2::"));

@@ -41,7 +41,7 @@ impl Packing {
         [Packing::Gzip, Packing::Deflate].into_iter().find(|p| p.name() == name)
     }
 
-    fn of(name: &str) -> Option<Packing> {
+    fn from_name(name: &str) -> Option<Packing> {
         [Packing::Gzip, Packing::Deflate].into_iter().find(|p| p.name().eq_ignore_ascii_case(name))
     }
 
@@ -52,7 +52,7 @@ impl Packing {
             .filter_map(|name| {
                 let (name, weight) = name.split_once(';').unwrap_or((name, ""));
                 let never = weight.trim().strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0));
-                Packing::of(name.trim()).filter(|_| !never)
+                Packing::from_name(name.trim()).filter(|_| !never)
             })
             .next()
     }
@@ -117,7 +117,7 @@ pub(crate) fn packing(headers: &HeaderMap) -> Result<Option<Packing>, Status> {
     let Some(name) = headers.get(CONTENT_ENCODING).filter(|name| name.as_bytes() != b"identity") else {
         return Ok(None);
     };
-    match name.to_str().ok().and_then(Packing::of) {
+    match name.to_str().ok().and_then(Packing::from_name) {
         Some(packing) => Ok(Some(packing)),
         None => {
             Err(Status::unimplemented(format!("content-encoding {name:?} is not served here; gzip and deflate are")))

@@ -84,7 +84,7 @@ impl RequestContext {
     }
 
     /// The context that the dispatcher added to a request.
-    pub(crate) fn of(extensions: &Extensions) -> Result<&RequestContext, Status> {
+    pub(crate) fn from_extensions(extensions: &Extensions) -> Result<&RequestContext, Status> {
         let text = "the request did not pass the dispatcher";
         extensions.get().ok_or_else(|| Status::new(Code::Internal, "internal", text))
     }
@@ -94,7 +94,7 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
     type Rejection = Status;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<RequestContext, Status> {
-        RequestContext::of(&parts.extensions).cloned()
+        RequestContext::from_extensions(&parts.extensions).cloned()
     }
 }
 
@@ -106,7 +106,7 @@ impl<S: Sync> FromRequestParts<S> for CallerOf {
     type Rejection = Status;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<CallerOf, Status> {
-        RequestContext::of(&parts.extensions).map(|context| CallerOf(Arc::clone(&context.caller)))
+        RequestContext::from_extensions(&parts.extensions).map(|context| CallerOf(Arc::clone(&context.caller)))
     }
 }
 

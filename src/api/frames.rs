@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_no_longer_than_its_length_can_say() {
+    fn an_answer_longer_than_its_length_prefix_allows_is_refused() {
         let most = u32::MAX as usize;
         assert_eq!(check_size(most), Ok(()));
         assert_eq!(check_size(most + 1).map_err(|status| status.code), Err(Code::TooLarge));

@@ -133,7 +133,7 @@ impl Api {
 
     /// Admits a request now, in the order of the calls, or refuses it. The answer is to be awaited.
     pub(crate) fn begin(&self, context: &RequestContext, decoded: Decoded) -> Result<Underway, Failure> {
-        let flight = InFlightRequest::of(&self.0.metrics);
+        let flight = InFlightRequest::new(&self.0.metrics);
         let Decoded { model, request, mut permit } = decoded;
         let RequestContext { deadline, headers, connection, peer, .. } = context;
         self.check_room(&request, &model)?;
@@ -273,7 +273,7 @@ fn stopping(request: &InferRequest) -> Failure {
 struct InFlightRequest(Gauge);
 
 impl InFlightRequest {
-    fn of(metrics: &Metrics) -> InFlightRequest {
+    fn new(metrics: &Metrics) -> InFlightRequest {
         metrics.in_flight().add(1);
         InFlightRequest(metrics.in_flight().clone())
     }

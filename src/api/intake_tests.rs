@@ -41,7 +41,7 @@ fn context() -> RequestContext {
 
 /// A START of this model, in OVMS's rules.
 fn start(api: &Api, model: &str, id: Id) -> Result<Underway, Failure> {
-    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data: vec![1, 0, 0, 0].into() };
+    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, 1]), data: vec![1, 0, 0, 0].into() };
     let request = InferRequest {
         model: model.to_owned(),
         version: String::new(),

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn turns_come_in_the_order_in_which_they_were_asked_for() {
+    async fn turns_are_granted_in_the_order_of_the_requests() {
         let order = ConnectionOrder::default();
         let first = order.turn().await;
         let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_read_as_people_write_them() {
+    fn durations_are_rendered_in_readable_units() {
         let written = [0, 800, 1000, 1200, 59_999, 61_000].map(|ms| span(Duration::from_millis(ms)));
         assert_eq!(written, ["0 ms", "800 ms", "1 s", "1.2 s", "59.9 s", "1 min 1 s"]);
     }

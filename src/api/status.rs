@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_sentence_fits_into_the_metadata_of_a_call() {
+    fn a_long_error_message_is_cut_to_fit_the_call_metadata() {
         let sent = |text: &str| tonic::Status::from(Status::new(Code::Internal, "internal", text)).message().len();
         assert_eq!((sent(&"a".repeat(9000)), sent(&"é".repeat(4000)), sent(&"%".repeat(9000))), (4099, 2048, 2048));
         assert_eq!((sent(&"{".repeat(9000)), sent(&" ".repeat(9000))), (2048, 2048), "as tonic encodes them");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_not_to_retry_where_its_policy_would() {
+    fn a_status_that_forbids_retries_sends_a_negative_pushback() {
         let lost = Status::new(Code::Unavailable, "backlog_timeout", "late").never_retry();
         let grpc = tonic::Status::from(lost.clone());
         assert_eq!(grpc.metadata().get("grpc-retry-pushback-ms").expect("a sign"), "-1");
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_with_a_hostile_name_is_cut_between_characters() {
+    fn a_long_error_message_is_cut_between_characters() {
         let status = Status::new(Code::NotFound, "not_served", "é".repeat(LONGEST));
         assert!(status.message.len() <= LONGEST + '…'.len_utf8());
         assert!(status.message.ends_with("é…"));
     }
 
     #[test]
-    fn all_codes_have_numbers_of_errors() {
+    fn all_codes_map_to_http_and_grpc_error_codes() {
         for code in Code::ALL {
             assert!(code.http() >= 400, "{code:?}");
             assert_ne!(code.grpc(), tonic::Code::Ok);

@@ -66,7 +66,7 @@ fn invalid_cases() -> Vec<(&'static str, Invalid)> {
 }
 
 fn shape(batching: bool) -> Invalid {
-    let (want, got) = (Dims::from_wire(&[-1, 1]), Shape::of(&[1, 2]));
+    let (want, got) = (Dims::from_wire(&[-1, 1]), Shape::new(&[1, 2]));
     Invalid::Shape { input: "INPUT".to_owned(), want, got, batching }
 }
 
@@ -334,7 +334,7 @@ fn access_cases() -> Vec<(&'static str, Status)> {
 }
 
 #[test]
-fn every_failure_reads_as_written_down() {
+fn every_failure_matches_the_table_of_refusals() {
     let table: BTreeMap<String, Case> =
         toml::from_str(include_str!("../../tests/cases/refusals.toml")).expect("the table");
     let failures = all().into_iter().map(|(name, failure)| (name, status(&failure)));
@@ -355,7 +355,7 @@ fn every_failure_reads_as_written_down() {
 }
 
 #[test]
-fn what_is_unavailable_says_when_to_come_back() {
+fn an_unavailable_status_carries_its_retry_delay() {
     for (name, failure) in all() {
         let status = status(&failure);
         let is_unavailable = status.code == Code::Unavailable && status.reason != "not_explicit";
@@ -373,7 +373,7 @@ fn what_is_unavailable_says_when_to_come_back() {
 }
 
 #[test]
-fn the_requests_own_id_stands_in_front() {
+fn an_error_message_starts_with_the_id_of_its_request() {
     let text = status(&invalid_of_acc("r-1", Invalid::BatchTooLarge { max: 32 })).message;
     assert_eq!(text, "[request id: r-1] inference request batch-size must be <= 32 for 'acc'");
 }

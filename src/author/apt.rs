@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_found_through_what_others_depend_on() {
+    fn a_versioned_package_is_found_in_the_dependencies_of_another() {
         let listed = "libstd-rust-web-1.96\n  Depends: libc6\n  Depends: libllvm22\n  Conflicts: <rustup>\n";
         assert_eq!(dependency(listed, "libllvm"), Some("libllvm22".to_owned()));
         assert_eq!(dependency(listed, "libstd"), None);

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_and_lines_go() {
+    fn stripping_a_module_keeps_names_and_removes_debug_sections() {
         let section = |name: &str| [&[0, name.len() as u8 + 3, name.len() as u8], name.as_bytes(), b"ab"].concat();
         let module = |names: &[&str]| {
             names.iter().fold(b"\0asm\x01\0\0\0".to_vec(), |module, name| [module, section(name)].concat())
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_type_of_the_world_goes_into_a_module() {
+    fn the_world_type_is_written_into_the_module() {
         let mut module = b"\0asm\x01\0\0\0".to_vec();
         typed(&mut module, "scheduler-plugin").unwrap();
         let text = String::from_utf8_lossy(&module).into_owned();

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_module_is_refused_with_its_path() {
+    fn an_invalid_module_is_refused_with_its_path() {
         let refused = from_module(Path::new("x.wasm"), b"nothing of the kind").unwrap_err().to_string();
         assert!(refused.starts_with("x.wasm: "), "{refused}");
     }

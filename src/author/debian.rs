@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_compiler_is_as_new_as_the_kit_says() {
+    fn a_compiler_suffices_from_the_version_that_the_kit_needs() {
         let said = [
             "rustc 1.85.0 (4d91de4e4 2025-02-17) (built from a source tarball)",
             "rustc 1.87.0",

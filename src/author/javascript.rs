@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_lie_beside_what_exports_them() {
+    fn javascript_sources_are_copied_beside_the_entry_file() {
         let scratch = tempfile::tempdir().unwrap();
         let (folder, to) = (scratch.path().join("mine"), scratch.path().join("source"));
         for path in ["plugin.js", "lib/shares.js", "node_modules/x/index.js", "notes.txt"] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_as_old_as_it_says() {
+    fn the_major_version_of_node_is_parsed() {
         assert_eq!((major("v20.20.2"), major("18"), major("nightly")), (Some(20), Some(18), None));
     }
 }

@@ -17,7 +17,7 @@ pub fn named(name: &str) -> Option<&'static dyn Language> {
 }
 
 /// The language of this folder.
-pub fn of(folder: &Path) -> Result<&'static dyn Language, AuthorError> {
+pub fn detect(folder: &Path) -> Result<&'static dyn Language, AuthorError> {
     let found = LANGUAGES.into_iter().find(|language| folder.join(language.source()).is_file());
     found.ok_or_else(|| {
         let names = LANGUAGES.map(Language::source).join(", ");

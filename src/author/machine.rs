@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cache_is_where_the_environment_says() {
+    fn the_build_cache_folder_follows_the_environment() {
         let cache = |set: &[(&str, &str)]| {
             let found = |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
             Machine::new(found, |_| ()).cache

@@ -43,7 +43,7 @@ impl Project {
 
     /// Opens a folder whose module becomes several plug-ins, one for each manifest.
     pub fn with_manifests(folder: &Path, manifests: &[PathBuf]) -> Result<Project, AuthorError> {
-        let language = languages::of(folder)?;
+        let language = languages::detect(folder)?;
         let manifests = manifests.iter().map(|path| manifest(path)).collect::<Result<Vec<_>, _>>()?;
         let world = world(folder, &manifests)?;
         if world.template(language.name()).is_none() {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_a_plug_in_by_its_sources_and_its_manifest() {
+    fn a_project_folder_needs_a_source_and_a_valid_manifest() {
         let folder = tempfile::tempdir().unwrap();
         let open = || Project::open(folder.path()).map_err(|e| e.to_string());
         let no_source =

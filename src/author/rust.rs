@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn cargo_says_where_the_module_is() {
+    fn the_path_of_the_module_is_read_from_cargo_messages() {
         let messages = r#"{"reason":"compiler-artifact","filenames":["/t/libserde.rlib"]}
 {"reason":"compiler-artifact","filenames":["/t/fair_share.wasm","/t/libfair_share.rlib"]}
 {"reason":"build-finished","success":true}"#;

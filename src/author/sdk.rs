@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_a_kit_is_carried() {
+    fn every_file_of_a_kit_is_embedded_in_the_program() {
         let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugins");
         for (folder, kit) in
             [("sdk", RUST), ("sdk-python", PYTHON), ("sdk-js", JAVASCRIPT), ("sdk-c", C), ("sdk/wit", WIT)]

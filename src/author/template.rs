@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_scheduler_is_shown_what_its_language_can_take() {
+    fn a_new_scheduler_declares_the_window_of_its_language() {
         let scratch = tempfile::tempdir().unwrap();
         for language in LANGUAGES {
             let folder = scratch.path().join(language.name());

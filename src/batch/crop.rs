@@ -50,21 +50,21 @@ mod tests {
     fn the_end_or_the_beginning_of_any_axis_is_taken_off() {
         let tensor = |dims: &[u64]| {
             let data = (0u8..).take(dims.iter().product::<u64>() as usize).collect::<Vec<_>>();
-            Tensor { dtype: DataType::Uint8, shape: Shape::of(dims), data: Bytes::from(data) }
+            Tensor { dtype: DataType::Uint8, shape: Shape::new(dims), data: Bytes::from(data) }
         };
         let rows = crop(tensor(&[2, 3, 2]), 1, 2, PaddingSide::Right);
-        assert_eq!((rows.shape, &rows.data[..]), (Shape::of(&[2, 2, 2]), &[0, 1, 2, 3, 6, 7, 8, 9][..]));
+        assert_eq!((rows.shape, &rows.data[..]), (Shape::new(&[2, 2, 2]), &[0, 1, 2, 3, 6, 7, 8, 9][..]));
         let one = |length, side| crop(tensor(&[1, 4]), 1, length, side);
         assert_eq!(
             (one(1, PaddingSide::Right).data[..].to_vec(), one(1, PaddingSide::Left).data[..].to_vec()),
             (vec![0], vec![3])
         );
         for side in [PaddingSide::Left, PaddingSide::Right] {
-            assert_eq!(one(9, side).shape, Shape::of(&[1, 4]));
+            assert_eq!(one(9, side).shape, Shape::new(&[1, 4]));
             assert_eq!(one(0, side).data.len(), 0);
         }
         for dims in [[0, 1 << 40, 1 << 40], [1 << 40, 1 << 40, 0]] {
-            let empty = Tensor { dtype: DataType::Fp64, shape: Shape::of(&dims), data: Bytes::new() };
+            let empty = Tensor { dtype: DataType::Fp64, shape: Shape::new(&dims), data: Bytes::new() };
             assert_eq!(
                 crop(empty, 1, 2, PaddingSide::Right).shape.0,
                 [dims[0], 2, dims[2]],

@@ -108,14 +108,14 @@ mod tests {
     use BatchInputKind as K;
 
     fn said(kind: K, shapes: &[&[u64]]) -> (Vec<u64>, Vec<u64>) {
-        let shapes: Vec<Shape> = shapes.iter().map(|dims| Shape::of(dims)).collect();
+        let shapes: Vec<Shape> = shapes.iter().map(|dims| Shape::new(dims)).collect();
         let (shape, values) = describe(kind, &shapes, true, None);
         (shape.0, values)
     }
 
     /// The worked examples of Triton's documentation and of its tests.
     #[test]
-    fn each_kind_says_what_it_should() {
+    fn each_batch_input_kind_describes_the_batch_as_triton_does() {
         let three: &[&[u64]] = &[&[1, 3], &[1, 4], &[1, 5]];
         assert_eq!(said(K::ElementCount, three), (vec![3], vec![3, 4, 5]));
         assert_eq!(said(K::AccumulatedElementCount, three), (vec![3], vec![3, 7, 12]));
@@ -137,12 +137,12 @@ mod tests {
     #[test]
     fn padded_items_have_lengths_and_masks() {
         let padding = Padding { axis: 0, side: PaddingSide::Right, value: vec![0], multiple_of: 4, buckets: vec![] };
-        let shapes = [Shape::of(&[2, 3, 80]), Shape::of(&[1, 1, 80])];
+        let shapes = [Shape::new(&[2, 3, 80]), Shape::new(&[1, 1, 80])];
         let (shape, values) = describe(K::Lengths, &shapes, true, Some(&padding));
         assert_eq!((shape.0, values), (vec![3], vec![3, 3, 1]));
         let (shape, values) = describe(K::Mask, &shapes, true, Some(&padding));
         assert_eq!((shape.0, values), (vec![3, 4], vec![1, 1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0]));
-        let (shape, values) = with_new_steps((Shape::of(&[2, 2]), vec![0, 1, 1, 1]), 1);
+        let (shape, values) = with_new_steps((Shape::new(&[2, 2]), vec![0, 1, 1, 1]), 1);
         assert_eq!((shape.0, values), (vec![2, 3], vec![0, 1, 1, 1, 1, 1]));
         let left = Padding { side: PaddingSide::Left, ..padding };
         let (_, values) = describe(K::Mask, &shapes, true, Some(&left));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_of_either_type() {
+    fn batch_input_values_are_written_as_int32_or_fp32() {
         let mut out = Vec::new();
         push(DataType::Int32, &[7], &mut out);
         push(DataType::Fp32, &[7], &mut out);

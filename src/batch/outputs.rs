@@ -212,46 +212,46 @@ mod tests {
     #[test]
     fn parts_get_their_rows_and_padding_is_dropped() {
         let data = OutputBuffer::Copied(Bytes::from_static(&[1, 2, 3, 4, 5, 6, 7, 8]));
-        let parts = split(DataType::Uint8, &Shape::of(&[4, 2]), data, &[1, 2]).unwrap();
-        assert_eq!((parts[0].shape.clone(), &parts[0].data[..]), (Shape::of(&[1, 2]), &[1, 2][..]));
-        assert_eq!((parts[1].shape.clone(), &parts[1].data[..]), (Shape::of(&[2, 2]), &[3, 4, 5, 6][..]));
+        let parts = split(DataType::Uint8, &Shape::new(&[4, 2]), data, &[1, 2]).unwrap();
+        assert_eq!((parts[0].shape.clone(), &parts[0].data[..]), (Shape::new(&[1, 2]), &[1, 2][..]));
+        assert_eq!((parts[1].shape.clone(), &parts[1].data[..]), (Shape::new(&[2, 2]), &[3, 4, 5, 6][..]));
     }
 
     #[test]
     fn a_list_of_elements_is_cut_by_shapes() {
         let data = || OutputBuffer::Copied(Bytes::from_static(&[1, 2, 3, 4, 5, 6]));
         let of = |dims: &[&[u64]]| {
-            let shapes = dims.iter().map(|d| Shape::of(d)).collect();
+            let shapes = dims.iter().map(|d| Shape::new(d)).collect();
             OutputSplit::shapes("o", DataType::Uint8, data(), shapes).map(|cut| cut.tensors().collect::<Vec<_>>())
         };
         let parts = of(&[&[1, 2], &[2, 1, 2]]).unwrap();
         assert_eq!((&parts[0].data[..], &parts[1].data[..]), (&[1, 2][..], &[3, 4, 5, 6][..]));
-        assert_eq!(parts[1].shape, Shape::of(&[2, 1, 2]));
+        assert_eq!(parts[1].shape, Shape::new(&[2, 1, 2]));
         let error = of(&[&[1, 7]]).unwrap_err();
         assert_eq!(error, BatchError::TooFewElements { output: "o".to_owned(), want: 7, got: 6 });
     }
 
     #[test]
-    fn rows_on_another_axis_are_laid_together() {
+    fn rows_on_another_axis_are_split_into_contiguous_parts() {
         let data = OutputBuffer::Copied(Bytes::from_static(&[1, 2, 5, 6, 3, 4, 7, 8]));
-        let split = OutputSplit::on_axis("o", DataType::Uint8, &Shape::of(&[2, 2, 2]), data, (2, 1)).unwrap();
+        let split = OutputSplit::on_axis("o", DataType::Uint8, &Shape::new(&[2, 2, 2]), data, (2, 1)).unwrap();
         let parts: Vec<Tensor> = split.tensors().collect();
-        assert_eq!((parts[0].shape.clone(), &parts[0].data[..]), (Shape::of(&[1, 2, 1, 2]), &[1, 2, 3, 4][..]));
-        assert_eq!((parts[1].shape.clone(), &parts[1].data[..]), (Shape::of(&[1, 2, 1, 2]), &[5, 6, 7, 8][..]));
+        assert_eq!((parts[0].shape.clone(), &parts[0].data[..]), (Shape::new(&[1, 2, 1, 2]), &[1, 2, 3, 4][..]));
+        assert_eq!((parts[1].shape.clone(), &parts[1].data[..]), (Shape::new(&[1, 2, 1, 2]), &[5, 6, 7, 8][..]));
     }
 
     #[test]
     fn texts_are_cut_between_elements() {
         let data = OutputBuffer::Copied(Bytes::from_static(b"\x01\0\0\0a\0\0\0\0\x02\0\0\0bc"));
-        let parts = split(DataType::Bytes, &Shape::of(&[3, 1]), data, &[1, 1, 1]).unwrap();
+        let parts = split(DataType::Bytes, &Shape::new(&[3, 1]), data, &[1, 1, 1]).unwrap();
         let sizes: Vec<usize> = parts.iter().map(|p| p.data.len()).collect();
         assert_eq!(sizes, [5, 4, 6]);
     }
 
     #[test]
-    fn too_few_rows_are_told_in_tritons_words() {
+    fn too_few_output_rows_are_reported_with_tritons_message() {
         let data = OutputBuffer::Copied(Bytes::from_static(&[1]));
-        let error = split(DataType::Uint8, &Shape::of(&[1, 1]), data, &[1, 1]).unwrap_err();
+        let error = split(DataType::Uint8, &Shape::new(&[1, 1]), data, &[1, 1]).unwrap_err();
         let text = "failed to split the output tensor 'o' in responses: expected batch size of at least 2 in model output, got 1";
         assert_eq!(error.to_string(), text);
     }

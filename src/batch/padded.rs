@@ -61,7 +61,7 @@ mod tests {
         let padding =
             |axis, buckets: &[u64]| Padding { axis, side, value: vec![9], multiple_of: 1, buckets: buckets.to_vec() };
         let of = |padding: &Padding, rows: &[(&[u64], &[u8])]| {
-            let shapes: Vec<Shape> = rows.iter().map(|(dims, _)| Shape::of(dims)).collect();
+            let shapes: Vec<Shape> = rows.iter().map(|(dims, _)| Shape::new(dims)).collect();
             let whole = shape(&shapes, padding).unwrap();
             let mut target = vec![0; whole.elements().unwrap() as usize];
             let rows = rows.iter().zip(&shapes).map(|((_, data), shape)| (Some(*data), shape));
@@ -80,7 +80,7 @@ mod tests {
         let padding =
             Padding { axis: 0, side: PaddingSide::Right, value: vec![9], multiple_of: 1, buckets: Vec::new() };
         for dims in [[1, 0, 1 << 40, 1 << 40], [1, 1 << 40, 1 << 40, 0], [0, 1 << 40, 1 << 40, 1 << 40]] {
-            let row = Shape::of(&dims);
+            let row = Shape::new(&dims);
             let whole = shape(std::slice::from_ref(&row), &padding).unwrap();
             assert_eq!(whole.elements(), row.elements());
             write(&mut [], [(Some(&[][..]), &row)].into_iter(), &whole, &padding);

@@ -137,7 +137,7 @@ impl Staging {
             if others.iter().any(|other| lengths(*other) != rows) {
                 return Err(BatchError::Lengths { input: input.targets.join(", ") });
             }
-            let shapes: Vec<Shape> = rows.iter().map(|length| Shape::of(&[1, *length])).collect();
+            let shapes: Vec<Shape> = rows.iter().map(|length| Shape::new(&[1, *length])).collect();
             let padding = self.state_paddings.get(*first).and_then(Option::as_ref);
             let new = new_steps.and_then(|(at, axis)| self.clients.get(at)?.shape.0.get(axis + 1).copied());
             staged.set(with_new_steps(describe(input.kind, &shapes, true, padding), new.unwrap_or(0)))?;
@@ -389,7 +389,7 @@ mod tests {
     use crate::config::model::settings::FalseTrue;
 
     #[test]
-    fn controls_tell_rows_apart_and_padding_from_requests() {
+    fn control_inputs_distinguish_requests_from_padding() {
         let values = FalseTrue { dtype: DataType::Int32, no: vec![0, 0, 0, 0], yes: vec![1, 0, 0, 0] };
         let id = Id::Int(0x1_0000_0002);
         let row = BatchRow { inputs: &[], rows: 1, start: true, end: false, id: &id };

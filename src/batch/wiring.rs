@@ -33,7 +33,7 @@ pub struct Wiring {
 }
 
 impl Wiring {
-    pub fn of(settings: &ModelSettings) -> Wiring {
+    pub fn new(settings: &ModelSettings) -> Wiring {
         let (controls, states) = stateful(settings);
         let clients = settings.inputs.iter().enumerate().map(|(n, i)| (i.name.clone(), InputSource::Client(n)));
         let controls = controls.iter().enumerate().map(|(n, c)| (c.input.clone(), InputSource::Control(n)));

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ports_of_a_server_are_read_from_what_it_says() {
+    fn the_ports_of_a_server_are_parsed_from_its_output() {
         let line = "http  127.0.0.1:4001   grpc  127.0.0.1:4002   metrics  0.0.0.0:4003";
         assert_eq!(address(line, "grpc").as_deref(), Some("127.0.0.1:4002"));
         assert_eq!(address(line, "metrics").as_deref(), Some("127.0.0.1:4003"));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_at_once_says_so() {
+    fn the_output_of_a_server_that_exits_at_once_is_reported() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo no models here"]);
         let error = Child::start(command).expect_err("nothing serves").to_string();

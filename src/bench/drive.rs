@@ -142,7 +142,7 @@ fn report(
 ) -> BenchReport {
     let requests = all.answered + all.failures();
     let spent = |before: Option<Duration>, after: Option<Duration>| Some(after?.saturating_sub(before?));
-    let cost = |spent: Duration| Cost::of(spent, requests, span);
+    let cost = |spent: Duration| Cost::new(spent, requests, span);
     let server = spent(before.server, after.server).map(cost);
     BenchReport {
         mean_batch: before.counts.zip(after.counts).and_then(|(before, after)| after.mean_batch(before)),
@@ -150,6 +150,6 @@ fn report(
         server_pid: plan.pid,
         resident: plan.pid.and_then(process::resident),
         client: spent(before.client, after.client).map(cost),
-        ..BenchReport::of(plan, recipe, all, span)
+        ..BenchReport::new(plan, recipe, all, span)
     }
 }

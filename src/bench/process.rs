@@ -23,7 +23,7 @@ pub fn resident(pid: u32) -> Option<u64> {
 pub fn serving(address: &str) -> Option<u32> {
     let local = |a: &SocketAddr| a.ip().is_loopback() || a.ip().is_unspecified();
     let at = address.to_socket_addrs().ok()?.find(local)?;
-    crate::server::holder::of(at).map(|holder| holder.pid)
+    crate::server::holder::find_listener(at).map(|holder| holder.pid)
 }
 
 #[cfg(test)]
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_costs_what_it_does() {
+    fn the_cpu_time_and_memory_of_a_process_are_measured() {
         let me = std::process::id();
         let before = cpu(me).expect("this process");
         let mut random = super::super::random::SplitMix64::new(1, 1);

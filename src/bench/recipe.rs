@@ -94,11 +94,11 @@ impl Recipe {
         let stateless = config
             .and_then(|c| c.into_inner().config)
             .is_some_and(|config| !matches!(config.scheduling_choice, Some(SchedulingChoice::SequenceBatching(_))));
-        Recipe::of(&metadata.inputs, stateless, wanted)
+        Recipe::new(&metadata.inputs, stateless, wanted)
     }
 
     /// Builds a recipe for a model with these inputs.
-    pub fn of(inputs: &[TensorMetadata], stateless: bool, wanted: &Wanted) -> Result<Recipe, BenchError> {
+    pub fn new(inputs: &[TensorMetadata], stateless: bool, wanted: &Wanted) -> Result<Recipe, BenchError> {
         if let Some(name) = wanted.shapes.keys().find(|name| !inputs.iter().any(|i| i.name == **name)) {
             return Err(BenchError::Unfit(format!("model '{}' has no input '{name}' to give a shape", wanted.model)));
         }
@@ -222,23 +222,23 @@ mod tests {
     }
 
     #[test]
-    fn an_open_first_dimension_is_one_row_and_other_open_ones_must_be_said() {
-        let recipe = Recipe::of(&[input("FP32", &[-1, 3])], false, &wanted(Data::Zeros)).expect("a recipe");
+    fn an_open_first_dimension_is_one_row_and_other_open_dimensions_must_be_set() {
+        let recipe = Recipe::new(&[input("FP32", &[-1, 3])], false, &wanted(Data::Zeros)).expect("a recipe");
         let message = recipe.message(&recipe.variants[0], None, String::new());
         assert_eq!((&message.inputs[0].shape, message.raw_input_contents[0].len()), (&vec![1, 3], 12));
         assert_eq!(recipe.lengths, Some((16, 24)));
         let open = [input("FP32", &[-1, -1, 80])];
-        let error = Recipe::of(&open, false, &wanted(Data::Zeros)).expect_err("open").to_string();
+        let error = Recipe::new(&open, false, &wanted(Data::Zeros)).expect_err("open").to_string();
         assert!(error.contains("[-1,-1,80]") && error.contains("--shape x:1,"), "{error}");
         let shapes = BTreeMap::from([("x".to_owned(), vec![1, 4, 80])]);
-        assert!(Recipe::of(&open, false, &Wanted { shapes, ..wanted(Data::Zeros) }).is_ok());
+        assert!(Recipe::new(&open, false, &Wanted { shapes, ..wanted(Data::Zeros) }).is_ok());
     }
 
     #[test]
     fn every_type_has_data_of_its_size_and_sums_are_recognised() {
         for dtype in DataType::ALL {
             for data in [Data::Zeros, Data::Random, Data::Whole] {
-                let recipe = Recipe::of(&[input(dtype.name(), &[1, 5])], true, &wanted(data)).expect("a recipe");
+                let recipe = Recipe::new(&[input(dtype.name(), &[1, 5])], true, &wanted(data)).expect("a recipe");
                 let len = recipe.variants[3].data[0].len();
                 assert_eq!(len, 5 * dtype.size().unwrap_or(5), "{dtype}");
             }

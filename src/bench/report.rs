@@ -67,14 +67,14 @@ pub struct Cost {
 }
 
 impl Cost {
-    pub(super) fn of(spent: Duration, requests: u64, span: Duration) -> Cost {
+    pub(super) fn new(spent: Duration, requests: u64, span: Duration) -> Cost {
         let spent = spent.as_secs_f64();
         Cost { cpu_us_per_request: spent * 1e6 / requests.max(1) as f64, cores: spent / span.as_secs_f64().max(1e-9) }
     }
 }
 
 impl BenchReport {
-    pub(super) fn of(plan: &BenchPlan, recipe: &Recipe, all: &SenderTally, span: Duration) -> BenchReport {
+    pub(super) fn new(plan: &BenchPlan, recipe: &Recipe, all: &SenderTally, span: Duration) -> BenchReport {
         let requests = all.answered + all.failures();
         let (pipeline, realtime) = match plan.pace {
             Pace::Closed { pipeline, .. } => (pipeline, None),
@@ -184,8 +184,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cost_is_of_a_request_and_of_a_span() {
-        let cost = Cost::of(Duration::from_secs(3), 100_000, Duration::from_secs(2));
+    fn cpu_cost_is_given_per_request_and_in_cores() {
+        let cost = Cost::new(Duration::from_secs(3), 100_000, Duration::from_secs(2));
         assert_eq!((cost.cpu_us_per_request, cost.cores), (30.0, 1.5));
         assert_eq!([999, 1500, 25_040, 2_500_000].map(span), ["999 us", "1.50 ms", "25.0 ms", "2.50 s"]);
     }

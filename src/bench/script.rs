@@ -122,7 +122,7 @@ mod tests {
         let (model, shapes) = ("m".to_owned(), BTreeMap::new());
         let (data, variation, check_sums, seed) = (Data::Whole, 20, true, 1);
         let wanted = Wanted { model, data, shapes, sequence_length, variation, check_sums, seed };
-        let recipe = Recipe::of(&[input], false, &wanted).expect("a recipe");
+        let recipe = Recipe::new(&[input], false, &wanted).expect("a recipe");
         RequestScript::new(&Arc::new(recipe), &Arc::new(Ids::new()), SplitMix64::new(1, 0))
     }
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_request_ends_what_was_begun() {
+    fn the_last_request_ends_the_open_sequence() {
         let mut script = script(10);
         assert!(script.next(true, false).is_none());
         script.next(false, false).expect("a request");

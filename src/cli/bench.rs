@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pace_of_speech_is_one_sequence_a_stream() {
+    fn the_realtime_pace_runs_one_sequence_per_stream() {
         let args = parse(&["--realtime", "--chunk", "20ms", "--streams", "200", "--against", "triton:9001"]);
         let plan = args.plan(None);
         assert_eq!(plan.pace, Pace::Open { streams: 200, chunk: Duration::from_millis(20) });

@@ -175,7 +175,7 @@ fn plugins(repository: &Repository, settings: &Settings, report: &mut CheckRepor
         }
         let file = format!("{}.wasm", plugin.name);
         let config = plugin.attached.first().map(|at| at.config.clone()).unwrap_or_default();
-        let grants = table.of(&plugin.name);
+        let grants = table.for_plugin(&plugin.name);
         let limits = Limits { time: said.time.0, memory: said.memory.map(|size| size.0) };
         let tried = tried(&said.dir.join(&file), TrialOptions { config, limits, grants }, &machine());
         report.push(Finding::plugin(file, tried.as_ref().map_err(Clone::clone)));

@@ -203,7 +203,7 @@ fn on_the_whole(library: &Path, folder: &Path, sound: &Sound) -> Result<Vec<f32>
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     let inputs = names(&["input", "state", "sr"]);
     let mut context = graph.context(&inputs, &names(&["output", "stateN"])).map_err(failed)?;
-    let [input, kept, scalar] = [Shape::of(&[1, 576]), Shape::of(&[2, 1, 128]), Shape::of(&[])];
+    let [input, kept, scalar] = [Shape::new(&[1, 576]), Shape::new(&[2, 1, 128]), Shape::new(&[])];
     let pool = Pool::new(1 << 20);
     let rate = aligned(&pool, &i64::from(audio::RATE).to_le_bytes())?;
     let mut state = aligned(&pool, &[0; 1024])?;

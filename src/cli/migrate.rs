@@ -195,7 +195,7 @@ fn is_model(path: &Path) -> bool {
 
 fn migrated(folder: &Path, base: &Path) -> MigratedModel {
     let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let lines = |faults: &[Fault]| faults.iter().map(|fault| MigrationLine::of(fault, base)).collect();
+    let lines = |faults: &[Fault]| faults.iter().map(|fault| MigrationLine::from_fault(fault, base)).collect();
     let draft = match read(folder, &Options::default()) {
         Ok(draft) => draft,
         Err(faults) => return MigratedModel { name, changes: Vec::new(), reasons: lines(&faults), missing: None },
@@ -221,7 +221,7 @@ fn migrated(folder: &Path, base: &Path) -> MigratedModel {
 }
 
 impl MigrationLine {
-    fn of(fault: &Fault, base: &Path) -> MigrationLine {
+    fn from_fault(fault: &Fault, base: &Path) -> MigrationLine {
         let Fault { at, code, what } = fault;
         let file = at.path.strip_prefix(base).unwrap_or(&at.path).display().to_string();
         MigrationLine { file, line: at.line, column: at.column, code, text: what.clone(), instead: instead(fault) }

@@ -45,13 +45,13 @@ fn every_model_has_its_verdict_and_what_to_do() {
 }
 
 #[test]
-fn the_directory_of_one_model_is_one_model() {
+fn the_directory_of_a_model_is_read_as_a_single_model() {
     let directory = repository(&[("one", "backend: 'onnxruntime'")]);
     assert_eq!(models(&directory.path().join("one")).unwrap().len(), 1);
 }
 
 #[test]
-fn models_of_the_stateful_backend_are_served_as_they_are() {
+fn models_of_the_stateful_backend_get_their_migration_verdicts() {
     let own = include_str!("../../models/accumulate/config.pbtxt");
     let tensorrt = "parameters { key: 'ort_ep' value { string_value: 'trt' } }\nparameters { key: 'compute_precision' value { string_value: 'fp16' } }";
     let wrong = own.replace("\"512\"", "\"8\"");
@@ -85,7 +85,7 @@ fn with_moved_states() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_triton_repository_gets_the_keys_that_its_configuration_cannot_say() {
+fn migration_writes_the_keys_that_a_triton_configuration_lacks() {
     let (directory, out) = (with_moved_states(), tempfile::tempdir().unwrap());
     let found = models(directory.path()).unwrap();
     assert_eq!(found[0].changes.len(), 1, "{found:?}");

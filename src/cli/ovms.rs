@@ -71,7 +71,7 @@ pub(super) enum ServerName {
 
 impl ServerName {
     /// The server that matches the name of the program's path.
-    pub(super) fn of(program: &Path) -> Option<ServerName> {
+    pub(super) fn from_program(program: &Path) -> Option<ServerName> {
         match program.file_name().and_then(OsStr::to_str) {
             Some("tritonserver") => Some(ServerName::Triton),
             Some("ovms") => Some(ServerName::Ovms),
@@ -84,7 +84,9 @@ impl ServerName {
 /// with that server's default ports.
 pub(super) fn called_as(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
-    let Some(server) = arguments.first().and_then(|program| ServerName::of(program.as_ref())) else { return arguments };
+    let Some(server) = arguments.first().and_then(|program| ServerName::from_program(program.as_ref())) else {
+        return arguments;
+    };
     let version = OsString::from("--version");
     if arguments.contains(&version) {
         arguments.truncate(1);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_has_a_place() {
+    fn the_plug_in_cache_folder_follows_the_environment() {
         let at = |set: &[(&str, &str)]| {
             let set: Vec<(String, String)> = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
             base(&move |name| set.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()))

@@ -205,7 +205,7 @@ mod tests {
     use crate::model::Tensor;
 
     fn output(name: &str, data: &'static [u8]) -> NamedTensor {
-        let tensor = Tensor { dtype: DataType::Uint8, shape: Shape::of(&[2]), data: Bytes::from_static(data) };
+        let tensor = Tensor { dtype: DataType::Uint8, shape: Shape::new(&[2]), data: Bytes::from_static(data) };
         NamedTensor { name: name.to_owned(), tensor }
     }
 

@@ -173,7 +173,7 @@ fn without_models(settings: &Settings) -> String {
 /// What the program was called by; `None` if that is the name of another server, so that it takes no commands.
 fn called_by() -> Option<String> {
     let program = std::env::args().next().unwrap_or_else(|| "sequor".to_owned());
-    Some(program).filter(|program| ServerName::of(program.as_ref()).is_none())
+    Some(program).filter(|program| ServerName::from_program(program.as_ref()).is_none())
 }
 
 fn seconds(span: Duration) -> String {
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_program_that_takes_commands_advises_one() {
+    fn a_hint_names_a_command_only_if_the_program_takes_commands() {
         let curl = Some("curl localhost:1/v2");
         assert_eq!(hint(Some("sequor"), curl), "   try: sequor demo   or: curl localhost:1/v2");
         assert_eq!(hint(None, curl), "   try: curl localhost:1/v2");

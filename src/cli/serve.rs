@@ -79,9 +79,9 @@ async fn serve(
     let options = launch::server_options(settings, &library, &repository)?;
     let mut running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
-    say(&report::head(&settings.node, config.as_deref(), &library));
+    print_line(&report::head(&settings.node, config.as_deref(), &library));
     if let Some(store) = repository.store() {
-        say(&report::store(&settings.state.dir, &store.usage()));
+        print_line(&report::store(&settings.state.dir, &store.usage()));
     }
     govern(&repository, settings, source)?;
     let is_stopped = tokio::select! {
@@ -102,8 +102,8 @@ async fn serve(
     if settings.model.control_mode == ControlMode::Poll {
         tokio::spawn(crate::server::poll::run(repository.clone(), settings.model.poll.0));
     }
-    say(report::models(&repository).trim_end());
-    say(&report::tail(&repository, running.addresses, settings, began.elapsed()));
+    print_line(report::models(&repository).trim_end());
+    print_line(&report::tail(&repository, running.addresses, settings, began.elapsed()));
     if settings.exit_on_error && !repository.complete() {
         let names = unloaded(&repository).join(", ");
         return Err(Failed::Failed(format!("exit_on_error is set, and these models did not load: {names}")));
@@ -206,7 +206,7 @@ fn shared_memory(allowed: &SharedMemory) -> String {
 }
 
 /// Prints a line for the operator. If standard output is closed, the server goes on.
-fn say(text: &str) {
+fn print_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
@@ -254,7 +254,7 @@ mod tests {
     use crate::config::units::Span;
 
     #[test]
-    fn a_drain_that_cannot_be_as_long_as_it_is_set_is_named() {
+    fn a_drain_longer_than_exit_timeout_is_reported() {
         let drain = |announce, finish, exit| {
             let [announce, finish, exit_timeout] =
                 [announce, finish, exit].map(|seconds| Span(Duration::from_secs(seconds)));

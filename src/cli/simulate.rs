@@ -182,8 +182,8 @@ fn get<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, flag: &str) -> Op
 fn experiment(matches: &ArgMatches) -> Result<Experiment, SimulateError> {
     let (workload, of_file, seed) = workload(matches)?;
     let live = workload.live.as_ref();
-    let wishes = wishes(matches).or(of_file).or(live.map(|l| l.wishes.clone()).unwrap_or_default());
-    let serving = wishes.settle().map_err(SimulateError::Given)?;
+    let wishes = serving_options(matches).or(of_file).or(live.map(|l| l.wishes.clone()).unwrap_or_default());
+    let serving = wishes.resolve().map_err(SimulateError::Given)?;
     let costs = match path(matches, "cost") {
         Some(path) => Costs::read(path, &text(path)?)?,
         None => live.and_then(|l| l.costs.clone()).unwrap_or_default(),
@@ -285,7 +285,7 @@ fn of_flags(matches: &ArgMatches) -> WorkloadFile {
     file
 }
 
-fn wishes(matches: &ArgMatches) -> ServingOptions {
+fn serving_options(matches: &ArgMatches) -> ServingOptions {
     let expire = matches.get_one::<String>("expire");
     ServingOptions {
         instances: matches.get_many::<u16>("instances").map(|n| n.copied().collect()),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_make_a_workload_and_say_what_serves_it() {
+    fn flags_define_the_workload_and_the_serving_options() {
         let made = made(&[
             "--poisson",
             "100/s",
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plug_in_is_a_contender_with_its_settings() {
+    fn a_plug_in_is_a_compared_policy_with_its_settings() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fair.wasm");
         let manifest = "name = \"fair\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\n[config.burst]\ntype = \"integer\"\n";
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_simulate_flags_are_refused() {
         assert!(made(&[]).unwrap_err().contains("--load"));
         assert!(made(&["--poisson", "1/s", "--talkers", "2"]).is_err());
         assert!(

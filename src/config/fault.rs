@@ -124,7 +124,7 @@ mod tests {
     use crate::error::At;
 
     #[test]
-    fn faults_stand_in_file_order_and_once() {
+    fn faults_are_sorted_by_line_without_duplicates() {
         let fault = |line| Fault { at: At { line, ..At::default() }, code: code::PARSE, what: String::new() };
         let lines: Vec<u32> = in_order(vec![fault(3), fault(1), fault(3)]).iter().map(|f| f.at.line).collect();
         assert_eq!(lines, [1, 3]);

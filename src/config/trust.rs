@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_can_change_is_not_trusted() {
+    fn a_file_that_other_users_can_change_is_not_trusted() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("f"), folder.path().join("l"));
         std::fs::write(&file, "").unwrap();

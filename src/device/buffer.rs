@@ -57,12 +57,12 @@ impl Buffer {
     /// Allocates a buffer that holds these bytes.
     pub fn holding(device: &Arc<dyn Device>, bytes: &[u8]) -> Result<Buffer, DeviceError> {
         let mut buffer = Buffer::new(device, bytes.len())?;
-        buffer.put(bytes)?;
+        buffer.write_bytes(bytes)?;
         Ok(buffer)
     }
 
     /// Copies bytes to the beginning of the buffer and waits for the copy.
-    pub fn put(&mut self, bytes: &[u8]) -> Result<(), DeviceError> {
+    pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), DeviceError> {
         let (address, len) = self.part(&(0..bytes.len()))?;
         // SAFETY: `part` checked that the buffer has this many bytes, and it is borrowed exclusively; both sides outlive the wait.
         unsafe { self.device.upload(bytes.as_ptr() as u64, address, len) }?;

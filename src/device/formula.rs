@@ -153,7 +153,7 @@ mod tests {
     use crate::device::{Buffer, Device, Host};
 
     #[test]
-    fn halves_of_either_kind_are_those_of_the_host_bit_for_bit() {
+    fn bf16_conversions_match_the_host_bit_for_bit() {
         for bits in 0..=u16::MAX {
             assert_eq!(bf16_to_fp32(bits), half::bf16::from_bits(bits).to_f32().to_bits(), "{bits:#x}");
         }
@@ -262,7 +262,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_kernels_formula_moves_what_the_host_moves(cases in proptest::collection::vec(case(), 1..4), seed in any::<u64>()) {
+        fn the_kernel_formula_moves_the_same_bytes_as_the_host(cases in proptest::collection::vec(case(), 1..4), seed in any::<u64>()) {
             let (_, _, read, written) = lay(&cases, 0, 0);
             let from = arena(read, seed);
             let (by_host, by_formula) = (arena(written, !seed), arena(written, !seed));

@@ -38,7 +38,7 @@ enum SliceSource<'a> {
 }
 
 impl<'a> BufferSlice<'a> {
-    pub fn of(buffer: &'a Buffer, at: usize) -> BufferSlice<'a> {
+    pub fn new(buffer: &'a Buffer, at: usize) -> BufferSlice<'a> {
         BufferSlice { memory: SliceSource::Ours(buffer), at }
     }
 
@@ -177,15 +177,15 @@ mod tests {
         let mut scratch = Scratch::default();
         let mut moves = Moves::new(&Host, &mut scratch);
         moves.set(StridedLayout { from_stride: 2, to_stride: 4, outer: 2, inner: 2, convert: Convert::No }).unwrap();
-        moves.row(Some(BufferSlice::of(&from, 0)), BufferSlice::of(&to, 1)).unwrap();
+        moves.row(Some(BufferSlice::new(&from, 0)), BufferSlice::new(&to, 1)).unwrap();
         moves.set(StridedLayout { from_stride: 0, to_stride: 4, outer: 2, inner: 1, convert: Convert::No }).unwrap();
-        moves.row(None, BufferSlice::of(&to, 3)).unwrap();
+        moves.row(None, BufferSlice::new(&to, 3)).unwrap();
         moves.run().unwrap();
         assert_eq!(to.host().unwrap(), [9, 1, 2, 0, 9, 3, 4, 0]);
     }
 
     #[test]
-    fn halves_are_kept_and_given_back() {
+    fn fp32_rows_convert_to_half_types_and_back() {
         let values = [1.5f32, -2.0, 65504.0, 0.0];
         let wide = filled(&values.map(f32::to_le_bytes).concat());
         for (narrow_way, wide_way) in
@@ -196,7 +196,7 @@ mod tests {
             for (from, to, inner, convert) in [(&wide, &narrow, 16, narrow_way), (&narrow, &back, 8, wide_way)] {
                 let mut moves = Moves::new(&Host, &mut scratch);
                 moves.set(StridedLayout { convert, ..StridedLayout::whole(inner) }).unwrap();
-                moves.row(Some(BufferSlice::of(from, 0)), BufferSlice::of(to, 0)).unwrap();
+                moves.row(Some(BufferSlice::new(from, 0)), BufferSlice::new(to, 0)).unwrap();
                 moves.run().unwrap();
             }
             let got: Vec<f32> = back.host().unwrap().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
@@ -213,8 +213,8 @@ mod tests {
         let mut scratch = Scratch::default();
         let mut moves = Moves::new(&Host, &mut scratch);
         moves.set(StridedLayout::whole(4)).unwrap();
-        moves.row(Some(BufferSlice::of(&from, 0)), BufferSlice::of(&to, 0)).unwrap();
-        let result = moves.row(Some(BufferSlice::of(&from, 0)), BufferSlice::of(&to, 1));
+        moves.row(Some(BufferSlice::new(&from, 0)), BufferSlice::new(&to, 0)).unwrap();
+        let result = moves.row(Some(BufferSlice::new(&from, 0)), BufferSlice::new(&to, 1));
         assert_eq!(result, Err(DeviceError::OutOfBounds { at: 1, len: 4, size: 4 }));
         assert_eq!(to.host().unwrap(), [0; 4]);
     }
@@ -227,7 +227,7 @@ mod tests {
             let mut moves = Moves::new(&Host, &mut scratch);
             moves.set(lay).unwrap();
             for (a, b) in rows {
-                moves.row(Some(BufferSlice::of(&from, *a)), BufferSlice::of(&to, *b)).unwrap();
+                moves.row(Some(BufferSlice::new(&from, *a)), BufferSlice::new(&to, *b)).unwrap();
             }
             moves.run().unwrap();
             scratch.sets[0].unit

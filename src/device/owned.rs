@@ -38,11 +38,11 @@ impl Owned {
         let room = unsafe { buffer.write(0..from.len()) }?;
         // SAFETY: as above.
         unsafe { copy(&**device, from, &room) }?;
-        Ok(Owned::of(buffer))
+        Ok(Owned::new(buffer))
     }
 
     /// Wraps a buffer that only work in flight may still write.
-    pub fn of(buffer: Buffer) -> Owned {
+    pub fn new(buffer: Buffer) -> Owned {
         let (place, address, len) = (buffer.place(), buffer.address(), buffer.len());
         // A buffer is not `Sync`, so a mutex holds it; no thread ever locks it.
         Owned { place, address, len, keeper: Arc::new(parking_lot::Mutex::new(buffer)) }

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_back_is_used_again_and_no_more_is_kept_than_agreed() {
+    fn returned_buffers_are_reused_and_kept_only_up_to_the_limit() {
         let pool = Pool::new(256);
         let first = pool.take(100).unwrap();
         let at = first.as_ref().as_ptr();

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_stays() {
+    fn trimming_keeps_memory_that_is_in_use() {
         let kept: Vec<u64> = (0..100_000).collect();
         trim();
         assert_eq!(kept.iter().sum::<u64>(), 4_999_950_000);

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_holds_as_many_as_all_steps_together() {
+    fn the_gate_of_an_ensemble_admits_as_many_requests_as_all_its_steps() {
         let gates = EnsembleGates::new(3, Some(2));
         let entered: Vec<bool> = (0..8).map(|n| gates.enter(EnsembleGate::Whole, n)).collect();
         assert_eq!(entered, [true, true, true, true, true, true, false, false]);

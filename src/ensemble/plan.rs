@@ -64,7 +64,7 @@ pub(crate) struct MemberStep {
 
 impl MemberSignature {
     /// The signature of a model with these settings, as its clients see them.
-    pub(crate) fn of(settings: &ModelSettings, sequences: Option<Option<Duration>>) -> MemberSignature {
+    pub(crate) fn new(settings: &ModelSettings, sequences: Option<Option<Duration>>) -> MemberSignature {
         let input =
             |i: &Input| MemberPort { name: i.name.clone(), dtype: i.dtype, dims: i.dims.clone(), optional: i.optional };
         let output =

@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn tensor(byte: u8) -> Tensor {
-        Tensor { dtype: DataType::Uint8, shape: Shape::of(&[3]), data: Bytes::from(vec![byte; 3]) }
+        Tensor { dtype: DataType::Uint8, shape: Shape::new(&[3]), data: Bytes::from(vec![byte; 3]) }
     }
 
     fn named(name: &str, tensor: &Tensor) -> NamedTensor {

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_woken_is_polled_once_and_in_the_order_of_beginning() {
+    fn woken_tasks_are_polled_once_in_the_order_of_their_start() {
         let mut noted = noted(5, false);
         assert_eq!(noted.turn(), [0, 1, 2, 3, 4]);
         assert_eq!(noted.turn(), [0usize; 0]);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn every_task_has_its_turn_however_restless_the_others_are() {
+    fn every_task_gets_a_turn_even_if_others_are_always_woken() {
         let mut noted = noted(10, true);
         let all: Vec<usize> = (0..10).collect();
         assert_eq!((noted.turn(), noted.turn()), (all.clone(), all));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_is_gone_and_its_waker_harmless() {
+    fn a_finished_task_is_dropped_and_its_waker_does_nothing() {
         let mut tasks = ConnectionExecutor::default();
         let held = Arc::new(());
         let kept = Arc::clone(&held);

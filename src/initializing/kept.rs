@@ -183,7 +183,7 @@ impl KeptStates {
         if let Some(ticket) = ticket {
             replaced = inner.take(name);
             evicted = inner.make_room(bytes, self.limit);
-            inner.put(name, values.clone(), ticket, self.budget.next_use());
+            inner.insert(name, values.clone(), ticket, self.budget.next_use());
         }
         let change = signed(inner.bytes) - signed(before);
         let waiting = if std::mem::take(is_first) {
@@ -247,7 +247,7 @@ impl KeptTable {
     /// Gets the states of a name, and makes them the most recently used.
     fn used(&mut self, name: &str, budget: &Budget) -> Option<StateValues> {
         let KeptEntry { values, ticket, .. } = self.take(name)?;
-        self.put(name, values.clone(), ticket, budget.next_use());
+        self.insert(name, values.clone(), ticket, budget.next_use());
         Some(values)
     }
 
@@ -258,7 +258,7 @@ impl KeptTable {
         Some(entry)
     }
 
-    fn put(&mut self, name: &str, values: StateValues, ticket: Ticket, used: u64) {
+    fn insert(&mut self, name: &str, values: StateValues, ticket: Ticket, used: u64) {
         self.bytes += ticket.bytes();
         self.by_use.insert(used, name.to_owned());
         self.entries.insert(name.to_owned(), KeptEntry { values, used, ticket });

@@ -79,7 +79,7 @@ features = ["prompt"]
     }
 
     #[test]
-    fn a_file_says_what_is_read() {
+    fn an_initializer_manifest_declares_its_inputs_and_limits() {
         let manifest = read(PROMPT).unwrap();
         assert_eq!((manifest.reads, manifest.by_value), (vec!["token".to_owned()], 16384));
         assert_eq!(manifest.features, ["prompt"]);

@@ -195,8 +195,8 @@ impl Chain {
         let PendingAnswer { root, mut scratch } = pending;
         let before = scratch.clone();
         match finish(&self.links, facts, &mut scratch, root, &mut runs.into_iter()).await {
-            Ok(answer) => Ok((answer, SequenceScratch::of(scratch))),
-            Err(refusal) => Err((refusal, SequenceScratch::of(before))),
+            Ok(answer) => Ok((answer, SequenceScratch::new(scratch))),
+            Err(refusal) => Err((refusal, SequenceScratch::new(before))),
         }
     }
 }
@@ -214,7 +214,7 @@ struct GatheredRuns {
 
 impl GatheredRuns {
     fn new(brought: &PortTensors) -> GatheredRuns {
-        GatheredRuns { runs: Vec::new(), answers: 0, known: KnownMemory::of(brought), bytes: 0 }
+        GatheredRuns { runs: Vec::new(), answers: 0, known: KnownMemory::new(brought), bytes: 0 }
     }
 
     fn push(&mut self, run: PortTensors) {
@@ -359,13 +359,13 @@ fn behind(facts: &CallFacts, links: &[Arc<ChainLink>]) -> CallFacts {
 impl PendingAnswer {
     /// The scratch that the sequence has once the request is done. Valid only if no work remains after the runs.
     pub fn into_scratch(self) -> SequenceScratch {
-        SequenceScratch::of(self.scratch)
+        SequenceScratch::new(self.scratch)
     }
 }
 
 impl SequenceScratch {
     /// Makes a scratch from the bytes of [`SequenceScratch::parts`].
-    pub fn of(bytes: Vec<Bytes>) -> SequenceScratch {
+    pub fn new(bytes: Vec<Bytes>) -> SequenceScratch {
         if bytes.iter().all(Bytes::is_empty) { SequenceScratch(None) } else { SequenceScratch(Some(bytes.into())) }
     }
 

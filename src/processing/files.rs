@@ -21,7 +21,7 @@ pub struct ProcessorFile {
 
 impl ProcessorFile {
     pub(crate) fn tensor(&self) -> Tensor {
-        let shape = Shape::of(&[self.content.len() as u64]);
+        let shape = Shape::new(&[self.content.len() as u64]);
         Tensor { dtype: DataType::Uint8, shape, data: self.content.clone() }
     }
 
@@ -81,7 +81,7 @@ mod tests {
         let named = |name: &str| read(&model, &[name.to_owned()]);
         let files = named("data/tokens.txt").unwrap();
         assert_eq!((files[0].name.as_str(), files[0].size()), ("data/tokens.txt", 4));
-        assert_eq!(files[0].tensor().shape, Shape::of(&[4]));
+        assert_eq!(files[0].tensor().shape, Shape::new(&[4]));
         for name in ["../secret", "/etc/passwd", "data/../../secret", "link", ""] {
             let said = named(name).unwrap_err();
             assert_eq!(said, format!("{name}: a file of a plug-in must be in the model's directory"));

@@ -58,7 +58,7 @@ pub(super) fn have_like_shapes(one: &PortTensors, other: &PortTensors) -> bool {
 pub(crate) struct KnownMemory(BTreeSet<(usize, usize)>);
 
 impl KnownMemory {
-    pub(crate) fn of(tensors: &PortTensors) -> KnownMemory {
+    pub(crate) fn new(tensors: &PortTensors) -> KnownMemory {
         let mut addresses = KnownMemory::default();
         addresses.add([tensors]);
         addresses

@@ -148,7 +148,7 @@ impl<G> GuestQueue<G> {
     }
 
     /// Hands a free guest to the next request. If there may be more guests, the request behind it may start one.
-    fn put(&self, mut guest: G) {
+    fn hand_on(&self, mut guest: G) {
         loop {
             let mut state = self.state.lock();
             let Some(next) = state.waiting.pop_front() else {
@@ -221,7 +221,7 @@ impl<G> Drop for WaitingRequest<'_, G> {
     fn drop(&mut self) {
         self.handed.close();
         match self.handed.try_recv() {
-            Ok(Handed::Guest(guest)) => self.queue.put(guest),
+            Ok(Handed::Guest(guest)) => self.queue.hand_on(guest),
             Ok(Handed::Start) => self.queue.leave(),
             Err(_) => {}
         }
@@ -251,7 +251,7 @@ impl<'a, G> TurnPlace<'a, G> {
 impl<G> Drop for TurnPlace<'_, G> {
     fn drop(&mut self) {
         match self.back.take() {
-            Some(guest) => self.queue.put(guest),
+            Some(guest) => self.queue.hand_on(guest),
             None if self.is_kept => {}
             None => self.queue.leave(),
         }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_that_is_gone_was_handed_goes_to_the_next_one() {
+    fn a_guest_handed_to_a_dropped_request_is_passed_to_the_next_request() {
         let (queue, _) = numbered(1, 0, 9);
         let (_, first) = number(poll(pin!(queue.turn())));
         let mut gone = Box::pin(queue.turn());

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     fn tensor(shape: &[u64], data: &'static [u8]) -> Tensor {
-        Tensor { dtype: DataType::Uint8, shape: Shape::of(shape), data: Bytes::from_static(data) }
+        Tensor { dtype: DataType::Uint8, shape: Shape::new(shape), data: Bytes::from_static(data) }
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl LinkPorts<'_> {
         let inner = &self.inner.inputs;
         let passed = if inputs.is_empty() { vec![None; inner.len()] } else { version.pass(inputs) };
         // An input that bypasses the guest shares the same memory in every run.
-        let (mut known, mut bytes) = (KnownMemory::of(inputs), 0);
+        let (mut known, mut bytes) = (KnownMemory::new(inputs), 0);
         let mut runs = Vec::<PortTensors>::with_capacity(entries.len());
         for (n, entry) in entries.into_iter().enumerate() {
             let given = placed(inner, entry);

@@ -81,7 +81,7 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
             return Err(PluginError::Conflict(what));
         }
         if is_new {
-            change("load", name, by).made("", &wanted);
+            change("load", name, by).record("", &wanted);
         }
         self.show(name)
     }
@@ -97,7 +97,7 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
         let current = self.current(name)?;
         let previous = self.versions().with(name, |plugin| plugin.previous.clone()).flatten();
         let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
-        self.put(RequestedBy::Operator, "rollback", name, &previous.ok_or_else(nothing)?, by)?;
+        self.deploy(RequestedBy::Operator, "rollback", name, &previous.ok_or_else(nothing)?, by)?;
         self.show(name)
     }
 
@@ -106,14 +106,14 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
         for place in self.places(name) {
             place.health().park(format!("an operator has parked {name}"));
         }
-        change("park", name, by).made(current.sha256(), current.sha256());
+        change("park", name, by).record(current.sha256(), current.sha256());
         self.show(name)
     }
 
     fn unpark(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError> {
         let current = self.current(name)?;
         self.places(name).iter().for_each(|place| place.health().forgive(true));
-        change("unpark", name, by).made(current.sha256(), current.sha256());
+        change("unpark", name, by).record(current.sha256(), current.sha256());
         self.show(name)
     }
 
@@ -126,7 +126,7 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
             return Err(PluginError::Conflict(what));
         }
         self.versions().remove(name);
-        change("unload", name, by).made(current.sha256(), "");
+        change("unload", name, by).record(current.sha256(), "");
         Ok(())
     }
 }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_not_granted_goes_in_a_circle_or_too_deep_is_denied() {
+    fn a_call_without_a_grant_in_a_circle_or_too_deep_is_denied() {
         assert_eq!(calls(&["scorer"]).check("decoder"), Ok(()));
         let denied = |path: &[&str], model: &str| {
             let failure = calls(path).check(model).unwrap_err();

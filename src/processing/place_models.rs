@@ -21,7 +21,7 @@ pub trait PlaceModels: Send + Sync + fmt::Debug {
     fn pin(&self, plugin: &str, sha256: &str) -> Result<Vec<PinnedFile>, String>;
 
     /// Writes these files as they were before.
-    fn put_back(&self, files: &[PinnedFile]);
+    fn restore_files(&self, files: &[PinnedFile]);
 
     /// Loads a model anew. Live sequences finish on the load before. The error says why the load before goes on for all.
     fn reload(&self, model: &str) -> Result<(), String>;

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_waits_holds_no_thread_and_goes_on_once_it_is_woken() {
+    fn a_waiting_task_holds_no_thread_and_continues_once_it_is_woken() {
         let pool = Arc::new(ProcessorPool::new(1, ThreadSteps::new()).unwrap());
         let (said, heard) = sync_channel(128);
         let mut wakes = Vec::new();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_queued_is_done_before_the_threads_end() {
+    fn queued_tasks_are_finished_before_the_threads_end() {
         let (said, heard) = sync_channel(128);
         let pool = ProcessorPool::new(1, ThreadSteps::new()).unwrap();
         for n in 0..100 {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn tensor(dtype: DataType, shape: &[u64], data: &'static [u8]) -> Tensor {
-        Tensor { dtype, shape: Shape::of(shape), data: Bytes::from_static(data) }
+        Tensor { dtype, shape: Shape::new(shape), data: Bytes::from_static(data) }
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_there_and_differ() {
+    fn missing_duplicate_and_too_many_port_names_are_refused() {
         let of = |names: &[&str]| TensorSignature {
             inputs: names.iter().map(|name| port(name, DataType::Fp32, &[1])).collect(),
             outputs: Vec::new(),

@@ -146,7 +146,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
     pub fn find(&self, name: &str) -> Result<Arc<Component<P::World>>, PluginError> {
         let (component, is_new) = self.0.versions.find(name, || self.metrics(name))?;
         if is_new {
-            change("load", name, "plugins.dir").made("", component.sha256());
+            change("load", name, "plugins.dir").record("", component.sha256());
         }
         Ok(component)
     }
@@ -238,11 +238,11 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             self.0.versions.set_awaits(name, None);
             return Ok(());
         }
-        self.put(requested_by, "replace", name, &new, by)
+        self.deploy(requested_by, "replace", name, &new, by)
     }
 
     /// Lets a version serve everywhere. The current one goes on everywhere if anything fails.
-    pub(super) fn put(
+    pub(super) fn deploy(
         &self,
         requested_by: RequestedBy,
         what: &str,
@@ -271,7 +271,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             let reloaded = self.reload_all(&plan.reloads).map_err(|why| {
                 *self.0.stays_parked.lock() = parked;
                 self.0.versions.restore(name, &old, previous);
-                self.put_back(&pinned);
+                self.restore_files(&pinned);
                 self.go_back(name, &old, &plan.reloads);
                 PluginError::Invalid(format!("not replaced: {why}. {} goes on serving.", short(before)))
             });
@@ -290,9 +290,9 @@ impl<P: PluginPlace> PlaceRegistry<P> {
                 tracing::error!(plugin = name, model = place.model(), "the version before goes on: {why}");
             }
         }
-        change(what, name, by).made(before, after);
+        change(what, name, by).record(before, after);
         for PinnedFile { model, .. } in &pinned {
-            PluginChange { what: "save", plugin: name, model, by }.made(before, after);
+            PluginChange { what: "save", plugin: name, model, by }.record(before, after);
         }
         Ok(())
     }
@@ -338,9 +338,9 @@ impl<P: PluginPlace> PlaceRegistry<P> {
     }
 
     /// Writes the files of models as they were before a change that did not come about.
-    fn put_back(&self, files: &[PinnedFile]) {
+    fn restore_files(&self, files: &[PinnedFile]) {
         if let Some(models) = self.0.models.get() {
-            models.put_back(files);
+            models.restore_files(files);
         }
     }
 

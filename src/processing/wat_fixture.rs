@@ -155,7 +155,7 @@ pub(crate) fn chain(guests: &[ProcessorWat<'_>]) -> Chain {
 }
 
 pub(crate) fn tensor(bytes: &[u8]) -> Tensor {
-    let shape = Shape::of(&[bytes.len() as u64]);
+    let shape = Shape::new(&[bytes.len() as u64]);
     Tensor { dtype: DataType::Uint8, shape, data: Bytes::copy_from_slice(bytes) }
 }
 

@@ -187,15 +187,15 @@ impl Tape {
         self.file = Some(BufWriter::with_capacity(1 << 16, File::create(&self.path)?));
         self.written = 0;
         let head = self.head;
-        self.put(&head)?;
+        self.write_line(&head)?;
         for load in std::mem::take(&mut self.loads) {
-            self.put(&load)?;
+            self.write_line(&load)?;
             self.loads.push(load);
         }
         Ok(())
     }
 
-    fn put(&mut self, what: &impl serde::Serialize) -> io::Result<()> {
+    fn write_line(&mut self, what: &impl serde::Serialize) -> io::Result<()> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, what)?;
         self.line.push(b'\n');
@@ -216,11 +216,11 @@ impl Tape {
     fn try_write(&mut self, message: RecorderMessage) -> io::Result<()> {
         match message {
             RecorderMessage::Load(load) => {
-                self.put(&load)?;
+                self.write_line(&load)?;
                 self.loads.retain(|other| (&other.load, other.version) != (&load.load, load.version));
                 self.loads.push(load);
             }
-            RecorderMessage::Request(seq, through) => self.put(&line(seq, &through))?,
+            RecorderMessage::Request(seq, through) => self.write_line(&line(seq, &through))?,
         }
         if self.written + LINE >= self.most { self.turn() } else { Ok(()) }
     }
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_load_of_a_version_is_repeated() {
+    fn a_recording_repeats_only_the_newest_load_of_a_version() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.jsonl");
         let mut tape = Tape::begin(&path, 1 << 20, 0).unwrap();
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_dropped_and_counted() {
+    fn requests_beyond_the_recorder_queue_are_dropped_and_counted() {
         let (sender, receiver) = sync_channel(1);
         let shared =
             RecorderState { sender: Some(sender), thread: None, dropped: Arc::default(), key: RandomState::new() };

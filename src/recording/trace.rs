@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_and_loads_are_told_apart_from_requests() {
+    fn trace_heads_and_loads_are_distinguished_from_requests() {
         let head = Head { sequor_trace: FORMAT, zero_unix_us: 7 };
         assert_eq!(read(&serde_json::to_string(&head).unwrap()), Ok(TraceLine::Head(head)));
         let load = Load {

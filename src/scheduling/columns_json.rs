@@ -37,7 +37,7 @@ impl ColumnsJson {
         self.len
     }
 
-    pub(super) fn of(see: &Columns) -> ColumnsJson {
+    pub(super) fn new(see: &Columns) -> ColumnsJson {
         let Columns { now, max_batch, free_instances, live, backlog, not_shown, run_time, len, .. } = *see;
         let number = |n: &f64| n.is_finite().then_some(*n);
         ColumnsJson {

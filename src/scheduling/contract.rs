@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interface_is_of_the_version_that_is_offered() {
+    fn the_scheduler_interface_name_ends_with_the_contract_version() {
         assert!(SCHEDULER.ends_with(VERSION));
     }
 }

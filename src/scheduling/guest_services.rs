@@ -53,7 +53,7 @@ impl Services for PluginServices {
     }
 
     fn log(&self, level: u32, message: &str) {
-        self.journal.write(Level::of(level), message);
+        self.journal.write(Level::from_number(level), message);
     }
 
     fn metric_add(&self, counter: &CounterName, value: f64) {

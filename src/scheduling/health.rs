@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_more_than_a_minute_ago_does_not_count() {
+    fn strikes_older_than_a_minute_do_not_count() {
         let mut health = Health::new(false, 3);
         health.serves();
         for n in 0..10 {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shadow_stays_one() {
+    fn a_recovered_shadow_is_a_shadow_again() {
         let mut health = Health::new(true, 2);
         health.serves();
         health.struck(Time(0), true);

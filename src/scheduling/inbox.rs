@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_out_of_order_are_told_in_order_and_once() {
+    fn event_pieces_out_of_order_are_delivered_in_order_and_once() {
         let mut inbox = Inbox::default();
         let (one, _) = inbox.enter();
         inbox.goes_on_from(one, from(10));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_place_reads_what_the_other_has_read() {
+    fn a_successor_reads_events_that_its_predecessor_has_read() {
         let mut inbox = Inbox::default();
         let ((old, _), (new, _)) = (inbox.enter(), inbox.enter());
         inbox.append(0, news(0, 4), false);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_is_told_what_it_was_not_shown_already() {
+    fn a_new_reader_gets_only_events_that_its_roster_did_not_contain() {
         let began = |seq| (seq, Observed { seq, what: ObservedKind::Began { steps: 0 }, keys: [0; 4] });
         let mut roster = Roster::default();
         roster.add(Portion { began: vec![began(1)], next: 2, more: Some(256) });
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_without_a_reader() {
+    fn events_are_not_kept_without_a_reader() {
         let mut inbox = Inbox::default();
         inbox.append(0, news(0, 4), false);
         let (one, _) = inbox.enter();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_and_says_so() {
+    fn the_inbox_is_bounded_and_reports_its_losses() {
         let mut inbox = Inbox::default();
         let (_, losses) = inbox.enter();
         assert_eq!((losses, inbox.append(0, news(0, 1), false)), (0, 0));

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_remembered_than_there_is_room_for() {
+    fn interned_texts_are_limited_in_length_and_in_total_bytes() {
         let texts = KeyInterner::default();
         let long = "x".repeat(LONGEST + 1);
         assert_eq!((texts.key(&long), texts.text(key(&long))), (key(&long), None));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_met_again_stays() {
+    fn texts_seen_again_stay_interned() {
         let texts = KeyInterner::default();
         for n in 0..2 * MOST {
             texts.key("everyday");

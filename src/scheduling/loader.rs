@@ -26,7 +26,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_becomes_a_plug_in_or_a_sentence() {
+    fn a_scheduler_file_is_loaded_or_refused_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let cache = folder.path().join("code");
         for _ in 0..2 {

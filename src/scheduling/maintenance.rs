@@ -25,14 +25,14 @@ impl Alarm for Maintenance {
 }
 
 impl Maintenance {
-    /// Starts the thread. `tend` does what is due, and returns the next due time and the time now. The thread ends when it returns `None`.
+    /// Starts the thread. `maintain` does what is due, and returns the next due time and the time now. The thread ends when it returns `None`.
     pub(super) fn start(
         self: &Arc<Self>,
-        tend: impl Fn() -> Option<(Option<Time>, Time)> + Send + 'static,
+        maintain: impl Fn() -> Option<(Option<Time>, Time)> + Send + 'static,
     ) -> std::io::Result<()> {
         let maintenance = Arc::clone(self);
         let run = move || {
-            while let Some((due, now)) = tend() {
+            while let Some((due, now)) = maintain() {
                 maintenance.sleep(due.map(|due| due - now));
             }
         };
@@ -98,7 +98,7 @@ mod interleavings {
     }
 
     #[test]
-    fn every_interleaving_tried_hears_all_alarms() {
+    fn every_interleaving_tried_handles_all_alarms() {
         try_all(RandomScheduler::new(2000));
         try_all(PctScheduler::new(3, 1000));
     }

@@ -234,7 +234,7 @@ default = 4
     }
 
     #[test]
-    fn what_is_wrong_is_told_at_its_line() {
+    fn scheduler_manifest_faults_are_reported_at_their_line() {
         for (from, to, told) in [
             ("on-event", "on-events", "plugin.toml:5:18: there is no hook \"on-events\"; did you mean \"on-event\"?"),
             ("\"keys\"", "\"key\"", "plugin.toml:6:26: there is no column \"key\"; did you mean \"keys\"?"),

@@ -38,7 +38,7 @@ type PlanResult = (Option<scheduler::Decision>,);
 type AdmitResult = (Vec<scheduler::Admission>,);
 
 impl Exports {
-    pub(super) fn of(component: &wasmtime::component::Component) -> Result<Exports> {
+    pub(super) fn resolve(component: &wasmtime::component::Component) -> Result<Exports> {
         let scheduler = component.get_export_index(None, SCHEDULER);
         let function = |name| component.get_export_index(scheduler.as_ref(), name).ok_or_else(|| missing(name));
         Ok(Exports { plan: function("plan")?, admit: function("admit")? })
@@ -46,7 +46,7 @@ impl Exports {
 }
 
 impl Functions {
-    pub(super) fn of(instance: Instance, exports: &Exports, store: &mut Store<HostState>) -> Result<Functions> {
+    pub(super) fn resolve(instance: Instance, exports: &Exports, store: &mut Store<HostState>) -> Result<Functions> {
         let mut function = |name, index| instance.get_func(&mut *store, index).ok_or_else(|| missing(name));
         let functions = Functions { plan: function("plan", exports.plan)?, admit: function("admit", exports.admit)? };
         // Checks the types on which the calls below rely.
@@ -62,7 +62,7 @@ impl Functions {
         see: &Columns,
         news: &Events,
     ) -> Result<Option<scheduler::Decision>> {
-        // SAFETY: `Functions::of` checked the function against these types.
+        // SAFETY: `Functions::resolve` checked the function against these types.
         let plan = unsafe { TypedFunc::<PlanArguments<'_>, PlanResult>::new_unchecked(self.plan) };
         Ok(plan.call(store, (RoundArgument { instance, see }, ColumnsArgument(see), events(news)))?.0)
     }
@@ -75,7 +75,7 @@ impl Functions {
         victims: &Columns,
         news: &Events,
     ) -> Result<Vec<scheduler::Admission>> {
-        // SAFETY: `Functions::of` checked the function against these types.
+        // SAFETY: `Functions::resolve` checked the function against these types.
         let admit = unsafe { TypedFunc::<AdmitArguments<'_>, AdmitResult>::new_unchecked(self.admit) };
         Ok(admit
             .call(
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_as_long_as_the_contract_says() {
+    fn record_sizes_match_the_contract() {
         let columns = <scheduler::Columns<'static> as ComponentType>::SIZE32;
         assert_eq!((<scheduler::Round as ComponentType>::SIZE32, columns), (2 * 8 + 6 * 4, 4 + 14 * 12));
         let mut record = Record::<8>::new();

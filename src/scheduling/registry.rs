@@ -143,7 +143,9 @@ impl Registry {
         let inner = Arc::new(inner);
         if keeps {
             let weak = Arc::downgrade(&inner);
-            inner.maintenance.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
+            inner
+                .maintenance
+                .start(move || weak.upgrade().map(|inner| (inner.maintain(), inner.shared.clock.now())))?;
         }
         Ok(Registry(inner))
     }
@@ -162,8 +164,8 @@ impl Registry {
     }
 
     /// Does what is due for every binding. Returns the next due time.
-    pub fn tend(&self) -> Option<Time> {
-        self.0.tend()
+    pub fn maintain(&self) -> Option<Time> {
+        self.0.maintain()
     }
 
     // === plug-ins ===
@@ -175,7 +177,7 @@ impl Registry {
     pub fn show(&self, name: &str) -> Result<Summary, PluginError> {
         let (manifest, sha256) =
             self.with(name, |p| (p.current.source.manifest().clone(), p.current.source.sha256().to_owned()))?;
-        let attached = self.of(name).iter().map(|a| a.show()).collect();
+        let attached = self.bindings_of(name).iter().map(|a| a.show()).collect();
         Ok(Summary {
             name: name.to_owned(),
             version: manifest.version,
@@ -192,7 +194,7 @@ impl Registry {
     /// Parks at once, without waiting for a running change. A version that this change has made is parked too.
     pub fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
-        self.of(name).iter().for_each(|at| at.park());
+        self.bindings_of(name).iter().for_each(|at| at.park());
         self.audit("park", name, "", by, &sha256, &sha256);
         self.show(name)
     }
@@ -200,7 +202,7 @@ impl Registry {
     pub fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
         let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
-        for at in self.of(name).iter().filter(|at| at.state() == BindingState::Parked) {
+        for at in self.bindings_of(name).iter().filter(|at| at.state() == BindingState::Parked) {
             at.unpark()
                 .map_err(|unfit| PluginError::Invalid(format!("{name} stays parked on {}: {unfit}", at.model())))?;
         }
@@ -211,7 +213,7 @@ impl Registry {
     pub fn unload(&self, name: &str, by: By<'_>) -> Result<(), PluginError> {
         let _changing = self.0.changing.lock();
         let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
-        if let Some(at) = self.of(name).first() {
+        if let Some(at) = self.bindings_of(name).first() {
             let model = at.model();
             let what = format!("{name} is attached to {model}; sequor plugin detach {name} --model {model} first");
             return Err(PluginError::Conflict(what));
@@ -258,7 +260,7 @@ impl Registry {
     }
 
     /// The bindings of a plug-in.
-    pub fn of(&self, name: &str) -> Vec<Arc<SchedulerBinding>> {
+    pub fn bindings_of(&self, name: &str) -> Vec<Arc<SchedulerBinding>> {
         self.0.bindings.lock().iter().filter(|at| at.plugin() == name && at.is_there()).cloned().collect()
     }
 
@@ -270,7 +272,7 @@ impl Registry {
 
     /// Writes one audit line for a change: its source, the operation, and the hashes before and after.
     pub fn audit(&self, what: &str, plugin: &str, model: &str, by: By<'_>, before: &str, after: &str) {
-        PluginChange { what, plugin, model, by: by.0 }.made(before, after);
+        PluginChange { what, plugin, model, by: by.0 }.record(before, after);
     }
 
     /// Writes the audit line of a refused change, with the reason. Nothing has changed; `tried` is the refused hash.
@@ -317,13 +319,13 @@ impl Registry {
 }
 
 impl Inner {
-    fn tend(&self) -> Option<Time> {
+    fn maintain(&self) -> Option<Time> {
         let all = {
             let mut all = self.bindings.lock();
             all.retain(|at| at.is_there());
             all.clone()
         };
-        all.iter().filter_map(SchedulerBinding::tend).min()
+        all.iter().filter_map(SchedulerBinding::maintain).min()
     }
 }
 

@@ -158,7 +158,7 @@ impl RoundFile {
     }
 
     /// Asks a newly started guest the question. It has none of the events that the first one observed.
-    pub fn put(&self, guest: &mut dyn Guest) -> Again {
+    pub fn ask(&self, guest: &mut dyn Guest) -> Again {
         match guest.configure(&self.config, &self.model.facts()) {
             Ok(Ok(())) => {}
             Ok(Err(what)) => return Again::Unconfigured(what),
@@ -188,11 +188,11 @@ impl RoundFile {
 
 impl Question {
     fn of(round: &Round) -> Question {
-        let (shown, standing) = (ColumnsJson::of(&round.see), round.standing().collect());
+        let (shown, standing) = (ColumnsJson::new(&round.see), round.standing().collect());
         match &round.asked {
             PolicyQuestion::Plan(who) => Question::Plan { instance: who.n, shown, standing },
             PolicyQuestion::Admit { room, victims, .. } => {
-                Question::Admit { shown, standing, room: room.clone(), victims: Box::new(ColumnsJson::of(victims)) }
+                Question::Admit { shown, standing, room: room.clone(), victims: Box::new(ColumnsJson::new(victims)) }
             }
         }
     }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_comes_back_as_it_was() {
+    fn a_round_file_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let mut round = round(3, 3);
         let rejection = Rejection { candidate: 1, code: 9, ends: false };
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_admission_so_much_is_kept_as_shows_what_is_wrong_with_it() {
+    fn a_too_long_admission_is_recorded_only_up_to_its_fault() {
         let victims = Box::new(Columns::default());
         let asked = PolicyQuestion::Admit { load: LoadId::FIRST, room: vec![0], victims };
         let round = Round::again(asked, Columns { len: 2, ..Columns::default() }, Hooks::default(), [(1, 0); 2]);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn an_admission_comes_back_too() {
+    fn an_admission_round_trips_through_a_round_file() {
         let victims = Box::new(Columns { len: 2, ..Columns::default() });
         let asked = PolicyQuestion::Admit { load: LoadId::FIRST, room: vec![0, 1], victims };
         let round = Round::again(asked, Columns { len: 1, ..Columns::default() }, Hooks::default(), [(1, 0)]);
@@ -360,12 +360,12 @@ mod tests {
     }
 
     #[test]
-    fn put_again_it_is_answered_and_judged() {
+    fn a_replayed_round_is_answered_and_validated() {
         let put = |guest: &wat_fixture::SchedulerWat<'_>, standing| {
             let bytes = guest.component();
             let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
             let mut instance = component.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
-            file(&round(3, standing), None).put(&mut instance)
+            file(&round(3, standing), None).ask(&mut instance)
         };
         // The guest fires all three, and the third has another shape.
         let Again::Answered(answer, verdict) = put(&wat_fixture::SchedulerWat::default(), 3) else { panic!() };

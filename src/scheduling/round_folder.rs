@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_are_kept_and_no_more() {
+    fn the_number_of_kept_round_files_is_limited() {
         let folder = tempfile::tempdir().unwrap();
         for n in 0..10 {
             for _ in 0..KEPT + 8 {

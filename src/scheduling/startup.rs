@@ -101,7 +101,7 @@ impl SchedulerBinding {
     pub fn prepare(&self) -> Result<Ready, Unfit> {
         let _making = self.making.lock();
         let source = Arc::clone(&self.source.lock());
-        self.made(source.as_ref(), None)
+        self.start_decider(source.as_ref(), None)
     }
 
     /// Lets the guest decide for the load, and returns the previous binding. This cannot fail, and no round is lost.
@@ -125,7 +125,7 @@ impl SchedulerBinding {
             return Ok(None);
         }
         let saved = self.save();
-        let ready = self.made(source.as_ref(), saved)?;
+        let ready = self.start_decider(source.as_ref(), saved)?;
         Ok(Some(Successor { ready, unparks }))
     }
 
@@ -181,7 +181,7 @@ impl SchedulerBinding {
     }
 
     /// Makes an instance that can decide: it has the saved state, the live sequences and the events since then.
-    pub(super) fn made(&self, source: &dyn Source, saved: Option<Vec<u8>>) -> Result<Ready, Unfit> {
+    pub(super) fn start_decider(&self, source: &dyn Source, saved: Option<Vec<u8>>) -> Result<Ready, Unfit> {
         let hooks = self.hooks_for(source);
         let mut cell = self.started(source)?;
         let mut refused = false;

@@ -42,7 +42,7 @@ impl SchedulerBinding {
     // === the maintenance thread ===
 
     /// Does what is due. Returns the next due time.
-    pub fn tend(self: &Arc<Self>) -> Option<Time> {
+    pub fn maintain(self: &Arc<Self>) -> Option<Time> {
         if !self.decides() {
             return None;
         }
@@ -112,7 +112,7 @@ impl SchedulerBinding {
     fn made_again(&self) -> Result<Ready, Unfit> {
         let source = Arc::clone(&self.source.lock());
         let saved = self.saved.lock().bytes.clone();
-        match self.made(source.as_ref(), saved) {
+        match self.start_decider(source.as_ref(), saved) {
             Ok(ready) => {
                 if ready.refused {
                     self.saved.lock().bytes = None;
@@ -123,7 +123,7 @@ impl SchedulerBinding {
                 self.saved.lock().bytes = None;
                 let what = format!("restore: {error}; what was saved is dropped, and it starts from nothing");
                 self.journal.write(Level::Warn, &what);
-                self.made(source.as_ref(), None)
+                self.start_decider(source.as_ref(), None)
             }
             Err(unfit) => Err(unfit),
         }
@@ -151,7 +151,7 @@ impl SchedulerBinding {
         let source = Arc::clone(&self.source.lock());
         let saved = self.save();
         let had = self.active().map_or(0, |active| active.at_start);
-        match self.made(source.as_ref(), saved) {
+        match self.start_decider(source.as_ref(), saved) {
             Ok(ready) => {
                 self.put_in_place(ready);
                 let what = format!("a new instance took the place of one that had grown from {had} bytes");

@@ -45,7 +45,7 @@ impl Registry {
             return self.show(name);
         }
         fits(&new).inspect_err(|_| metrics.replaced(false))?;
-        self.put("replace", name, &new, by, parked)?;
+        self.deploy("replace", name, &new, by, parked)?;
         self.show(name)
     }
 
@@ -53,13 +53,13 @@ impl Registry {
         let _changing = self.0.changing.lock();
         let (current, previous) = self.with(name, |p| (Arc::clone(&p.current.source), p.previous.clone()))?;
         let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
-        self.put("rollback", name, &previous.ok_or_else(nothing)?, by, Parked::Decides)?;
+        self.deploy("rollback", name, &previous.ok_or_else(nothing)?, by, Parked::Decides)?;
         self.show(name)
     }
 
     /// Lets a version decide everywhere, and writes it to the files that name the plug-in. If anything fails, the current one continues
     /// everywhere.
-    fn put(
+    fn deploy(
         &self,
         what: &str,
         name: &str,
@@ -69,7 +69,7 @@ impl Registry {
     ) -> Result<(), PluginError> {
         let (old, metrics) = self.with(name, |p| (p.current.clone(), Arc::clone(&p.extra)))?;
         let (before, after) = (old.source.sha256(), new.source.sha256());
-        let bindings = self.of(name);
+        let bindings = self.bindings_of(name);
         let goes_on = if !bindings.is_empty() && bindings.iter().all(|at| at.state() == BindingState::Parked) {
             format!("{} stays parked", short(before))
         } else {
@@ -102,7 +102,7 @@ impl Registry {
     /// Updates loads that began during the change with the previous version: they read the current version too early, and were listed too
     /// late. Later loads find the new one.
     fn catch_up(&self, name: &str, seen: &[Arc<SchedulerBinding>], new: &Arc<dyn Source>) {
-        let came = self.of(name).into_iter().filter(|at| !seen.iter().any(|seen| Arc::ptr_eq(at, seen)));
+        let came = self.bindings_of(name).into_iter().filter(|at| !seen.iter().any(|seen| Arc::ptr_eq(at, seen)));
         for at in came {
             if let Err(unfit) = at.keep_to(new) {
                 tracing::error!(plugin = name, model = at.model(), "the version before goes on: {unfit}");

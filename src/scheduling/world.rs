@@ -71,7 +71,7 @@ impl World for Scheduler {
         component: &wasmtime::component::Component,
         pre: &InstancePre<HostState>,
     ) -> wasmtime::Result<Self::Exports> {
-        Ok((SchedulerPluginIndices::new(pre)?, Exports::of(component)?))
+        Ok((SchedulerPluginIndices::new(pre)?, Exports::resolve(component)?))
     }
 
     fn bind(
@@ -79,7 +79,7 @@ impl World for Scheduler {
         instance: Instance,
         store: &mut Store<HostState>,
     ) -> wasmtime::Result<Self::Bindings> {
-        Ok((indices.load(&mut *store, &instance)?, Functions::of(instance, questions, store)?))
+        Ok((indices.load(&mut *store, &instance)?, Functions::resolve(instance, questions, store)?))
     }
 }
 

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_told_once() {
+    fn a_file_change_is_reported_once() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("f");
         let mut watched = Watched::new(vec![file.clone()]);

@@ -30,7 +30,7 @@ impl ClientKeyCheck {
 
 impl Check for ClientKeyCheck {
     fn check(&self, context: &mut RequestContext, head: &RequestHead<'_>) -> Result<(), Status> {
-        if let Some(name) = self.keys.keys.who(head.headers) {
+        if let Some(name) = self.keys.keys.identify(head.headers) {
             context.caller = Arc::new(Caller { name, address: context.caller.address });
             return Ok(());
         }

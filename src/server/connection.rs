@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn what_a_client_sends_ahead_is_taken_in_its_order() {
+    async fn pipelined_requests_are_handled_in_their_order() {
         let (seen, mut order) = mpsc::channel(1000);
         let take = |State(seen): State<mpsc::Sender<String>>, uri: Uri| async move {
             seen.try_send(uri.path().to_owned()).expect("room");

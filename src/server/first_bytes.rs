@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_does_not_begin_is_not_kept() {
+    async fn a_client_that_does_not_send_its_first_bytes_is_disconnected() {
         assert_eq!(sent(b"").await, Err(Some(ConnectionClosed::FirstByte)));
         for begun in [&PREFACE[..1], &PREFACE[..10], PREFACE, &[PREFACE, &[0; FRAME_HEAD - 1]].concat()] {
             assert_eq!(sent(begun).await, Err(Some(ConnectionClosed::Head)), "{begun:?}");

@@ -53,7 +53,7 @@ impl Guard {
                 false => "this server needs a key: --key-file FILE; over HTTP, the header sequor-key: KEY",
             };
             let stranger = || Status::new(Code::Unauthenticated, "unauthenticated", text);
-            return keys.who(headers).map(Some).ok_or_else(stranger);
+            return keys.identify(headers).map(Some).ok_or_else(stranger);
         }
         if self.certificates { Ok(None) } else { check_host(headers, authority).map(|()| None) }
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_keys_one_is_needed() {
+    fn a_key_is_required_if_keys_are_configured() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs_err::write(file.path(), "anna:one").expect("written");
         let guard = Guard::new(Some(ApiKeys::open(file.path()).expect("keys")), false);

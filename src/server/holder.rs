@@ -18,7 +18,7 @@ impl fmt::Display for Holder {
 }
 
 /// The process that listens on the port, if it can be found.
-pub fn of(address: SocketAddr) -> Option<Holder> {
+pub fn find_listener(address: SocketAddr) -> Option<Holder> {
     find(Path::new("/proc"), address.port())
 }
 
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_is_named() {
+    fn the_process_that_holds_a_port_is_named() {
         let proc = tempfile::tempdir().expect("a directory");
         let at = |path: &str| proc.path().join(path);
         for directory in ["net", "811/fd", "812/fd"] {

@@ -61,7 +61,7 @@ impl ApiKeys {
     }
 
     /// Whose key these headers carry.
-    pub fn who(&self, headers: &HeaderMap) -> Option<String> {
+    pub fn identify(&self, headers: &HeaderMap) -> Option<String> {
         self.who_at(given(headers)?, Instant::now())
     }
 
@@ -144,7 +144,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs_err::write(file.path(), "# operators\nanna: s3cret:1\n\nbert:other\n").unwrap();
         let keys = ApiKeys::open(file.path()).unwrap();
-        let who = |name, value: &str| keys.who(&headers(name, value));
+        let who = |name, value: &str| keys.identify(&headers(name, value));
         assert_eq!(who("authorization", "Bearer s3cret:1").as_deref(), Some("anna"));
         assert_eq!(who("authorization", "bearer other").as_deref(), Some("bert"));
         assert_eq!(who("sequor-key", "other").as_deref(), Some("bert"));
@@ -163,11 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_is_read_again_and_a_bad_one_changes_nothing() {
+    fn a_changed_keys_file_is_reloaded_unless_it_is_invalid() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs_err::write(file.path(), "anna:first").unwrap();
         let keys = ApiKeys::open(file.path()).unwrap();
-        let who = |key: &str| keys.who(&headers("sequor-key", key));
+        let who = |key: &str| keys.identify(&headers("sequor-key", key));
         fs_err::write(file.path(), "anna:the second").unwrap();
         assert_eq!((who("first"), who("the second").as_deref()), (None, Some("anna")));
         fs_err::write(file.path(), "what is this, no key at all").unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_says_nothing_useful_is_refused_with_its_line() {
+    fn an_invalid_keys_file_is_refused_with_its_line() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let said = |text: &str| {
             fs_err::write(file.path(), text).unwrap();

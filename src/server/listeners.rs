@@ -127,7 +127,7 @@ fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, BindErro
         socket.listen(WAITING)
     };
     listen().map_err(|cause| match cause.kind() {
-        io::ErrorKind::AddrInUse => BindError::Taken { what, address, holder: holder::of(address) },
+        io::ErrorKind::AddrInUse => BindError::Taken { what, address, holder: holder::find_listener(address) },
         _ => BindError::Other { what, address, cause },
     })
 }
@@ -138,7 +138,7 @@ mod tests {
     use crate::server::local;
 
     #[tokio::test]
-    async fn a_taken_port_says_who_has_it_and_what_to_do() {
+    async fn the_error_of_a_taken_port_names_its_process_and_what_to_do() {
         let other = std::net::TcpListener::bind(local(0)).expect("a port");
         let address = other.local_addr().expect("an address");
         let wanted = Addresses { grpc: Some(address), ..Addresses::default() };
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn port_0_is_reported_as_what_it_became() {
+    async fn port_0_is_reported_as_the_bound_port() {
         let wanted = Addresses { http: Some(local(0)), ..Addresses::default() };
         let addresses = Listeners::bind(&wanted).expect("bound").addresses();
         assert_ne!(addresses.http.expect("an address").port(), 0);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_is_open_to_more_than_the_settings_say_is_refused() {
+    async fn a_socket_wider_than_the_configured_address_is_refused() {
         let open = |address: [u8; 4]| {
             let socket = std::net::TcpListener::bind(SocketAddr::from((address, 0))).expect("a port");
             socket.set_nonblocking(true).expect("nonblocking");

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_apart_however_they_are_cut() {
+    fn messages_are_framed_correctly_for_any_chunk_size() {
         let bytes = [message(3), message(0), message(10), message(2)[..6].to_vec()].concat();
         for size in 1..bytes.len() {
             let mut framing = Framing::default();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_whole_is_counted_and_refused_beyond_the_limit() {
+    async fn incomplete_messages_are_counted_and_refused_beyond_the_limit() {
         let (sender, shown, mut whole) = body(BodyKind::Whole, 100);
         for count in [40, 80] {
             send(&sender, &[1; 40]).await;

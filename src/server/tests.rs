@@ -88,7 +88,7 @@ async fn one_port_answers_grpc_and_http() {
 }
 
 #[tokio::test]
-async fn the_server_says_who_it_is_and_that_it_is_ready() {
+async fn the_server_reports_its_metadata_and_readiness() {
     let server = serve();
     let metadata =
         server.kserve().await.server_metadata(proto::ServerMetadataRequest {}).await.expect("an answer").into_inner();
@@ -131,7 +131,7 @@ async fn unknown_models_and_paths_and_verbs_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_says_its_name() {
+async fn an_unknown_grpc_method_is_refused_by_name() {
     let server = serve();
     let path = "/tensorflow.serving.SessionService/SessionRun".parse().expect("a path");
     let mut grpc = tonic::client::Grpc::new(server.channel().await);
@@ -191,7 +191,7 @@ async fn health(server: &Server) -> i32 {
 }
 
 #[tokio::test]
-async fn a_draining_server_says_so_and_still_answers() {
+async fn a_draining_server_reports_not_ready_and_still_answers() {
     let hour = Span(Duration::from_secs(3600));
     let drain = Drain { announce: hour, finish: hour, exit_timeout: hour };
     let server = serve_with(ServerOptions { drain, ..ServerOptions::default() });
@@ -226,7 +226,7 @@ async fn a_server_that_was_never_ready_has_nothing_to_announce() {
 }
 
 #[tokio::test]
-async fn a_stream_of_reflection_that_rests_does_not_hold_the_server_up() {
+async fn an_idle_reflection_stream_does_not_delay_a_shutdown() {
     let server = serve();
     let list = MessageRequest::ListServices(String::new());
     let request = ServerReflectionRequest { host: String::new(), message_request: Some(list) };
@@ -240,7 +240,7 @@ async fn a_stream_of_reflection_that_rests_does_not_hold_the_server_up() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_idle_goes_out_at_once_and_frees_its_ports() {
+async fn an_idle_server_stops_at_once_and_frees_its_ports() {
     let server = serve();
     let (addresses, kept) = (server.running.addresses, server.kserve().await);
     server.stop.send(Stop::Drain).await.expect("sent");
@@ -252,7 +252,7 @@ async fn a_server_that_is_idle_goes_out_at_once_and_frees_its_ports() {
 
 /// A gRPC client without calls may not read its socket. It then sees no GOAWAY and answers no ping.
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_nothing_up() {
+async fn a_client_that_does_not_read_does_not_delay_a_shutdown() {
     let server = serve();
     let mut stream = TcpStream::connect(server.running.addresses.grpc.expect("a port")).await.expect("a connection");
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_reads_is_kept_and_one_that_does_not_is_given_up_once() {
+    async fn only_a_client_that_does_not_read_reaches_the_write_timeout() {
         let metrics = Metrics::new(false);
         let (mut client, server) = duplex(16);
         let mut server = WriteTimeout::new(server, Duration::from_secs(3600), metrics.clone());

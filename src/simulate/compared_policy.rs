@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_known_or_explained() {
+    fn policy_names_are_resolved_or_refused() {
         assert_eq!(ComparedPolicy::named("edf").map(|c| c.built_in()), Ok(BuiltIn::Deadline));
         assert!(ComparedPolicy::named("newest").unwrap_err().contains("is no policy"));
     }

@@ -225,7 +225,7 @@ mod tests {
     const TABLE: &str = "measured = \"2026-11-20\"\n[[point]]\nbatch = 2\nmicros = 100\n[[point]]\nbatch = 4\nmicros = 200\n[[point]]\nbatch = 8\nmicros = 600\n";
 
     #[test]
-    fn between_and_beyond_the_points_it_is_a_line() {
+    fn run_times_are_linear_between_and_beyond_the_measured_points() {
         let costs = read(TABLE).unwrap();
         let mut random = Random::new(1, 1);
         let micros: Vec<u128> =
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_stays_within_its_share_and_comes_from_the_seed() {
+    fn jitter_stays_within_its_share_and_repeats_for_a_seed() {
         let costs = read(TABLE).unwrap().with_jitter(0.1);
         let draw = || {
             let mut r = Random::new(5, 0);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_table_is_told_at_its_line() {
+    fn an_invalid_cost_table_is_refused_at_its_line() {
         assert_eq!(
             read("jitter = 1.0\n").unwrap_err(),
             "c.toml:1:1: jitter is a share of the time: 0 or more, and less than 1"
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_observed_makes_a_table_of_medians_and_of_slow_moments() {
+    fn observed_runs_give_a_table_of_medians_and_slow_moments() {
         let run = |(batch, micros, at)| RecordedBatch { batch, micros, at: Time(at) };
         let seen = [(4, 30, 0), (1, 9, 10), (1, 11, 20), (4, 50, 30), (1, 10, 40), (0, 3, 50)];
         let costs = Costs::observed(seen.map(run).to_vec()).unwrap();

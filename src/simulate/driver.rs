@@ -144,11 +144,11 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         self.next_arrival().is_none() && self.open.is_empty()
     }
 
-    fn put(&mut self, after: Duration, task: SimEvent) {
-        self.put_at(self.now + after, task);
+    fn schedule(&mut self, after: Duration, task: SimEvent) {
+        self.schedule_at(self.now + after, task);
     }
 
-    fn put_at(&mut self, at: Time, task: SimEvent) {
+    fn schedule_at(&mut self, at: Time, task: SimEvent) {
         self.serial += 1;
         self.agenda.push(Reverse((at, self.serial, task)));
     }
@@ -264,7 +264,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
                 Effect::Note(Note::Fallback(_)) => self.tally.fallbacks += 1,
                 Effect::Note(Note::Fault(_, fault)) => self.faulted(fault),
                 Effect::Note(Note::Stale(_, n)) => self.tally.stale += u64::from(n),
-                Effect::Tell(_) => self.tell(),
+                Effect::Tell(_) => self.notify_policy(),
                 Effect::Prepare(req, _) => answers.push(Event::Prepared(req, self.prepared(req))),
                 Effect::Post(req, _) => answers.push(Event::Posted(req)),
                 Effect::Seal(batch) => answers.push(Event::Sealed(batch, Vec::new())),
@@ -328,7 +328,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             Next::Ask(round) => self.ask(n, round),
             Next::Sleep(Some(until)) => {
                 let naps = self.pullers.get(usize::from(n)).map_or(0, |puller| puller.naps);
-                self.put_at(until, SimEvent::Look(n, naps));
+                self.schedule_at(until, SimEvent::Look(n, naps));
             }
             Next::Sleep(None) | Next::Gone => {}
         }
@@ -345,7 +345,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         let time = self.setup.costs.run(batch.rows.len(), self.now, &mut self.random);
         self.tally.batch(real, batch.rows.len(), time);
         self.set_doing(n, Doing::Running(batch));
-        self.put(time, SimEvent::Ran(n));
+        self.schedule(time, SimEvent::Ran(n));
     }
 
     // === the external policy ===
@@ -355,13 +355,13 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         let Some(policy) = self.policy.as_mut() else { return };
         policy.observe(&round.news);
         let said = PolicyAnswer::Plan(policy.plan(&round.see, &mut round.picks));
-        let until = self.ponder(round.see.len);
+        let until = self.decision_end(round.see.len);
         self.set_doing(n, Doing::Asking(round, said));
-        self.put_at(until, SimEvent::Answered(n));
+        self.schedule_at(until, SimEvent::Answered(n));
     }
 
     /// Reports events without a question, because many have gathered.
-    fn tell(&mut self) {
+    fn notify_policy(&mut self) {
         let (_, news, _) = self.core.observed(LOAD);
         if let Some(policy) = self.policy.as_mut() {
             policy.observe(&news);
@@ -378,9 +378,9 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             PolicyQuestion::Admit { room, victims, .. } => policy.admit(&round.see, room, victims),
             PolicyQuestion::Plan(_) => Ok(Vec::new()),
         };
-        let until = self.ponder(round.see.len);
+        let until = self.decision_end(round.see.len);
         self.consulted = Some((round, PolicyAnswer::Admit(answer)));
-        self.put_at(until, SimEvent::Admitted);
+        self.schedule_at(until, SimEvent::Admitted);
     }
 
     fn faulted(&mut self, fault: PolicyFault) {
@@ -392,10 +392,10 @@ impl<'a, 'p> SimLoop<'a, 'p> {
     }
 
     /// The time at which the policy has answered a question. The answer and its cost are known already.
-    fn ponder(&mut self, candidates: u32) -> Time {
+    fn decision_end(&mut self, candidates: u32) -> Time {
         let spent = self.policy.as_mut().and_then(|policy| policy.spent());
         let takes = self.setup.costs.plan(candidates, spent);
-        self.tally.pondered(takes);
+        self.tally.note_decision(takes);
         let until = self.lane.max(self.now) + takes;
         self.lane = until;
         until

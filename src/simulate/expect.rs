@@ -111,7 +111,7 @@ mod tests {
         let file = WorkloadFile::read(Path::new("case.toml"), &text).unwrap();
         let experiment = Experiment {
             workload: file.workload(1).unwrap(),
-            serving: file.serve.clone().settle().unwrap(),
+            serving: file.serve.clone().resolve().unwrap(),
             costs: Costs::default(),
             policies: vec![ComparedPolicy::named("oldest").unwrap()],
             seed: 1,
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_held_against_what_is_expected() {
+    fn a_run_is_compared_with_its_expectations() {
         assert_eq!(held("[expect]\nanswered = \"100 %\"\nwait_p99 = \"1s\"\nrejected = \"0 %\"\n"), [""; 0]);
         let wrong = held("[expect]\nmissed = \"1 %\"\nbatch = 31\nwait_p50 = \"1us\"\n");
         assert!(wrong[0].ends_with("of the deadlines missed, at most 1 % expected"), "{wrong:?}");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_its_place() {
+    fn invalid_expectations_are_refused_with_their_place() {
         let read = |text: &str| WorkloadFile::read(Path::new("case.toml"), text).unwrap_err().to_string();
         assert!(read("[expect]\nmissed = \"1\"\n").contains("case.toml:2"), "{}", read("[expect]\nmissed = \"1\"\n"));
         assert!(read("[expect]\nmised = \"1 %\"\n").contains("mised"));

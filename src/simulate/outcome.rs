@@ -122,8 +122,8 @@ impl Outcome {
             answered,
             batches: batches(&tally),
             slots: slots(&tally),
-            wait: Quantiles::of(&tally.waits),
-            answer: Quantiles::of(&tally.answers),
+            wait: Quantiles::from_sorted(&tally.waits),
+            answer: Quantiles::from_sorted(&tally.answers),
             deadlines: (with_deadline > 0).then(|| Deadlines {
                 requests: with_deadline,
                 missed,
@@ -149,7 +149,7 @@ impl Outcome {
 
 impl Quantiles {
     /// The quantiles of ascending nanoseconds.
-    pub(super) fn of(sorted: &[u64]) -> Quantiles {
+    pub(super) fn from_sorted(sorted: &[u64]) -> Quantiles {
         let sum: u128 = sorted.iter().map(|n| u128::from(*n)).sum();
         let at = |share: f64| micros(rank(sorted, share));
         Quantiles {
@@ -219,7 +219,7 @@ fn tenants(workload: &Workload, waits: &[u64]) -> Vec<Tenant> {
     }
     let one = |((name, requests), mut waits): ((&String, u64), Vec<u64>)| {
         waits.sort_unstable();
-        Tenant { name: name.clone(), requests, wait: Quantiles::of(&waits) }
+        Tenant { name: name.clone(), requests, wait: Quantiles::from_sorted(&waits) }
     };
     let mut tenants: Vec<Tenant> =
         workload.tenants.iter().zip(requests).zip(of_each).map(one).filter(|t| t.requests > 0).collect();
@@ -242,17 +242,17 @@ mod tests {
     #[test]
     fn percentiles_are_of_the_nearest_rank() {
         let sorted: Vec<u64> = (1..=100).map(|n| n * 1000).collect();
-        let q = Quantiles::of(&sorted);
+        let q = Quantiles::from_sorted(&sorted);
         assert_eq!(
             (q.p50_us, q.p90_us, q.p99_us, q.p999_us, q.most_us, q.mean_us),
             (50.0, 90.0, 99.0, 100.0, 100.0, 50.5)
         );
-        assert_eq!(Quantiles::of(&[]), Quantiles::default());
-        assert_eq!(Quantiles::of(&[7000]).p50_us, 7.0);
+        assert_eq!(Quantiles::from_sorted(&[]), Quantiles::default());
+        assert_eq!(Quantiles::from_sorted(&[7000]).p50_us, 7.0);
     }
 
     #[test]
-    fn the_curve_goes_as_far_as_there_are_requests() {
+    fn the_wait_curve_reaches_as_far_as_the_number_of_requests_allows() {
         let curve = curve(&(1..=1000).collect::<Vec<u64>>());
         assert_eq!(curve.first(), Some(&(0.0, 0.001)));
         let (share, wait) = curve.last().copied().unwrap();

@@ -167,16 +167,16 @@ impl Plugged {
         let mut guest = started?;
         if !self.saved.is_empty() {
             // An inner error is the guest's own sentence. It then starts from nothing.
-            let _ = guest.restore(&self.saved).map_err(|error| self.fallen(error))?;
+            let _ = guest.restore(&self.saved).map_err(|error| self.drop_guest(error))?;
         }
         if !events.is_empty() {
-            guest.observe(&events).map_err(|error| self.fallen(error))?;
+            guest.observe(&events).map_err(|error| self.drop_guest(error))?;
         }
         self.at_start = guest.memory();
         Ok(guest)
     }
 
-    fn fallen(&mut self, error: CallError) -> PolicyFault {
+    fn drop_guest(&mut self, error: CallError) -> PolicyFault {
         self.guest = None;
         self.what = error.what;
         fault_of(error.fault)
@@ -185,7 +185,7 @@ impl Plugged {
     /// Counts the instructions of the last call. If the call failed, drops the guest.
     fn close<R>(&mut self, said: Result<R, CallError>) -> Result<R, PolicyFault> {
         self.spent += self.guest.as_ref().map_or(0, SchedulerGuest::fuel);
-        said.map_err(|error| self.fallen(error))
+        said.map_err(|error| self.drop_guest(error))
     }
 
     /// Replaces a grown instance before the next question.

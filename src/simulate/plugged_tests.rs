@@ -14,7 +14,7 @@ fn plug(guest: &SchedulerWat<'_>) -> PluginSpec {
 const SMALL: &str = "for = \"2s\"\n[[poisson]]\nrate = \"400/s\"\nsequences = 20\nsteps = 10\n";
 
 #[test]
-fn a_plug_in_that_does_as_the_built_in_fares_as_it_does_and_later() {
+fn a_plug_in_equal_to_the_built_in_policy_differs_only_in_its_call_time() {
     let guest = SchedulerWat { admit: FIRST_COME, ..SchedulerWat::default() };
     let policies = || vec![ComparedPolicy::named("oldest").unwrap(), ComparedPolicy::plugin("x.wasm", plug(&guest))];
     let at = |plan| {
@@ -92,7 +92,7 @@ const FIRST_COME: &str = "
     (i32.const 1024)";
 
 #[test]
-fn a_plug_in_that_falls_again_and_again_is_parked_and_nobody_is_lost() {
+fn a_plug_in_that_traps_repeatedly_is_parked_without_a_lost_request() {
     let falls = SchedulerWat { plan: "unreachable", admit: FIRST_COME, ..SchedulerWat::default() };
     let policies = || vec![ComparedPolicy::named("oldest").unwrap(), ComparedPolicy::plugin("x.wasm", plug(&falls))];
     let costs =

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_what_they_are_called() {
+    fn random_draws_have_the_requested_means() {
         let mut random = Random::new(7, 7);
         let n = 20_000;
         let spans: f64 = (0..n).map(|_| random.exponential(Duration::from_secs(2)).as_secs_f64()).sum();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_met() {
+    fn random_choices_follow_the_given_shares() {
         let mut random = Random::new(3, 0);
         let mut counts = [0u32; 3];
         for _ in 0..10_000 {

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn invalid_rates_are_refused() {
         for text in ["2000", "/s", "0/s", "-1/s", "1/0s", "NaN/s", "1/x", "inf/s"] {
             assert!(text.parse::<Rate>().is_err(), "{text}");
         }

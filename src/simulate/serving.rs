@@ -91,7 +91,7 @@ impl ServingOptions {
     }
 
     /// Fills in the defaults and checks the result. An error names the fault.
-    pub fn settle(self) -> Result<Serving, String> {
+    pub fn resolve(self) -> Result<Serving, String> {
         let default = Serving::default();
         let serving = Serving {
             instances: self.instances.unwrap_or(default.instances),

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_as_slow_as_the_one_that_began_nearest_to_it() {
+    fn a_run_is_as_slow_as_the_recorded_run_nearest_in_time() {
         let moments = SlowdownTrace::new(vec![(Time(50), 3.0), (Time(10), 1.0), (Time(20), 2.0), (Time(20), 2.0)]);
         let at = |now| moments.slowness(Time(now));
         assert_eq!([0, 10, 14, 16, 20, 34, 36, 99].map(at), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0]);

@@ -72,7 +72,7 @@ impl SimTally {
         self.busy += time;
     }
 
-    pub(super) fn pondered(&mut self, took: Duration) {
+    pub(super) fn note_decision(&mut self, took: Duration) {
         self.questions += 1;
         self.pondered += took;
         self.pondered_most = self.pondered_most.max(took);

@@ -62,7 +62,7 @@ pub(super) fn named(names: &[&str]) -> Vec<ComparedPolicy> {
 // === by hand ===
 
 #[test]
-fn a_tiny_workload_comes_out_as_worked_out_by_hand() {
+fn a_tiny_workload_matches_the_results_computed_by_hand() {
     // Two slots, two rows, 2 ms a batch.
     //  0: a and b START            -> batch {a, b} 0..2        waits 0, 0
     //  1: a steps; c STARTs        -> c in the backlog
@@ -97,7 +97,7 @@ fn a_tiny_workload_comes_out_as_worked_out_by_hand() {
 }
 
 #[test]
-fn what_nobody_can_end_is_told_and_not_waited_for() {
+fn requests_that_never_get_an_answer_are_reported_and_the_run_ends() {
     let serving = Serving { slots: 1, idle: None, ..Serving::default() };
     let report = run(
         workload(vec![arrival(0, 0, true, false), arrival(1, 1, true, false)]),
@@ -110,7 +110,7 @@ fn what_nobody_can_end_is_told_and_not_waited_for() {
 }
 
 #[test]
-fn who_waits_too_long_is_refused_if_that_is_wished() {
+fn requests_past_their_deadline_are_rejected_if_configured() {
     let mut arrivals: Vec<Arrival> = (0..3).map(|n| arrival(0, n, true, true)).collect();
     arrivals.iter_mut().for_each(|a| a.within = Some(Duration::from_millis(3)));
     let serving = Serving { max_batch: 1, expire: Expire::Reject, ..Serving::default() };
@@ -178,7 +178,7 @@ tenant = "batch"
 #[test]
 fn the_earliest_deadline_first_misses_fewer_than_the_oldest_first() {
     let file = WorkloadFile::read(Path::new("mixed.toml"), MIXED).unwrap();
-    let serving = file.serve.clone().settle().unwrap();
+    let serving = file.serve.clone().resolve().unwrap();
     let report = run(file.workload(1).unwrap(), serving, Costs::default(), named(&["oldest", "edf"]));
     let missed: Vec<f64> = report.runs.iter().filter_map(|r| r.deadlines).map(|d| d.share).collect();
     assert!(missed[1] < missed[0] / 2.0 && missed[0] > 0.01, "{missed:?}\n{}", report.table());
@@ -233,7 +233,7 @@ impl Policy for Newest {
 impl SimPolicy for Newest {}
 
 #[test]
-fn an_external_policy_decides_and_its_pondering_takes_time() {
+fn an_external_policy_decides_and_its_decision_time_counts() {
     // Admission 1 ms, a plan 1 ms, a run 2 ms: at 2 the newest of the first three (the last in order) is chosen, at 4 they have run.
     let arrivals: Vec<Arrival> =
         [(0, 0), (0, 1), (1, 2)].into_iter().map(|(at, s)| arrival(at, s, true, true)).collect();
@@ -264,7 +264,7 @@ impl Policy for Nonsense {
 impl SimPolicy for Nonsense {}
 
 #[test]
-fn a_policy_that_talks_nonsense_falls_back_and_loses_nothing() {
+fn the_built_in_policy_replaces_invalid_answers_and_loses_no_request() {
     let text = "for = \"1s\"\n[[poisson]]\nrate = \"500/s\"\nsequences = 10\n";
     let policies =
         || vec![ComparedPolicy::named("oldest").unwrap(), ComparedPolicy::external("nonsense", || Box::new(Nonsense))];
@@ -304,7 +304,7 @@ fn crowd(seed: u64) -> SimulationReport {
 }
 
 #[test]
-fn a_seed_gives_the_same_bytes_and_another_gives_others() {
+fn the_same_seed_gives_the_same_report_and_another_seed_another_report() {
     let (a, b, other) = (crowd(1), crowd(1), crowd(2));
     assert_eq!((a.head() + &a.table(), a.json(), a.html()), (b.head() + &b.table(), b.json(), b.html()));
     assert_ne!(a.table(), other.table());
@@ -312,7 +312,7 @@ fn a_seed_gives_the_same_bytes_and_another_gives_others() {
 }
 
 #[test]
-fn the_page_stands_alone() {
+fn the_html_report_has_no_external_references() {
     let page = crowd(1).html();
     assert_eq!(page.matches("<svg").count(), 4);
     for foreign in ["<script", "http:", "https:", "src=", "@import", "url(", "NaN", "inf\""] {
@@ -321,7 +321,7 @@ fn the_page_stands_alone() {
 }
 
 #[test]
-fn the_report_reads_like_this() {
+fn the_text_report_matches_its_snapshot() {
     let report = crowd(1);
     insta::assert_snapshot!(report.head() + "\n" + &report.table());
 }

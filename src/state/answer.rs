@@ -96,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_any_type_is_read_as_it_was_written_and_replaces_the_one_before() {
+    fn a_stored_answer_of_any_type_round_trips_and_replaces_the_answer_before() {
         let state = TensorView::new(Dtype::I32, vec![1], &[7, 0, 0, 0]).unwrap();
         let header: HashMap<String, String> = [("sequor.step".to_owned(), "3".to_owned())].into();
         let file = serialize([("STATE", state)], Some(header)).unwrap();
         assert_eq!(answer_of(&file).unwrap(), []);
         let named = |name: &str, dtype, shape: &[u64], data: &'static [u8]| NamedTensor {
             name: name.to_owned(),
-            tensor: Tensor { dtype, shape: Shape::of(shape), data: Bytes::from_static(data) },
+            tensor: Tensor { dtype, shape: Shape::new(shape), data: Bytes::from_static(data) },
         };
         let first = [named("OLD", DataType::Int8, &[1, 2], &[1, 2])];
         let second = [

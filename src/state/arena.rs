@@ -168,7 +168,7 @@ impl Arena {
 
     /// The slot's row as a source or target of a move.
     pub(super) fn slice(&self, state: usize, slot: u32, side: u8) -> Option<BufferSlice<'_>> {
-        self.row(state, slot, side).map(|(buffer, at)| BufferSlice::of(buffer, at))
+        self.row(state, slot, side).map(|(buffer, at)| BufferSlice::new(buffer, at))
     }
 
     /// Bytes allocated.

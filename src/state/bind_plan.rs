@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_and_dead_rows_are_no_burden() {
+    fn fresh_and_dead_rows_are_not_carried() {
         let mut slots = live(&[0, 1, 1]);
         slots[1].fresh = true;
         slots[2].live = false;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_row_is_bound_wherever_its_batch_dimension_is() {
+    fn a_single_row_is_bound_in_place_on_any_batch_axis() {
         let slots = live(&[0, 0, 1]);
         let constraints = BindConstraints { leading: false, ..DIRECT };
         assert_eq!(choose(&[Some(2)], &slots, constraints), BindPlan::InPlace { first: 2, side: 1, carry: vec![] });
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn with_one_side_a_run_is_read_in_place_and_anything_else_is_moved() {
+    fn only_consecutive_slots_are_bound_in_place_with_a_single_side() {
         let slots = live(&[0; 8]);
         let constraints = BindConstraints { sides: 1, chunks: ChunkSizes::even(4), ..DIRECT };
         assert_eq!(

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_refused_and_takes_nothing() {
+    fn a_reservation_beyond_the_budget_is_refused_and_takes_nothing() {
         let budget = Budget::new(10);
         let ticket = budget.take(8).unwrap();
         assert_eq!(budget.take(3).unwrap_err(), NoRoom { wanted: 3, used: 8, limit: 10 });
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_least_gives_way_first_wherever_it_is_held() {
+    fn the_least_recently_used_bytes_of_any_holder_are_reclaimed_first() {
         let budget = Budget::new(10);
         let holders = [Arc::new(HeldParts::default()), Arc::new(HeldParts::default())];
         for holder in &holders {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_beyond_the_limit_leaves_no_room_for_others() {
+    fn bytes_counted_beyond_the_limit_leave_no_room_for_others() {
         let budget = Budget::new(10);
         let (_first, copy) = (budget.take(8).unwrap(), budget.count(8));
         assert_eq!(budget.take(1).unwrap_err(), NoRoom { wanted: 1, used: 16, limit: 10 });
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_grows_by_another_and_gives_back_what_it_shrinks_by() {
+    fn a_ticket_merges_another_and_releases_bytes_when_it_shrinks() {
         let budget = Budget::new(10);
         let mut ticket = budget.take(4).unwrap();
         ticket.merge(budget.take(5).unwrap());

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn named(name: &str, dtype: DataType, shape: &[u64], data: &'static [u8]) -> NamedTensor {
-        let tensor = Tensor { dtype, shape: Shape::of(shape), data: Bytes::from_static(data) };
+        let tensor = Tensor { dtype, shape: Shape::new(shape), data: Bytes::from_static(data) };
         NamedTensor { name: name.to_owned(), tensor }
     }
 

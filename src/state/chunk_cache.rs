@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_memory_makes_room_for_sequences_and_is_never_why_one_is_refused() {
+    fn cached_memory_is_freed_for_sequences_and_never_causes_a_refusal() {
         let budget = Budget::new(10_000);
         let (cache, _) = cache(&budget);
         let first = budget.take(6_000).unwrap();

@@ -26,7 +26,7 @@ fn store_as(plan: ChunkPlan, slots: u32, storage: DataType) -> Store {
         dims: Dims::from_wire(&[4]),
         batch_axis: Some(0),
         storage,
-        initial: InitialValue { shape: Shape::of(&[4]), data: None },
+        initial: InitialValue { shape: Shape::new(&[4]), data: None },
         same_buffer: false,
         padding: None,
     };

@@ -136,7 +136,7 @@ impl DeviceVariable {
         for (n, row) in rows.iter().enumerate() {
             let grown = row.and_then(|slot| self.slots.get(slot as usize)?.as_ref());
             let from = grown.and_then(|grown| grown.memory.as_ref().or(self.first.as_ref()));
-            moves.row(from.map(|from| BufferSlice::of(from, 0)), BufferSlice::of(&self.given, n * layout.inner))?;
+            moves.row(from.map(|from| BufferSlice::new(from, 0)), BufferSlice::new(&self.given, n * layout.inner))?;
         }
         Ok(())
     }
@@ -187,14 +187,14 @@ impl DeviceVariable {
             let has = || self.slots.get(*slot as usize)?.as_ref()?.memory.as_ref();
             if let Some(to) = more.as_ref().or_else(has) {
                 moves
-                    .row(Some(BufferSlice::of_owned(&growth.data, n * growth.layout.inner)), BufferSlice::of(to, 0))?;
+                    .row(Some(BufferSlice::of_owned(&growth.data, n * growth.layout.inner)), BufferSlice::new(to, 0))?;
             }
         }
         Ok(())
     }
 
     /// Applies the moved values to their slots.
-    pub(super) fn settle(&mut self, growth: Growth, taken: &[(usize, u32)]) {
+    pub(super) fn store_states(&mut self, growth: Growth, taken: &[(usize, u32)]) {
         for ((_, slot), more) in taken.iter().zip(growth.more) {
             let Some(Some(grown)) = self.slots.get_mut(*slot as usize) else { continue };
             grown.shape.clone_from(&growth.row);
@@ -220,11 +220,11 @@ impl DeviceVariable {
     /// Memory that contains these bytes, for [`DeviceVariable::put`].
     pub(super) fn holding(&mut self, bytes: &[u8]) -> Result<Buffer, DeviceError> {
         let mut memory = self.take(bytes.len())?;
-        memory.put(bytes)?;
+        memory.write_bytes(bytes)?;
         Ok(memory)
     }
 
-    pub(super) fn put(&mut self, slot: u32, shape: Shape, memory: Buffer) {
+    pub(super) fn set(&mut self, slot: u32, shape: Shape, memory: Buffer) {
         self.free(slot);
         if let Some(place) = self.slots.get_mut(slot as usize) {
             *place = Some(Grown { shape, memory: Some(memory) });
@@ -251,7 +251,7 @@ impl DeviceVariable {
 
 fn layout(spec: &StateSpec, row: &Shape) -> Layout {
     let axis = spec.batch_axis.unwrap_or(0).min(row.0.len());
-    let product = |dims: &[u64]| Shape::of(dims).elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    let product = |dims: &[u64]| Shape::new(dims).elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     let (before, after) = row.0.split_at(axis);
     let inner = product(after).saturating_mul(spec.dtype.size().unwrap_or(1));
     Layout { outer: product(before), inner, kept: inner, widen: Convert::No, narrow: Convert::No }

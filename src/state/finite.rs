@@ -69,7 +69,7 @@ fn each_piece(
         return rows.pieces(data, &lengths, visit).ok_or_else(torn);
     }
     let (_, behind) = row.0.split_at(spec.batch_axis.unwrap_or(0).min(row.0.len()));
-    let elements = Shape::of(behind).elements().and_then(|n| usize::try_from(n).ok()).ok_or_else(torn)?;
+    let elements = Shape::new(behind).elements().and_then(|n| usize::try_from(n).ok()).ok_or_else(torn)?;
     visit_rows(data, elements * spec.dtype.size().unwrap_or(1), count, visit);
     Ok(())
 }

@@ -124,7 +124,7 @@ impl FixedState {
         }
         for slot in fresh {
             if let Some(to) = arena.slice(self.index, *slot, side) {
-                moves.row(self.first.as_ref().map(|first| BufferSlice::of(first, 0)), to)?;
+                moves.row(self.first.as_ref().map(|first| BufferSlice::new(first, 0)), to)?;
             }
         }
         for slot in cleared {
@@ -146,10 +146,10 @@ impl FixedState {
         moves.set(self.layout.gather(rows.len()))?;
         for (n, row) in rows.iter().enumerate() {
             let from = row.and_then(|slot| match slots.view(slot) {
-                view if view.fresh => self.first.as_ref().map(|first| BufferSlice::of(first, 0)),
+                view if view.fresh => self.first.as_ref().map(|first| BufferSlice::new(first, 0)),
                 view => arena.slice(self.index, slot, view.side),
             });
-            moves.row(from, BufferSlice::of(&self.given, n * self.layout.inner))?;
+            moves.row(from, BufferSlice::new(&self.given, n * self.layout.inner))?;
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl FixedState {
         moves.set(self.layout.scatter(count))?;
         for (n, slot) in taken {
             if let Some(to) = arena.slice(self.index, *slot, slots.view(*slot).side) {
-                moves.row(Some(BufferSlice::of(&self.taken, n * self.layout.inner)), to)?;
+                moves.row(Some(BufferSlice::new(&self.taken, n * self.layout.inner)), to)?;
             }
         }
         Ok(())
@@ -182,7 +182,7 @@ impl FixedState {
     ) -> Result<(), StateError> {
         let (from, at, _) = self.target(spec, bound, arena)?;
         moves.set(self.layout.rows_first(bound.rows.len()))?;
-        Ok(moves.row(Some(BufferSlice::of(from, at + n * self.layout.inner)), to)?)
+        Ok(moves.row(Some(BufferSlice::new(from, at + n * self.layout.inner)), to)?)
     }
 
     // === where a run reads and writes ===
@@ -229,8 +229,8 @@ impl FixedState {
     }
 
     /// Sets the first row that a commit takes.
-    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.taken.put(bytes)
+    pub(super) fn write_first_row(&mut self, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.taken.write_bytes(bytes)
     }
 }
 
@@ -243,7 +243,7 @@ fn first_row(device: &Arc<dyn Device>, spec: &StateSpec, layout: Layout) -> Resu
     let mut scratch = Scratch::default();
     let mut moves = Moves::new(&**device, &mut scratch);
     moves.set(StridedLayout { convert: layout.narrow, ..StridedLayout::whole(layout.row()) })?;
-    moves.row(Some(BufferSlice::of(&given, 0)), BufferSlice::of(&kept, 0))?;
+    moves.row(Some(BufferSlice::new(&given, 0)), BufferSlice::new(&kept, 0))?;
     moves.run()?;
     device.wait(device.fence()?)?;
     Ok(Some(kept))

@@ -173,7 +173,7 @@ impl HostVariables {
     }
 
     /// Takes the new values of these rows.
-    pub(super) fn settle(&mut self, rows: Vec<HostVariable>, taken: &[(usize, u32)]) {
+    pub(super) fn store_states(&mut self, rows: Vec<HostVariable>, taken: &[(usize, u32)]) {
         let mut rows: Vec<Option<HostVariable>> = rows.into_iter().map(Some).collect();
         for (n, slot) in taken {
             if let (Some(place), Some(row)) = (self.slots.get_mut(*slot as usize), rows.get_mut(*n)) {

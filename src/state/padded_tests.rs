@@ -85,7 +85,7 @@ fn padded_run() -> impl Strategy<Value = PaddedRun> {
 
 proptest! {
     #[test]
-    fn rows_of_different_lengths_run_together_and_keep_what_they_would_have_alone(
+    fn rows_of_different_lengths_run_together_and_get_the_states_of_single_runs(
         axis in 0usize..2, batch_axis in 0usize..3, left in any::<bool>(), bucketed in any::<bool>(), sided in any::<bool>(),
         acts in proptest::collection::vec(padded_run(), 1..30),
     ) {
@@ -146,7 +146,7 @@ proptest! {
 }
 
 #[test]
-fn lengths_that_cannot_be_are_refused_and_nothing_is_taken() {
+fn impossible_lengths_are_refused_and_nothing_is_committed() {
     let spec = spec(0, 0, PaddingSide::Right, &[]);
     let mut store = store(&spec, false);
     let values = |length: u64, salt: u8| {

@@ -183,7 +183,7 @@ impl Store {
         to.ensure(row * count)?;
         let mut moves = Moves::new(&*self.device, &mut self.scratch);
         for n in 0..count {
-            let to = BufferSlice::of(to, n * row);
+            let to = BufferSlice::new(to, n * row);
             fixed.copy_row(&state.spec, (bound, &self.arena), n, to, &mut moves)?;
         }
         Ok(moves.run()?)
@@ -235,7 +235,7 @@ impl Store {
         let flips = matches!(bound.plan, BindPlan::InPlace { .. }) && self.constraints.sides > 1;
         self.scatter(count, &taken, &left, flips)?;
         for (state, left) in self.states.iter_mut().zip(left) {
-            state.settle(left, &taken);
+            state.store_states(left, &taken);
         }
         for (_, slot) in &taken {
             if flips {

@@ -159,12 +159,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_state_is_left_out_of_a_snapshot() {
+    fn tensors_and_notes_other_than_states_are_removed_from_a_snapshot() {
         let (one, other) = (state(DataType::Uint8, &[2]), state(DataType::Bytes, &[-1]));
         let other = StateSpec { input: "texts".to_owned(), ..other };
-        let values = [(Shape::of(&[2]), vec![1, 2]), (Shape::of(&[1]), vec![1, 0, 0, 0, b'a'])];
+        let values = [(Shape::new(&[2]), vec![1, 2]), (Shape::new(&[1]), vec![1, 0, 0, 0, b'a'])];
         let more = StateSpec { input: "more".to_owned(), ..one.clone() };
-        let (with, values_with) = ([&one, &other, &more], [&values[..], &[(Shape::of(&[2]), vec![0; 2])]].concat());
+        let (with, values_with) = ([&one, &other, &more], [&values[..], &[(Shape::new(&[2]), vec![0; 2])]].concat());
         let whole = file(with.into_iter(), &values_with, &notes(&[("note", "of some length")])).unwrap();
         let specs = [one, other];
         let alone = states_alone(&specs, &whole).unwrap();
@@ -175,10 +175,10 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_not_those_of_their_shape_are_refused() {
+    fn texts_that_do_not_match_their_shape_are_refused() {
         let texts = state(DataType::Bytes, &[-1]);
         let of = |count: u64, data: &[u8]| {
-            let file = file([&texts].into_iter(), &[(Shape::of(&[count]), data.to_vec())], &BTreeMap::new()).unwrap();
+            let file = file([&texts].into_iter(), &[(Shape::new(&[count]), data.to_vec())], &BTreeMap::new()).unwrap();
             check(std::slice::from_ref(&texts), &file).map(drop)
         };
         let two = [2, 0, 0, 0, b'a', b'b', 0, 0, 0, 0];

@@ -90,7 +90,7 @@ impl StateSpec {
         let shape = self.dims.fixed()?;
         let (size, kept) = (self.dtype.size()?, self.storage.size()?);
         let axis = self.batch_axis.unwrap_or(0);
-        let product = |dims: &[u64]| Shape::of(dims).elements().and_then(|n| usize::try_from(n).ok());
+        let product = |dims: &[u64]| Shape::new(dims).elements().and_then(|n| usize::try_from(n).ok());
         let (before, after) = shape.0.split_at_checked(axis)?;
         let (outer, elements) = (product(before)?, product(after)?);
         let (widen, narrow) = match self.storage {

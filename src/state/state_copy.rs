@@ -125,7 +125,7 @@ impl CopySource<'_> {
             if *len == 0 {
                 continue;
             }
-            let to = BufferSlice::of(to, 0);
+            let to = BufferSlice::new(to, 0);
             match (left, state.fixed()) {
                 (Left::Growth(growth), _) => growth.copy_row(self.bound.rows.len(), n, to, &mut moves)?,
                 (_, Some(fixed)) => fixed.copy_row(&state.spec, (self.bound, self.arena), n, to, &mut moves)?,

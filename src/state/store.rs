@@ -253,7 +253,7 @@ impl Store {
         self.commit(&bound, fresh, &[true])?;
         for (state, held) in self.states.iter_mut().zip(held) {
             if let (StateStorage::DeviceVariable(variable, _), Some((shape, memory))) = (&mut state.kind, held) {
-                variable.put(slot, shape, memory);
+                variable.set(slot, shape, memory);
             }
         }
         Ok(())

@@ -195,10 +195,10 @@ impl StoredState {
     }
 
     /// Applies the split values of these rows.
-    pub(super) fn settle(&mut self, left: Left, taken: &[(usize, u32)]) {
+    pub(super) fn store_states(&mut self, left: Left, taken: &[(usize, u32)]) {
         match (&mut self.kind, left) {
-            (StateStorage::DeviceVariable(variable, _), Left::Growth(growth)) => variable.settle(growth, taken),
-            (StateStorage::HostVariable(variables), Left::HostVariable(rows)) => variables.settle(rows, taken),
+            (StateStorage::DeviceVariable(variable, _), Left::Growth(growth)) => variable.store_states(growth, taken),
+            (StateStorage::HostVariable(variables), Left::HostVariable(rows)) => variables.store_states(rows, taken),
             _ => {}
         }
     }
@@ -224,7 +224,7 @@ impl StoredState {
     {
         Ok(match &mut self.kind {
             StateStorage::Fixed(fixed) => {
-                fixed.put(bytes.as_ref())?;
+                fixed.write_first_row(bytes.as_ref())?;
                 GivenValue::Written
             }
             StateStorage::DeviceVariable(variable, _) => GivenValue::Held(shape, variable.holding(bytes.as_ref())?),

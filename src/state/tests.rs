@@ -90,7 +90,7 @@ fn bytes_of<'a>(span: &MemorySpan<'a>) -> &'a [u8] {
 /// The output that a backend on that device would make.
 fn owned(device: &Arc<dyn Device>, spec: &StateSpec, bytes: Vec<u8>) -> Owned {
     match device.place() {
-        DeviceId::Cuda(_) if spec.dtype != DataType::Bytes => Owned::of(Buffer::holding(device, &bytes).unwrap()),
+        DeviceId::Cuda(_) if spec.dtype != DataType::Bytes => Owned::new(Buffer::holding(device, &bytes).unwrap()),
         _ => Owned::from_vec(bytes),
     }
 }
@@ -183,13 +183,13 @@ fn act(slots: u32) -> impl Strategy<Value = Act> {
 /// An FP32 state on axis 1 that is stored in 16 bits.
 fn kept(storage: DataType, first: Option<[f32; 3]>) -> StateSpec {
     let data = first.map(|values| Arc::from(values.map(f32::to_le_bytes).concat()));
-    let initial = InitialValue { shape: Shape::of(&[1, 3]), data };
+    let initial = InitialValue { shape: Shape::new(&[1, 3]), data };
     StateSpec { storage, initial, ..spec(storage.name(), DataType::Fp32, &[1, 3], 1) }
 }
 
 fn kinds() -> Vec<Vec<StateSpec>> {
     let halves = StateSpec { storage: DataType::Fp16, ..spec("h", DataType::Fp32, &[3], 0) };
-    let filled = InitialValue { shape: Shape::of(&[2, 3]), data: Some(Arc::from([7u8; 12].as_slice())) };
+    let filled = InitialValue { shape: Shape::new(&[2, 3]), data: Some(Arc::from([7u8; 12].as_slice())) };
     vec![
         vec![spec("a", DataType::Int32, &[2], 0)],
         vec![spec("a", DataType::Fp32, &[2, 3], 1), spec("b", DataType::Int64, &[1], 0)],
@@ -276,7 +276,7 @@ proptest! {
     fn growing_states_are_run_alone_or_with_equals(
         away in any::<bool>(), filled in any::<bool>(), acts in proptest::collection::vec((0u32..3, any::<u8>()), 1..40),
     ) {
-        let first = InitialValue { shape: Shape::of(&[3]), data: Some(Arc::from([1u8, 2, 3, 4, 5, 6].as_slice())) };
+        let first = InitialValue { shape: Shape::new(&[3]), data: Some(Arc::from([1u8, 2, 3, 4, 5, 6].as_slice())) };
         let growing = spec("g", DataType::Int16, &[-1], 0);
         let growing = if filled { StateSpec { initial: first, ..growing } } else { growing };
         let specs = vec![growing, spec("f", DataType::Int16, &[2], 0)];
@@ -452,14 +452,14 @@ fn a_state_in_one_buffer_takes_half_the_memory() {
 }
 
 #[test]
-fn a_state_of_another_shape_is_named_and_nothing_is_taken() {
+fn a_state_output_of_another_shape_is_refused_by_name() {
     let specs = [spec("a", DataType::Int32, &[-1], 0)];
     let device: Arc<dyn Device> = Arc::new(Host);
     let specs = vec![StateSpec { dims: Dims::from_wire(&[-1, 2]), ..specs[0].clone() }];
     let mut store = Store::new(&device, specs, 1, false, cache()).unwrap();
     store.init(0).unwrap();
     let bound = store.bind(vec![Some(0)]).unwrap();
-    let wrong = Fresh { shape: Shape::of(&[1, 5, 3]), data: Owned::from_vec(vec![0; 60]), lengths: None };
+    let wrong = Fresh { shape: Shape::new(&[1, 5, 3]), data: Owned::from_vec(vec![0; 60]), lengths: None };
     let error = store.check(&bound, &[Some(wrong)]).unwrap_err();
     assert_eq!(error.to_string(), "state output 'a_OUT' has shape [1,5,3], but [1,-1,2] is expected for a batch of 1");
 }

@@ -83,7 +83,7 @@ mod tests {
 
     fn spec(dtype: DataType, dims: &[i64], storage: DataType, data: Option<&[u8]>) -> StateSpec {
         let dims = Dims::from_wire(dims);
-        let shape = dims.fixed().unwrap_or_else(|| Shape::of(&[1]));
+        let shape = dims.fixed().unwrap_or_else(|| Shape::new(&[1]));
         let initial = InitialValue { shape, data: data.map(Arc::from) };
         StateSpec {
             input: "S".to_owned(),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again() {
+    fn written_state_values_are_read_back_from_a_slot() {
         let device: Arc<dyn Device> = Arc::new(Host);
         let specs = vec![
             spec(DataType::Fp32, &[2], DataType::Fp32, None),
@@ -111,7 +111,7 @@ mod tests {
             spec(DataType::Int64, &[-1], DataType::Int64, None),
             spec(DataType::Bytes, &[2], DataType::Bytes, None),
         ];
-        let value = |shape: &[u64], bytes: Bytes| StateValue { shape: Shape::of(shape), bytes };
+        let value = |shape: &[u64], bytes: Bytes| StateValue { shape: Shape::new(shape), bytes };
         let values = StateValues::new(vec![
             value(&[2], bytes(&[1.1, -2.3])),
             value(&[2], bytes(&[0.5, 1024.0])),
@@ -135,9 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_value_is_what_the_model_says() {
+    fn the_initial_state_value_matches_the_model() {
         let given = StateValue::initial(&spec(DataType::Uint8, &[3], DataType::Uint8, Some(&[1, 2, 3])));
-        assert_eq!(given, StateValue { shape: Shape::of(&[3]), bytes: Bytes::from_static(&[1, 2, 3]) });
+        assert_eq!(given, StateValue { shape: Shape::new(&[3]), bytes: Bytes::from_static(&[1, 2, 3]) });
         let texts = StateValue::initial(&spec(DataType::Bytes, &[2], DataType::Bytes, None));
         assert_eq!(texts.bytes.len(), 8);
     }

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_run_closes_it_for_ten_seconds_however_short_the_mean_is() {
+    fn a_slow_run_closes_the_gate_for_ten_seconds_even_with_a_short_mean() {
         let gate = open();
         gate.note(Duration::from_millis(300), at(100));
         (0..1000).for_each(|_| gate.note(FAST, at(101)));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_run_while_it_is_closed_begins_the_ban_again_and_does_not_double_it() {
+    fn a_slow_run_at_a_closed_gate_restarts_the_ban_without_doubling_it() {
         let gate = open();
         for now in [0, 3, 9] {
             gate.note(Duration::from_millis(2), at(now));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_minutes_without_a_slow_run_begin_the_count_anew() {
+    fn ten_minutes_without_a_slow_run_reset_the_ban_to_ten_seconds() {
         let gate = open();
         for now in [0, 10, 30] {
             gate.note(Duration::from_millis(2), at(now));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn other_code_begins_with_nothing_known() {
+    fn a_gate_for_new_code_starts_without_measurements() {
         let gate = open();
         gate.note(Duration::from_millis(2), at(1));
         gate.forget();

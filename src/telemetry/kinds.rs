@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_the_bound_above_it() {
+    fn a_quantile_is_the_upper_bound_of_its_bucket() {
         let histogram = Histogram::counts();
         assert_eq!(histogram.quantile(0.5), None);
         histogram.observe(1, 50);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_the_last_bound_is_counted_too() {
+    fn values_beyond_the_last_bound_are_counted() {
         assert_eq!(bucket_of(&Histogram::counts(), 4097), f64::INFINITY);
         assert_eq!(bucket_of(&Histogram::seconds(), u64::MAX), f64::INFINITY);
     }

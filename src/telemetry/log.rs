@@ -65,7 +65,7 @@ pub fn init(format: LogFormat, level: &str, rust_log: Option<&str>) -> Result<()
 
 /// The current levels. A filter may be finer than the levels show.
 pub fn levels() -> Levels {
-    LOG.lock().as_ref().map_or(Levels::of(LevelFilter::INFO), |log| log.levels)
+    LOG.lock().as_ref().map_or(Levels::up_to(LevelFilter::INFO), |log| log.levels)
 }
 
 /// Sets the levels, in place of the configured ones.
@@ -85,7 +85,7 @@ impl ProcessLog {
 }
 
 impl Levels {
-    fn of(most: LevelFilter) -> Levels {
+    fn up_to(most: LevelFilter) -> Levels {
         let verbose = if most >= LevelFilter::TRACE { 2 } else { u32::from(most >= LevelFilter::DEBUG) };
         let has = |level: LevelFilter| most >= level;
         Levels {
@@ -118,8 +118,8 @@ fn subscriber<W>(format: LogFormat, filter: EnvFilter, writer: W) -> (impl Subsc
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let levels = Levels::of(filter.max_level_hint().unwrap_or(LevelFilter::TRACE));
-    let everything = Levels::of(LevelFilter::TRACE);
+    let levels = Levels::up_to(filter.max_level_hint().unwrap_or(LevelFilter::TRACE));
+    let everything = Levels::up_to(LevelFilter::TRACE);
     let operators = filter.to_string();
     let audit = EnvFilter::new(&operators);
     let (filter, handle) = reload::Layer::new(chosen(filter, everything, audit));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_level_is_refused_and_the_usual_ones_are_taken() {
+    fn unknown_log_levels_are_refused_and_common_aliases_are_accepted() {
         let of = |level, variable| filter(level, variable).map(|filter| filter.to_string()).map_err(|e| e.to_string());
         for (word, level) in
             [("warning", "warn"), ("WARNING", "warn"), ("verbose", "debug"), ("fatal", "error"), ("INFO", "info")]
@@ -233,7 +233,7 @@ mod tests {
                 .collect::<String>()
         };
         tracing::subscriber::with_default(subscriber, || {
-            assert_eq!((log.levels, written().as_str()), (Levels::of(LevelFilter::WARN), "ew"));
+            assert_eq!((log.levels, written().as_str()), (Levels::up_to(LevelFilter::WARN), "ew"));
             let said = [(true, true, true, 0, "ewi"), (true, false, true, 1, "eid"), (false, false, false, 2, "dt")];
             for (error, warning, info, verbose, want) in said {
                 log.set(Levels { error, warning, info, verbose }).expect("changed");

@@ -54,25 +54,25 @@ struct MetricsState {
     registry: Registry,
     families: Arc<Families>,
     models: Mutex<HashMap<(String, u64), Vec<Tagged>>>,
-    plugins: Mutex<HashMap<(String, &'static str), Shown<PluginMetrics>>>,
+    plugins: Mutex<HashMap<(String, &'static str), ShownSeries<PluginMetrics>>>,
     /// Requests answered with success; a look-up by `&str`, for it is made for every request.
     succeeded: [RwLock<HashMap<String, Counter>>; 4],
 }
 
 /// The counters of one model version under the tags of one configuration, and those tags.
-type Tagged = (BTreeMap<String, String>, Shown<ModelMetrics>);
+type Tagged = (BTreeMap<String, String>, ShownSeries<ModelMetrics>);
 
 /// Counters whose series are shown.
 #[derive(Debug)]
-struct Shown<M> {
+struct ShownSeries<M> {
     metrics: Arc<M>,
     /// Since when nothing counts with them.
     unused: Option<Time>,
 }
 
-impl<M> Shown<M> {
-    fn new(metrics: M) -> Shown<M> {
-        Shown { metrics: Arc::new(metrics), unused: None }
+impl<M> ShownSeries<M> {
+    fn new(metrics: M) -> ShownSeries<M> {
+        ShownSeries { metrics: Arc::new(metrics), unused: None }
     }
 
     /// Whether its series are still to be shown. To be called under the lock under which its counters are handed out.
@@ -102,7 +102,7 @@ impl Metrics {
         if let Some((_, shown)) = known.last() {
             return Arc::clone(&shown.metrics);
         }
-        let shown = Shown::new(self.0.families.model(name, version, &BTreeMap::new()));
+        let shown = ShownSeries::new(self.0.families.model(name, version, &BTreeMap::new()));
         let metrics = Arc::clone(&shown.metrics);
         known.push((BTreeMap::new(), shown));
         metrics
@@ -113,7 +113,7 @@ impl Metrics {
         let mut models = self.0.models.lock();
         let known = models.entry((name.to_owned(), version)).or_default();
         let there = known.iter().position(|(of, _)| of == tags).map(|at| known.remove(at));
-        let made = || (tags.clone(), Shown::new(self.0.families.model(name, version, tags)));
+        let made = || (tags.clone(), ShownSeries::new(self.0.families.model(name, version, tags)));
         let (of, shown) = there.unwrap_or_else(made);
         let metrics = Arc::clone(&shown.metrics);
         // The last are those in use.
@@ -148,7 +148,7 @@ impl Metrics {
 
     fn plugin_with(&self, name: &str, world: &'static str, hooks: &[Hook]) -> Arc<PluginMetrics> {
         let mut plugins = self.0.plugins.lock();
-        let made = || Shown::new(self.0.families.plugins.plugin(name, world, hooks));
+        let made = || ShownSeries::new(self.0.families.plugins.plugin(name, world, hooks));
         Arc::clone(&plugins.entry((name.to_owned(), world)).or_insert_with(made).metrics)
     }
 
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_are_these() {
+    fn the_metric_names_match_their_snapshot() {
         let metrics = Metrics::new(true);
         metrics.model("vad", 1);
         let plugin = metrics.plugin("edf");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tritons_names_there_are_only_ours() {
+    fn triton_metric_names_are_absent_if_disabled() {
         let metrics = Metrics::new(false);
         metrics.model("vad", 1).succeeded(Duration::ZERO, Duration::from_millis(1));
         assert!(!metrics.encode().contains("nv_"));

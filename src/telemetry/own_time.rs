@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_by_choice_counts() {
+    fn own_time_counts_voluntary_waiting() {
         on_a_thread(|| {
             let time = OwnTime::begin();
             std::thread::sleep(2 * SLOW);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn computing_counts() {
+    fn own_time_counts_computing() {
         on_a_thread(|| {
             let time = OwnTime::begin();
             let began = cpu();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_tell_waiting_and_computing_from_being_preempted() {
+    fn readings_distinguish_waiting_and_computing_from_preemption() {
         let ms = Duration::from_millis;
         let at = Instant::now();
         let before = ThreadUsage { at, cpu: ms(7), waits: 3, preemptions: 5 };

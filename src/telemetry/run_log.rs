@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_due_after_their_time_and_begin_anew() {
+    fn run_totals_are_due_after_their_interval_and_then_restart() {
         let start = Instant::now();
         let log = log(Some(2), LineLevel::Off, start).unwrap();
         let at = |s: u64| start + Duration::from_secs(s);

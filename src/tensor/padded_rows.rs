@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_are_padded_as_each_is_alone_and_cut_back(
+        fn padded_rows_match_rows_padded_alone_and_are_cut_back(
             dims in proptest::collection::vec(0u64..4, 1..4), axis in 0usize..3, batch_axis in 0usize..4,
             lengths in proptest::collection::vec(0u64..5, 1..5), left in any::<bool>(), more in 0u64..3, zero in any::<bool>(), seed in any::<u8>(),
         ) {
@@ -197,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn the_padding_lies_on_its_side() {
-        let row = Shape::of(&[3]);
+    fn padding_is_added_on_the_configured_side() {
+        let row = Shape::new(&[3]);
         let of = |side| PaddedRows { row: &row, axis: 0, batch_axis: 0, side, element: 1 };
         let rows: [(u64, &[u8]); 2] = [(3, &[1, 2, 3]), (1, &[4])];
         assert_eq!(of(PaddingSide::Left).join(&rows, &[7]), [1, 2, 3, 7, 7, 4]);

@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_joined_is_cut_back(dims in proptest::collection::vec(0u64..4, 1..4), axis in 0usize..4, count in 1usize..5, texts in any::<bool>(), seed in any::<u8>()) {
+        fn joined_rows_split_back_into_the_same_rows(dims in proptest::collection::vec(0u64..4, 1..4), axis in 0usize..4, count in 1usize..5, texts in any::<bool>(), seed in any::<u8>()) {
             let axis = axis.min(dims.len());
             let row = Shape(dims);
             let elements = row.elements().unwrap() as usize;
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn on_axis_1_the_pieces_of_the_rows_alternate() {
-        let row = Shape::of(&[2, 2]);
+        let row = Shape::new(&[2, 2]);
         let joined = join(DataType::Uint8, &row, 1, &[&[1, 2, 3, 4], &[5, 6, 7, 8]]);
         assert_eq!(joined, [1, 2, 5, 6, 3, 4, 7, 8]);
     }
 
     #[test]
-    fn texts_are_measured_and_what_is_missing_is_named() {
+    fn the_length_of_texts_is_measured_and_a_cut_element_is_named() {
         let data = b"\x01\0\0\0a\0\0\0\0\x05\0\0\0bc";
         assert_eq!([0, 1, 2].map(|count| texts_len(data, count).unwrap()), [0, 5, 9]);
         let fault = texts_len(data, 3).unwrap_err();
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn data_of_another_size_is_not_cut() {
-        assert_eq!(split(DataType::Int16, &Shape::of(&[2]), 0, 2, &[0; 6]), None);
-        assert_eq!(split(DataType::Bytes, &Shape::of(&[1]), 0, 2, &[0, 0, 0, 0]), None);
+        assert_eq!(split(DataType::Int16, &Shape::new(&[2]), 0, 2, &[0; 6]), None);
+        assert_eq!(split(DataType::Bytes, &Shape::new(&[1]), 0, 2, &[0, 0, 0, 0]), None);
     }
 }

@@ -211,7 +211,7 @@ fn circles<'a>(arrows: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Vec<BTreeSet<
 }
 
 #[test]
-fn files_need_each_other_in_no_circle() {
+fn files_have_no_cyclic_imports() {
     let crates = ["src", "crates/core/src", "crates/files/src", "crates/sync/src", "crates/wasm/src"].map(Crate::of);
     let mut faults = Vec::new();
     for arrows in crates.iter().map(Crate::arrows) {
@@ -228,7 +228,7 @@ fn files_need_each_other_in_no_circle() {
 // === tests of these checks ===
 
 #[test]
-fn paths_are_found_and_led_to_where_their_names_are_defined() {
+fn imported_paths_resolve_to_the_files_that_define_their_names() {
     let text = "use super::{a::B, c::{D, e::F}};\nfn f() { crate::g::h(); x::y(); child::z() }\nmod m {\n    use super::n;\n}\n";
     let found: Vec<String> = paths(text, &BTreeSet::from(["child"])).iter().map(|path| path.join("::")).collect();
     assert_eq!(found, ["super::a::B", "super::c::D", "super::c::e::F", "crate::g::h", "child::z", "n"]);
@@ -254,7 +254,7 @@ fn paths_are_found_and_led_to_where_their_names_are_defined() {
 }
 
 #[test]
-fn what_is_only_there_in_tests_does_not_count() {
+fn imports_of_test_modules_do_not_count() {
     let (kept, modules) =
         without_tests("use a;\n#[cfg(test)]\n#[cfg(x)]\nmod tests;\n#[cfg(test)]\nmod more {\n    use b;\n}\nuse c;\n");
     assert_eq!((kept.as_str(), modules), ("use a;\nuse c;\n", vec!["tests".to_owned()]));

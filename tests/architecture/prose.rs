@@ -183,7 +183,7 @@ fn declared_twice(texts: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
 }
 
 #[test]
-fn words_and_names_are_plain() {
+fn prose_has_no_denied_words_and_type_names_are_unique() {
     let (texts, deny, allowed) = (texts(), deny(), Allowed::read());
     assert!(texts.len() > 300 && deny.len() > 5);
     let mut left = Allowed::default();
@@ -217,7 +217,7 @@ fn words_and_names_are_plain() {
 }
 
 #[test]
-fn types_in_macros_count() {
+fn types_declared_in_macros_count_as_declarations() {
     let text = |path: &str, text: &str| (path.to_owned(), text.to_owned());
     let twice = declared_twice(&[
         text(

@@ -28,7 +28,7 @@ fn on_gpu(strategy: &str, gpus: &StandIns) -> Server {
 }
 
 #[test]
-fn sums_are_those_of_the_host_with_one_wait_a_run() {
+fn gpu_sums_equal_the_hosts_with_one_wait_per_run() {
     for strategy in both() {
         let gpus = StandIns::new(1, ROOM);
         let server = on_gpu(strategy, &gpus);
@@ -135,7 +135,7 @@ fn outputs_that_a_gpu_may_still_write_are_kept_when_a_wait_fails() {
 }
 
 #[test]
-fn a_gpu_that_breaks_down_fails_its_requests_in_a_sentence() {
+fn a_broken_gpu_fails_its_requests_with_an_error_that_names_the_gpu() {
     let gpus = StandIns::new(1, ROOM);
     let server = on_gpu("direct { }", &gpus);
     server.seq(1).start().input(&[1]).gives(&[1]);
@@ -167,7 +167,7 @@ fn a_warm_up_is_over_before_its_model_is_ready() {
 }
 
 #[test]
-fn instances_are_placed_as_the_groups_say() {
+fn instance_groups_decide_where_instances_are_placed() {
     let gpus = StandIns::new(2, ROOM);
     let on = |groups: &str| spec(groups, "direct { }", 1, &gpus).serve().ready();
     assert_eq!(on("").on.as_deref(), Some("GPU 0 1"));
@@ -179,7 +179,7 @@ fn instances_are_placed_as_the_groups_say() {
 }
 
 #[test]
-fn what_was_asked_for_and_is_not_there_does_not_load() {
+fn a_model_that_asks_for_an_unavailable_gpu_is_refused() {
     let gpus = StandIns::new(1, ROOM);
     let refused = spec("instance_group { kind: KIND_GPU gpus: 3 }", "direct { }", 1, &gpus).refused();
     assert!(refused.contains("specifies invalid or unsupported gpu id 3; GPUs that can be used are: 0"), "{refused}");
@@ -209,7 +209,7 @@ fn the_gauges_of_a_gpu_in_use_are_shown() {
 }
 
 #[test]
-fn whoever_asks_for_no_gpu_gets_none() {
+fn a_model_that_asks_for_no_gpu_runs_on_the_cpu() {
     let gpus = StandIns::new(1, ROOM);
     let spec = model("sum").config(&config("instance_group { count: 1 }", "direct { }", 1));
     let server = spec.mock("accumulate INT32", MockBackend::new()).accelerators(&gpus).serve();

@@ -61,7 +61,7 @@ fn play<E: Element + Clone + PartialEq + Debug>(server: &Server, first: &E, inpu
 }
 
 #[test]
-fn in_int32() {
+fn an_int32_accumulator_keeps_its_state() {
     for strategy in both() {
         for first in ALL {
             let server = first.serve(strategy, "accumulate_int32", "int32_false_true", &-40);
@@ -72,7 +72,7 @@ fn in_int32() {
 }
 
 #[test]
-fn in_fp32() {
+fn an_fp32_accumulator_keeps_its_state() {
     for strategy in both() {
         for first in ALL {
             let server = first.serve(strategy, "accumulate_fp32", "fp32_false_true", &0.125f32);
@@ -83,7 +83,7 @@ fn in_fp32() {
 }
 
 #[test]
-fn in_text() {
+fn a_text_accumulator_keeps_its_state() {
     let step = |a: &str, b: &str, c: &str| [a.to_owned(), b.to_owned(), c.to_owned()];
     let inputs = [step("a", "", "x\0"), step("bc", "\0\0", "y"), step("", "ü", "zzzzzzzzzzzzzzzzzzzz")];
     for strategy in both() {
@@ -96,7 +96,7 @@ fn in_text() {
 }
 
 #[test]
-fn it_begins_anew_at_start() {
+fn an_accumulator_restarts_at_start() {
     for strategy in both() {
         let server = First::Reset.serve(strategy, "accumulate_int32", "int32_false_true", &0);
         let a = server.seq(1);

@@ -61,7 +61,7 @@ impl Drop for House {
 }
 
 #[test]
-fn the_next_batch_is_asked_for_while_one_runs() {
+fn the_next_batch_is_submitted_while_another_runs() {
     let house = House::new(1, 4, "accumulate INT32");
     let [a, b, c] = [1u64, 2, 3].map(|id| house.server.seq(id));
     house.gpus.hold();
@@ -83,7 +83,7 @@ fn the_next_batch_is_asked_for_while_one_runs() {
 }
 
 #[test]
-fn what_does_not_fill_a_batch_waits_for_the_one_that_runs() {
+fn a_partial_batch_waits_until_a_running_batch_finishes() {
     let house = House::new(4, 8, "accumulate INT32");
     house.gpus.hold();
     let first = house.server.seq(1).start().input(&[1]).send();
@@ -143,7 +143,7 @@ fn sums_stay_right_under_load_with_rows_that_fail() {
 }
 
 #[test]
-fn a_state_is_let_out_as_of_a_step_that_was_answered() {
+fn an_export_includes_the_step_in_flight() {
     let house = House::new(1, 2, "accumulate INT32");
     let a = house.server.seq(1);
     a.start().input(&[1]).gives(&[1]);
@@ -161,7 +161,7 @@ fn a_state_is_let_out_as_of_a_step_that_was_answered() {
 }
 
 #[test]
-fn what_is_under_way_is_answered_when_the_server_stops() {
+fn batches_in_flight_are_answered_when_the_server_stops() {
     let house = House::new(1, 4, "accumulate INT32");
     house.gpus.hold();
     let [first, second] = [1u64, 2].map(|id| house.server.seq(id).start().input(&[5]).send());
@@ -176,7 +176,7 @@ fn what_is_under_way_is_answered_when_the_server_stops() {
 }
 
 #[test]
-fn a_gpu_that_breaks_down_fails_whatever_is_under_way_and_all_that_comes() {
+fn a_broken_gpu_fails_requests_in_flight_and_later_requests() {
     let house = House::new(1, 4, "accumulate INT32");
     let [a, b] = [1u64, 2].map(|id| house.server.seq(id));
     a.start().input(&[1]).gives(&[1]);
@@ -224,7 +224,7 @@ fn states_that_grow_stay_on_the_accelerator() {
 }
 
 #[test]
-fn a_growing_state_that_finds_no_room_fails_alone_and_is_as_it_was() {
+fn a_step_fails_and_keeps_its_state_if_the_gpu_cannot_hold_the_new_state() {
     let house = House::of(1, 2, "append INT32 dims=-1", 7 << 20);
     let a = house.server.seq(1);
     a.start().input(&[5]).gives(&[0, 5]);

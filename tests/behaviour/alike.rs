@@ -132,14 +132,14 @@ fn same(a: &Answer, b: &Answer, what: &str) {
 }
 
 #[test]
-fn models_of_the_repository_answer_alike() {
+fn repository_models_answer_alike_on_cpu_and_gpu() {
     for name in ["accumulator_int32", "accumulator_fp32", "gru", "vad"] {
         play(&repository(name), 6, 6);
     }
 }
 
 #[test]
-fn four_states_of_a_transducer_answer_alike() {
+fn a_transducer_with_four_states_answers_alike_on_cpu_and_gpu() {
     for strategy in both() {
         let config = format!(
             r#"
@@ -161,7 +161,7 @@ fn four_states_of_a_transducer_answer_alike() {
 }
 
 #[test]
-fn states_that_grow_and_outputs_that_show_them_answer_alike() {
+fn growing_states_and_their_outputs_are_alike_on_cpu_and_gpu() {
     for strategy in both() {
         let config = format!(
             r#"
@@ -181,7 +181,7 @@ fn states_that_grow_and_outputs_that_show_them_answer_alike() {
 }
 
 #[test]
-fn a_state_on_its_second_axis_and_one_that_is_an_output_too_answer_alike() {
+fn states_batched_on_axis_1_or_listed_as_outputs_are_alike_on_cpu_and_gpu() {
     for strategy in both() {
         let config = format!(
             r#"
@@ -217,7 +217,7 @@ fn a_state_on_its_second_axis_and_one_that_is_an_output_too_answer_alike() {
 }
 
 #[test]
-fn texts_and_what_only_passes_through_answer_alike() {
+fn text_states_and_pass_through_states_are_alike_on_cpu_and_gpu() {
     for strategy in both() {
         let texts = format!(
             r#"

@@ -16,7 +16,7 @@ fn rows(server: &Server) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn the_backlog_delay_counts_the_requests_of_a_second_life_whose_first_still_has_its_slot() {
+fn the_backlog_delay_counts_the_requests_of_a_second_incarnation() {
     let server = delayed(12, 2);
     let all = [1001u64, 1002, 1003, 1004].map(|id| server.seq(id));
     let first: Vec<_> =
@@ -68,7 +68,7 @@ fn ids(runs: &[Run]) -> Vec<u64> {
 }
 
 #[test]
-fn without_a_free_slot_a_sequence_waits_and_its_requests_join_it() {
+fn a_sequence_waits_with_all_its_requests_if_no_slot_is_free() {
     for server in one_slot() {
         let [a, b] = [1u64, 2].map(|id| server.seq(id));
         a.start().input(&[1]).gives(&[1]);
@@ -141,7 +141,7 @@ fn end_hands_the_slot_on_without_waiting_for_anybody_else() {
 }
 
 #[test]
-fn a_sequence_that_ends_in_the_backlog_and_starts_anew_is_two_sequences_in_order() {
+fn an_id_that_restarts_in_the_backlog_runs_as_two_sequences_in_order() {
     for server in one_slot() {
         let [a, b] = [1u64, 2].map(|id| server.seq(id));
         a.start().input(&[1]).gives(&[1]);

@@ -12,7 +12,7 @@ fn two(strategy: &str) -> Server {
 }
 
 #[test]
-fn a_start_beyond_the_limit_is_refused_and_live_sequences_go_on() {
+fn a_start_beyond_the_state_limit_is_refused_and_live_sequences_continue() {
     for strategy in both() {
         let server = two(strategy);
         let [a, b, c] = [1u64, 2, 3].map(|id| server.seq(id));
@@ -34,7 +34,7 @@ fn a_start_beyond_the_limit_is_refused_and_live_sequences_go_on() {
 }
 
 #[test]
-fn a_live_sequence_may_begin_anew_at_the_limit() {
+fn a_live_sequence_may_restart_at_the_state_limit() {
     for strategy in both() {
         let server = two(strategy);
         let [a, b] = [1u64, 2].map(|id| server.seq(id));
@@ -50,7 +50,7 @@ fn a_live_sequence_may_begin_anew_at_the_limit() {
 }
 
 #[test]
-fn what_was_refused_for_another_reason_holds_nothing() {
+fn a_start_refused_for_another_reason_holds_no_state_memory() {
     let server = two("");
     for _ in 0..5 {
         let _ = server.seq(1).start().input(&[1.0f32]).fails();
@@ -71,7 +71,7 @@ fn rows(ask: Ask<'_>, rows: u64) -> Ask<'_> {
 }
 
 #[test]
-fn a_state_that_grows_takes_what_it_is_and_is_refused_at_the_limit() {
+fn a_growing_state_counts_its_actual_size_and_is_refused_at_the_limit() {
     for strategy in both() {
         let server = grows(strategy, 64);
         let [a, b] = [1u64, 2].map(|id| server.seq(id));
@@ -103,7 +103,7 @@ fn a_state_that_grows_takes_what_it_is_and_is_refused_at_the_limit() {
 }
 
 #[test]
-fn of_a_batch_that_grows_beyond_the_limit_only_what_does_not_fit_is_refused() {
+fn only_rows_that_do_not_fit_are_refused_if_a_batch_exceeds_the_limit() {
     for strategy in both() {
         // 48 bytes for each of two, 32 for a third one, and room for one more row.
         let server = grows(strategy, 144);

@@ -5,7 +5,7 @@ use sequor_core::Dialect;
 use crate::support::{model, sum};
 
 #[test]
-fn a_request_that_waits_for_a_busy_sequence_holds_up_no_other_one() {
+fn a_request_that_waits_for_a_busy_sequence_delays_no_other_sequence() {
     for dialect in [Dialect::OVMS, Dialect::TRITON] {
         let config = sum("TYPE_INT32", "oldest { max_candidate_sequences: 4 }", "").replace("count: 1", "count: 2");
         let server = model("sum").config(&config).onnx("sum_int32").serve();

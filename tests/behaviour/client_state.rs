@@ -31,8 +31,10 @@ fn invalid(failure: Failure) -> Invalid {
 
 #[track_caller]
 fn not_copied(failure: Failure) -> NotCopied {
-    let Failure::NotCopied { why, .. } = failure else { panic!("{failure:?}") };
-    why
+    match failure {
+        Failure::NotCopied { why, .. } => why,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

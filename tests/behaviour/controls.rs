@@ -35,7 +35,7 @@ fn plays<E: Element + Copy>(server: &Server) -> Vec<[E; 3]> {
 }
 
 #[test]
-fn start_ready_and_end_are_told_in_int32_fp32_or_bool() {
+fn start_ready_and_end_controls_may_be_int32_fp32_or_bool() {
     for strategy in both() {
         let pairs = ["int32_false_true: [ 0, 1 ]"; 3];
         let want = [[1, 1, 0], [0, 1, 0], [1, 1, 0], [0, 1, 1], [1, 1, 1], [1, 1, 1]];
@@ -92,7 +92,7 @@ fn told<E: Element>(seq: &Seq<'_>) -> E {
 }
 
 #[test]
-fn the_model_is_told_the_correlation_id_in_each_of_five_types() {
+fn the_correlation_id_control_supports_five_data_types() {
     const WIDE: u64 = 0xfedc_ba98_8765_4321;
     for strategy in both() {
         let server = sees_id(strategy, "sees_id_uint64", "TYPE_UINT64");
@@ -116,7 +116,7 @@ fn the_model_is_told_the_correlation_id_in_each_of_five_types() {
 }
 
 #[test]
-fn an_id_of_another_kind_than_the_control_is_refused_and_without_one_both_kinds_are_two_sequences() {
+fn ids_must_match_the_id_control_and_number_and_text_ids_are_distinct() {
     let server = sees_id("", "sees_id_uint64", "TYPE_UINT64");
     let failure = server.named("7").start().input(&[1]).fails();
     assert!(format!("{failure:?}").contains("IdType"), "{failure:?}");

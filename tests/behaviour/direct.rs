@@ -99,7 +99,7 @@ fn compact_rows_are_those_that_are_ready_in_the_order_of_their_slots() {
 }
 
 #[test]
-fn rows_is_for_direct_alone() {
+fn the_rows_setting_is_refused_for_the_oldest_strategy() {
     let config = sum("TYPE_INT32", "oldest { max_candidate_sequences: 4 }", "");
     let refused = model("sum").config(&config).onnx("sum_int32").toml("[sequence]\nrows = \"compact\"\n").refused();
     assert!(refused.contains("sequor.toml:2:1: rows is for the strategy direct"), "{refused}");
@@ -153,7 +153,7 @@ fn an_idle_instance_runs_as_soon_as_any_slot_has_a_request() {
 }
 
 #[test]
-fn requests_that_come_close_together_run_as_one_batch() {
+fn requests_that_wait_together_run_as_one_batch() {
     for strategy in both() {
         let server = accumulator(strategy);
         let plug = server.seq(1);
@@ -168,7 +168,7 @@ fn requests_that_come_close_together_run_as_one_batch() {
 }
 
 #[test]
-fn a_start_in_mid_sequence_is_told_again_and_resets() {
+fn a_start_within_a_sequence_sets_the_start_control_and_resets_the_state() {
     for strategy in both() {
         let server = accumulator(strategy);
         let a = server.seq(1);
@@ -195,7 +195,7 @@ fn thread_state(name: &str) -> Option<char> {
 }
 
 #[test]
-fn without_requests_an_instance_rests() {
+fn an_instance_thread_sleeps_without_requests() {
     for strategy in both() {
         let config = sum("TYPE_INT32", strategy, "");
         let server = model("resting").config(&config).onnx("sum_int32").serve();

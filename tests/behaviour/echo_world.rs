@@ -172,7 +172,7 @@ fn component_of(wit: &str, module: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_second_world_costs_one_file() {
+fn a_new_plugin_world_needs_only_one_file() {
     let engine = Arc::new(Engine::new(Mode::Serving).unwrap());
     let load = |bytes: &[u8]| Component::<Echo>::new(&engine, "echo.wasm", bytes, Grants::default(), None);
     let component = Arc::new(load(&component_of(WIT, GUEST)).unwrap());

@@ -67,7 +67,7 @@ fn one_bad_row_among_sixteen_fails_alone() {
 }
 
 #[test]
-fn one_poisoned_row_among_sixteen_fails_alone_whatever_the_backend() {
+fn one_poisoned_row_among_sixteen_fails_alone_on_the_mock_backend() {
     for strategy in SIXTEEN {
         let config = sum("TYPE_INT32", strategy, "")
             .replace("max_batch_size: 4", "max_batch_size: 16")
@@ -97,7 +97,7 @@ fn one_poisoned_row_among_sixteen_fails_alone_whatever_the_backend() {
 }
 
 #[test]
-fn a_failed_request_keeps_the_state_and_the_sequence_goes_on() {
+fn a_failed_request_keeps_the_state_and_the_sequence_continues() {
     for strategy in both() {
         let server = lookup(strategy);
         let a = server.seq(1);
@@ -112,7 +112,7 @@ fn a_failed_request_keeps_the_state_and_the_sequence_goes_on() {
 
 /// With `use_same_buffer_for_input_output`, Triton overwrites the old state during a run. In Sequor the old state survives a failed run.
 #[test]
-fn a_state_with_one_buffer_is_kept_like_any_other() {
+fn a_failed_run_keeps_a_state_that_shares_its_input_and_output_buffer() {
     for strategy in both() {
         let server = lookup_with(strategy, "use_same_buffer_for_input_output: true");
         let all: Vec<_> = (1..=4).map(|id| server.seq(id)).collect();
@@ -140,7 +140,7 @@ fn a_state_with_one_buffer_is_kept_like_any_other() {
 }
 
 #[test]
-fn a_failed_start_leaves_a_sequence_with_its_first_state_and_a_failed_end_ends_it() {
+fn a_failed_start_keeps_the_initial_state_and_a_failed_end_ends_the_sequence() {
     for strategy in both() {
         let server = lookup(strategy);
         let a = server.seq(1);
@@ -179,7 +179,7 @@ fn a_request_that_does_not_fit_the_model_never_reaches_the_sequence() {
 }
 
 #[test]
-fn start_on_a_live_id_begins_anew_behind_what_waits() {
+fn a_start_on_a_live_id_restarts_it_after_its_waiting_requests() {
     for strategy in both() {
         let server = lookup(strategy);
         let a = server.seq(1);
@@ -193,7 +193,7 @@ fn start_on_a_live_id_begins_anew_behind_what_waits() {
 }
 
 #[test]
-fn a_sequence_that_begins_anew_is_counted_as_ended_and_as_started() {
+fn a_restarted_sequence_is_counted_as_ended_and_as_started() {
     let server = lookup("");
     let a = server.seq(1);
     for ask in [a.start(), a.step(), a.start(), a.end()] {
@@ -211,7 +211,7 @@ fn a_sequence_that_begins_anew_is_counted_as_ended_and_as_started() {
 }
 
 #[test]
-fn end_without_inputs_only_ends_where_the_model_allows_it() {
+fn an_end_without_inputs_is_accepted_only_if_the_model_allows_it() {
     for strategy in both() {
         let spec = |toml: &str| model("sum").config(&sum("TYPE_INT32", strategy, "")).toml(toml).onnx("sum_int32");
         let server = spec("[sequence]\nend_without_inputs = true\n").serve();

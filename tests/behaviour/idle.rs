@@ -92,7 +92,7 @@ fn a_sequence_in_the_backlog_does_not_expire() {
 }
 
 #[test]
-fn idle_time_can_be_said_in_sequor_toml() {
+fn sequor_toml_can_set_the_idle_time() {
     let config = sum("TYPE_INT32", "", "");
     let server =
         crate::support::model("sum").config(&config).toml("[sequence]\nidle = \"50ms\"\n").onnx("sum_int32").serve();
@@ -125,7 +125,7 @@ fn a_start_may_ask_for_an_idle_time_up_to_the_models_longest() {
 }
 
 #[test]
-fn without_the_key_the_models_idle_time_holds_whatever_a_start_asks_for() {
+fn the_idle_time_of_a_start_is_ignored_without_idle_longest() {
     let secs = Duration::from_secs;
     assert_eq!(idle_asked("[sequence]\nidle = \"100s\"\n", secs(50)), Some(secs(100)));
     assert_eq!(idle_asked("[sequence]\nidle = \"never\"\n", secs(50)), None);

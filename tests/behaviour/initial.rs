@@ -8,7 +8,7 @@ fn initial(dtype: &str, dims: &str, data: &str) -> String {
 }
 
 #[test]
-fn without_an_initial_state_it_is_zeros_also_in_a_slot_that_was_used() {
+fn the_default_initial_state_is_zeros_even_in_a_reused_slot() {
     for strategy in both() {
         let server = model("sum").config(&sum("TYPE_FP32", strategy, "")).onnx("sum_fp32").serve();
         for (id, value) in [(1, 1e30f32), (2, -7.5), (3, 0.25)] {
@@ -78,7 +78,7 @@ fn open_dims_start_at_one() {
 }
 
 #[test]
-fn initial_dims_settle_the_open_dims() {
+fn initial_state_dims_fix_the_variable_dims() {
     for strategy in both() {
         let zeros = growing("-1, 4", &initial("TYPE_FP32", "3, 4", "zero_data: true")).replace("STRATEGY", strategy);
         let server = model("grow").config(&zeros).onnx("grow_fp32").serve();
@@ -146,7 +146,7 @@ fn a_longer_data_file_is_cut() {
 }
 
 #[test]
-fn a_text_file_that_is_not_in_the_bytes_layout_is_named_and_sequences_start_with_empty_texts() {
+fn a_malformed_text_file_gives_a_warning_and_empty_initial_texts() {
     // One BYTES element for a state of two, and bytes that are not a BYTES element.
     for file in [bytes(&texts(&["one"])), bytes(&[100i32])] {
         for strategy in both() {
@@ -176,7 +176,7 @@ fn refused(state: &str, file: &[u8]) -> String {
 }
 
 #[test]
-fn a_short_data_file_or_none_refuses_the_load() {
+fn a_load_is_refused_if_the_data_file_is_too_short_or_missing() {
     let named = |file: &str| initial("TYPE_INT32", "1", &format!("data_file: \"{file}\""));
     let short = refused(&named("first.bin"), &[1, 2, 3]);
     assert!(short.contains("initial_state setting expects 4 bytes, but the data provided from "), "{short}");

@@ -41,7 +41,7 @@ impl Backend for Counting {
 }
 
 #[test]
-fn five_hundred_models_are_loaded_by_as_many_threads_as_there_are_cores() {
+fn loading_500_models_uses_at_most_one_thread_per_core() {
     let directory = tempfile::tempdir().unwrap();
     for n in 0..MODELS {
         let model = directory.path().join(format!("sum{n}"));

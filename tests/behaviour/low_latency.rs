@@ -78,7 +78,7 @@ fn part(values: &[f32]) -> sequor::model::Tensor {
 }
 
 #[test]
-fn a_sequence_in_parts_is_the_sequence_as_a_whole() {
+fn a_sequence_in_parts_has_the_outputs_of_the_whole_sequence() {
     let (plain, server) = (plain(), transformed());
     for (id, parts) in (1u64..).zip([vec![STEPS], vec![1; STEPS], vec![5, 1, 4, 2], vec![2, 10]]) {
         let values = sequence(id as u32);
@@ -95,7 +95,7 @@ fn a_sequence_in_parts_is_the_sequence_as_a_whole() {
 }
 
 #[test]
-fn sequences_do_not_know_of_each_other_and_a_start_begins_anew() {
+fn sequences_are_independent_and_a_start_resets_the_state() {
     let (plain, server) = (plain(), transformed());
     let all: Vec<(u64, Vec<f32>)> = (1..=5).map(|id| (id, sequence(id as u32))).collect();
     for round in 0..2 {

@@ -120,8 +120,8 @@ fn ended_sequences_with_large_states_leave_nothing_behind() {
 }
 
 #[test]
-fn a_thousand_sequences_give_back_what_they_held() {
-    if !is_alone("memory::a_thousand_sequences_give_back_what_they_held") {
+fn a_thousand_sequences_release_their_memory() {
+    if !is_alone("memory::a_thousand_sequences_release_their_memory") {
         return;
     }
     for (strategy, rows) in [("oldest { max_candidate_sequences: 1000 }", 32), ("direct { }", 1000)] {

@@ -29,7 +29,7 @@ fn candidates_may_be_more_than_a_batch_has_rows() {
 }
 
 #[test]
-fn beyond_the_candidates_a_sequence_waits_until_an_end_makes_room() {
+fn a_sequence_beyond_the_maximum_of_candidates_waits_until_another_ends() {
     let server = oldest("max_candidate_sequences: 3", 4);
     for id in 1..=3 {
         server.seq(id).start().input(&[1]).gives(&[1]);
@@ -65,7 +65,7 @@ fn a_batch_gathers_candidates_wherever_their_slots_are() {
 }
 
 #[test]
-fn preferred_sizes_are_batches_of_their_own() {
+fn a_batch_of_a_preferred_size_runs_by_itself() {
     let server = oldest("max_candidate_sequences: 8 preferred_batch_size: [ 4 ]", 8);
     let held = server.hold(server.seq(1).start().input(&[0]));
     let waiting: Vec<_> = (2..=8).map(|id| server.seq(id).start().input(&[1]).send()).collect();

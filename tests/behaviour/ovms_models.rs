@@ -38,7 +38,7 @@ fn a_model_with_an_open_batch_takes_any_number_of_rows() {
 }
 
 #[test]
-fn a_configuration_of_its_own_keeps_its_batches() {
+fn a_models_own_config_pbtxt_limits_its_batch_size() {
     let server = served("echo_int32.onnx", None, Some("backend: \"onnxruntime\" default_model_filename: \"net.onnx\""));
     let five = server.stateless().with("INPUT", tensor(&[5, 1], &[1, 2, 3, 4, 5])).fails();
     assert!(format!("{five:?}").contains("BatchTooLarge"), "{five:?}");

@@ -142,7 +142,7 @@ fn a_mask_covers_the_new_steps_too() {
 }
 
 #[test]
-fn what_is_kept_of_a_padded_state_has_no_padding() {
+fn a_padded_state_is_stored_without_its_padding() {
     let server = attention("oldest { max_candidate_sequences: 16 }", &LEFT.replace("value = 7.0", "buckets = [64]"));
     let all = begun(&server, 1..=3);
     let kept = |lengths: u64| lengths * 2 * 16;
@@ -193,7 +193,7 @@ fn a_state_on_another_axis_is_padded() {
     let toml = LEFT.replace("pad =", "batch_axis = 1\n    pad =");
     let layered = |rows: u64, seed: u64| {
         let Tensor { dtype, data, .. } = new(rows * 2, 4, seed);
-        Tensor { dtype, shape: Shape::of(&[1, 2, rows, 4]), data }
+        Tensor { dtype, shape: Shape::new(&[1, 2, rows, 4]), data }
     };
     let run = |together: bool| {
         let server = model("layers").config(&config).toml(&toml).onnx("attention_layers").serve();
@@ -320,7 +320,7 @@ fn a_failed_step_of_a_padded_batch_leaves_every_state_as_it_was() {
 }
 
 #[test]
-fn a_pad_that_cannot_be_is_refused_at_its_line() {
+fn an_invalid_pad_setting_of_a_state_is_refused_with_a_reason() {
     let direct = ATTENTION.replace("STRATEGY", "direct { }");
     let refused = |config: &str, toml: &str| model("attention").config(config).toml(toml).onnx("attention").refused();
     let on_keys = |keys: &str| format!("[state.KEYS]\npad = {{ side = \"left\", {keys} }}\n");

@@ -95,7 +95,7 @@ fn sequences_send_steps_that_are_padded() {
 }
 
 #[test]
-fn padding_that_cannot_be_is_refused_at_its_line() {
+fn an_invalid_padding_setting_of_an_input_is_refused_with_a_reason() {
     let refused = |toml: &str| model("padded").config(CONFIG).toml(toml).onnx("padded").refused();
     let cases = [
         (

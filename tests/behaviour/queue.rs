@@ -33,7 +33,7 @@ fn refusal(failure: Failure) -> Refusal {
 }
 
 #[test]
-fn a_full_queue_refuses_and_takes_again_when_it_is_not() {
+fn a_full_queue_refuses_requests_until_it_has_room() {
     let server = server("max_queue_size: 2");
     let ask = |value: f32| server.stateless().with("INPUT", row(&[value]));
     let held = server.hold(ask(1.0));
@@ -47,7 +47,7 @@ fn a_full_queue_refuses_and_takes_again_when_it_is_not() {
 }
 
 #[test]
-fn a_request_expires_by_the_policy_and_by_its_own_timeout_if_it_may() {
+fn a_request_expires_by_the_queue_policy_or_by_its_own_timeout_if_allowed() {
     let (soon, late) = (Duration::from_millis(1), Duration::from_secs(600));
     // The policy, the request's own timeout, and whether it expires. Time passes only after the run of the held request has begun.
     let cases = [
@@ -98,7 +98,7 @@ fn requests_without_a_batcher_are_spread_over_the_instances() {
 }
 
 #[test]
-fn a_request_of_level_1_goes_before_all_others_and_each_level_has_its_own_policy() {
+fn priority_level_1_runs_first_and_each_level_has_its_own_queue_policy() {
     let levels = "dynamic_batching { priority_levels: 3 default_priority_level: 2 \
                   priority_queue_policy { key: 3 value { max_queue_size: 1 } } }";
     let config = CONFIG

@@ -42,7 +42,7 @@ fn repository(folder: &Path, trace: &Path) -> Repository {
 
 fn request(id: Id, step: u32, steps: u32) -> InferRequest {
     let data = Bytes::copy_from_slice(&1f32.to_le_bytes());
-    let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(&[1, 1]), data };
+    let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::new(&[1, 1]), data };
     InferRequest {
         model: "sums".to_owned(),
         version: String::new(),
@@ -79,7 +79,7 @@ fn replay(trace: &Path) -> Workload {
 }
 
 #[tokio::test]
-async fn what_was_served_is_recorded_and_can_be_replayed() {
+async fn a_recording_of_served_requests_can_be_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let (models, trace) = (folder.path().join("models"), folder.path().join("t.jsonl"));
     let repository = repository(&models, &trace);
@@ -99,7 +99,7 @@ async fn what_was_served_is_recorded_and_can_be_replayed() {
     assert!(workload.arrivals.iter().all(|a| a.bytes == 4 && a.within == Some(Duration::from_secs(5))));
     let live = workload.live.clone().unwrap();
     assert_eq!((live.strategy.as_deref(), live.waits.len()), (Some("oldest"), 30));
-    let serving = ServingOptions::default().or(live.wishes).settle().unwrap();
+    let serving = ServingOptions::default().or(live.wishes).resolve().unwrap();
     assert_eq!((serving.slots, serving.max_batch, serving.instances.clone()), (8, 4, vec![1]));
     let costs = live.costs.unwrap();
     let policies = vec![ComparedPolicy::named("oldest").unwrap()];

@@ -27,7 +27,7 @@ const CASES: [Case; 3] = [
 ];
 
 #[test]
-fn the_same_data_has_one_shape_for_clients_and_another_one_for_the_graph() {
+fn reshape_gives_the_graph_a_different_shape_of_the_same_data() {
     for Case { graph, dims, reshape, client, inside } in CASES {
         let side = |side: &str, name: &str| {
             format!("{side} {{ name: \"{name}\" data_type: TYPE_FP32 dims: {dims} reshape {{ shape: {reshape} }} }}\n")

@@ -18,7 +18,7 @@ pub fn sum_with_id(config: &str) -> Server {
 }
 
 #[test]
-fn direct_is_the_default_and_oldest_is_the_other() {
+fn direct_is_the_default_strategy() {
     let strategy = |said: &str| {
         let ready = sum_with_id(&with_id(said)).ready();
         (ready.strategy, ready.slots)
@@ -83,7 +83,7 @@ fn instances(server: &Server) -> BTreeMap<u64, BTreeSet<String>> {
 }
 
 #[test]
-fn several_instances_share_the_sequences_and_all_of_one_runs_on_one() {
+fn instances_share_the_sequences_and_each_sequence_stays_on_one_instance() {
     for strategy in both() {
         let server = sum_with_id(&with_id(strategy).replace("count: 1", "count: 2"));
         assert_eq!(server.ready().instances, 2);
@@ -116,7 +116,7 @@ fn instances_run_at_the_same_time() {
 }
 
 #[test]
-fn every_instance_goes_when_the_server_stops() {
+fn every_instance_thread_ends_when_the_server_stops() {
     for round in 0..40u64 {
         let server = sum_with_id(&with_id("direct { }").replace("count: 1", "count: 4"));
         for id in 1..=(round % 5) {
@@ -145,7 +145,7 @@ fn start_allots_a_slot_and_end_gives_it_back() {
 }
 
 #[test]
-fn without_a_sequence_of_that_id_only_start_is_taken() {
+fn a_request_for_an_unknown_id_is_refused_unless_it_is_a_start() {
     let server = sum_with_id(&with_id(""));
     for ask in [server.seq(5).step(), server.seq(5).end()] {
         let failure = ask.input(&[1]).fails();
@@ -160,7 +160,7 @@ fn without_a_sequence_of_that_id_only_start_is_taken() {
 }
 
 #[test]
-fn a_request_without_an_id_of_an_iterative_model_is_a_sequence_of_its_own() {
+fn an_iterative_models_request_without_an_id_is_its_own_sequence() {
     for strategy in both() {
         let config = sum("TYPE_INT32", &format!("iterative_sequence: true {strategy}"), "");
         let server = model("sum").config(&config).onnx("sum_int32").serve();

@@ -96,7 +96,7 @@ fn sample(dtype: DataType) -> Vec<u8> {
 }
 
 #[test]
-fn states_of_every_type_come_back_bit_for_bit() {
+fn states_of_every_type_are_preserved_bit_for_bit() {
     let types = DataType::ALL;
     let name = |t: DataType| t.config_name().trim_start_matches("TYPE_").to_lowercase();
     let port = |what: &str, prefix: &str, t: DataType| {
@@ -114,7 +114,7 @@ fn states_of_every_type_come_back_bit_for_bit() {
         let server = model("delay").config(&config).onnx("delay_all").serve();
         let send = |ask, reverse: bool| {
             types.iter().fold(ask, |ask: crate::support::Ask<'_>, t| {
-                let (mut data, shape) = (sample(*t), Shape::of(&[1, 2]));
+                let (mut data, shape) = (sample(*t), Shape::new(&[1, 2]));
                 if reverse && *t != DataType::Bytes {
                     data.reverse();
                 }
@@ -146,7 +146,7 @@ fn dims_leave_the_batch_dimension_out() {
 }
 
 #[test]
-fn without_a_batch_dimension_dims_are_whole() {
+fn state_dims_are_the_full_shape_without_a_batch_dimension() {
     let config = sum("TYPE_INT32", "", "")
         .replace("max_batch_size: 4", "max_batch_size: 0")
         .replace("dims: [ 1 ]", "dims: [ 3 ]")
@@ -219,7 +219,7 @@ pub const GROW: &str = r#"
 "#;
 
 #[test]
-fn a_growing_state_grows_by_itself_and_batches_with_equals_only() {
+fn a_growing_state_shares_batches_only_with_states_of_equal_length() {
     for strategy in both() {
         let server = model("grow").config(&GROW.replace("STRATEGY", strategy)).onnx("grow_fp32").serve();
         let [a, b, c] = [1u64, 2, 3].map(|id| server.seq(id));
@@ -263,7 +263,7 @@ fn a_state_whose_shape_breaks_its_dims_is_not_taken() {
 }
 
 #[test]
-fn a_state_that_is_listed_as_an_output_can_be_read_and_reading_it_changes_nothing() {
+fn a_state_listed_as_an_output_can_be_read_without_changing_it() {
     let listed = r#" output { name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ -1 ] }"#;
     for strategy in both() {
         let server = model("sum").config(&(sum("TYPE_INT32", strategy, "") + listed)).onnx("sum_int32").serve();

@@ -78,7 +78,7 @@ fn together(server: &Server, count: u64) {
 }
 
 #[test]
-fn the_example_serves_with_its_own_configuration() {
+fn the_stateful_backends_example_serves_with_its_own_configuration() {
     for sequence in [OLDEST, "direct { }"] {
         let server = spec(sequence, &[PAIRS]).serve();
         together(&server, 3);
@@ -113,7 +113,7 @@ fn ids_may_be_numbers_and_texts() {
 }
 
 #[test]
-fn the_dimension_of_the_batch_is_one_in_a_request() {
+fn a_request_with_a_batch_dimension_above_one_is_refused() {
     let server = spec(OLDEST, &[PAIRS]).serve();
     let two: Vec<f32> = vec![0.0; 40];
     let refused = server.seq(1).start().with("Input", tensor(&[1, 4, 2, 5], &two)).fails();
@@ -138,7 +138,7 @@ fn batches_are_padded_to_the_next_preferred_size() {
 }
 
 #[test]
-fn it_is_warmed_up_with_every_size_of_batch() {
+fn a_stateful_backend_model_is_warmed_up_with_every_batch_size() {
     let sequence = "oldest { max_candidate_sequences: 10 preferred_batch_size: [ 2 ] }";
     for (pad, sizes) in [("0", vec![1, 2, 4]), ("1", vec![2, 4])] {
         let server = spec(sequence, &[PAIRS, ("always_pad_to_max_batch", pad)]).serve();
@@ -174,7 +174,7 @@ fn an_end_that_is_not_run_is_answered_with_nothing() {
 }
 
 #[test]
-fn a_start_beyond_the_states_is_refused_at_once_and_harms_no_other() {
+fn a_start_beyond_the_stored_states_is_refused_at_once() {
     let server = spec(OLDEST, &[PAIRS, ("max_candidate_sequence_use_ratio", "0.3")]).serve();
     for id in 1..=3 {
         gives(&server.seq(id), true, 0.0, id as f32);
@@ -192,7 +192,7 @@ fn a_start_beyond_the_states_is_refused_at_once_and_harms_no_other() {
 }
 
 #[test]
-fn with_states_for_all_candidates_a_start_waits() {
+fn a_start_waits_for_a_slot_if_every_candidate_has_a_stored_state() {
     let server =
         spec("oldest { max_candidate_sequences: 2 }", &[PAIRS, ("max_candidate_sequence_use_ratio", "1")]).serve();
     gives(&server.seq(1), true, 0.0, 1.0);
@@ -203,7 +203,7 @@ fn with_states_for_all_candidates_a_start_waits() {
 }
 
 #[test]
-fn states_kept_as_halves_take_half_the_memory() {
+fn states_stored_as_fp16_take_half_the_memory() {
     let bytes = |half: &str| {
         let server = spec(OLDEST, &[PAIRS, ("store_states_as_fp16", half)]).serve();
         gives(&server.seq(1), true, 0.0, 1.0);
@@ -216,7 +216,7 @@ fn states_kept_as_halves_take_half_the_memory() {
 /// The stored state is the sum in FP16. After every step its relative error is at most 2^-10, or its absolute error at most 2^-24. Inputs
 /// are multiples of one power of two, so every sum is exact and only the stored state is rounded.
 #[test]
-fn states_kept_as_halves_are_near_at_every_step() {
+fn states_stored_as_fp16_stay_within_rounding_error_at_every_step() {
     for unit in [2f32.powi(-8), 2f32.powi(-30)] {
         let server = spec(OLDEST, &[PAIRS, ("store_states_as_fp16", "1")]).serve();
         let seq = server.seq(1);

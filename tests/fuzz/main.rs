@@ -436,7 +436,7 @@ fn configure(config: ConfigSource, toml: Option<String>) {
     let sources = Sources { directory: "/nowhere/m".into(), config, sequor_toml: toml, files };
     let faults = match Draft::parse(sources, &Default::default()) {
         Err(faults) => faults,
-        Ok(draft) => match draft.settle(&graph) {
+        Ok(draft) => match draft.resolve(&graph) {
             Err(faults) => faults,
             Ok(settings) => {
                 let text = json::to_json(&settings.proto).to_string();

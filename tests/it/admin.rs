@@ -24,7 +24,7 @@ fn explicit() -> Call {
 }
 
 #[test]
-fn beyond_this_machine_it_needs_keys_or_client_certificates() {
+fn a_public_admin_listener_needs_keys_or_client_certificates() {
     let open = || Call::serve(models()).arguments(["--admin-address", "0.0.0.0"]);
     let ended = open().end();
     let said = "sequor: --admin-address: admin on 0.0.0.0:0 without keys or client certificates would let anyone load code. \
@@ -86,7 +86,7 @@ fn models_are_listed_loaded_and_unloaded_and_each_change_is_an_audit_line() {
 }
 
 #[test]
-fn the_page_and_the_settings_say_what_is_so() {
+fn the_status_page_and_the_settings_show_the_actual_values() {
     let server = Call::serve(models()).arguments(["--node=asr-01"]).environment("SEQUOR_LOG_LEVEL", "warn").start();
     let admin = server.admin.unwrap();
     let (status, said) = get(admin, "/admin/status.json");
@@ -123,7 +123,7 @@ fn get_as(address: std::net::SocketAddr, path: &str) -> (u16, String) {
 }
 
 #[test]
-fn with_tls_commands_need_to_know_whom_to_trust() {
+fn commands_to_a_tls_server_need_the_ca_file() {
     let papers = Papers::new();
     let path = |file: &str| papers.path(file).display().to_string();
     let (cert, key, ca) = (path("server.pem"), path("server.key"), path("ca.pem"));
@@ -139,7 +139,7 @@ fn with_tls_commands_need_to_know_whom_to_trust() {
 }
 
 #[test]
-fn it_can_be_left_out_and_the_demo_has_none() {
+fn the_admin_listener_can_be_disabled() {
     let server = Call::serve(models()).arguments(["--admin-enabled=false"]).start();
     assert_eq!(server.admin, None);
     assert!(server.stop().stdout.contains("   admin and status page  off"));
@@ -158,7 +158,7 @@ fn sequor_drain_takes_a_server_out_of_service() {
 }
 
 #[test]
-fn a_port_that_is_not_the_admin_listeners_is_named_as_such() {
+fn commands_report_a_port_that_is_not_an_admin_listener() {
     let server = Server::of_models();
     for port in [server.http, server.grpc, server.metrics] {
         let ended = command(&server, &["model", "list", "--server", &port.to_string()]);
@@ -173,7 +173,7 @@ fn a_port_that_is_not_the_admin_listeners_is_named_as_such() {
 
 /// A certificate as `openssl req -x509` creates it: its own authority.
 #[test]
-fn a_certificate_of_an_authority_is_refused_with_what_to_do() {
+fn a_server_certificate_that_is_a_ca_certificate_is_refused_with_advice() {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
     let folder = tempfile::tempdir().unwrap();
     let path = |file: &str| folder.path().join(file).display().to_string();
@@ -210,7 +210,7 @@ fn a_wrong_key_is_a_line_of_the_log() {
 }
 
 #[test]
-fn a_failed_reload_is_shown_and_a_model_that_is_gone_is_logged_once() {
+fn a_failed_reload_is_listed_and_a_removed_model_is_logged_once() {
     let call = Call::serve("repository").arguments(["--model-control-mode=poll", "--model-poll=10h"]);
     let repository = call.folder.path().join("repository");
     crate::server::copy(&models(), &repository);

@@ -67,7 +67,7 @@ pub(crate) fn typed(commands: &[String], folder: &Path, server: Option<&Server>)
 }
 
 #[test]
-fn from_nothing_to_a_replaced_scheduler() {
+fn the_tutorial_builds_attaches_and_replaces_a_scheduler() {
     let (scratch, mut lines) = (tempfile::tempdir().unwrap(), commands(&section("tutorial", "Ten minutes")));
     let serve = lines.iter().position(|line| line.starts_with("sequor serve")).unwrap();
     let call = Call::serve("models").arguments(lines.remove(serve).split_whitespace().skip(4));
@@ -133,7 +133,7 @@ fn the_whole_loop(language: &str) {
 }
 
 #[test]
-fn a_policy_of_ones_own_is_tested_and_built() {
+fn the_tutorials_own_policy_is_tested_and_built() {
     let (scratch, own) = (tempfile::tempdir().unwrap(), section("tutorial", "A policy of your own"));
     typed(&["sequor plugin new own --lang rust".to_owned()], scratch.path(), None);
     let folder = scratch.path().join("own");
@@ -146,24 +146,24 @@ fn a_policy_of_ones_own_is_tested_and_built() {
 }
 
 #[test]
-fn from_nothing_to_a_replaced_scheduler_in_python() {
+fn the_language_page_builds_attaches_and_replaces_a_scheduler_in_python() {
     the_whole_loop("Python");
 }
 
 /// Under `cargo xtask test --all-languages`.
 #[test]
-fn from_nothing_to_a_replaced_scheduler_in_javascript() {
+fn the_language_page_builds_attaches_and_replaces_a_scheduler_in_javascript() {
     the_whole_loop("JavaScript");
 }
 
 /// Under `cargo xtask test --all-languages`.
 #[test]
-fn from_nothing_to_a_replaced_scheduler_in_c() {
+fn the_language_page_builds_attaches_and_replaces_a_scheduler_in_c() {
     the_whole_loop("C");
 }
 
 #[test]
-fn dev_serves_every_change_and_puts_back_what_was() {
+fn plugin_dev_serves_each_change_and_restores_the_previous_scheduler() {
     let call = Call::serve("models").arguments(["--admin-upload=true"]);
     copy(&models().join("accumulator_int32"), &call.folder.path().join("models/accumulator_int32"));
     let server = call.start();
@@ -201,7 +201,7 @@ fn dev_serves_every_change_and_puts_back_what_was() {
 }
 
 #[test]
-fn a_round_that_went_wrong_is_replayed_against_the_same_and_a_fixed_version() {
+fn a_failed_round_can_be_replayed_with_the_same_and_a_fixed_version() {
     let cache = prepared("SEQUOR_CACHE");
     let call = Call::serve("models").arguments(["--admin-upload=true"]).environment("SEQUOR_CACHE", &cache);
     // The plug-in must fail by what it does, even on a slow machine.
@@ -240,7 +240,7 @@ fn a_round_that_went_wrong_is_replayed_against_the_same_and_a_fixed_version() {
 }
 
 #[test]
-fn a_plug_in_is_tried_with_the_settings_that_are_given() {
+fn plugin_check_tries_a_plugin_with_the_given_settings() {
     let check = |set: &str| {
         let guest = prepared("SEQUOR_GUESTS").join("fair-share.wasm");
         Call::sequor().arguments(["plugin", "check", "--set", set]).arguments([guest]).end()
@@ -253,7 +253,7 @@ fn a_plug_in_is_tried_with_the_settings_that_are_given() {
 
 /// Under `cargo xtask test --all-languages`.
 #[test]
-fn what_calls_an_operating_system_is_refused_in_words_in_c() {
+fn a_plugin_that_calls_the_operating_system_is_refused_in_c() {
     let scratch = tempfile::tempdir().unwrap();
     typed(&["sequor plugin new loud --lang c".to_owned()], scratch.path(), None);
     let source = scratch.path().join("loud/plugin.c");

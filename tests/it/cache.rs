@@ -109,7 +109,7 @@ fn the_cache_holds_no_more_bytes_than_it_may() {
 }
 
 #[test]
-fn a_cache_without_effect_is_noted_and_one_of_sequences_is_refused() {
+fn an_ineffective_cache_is_logged_and_a_cache_for_sequences_is_refused() {
     let server = served(&[]);
     assert_eq!((twice(&server, "twice", 1.0), twice(&server, "twice", 1.0)), (2.0, 2.0));
     assert_eq!(counts(&server, "twice"), [2, 2, 0, 0]);

@@ -283,7 +283,7 @@ fn a_call_has_the_trace_of_its_request_and_its_priority_and_deadline() {
 }
 
 #[test]
-fn a_guest_whose_bindings_are_made_of_the_text_of_wasi_nn_gives_the_models_own_answer() {
+fn a_plugin_built_from_the_wasi_nn_wit_returns_the_models_own_answer() {
     let call = Call::serve("repository").environment("SEQUOR_PLUGINS_DIR", prepared("SEQUOR_GUESTS"));
     let call = call.arguments(["--plugins-grants=nn-model=model:joiner"]);
     let repository = call.folder.path().join("repository");

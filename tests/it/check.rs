@@ -34,7 +34,7 @@ fn good_models_are_run() {
 }
 
 #[test]
-fn integers_are_the_same_bit_for_bit() {
+fn check_finds_integer_outputs_equal_bit_for_bit() {
     let (code, said) = check(&models().join("accumulator_int32"));
     assert_eq!(code, Some(0));
     let good = found(&said, "ok");
@@ -43,7 +43,7 @@ fn integers_are_the_same_bit_for_bit() {
 }
 
 #[test]
-fn every_fault_of_every_model_is_told_with_its_place() {
+fn check_reports_every_fault_of_every_model_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let repository = folder.path().join("repository");
     let good = models().join("accumulator_fp32");
@@ -203,7 +203,7 @@ fn a_model_whose_answers_depend_on_the_padding_of_its_state_is_a_note() {
 }
 
 #[test]
-fn a_direct_model_is_told_which_rows_are_cheaper() {
+fn check_reports_the_cheaper_rows_setting_of_a_direct_model() {
     let (code, said) = check(&models().join("accumulator_fp32"));
     assert_eq!(code, Some(0));
     let rows = &found(&said, "ok")[0]["facts"]["dry_run"]["rows"];

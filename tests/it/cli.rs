@@ -37,7 +37,7 @@ fn help_of_runtime() {
 }
 
 #[test]
-fn shells_and_manual_readers_know_every_command() {
+fn completions_and_manual_pages_cover_every_command() {
     let help = help(&[]);
     let commands: Vec<&str> = help
         .lines()
@@ -66,7 +66,7 @@ fn shells_and_manual_readers_know_every_command() {
 }
 
 #[test]
-fn the_version_is_the_packages() {
+fn the_version_flag_prints_the_package_version() {
     let said = Call::sequor().arguments(["--version"]).end();
     assert_eq!((said.code, said.stdout.as_str()), (Some(0), concat!("sequor ", env!("CARGO_PKG_VERSION"), "\n")));
 }

@@ -35,7 +35,7 @@ fn curl(arguments: &[&str], body: &[u8]) -> String {
 }
 
 #[test]
-fn curl_is_answered_in_every_way_it_may_ask() {
+fn curl_gets_answers_over_http_1_and_2_chunked_and_compressed() {
     let server = Server::of_models();
     let url = format!("http://{}/v2/models/accumulator_int32/infer", server.http);
     let body = |value, start| step(7, value, start).to_string().into_bytes();

@@ -3,7 +3,7 @@
 use crate::server::{Call, root};
 
 #[test]
-fn the_demo_comes_out_as_it_should() {
+fn the_demo_passes_its_comparisons_with_onnx_runtime() {
     let demo = Call::sequor().arguments(["demo"]).end();
     assert_eq!(demo.code, Some(0), "{demo:?}");
     let (first, second) = demo.stdout.split_once("\n\nraw PCM ").unwrap();
@@ -18,7 +18,7 @@ fn the_demo_comes_out_as_it_should() {
 
 /// The demo's components are embedded in the program and built by hand. This test fails when they must be rebuilt.
 #[test]
-fn the_components_of_the_demo_are_of_the_sources_of_the_tree() {
+fn the_components_of_the_demo_match_their_sources() {
     let folder = root().join("src/cli/demo");
     let mut found = String::new();
     for guest in ["pcm-window", "speech-segments"] {

@@ -149,7 +149,7 @@ time counts on. Later its series begin at 0.
 ";
 
 #[test]
-fn the_page_of_flags_is_what_the_tables_say() {
+fn the_server_page_matches_the_tables_of_settings_and_flags() {
     let mut page = SETTINGS.to_owned();
     page += &settings();
     page += "\n## Flags of `tritonserver`\n\n\
@@ -248,7 +248,7 @@ const WHAT_VALUES_MEAN: &str = "\n\
     * `path` of `sequor_steps_total`: `inline` if a thread of a connection or of plug-ins ran the batch, `handed_over` if the instance's own thread ran it.\n";
 
 #[test]
-fn the_page_of_metrics_is_what_a_scrape_reads() {
+fn the_metrics_page_matches_a_scrape() {
     let metrics = Metrics::new(true);
     metrics.model("m", 1);
     let plugin = metrics.plugin("p");

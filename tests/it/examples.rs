@@ -21,13 +21,13 @@ fn assert_speech(printed: &str) {
 }
 
 #[test]
-fn the_client_in_python_hears_speech() {
+fn the_python_example_detects_speech() {
     let server = Server::of_models();
     assert_speech(&python::run(&root().join("examples/python/client.py"), &[server.grpc.to_string()]));
 }
 
 #[test]
-fn the_clients_of_ovms_add_up() {
+fn the_ovms_client_examples_print_correct_sums() {
     let server = Server::of_models();
     for (script, address) in [("ovms_grpc.py", server.grpc), ("ovms_rest.py", server.http)] {
         let printed = python::run(&root().join("examples/python").join(script), &[address.to_string()]);
@@ -36,7 +36,7 @@ fn the_clients_of_ovms_add_up() {
 }
 
 #[test]
-fn the_clients_of_the_stateful_backend_add_up() {
+fn the_stateful_backend_client_examples_print_correct_sums() {
     let server = Server::of_models();
     for (script, address) in [("stateful_grpc.py", server.grpc), ("stateful_rest.py", server.http)] {
         let printed = python::run(&root().join("examples/python").join(script), &[address.to_string()]);
@@ -45,7 +45,7 @@ fn the_clients_of_the_stateful_backend_add_up() {
 }
 
 #[test]
-fn the_client_in_rust_hears_speech() {
+fn the_rust_example_detects_speech() {
     let example = Path::new(SEQUOR).parent().unwrap().join("examples/stream_speech");
     assert!(example.is_file(), "{} is not built: run `cargo xtask test`", example.display());
     let server = Server::of_models();

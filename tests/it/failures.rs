@@ -36,7 +36,7 @@ fn a_file_that_is_no_library_is_an_error() {
 }
 
 #[test]
-fn without_a_library_every_place_that_was_tried_is_told() {
+fn the_error_lists_every_place_searched_if_there_is_no_library() {
     // A search path without any program.
     let house = tempfile::tempdir().unwrap();
     let bin = house.path().canonicalize().unwrap().join("bin");
@@ -68,7 +68,7 @@ fn without_a_library_every_place_that_was_tried_is_told() {
 // === ports, folders, settings ===
 
 #[test]
-fn a_taken_port_says_who_has_it() {
+fn the_error_for_a_taken_port_names_the_process_that_uses_it() {
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap();
     let me = fs::read_to_string("/proc/self/comm").unwrap();
@@ -103,7 +103,7 @@ fn a_repository_that_cannot_be_read_is_an_error() {
 }
 
 #[test]
-fn an_unknown_flag_is_a_matter_of_usage() {
+fn an_unknown_flag_or_command_exits_with_the_usage_code() {
     let ended = Call::sequor().arguments(["serve", "--http-prot", "8000"]).end();
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     assert!(ended.stderr.starts_with("error: unexpected argument '--http-prot' found\n"), "{}", ended.stderr);
@@ -114,7 +114,7 @@ fn an_unknown_flag_is_a_matter_of_usage() {
 }
 
 #[test]
-fn an_unknown_key_is_told_with_its_line() {
+fn an_unknown_key_in_the_settings_file_is_refused_with_its_line() {
     let call = Call::serve(models()).arguments(["--config", "here.toml"]);
     fs::write(call.folder.path().join("here.toml"), "schema = 1\n\n[http]\nprot = 8000\n").unwrap();
     assert_refused(
@@ -167,7 +167,7 @@ fn of_broken_models() -> (Call, Vec<(String, Vec<String>)>) {
 }
 
 #[test]
-fn broken_models_are_told_of_and_stop_no_other() {
+fn broken_models_are_reported_and_do_not_stop_other_models() {
     let (call, cases) = of_broken_models();
     assert!(cases.len() >= 6);
     let server = call.start();
@@ -204,7 +204,7 @@ fn the_folder_of_one_model_is_not_a_repository() {
 }
 
 #[test]
-fn a_repository_without_models_is_named() {
+fn a_repository_without_models_is_reported_at_the_start() {
     let empty = tempfile::tempdir().unwrap();
     let ended = Call::serve(empty.path()).start().stop();
     let said = format!("{} holds no model: a model is a folder with 1/model.onnx in it.", empty.path().display());
@@ -229,7 +229,7 @@ fn readiness_need_not_be_strict() {
 }
 
 #[test]
-fn a_broken_model_may_be_the_end() {
+fn exit_on_error_ends_the_server_if_a_model_is_broken() {
     let (call, cases) = of_broken_models();
     let ended = call.arguments(["--exit-on-error"]).end();
     assert_eq!(ended.code, Some(1));

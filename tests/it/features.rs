@@ -123,7 +123,7 @@ fn every_claim_has_its_tests() {
 }
 
 #[test]
-fn every_sentence_that_holds_has_its_tests() {
+fn every_claim_on_the_semantics_page_has_its_tests() {
     assert!(judge("docs/reference/semantics.md") >= 20);
 }
 
@@ -131,10 +131,10 @@ fn every_sentence_that_holds_has_its_tests() {
 fn tests_are_found_and_others_are_not() {
     let there = [
         "it::features::tests_are_found_and_others_are_not",
-        "generated::checked_in_files_are_what_the_generator_makes",
+        "generated::checked_in_files_match_the_output_of_the_generator",
         "scenarios::a_batch_never_has_two_requests_of_a_sequence",
         "policies::direct::tests::all_that_are_alike_run_at_once",
-        "config::model::tests::every_sentence_of_a_configuration_in_itself",
+        "config::model::tests::every_fault_of_a_configuration_alone_is_reported",
         "backend::onnx::tests::numbers::scalars_have_no_dimensions",
         "api::kserve::json::tests::ids_are_numbers_or_texts",
         "state::tests::every_way_to_bind_gives_each_sequence_its_own_last_committed_state",
@@ -146,7 +146,7 @@ fn tests_are_found_and_others_are_not() {
         "it::features::rows",
         "it::features::nothing",
         "features::tests_are_found_and_others_are_not",
-        "config::model::every_sentence_of_a_configuration_in_itself",
+        "config::model::every_fault_of_a_configuration_alone_is_reported",
         "policies::oldest::tests::all_that_are_alike_run_at_once",
         "tests/python/server.py",
         "tests/python/nothing.py",

@@ -27,7 +27,7 @@ fn a_model_without_a_configuration_is_completed_unless_that_is_forbidden() {
 }
 
 #[test]
-fn the_batch_size_of_a_completed_model_can_be_said() {
+fn backend_config_sets_the_batch_size_of_a_completed_model() {
     let call = Call::serve("repository").arguments(["--backend-config=onnxruntime,default-max-batch-size=9"]);
     bare(&call);
     let (status, config) = call.start().get("/v2/models/gru/config");
@@ -37,7 +37,7 @@ fn the_batch_size_of_a_completed_model_can_be_said() {
 }
 
 #[test]
-fn flags_without_effect_are_told_once_and_others_have_theirs() {
+fn flags_without_effect_are_logged_once_and_other_flags_apply() {
     let call = Call::serve(models()).arguments([
         "--log-verbose=1",
         "--log-info=true",
@@ -74,7 +74,7 @@ fn http_can_be_left_out() {
 }
 
 #[test]
-fn what_would_be_a_silent_change_is_refused_with_what_to_do() {
+fn unsupported_triton_flags_are_refused_with_advice() {
     let flags =
         ["--grpc-use-ssl=true", "--grpc-header-forward-pattern=x-.*", "--cache-config=redis,host=r", "--node=x"];
     let ended = Call::serve(models()).arguments(flags).end();
@@ -85,7 +85,7 @@ fn what_would_be_a_silent_change_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_limit_that_would_not_hold_is_refused() {
+fn unsupported_or_inconsistent_settings_are_refused() {
     let refused = |name: &str, value: &str, why: &str| {
         let ended = Call::serve(models()).environment(name, value).end();
         assert_eq!((ended.code, ended.stderr), (Some(3), format!("sequor: {name}: {why}\n")));

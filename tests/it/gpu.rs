@@ -67,7 +67,7 @@ fn kind_gpu_is_refused_with_all_that_is_missing() {
 
 /// With a driver, the error is ONNX Runtime's, which cannot load the invalid provider.
 #[test]
-fn with_a_provider_the_driver_is_still_missed() {
+fn kind_gpu_is_refused_with_a_provider_that_cannot_be_used() {
     let (stdout, _) = serve("kind: KIND_GPU", true);
     let said = line(&stdout, "accumulator_int32");
     let missing = match CudaDriver.usable() {
@@ -81,7 +81,7 @@ fn with_a_provider_the_driver_is_still_missed() {
 }
 
 #[test]
-fn kind_auto_serves_on_the_cpu_and_says_why() {
+fn kind_auto_serves_on_the_cpu_and_reports_why() {
     let (stdout, _) = serve("kind: KIND_AUTO", true);
     let why = match CudaDriver.usable() {
         Ok(_) => "ONNX Runtime's provider for NVIDIA GPUs does not load: ".to_owned(),
@@ -96,7 +96,7 @@ fn kind_auto_serves_on_the_cpu_and_says_why() {
 }
 
 #[test]
-fn check_finds_the_same() {
+fn check_refuses_kind_gpu_without_a_gpu_provider() {
     let folder = tempfile::tempdir().unwrap();
     let library = library(folder.path(), false);
     let repository = repository(folder.path(), "kind: KIND_GPU");

@@ -118,7 +118,7 @@ fn int(answer: &Answer) -> i32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_direct_model_starts_once_so_many_requests_wait_and_never_holds_again() {
+async fn the_delay_scheduler_holds_a_direct_model_once_until_enough_requests_wait() {
     let held = Held::of("sum_int32", "direct { }", &[("TRITONSERVER_DELAY_SCHEDULER", "6")]).await;
     let at = |id: i64, n: i32| step("sum", id, String::new(), 10 * id as i32 + n, n == 0, false);
     let mut sent: Vec<_> = [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1)].map(|(id, n)| held.send(at(id, n))).into();
@@ -133,7 +133,7 @@ async fn a_direct_model_starts_once_so_many_requests_wait_and_never_holds_again(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn the_backlog_may_have_to_wait_too() {
+async fn the_backlog_delay_holds_a_model_until_enough_sequences_wait() {
     let aids = [("TRITONSERVER_DELAY_SCHEDULER", "16"), ("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "2")];
     let held = Held::of("sum_int32", "direct { }", &aids).await;
     // As many whole sequences as slots, and one more that waits for a slot.
@@ -148,7 +148,7 @@ async fn the_backlog_may_have_to_wait_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn the_oldest_are_never_held() {
+async fn the_delay_scheduler_never_holds_an_oldest_model() {
     let aids = [("TRITONSERVER_DELAY_SCHEDULER", "6"), ("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "2")];
     let held = Held::of("sum_int32", "oldest { max_candidate_sequences: 4 }", &aids).await;
     let answer = held.client.clone().model_infer(step("sum", 1, String::new(), 7, true, true)).await.unwrap();
@@ -161,7 +161,7 @@ async fn the_oldest_are_never_held() {
 const LONG: &str = "max_queue_delay_microseconds: 600000000";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn direct_waits_while_few_slots_are_ready_and_no_longer_than_it_may() {
+async fn direct_waits_for_the_minimum_slot_utilization_up_to_its_delay() {
     let held = Held::of("sum_int32", &format!("direct {{ {LONG} minimum_slot_utilization: 0.125 }}"), &[]).await;
     let start = |id: i64| step("sum", id, String::new(), id as i32, true, false);
     let mut sent = vec![held.send(start(1))];
@@ -186,7 +186,7 @@ fn row(value: f32) -> ModelInferRequest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn requests_without_a_state_are_batched_in_their_order_up_to_the_largest_preferred_size() {
+async fn stateless_requests_batch_in_order_up_to_the_largest_preferred_size() {
     // The number of waiting requests, the preferred sizes, and the resulting batches.
     let cases = [
         ("5", "preferred_batch_size: [ 2, 4 ]", vec![(1, 1), (4, 1)]),
@@ -204,7 +204,7 @@ async fn requests_without_a_state_are_batched_in_their_order_up_to_the_largest_p
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_delay_waits_for_a_preferred_size_and_at_its_end_sends_what_there_is() {
+async fn a_batch_waits_for_its_preferred_size_up_to_the_queue_delay() {
     let held = Held::of("identity", &format!("preferred_batch_size: [ 4 ] {LONG}"), &[]).await;
     let mut sent: Vec<_> = (0..3u8).map(|n| held.send(row(n.into()))).collect();
     held.holds(3, &sent).await;
@@ -218,7 +218,7 @@ async fn a_delay_waits_for_a_preferred_size_and_at_its_end_sends_what_there_is()
 
 /// Tests both of Triton's example strategies for `custom_batching`, as plug-ins. All six requests are decided within the maximum wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_plug_in_makes_the_batches_of_a_model_without_a_state() {
+async fn a_scheduler_plugin_forms_the_batches_of_a_stateless_model() {
     // Each input has 64 bytes. Every third request has another key, if the plug-in uses keys.
     let volume =
         "[plugins.scheduler]\nuse = \"volume\"\nmax_wait = \"60s\"\nconfig = { MAX_BATCH_VOLUME_BYTES = 128 }\n";

@@ -149,13 +149,13 @@ fn blamed(server: &Server, name: &str, at: &Value, kind: &str, what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_plug_in_does_every_sum_is_right_and_the_culprit_is_named() {
+async fn sums_stay_correct_under_each_hostile_plugin_and_the_plugin_is_named() {
     each_is_survived("hostile-default", &CASES).await;
 }
 
 /// Under `cargo xtask test --all-languages`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_plug_in_does_every_sum_is_right_in_c() {
+async fn sums_stay_correct_under_each_hostile_plugin_in_c() {
     each_is_survived("hostile-c", &CASES_IN_C).await;
 }
 
@@ -238,7 +238,7 @@ fn sum_one(server: &Server, model: &str, id: u32) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plan_at_its_limit_and_one_that_others_push_off_the_core_are_no_faults() {
+async fn a_plan_near_its_time_limit_or_preempted_by_busy_threads_is_harmless() {
     let server = start(&[]);
     let hostile = guest("hostile-default");
     let parts = [Part::of("oldest", STREAMS), Part::of("direct", BESIDE)];
@@ -309,7 +309,7 @@ fn rewritten(component: &[u8], from: &str, to: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_scheduler_is_refused_and_what_serves_goes_on() {
+async fn an_invalid_scheduler_is_refused_and_the_serving_one_continues() {
     let server = start(&[]);
     let hostile = guest("hostile-default");
     let cases: [(&str, Vec<u8>, &str); 5] = [
@@ -344,7 +344,7 @@ async fn what_is_no_scheduler_is_refused_and_what_serves_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn compiled_code_that_is_not_what_was_written_is_compiled_again() {
+async fn corrupt_compiled_code_in_the_cache_is_compiled_again() {
     let cache = tempfile::tempdir().unwrap();
     let environment = [("SEQUOR_CACHE", cache.path())];
     let server = start(&environment);

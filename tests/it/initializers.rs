@@ -77,7 +77,7 @@ fn runs(server: &Server) -> f64 {
 }
 
 #[test]
-fn a_first_state_of_a_plug_in_is_what_the_model_goes_on_from() {
+fn a_model_continues_from_the_first_state_of_its_initializer() {
     let server = serve();
     assert_eq!([start(&server, 1, 50), start(&server, 2, 1000)], [50, 2000]);
     assert_eq!([next(&server, 1, 1), next(&server, 2, 1)], [51, 2001]);
@@ -85,7 +85,7 @@ fn a_first_state_of_a_plug_in_is_what_the_model_goes_on_from() {
 }
 
 #[test]
-fn the_second_start_of_a_prompt_runs_nothing_and_is_the_first_bit_for_bit() {
+fn a_second_start_of_a_prompt_reuses_the_kept_state_bit_for_bit() {
     let server = serve();
     assert_eq!((start(&server, 1, 10), runs(&server)), (310, 4.0));
     assert_eq!((start(&server, 2, 10), runs(&server)), (310, 5.0));
@@ -96,7 +96,7 @@ fn the_second_start_of_a_prompt_runs_nothing_and_is_the_first_bit_for_bit() {
 }
 
 #[test]
-fn a_child_goes_on_as_its_parent_and_another_tenant_gets_nothing() {
+fn a_start_copies_its_parents_state_only_within_the_same_tenant() {
     let server = serve();
     start(&server, 7, 50);
     assert_eq!(next(&server, 7, 3), 53);
@@ -109,7 +109,7 @@ fn a_child_goes_on_as_its_parent_and_another_tenant_gets_nothing() {
 }
 
 #[test]
-fn whatever_an_initializer_does_it_costs_its_own_start_alone() {
+fn a_hostile_initializer_fails_only_its_own_start() {
     let server = serve();
     assert_eq!(start(&server, 1, 50), 50);
     step(&server, "beside", 1, true, "", 5).unwrap();
@@ -171,7 +171,7 @@ async fn hostile_starts_under_load_change_no_answer_elsewhere() {
 }
 
 #[test]
-fn an_operator_sees_and_changes_it_by_command() {
+fn commands_show_replace_roll_back_and_park_the_plugin() {
     let server = serve();
     assert_eq!(start(&server, 1, 10), 310);
     let next_file = server.process.folder().join("next.wasm");
@@ -220,7 +220,7 @@ fn an_operator_sees_and_changes_it_by_command() {
 }
 
 #[test]
-fn three_failures_park_it_and_a_new_version_serves_again() {
+fn three_failures_park_an_initializer_until_a_new_version_replaces_it() {
     let server = serve_with("3", "1s");
     start(&server, 1, 50);
     for id in 2..5 {

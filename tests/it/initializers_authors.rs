@@ -23,7 +23,7 @@ fn source(folder: &Path, name: &str) -> String {
 }
 
 #[test]
-fn from_nothing_to_a_tested_initializer() {
+fn the_initializer_page_builds_and_tests_an_initializer() {
     let scratch = tempfile::tempdir().unwrap();
     // A unique name, because other tests build into the same folder.
     let lines = block("Ten minutes", "sh").replace("mine", "begins");
@@ -47,7 +47,7 @@ fn from_nothing_to_a_tested_initializer() {
 }
 
 #[test]
-fn from_nothing_to_a_tested_initializer_in_python() {
+fn the_initializer_page_builds_and_tests_an_initializer_in_python() {
     let scratch = tempfile::tempdir().unwrap();
     typed(&["sequor plugin new mine --world state-initializer --lang python".to_owned()], scratch.path(), None);
     let folder = scratch.path().join("mine");
@@ -61,13 +61,13 @@ fn from_nothing_to_a_tested_initializer_in_python() {
 }
 
 #[test]
-fn the_page_shows_the_prompt_of_the_tree() {
+fn the_initializer_page_shows_the_source_of_the_prompt_plugin() {
     let guest = std::fs::read_to_string(root().join("plugins/guests/prompt/src/lib.rs")).unwrap();
     assert!(guest.contains(&block("Steps that are kept", "rust")));
 }
 
 #[test]
-fn dev_serves_every_change_of_an_initializer_and_puts_back_the_version_from_before() {
+fn plugin_dev_serves_each_change_and_restores_the_previous_initializer() {
     let (cache, scratch) = (prepared("SEQUOR_CACHE"), tempfile::tempdir().unwrap());
     let folder = scratch.path().join("first");
     typed(&["sequor plugin new first --world state-initializer".to_owned()], scratch.path(), None);

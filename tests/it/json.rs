@@ -48,7 +48,7 @@ fn told(said: &mut String, server: Option<&str>, arguments: &[&str], code: i32) 
 }
 
 #[test]
-fn what_authors_verbs_print() {
+fn author_commands_print_json() {
     let scratch = tempfile::tempdir().unwrap();
     let file = |name: &str| prepared("SEQUOR_GUESTS").join(format!("{name}.wasm")).display().to_string();
     let (edf, readme) = (file("edf"), root().join("README.md").display().to_string());
@@ -82,7 +82,7 @@ fn what_authors_verbs_print() {
 }
 
 #[test]
-fn what_operators_verbs_print() {
+fn operator_commands_print_json() {
     let call = Call::serve("repository").arguments(["--admin-upload=true", "--model-control-mode=explicit"]);
     let model = "accumulator_int32";
     let folder = call.folder.path().join("repository").join(model);

@@ -66,7 +66,7 @@ fn decides_alike(twin: &str, config: &str) {
         let file = WorkloadFile::read(Path::new("x.toml"), &load(slots)).unwrap();
         let experiment = Experiment {
             workload: file.workload(7).unwrap(),
-            serving: file.serve.settle().unwrap(),
+            serving: file.serve.resolve().unwrap(),
             costs: Costs::read(Path::new("cost.toml"), COST).unwrap(),
             policies: vec![ComparedPolicy::named("oldest").unwrap(), plug("fair-share"), plug(twin)],
             seed: 7,

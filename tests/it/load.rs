@@ -281,7 +281,7 @@ async fn forgotten(server: &Server) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_of_every_habit_add_up_and_leave_nothing_behind() {
+async fn streams_of_every_kind_return_correct_sums_and_leak_nothing() {
     let call = Call::serve("repository");
     accumulators(&call.folder.path().join("repository"), SLOTS, IDLE.as_micros() as u64);
     let server = call.start();

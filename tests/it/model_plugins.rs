@@ -74,7 +74,7 @@ fn a_plug_in_that_is_a_model_calls_another_one() {
 }
 
 #[test]
-fn a_call_without_a_grant_refuses_the_model_and_names_the_grant() {
+fn a_model_is_refused_with_the_missing_grant_if_its_plugin_calls_models() {
     let call = Call::serve("repository").arguments(["--plugins-dir=plugins", "--exit-on-error=true"]);
     write(call.folder.path());
     let ended = call.end();

@@ -35,7 +35,7 @@ fn predict(address: std::net::SocketAddr, id: u64, control: u32) -> (u16, Value)
 }
 
 #[test]
-fn the_program_called_ovms_serves_what_config_json_names() {
+fn the_program_called_ovms_serves_the_models_of_config_json() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().join("base");
     crate::server::copy(&models().join("accumulator_int32"), &base);
@@ -105,7 +105,7 @@ fn config(base: &std::path::Path, names: &[&str]) -> String {
 }
 
 #[test]
-fn config_json_and_the_versions_are_read_again_when_a_client_asks_for_it() {
+fn a_reload_request_rereads_config_json_and_the_model_versions() {
     let folder = tempfile::tempdir().unwrap();
     let (base, file) = served_by_name(folder.path());
     let call = called("ovms", folder.path()).arguments(PORTS).arguments(["--config_path".as_ref(), file.as_os_str()]);
@@ -137,7 +137,7 @@ fn config_json_and_the_versions_are_read_again_when_a_client_asks_for_it() {
 }
 
 #[test]
-fn new_versions_are_found_without_being_asked() {
+fn new_versions_are_found_by_polling() {
     let folder = tempfile::tempdir().unwrap();
     let (base, file) = served_by_name(folder.path());
     let call = called("ovms", folder.path()).arguments(PORTS).arguments(["--config_path".as_ref(), file.as_os_str()]);
@@ -197,7 +197,7 @@ fn a_config_json_that_is_wrong_ends_the_start() {
 }
 
 #[test]
-fn the_names_of_other_servers_say_the_version() {
+fn the_programs_called_ovms_and_tritonserver_print_the_version() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["ovms", "tritonserver"] {
         let ended = called(name, folder.path()).arguments(["--version"]).end();

@@ -26,7 +26,7 @@ fn systemd_accepts_the_unit() {
 }
 
 #[test]
-fn the_settings_of_the_service_are_settings() {
+fn the_settings_file_of_the_packaged_service_is_accepted() {
     let ports = ["http", "grpc", "metrics", "admin"].map(|listener| format!("--{listener}-port=0"));
     let call = Call::sequor().arguments(["serve", "--config"]).arguments([root().join("deploy/sequor.toml")]);
     let said = call.arguments(ports).environment("SEQUOR_HTTP_ADDRESS", "127.0.0.1").end();
@@ -36,7 +36,7 @@ fn the_settings_of_the_service_are_settings() {
 }
 
 #[test]
-fn the_wheel_is_named_as_the_pages_say() {
+fn the_wheel_has_its_documented_name_and_dependency() {
     let text = fs::read_to_string(root().join("deploy/wheel/pyproject.toml")).unwrap();
     let project: toml::Table = text.parse().unwrap();
     assert_eq!(project["project"]["name"].as_str(), Some("sequor-server"));

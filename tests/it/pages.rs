@@ -244,7 +244,7 @@ read_pages! {
 }
 
 #[test]
-fn every_block_of_commands_runs_or_says_that_it_does_not() {
+fn every_command_block_is_run_or_marked_as_not_run() {
     let mut faults = Vec::new();
     for page in pages() {
         let blocks = blocks(&page);

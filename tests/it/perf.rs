@@ -63,7 +63,7 @@ async fn still_adds_up(server: &Server) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn it_measures_what_it_measures_on_triton() {
+async fn perf_analyzer_runs_over_grpc_http_and_shared_memory() {
     let server = serve();
     let sequences = ["--sequence-length", "20", "--concurrency-range"];
     let with = |more: &[&'static str]| [&sequences[..], more].concat();
@@ -101,7 +101,7 @@ async fn it_measures_what_it_measures_on_triton() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn streams_of_sequences_again_and_again() {
+async fn perf_analyzer_streams_sequences_repeatedly_without_failures() {
     let runs: usize = std::env::var("SEQUOR_SOAK_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     let server = serve();
     let options = ["-i", "grpc", "--streaming", "--sequence-length", "20", "--concurrency-range", "64"];

@@ -59,7 +59,7 @@ pub(crate) fn shown(server: &Server, name: &str) -> Value {
 }
 
 #[test]
-fn a_plug_in_decides_while_sequences_go_on_and_leaves_again() {
+fn a_plugin_is_attached_replaced_and_removed_while_a_sequence_continues() {
     let server = server();
     assert_eq!(step(server.http, 7, 1, true), 1);
     told(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
@@ -94,7 +94,7 @@ fn a_plug_in_decides_while_sequences_go_on_and_leaves_again() {
 }
 
 #[test]
-fn what_is_no_plug_in_is_refused_and_what_fails_is_shown() {
+fn an_invalid_plugin_is_refused_and_a_failing_plugin_is_shown() {
     let server = server();
     let not = crate::server::root().join("README.md").display().to_string();
     let ended = command(&server, &["plugin", "load", "mine", "--from", &not]);
@@ -115,7 +115,7 @@ fn what_is_no_plug_in_is_refused_and_what_fails_is_shown() {
 }
 
 #[test]
-fn a_refusal_says_what_can_be_typed() {
+fn errors_of_plugin_commands_suggest_the_next_command() {
     let server = server();
     let single = guest("single");
     let refused = |arguments: &[&str]| {
@@ -140,7 +140,7 @@ fn a_refusal_says_what_can_be_typed() {
 }
 
 #[test]
-fn a_folder_of_plug_ins_may_be_named_from_where_the_server_stands() {
+fn the_plugins_dir_may_be_a_relative_path() {
     let call = Call::serve(models()).arguments(["--plugins-dir=plugins", "--model-control-mode=explicit"]);
     let folder = call.folder.path().join("plugins");
     fs::create_dir(&folder).unwrap();
@@ -153,7 +153,7 @@ fn a_folder_of_plug_ins_may_be_named_from_where_the_server_stands() {
 }
 
 #[test]
-fn on_one_machine_a_file_is_laid_into_the_servers_folder_once_it_is_taken() {
+fn a_local_plugin_file_is_copied_to_the_plugins_dir_once_it_is_accepted() {
     let plugins = tempfile::tempdir().unwrap();
     let folder = plugins.path().canonicalize().unwrap();
     let call = Call::serve(models()).arguments(["--plugins-dir".as_ref(), folder.as_os_str()]);
@@ -177,7 +177,7 @@ fn on_one_machine_a_file_is_laid_into_the_servers_folder_once_it_is_taken() {
 }
 
 #[test]
-fn what_came_over_the_wire_and_was_saved_decides_after_a_restart_too() {
+fn an_uploaded_and_saved_plugin_is_active_after_a_restart() {
     let home = tempfile::tempdir().unwrap();
     let (repository, folder) = (home.path().join("repository"), home.path().join("plugins"));
     copy(&models().join("accumulator_int32"), &repository.join("accumulator_int32"));
@@ -229,7 +229,7 @@ fn with_one_saved(home: &std::path::Path) -> (Server, String) {
 }
 
 #[test]
-fn a_version_that_takes_the_place_of_a_saved_one_decides_after_a_restart_too() {
+fn a_replacement_of_a_saved_plugin_is_active_after_a_restart() {
     let home = tempfile::tempdir().unwrap();
     let (repository, file) = (home.path().join("repository"), home.path().join("plugins/mine.wasm"));
     let (server, in_folder) = with_one_saved(home.path());
@@ -273,7 +273,7 @@ fn a_version_that_takes_the_place_of_a_saved_one_decides_after_a_restart_too() {
 }
 
 #[test]
-fn a_changed_file_is_not_taken_where_its_hash_is_named() {
+fn a_changed_plugin_file_is_ignored_if_its_hash_is_pinned() {
     let home = tempfile::tempdir().unwrap();
     let (server, _) = with_one_saved(home.path());
     let was = shown(&server, "mine")["sha256"].clone();

@@ -66,7 +66,7 @@ fn of_grpc(id: i64, value: i32, start: bool) -> ModelInferRequest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_serves_over_every_surface_and_hides_the_graph() {
+async fn a_processor_serves_over_every_protocol_and_hides_the_graphs_inputs() {
     let server = server(PuppetProcessor { renames: true, ..PuppetProcessor::default() }, 8);
     for at in ["", "/config"] {
         let (status, text) = server.get(&format!("/v2/models/oldest{at}"));
@@ -267,7 +267,7 @@ fn a_parked_processor_is_shown_everywhere_until_another_version_takes_its_place(
 }
 
 #[test]
-fn an_operator_sees_and_changes_it_by_command() {
+fn commands_show_replace_roll_back_and_park_the_plugin() {
     let server = server(PuppetProcessor::default(), 8);
     let http = server.http;
     assert_eq!(value(http, 7, 5, true), 5);
@@ -324,7 +324,7 @@ fn a_changed_file_takes_the_place_of_the_version_that_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_after_the_other_under_streams_fails_no_step() {
+async fn replacing_a_processor_under_load_fails_no_step() {
     let server = server(PuppetProcessor::default(), 64);
     let http = server.http;
     let versions = [1, 2].map(|step| PuppetProcessor { step, ..PuppetProcessor::default() }.component());

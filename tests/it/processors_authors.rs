@@ -31,7 +31,7 @@ fn source(folder: &Path, name: &str) -> String {
 }
 
 #[test]
-fn from_nothing_to_a_tested_processor() {
+fn the_processor_page_builds_and_tests_a_processor() {
     let scratch = tempfile::tempdir().unwrap();
     // A unique name, because other tests build into the same folder.
     let lines: Vec<String> = commands("Ten minutes").iter().map(|line| line.replace("mine", "windows")).collect();
@@ -55,7 +55,7 @@ fn from_nothing_to_a_tested_processor() {
 }
 
 #[test]
-fn from_nothing_to_a_tested_processor_in_python() {
+fn the_processor_page_builds_and_tests_a_processor_in_python() {
     let scratch = tempfile::tempdir().unwrap();
     let new = ["sequor plugin new mine --world processor --lang python".to_owned()];
     typed(&new, scratch.path(), None);
@@ -86,13 +86,13 @@ fn token_ids_become_text() {
 }
 
 #[test]
-fn a_sound_in_packets_of_any_size_is_the_same_windows() {
+fn audio_in_packets_of_any_size_gives_the_same_windows() {
     let said = case("pcm-window", "guests/pcm-window/cases/speech.toml");
     assert!(said.contains("speech.toml   ok") && said.matches("  188  ").count() == 5, "{said}");
 }
 
 #[test]
-fn dev_serves_every_change_of_a_processor_and_puts_back_the_version_from_before() {
+fn plugin_dev_serves_each_change_and_restores_the_previous_processor() {
     let (cache, scratch) = (prepared("SEQUOR_CACHE"), tempfile::tempdir().unwrap());
     let folder = scratch.path().join("halved");
     typed(&["sequor plugin new halved --world processor".to_owned()], scratch.path(), None);

@@ -82,7 +82,7 @@ fn a_proxy_that_hashes_the_id_sends_all_steps_of_a_sequence_to_one_server() {
 }
 
 #[test]
-fn live_sequences_behind_a_proxy_go_on_while_their_server_drains() {
+fn live_sequences_behind_a_proxy_continue_while_their_server_drains() {
     let server = || Call::serve(models()).environment("SEQUOR_DRAIN_FINISH", "20s").start();
     let servers = [server(), server()];
     let [http, grpc] = [free_port(), free_port()];

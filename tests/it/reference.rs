@@ -34,7 +34,7 @@ const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
     * **Unknown keys** are refused with file, line and column. `sequor check` reports all of them at once.\n";
 
 #[test]
-fn the_page_of_a_models_keys_is_what_their_declarations_say() {
+fn the_model_config_page_matches_the_declarations_of_its_keys() {
     let (tables, mut page) = (sequor_toml::tables(), MODEL_CONFIG.to_owned());
     for TableEntry { title, introduction, keys, .. } in &tables {
         let keys: Vec<_> = keys.iter().filter(|key| key.is_served()).collect();
@@ -93,7 +93,7 @@ fn status_of(status: FieldStatus) -> (&'static str, &'static str) {
 }
 
 #[test]
-fn the_page_of_config_pbtxt_is_what_the_table_says() {
+fn the_config_pbtxt_page_matches_the_table_of_fields() {
     let mut page = CONFIG_PBTXT.to_owned();
     for message in CONFIG_MESSAGES.iter().filter(|message| !message.fields.is_empty()) {
         let _ = write!(page, "\n## {}\n\n| field | | |\n|---|---|---|\n", message.name);
@@ -141,7 +141,7 @@ pub(crate) fn refusals() -> BTreeMap<String, Vec<(String, u16, String)>> {
 }
 
 #[test]
-fn the_page_of_errors_is_what_clients_read() {
+fn the_errors_page_matches_the_cases_of_refusals() {
     let mut page = "# Errors\n\n\
         For client authors and operators who have a sentence at hand. Search this page for words of it. The reason in the first column leads to\n\
         [what to do](../troubleshoot.md).\n\n\
@@ -202,7 +202,7 @@ fn help(path: &[&str], page: &mut String) {
 }
 
 #[test]
-fn the_page_of_commands_is_what_their_help_says() {
+fn the_cli_page_matches_the_help_of_every_command() {
     let mut page = "# Commands\n\n\
         For everyone who types `sequor`. This page is the `--help` of every command, generated from the program.\n\n\
         Exit codes of all commands: 0 success, 1 failure, 2 usage, 3 configuration, 4 no answer from the server, 5 refused by the server.\n\n\

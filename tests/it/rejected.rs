@@ -49,7 +49,7 @@ async fn refusing_with(plugin: &str, config: Value) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rejected_start_may_be_sent_again_and_a_rejected_step_ended_its_sequence() {
+async fn a_rejected_start_may_be_retried_and_a_rejected_step_ends_its_sequence() {
     let server = refusing("hostile-reject").await;
     let mut client = server.client().await;
     let mut infer = async |id, start| {
@@ -78,7 +78,7 @@ async fn a_rejected_start_may_be_sent_again_and_a_rejected_step_ended_its_sequen
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shed_step_is_refused_with_the_text_of_its_code_and_the_sequence_goes_on() {
+async fn a_shed_step_is_refused_with_its_codes_text_and_the_sequence_continues() {
     let server = refusing("hostile-shed").await;
     let mut client = server.client().await;
     let status = client.model_infer(step(MODEL, 1, String::new(), 1, false, false)).await.unwrap_err();

@@ -34,7 +34,7 @@ fn infer(server: &Server, id: u32) {
 }
 
 #[tokio::test]
-async fn loads_one_after_the_other_leave_no_memory_behind() {
+async fn repeated_reloads_do_not_leak_memory() {
     let call = Call::serve("repository").arguments(["--model-control-mode=explicit", "--load-model=oldest"]);
     let repository = call.folder.path().join("repository");
     accumulators(&repository, 8, 600_000_000);

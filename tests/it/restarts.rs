@@ -198,7 +198,7 @@ pub(crate) fn chunk(id: i64, n: usize) -> ModelInferRequest {
 }
 
 #[tokio::test]
-async fn speech_over_restarts_is_speech_as_a_whole_bit_for_bit() {
+async fn speech_outputs_over_restarts_equal_uninterrupted_ones_bit_for_bit() {
     let outputs = async |client: &mut Client, id: i64, chunks: std::ops::Range<usize>| {
         let mut outputs = Vec::new();
         for n in chunks {
@@ -364,7 +364,7 @@ async fn a_process_that_is_killed_after_a_reload_loses_no_step_that_was_answered
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_every_a_killed_process_loses_at_most_what_it_said() {
+async fn a_killed_process_with_durability_every_loses_at_most_its_interval() {
     killed("every", false, |n, last, durable, expected| {
         let durable = durable.unwrap_or(0);
         assert!(expected > durable, "sequence {n}: step {durable} was durable, and {expected} is expected");

@@ -42,7 +42,7 @@ fn server(flags: &[&str]) -> Server {
 const LIST: [&str; 4] = ["sequence", "list", "--model", "accumulator_fp32"];
 
 #[test]
-fn who_lives_is_listed_and_texts_are_not_shown() {
+fn live_sequences_are_listed_and_text_ids_are_hidden() {
     let server = server(&[]);
     let (seven, call) = (json!(7), json!("call-77"));
     assert_eq!(step(server.http, &seven, 1.0, true), Ok(1.0));
@@ -78,7 +78,7 @@ fn who_lives_is_listed_and_texts_are_not_shown() {
 }
 
 #[test]
-fn a_state_goes_out_and_in_where_that_is_allowed() {
+fn states_can_be_exported_and_imported_only_if_allowed() {
     let closed = server(&[]);
     let state = closed.process.folder().join("7.safetensors").display().to_string();
     let export = ["sequence", "export", "accumulator_fp32", "7", "--to", &state];

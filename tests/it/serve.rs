@@ -28,7 +28,7 @@ fn steady(line: &str) -> &str {
 }
 
 #[test]
-fn it_says_what_it_serves_and_where() {
+fn the_server_prints_its_models_and_listeners_at_the_start() {
     let server = Server::of_models();
     assert_eq!(server.get("/v2/health/live"), (200, String::new()));
     assert_eq!(server.get("/v2/health/ready"), (200, String::new()));
@@ -74,14 +74,14 @@ fn a_server_that_is_still_loading_stops_when_it_is_asked_to() {
 }
 
 #[test]
-fn a_log_that_is_no_terminals_has_no_colours() {
+fn a_log_that_is_not_a_terminal_has_no_colours() {
     let ended = Server::of_models().stop();
     assert!(ended.stderr.contains(" stopping "), "{:?}", ended.stderr);
     assert!(!ended.stderr.contains('\x1b'), "{:?}", ended.stderr);
 }
 
 #[test]
-fn words_for_levels_and_names_of_variables_are_checked() {
+fn log_levels_and_environment_variable_names_are_validated() {
     let ended = Call::serve(models()).arguments(["--log-level", "loud"]).end();
     assert_eq!(ended.code, Some(3), "{ended:?}");
     assert!(ended.stderr.starts_with("sequor: log.level: \"loud\" is not a log level. Levels: error, "), "{ended:?}");
@@ -113,7 +113,7 @@ fn file_environment_and_flags_are_read() {
 }
 
 #[test]
-fn only_models_that_are_named_are_loaded_if_so_wished() {
+fn explicit_mode_loads_only_the_models_named_by_load_model() {
     let explicit = |names: &[&str]| {
         let call = Call::serve(models()).arguments(["--model-control-mode=explicit"]);
         call.arguments(names.iter().map(|name| format!("--load-model={name}"))).start()
@@ -132,7 +132,7 @@ fn only_models_that_are_named_are_loaded_if_so_wished() {
 
 /// The program that started the server may have ended, or may never read the output.
 #[test]
-fn it_serves_also_where_nobody_reads_what_it_says() {
+fn the_server_serves_even_if_its_output_is_closed() {
     // An address that no other program uses, so that the port can be chosen before the server starts.
     let [.., a, b, c] = std::process::id().to_be_bytes();
     let port = TcpListener::bind((Ipv4Addr::new(127, a.max(1), b, c), 0)).unwrap().local_addr().unwrap();
@@ -230,7 +230,7 @@ async fn until_ready_is(server: &Server, wanted: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_server_that_is_terminated_lets_live_sequences_end_and_begins_none() {
+async fn a_terminated_server_finishes_live_sequences_and_refuses_new_ones() {
     let server = draining("0s", "40s");
     let mut client = server.client().await;
     assert_eq!(sum(&mut client, step(1, 1.0, true, false)).await.unwrap(), 1.0);
@@ -259,7 +259,7 @@ async fn a_server_that_is_terminated_lets_live_sequences_end_and_begins_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_server_that_says_it_will_go_still_takes_everything() {
+async fn a_server_in_its_drain_announcement_still_accepts_new_sequences() {
     let server = draining("50s", "0s");
     let mut client = server.client().await;
     server.process.terminate();
@@ -268,7 +268,7 @@ async fn a_server_that_says_it_will_go_still_takes_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_sequence_that_does_not_end_does_not_hold_the_server() {
+async fn a_sequence_that_never_ends_does_not_block_the_shutdown() {
     let server = draining("0s", "1ms");
     let mut client = server.client().await;
     assert_eq!(sum(&mut client, step(1, 1.0, true, false)).await.unwrap(), 1.0);

@@ -4,7 +4,7 @@ use crate::python;
 use crate::server::Server;
 
 #[test]
-fn speech_in_chunks_is_speech_as_a_whole_alone_and_batched() {
+fn chunked_speech_gives_the_outputs_of_the_whole_alone_and_batched() {
     let server = Server::of_models();
     python::check("speech.py", &server);
     assert_eq!(server.stop().code, Some(0));

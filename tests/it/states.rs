@@ -86,7 +86,7 @@ fn a_model_may_have_several_states_of_several_types() {
 }
 
 #[test]
-fn texts_can_be_states_and_begin_as_a_file_says() {
+fn a_text_state_starts_with_the_text_of_its_data_file() {
     let server = serve();
     let say = |sequence: &mut Sequence<'_>, text: &str| {
         sequence.step("BYTES", &[1, 1], &json!([text]), &["OUTPUT"])[0].1[0].as_str().unwrap().to_owned()
@@ -100,7 +100,7 @@ fn texts_can_be_states_and_begin_as_a_file_says() {
 }
 
 #[test]
-fn small_integers_can_be_states_and_asking_for_them_changes_nothing() {
+fn requesting_a_small_integer_state_as_an_output_does_not_change_it() {
     let server = serve();
     let steps = [true, false, true, true];
     let mut asks = Sequence::of(&server, "flags", 1);
@@ -117,7 +117,7 @@ fn small_integers_can_be_states_and_asking_for_them_changes_nothing() {
 }
 
 #[test]
-fn a_state_may_grow_from_one_or_from_what_was_said() {
+fn a_growing_state_starts_at_one_or_at_its_initial_dims() {
     let server = serve();
     for (model, begins) in [("grow", 1), ("grow_from", 3)] {
         let (mut a, mut b) = (Sequence::of(&server, model, 1), Sequence::of(&server, model, 2));
@@ -153,7 +153,7 @@ fn pick(server: &Server, model: &str, shape: &[u64], indices: &[i64]) -> Result<
 }
 
 #[test]
-fn models_without_state_stand_beside_those_with() {
+fn stateless_models_are_served_beside_stateful_models() {
     let server = serve();
     for (indices, values) in [(vec![3], vec![40.0]), (vec![0, 2, 0], vec![10.0, 30.0, 10.0]), (vec![], vec![])] {
         let length = indices.len() as u64;

@@ -39,7 +39,7 @@ fn many_sequences_at_once_give_the_transcripts_of_a_loop_over_onnx_runtime() {
 }
 
 #[test]
-fn without_the_flag_nothing_runs_on_the_cpu_that_asks_for_a_gpu() {
+fn models_that_ask_for_a_gpu_are_refused_without_the_cpu_only_flag() {
     let stopped = call(false).start().stop();
     let log = format!("{}{}", stopped.stdout, stopped.stderr);
     let refused = |model: &str| {

@@ -4,7 +4,7 @@ use crate::python;
 use crate::server::Server;
 
 #[test]
-fn tritons_clients_find_what_they_look_for() {
+fn tritons_clients_get_health_metadata_configuration_and_error_texts() {
     let server = Server::of_models();
     python::check("surface.py", &server);
     assert_eq!(server.stop().code, Some(0));

@@ -35,7 +35,7 @@ fn middle(of: &[u64]) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_every_second_and_no_sum_is_wrong() {
+async fn replacing_a_scheduler_every_second_makes_no_sum_wrong() {
     let server = start();
     let versions = ["edf", "fair-share"].map(guest);
     let (mut memory, mut swaps, mut took) = (Vec::new(), 0u64, Vec::new());

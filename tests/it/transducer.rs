@@ -38,7 +38,7 @@ fn many_sequences_at_once_give_the_tokens_of_a_loop_over_onnx_runtime() {
 }
 
 #[test]
-fn its_members_may_be_models_of_their_own() {
+fn the_encoder_and_the_scorer_may_be_called_as_separate_models() {
     let server = server("transducer-greedy", 500);
     python::check_with("transducer.py", &server, &["--members"]);
     assert_eq!(server.stop().code, Some(0));

@@ -22,7 +22,7 @@ fn fares(workload: &str, plugin: &str) -> [Outcome; 2] {
     let plug = PluginSpec::new(&format!("{plugin}.wasm"), &guest(plugin), "{}", Limits::default(), None).unwrap();
     let experiment = Experiment {
         workload: file.workload(1).unwrap(),
-        serving: file.serve.settle().unwrap(),
+        serving: file.serve.resolve().unwrap(),
         costs: Costs::read(Path::new("cost.toml"), COST).unwrap(),
         policies: vec![ComparedPolicy::named("oldest").unwrap(), ComparedPolicy::plugin(plugin, plug)],
         seed: 1,
@@ -35,7 +35,7 @@ fn quiet(outcome: &Outcome) -> &Tenant {
 }
 
 #[test]
-fn the_most_urgent_first_misses_fewer_deadlines_of_the_same_requests() {
+fn the_edf_scheduler_misses_fewer_deadlines_than_the_oldest_policy() {
     let [oldest, edf] = fares(DEADLINES, "edf");
     assert!((0.85..0.95).contains(&(oldest.batches.mean / 8.0)) || oldest.busy > 0.85, "{}", oldest.busy);
     let missed = |outcome: &Outcome| outcome.deadlines.unwrap().missed;
@@ -47,7 +47,7 @@ fn the_most_urgent_first_misses_fewer_deadlines_of_the_same_requests() {
 }
 
 #[test]
-fn a_tenant_at_ten_times_its_share_leaves_the_quiet_one_what_it_had_alone() {
+fn fair_share_protects_a_quiet_tenants_wait_from_a_loud_tenant() {
     let [alone, _] = fares(QUIET, "fair-share");
     let [oldest, fair] = fares(LOUD, "fair-share");
     let p99 = |outcome: &Outcome| quiet(outcome).wait.p99_us / 1e3;
@@ -64,7 +64,7 @@ fn a_tenant_at_ten_times_its_share_leaves_the_quiet_one_what_it_had_alone() {
 }
 
 #[test]
-fn a_tenant_that_holds_every_slot_does_not_keep_the_quiet_one_waiting_for_its_backlog() {
+fn fair_share_shortens_a_quiet_tenants_wait_if_a_loud_one_holds_all_slots() {
     let [oldest, fair] = fares(SLOTS, "fair-share");
     let p99 = |outcome: &Outcome| quiet(outcome).wait.p99_us / 1e3;
     println!(

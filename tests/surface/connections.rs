@@ -56,7 +56,7 @@ fn closed(house: &House, reason: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_go_on_is_not_kept() {
+async fn a_stalled_or_idle_client_is_disconnected() {
     type Set = fn(&mut Connections);
     let (first_byte, head): (Set, Set) = (|c| c.first_byte = MOMENT, |c| c.head = MOMENT);
     let idle: Set = |c| c.idle = MOMENT;
@@ -114,7 +114,7 @@ async fn connections_are_bounded_and_operators_have_their_own() {
 }
 
 #[tokio::test]
-async fn bodies_that_have_not_arrived_count() {
+async fn unfinished_bodies_count_against_the_queued_bytes_limit() {
     let limits = ServerLimits { queued: Size(1 << 20), ..ServerLimits::default() };
     let house = House::served(ServerOptions { limits, ..ServerOptions::default() });
     assert_eq!(step(&house, 1, true).await, 1);
@@ -216,7 +216,7 @@ async fn a_client_that_stops_reading_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_websocket_is_asked_for_a_sign_of_life() {
+async fn a_websocket_that_does_not_answer_pings_is_closed() {
     let asked_each = |keepalive| House::served(ServerOptions { keepalive, ..ServerOptions::default() });
     let house = asked_each(MOMENT.0);
     let head = "GET /v2/models/sum/stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\

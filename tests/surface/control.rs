@@ -138,7 +138,7 @@ async fn live_sequences_stay_where_they_began_when_a_version_arrives() {
 }
 
 #[tokio::test]
-async fn only_what_has_changed_is_loaded_anew() {
+async fn only_changed_versions_are_reloaded() {
     let house = house(ControlMode::Explicit);
     let config = format!("{SUM}{ALL}");
     house.write("sum", &config, 1, "accumulate INT32");
@@ -186,7 +186,7 @@ async fn the_graph_may_be_model_onnx_in_a_directory_of_that_name() {
 }
 
 #[tokio::test]
-async fn a_load_that_fails_leaves_what_serves() {
+async fn a_failed_load_keeps_the_serving_version() {
     let house = house(ControlMode::Explicit);
     house.write("same", SAME, 1, "identity INT32 dims=-1");
     house.load("same").await.unwrap();
@@ -209,7 +209,7 @@ async fn a_load_that_fails_leaves_what_serves() {
 }
 
 #[tokio::test]
-async fn a_configuration_may_come_with_the_request_and_files_may_not() {
+async fn a_load_request_may_contain_a_configuration_but_no_files() {
     let house = house(ControlMode::Explicit);
     house.write("same", SAME, 1, "identity INT32 dims=-1");
     let config = json!({
@@ -238,7 +238,7 @@ async fn a_configuration_may_come_with_the_request_and_files_may_not() {
 }
 
 #[tokio::test]
-async fn files_of_a_model_come_with_the_request_where_uploads_are_on() {
+async fn a_load_request_may_contain_model_files_if_uploads_are_enabled() {
     let house = house(ControlMode::Explicit);
     house.repository.take_uploads(64);
     let config = json!({
@@ -305,7 +305,7 @@ async fn files_of_a_model_come_with_the_request_where_uploads_are_on() {
 }
 
 #[tokio::test]
-async fn large_files_of_a_model_come_over_http_and_larger_ones_are_refused_in_the_protocols_words() {
+async fn model_files_over_http_are_accepted_up_to_limits_request() {
     let limits = ServerLimits { request: Size(5 << 20), ..ServerLimits::default() };
     let folder = tempfile::tempdir().unwrap();
     let house = House::over(Arc::new(MockBackend::new()), limits, folder);
@@ -330,7 +330,7 @@ async fn large_files_of_a_model_come_over_http_and_larger_ones_are_refused_in_th
 }
 
 #[tokio::test]
-async fn a_packed_load_counts_as_what_it_unpacks_to() {
+async fn a_compressed_load_request_counts_with_its_uncompressed_size() {
     let limits = ServerLimits { queued: Size(1 << 20), ..ServerLimits::default() };
     let house = House::over(Arc::new(MockBackend::new()), limits, tempfile::tempdir().unwrap());
     let directories = vec![house.folder.path().to_owned()];
@@ -479,7 +479,7 @@ async fn a_repository_that_is_named_twice_is_one() {
 }
 
 #[tokio::test]
-async fn without_explicit_control_nobody_loads() {
+async fn load_and_unload_requests_are_refused_without_explicit_control() {
     for mode in [ControlMode::None, ControlMode::Poll] {
         let house = house(mode);
         let text = "explicit model load / unload is not allowed if polling is enabled";
@@ -538,7 +538,7 @@ async fn http_controls_the_same_repository() {
 }
 
 #[tokio::test]
-async fn a_server_stops_with_loads_of_every_kind() {
+async fn the_server_stops_with_live_retired_and_unloaded_models() {
     let house = house(ControlMode::Explicit);
     let config = SUM.replace("count: 1", "count: 3");
     house.write("sum", &config, 1, "accumulate INT32");
@@ -569,7 +569,7 @@ async fn changes(house: &House) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn loads_that_clients_ask_for_are_noted_where_clients_control_the_models() {
+async fn load_requests_of_clients_are_recorded_in_explicit_mode() {
     let house = house(ControlMode::Explicit);
     house.write("same", SAME, 1, "identity INT32 dims=-1");
     house.load("same").await.unwrap();

@@ -72,7 +72,7 @@ fn typed() -> ModelInferRequest {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_lists_may_ask_for_lists() {
+async fn a_client_that_sends_typed_contents_may_request_typed_contents() {
     let house = House::new();
     let mut client = house.client().await;
     let raw = client.model_infer(typed()).await.unwrap().into_inner();
@@ -121,7 +121,7 @@ async fn bodies_are_packed_both_ways() {
 }
 
 #[tokio::test]
-async fn a_body_of_bytes_alone_is_the_only_input() {
+async fn a_binary_body_without_a_json_header_is_the_only_input() {
     let house = House::new();
     let answer = house
         .http("POST /v2/models/same/infer", &[("inference-header-content-length", "0")], &[1, 0, 0, 0, 2, 0, 0, 0])
@@ -136,7 +136,7 @@ async fn a_body_of_bytes_alone_is_the_only_input() {
 }
 
 #[tokio::test]
-async fn probes_and_marks() {
+async fn health_probes_answer_and_request_ids_are_returned() {
     let house = House::with(ServerLimits::default(), &[]);
     for path in ["/livez", "/healthz", "/readyz"] {
         assert_eq!(house.http(&format!("GET {path}"), &[], b"").await.status, 200, "{path}");

@@ -172,7 +172,7 @@ fn body() -> Value {
 }
 
 #[tokio::test]
-async fn a_request_is_seen_with_its_own_header() {
+async fn a_scheduler_sees_the_header_of_each_request() {
     let (house, seen) = house();
     let body = body().to_string();
     for headers in [&[("x-zone", "eu")][..], &[("X-ZONE", "us"), ("x-other", "eu")], &[]] {
@@ -192,7 +192,7 @@ async fn a_request_is_seen_with_its_own_header() {
 }
 
 #[tokio::test]
-async fn a_request_of_tensorflow_serving_is_seen_with_its_own_header() {
+async fn a_scheduler_sees_the_header_of_each_tensorflow_serving_request() {
     let (house, seen) = house();
     let body = json!({ "inputs": { "INPUT": [[1]] } }).to_string();
     for headers in [&[("x-zone", "eu")][..], &[]] {
@@ -212,7 +212,7 @@ async fn a_request_of_tensorflow_serving_is_seen_with_its_own_header() {
 }
 
 #[tokio::test]
-async fn every_request_of_a_stream_is_seen_with_the_header_it_was_opened_with() {
+async fn a_scheduler_sees_the_header_that_opened_the_stream_for_each_request() {
     let (house, seen) = house();
     let mut client = house.client().await;
     let mut streams = Vec::new();
@@ -236,7 +236,7 @@ async fn every_request_of_a_stream_is_seen_with_the_header_it_was_opened_with() 
 }
 
 #[tokio::test]
-async fn every_request_of_a_web_socket_is_seen_with_the_header_it_was_opened_with() {
+async fn a_scheduler_sees_the_header_that_opened_the_websocket_for_each_request() {
     let (house, seen) = house();
     let address = house.addresses.http.unwrap();
     for zone in [Some("eu"), None] {

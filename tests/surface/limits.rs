@@ -43,7 +43,7 @@ async fn waiting(house: &House, count: usize) -> Vec<JoinHandle<Result<Response<
 }
 
 #[tokio::test]
-async fn bytes_that_wait_are_bounded_and_whoever_is_refused_may_try_again() {
+async fn queued_bytes_are_limited_and_a_refused_request_may_be_retried() {
     let house = house();
     let mut client = house.client().await;
     let started = client.model_infer(step(7, "", 40, &[START])).await.unwrap();

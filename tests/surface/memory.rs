@@ -74,7 +74,7 @@ fn through() -> ModelInferRequest {
 }
 
 #[tokio::test]
-async fn inputs_and_outputs_lie_in_regions() {
+async fn inputs_and_outputs_may_be_in_shared_memory_regions() {
     let house = House::new();
     let (from, to) = (Shared::new("a", &(0..32).collect::<Vec<u8>>()), Shared::new("b", &[0; 32]));
     register(&house, &from, "in", 4, 20).await.unwrap();
@@ -99,7 +99,7 @@ async fn inputs_and_outputs_lie_in_regions() {
 }
 
 #[tokio::test]
-async fn what_lies_outside_is_refused_and_nothing_is_run() {
+async fn a_request_for_bytes_outside_a_shared_memory_region_is_refused() {
     let house = House::new();
     let (from, to) = (Shared::new("c", &[0; 32]), Shared::new("d", &[0; 32]));
     register(&house, &from, "in", 0, 8).await.unwrap();

@@ -59,7 +59,7 @@ async fn an_allowed_origin_calls_as_the_servers_own() {
 }
 
 #[tokio::test]
-async fn operators_without_keys_are_reached_by_this_machines_names_alone() {
+async fn an_admin_listener_without_keys_accepts_only_local_host_names() {
     let house = House::new();
     let admin = house.addresses.admin.unwrap();
     // A wrong Host header, as after DNS rebinding.

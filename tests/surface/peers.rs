@@ -306,7 +306,7 @@ impl Check for ByHeader {
 }
 
 #[tokio::test]
-async fn a_client_with_a_name_is_its_name() {
+async fn per_client_limits_use_the_name_of_a_client_if_it_has_one() {
     let limits = ServerLimits { sequences_per_peer: Some(1), ..ServerLimits::default() };
     let house = House::served(ServerOptions { limits, checks: vec![Arc::new(ByHeader)], ..ServerOptions::default() });
     let start = async |from: IpAddr, who: &str, id: i64| {

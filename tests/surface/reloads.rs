@@ -23,7 +23,7 @@ fn config(dtype: &str, labels: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_live_sequence_is_read_and_answered_as_its_own_load_says() {
+async fn a_live_sequence_uses_the_types_and_labels_of_its_own_load() {
     let house = house(ControlMode::Explicit);
     let labels = |file: &str, text: &str| fs_err::write(house.folder.path().join("sum").join(file), text).unwrap();
     house.write("sum", &config("TYPE_INT32", "old.txt"), 1, "accumulate INT32");

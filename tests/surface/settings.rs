@@ -32,7 +32,7 @@ async fn trace_settings_are_kept_and_tracing_stays_off() {
 }
 
 #[tokio::test]
-async fn log_settings_are_told_alike() {
+async fn log_settings_are_the_same_over_grpc_and_http() {
     let house = House::new();
     let said = house.client().await.log_settings(LogSettingsRequest::default()).await.unwrap().into_inner().settings;
     let json = house.get("/v2/logging").await;

@@ -88,7 +88,7 @@ async fn tensors_travel_as_bytes_in_binary_messages() {
 }
 
 #[tokio::test]
-async fn a_socket_that_is_given_up_cancels_and_a_stopping_server_says_goodbye() {
+async fn a_closed_websocket_cancels_its_requests_and_a_stopping_server_closes_it() {
     let (house, gate) = House::slow().await;
     gate.close();
     let mut given_up = open(&house, "/v2/models/slow/stream").await.unwrap();
@@ -123,7 +123,7 @@ fn head_of_text(length: u64) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_message_that_has_not_arrived_counts() {
+async fn an_unfinished_message_counts_against_the_queued_bytes_limit() {
     const PART: usize = 600 << 10;
     let house = House::with(ServerLimits { queued: Size(1 << 20), ..ServerLimits::default() }, &[]);
     let begin = [head_of_text(60_000_000), vec![b' '; PART]].concat();
@@ -144,7 +144,7 @@ async fn a_message_that_has_not_arrived_counts() {
 }
 
 #[tokio::test]
-async fn a_message_that_stops_is_given_up_and_a_ping_is_no_message() {
+async fn a_websocket_is_closed_if_a_message_stalls_but_not_between_messages() {
     let connections = Connections { body: Span(Duration::from_millis(60)), ..Connections::default() };
     let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
     let mut socket = open(&house, "/v2/models/same/stream").await.unwrap();

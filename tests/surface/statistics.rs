@@ -16,7 +16,7 @@ fn count(of: Option<StatisticDuration>) -> u64 {
 }
 
 #[tokio::test]
-async fn what_was_run_is_counted_by_model_and_batch() {
+async fn statistics_count_runs_by_model_and_batch_size() {
     let house = House::new();
     let mut client = house.client().await;
     for n in 0..3 {
@@ -48,7 +48,7 @@ async fn what_was_run_is_counted_by_model_and_batch() {
 }
 
 #[tokio::test]
-async fn http_tells_the_same() {
+async fn statistics_are_available_over_http() {
     let house = House::new();
     house.client().await.model_infer(request("same", "", &[1])).await.unwrap();
     let all = house.get("/v2/models/stats").await;

@@ -31,7 +31,7 @@ async fn next(replies: &mut Streaming<ModelStreamInferResponse>) -> Result<Model
 }
 
 #[tokio::test]
-async fn replies_come_in_the_order_of_their_requests_whatever_model_they_are_of() {
+async fn stream_replies_keep_the_order_of_their_requests_across_models() {
     let slow = ("slow", crate::house::SAME, "identity INT32 dims=-1 cost=200000");
     let house = House::with(ServerLimits::default(), &[slow]);
     let (sender, mut replies) = open(&house, None).await;
@@ -66,7 +66,7 @@ async fn steps_sent_ahead_are_run_in_their_order() {
 }
 
 #[tokio::test]
-async fn errors_are_replies_and_the_stream_goes_on() {
+async fn errors_are_replies_and_the_stream_continues() {
     let house = House::new();
     let (sender, mut replies) = open(&house, None).await;
     let mut odd = request("same", "odd", &[1]);
@@ -110,7 +110,7 @@ async fn a_strict_stream_ends_with_its_first_error() {
 }
 
 #[tokio::test]
-async fn the_last_answer_of_a_request_says_so_if_asked() {
+async fn the_last_answer_of_a_request_is_marked_as_final_if_requested() {
     let house = House::new();
     let (sender, mut replies) = open(&house, None).await;
     let mut asked = request("same", "", &[1]);
@@ -121,7 +121,7 @@ async fn the_last_answer_of_a_request_says_so_if_asked() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_given_up_cancels_what_it_has_underway() {
+async fn a_dropped_stream_cancels_its_requests_in_flight() {
     let (house, gate) = House::slow().await;
     gate.close();
     let (sender, replies) = open(&house, None).await;
@@ -170,12 +170,12 @@ async fn does_not_read(metadata: Option<&'static str>, count: u64, large: ModelI
 }
 
 #[tokio::test]
-async fn what_a_client_does_not_read_is_bounded_and_nobody_else_notices() {
+async fn unread_replies_of_a_client_are_limited_and_affect_no_other_client() {
     does_not_read(None, 100, request("same", "", &vec![1; 64 << 10])).await;
 }
 
 #[tokio::test]
-async fn lists_that_a_client_does_not_read_are_bounded_as_well() {
+async fn unread_typed_replies_of_a_client_are_limited() {
     let numbers = vec![i32::MAX; 64 << 10];
     let mut typed = request("same", "", &numbers);
     typed.raw_input_contents.clear();

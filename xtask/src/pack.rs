@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wishes_are_read_or_refused() {
+    fn command_line_options_are_read_or_refused() {
         let read = |text: &str| PackOptions::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let wishes = read("--libraries /opt/ort there --profile dev").unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((wishes.target, wishes.profile), (PathBuf::from("there"), "dev".to_owned()));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_of_a_target_is_found_in_what_cargo_says() {
+    fn the_executable_of_a_target_is_found_among_cargos_messages() {
         let said = "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"sequor\"},\"executable\":null}\n\
                     {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"device\"},\"executable\":\"/t/deps/device-1\"}\n\
                     {\"reason\":\"build-finished\",\"success\":true}\n";

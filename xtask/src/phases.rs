@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_rows_are_one_table_and_the_failures_of_both_count() {
+    fn phases_that_run_side_by_side_share_one_table_and_failure_count() {
         let mut phases = Phases::new();
         let (to_beside, from_here) = std::sync::mpsc::sync_channel(1);
         let (to_here, from_beside) = std::sync::mpsc::sync_channel(1);

@@ -22,12 +22,12 @@ pub(crate) fn soak() -> Result<()> {
     phases.need("guests", || guests::build(&sequor))?;
     phases.need("perf_analyzer", perf::ensure)?;
     let soaked = [
-        ("streams", "load::streams_of_every_habit_add_up_and_leave_nothing_behind"),
+        ("streams", "load::streams_of_every_kind_return_correct_sums_and_leak_nothing"),
         ("memory of streams", "load::streams_that_are_closed_leave_no_sequence_behind"),
         ("swaps", "swap::"),
         ("reloads", "reloads::"),
         ("hostile plug-ins", "hostile::"),
-        ("perf_analyzer", "perf::streams_of_sequences_again_and_again"),
+        ("perf_analyzer", "perf::perf_analyzer_streams_sequences_repeatedly_without_failures"),
     ];
     for (phase, test) in soaked {
         phases.need(phase, || {

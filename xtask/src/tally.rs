@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_runners_are_understood() {
+    fn summaries_of_nextest_and_cargo_test_are_parsed() {
         let nextest = "     Summary [   1.234s] 57 tests run: 52 passed (1 slow), 3 failed, 2 timed out, 4 skipped\n";
         assert_eq!(TestTally::read(nextest), TestTally { passed: 52, failed: 5, skipped: 4 });
         let cargo =

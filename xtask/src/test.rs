@@ -24,28 +24,28 @@ struct TestOptions {
 
 impl TestOptions {
     fn read(arguments: &[String]) -> Result<TestOptions> {
-        let mut wishes = TestOptions::default();
+        let mut options = TestOptions::default();
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
-                "--all-languages" => wishes.all_languages = true,
-                "--browser" => wishes.browser = true,
-                "--rustdoc" => wishes.rustdoc = true,
+                "--all-languages" => options.all_languages = true,
+                "--browser" => options.browser = true,
+                "--rustdoc" => options.rustdoc = true,
                 "--fuzz" => {
-                    wishes.fuzz = Some(arguments.next().context("--fuzz wants seconds")?.parse().context("--fuzz")?);
+                    options.fuzz = Some(arguments.next().context("--fuzz wants seconds")?.parse().context("--fuzz")?);
                 }
                 other => bail!("cargo xtask test knows no {other}"),
             }
         }
-        Ok(wishes)
+        Ok(options)
     }
 }
 
 pub(crate) fn test(arguments: &[String]) -> Result<()> {
-    let wishes = TestOptions::read(arguments)?;
+    let options = TestOptions::read(arguments)?;
     let mut phases = Phases::new();
     let mut tally = TestTally::default();
-    let ran = run(&wishes, &mut phases, &mut tally);
+    let ran = run(&options, &mut phases, &mut tally);
     eprint!("---\n{}", phases.table());
     eprintln!("     Summary [{:>8.3}s] {tally}; {}", phases.elapsed().as_secs_f64(), phases.verdict());
     ran?;
@@ -58,10 +58,10 @@ pub(crate) fn test(arguments: &[String]) -> Result<()> {
 /// `cargo xtask prepare`: fetches the tests' dependencies, and prints the environment in which `cargo nextest run` finds them.
 pub(crate) fn prepare() -> Result<()> {
     let mut phases = Phases::new();
-    let wishes = TestOptions::default();
-    fetch(&wishes, &mut phases)?;
+    let options = TestOptions::default();
+    fetch(&options, &mut phases)?;
     let sequor = build(&mut phases)?;
-    build_guests(&sequor, &wishes, &mut phases)?;
+    build_guests(&sequor, &options, &mut phases)?;
     for (name, value) in environment() {
         println!("export {name}='{}'", value.display());
     }
@@ -69,11 +69,11 @@ pub(crate) fn prepare() -> Result<()> {
 }
 
 /// Fetches the programs that tests call. Returns whether there is a browser.
-fn fetch(wishes: &TestOptions, phases: &mut Phases) -> Result<bool> {
+fn fetch(options: &TestOptions, phases: &mut Phases) -> Result<bool> {
     phases.need("python", python::ensure)?;
     phases.need("sounds", sounds::ensure)?;
     phases.need("clients", || Ok(format!("perf_analyzer {}, node {}", perf::ensure()?, node::ensure()?)))?;
-    browser(wishes, phases)
+    browser(options, phases)
 }
 
 /// Builds the server and installs its runtime. Returns the path of the server.
@@ -86,15 +86,15 @@ fn build(phases: &mut Phases) -> Result<PathBuf> {
 }
 
 /// Lets the server build plug-ins.
-fn build_guests(sequor: &Path, wishes: &TestOptions, phases: &mut Phases) -> Result<()> {
+fn build_guests(sequor: &Path, options: &TestOptions, phases: &mut Phases) -> Result<()> {
     phases.need("guests", || guests::build(sequor))?;
-    if wishes.all_languages {
+    if options.all_languages {
         phases.need("languages", || guests::build_the_others(sequor))?;
     }
     Ok(())
 }
 
-fn lint(wishes: &TestOptions, phases: &mut Phases) {
+fn lint(options: &TestOptions, phases: &mut Phases) {
     phases.check("format", || {
         quiet(process::cargo().args(["fmt", "--all", "--check"]))?;
         quiet(guests::cargo("fmt").args(["--all", "--check"]))
@@ -102,7 +102,7 @@ fn lint(wishes: &TestOptions, phases: &mut Phases) {
     phases.check("lints", || {
         quiet(process::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
     });
-    if wishes.rustdoc {
+    if options.rustdoc {
         phases.check("rustdoc", || {
             let mut doc = process::cargo();
             quiet(doc.args(["doc", "--workspace", "--lib", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-Dwarnings"))
@@ -110,15 +110,15 @@ fn lint(wishes: &TestOptions, phases: &mut Phases) {
     }
 }
 
-fn run(wishes: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Result<()> {
+fn run(options: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Result<()> {
     let mut fetched = Ok(false);
     phases.side_by_side(
         |phases| {
-            lint(wishes, phases);
+            lint(options, phases);
             Ok(())
         },
         |phases| {
-            fetched = fetch(wishes, phases);
+            fetched = fetch(options, phases);
             if fetched.is_ok() {
                 phases.check("models", models);
                 phases.check("kernels", kernels::check);
@@ -129,7 +129,7 @@ fn run(wishes: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Resu
     let sequor = build(phases)?;
     let mut beside = TestTally::default();
     let built = phases.side_by_side(
-        |phases| build_guests(&sequor, wishes, phases),
+        |phases| build_guests(&sequor, options, phases),
         |phases| {
             phases.check("planted faults and interleavings", || {
                 tally::run(&mut planted_and_interleavings(), &mut beside)
@@ -139,24 +139,24 @@ fn run(wishes: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Resu
     );
     tally.add(beside);
     built?;
-    phases.check("tests", || tally::run(&mut tests(has_browser, wishes.all_languages), tally));
-    if wishes.all_languages {
+    phases.check("tests", || tally::run(&mut tests(has_browser, options.all_languages), tally));
+    if options.all_languages {
         phases.check("types", types::check);
     }
     phases.check("doc tests", || {
         tally::run(with_environment(process::cargo().args(["test", "--workspace", "--locked", "--doc"])), tally)
     });
-    if let Some(seconds) = wishes.fuzz {
+    if let Some(seconds) = options.fuzz {
         phases.check("fuzz", || tally::run(&mut fuzz::command(seconds), tally));
     }
     Ok(())
 }
 
 /// Fetches a browser, and returns whether there is one. Without one the run fails only if a browser was asked for.
-fn browser(wishes: &TestOptions, phases: &mut Phases) -> Result<bool> {
+fn browser(options: &TestOptions, phases: &mut Phases) -> Result<bool> {
     let mut has_browser = true;
     phases.need("browser", || match browser::ensure() {
-        Err(e) if !wishes.browser => {
+        Err(e) if !options.browser => {
             has_browser = false;
             Ok(format!("NONE, its test is left out ({e:#})"))
         }
@@ -232,11 +232,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wishes_are_read_or_refused() {
+    fn command_line_options_are_read_or_refused() {
         let read = |text: &str| TestOptions::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(read("").unwrap_or_default(), TestOptions::default());
         let both = TestOptions { browser: true, fuzz: Some(60), ..TestOptions::default() };
-        assert!(read("--fuzz 60 --browser").is_ok_and(|wishes| wishes == both));
+        assert!(read("--fuzz 60 --browser").is_ok_and(|options| options == both));
         for wrong in ["--fuzz", "--fuzz soon", "--brower"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

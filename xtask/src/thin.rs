@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_images_of_one_gpu_stay_and_nothing_moves() {
+    fn thinning_keeps_the_images_of_one_gpu_at_their_offsets() {
         let of = |payloads: [&[u8]; 3]| {
             let [old, new, again] = payloads;
             let second = container(&[image(90, again)]);

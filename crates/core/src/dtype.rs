@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back_and_are_unlike() {
+    fn data_type_names_parse_back_and_configuration_names_are_refused() {
         for t in DataType::ALL {
             assert_eq!(DataType::from_name(t.name()), Some(t));
             assert_eq!(t.config_name() == "TYPE_STRING", t == DataType::Bytes);

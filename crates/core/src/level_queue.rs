@@ -92,7 +92,7 @@ mod tests {
     proptest! {
         /// The queue equals a list sorted by level, lateness and arrival.
         #[test]
-        fn it_is_in_order(steps in proptest::collection::vec((any::<bool>(), 0u32..12, 0u32..3, any::<bool>()), 0..200)) {
+        fn level_queue_entries_are_ordered_by_level_lateness_and_arrival(steps in proptest::collection::vec((any::<bool>(), 0u32..12, 0u32..3, any::<bool>()), 0..200)) {
             let (mut links, mut queue) = (Links::default(), LevelQueue::default());
             let mut model: Vec<(u32, bool, usize, u32)> = Vec::new();
             for (turn, (push, ix, level, late)) in steps.into_iter().enumerate() {

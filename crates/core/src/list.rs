@@ -120,7 +120,7 @@ mod tests {
     proptest! {
         /// Two lists over one table behave as two queues.
         #[test]
-        fn lists_are_queues(steps in proptest::collection::vec((0u8..4, 0u32..12, any::<bool>()), 0..200)) {
+        fn two_lists_over_one_table_behave_as_two_queues(steps in proptest::collection::vec((0u8..4, 0u32..12, any::<bool>()), 0..200)) {
             let mut links = Links::default();
             let mut lists = [List::default(), List::default()];
             let mut model: [VecDeque<u32>; 2] = Default::default();

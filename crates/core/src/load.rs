@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_slots_grows_with_the_sequences_that_live_at_once() {
+    fn the_slot_table_grows_only_with_the_number_of_live_sequences() {
         let mut load = load(i32::MAX.unsigned_abs(), 1);
         let seq = |ix| Seq::make(ix, NonZeroU32::MIN);
         let mut take = |n| load.take_slot(seq(n), None).unwrap().1;

@@ -28,8 +28,10 @@ impl Core {
         out.push(Effect::Note(note));
         let told = match note {
             Note::Started(seq, req) => self.begins(seq, req),
-            Note::Slotted(seq, _, _, waited) => Some(of(seq, ObservedKind::Slotted { waited })),
-            Note::Ended(seq, why) => Some(Observed { keys: self.keys_of(seq), ..of(seq, ObservedKind::Ended(why)) }),
+            Note::Slotted(seq, _, _, waited) => Some(observed(seq, ObservedKind::Slotted { waited })),
+            Note::Ended(seq, why) => {
+                Some(Observed { keys: self.keys_of(seq), ..observed(seq, ObservedKind::Ended(why)) })
+            }
             Note::Fault(..) | Note::Fallback(_) | Note::Stale(..) => None,
         };
         if let (Some(told), Some(state)) = (told, load_in(&mut self.loads, load)) {
@@ -90,10 +92,10 @@ impl LoadState {
     }
 }
 
-fn of(seq: Seq, what: ObservedKind) -> Observed {
+fn observed(seq: Seq, what: ObservedKind) -> Observed {
     Observed { seq: seq.handle(), what, keys: [0; FEATURES] }
 }
 
 pub(crate) fn began(seq: Seq, steps: u64, keys: [u64; FEATURES]) -> Observed {
-    Observed { keys, ..of(seq, ObservedKind::Began { steps }) }
+    Observed { keys, ..observed(seq, ObservedKind::Began { steps }) }
 }

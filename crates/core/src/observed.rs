@@ -85,7 +85,7 @@ mod tests {
     use crate::ids::Seq;
 
     #[test]
-    fn what_is_not_taken_in_time_is_lost_as_a_whole_and_the_numbers_go_on() {
+    fn a_full_event_log_drops_its_events_and_continues_their_numbering() {
         let mut log = EventLog::default();
         let one = Observed { seq: 1, what: ObservedKind::Done { rows: 1 }, keys: [0; FEATURES] };
         (0..MOST + 10).for_each(|_| log.add(one));

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_lies_at_the_end_or_at_the_beginning() {
+    fn a_padded_row_is_placed_at_the_end_or_at_the_beginning() {
         assert_eq!((PaddingSide::Left.places(2, 5), PaddingSide::Right.places(2, 5)), (3..5, 0..2));
         assert_eq!((PaddingSide::Left.places(9, 5), PaddingSide::Right.places(0, 5)), (0..5, 0..0));
     }

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_batches_tell_what_a_full_one_takes() {
+    fn the_run_time_estimate_uses_the_largest_batches() {
         let (mut time, ns) = (RunTime::default(), Duration::from_nanos);
         assert_eq!(time.nanos(), 0);
         time.learn(2, ns(500));
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_behind_another_begins_when_that_one_ends() {
+    fn the_run_time_of_a_queued_batch_starts_at_the_end_of_the_batch_before() {
         let mut last = LastRun::default();
         assert_eq!(last.took(Time(10), Time(30)), Duration::from_nanos(20));
         assert_eq!(last.took(Time(15), Time(55)), Duration::from_nanos(25));

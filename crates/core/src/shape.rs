@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Shape(pub Vec<u64>);
 
 impl Shape {
-    pub fn of(dims: &[u64]) -> Shape {
+    pub fn new(dims: &[u64]) -> Shape {
         Shape(dims.to_vec())
     }
 
@@ -149,23 +149,23 @@ mod tests {
     #[test]
     fn a_shape_fits_declared_dims_where_they_are_fixed() {
         let dims = Dims::from_wire(&[-1, 4]);
-        assert!(dims.matches(&Shape::of(&[0, 4])));
-        assert!(!dims.matches(&Shape::of(&[2, 5])));
-        assert!(!dims.matches(&Shape::of(&[4])));
+        assert!(dims.matches(&Shape::new(&[0, 4])));
+        assert!(!dims.matches(&Shape::new(&[2, 5])));
+        assert!(!dims.matches(&Shape::new(&[4])));
         assert_eq!((dims.to_string(), dims.fixed()), ("[-1,4]".to_owned(), None));
     }
 
     #[test]
     fn hostile_shapes_have_no_element_count() {
-        assert_eq!(Shape::of(&[1 << 40, 1 << 40]).elements(), None);
-        assert_eq!(Shape::of(&[0, u64::MAX]).elements(), Some(0));
-        assert_eq!(Shape::of(&[]).elements(), Some(1));
+        assert_eq!(Shape::new(&[1 << 40, 1 << 40]).elements(), None);
+        assert_eq!(Shape::new(&[0, u64::MAX]).elements(), Some(0));
+        assert_eq!(Shape::new(&[]).elements(), Some(1));
     }
 
     #[test]
-    fn an_axis_goes_in_and_out_anywhere() {
-        let row = Shape::of(&[2, 128]);
-        assert_eq!(row.with(1, 8), Shape::of(&[2, 8, 128]));
+    fn an_axis_is_inserted_and_removed_at_any_position() {
+        let row = Shape::new(&[2, 128]);
+        assert_eq!(row.with(1, 8), Shape::new(&[2, 8, 128]));
         assert_eq!(row.with(1, 8).without(1), row);
         assert_ne!(row.class(0), row.with(0, 1).class(0));
     }

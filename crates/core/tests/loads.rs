@@ -14,7 +14,7 @@ fn retire(rig: &mut Rig, load: LoadId) {
 }
 
 #[test]
-fn seventy_thousand_loads_leave_a_table_as_long_as_the_most_at_once() {
+fn the_load_table_does_not_grow_over_seventy_thousand_reloads() {
     let mut rig = Rig::new(spec(oldest(1), 1));
     let mut keys: Slab<LoadId, ()> = Slab::new();
     let mut serving = keys.insert(());

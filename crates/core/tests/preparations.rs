@@ -53,7 +53,7 @@ fn a_request_of_several_steps_runs_them_in_its_slot_and_is_answered_once() {
 }
 
 #[test]
-fn between_two_steps_of_a_request_others_run_and_it_cannot_be_cancelled() {
+fn a_request_between_its_steps_lets_others_run_and_ignores_cancellation() {
     let mut rig = prepares(2, 1);
     start(&mut rig, 1);
     start(&mut rig, 2);
@@ -68,7 +68,7 @@ fn between_two_steps_of_a_request_others_run_and_it_cannot_be_cancelled() {
 }
 
 #[test]
-fn a_sequence_that_is_to_end_does_so_between_two_steps() {
+fn an_ended_sequence_stops_its_request_between_two_steps() {
     let mut rig = prepares(1, 1);
     start(&mut rig, 1);
     let req = rig.submit(1, false, false);
@@ -96,7 +96,7 @@ fn a_later_step_that_fails_ends_the_sequence_and_the_first_does_not() {
 }
 
 #[test]
-fn a_start_that_is_answered_without_a_run_begins_its_sequence_with_the_next_one() {
+fn a_start_answered_without_a_run_initializes_the_state_in_the_next_run() {
     let mut rig = prepares(1, 1);
     let req = rig.submit(1, true, false);
     rig.apply(Event::Prepared(key(req), Preparation::Reply));
@@ -133,7 +133,7 @@ fn a_preparation_may_refuse_its_request_alone_or_with_the_sequence() {
 }
 
 #[test]
-fn a_request_is_cancelled_while_it_is_lent_and_what_is_said_of_it_then_means_nothing() {
+fn a_request_cancelled_during_its_preparation_ignores_the_result() {
     let mut rig = prepares(1, 1);
     start(&mut rig, 1);
     let lent = rig.submit(1, false, false);
@@ -213,7 +213,7 @@ fn a_state_that_is_not_found_begins_no_sequence() {
 }
 
 #[test]
-fn a_counted_step_is_held_against_the_state_that_it_adopts() {
+fn a_counted_step_is_validated_against_the_state_that_it_adopts() {
     for (step, prepare, expected) in [
         (42, true, None),
         (41, true, None),

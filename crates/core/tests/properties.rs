@@ -98,7 +98,7 @@ fn play_all(play: Play, seeds: u64) -> Option<Outcome> {
 }
 
 #[test]
-fn the_core_keeps_its_promises() {
+fn the_core_keeps_its_invariants_over_random_events() {
     let Some(total) = play_all(play, SEEDS) else { return };
     let (rare, foreign) = total.arrows(100);
     assert!(foreign.is_empty(), "arrows that are not in the table: {foreign:?}");

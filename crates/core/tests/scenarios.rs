@@ -32,7 +32,7 @@ fn a_batch_never_has_two_requests_of_a_sequence() {
 }
 
 #[test]
-fn who_finds_no_slot_waits_and_keeps_collecting_requests() {
+fn a_sequence_without_a_slot_waits_in_the_backlog_and_queues_requests() {
     let mut rig = Rig::new(spec(oldest(1), 4));
     rig.submit(1, true, false);
     let waits = rig.submit(2, true, false);
@@ -46,7 +46,7 @@ fn who_finds_no_slot_waits_and_keeps_collecting_requests() {
 }
 
 #[test]
-fn an_id_is_free_at_its_end_and_a_new_start_lives_beside_the_old_end() {
+fn an_id_can_start_again_before_its_end_has_run() {
     let mut rig = Rig::new(spec(oldest(2), 2));
     rig.submit(5, true, true);
     rig.submit(5, true, false);
@@ -132,7 +132,7 @@ fn a_start_may_ask_for_its_own_idle_time_up_to_the_longest() {
 }
 
 #[test]
-fn cancelling_a_queued_step_ends_the_sequence_and_one_that_runs_is_let_run() {
+fn cancelling_a_queued_step_ends_the_sequence_and_a_running_step_finishes() {
     let mut rig = Rig::new(spec(oldest(1), 1));
     let first = rig.submit(1, true, false);
     let second = rig.submit(1, false, false);
@@ -215,7 +215,7 @@ fn a_retired_load_does_not_stay_where_none_takes_new_sequences() {
 }
 
 #[test]
-fn a_backlogged_sequence_is_refused_whole_when_its_time_has_come() {
+fn a_backlogged_sequence_is_refused_with_all_its_requests_at_its_timeout() {
     let mut rig = Rig::new(spec(oldest(1), 1));
     rig.submit(1, true, false);
     rig.drain();
@@ -228,7 +228,7 @@ fn a_backlogged_sequence_is_refused_whole_when_its_time_has_come() {
 }
 
 #[test]
-fn a_refusal_says_whether_the_sequence_ended_with_it() {
+fn a_policys_rejection_reports_whether_it_ended_the_sequence() {
     let hooks = Hooks { plan: true, columns: policy::columns::ALL, ..Hooks::default() };
     let rejects_the_first = |rig: &mut Rig, ends: bool| {
         let Next::Ask(mut round) = rig.next() else { panic!("no question") };
@@ -289,7 +289,7 @@ fn counted_steps_are_taken_once() {
 }
 
 #[test]
-fn a_step_goes_on_from_a_state_that_the_driver_holds() {
+fn a_step_continues_from_a_state_that_the_driver_holds() {
     let mut rig = Rig::new(spec(oldest(1), 1));
     let goes_on = rig.submit_with(1, false, false, |s| (s.adopt, s.step) = (Some(41), Some(42)));
     let batch = rig.batch().unwrap();
@@ -302,7 +302,7 @@ fn a_step_goes_on_from_a_state_that_the_driver_holds() {
 }
 
 #[test]
-fn a_load_that_holds_runs_nothing_until_enough_waits_and_never_holds_again() {
+fn a_load_with_a_hold_starts_once_enough_requests_wait_and_never_holds_again() {
     let strategy = Strategy::Direct { rows: RowLayout::Compact, delay: Duration::ZERO, min_use: 0.0 };
     let mut rig = Rig::new(LoadSpec { hold: Some(Hold { requests: 3, backlog: 1 }), ..spec(strategy, 2) });
     rig.submit(1, true, false);
@@ -316,7 +316,7 @@ fn a_load_that_holds_runs_nothing_until_enough_waits_and_never_holds_again() {
 }
 
 #[test]
-fn a_policys_nonsense_costs_it_the_round_and_nobody_a_request() {
+fn an_invalid_policy_answer_is_discarded_and_the_built_in_policy_decides() {
     let hooks = Hooks { plan: true, columns: policy::columns::ALL, ..Hooks::default() };
     let mut rig = Rig::new(LoadSpec { external: Some(hooks), ..spec(oldest(2), 2) });
     rig.submit(1, true, false);
@@ -344,7 +344,7 @@ fn picks_that_went_stale_are_dropped_without_a_fault() {
 }
 
 #[test]
-fn operators_see_who_lives_in_portions_and_who_has_ended() {
+fn operators_list_live_sequences_in_pages_and_ended_sequences() {
     let mut rig = Rig::new(spec(oldest(1), 1));
     rig.submit(1, true, false);
     rig.drain();
@@ -402,7 +402,7 @@ fn a_request_of_level_1_behind_10_000_of_level_2_is_next() {
 }
 
 #[test]
-fn a_late_request_waits_behind_the_others_of_its_level_where_it_may() {
+fn a_request_past_its_timeout_moves_to_the_end_of_its_level_if_it_is_delayed() {
     let mut rig = Rig::new(stateless());
     let until = |submit: &mut Submit| submit.queue_until = Some(Time(5 * MS));
     let delayed = of_level(&mut rig, 1, |submit| {

@@ -56,7 +56,7 @@ fn a_policy_that_defers_beside_an_evictable_sequence_does_not_stop_the_clock() {
 
 /// A sequence that waits for long because no slot is free was not passed over: the policy is asked about the next slot.
 #[test]
-fn a_policy_has_its_time_from_when_there_is_something_to_give() {
+fn the_wait_limit_of_an_admission_counts_from_the_time_a_slot_is_free() {
     let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
     let admits = |rig: &mut Rig, answers: Vec<Admission>| {
         let round = rig.core.consult(rig.now, LoadId::FIRST).expect("a question");
@@ -77,7 +77,7 @@ fn a_policy_has_its_time_from_when_there_is_something_to_give() {
 }
 
 #[test]
-fn a_moot_question_is_asked_anew_for_the_next() {
+fn the_policy_is_asked_about_a_new_start_after_a_cancelled_start() {
     let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
     let first = rig.submit(1, true, false);
     rig.apply(Event::Cancel(key(first)));
@@ -114,7 +114,7 @@ fn a_sequence_that_left_while_a_step_ran_is_remembered_with_that_step() {
 }
 
 #[test]
-fn a_step_repeated_after_a_restart_does_not_get_the_answer_of_the_life_before() {
+fn a_repeated_step_never_gets_the_answer_of_an_earlier_incarnation() {
     let mut rig = Rig::new(spec(oldest(1), 1));
     rig.submit_with(1, true, false, counted(1));
     rig.submit_with(1, false, false, counted(2));
@@ -148,7 +148,7 @@ fn a_cancelled_step_is_expected_again_where_the_sequence_lives_on() {
 }
 
 #[test]
-fn a_cancelled_end_does_not_revive_what_a_new_start_has_replaced() {
+fn a_cancelled_end_does_not_revive_a_replaced_sequence() {
     let mut rig = Rig::new(LoadSpec { cancel_ends: false, ..spec(oldest(2), 1) });
     rig.submit(7, true, false);
     let end = rig.submit(7, false, true);
@@ -161,7 +161,7 @@ fn a_cancelled_end_does_not_revive_what_a_new_start_has_replaced() {
 }
 
 #[test]
-fn what_is_being_prepared_counts_against_the_limits() {
+fn sequences_in_preparation_count_against_the_limits() {
     let stages = Stages { initialize: true, ..Stages::default() };
     let limits = LoadLimits { backlog: 1, ..LoadLimits::default() };
     let mut rig = Rig::new(LoadSpec { stages, limits, ..spec(oldest(1), 1) });
@@ -173,7 +173,7 @@ fn what_is_being_prepared_counts_against_the_limits() {
 }
 
 #[test]
-fn a_victim_that_may_not_go_yet_makes_no_room() {
+fn a_victim_within_its_soft_idle_time_is_not_evicted() {
     let mut rig = Rig::new(LoadSpec { idle_soft: Some(ms(100)), ..spec(oldest(1), 1) });
     rig.submit(1, true, false);
     rig.drain();
@@ -193,7 +193,7 @@ fn a_start_behind_an_unknown_step_opens_a_sequence() {
 }
 
 #[test]
-fn a_wait_of_a_policy_that_was_taken_off_holds_nobody() {
+fn a_wait_answered_by_a_detached_policy_delays_no_request() {
     let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });
     rig.submit(1, true, false);
     let Next::Ask(round) = rig.next() else { panic!("no question") };
@@ -205,7 +205,7 @@ fn a_wait_of_a_policy_that_was_taken_off_holds_nobody() {
 
 /// A policy may be parked for its answer before the answer arrives. The round still counts as its own.
 #[test]
-fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
+fn an_open_round_counts_one_fallback_if_its_policy_is_detached() {
     let plans = |hooks| {
         let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });
         rig.submit(1, true, false);
@@ -232,7 +232,7 @@ fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
 }
 
 #[test]
-fn a_policy_that_waits_for_the_past_is_not_asked_for_ever() {
+fn a_policy_answer_that_waits_until_now_runs_the_batch_at_once() {
     let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });
     rig.submit(1, true, false);
     let Next::Ask(round) = rig.next() else { panic!("no question") };
@@ -256,7 +256,7 @@ fn a_stateless_request_wakes_an_instance_that_can_take_it() {
 }
 
 #[test]
-fn a_retired_load_lets_go_after_its_last_stateless_answer() {
+fn a_retired_load_stops_after_its_last_stateless_answer() {
     let strategy = Strategy::Stateless { batching: false, preferred: vec![], delay: Duration::ZERO, in_order: false };
     let stages = Stages { post: true, ..Stages::default() };
     let mut rig = Rig::new(LoadSpec { stages, ..spec(strategy, 1) });
@@ -289,7 +289,7 @@ fn an_admission_shows_no_more_than_was_asked_for() {
 
 /// Before its thread has stored the state of a new life, a slot holds another client's state.
 #[test]
-fn a_state_is_shown_once_the_first_run_of_its_life_has_ended() {
+fn a_state_is_readable_once_the_first_run_of_its_incarnation_has_ended() {
     let mut rig = Rig::new(spec(oldest(1), 1));
     let at = |rig: &Rig| rig.core.state_of(rig.core.find(&Id::Int(1), None).expect("a sequence")).map(|at| at.step);
     rig.submit(1, true, false);
@@ -314,7 +314,7 @@ fn a_state_is_shown_once_the_first_run_of_its_life_has_ended() {
 
 /// The state of the previous life is not that of a START which was answered without a run.
 #[test]
-fn a_start_that_runs_nothing_shows_no_state_of_the_life_before() {
+fn a_start_answered_without_a_run_hides_the_state_of_the_old_incarnation() {
     let stages = Stages { pre: true, ..Stages::default() };
     let mut rig = Rig::new(LoadSpec { stages, ..spec(oldest(1), 1) });
     let start = rig.submit(1, true, false);
@@ -357,7 +357,7 @@ fn a_step_whose_answer_waits_for_its_turn_is_busy_and_not_repeated() {
 }
 
 #[test]
-fn an_answer_without_a_run_does_not_leave_before_that_of_the_step_before() {
+fn an_answer_without_a_run_is_sent_after_the_answers_of_earlier_requests() {
     let stages = Stages { pre: true, ..Stages::default() };
     let mut rig = Rig::new(LoadSpec { stages, ..in_order() });
     let runs = |rig: &mut Rig, req| rig.apply(Event::Prepared(key(req), Preparation::Run(RequestMeta::default())));

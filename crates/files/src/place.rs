@@ -35,7 +35,7 @@ impl Place {
     pub const UNKNOWN: Place = Place { line: 0, column: 0 };
 
     /// The place of a byte offset. An offset beyond the text gives the place of its end.
-    pub fn of(text: &str, offset: usize) -> Place {
+    pub fn at_offset(text: &str, offset: usize) -> Place {
         let before = text.char_indices().take_while(|(i, _)| *i < offset);
         let (mut line, mut column) = (1u32, 1u32);
         for (_, c) in before {
@@ -60,8 +60,8 @@ mod tests {
     #[test]
     fn columns_count_characters() {
         let text = "a: 1\nmé: 2\n";
-        assert_eq!(Place::of(text, 0), Place { line: 1, column: 1 });
-        assert_eq!(Place::of(text, text.find(": 2").unwrap()), Place { line: 2, column: 3 });
-        assert_eq!(Place::of(text, 1000), Place { line: 3, column: 1 });
+        assert_eq!(Place::at_offset(text, 0), Place { line: 1, column: 1 });
+        assert_eq!(Place::at_offset(text, text.find(": 2").unwrap()), Place { line: 2, column: 3 });
+        assert_eq!(Place::at_offset(text, 1000), Place { line: 3, column: 1 });
     }
 }

@@ -20,7 +20,7 @@ pub fn read_offering<T: DeserializeOwned>(
     is_offered: &dyn Fn(&str) -> bool,
 ) -> Result<T, Fault> {
     toml::from_str(text).map_err(|e| {
-        let place = e.span().map_or(Place::UNKNOWN, |span| Place::of(text, span.start));
+        let place = e.span().map_or(Place::UNKNOWN, |span| Place::at_offset(text, span.start));
         let message = one_line(e.message());
         let what = unknown_key(&message, is_offered).unwrap_or(message);
         Fault { at: place.at(path), code: code::PARSE, what }
@@ -67,7 +67,7 @@ pub fn find(text: &str, path: &[&str]) -> Option<Place> {
             _ => return None,
         };
     }
-    Some(Place::of(text, offset))
+    Some(Place::at_offset(text, offset))
 }
 
 fn entry<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> Option<(usize, &'a DeValue<'i>)> {

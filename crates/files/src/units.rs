@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_says_what_was_meant() {
+    fn an_invalid_size_or_duration_is_refused_with_a_suggestion() {
         let size = |text: &str| text.parse::<Size>().unwrap_err();
         assert_eq!(size("24GB"), "\"24GB\" is not a size (did you mean \"24GiB\"?)");
         assert_eq!(size("lots"), "\"lots\" is not a size (as \"512KiB\", \"64MiB\", \"4GiB\")");

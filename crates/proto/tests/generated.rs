@@ -21,7 +21,7 @@ const SLICES: [&str; 4] = [
 ];
 
 #[test]
-fn checked_in_files_are_what_the_generator_makes() {
+fn checked_in_files_match_the_output_of_the_generator() {
     let kserve = compile(&["model_config.proto", "grpc_service.proto"]);
     settle("proto/descriptors.bin", &without_source_info(kserve.clone()).encode_to_vec());
     settle("crates/proto/src/messages.rs", format!("{HEADER}{}", messages(kserve.clone(), "inference.rs")).as_bytes());
@@ -30,7 +30,7 @@ fn checked_in_files_are_what_the_generator_makes() {
 }
 
 #[test]
-fn the_files_of_tensorflow_serving_are_what_the_generator_makes() {
+fn the_tensorflow_serving_files_match_the_output_of_the_generator() {
     let serving = compile(&["tensorflow/serving.proto"]);
     settle("proto/tensorflow/descriptors.bin", &without_source_info(serving.clone()).encode_to_vec());
     let package = |file| messages(serving.clone(), file);

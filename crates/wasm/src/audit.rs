@@ -16,7 +16,7 @@ pub struct PluginChange<'a> {
 
 impl PluginChange<'_> {
     /// Logs a change that was made, from one hash to another.
-    pub fn made(self, before: &str, after: &str) {
+    pub fn record(self, before: &str, after: &str) {
         let PluginChange { what, plugin, model, by } = self;
         tracing::info!(target: "sequor::audit", by, what, plugin, model, before, after, "plug-in changed");
     }

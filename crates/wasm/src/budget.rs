@@ -188,7 +188,7 @@ mod tests {
 
     /// Runs on its own thread, because the tested state belongs to the thread.
     #[test]
-    fn a_call_that_a_tick_meets_by_chance_is_none_that_takes_long() {
+    fn a_call_met_by_a_single_tick_does_not_count_as_long() {
         let test = || {
             let mut timer = CpuTimer::default();
             for _ in 0..3 {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn memories_count_together() {
+    fn all_memories_of_a_plug_in_share_one_limit() {
         let mut memory = Memory::new(Some(100));
         assert!(memory.memory_growing(0, 60, None).unwrap());
         assert!(memory.memory_growing(0, 30, None).unwrap());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_it_may_gather_so_much_beyond_what_it_starts_with() {
+    fn an_unset_memory_limit_allows_a_margin_above_the_memory_at_start() {
         const MIB: usize = 1 << 20;
         let mut memory = Memory::new(None);
         assert!(memory.memory_growing(0, MIB / 2, None).unwrap() && memory.memory_growing(0, MIB / 2, None).unwrap());

@@ -95,7 +95,7 @@ impl Cache {
         let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         check_ours(&file.metadata()?)?;
         let (mut head, mut code, mut chunk) = ([0; HEAD], self.apart(), vec![0; 1 << 16]);
-        file.read_exact(&mut head).map_err(|_| told("it is cut short"))?;
+        file.read_exact(&mut head).map_err(|_| invalid_data("it is cut short"))?;
         let mut seal = begun_seal(path);
         loop {
             let n = file.read(&mut chunk)?;
@@ -105,7 +105,7 @@ impl Cache {
             give_way();
         }
         if head.strip_prefix(MAGIC) != Some(seal.finalize().as_slice()) {
-            return Err(told("its contents are not what was written"));
+            return Err(invalid_data("its contents are not what was written"));
         }
         // Marks the file as used, so that it is not the first to be removed. If that fails, it may be removed.
         let _ = file.set_modified(SystemTime::now());
@@ -181,15 +181,15 @@ fn begun_seal(path: &Path) -> Sha256 {
 /// Checks that a folder or file belongs to this user and that no other user can write it.
 fn check_ours(of: &std::fs::Metadata) -> io::Result<()> {
     if of.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(told("it belongs to another user"));
+        return Err(invalid_data("it belongs to another user"));
     }
     if of.mode() & 0o022 != 0 {
-        return Err(told("others can write it"));
+        return Err(invalid_data("others can write it"));
     }
     Ok(())
 }
 
-fn told(what: &'static str) -> io::Error {
+fn invalid_data(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
@@ -216,12 +216,12 @@ mod tests {
         (folder, cache, path, bytes)
     }
 
-    fn told(cache: &Cache, path: &Path) -> String {
+    fn invalid_data(cache: &Cache, path: &Path) -> String {
         cache.read(path).unwrap_err().to_string()
     }
 
     #[test]
-    fn what_was_compiled_once_is_there() {
+    fn a_compiled_component_is_read_from_the_cache() {
         let (_folder, cache, path, _) = kept();
         assert!(cache.get(&SERVING, &path).is_some());
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
@@ -231,17 +231,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_not_believed_and_made_again() {
+    fn a_damaged_cache_file_is_refused_and_compiled_again() {
         let (_folder, cache, path, bytes) = kept();
         let good = std::fs::read(&path).unwrap();
         for place in [0, 20, HEAD + 100, good.len() - 1] {
             let mut bad = good.clone();
             bad[place] ^= 1;
             std::fs::write(&path, &bad).unwrap();
-            assert_eq!(told(&cache, &path), "its contents are not what was written");
+            assert_eq!(invalid_data(&cache, &path), "its contents are not what was written");
         }
         std::fs::write(&path, &good[..30]).unwrap();
-        assert_eq!(told(&cache, &path), "it is cut short");
+        assert_eq!(invalid_data(&cache, &path), "it is cut short");
         cache.get_or_compile(&SERVING, "5ha", &bytes).unwrap();
         assert_eq!(std::fs::read(&path).unwrap().len(), good.len());
         // Code of another engine, or of another component, under this name.
@@ -250,7 +250,7 @@ mod tests {
         let other = cache.path(&simulation, "5ha");
         assert_ne!(other, path);
         std::fs::copy(&other, &path).unwrap();
-        assert_eq!(told(&cache, &path), "its contents are not what was written");
+        assert_eq!(invalid_data(&cache, &path), "its contents are not what was written");
         // Even with the right checksum, wasmtime refuses it.
         cache.keep(&path, std::fs::read(&other).unwrap().split_off(HEAD).as_slice()).unwrap();
         assert!(cache.read(&path).is_ok() && cache.get(&SERVING, &path).is_none());
@@ -259,13 +259,13 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_written_is_not_believed() {
+    fn a_cache_file_that_other_users_could_write_is_refused() {
         let (folder, cache, path, _) = kept();
         std::fs::set_permissions(&path, Permissions::from_mode(0o622)).unwrap();
-        assert_eq!(told(&cache, &path), "others can write it");
+        assert_eq!(invalid_data(&cache, &path), "others can write it");
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         std::fs::set_permissions(&cache.folder, Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(told(&cache, &path), "others can write it");
+        assert_eq!(invalid_data(&cache, &path), "others can write it");
         std::fs::set_permissions(&cache.folder, Permissions::from_mode(0o700)).unwrap();
         let elsewhere = folder.path().join("elsewhere");
         std::fs::rename(&path, &elsewhere).unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_longest_ago_goes_first() {
+    fn the_least_recently_used_entry_is_evicted_first() {
         let (_folder, cache, path, _) = kept();
         for n in 0..KEPT + 3 {
             let file = std::fs::File::create(cache.folder.join(format!("{n}.cwasm"))).unwrap();

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_add_up_across_threads_and_what_lies_between_does_not_count() {
+    fn segments_of_a_call_add_up_across_threads_without_the_gaps_between_them() {
         let clock = CallClocks::default().add();
         let spin = |most: Duration| {
             let began = own_time();

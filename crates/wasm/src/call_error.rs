@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_author() {
+    fn demangled_names_match_the_source_of_the_plug_in() {
         assert_eq!(demangled("guest::plan::h0123456789abcdef"), "guest::plan");
         assert_eq!(demangled("guest::plan"), "guest::plan");
         let linked = "_ZN62_$LT$hostile..Hostile$u20$as$u20$sequor_plugin..echo..Echo$GT$4echo17he3d9518ed9ef6a31E";

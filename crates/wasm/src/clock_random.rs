@@ -28,7 +28,7 @@ impl Default for ClockAndRandom {
 }
 
 impl ClockAndRandom {
-    pub(crate) fn of(mode: Mode) -> ClockAndRandom {
+    pub(crate) fn for_mode(mode: Mode) -> ClockAndRandom {
         match mode {
             Mode::Serving => ClockAndRandom::default(),
             Mode::Simulation => {
@@ -72,9 +72,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn made_up_time_stands_still_and_chance_repeats() {
+    fn simulated_time_stays_fixed_and_random_bytes_repeat() {
         let draw = || {
-            let mut given = ClockAndRandom::of(Mode::Simulation);
+            let mut given = ClockAndRandom::for_mode(Mode::Simulation);
             given.ask_at(5_000);
             (given.monotonic(), given.wall(), given.bytes(32).unwrap())
         };

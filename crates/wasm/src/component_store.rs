@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_laid_down_is_there_and_has_no_name() {
+    fn a_stored_component_is_readable_from_an_unnamed_file() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("made");
         let stored = Stored::new(b"component".to_vec(), Some(&inner));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_not_given_out() {
+    fn a_damaged_stored_component_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let stored = Stored::new(b"component".to_vec(), Some(folder.path()));
         let StoredBytes::File(file, _) = &stored.place else { panic!("{stored:?}") };
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_folder_it_stays_in_memory() {
+    fn a_stored_component_stays_in_memory_without_a_usable_folder() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for folder in [None, Some(file.path())] {
             let stored = Stored::new(b"component".to_vec(), folder);

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_labels_keep_to_the_rules() {
+    fn invalid_counter_names_and_labels_are_refused() {
         assert_eq!(named("shed", &[("tenant", "gold"), ("code", "1")]).unwrap(), "shed{code=\"1\",tenant=\"gold\"}");
         assert_eq!(named("shed", &[]).unwrap(), "shed");
         let long = "x".repeat(129);

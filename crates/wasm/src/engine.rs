@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fingerprint_is_of_the_settings() {
+    fn the_fingerprint_depends_on_the_engine_settings() {
         let (serving, again) = (Engine::new(Mode::Serving).unwrap(), Engine::new(Mode::Serving).unwrap());
         let simulation = Engine::new(Mode::Simulation).unwrap();
         assert_eq!(serving.fingerprint(), again.fingerprint());

@@ -56,7 +56,7 @@ impl GrantTable {
     }
 
     /// The grants of a plug-in; none, if no entry names it.
-    pub fn of(&self, plugin: &str) -> Grants {
+    pub fn for_plugin(&self, plugin: &str) -> Grants {
         self.0.get(plugin).map(|granted| granted.grants).unwrap_or_default()
     }
 
@@ -99,7 +99,7 @@ impl Grants {
     }
 
     /// The grant for this interface (its name without a version), if there is one, and a common name for what it gives.
-    pub(crate) fn of(interface: &str) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn for_interface(interface: &str) -> Option<(&'static str, &'static str)> {
         match interface {
             "sequor:plugin/identity" => Some((SEQUENCE_TEXT, "ids of sequences")),
             "sequor:plugin/models" | "wasi:nn/tensor" | "wasi:nn/graph" | "wasi:nn/inference" | "wasi:nn/errors" => {
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grants_go_by_their_names() {
+    fn grants_are_parsed_by_name() {
         let all = Grants { clock: true, random: true, sequence_text: true, models: true };
         assert_eq!(Grants::parse(["clock", "random", "sequence-text", "model:decoder"]), Ok(all));
         assert!(Grants::parse(["model:"]).is_err());
@@ -206,16 +206,18 @@ mod tests {
     }
 
     #[test]
-    fn each_plug_in_has_its_own() {
+    fn each_plug_in_has_its_own_grants() {
         let table = GrantTable::parse(["fair=clock", "fair=sequence-text", "edf=random"]).unwrap();
         let fair = Grants { clock: true, sequence_text: true, ..Grants::default() };
-        assert_eq!((table.of("fair"), table.of("other")), (fair, Grants::default()));
-        assert_eq!(table.of("edf"), Grants { random: true, ..Grants::default() });
+        assert_eq!((table.for_plugin("fair"), table.for_plugin("other")), (fair, Grants::default()));
+        assert_eq!(table.for_plugin("edf"), Grants { random: true, ..Grants::default() });
         let no_name = GrantTable::parse(["clock"]).unwrap_err();
         assert_eq!(no_name, "\"clock\" names no plug-in; write NAME=clock");
         assert!(GrantTable::parse(["fair=clocks"]).unwrap_err().contains("did you mean"));
         let scorer = GrantTable::parse(["scorer=model:decoder", "scorer=model:joiner", "fair=clock"]).unwrap();
         assert_eq!(scorer.models("scorer"), ["decoder", "joiner"]);
-        assert!(scorer.of("scorer").models && !scorer.of("fair").models && scorer.models("fair").is_empty());
+        assert!(
+            scorer.for_plugin("scorer").models && !scorer.for_plugin("fair").models && scorer.models("fair").is_empty()
+        );
     }
 }

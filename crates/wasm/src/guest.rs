@@ -35,7 +35,7 @@ pub struct WasmGuest<W: World> {
 impl<W: World> WasmGuest<W> {
     fn start(of: &Component<W>, services: Arc<dyn Services>, limits: Limits) -> Result<WasmGuest<W>, CallError> {
         let engine = Arc::clone(&of.engine);
-        let state = HostState::new(services, limits, ClockAndRandom::of(engine.mode()), W::data());
+        let state = HostState::new(services, limits, ClockAndRandom::for_mode(engine.mode()), W::data());
         let mut store = Store::new(engine.wasmtime(), state);
         store.limiter(|state| &mut state.memory);
         store.data_mut().timer = CpuTimer::new(engine.call_clock());

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_dropped_and_counted() {
+    fn log_lines_above_the_rate_limit_are_dropped_and_counted() {
         let (held, heard) = held();
         let begin = Duration::from_secs(5);
         assert_eq!((0..250).filter(|_| held.may_write(begin)).count(), 100);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_keep_to_the_rules() {
+    fn counters_with_invalid_names_or_values_are_dropped() {
         let (mut held, heard) = held();
         for (name, value) in
             [("a", 1.0), ("a", 2.5), ("a", -1.0), ("a", f64::NAN), ("A", 1.0), ("1a", 1.0), ("", 1.0), ("a-b", 1.0)]

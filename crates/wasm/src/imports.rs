@@ -29,7 +29,7 @@ pub(crate) fn check<W: World>(file: &str, outline: &Outline, grants: Grants) -> 
             refused.push(name.clone());
             continue;
         }
-        match Grants::of(interface) {
+        match Grants::for_interface(interface) {
             Some((grant, what)) if !grants.has(grant) => {
                 refused.push(name.clone());
                 if !withheld.contains(&(grant, what)) {
@@ -97,7 +97,7 @@ fn never(refused: &[String]) -> Vec<String> {
         let (interface, rest) = contract::parts(name);
         let what = match interface.split_once('/') {
             _ if rest.contains('#') => "waiting",
-            _ if Grants::of(interface).is_some() => continue,
+            _ if Grants::for_interface(interface).is_some() => continue,
             Some((package, _)) => package.strip_prefix("wasi:").unwrap_or(interface),
             None => interface,
         };
@@ -127,7 +127,7 @@ mod tests {
     const ECHO: (&str, &str, &str) = ("echo", "0.1.0", " The hint of the world.");
 
     #[test]
-    fn the_sentence_names_all_and_says_what_can_be_done() {
+    fn the_error_names_all_refused_imports_and_what_to_do() {
         let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         let refused = names(&["wasi:sockets/tcp@0.2.9", "wasi:clocks/monotonic-clock@0.2.9"]);
         assert_eq!(

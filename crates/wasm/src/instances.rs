@@ -263,7 +263,7 @@ mod interleavings {
     }
 
     #[test]
-    fn every_interleaving_tried_answers_every_call_with_no_more_guests_than_may_be() {
+    fn every_interleaving_tried_answers_every_call_within_the_guest_limit() {
         shuttle::check_random(callers_share_two_guests, 2000);
         shuttle::check_pct(callers_share_two_guests, 1000, 3);
     }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_guest_is_gone_after_a_failed_call() {
+    fn a_single_guest_is_dropped_after_a_failed_call() {
         let mut single = Single::new(7);
         assert_eq!(single.call(|n| Ok(*n)), Some(Ok(7)));
         assert_eq!(single.call(|_| trap::<()>()), Some(trap()));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_for_another_guest_a_call_waits_for_one_of_the_pool() {
+    fn a_call_waits_for_a_pooled_guest_if_no_other_guest_can_start() {
         let room = Arc::new(AtomicU32::new(1));
         let of_start = Arc::clone(&room);
         let pool = Arc::new(GuestPool::new(8, move || {

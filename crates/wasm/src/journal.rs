@@ -23,7 +23,7 @@ pub enum Level {
 }
 
 impl Level {
-    pub fn of(number: u32) -> Level {
+    pub fn from_number(number: u32) -> Level {
         match number {
             0 => Level::Error,
             1 => Level::Warn,
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn the_last_thousand_lines_are_kept_and_numbered() {
         let journal = Journal::new("p");
-        (0..MOST + 5).for_each(|n| journal.write(Level::of(2), &n.to_string()));
+        (0..MOST + 5).for_each(|n| journal.write(Level::from_number(2), &n.to_string()));
         let lines = journal.after(0);
         assert_eq!((lines.len(), lines[0].serial, lines[0].message.as_str()), (MOST, 6, "5"));
         assert_eq!(journal.after(MOST as u64 + 4)[0].level, "info");

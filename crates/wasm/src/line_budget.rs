@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_has_so_many_lines() {
+    fn the_number_of_log_lines_per_second_is_limited() {
         let (budget, at) = (LineBudget::default(), Duration::from_secs);
         let written = |now| (0..250).filter(|_| budget.take(now) != LineVerdict::Dropped).count();
         assert_eq!((written(at(5)), written(at(5)), budget.take(at(6))), (100, 0, LineVerdict::Written(400)));

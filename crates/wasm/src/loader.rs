@@ -30,6 +30,12 @@ impl Loader {
 
     /// The component `name`.wasm. Compilation can take seconds, so a thread that serves requests must not call this.
     pub fn load<W: World>(&self, name: &str, component: &[u8]) -> Result<Component<W>, ComponentError> {
-        Component::new(&self.engine, &format!("{name}.wasm"), component, self.grants.of(name), self.cache.as_ref())
+        Component::new(
+            &self.engine,
+            &format!("{name}.wasm"),
+            component,
+            self.grants.for_plugin(name),
+            self.cache.as_ref(),
+        )
     }
 }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_imported_and_exported_is_seen_from_outside() {
+    fn the_outline_lists_the_imports_and_exports_of_a_component() {
         let text = r#"(component
             (type $first (func))
             (import "a:b/types@0.1.0" (instance $types (export "t" (type (sub resource)))))
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_no_outline_or_a_shorter_one() {
+    fn a_truncated_component_gives_an_error_or_a_partial_outline() {
         let module = "(core module (func (export \"f\") (result i32) i32.const 7))".repeat(8);
         let whole =
             wat::parse_str(format!("(component {module} (import \"a:b/c@0.1.0\" (instance (export \"now\" (func)))))"))

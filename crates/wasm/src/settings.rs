@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_fill_in_what_the_table_leaves_out() {
+    fn text_parameters_fill_settings_missing_from_the_table() {
         let texts = [("burst", "7"), ("name", "8"), ("EXECUTION_ENV_PATH", "/x")];
         assert_eq!(settings().fill("{\"share\":2}", texts), Ok("{\"share\":2,\"burst\":7,\"name\":\"8\"}".to_owned()));
         assert_eq!(settings().fill("{\"burst\":1}", [("burst", "x")]), Ok("{\"burst\":1}".to_owned()));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_in_a_sentence() {
+    fn invalid_settings_are_refused_with_the_reason() {
         let refused = |given| settings().resolve(given).unwrap_err();
         assert_eq!(refused("{\"burst\":4.5}"), "config.burst must be an integer, not 4.5");
         assert_eq!(refused("{\"weights\":[]}"), "config.weights must be a table, not []");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_no_settings_takes_what_it_is_given() {
+    fn a_plug_in_that_declares_no_settings_accepts_any_settings() {
         assert_eq!(PluginSettings::default().resolve("{\"x\": 1}"), Ok("{\"x\":1}".to_owned()));
         assert_eq!(PluginSettings::default().resolve("  "), Ok("{}".to_owned()));
     }

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ticks_while_a_call_is_under_way_and_sleeps_afterwards() {
+    fn the_ticker_ticks_during_a_call_and_sleeps_afterwards() {
         let (ticker, ticks) = ticker();
         until(|| ticker.shared.asleep.load(Ordering::SeqCst));
         let before = ticks.load(Ordering::SeqCst);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn its_thread_ends_with_it() {
+    fn the_ticker_thread_ends_when_the_ticker_is_dropped() {
         let (ticker, _) = ticker();
         let shared = Arc::clone(&ticker.shared);
         until(|| shared.asleep.load(Ordering::SeqCst));

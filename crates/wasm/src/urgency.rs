@@ -95,7 +95,7 @@ mod tests {
 
     /// Runs on its own thread, because the tested state belongs to the thread.
     #[test]
-    fn slices_are_long_after_a_long_call_until_enough_short_ones_came() {
+    fn time_slices_stay_long_after_a_long_call_until_enough_short_calls() {
         let test = || {
             let at_first = slice();
             ask_for(SLICE);

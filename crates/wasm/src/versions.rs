@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_the_registry_wrote_is_no_news_and_another_is() {
+    fn only_a_file_that_the_registry_did_not_write_counts_as_changed() {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry(folder.path());
         let one = registry.make("p", b"1".to_vec()).unwrap();

@@ -15,7 +15,7 @@ def logits(tokens):
 
 
 class CtcGreedy(unittest.TestCase):
-    def test_repetitions_and_blanks_go_across_steps(self):
+    def test_ctc_decoding_carries_repetitions_and_blanks_across_steps(self):
         bench = Bench(Plugin(), MODEL, lambda run: {"logits": logits(run["x"].values)}, config=CONFIG, files={"tokens.txt": TOKENS})
         frames = [[0, 1, 1], [1, 2, 0, 2], [3]]
         x = [{"x": Tensor("INT64", [len(step)], step)} for step in frames]
@@ -23,7 +23,7 @@ class CtcGreedy(unittest.TestCase):
         self.assertEqual([list(answer["TOKENS"].values) for answer in answers], [[1], [2, 2], [3]])
         self.assertEqual([answer["TEXT"].texts for answer in answers], [[" he"], ["llollo"], [" you"]])
 
-    def test_it_can_be_a_model_of_its_own(self):
+    def test_the_ctc_decoder_can_be_served_as_a_standalone_model(self):
         own = Signature().add_input("logits", "FP32", [1, -1, 4]).add_output("TOKENS", "INT64", [-1]).add_output("TEXT", "BYTES", [1])
         bench = Bench(Plugin(), own, None, config=CONFIG, files={"tokens.txt": TOKENS})
         self.assertEqual(bench.start(1, {"logits": logits([1, 2])})["TEXT"].texts, [" hello"])

@@ -17,7 +17,7 @@ class FairShare(unittest.TestCase):
         bench.done(loud[:4])
         self.assertEqual(bench.plan(loud).fire, [5, 0, 1, 2])
 
-    def test_a_quiet_tenant_does_not_wait_for_a_slot_behind_a_loud_ones(self):
+    def test_a_quiet_tenant_gets_a_free_slot_before_a_loud_tenant(self):
         bench = Bench(Plugin(), max_batch=4, keys=["tenant"])
         waiting = [of("loud")] * 3 + [of("quiet")] * 2
         bench.plan(waiting)
@@ -26,7 +26,7 @@ class FairShare(unittest.TestCase):
         # Where there is room for more, the loud one has it.
         self.assertEqual(bench.admit(waiting, [3], []), [take(0), defer(), defer(), take(0), take(0)])
 
-    def test_weights_are_shares(self):
+    def test_weights_set_each_tenants_share_of_a_batch(self):
         bench = Bench(Plugin(), config='{"weights": {"gold": 3}}', max_batch=4, keys=["tenant"])
         self.assertEqual(bench.plan([of("gold"), of("free")] * 4).fire, [0, 1, 2, 4])
         with self.assertRaisesRegex(ValueError, "weights.gold must be above 0"):
@@ -71,7 +71,7 @@ class TheBench(unittest.TestCase):
             ("began", 0, None, True), ("slotted", 8, None, False), ("done", 1, None, True), ("failed", 1, None, True),
             ("batch_ran", 900, None, False), ("ended", 2, "idle", True)])
 
-    def test_what_is_missing_in_the_file_is_missing_in_the_test(self):
+    def test_the_bench_refuses_columns_hooks_and_defaults_that_the_manifest_lacks(self):
         bench = Bench(Counts(), manifest=MANIFEST.replace("deadline-us", "rows"))
         bench.wait_us(5)
         with self.assertRaisesRegex(LookupError, 'add "deadline-us" to `columns`'):
@@ -81,7 +81,7 @@ class TheBench(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "burst"):
             Bench(Counts(), manifest='wants = ["plan"]')
 
-    def test_states_and_counters(self):
+    def test_states_are_restored_and_counters_add_up(self):
         self.assertEqual(restored(saved({"a": [1.5, None]})), {"a": [1.5, None]})
         host.metric_add("shed", 2, {"tenant": "gold"})
         self.assertEqual(host.counters['shed{tenant="gold"}'], 2)

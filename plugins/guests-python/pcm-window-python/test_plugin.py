@@ -18,14 +18,14 @@ def bench():
 
 
 class PcmWindow(unittest.TestCase):
-    def test_packets_do_not_matter(self):
+    def test_the_packet_size_does_not_change_the_results(self):
         sound = [(n * 40503 >> 3) % 65536 - 32768 for n in range(9001)]
         whole = bench().stream("AUDIO", "INT16", sound, len(sound))["output"]
         self.assertEqual(whole.shape, [18, 1])
         for packet in (16, 320, 512, 1600):
             self.assertEqual(bench().stream("AUDIO", "INT16", sound, packet)["output"], whole, packet)
 
-    def test_a_window_has_the_end_of_the_one_before_in_front(self):
+    def test_each_window_starts_with_the_end_of_the_previous_window(self):
         windows = bench()
         windows.start(1, {"AUDIO": Tensor("INT16", [1024], range(1024))})
         first, second = ([round(sample * 32768) for sample in run["input"].values] for run in windows.runs)

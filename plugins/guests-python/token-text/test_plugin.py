@@ -23,7 +23,7 @@ class TokenText(unittest.TestCase):
         said = [tokens.start(1, ids(0, 1, 1)), tokens.step(1, ids(1, 2, 0, 2)), tokens.end(1, ids(3))]
         self.assertEqual([answer["TEXT"].texts for answer in said], [[" he"], ["llollo"], ["hellollo you"]])
 
-    def test_sequences_are_apart(self):
+    def test_sequences_do_not_share_tokens(self):
         tokens = bench()
         tokens.start(1, ids(1)), tokens.start(2, ids(3))
         self.assertEqual(tokens.end(1, ids(2))["TEXT"].texts, ["hello"])

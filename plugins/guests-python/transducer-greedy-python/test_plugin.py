@@ -50,13 +50,13 @@ class TransducerGreedy(unittest.TestCase):
             self.assertEqual(tokens, expected(frames))
             self.assertEqual(models.calls, {"decoder": len(tokens) + 1, "joiner": 60})
 
-    def test_behind_an_encoder_its_frames_are_hidden(self):
+    def test_the_decoder_answers_with_tokens_behind_an_encoder(self):
         encoder = Signature().add_input("x", "INT32", [1]).add_output("encoder_out", "FP32", [-1, 2, 1])
         bench = self.bench(encoder, lambda run: {"encoder_out": Tensor("FP32", [1, 2, 1], [1, 1])})
         answer = bench.start(1, {"x": Tensor("INT32", [1], [1])})
         self.assertEqual((list(answer["TOKENS"].values), answer["TEXT"].texts), (expected([1, 1]), [" ab"]))
 
-    def test_a_failure_of_a_model_is_the_clients_to_read(self):
+    def test_a_failed_model_call_refuses_the_step_with_the_models_text(self):
         bench = self.bench()
 
         def full(inputs):

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn it_behaves_first() {
+    fn a_hostile_scheduler_plans_correctly_before_it_misbehaves() {
         let mut bench = told("starve");
         let two = [Candidate::new(), Candidate::new()];
         assert_eq!(bench.plan(&two).fire, [0, 1]);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "index 34 of 1 candidates")]
-    fn the_bench_sees_what_the_server_would() {
+    fn the_bench_panics_on_a_candidate_index_out_of_range() {
         let mut bench = told("beyond");
         bench.plan(&[Candidate::new()]);
         bench.plan(&[Candidate::new()]);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_limits_hooks_and_columns_and_has_defaults() {
+    fn a_manifest_limits_hooks_and_columns_and_sets_defaults() {
         let text = "wants = [\"plan\", \"on-event\"]\ncolumns = [\"keys\"]\n[config.burst]\ntype = \"integer\"\ndefault = 4\n[config.size]\ntype = \"number\"\n";
         let manifest = Manifest::parse(text).unwrap();
         assert!(manifest.wants("plan") && manifest.wants("observe") && !manifest.wants("admit"));

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_order_of_a_stable_sort_however_many_there_are() {
+    fn order_matches_a_stable_sort_for_any_number_of_candidates() {
         for len in [0, 1, 31, 32, 33, 64, 65, 1000] {
             let key = |i: u32| i.wrapping_mul(2_654_435_761) % 97;
             let mut sorted: Vec<u32> = (0..len).collect();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_its_order_is_left_there() {
+    fn order_allocates_nothing_if_the_candidates_are_already_sorted() {
         let mut order = Order::new(0..5, |i| i / 2);
         assert_eq!((order.keyed.capacity(), order.next(), order.len()), (0, Some(0), 4));
         assert_eq!(order.collect::<Vec<_>>(), [1, 2, 3, 4]);

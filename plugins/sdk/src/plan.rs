@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_says_what_it_is_made_of() {
+    fn a_plan_converts_to_the_decision_it_describes() {
         assert_eq!(Plan::default().decide(5), None);
         let decision = Plan::fire([2, 0]).reject(1, 7).shed(3, 8).decide(5).unwrap();
         let reject =

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_comes_back_as_it_was() {
+    fn a_saved_state_is_restored_unchanged() {
         let state = (BTreeMap::from([(u64::MAX, 0.1 + 0.2), (7, 1e300)]), 4u64);
         assert_eq!(restored::<(BTreeMap<u64, f64>, u64)>(&saved(&state)), Ok(state));
         assert!(restored::<u64>(b"[]").unwrap_err().starts_with("the saved state is of another kind: "));

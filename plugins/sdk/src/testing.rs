@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "add \"deadline-us\" to `columns` of plugin.toml")]
-    fn a_column_that_is_missing_in_the_file_is_missing_in_the_test() {
+    fn the_bench_panics_if_a_plugin_reads_a_column_missing_in_plugin_toml() {
         let mut bench = Bench::<Counts>::with_manifest(&MANIFEST.replace("deadline-us", "rows"));
         bench.wait_us(5);
         bench.plan(&[Candidate::new(), Candidate::new()]);
@@ -422,13 +422,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "add \"admit\" to `wants` of plugin.toml")]
-    fn a_hook_that_is_missing_in_the_file_is_not_called() {
+    fn the_bench_panics_if_a_test_calls_a_hook_missing_in_plugin_toml() {
         Bench::<Counts>::with_manifest(MANIFEST).admit(&[Candidate::new()], &[1], &[]);
     }
 
     #[test]
     #[should_panic(expected = "is not configured, and plugin.toml has no default for it")]
-    fn a_default_that_is_missing_in_the_file_is_missing_in_the_test() {
+    fn the_bench_panics_if_plugin_toml_has_no_default_for_a_setting() {
         Bench::<Counts>::with_manifest("wants = [\"plan\"]\n").plan(&[Candidate::new()]);
     }
 }

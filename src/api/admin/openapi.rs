@@ -120,21 +120,21 @@ impl Operation {
             .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }));
         let parameters: Vec<Value> = in_path.chain(self.query.iter().cloned()).collect();
         let mut answer = json!({ "description": self.summary });
-        put(&mut answer, "content", self.answers.content());
+        insert(&mut answer, "content", self.answers.content());
         let refusal = json!({ "$ref": "#/components/responses/Refusal" });
         let mut described = json!({
             "operationId": self.id,
             "summary": self.summary,
             "responses": { self.code.to_string(): answer, "default": refusal },
         });
-        put(&mut described, "parameters", (!parameters.is_empty()).then_some(Value::Array(parameters)));
-        put(&mut described, "requestBody", self.takes.content().map(|content| json!({ "content": content })));
+        insert(&mut described, "parameters", (!parameters.is_empty()).then_some(Value::Array(parameters)));
+        insert(&mut described, "requestBody", self.takes.content().map(|content| json!({ "content": content })));
         described
     }
 }
 
 /// Sets a key if it has a value.
-fn put(object: &mut Value, key: &str, value: Option<Value>) {
+fn insert(object: &mut Value, key: &str, value: Option<Value>) {
     if let (Some(object), Some(value)) = (object.as_object_mut(), value) {
         object.insert(key.to_owned(), value);
     }
@@ -145,7 +145,7 @@ pub(super) fn document(operations: &[Operation]) -> Value {
     let mut paths = Map::new();
     for operation in operations {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
-        put(path, operation.verb.name(), Some(operation.described()));
+        insert(path, operation.verb.name(), Some(operation.described()));
     }
     let schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
     json!({

@@ -218,12 +218,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_no_markup() {
+    fn names_are_escaped_in_html() {
         assert_eq!(escaped("<b a=\"1\">&"), "&lt;b a=&quot;1&quot;&gt;&amp;");
     }
 
     #[test]
-    fn numbers_stand_under_one_another() {
+    fn number_columns_are_marked_for_alignment() {
         let mut out = String::new();
         let rows = [["a", "7"], ["b", "1,000"]].map(|row| row.map(str::to_owned));
         table(&mut out, "T", [text("NAME"), number("COUNT")], rows.into_iter());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_told_apart_by_layout() {
+    fn facts_are_rendered_as_separate_spans() {
         let mut out = String::new();
         facts(&mut out, ["a 1", "b 2"].map(str::to_owned).into_iter());
         assert_eq!(out, "<p class=\"facts\"><span>a 1</span> <span>b 2</span> </p>\n");

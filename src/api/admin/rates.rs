@@ -30,7 +30,7 @@ pub(super) struct Since {
 }
 
 impl Since {
-    pub(super) fn of(&self, model: &str, version: u64) -> f64 {
+    pub(super) fn rate_of(&self, model: &str, version: u64) -> f64 {
         self.rates.get(&(model.to_owned(), version)).copied().unwrap_or(0.0)
     }
 }
@@ -71,7 +71,7 @@ mod tests {
         let look = |after: u64, count: u64| {
             let counts = BTreeMap::from([(("m".to_owned(), 1), count)]);
             let since = rates.look(began, began + Duration::from_secs(after), counts);
-            (since.seconds, since.of("m", 1))
+            (since.seconds, since.rate_of("m", 1))
         };
         assert_eq!(look(10, 100), (10.0, 10.0));
         assert_eq!(look(12, 140), (2.0, 20.0));

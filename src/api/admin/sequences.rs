@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_number_unless_it_is_said_to_be_a_text() {
+    fn a_numeric_id_is_a_number_unless_a_text_is_requested() {
         assert_eq!((id("7", false), id("7", true)), (Id::Int(7), Id::from("7")));
         assert_eq!((id("call-77", false), id("-1", false)), (Id::from("call-77"), Id::from("-1")));
     }

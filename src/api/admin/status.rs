@@ -147,7 +147,7 @@ impl Admin {
 
 fn version(of: VersionOverview, since: &Since) -> VersionStatus {
     let VersionOverview { index, ready, usage, state_bytes, counted } = of;
-    let rate = since.of(&index.model, index.version.unwrap_or_default());
+    let rate = since.rate_of(&index.model, index.version.unwrap_or_default());
     let statistics = counted.as_ref().map(|c| c.statistics.clone()).unwrap_or_default();
     let batches = counted.as_ref().and_then(Counted::batches);
     let total = counted.as_ref().and_then(|c| c.total);

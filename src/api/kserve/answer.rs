@@ -89,7 +89,7 @@ fn write_body(answer: InferAnswer, form: &ResponseFormat) -> Result<EncodedBody,
 
 /// Writes an output. Returns its data if it must follow the JSON as bytes.
 fn write_output(out: &mut Vec<u8>, output: NamedTensor, form: &ResponseFormat) -> Result<Option<Bytes>, Status> {
-    let (NamedTensor { name, tensor }, window) = form.settle(output)?;
+    let (NamedTensor { name, tensor }, window) = form.place_output(output)?;
     let as_bytes = form.wants_bytes(&name);
     out.push(b'{');
     member(out, "name", &name.as_str().into());
@@ -162,7 +162,7 @@ mod tests {
 
     fn answer() -> InferAnswer {
         let named = |name: &str, dtype, data: Vec<u8>| {
-            let tensor = Tensor { dtype, shape: Shape::of(&[1, 1]), data: data.into() };
+            let tensor = Tensor { dtype, shape: Shape::new(&[1, 1]), data: data.into() };
             NamedTensor { name: name.to_owned(), tensor }
         };
         InferAnswer {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_are_json_or_bytes_behind_it() {
+    fn output_tensors_are_written_as_json_or_as_bytes_after_the_json() {
         let body = write(answer(), &bytes_but("y")).expect("a body");
         let length = body.json_length.expect("bytes follow");
         let said = std::str::from_utf8(&body.bytes[..length]).expect("UTF-8");
@@ -215,7 +215,7 @@ mod tests {
     fn large_answers_are_written_on_another_thread() {
         let answer = |bytes: usize| {
             let tensor =
-                Tensor { dtype: DataType::Uint8, shape: Shape::of(&[1, bytes as u64]), data: vec![7; bytes].into() };
+                Tensor { dtype: DataType::Uint8, shape: Shape::new(&[1, bytes as u64]), data: vec![7; bytes].into() };
             InferAnswer { outputs: vec![NamedTensor { name: "y".to_owned(), tensor }], ..answer() }
         };
         let is_here = |bytes: usize, form: ResponseFormat| {
@@ -238,8 +238,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_cannot_be_written_says_that_its_request_has_run() {
-        let text = Tensor { dtype: DataType::Bytes, shape: Shape::of(&[1]), data: b"\x01\0\0\0\xff".as_slice().into() };
+    fn an_answer_that_cannot_be_written_reports_that_its_request_has_run() {
+        let text =
+            Tensor { dtype: DataType::Bytes, shape: Shape::new(&[1]), data: b"\x01\0\0\0\xff".as_slice().into() };
         let outputs = vec![NamedTensor { name: "t".to_owned(), tensor: text }];
         let refused = write(InferAnswer { outputs, ..answer() }, &ResponseFormat::default()).expect_err("no text");
         assert_eq!((refused.code, refused.reason), (Code::InvalidArgument, ANSWER_UNSENT));

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_long_that_has_much_json_or_names_much_shared_memory() {
+    fn a_body_counts_as_long_by_its_json_or_its_shared_memory_size() {
         let is_long = |json_length: Option<usize>, body: String| {
             let named = ModelPath { model: "m".to_owned(), version: String::new() };
             BodyRequest { named, sequence: None, json_length, body: body.into() }.is_long()

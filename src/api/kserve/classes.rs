@@ -20,7 +20,7 @@ pub(crate) fn check(output: &str, dtype: DataType) -> Result<(), Status> {
 }
 
 /// The `count` highest scores of each row, highest first. Of equal scores, the first comes first.
-pub(crate) fn of(tensor: &Tensor, count: usize, batching: bool, labels: &[String]) -> Tensor {
+pub(crate) fn classify(tensor: &Tensor, count: usize, batching: bool, labels: &[String]) -> Tensor {
     let rows = if batching { tensor.shape.0.first().copied().unwrap_or(1) } else { 1 };
     let size = tensor.dtype.size().unwrap_or(1);
     let row_bytes = usize::try_from(rows).ok().and_then(|rows| tensor.data.len().checked_div(rows)).unwrap_or(0);
@@ -34,7 +34,7 @@ pub(crate) fn of(tensor: &Tensor, count: usize, batching: bool, labels: &[String
             data.put_slice(text.as_bytes());
         }
     }
-    let mut shape = Shape::of(&[count as u64]);
+    let mut shape = Shape::new(&[count as u64]);
     if batching {
         shape = shape.with(0, rows);
     }
@@ -105,22 +105,22 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_come_first_with_the_names_of_their_classes() {
+    fn classification_lists_the_highest_scores_first_with_their_labels() {
         let data: Vec<u8> = [0.1f32, 0.7, 0.2, 0.5, 0.5, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(&[2, 3]), data: data.into() };
+        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::new(&[2, 3]), data: data.into() };
         let labels = ["cat".to_owned(), "dog".to_owned()];
-        let top = of(&tensor, 2, true, &labels);
-        assert_eq!((top.dtype, &top.shape), (DataType::Bytes, &Shape::of(&[2, 2])));
+        let top = classify(&tensor, 2, true, &labels);
+        assert_eq!((top.dtype, &top.shape), (DataType::Bytes, &Shape::new(&[2, 2])));
         assert_eq!(texts(&top), ["0.700000:1:dog", "0.200000:2", "0.500000:0:cat", "0.500000:1:dog"]);
-        let flat = of(&tensor, 99, false, &[]);
-        assert_eq!((flat.shape.clone(), texts(&flat)[0].as_str()), (Shape::of(&[6]), "0.700000:1"));
+        let flat = classify(&tensor, 99, false, &[]);
+        assert_eq!((flat.shape.clone(), texts(&flat)[0].as_str()), (Shape::new(&[6]), "0.700000:1"));
     }
 
     #[test]
-    fn integers_are_compared_as_such() {
+    fn integer_scores_are_compared_as_integers() {
         let data: Vec<u8> = [i64::MAX - 1, i64::MAX, -1].iter().flat_map(|n| n.to_le_bytes()).collect();
-        let tensor = Tensor { dtype: DataType::Int64, shape: Shape::of(&[1, 3]), data: data.into() };
-        assert_eq!(texts(&of(&tensor, 1, true, &[])), [format!("{}:1", i64::MAX)]);
+        let tensor = Tensor { dtype: DataType::Int64, shape: Shape::new(&[1, 3]), data: data.into() };
+        assert_eq!(texts(&classify(&tensor, 1, true, &[])), [format!("{}:1", i64::MAX)]);
         assert!(check("y", DataType::Bytes).is_err() && check("y", DataType::Fp16).is_ok());
     }
 }

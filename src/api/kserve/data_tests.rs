@@ -7,7 +7,7 @@ use crate::api::json_elements::write;
 
 fn parse(text: &str, dtype: DataType, shape: &[u64]) -> Result<Vec<u8>, String> {
     let raw = RawValue::from_string(text.to_owned()).expect("JSON");
-    read(&raw, dtype, &Shape::of(shape), "x").map(|b| b.to_vec()).map_err(|fault| format!("{fault:?}"))
+    read(&raw, dtype, &Shape::new(shape), "x").map(|b| b.to_vec()).map_err(|fault| format!("{fault:?}"))
 }
 
 fn print(dtype: DataType, data: &[u8]) -> String {
@@ -52,7 +52,7 @@ fn numbers_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn a_refused_number_stands_in_the_sentence_as_it_was_written() {
+fn an_error_quotes_a_refused_number_as_it_was_written() {
     for (text, dtype, what) in [
         ("[1.0]", DataType::Int32, "1.0 is no INT32"),
         ("[1.5]", DataType::Bool, "1.5 is no BOOL"),
@@ -64,7 +64,7 @@ fn a_refused_number_stands_in_the_sentence_as_it_was_written() {
 }
 
 #[test]
-fn the_count_has_to_be_that_of_the_shape() {
+fn an_element_count_that_differs_from_the_shape_is_refused() {
     let said = parse("[1,2,3]", DataType::Fp32, &[1, 2]).expect_err("refused");
     assert!(said.contains("shape [1,2] has 2 elements, but 3 are given"), "{said}");
     assert!(parse("[1]", DataType::Fp32, &[1 << 40, 1 << 40]).expect_err("refused").contains("too many"));
@@ -78,7 +78,7 @@ fn arrays_nested_deeper_than_the_shape_are_refused() {
 }
 
 #[test]
-fn half_floats_cannot_come_as_json() {
+fn half_float_inputs_are_refused_as_json() {
     let said = parse("[1]", DataType::Fp16, &[1]).expect_err("refused");
     let want = "receiving FP16 data via JSON is not supported. Please use the binary data format for input 'x'";
     assert!(said.contains(want), "{said}");
@@ -86,7 +86,7 @@ fn half_floats_cannot_come_as_json() {
 }
 
 #[test]
-fn a_32_bit_float_is_written_as_short_as_it_is() {
+fn a_32_bit_float_is_written_with_the_fewest_digits() {
     assert_eq!(print(DataType::Fp32, &0.1f32.to_le_bytes()), "[0.1]");
     assert_eq!(print(DataType::Fp64, &0.1f64.to_le_bytes()), "[0.1]");
     assert_eq!(
@@ -96,7 +96,7 @@ fn a_32_bit_float_is_written_as_short_as_it_is() {
 }
 
 #[test]
-fn texts_are_written_as_texts_or_not_at_all() {
+fn text_elements_that_are_not_utf_8_or_malformed_are_refused() {
     assert_eq!(print(DataType::Bytes, &[1, 0, 0, 0, b'"', 0, 0, 0, 0]), "[\"\\\"\",\"\"]");
     assert_eq!(write(&mut Vec::new(), DataType::Bytes, &[1, 0, 0, 0, 0xff]), Err("an element is not UTF-8".to_owned()));
     assert!(write(&mut Vec::new(), DataType::Bytes, &[9, 0, 0, 0, 1]).is_err());
@@ -104,7 +104,7 @@ fn texts_are_written_as_texts_or_not_at_all() {
 
 proptest! {
     #[test]
-    fn every_finite_float_comes_back_as_it_was(bits: u64) {
+    fn every_finite_float_round_trips_through_json(bits: u64) {
         let (narrow, wide) = (f32::from_bits(bits as u32), f64::from_bits(bits));
         if narrow.is_finite() {
             let bytes = narrow.to_le_bytes().to_vec();
@@ -117,17 +117,17 @@ proptest! {
     }
 
     #[test]
-    fn every_integer_comes_back_as_it_was(n: i64) {
+    fn every_integer_round_trips_through_json(n: i64) {
         let bytes = n.to_le_bytes().to_vec();
         prop_assert_eq!(parse(&print(DataType::Int64, &bytes), DataType::Int64, &[1]), Ok(bytes.clone()));
         prop_assert_eq!(parse(&print(DataType::Uint64, &bytes), DataType::Uint64, &[1]), Ok(bytes));
     }
 
     #[test]
-    fn no_text_makes_the_reader_fall_over(text in "[\\[\\]{}0-9eE.,\"tn-]{0,40}") {
+    fn any_json_text_is_read_without_a_panic(text in "[\\[\\]{}0-9eE.,\"tn-]{0,40}") {
         if let Ok(raw) = RawValue::from_string(text) {
             for dtype in DataType::ALL {
-                let _ = read(&raw, dtype, &Shape::of(&[2, 2]), "x");
+                let _ = read(&raw, dtype, &Shape::new(&[2, 2]), "x");
             }
         }
     }

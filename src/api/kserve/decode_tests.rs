@@ -43,14 +43,14 @@ fn refused(parameters: &[(&str, ParameterChoice)]) -> (Code, String) {
 }
 
 #[test]
-fn tensors_stay_slices_of_what_was_received() {
+fn decoded_tensors_share_the_received_buffer() {
     let buffer = Bytes::from(vec![7, 0, 0, 0]);
     let mut message = message(&[]);
     message.raw_input_contents = vec![buffer.clone()];
     let request = infer(message, None).expect("a request");
     assert_eq!(request.inputs[0].tensor.data.as_ptr(), buffer.as_ptr());
     assert_eq!((request.model.as_str(), request.id.as_str()), ("acc", "r-1"));
-    assert_eq!(request.inputs[0].tensor.shape, Shape::of(&[1, 1]));
+    assert_eq!(request.inputs[0].tensor.shape, Shape::new(&[1, 1]));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_sequence_id_may_be_signed_unsigned_or_text() {
 }
 
 #[test]
-fn parameters_with_a_meaning_are_taken_out() {
+fn reserved_parameters_become_fields_of_the_request() {
     let request = infer(
         message(&[
             ("sequence_id", ParameterChoice::Int64Param(7)),
@@ -98,7 +98,7 @@ fn parameters_with_a_meaning_are_taken_out() {
 }
 
 #[test]
-fn a_client_may_want_to_know_that_an_answer_is_the_last() {
+fn a_client_can_request_the_mark_of_the_final_response() {
     let form = |flag| {
         let message = message(&[("triton_enable_empty_final_response", ParameterChoice::BoolParam(flag))]);
         super::infer(message, None, &Regions::new(0, SharedMemory::On), &AnyInputs, &mut QueuedBytesPermit::unlimited())
@@ -109,7 +109,7 @@ fn a_client_may_want_to_know_that_an_answer_is_the_last() {
 }
 
 #[test]
-fn a_priority_above_every_level_is_the_default_one() {
+fn a_priority_beyond_32_bits_becomes_the_default_priority() {
     let priority =
         |n: u64| infer(message(&[("priority", ParameterChoice::Uint64Param(n))]), None).expect("a request").priority;
     assert_eq!([priority(3), priority(u64::from(u32::MAX) + 1), priority(u64::MAX)], [3, 0, 0]);
@@ -144,7 +144,7 @@ fn a_text_id_has_at_most_128_characters() {
 }
 
 #[test]
-fn the_header_stands_in_for_the_parameter_and_may_not_differ() {
+fn the_sequence_id_header_replaces_the_parameter_and_must_match_it() {
     let with = |parameters: &[(&str, ParameterChoice)], header| infer(message(parameters), Some(header));
     assert_eq!(with(&[], "7").expect("a request").sequence.id, Id::Int(7));
     assert_eq!(with(&[], "call-7").expect("a request").sequence.id, Id::Str("call-7".into()));
@@ -176,7 +176,7 @@ fn data_is_raw_or_typed_and_never_both_or_neither() {
 }
 
 #[test]
-fn shapes_and_types_have_to_be_some() {
+fn open_shapes_and_unknown_data_types_are_refused() {
     let mut open = message(&[]);
     open.inputs[0].shape = vec![-1, 2];
     let said = infer(open, None).expect_err("refused").message;
@@ -193,7 +193,7 @@ fn shapes_and_types_have_to_be_some() {
 }
 
 #[test]
-fn what_is_not_served_is_refused_by_name() {
+fn incomplete_shared_memory_parameters_are_refused_by_name() {
     let mut shared = message(&[]);
     shared.inputs[0].parameters.insert("shared_memory_region".to_owned(), choice(text("r")));
     let missing = |key: &str| (Code::InvalidArgument, format!("'{key}' of input 'INPUT' is missing"));

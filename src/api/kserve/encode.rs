@@ -46,7 +46,7 @@ fn message(answer: InferAnswer, form: &ResponseFormat) -> Result<ModelInferRespo
     // Half floats have no list. If one output needs raw bytes, all outputs use them.
     let typed = form.typed && answer.outputs.iter().all(|output| contents::has_list(output.tensor.dtype));
     for output in answer.outputs {
-        let (NamedTensor { name, tensor }, window) = form.settle(output)?;
+        let (NamedTensor { name, tensor }, window) = form.place_output(output)?;
         let shape = tensor.shape.0.into_iter().map(u64::cast_signed).collect();
         let datatype = tensor.dtype.name().to_owned();
         let contents = (typed && window.is_none()).then(|| contents::from_bytes(tensor.dtype, &tensor.data));
@@ -134,9 +134,9 @@ mod tests {
     use crate::model::Tensor;
 
     #[test]
-    fn outputs_are_told_of_and_their_data_is_not_copied() {
+    fn outputs_are_described_and_their_data_is_not_copied() {
         let data = Bytes::from(vec![1, 2, 3, 4]);
-        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(&[1, 1]), data: data.clone() };
+        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::new(&[1, 1]), data: data.clone() };
         let answer = InferAnswer {
             model: "acc".to_owned(),
             version: 3,
@@ -160,7 +160,7 @@ mod tests {
         let form = ResponseFormat { typed: true, ..ResponseFormat::default() };
         let named = |dtype, data: &'static [u8]| NamedTensor {
             name: "y".to_owned(),
-            tensor: Tensor { dtype, shape: Shape::of(&[1, 1]), data: Bytes::from_static(data) },
+            tensor: Tensor { dtype, shape: Shape::new(&[1, 1]), data: Bytes::from_static(data) },
         };
         let answer = |outputs| {
             let (model, id, parameters) = ("m".to_owned(), String::new(), Vec::new());
@@ -179,7 +179,7 @@ mod tests {
     fn large_lists_are_written_on_another_thread() {
         let answer = || {
             let data = Bytes::from(vec![7; INLINE_BYTES + 4]);
-            let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, data.len() as u64 / 4]), data };
+            let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, data.len() as u64 / 4]), data };
             let outputs = vec![NamedTensor { name: "y".to_owned(), tensor }];
             InferAnswer { model: "m".to_owned(), version: 1, id: String::new(), outputs, parameters: Vec::new() }
         };

@@ -190,7 +190,7 @@ fn tensor(
 ) -> Result<NamedTensor, DecodeError> {
     let TensorMetadata { name, dtype, .. } = input;
     let wrong = |why: &dyn fmt::Display| DecodeError::malformed(format!("Unable to parse '{name}': {why}"));
-    let nesting = Nesting::of(raw).map_err(|error| wrong(&error))?;
+    let nesting = Nesting::measure(raw).map_err(|error| wrong(&error))?;
     let shape = shape(input, &nesting, batching).ok_or_else(|| {
         let dims = input.dims.to_wire();
         wrong(&format!("{} elements do not say which shape of {dims:?} they have; nest the lists", nesting.count))
@@ -214,7 +214,7 @@ fn shape(input: &TensorMetadata, nesting: &Nesting, batching: bool) -> Option<Sh
             && dims.iter().zip(&nesting.dims).all(|(dim, n)| dim.fixed().is_none_or(|d| d == *n))
     };
     if batching && fits(&input.dims.0) {
-        return Some(Shape::of(&nesting.dims));
+        return Some(Shape::new(&nesting.dims));
     }
     let dims = if fits(&row) {
         nesting.dims.clone()
@@ -239,7 +239,7 @@ struct Nesting {
 }
 
 impl Nesting {
-    fn of(raw: &RawValue) -> Result<Nesting, serde_json::Error> {
+    fn measure(raw: &RawValue) -> Result<Nesting, serde_json::Error> {
         let mut nesting = Nesting::default();
         let mut deserializer = serde_json::Deserializer::from_str(raw.get());
         NestedValue { nesting: &mut nesting, depth: 0 }.deserialize(&mut deserializer)?;

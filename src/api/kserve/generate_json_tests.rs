@@ -68,7 +68,7 @@ fn keys_that_name_no_input_are_named_where_an_input_is_missing() {
 }
 
 #[test]
-fn a_shape_is_that_of_the_lists_or_of_the_model() {
+fn an_input_shape_follows_the_nested_lists_or_the_model() {
     assert_eq!(shape_of(r#"{"x": 1}"#), [1, 1]);
     assert_eq!(shape_of(r#"{"x": []}"#), [1, 0]);
     assert_eq!(shape_of(r#"{"x": [[1, 2], [3, 4]]}"#), [2, 2], "two rows");
@@ -89,7 +89,7 @@ fn a_shape_is_that_of_the_lists_or_of_the_model() {
 }
 
 #[test]
-fn what_is_no_object_of_a_request_is_refused() {
+fn an_invalid_generate_body_is_refused() {
     for (body, why) in [
         ("[1]", "failed to parse the request JSON buffer"),
         (r#"{"x": 1} x"#, "trailing characters"),
@@ -107,10 +107,10 @@ fn what_is_no_object_of_a_request_is_refused() {
 }
 
 #[test]
-fn a_single_element_is_no_list() {
+fn an_output_of_a_single_element_is_written_without_a_list() {
     let output = |name: &str, dtype, shape: &[u64], data: &[u8]| NamedTensor {
         name: name.to_owned(),
-        tensor: Tensor { dtype, shape: Shape::of(shape), data: Bytes::copy_from_slice(data) },
+        tensor: Tensor { dtype, shape: Shape::new(shape), data: Bytes::copy_from_slice(data) },
     };
     let answer = InferAnswer {
         model: "m".to_owned(),

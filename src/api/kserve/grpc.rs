@@ -124,7 +124,7 @@ impl GrpcInferenceService for GrpcService {
         &self,
         request: Request<proto::RepositoryModelLoadRequest>,
     ) -> GrpcResult<proto::RepositoryModelLoadResponse> {
-        let (api, context) = (self.kserve.api(), RequestContext::of(request.extensions())?);
+        let (api, context) = (self.kserve.api(), RequestContext::from_extensions(request.extensions())?);
         // While it arrived, its compressed size counted. From now on its decoded size counts.
         let permit = api.body_permit(context, request.get_ref().encoded_len());
         let (permit, caller) = (permit.map_err(|failure| triton::status(&failure))?, Arc::clone(&context.caller));
@@ -138,7 +138,7 @@ impl GrpcInferenceService for GrpcService {
         &self,
         request: Request<proto::RepositoryModelUnloadRequest>,
     ) -> GrpcResult<proto::RepositoryModelUnloadResponse> {
-        let caller = Arc::clone(&RequestContext::of(request.extensions())?.caller);
+        let caller = Arc::clone(&RequestContext::from_extensions(request.extensions())?.caller);
         let proto::RepositoryModelUnloadRequest { repository_name, model_name: model, parameters } =
             request.into_inner();
         control::check_repository(&repository_name)?;
@@ -164,7 +164,7 @@ impl GrpcInferenceService for GrpcService {
         &self,
         request: Request<proto::SystemSharedMemoryRegisterRequest>,
     ) -> GrpcResult<proto::SystemSharedMemoryRegisterResponse> {
-        let peer = RequestContext::of(request.extensions())?.caller.address.ip();
+        let peer = RequestContext::from_extensions(request.extensions())?.caller.address.ip();
         let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request.into_inner();
         self.kserve.regions().register(peer, &name, &key, (offset, byte_size))?;
         Ok(Response::new(proto::SystemSharedMemoryRegisterResponse {}))

@@ -100,7 +100,7 @@ async fn infer(
         None => Unpacked::in_turn(kserve.api(), &context, message.len()).await,
     };
     let scanned = ScannedMessage::new(&kserve, message, permit);
-    let call_metadata = CallMetadata::of(&metadata);
+    let call_metadata = CallMetadata::from_metadata(&metadata);
     let read = match scanned.is_long() {
         false => scanned.decode(&kserve, &call_metadata)?,
         true => {
@@ -133,7 +133,8 @@ impl StreamingService<Bytes> for StreamCall {
     fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
         let (metadata, _, messages) = request.into_parts();
         let (sender, replies) = reply_queue::reply_queue();
-        let (call_metadata, kserve, context) = (CallMetadata::of(&metadata), self.kserve.clone(), self.context.clone());
+        let (call_metadata, kserve, context) =
+            (CallMetadata::from_metadata(&metadata), self.kserve.clone(), self.context.clone());
         let task = StreamTask::new(kserve, context, call_metadata, messages, self.unpacked.clone(), sender);
         match &self.context.connection {
             Some(connection) => connection.spawn(task),

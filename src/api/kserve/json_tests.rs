@@ -67,7 +67,7 @@ fn a_body_becomes_a_request() {
 }
 
 #[test]
-fn data_may_stand_before_the_type_it_is_of() {
+fn data_may_precede_its_datatype_in_the_body() {
     let text = r#"{"inputs":[{"data":[1],"datatype":"INT8","shape":[1],"name":"x"}]}"#;
     assert_eq!(read(text).expect("a request").0.inputs[0].tensor.data, [1u8].as_slice());
 }
@@ -134,7 +134,7 @@ fn tensors_may_follow_the_json_as_bytes() {
 }
 
 #[test]
-fn bytes_that_do_not_add_up_are_refused_in_tritons_words() {
+fn binary_sizes_that_do_not_match_are_refused_with_tritons_messages() {
     let said = |blobs: &[u8], length| binary(TWO, blobs, length).expect_err("refused").message;
     let short = "unexpected size for input 'c', expecting 1 additional bytes for model 'acc'";
     assert_eq!(said(&[1, 2, 3, 4, 5], Some(TWO.len())), short);
@@ -144,7 +144,7 @@ fn bytes_that_do_not_add_up_are_refused_in_tritons_words() {
 }
 
 #[test]
-fn bytes_alone_are_the_one_row_of_the_only_input() {
+fn a_body_of_raw_bytes_is_a_single_row_of_the_only_input() {
     let metadata = |inputs: &[(DataType, &[i64])]| Metadata {
         name: "acc".to_owned(),
         versions: vec![],
@@ -161,7 +161,7 @@ fn bytes_alone_are_the_one_row_of_the_only_input() {
         let tensor = request.inputs.into_iter().next().expect("an input").tensor;
         Ok::<_, Status>((tensor.shape, tensor.data.to_vec()))
     };
-    let shape = |dims: &[u64]| Shape::of(dims);
+    let shape = |dims: &[u64]| Shape::new(dims);
     assert_eq!(read(&[(DataType::Int16, &[-1, 2, -1])], &[0; 12]), Ok((shape(&[1, 2, 3]), vec![0; 12])));
     assert_eq!(read(&[(DataType::Int16, &[-1, 2])], &[0; 4]), Ok((shape(&[1, 2]), vec![0; 4])));
     assert_eq!(read(&[(DataType::Bytes, &[-1, 1])], b"ab"), Ok((shape(&[1, 1]), vec![2, 0, 0, 0, b'a', b'b'])));

@@ -40,7 +40,7 @@ pub(crate) struct CallMetadata {
 }
 
 impl CallMetadata {
-    pub(super) fn of(metadata: &MetadataMap) -> CallMetadata {
+    pub(super) fn from_metadata(metadata: &MetadataMap) -> CallMetadata {
         // One pass: each look-up by name would parse and hash the name, and calls have few headers.
         let [mut sequence, mut strict, mut typed] = [None::<&HeaderValue>; 3];
         for (name, value) in metadata.as_ref() {

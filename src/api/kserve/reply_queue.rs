@@ -48,7 +48,7 @@ pub(crate) fn reply_queue<T>() -> (Sender<T>, Replies<T>) {
 
 impl<T> Sender<T> {
     /// Puts in a reply of this many bytes. Its receipt counts once the reply is taken.
-    pub(crate) fn put(&self, reply: T, bytes: usize, receipt: Option<Receipt>) {
+    pub(crate) fn push(&self, reply: T, bytes: usize, receipt: Option<Receipt>) {
         let mut queue = self.0.lock();
         queue.bytes = queue.bytes.saturating_add(bytes);
         queue.replies.push_back((reply, bytes, receipt));

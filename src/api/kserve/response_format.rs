@@ -162,14 +162,15 @@ impl ResponseFormat {
     }
 
     /// The output to send. If the output was written to shared memory instead, also returns the window.
-    pub(crate) fn settle(&self, mut output: NamedTensor) -> Result<(NamedTensor, Option<&Window>), Status> {
+    pub(crate) fn place_output(&self, mut output: NamedTensor) -> Result<(NamedTensor, Option<&Window>), Status> {
         if self.outputs.is_empty() {
             return Ok((output, None));
         }
         match self.outputs.get(&output.name).map(|wish| &wish.place) {
             None | Some(OutputTarget::Answer) => Ok((output, None)),
             Some(OutputTarget::Classes { count, batching, labels }) => {
-                output.tensor = classes::of(&output.tensor, *count, *batching, labels.as_deref().unwrap_or_default());
+                output.tensor =
+                    classes::classify(&output.tensor, *count, *batching, labels.as_deref().unwrap_or_default());
                 Ok((output, None))
             }
             Some(OutputTarget::Region(window)) => {

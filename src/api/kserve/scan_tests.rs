@@ -27,7 +27,7 @@ fn refused(message: &ModelInferRequest) -> String {
 }
 
 #[test]
-fn a_message_tells_its_model_and_its_counts() {
+fn a_scan_finds_the_model_and_the_counts_of_a_message() {
     let input = InferInputTensor { parameters: parameters(1), ..Default::default() };
     let message = ModelInferRequest {
         model_name: "m".to_owned(),
@@ -63,7 +63,7 @@ fn too_many_of_anything_are_refused_by_name() {
 }
 
 #[test]
-fn memory_of_lists_and_shapes_is_foreseen_and_raw_contents_need_none() {
+fn a_scan_estimates_memory_of_lists_and_shapes_but_not_of_raw_contents() {
     let unpacked = |input: InferInputTensor| {
         let message = ModelInferRequest { inputs: vec![input], ..Default::default() };
         scan(&message.encode_to_vec(), &limits()).unpacked
@@ -107,7 +107,7 @@ fn bytes_that_are_no_message_end_the_scan() {
 }
 
 #[test]
-fn a_message_is_long_to_scan_by_all_that_is_not_raw() {
+fn raw_contents_do_not_make_a_message_long_to_scan() {
     let name = [0x0a, 1, b'm'];
     let raw = |length: usize| {
         let message = ModelInferRequest { raw_input_contents: vec![vec![0; length].into()], ..Default::default() };

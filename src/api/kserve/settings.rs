@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_models_trace_settings_stand_over_the_servers_and_fall_back_to_them() {
+    fn a_models_trace_settings_override_the_servers_and_fall_back_to_them() {
         let traces = Traces::default();
         let rate = |model: &str, change: TraceSettings| traces.update(model, change).unwrap()["trace_rate"].clone();
         assert_eq!(rate("", TraceSettings::new()), ["1000"]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hold_changes_nothing() {
+    fn an_invalid_trace_setting_changes_no_setting() {
         let traces = Traces::default();
         let refused = |key: &str, values: &[&str]| {
             let changes = said("trace_count", &["3"]).into_iter().chain(said(key, values)).collect();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn log_settings_must_be_of_their_kind() {
+    fn invalid_log_settings_are_refused() {
         let refused = |key: &str, value| update_log(vec![(key.to_owned(), value)]).unwrap_err();
         assert_eq!(refused("log_info", LogSetting::Number(1)).message, "expect boolean for 'log_info'");
         assert_eq!(refused("log_verbose_level", LogSetting::Bool(true)).code, Code::InvalidArgument);

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_must_be_there_once_and_fit() {
+    fn an_absent_duplicate_or_oversized_region_is_refused() {
         let (home, regions) = regions();
         assert_eq!(code(regions.add("r", "mem", 5, 4)), Code::InvalidArgument);
         assert_eq!(code(regions.add("r", "mem", u64::MAX, 4)), Code::InvalidArgument);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_takes_no_shared_memory_says_so_and_opens_nothing() {
+    fn registering_shared_memory_is_denied_unless_the_settings_allow_it() {
         let (home, _) = regions();
         let off = at(&home, SharedMemory::Off).add("r", "/mem", 0, 8).unwrap_err();
         assert_eq!((off.code, off.reason), (Code::Denied, "denied"));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn one_peer_may_register_only_so_many() {
+    fn a_peer_may_register_a_limited_number_of_regions() {
         let (_home, regions) = regions();
         for n in 0..MOST_OF_A_PEER {
             regions.add(&n.to_string(), "mem", 0, 8).unwrap();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_as_bounded_as_the_regions() {
+    fn too_long_region_names_and_keys_are_refused() {
         let (_home, regions) = regions();
         let (longest, longer) = ("n".repeat(LONGEST_NAME), "n".repeat(LONGEST_NAME + 1));
         regions.add(&longest, "mem", 0, 8).unwrap();

@@ -109,7 +109,7 @@ where
             };
             let bytes = reply_size(&reply);
             self.largest = self.largest.max(Some(bytes));
-            self.replies.put(reply, bytes, Some(Receipt::new(count, outcome)));
+            self.replies.push(reply, bytes, Some(Receipt::new(count, outcome)));
         }
         Ok(())
     }

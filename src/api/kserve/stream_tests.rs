@@ -29,7 +29,7 @@ impl Woken {
 }
 
 #[test]
-fn one_answer_may_always_come_and_no_more_than_there_is_room_for() {
+fn a_stream_always_accepts_one_answer_and_more_only_within_its_limit() {
     assert!(!is_full(0, 0, usize::MAX, 100));
     assert!(!is_full(99, 0, 50, 100));
     assert!(is_full(100, 0, 1, 100));
@@ -42,7 +42,7 @@ fn one_answer_may_always_come_and_no_more_than_there_is_room_for() {
 fn a_reply_counts_its_lists_as_well_as_its_bytes() {
     let named = |dtype, data: Vec<u8>| NamedTensor {
         name: "y".to_owned(),
-        tensor: Tensor { dtype, shape: Shape::of(&[1, 1]), data: data.into() },
+        tensor: Tensor { dtype, shape: Shape::new(&[1, 1]), data: data.into() },
     };
     let size = |typed: bool, output: NamedTensor| {
         let form = ResponseFormat { typed, ..ResponseFormat::default() };
@@ -60,14 +60,14 @@ fn a_reply_counts_its_lists_as_well_as_its_bytes() {
 }
 
 #[test]
-fn the_putter_is_woken_when_there_is_room_and_when_nobody_reads() {
+fn the_sender_is_woken_when_there_is_room_or_the_reader_is_dropped() {
     let (putter, taker) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
     let (wakers, (sender, mut replies)) = ([&putter, &taker].map(|w| Waker::from(Arc::clone(w))), reply_queue::<u32>());
     let [putting, mut taking] = [&wakers[0], &wakers[1]].map(Context::from_waker);
     assert!(Pin::new(&mut replies).poll_next(&mut taking).is_pending());
     assert_eq!(sender.unread(&putting), Some(0));
     for n in 0..4 {
-        sender.put(n, 10, None);
+        sender.push(n, 10, None);
     }
     assert_eq!((taker.count(), sender.unread(&putting)), (1, Some(40)));
     sender.wait_for_room(20);
@@ -82,10 +82,10 @@ fn the_putter_is_woken_when_there_is_room_and_when_nobody_reads() {
 }
 
 #[test]
-fn replies_come_before_the_end() {
+fn queued_replies_are_delivered_before_the_end() {
     let (sender, mut replies) = reply_queue::<u32>();
     let mut cx = Context::from_waker(Waker::noop());
-    sender.put(1, 1, None);
+    sender.push(1, 1, None);
     sender.end(Some(tonic::Status::unavailable("x")));
     drop(sender);
     let mut next = || Pin::new(&mut replies).poll_next(&mut cx);
@@ -107,7 +107,7 @@ fn a_reply_counts_once_it_is_taken_and_one_that_is_left_is_of_a_client_that_has_
     let (sender, mut replies) = reply_queue::<u32>();
     let mut cx = Context::from_waker(Waker::noop());
     for (n, outcome) in [(0, SentAnswer::Outputs), (1, refusal), (2, SentAnswer::Outputs)] {
-        sender.put(n, 1, Some(Receipt::new(count(), outcome)));
+        sender.push(n, 1, Some(Receipt::new(count(), outcome)));
     }
     assert_eq!(counted("OK", ""), None);
     for n in 0..2 {

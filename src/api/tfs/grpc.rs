@@ -95,7 +95,7 @@ impl ModelService for TfsService {
         request: Request<wire::GetModelStatusRequest>,
     ) -> ServiceReply<wire::GetModelStatusResponse> {
         let (name, version) = named(request.into_inner().model_spec.as_ref())?;
-        let model_version_status = models::of(self.tfs.api(), &name, &version).await?;
+        let model_version_status = models::statuses(self.tfs.api(), &name, &version).await?;
         Ok(Response::new(wire::GetModelStatusResponse { model_version_status }))
     }
 

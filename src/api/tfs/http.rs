@@ -92,7 +92,7 @@ async fn look(State(tfs): State<Tfs>, Path(path): Path<String>) -> Result<Respon
     let PredictPath { model, version, action, .. } = named(&path)?;
     match action {
         ModelAction::Status => {
-            let versions = models::of(tfs.api(), &model, &version).await?;
+            let versions = models::statuses(tfs.api(), &model, &version).await?;
             Ok(Json(status_json(&versions)).into_response())
         }
         ModelAction::Metadata => {

@@ -101,7 +101,7 @@ pub(crate) fn parse(
         head.model.check_form(&name, tensor.dtype, &tensor.shape).map_err(|what| invalid(head.name, what))?;
         inputs.push(NamedTensor { name, tensor });
     }
-    let id = AnswerId::of(is_stateful, &step);
+    let id = AnswerId::new(is_stateful, &step);
     let (model, version) = (head.name.to_owned(), head.version.to_owned());
     Ok(ParsedBody {
         parts: PredictRequestParts { model, version, sequence: step, inputs, outputs: Vec::new() },
@@ -144,7 +144,7 @@ struct BodyTensors<'a, 'p> {
 
 impl BodyTensors<'_, '_> {
     fn columns(&mut self, text: &RawValue) -> Result<(), Status> {
-        match Form::of(text) {
+        match Form::detect(text) {
             Form::Array => {
                 let name = self.only_input()?;
                 self.input(name, text)
@@ -166,7 +166,7 @@ impl BodyTensors<'_, '_> {
         }
         let (mut count, mut is_named, mut only) = (0, None, None);
         entries(text, |error| BodyLayout::Row.unparsed(error), &mut |_, instance: &RawValue| {
-            let form = Form::of(instance);
+            let form = Form::detect(instance);
             if count == 0 && form == Form::Word {
                 return Err(refusal::bad_input("Could not detect neither named or nonamed format"));
             }

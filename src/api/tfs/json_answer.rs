@@ -211,7 +211,7 @@ mod tests {
 
     fn named_tensor(name: &str, shape: &[u64], values: &[f32]) -> NamedTensor {
         let data: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(shape), data: data.into() };
+        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::new(shape), data: data.into() };
         NamedTensor { name: name.to_owned(), tensor }
     }
 
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_base64() {
         let data = Bytes::from_static(b"\x02\0\0\0ab\x01\0\0\0\xff");
-        let tensor = Tensor { dtype: DataType::Bytes, shape: Shape::of(&[2, 1]), data };
+        let tensor = Tensor { dtype: DataType::Bytes, shape: Shape::new(&[2, 1]), data };
         let texts = NamedTensor { name: "t".to_owned(), tensor };
         let want = r#"{"outputs":[["ab"],[{"b64":"/w=="}]]}"#;
         assert_eq!(written(vec![texts], BodyLayout::Column, AnswerId::None), Ok(want.to_owned()));

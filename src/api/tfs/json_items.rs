@@ -21,7 +21,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    pub(super) fn of(text: &RawValue) -> Form {
+    pub(super) fn detect(text: &RawValue) -> Form {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Base64Element {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_has_the_form_that_its_text_says() {
+    fn the_form_of_a_json_value_is_detected_from_its_text() {
         let rows = [
             ("[1]", Form::Array),
             ("{}", Form::Object),
@@ -137,7 +137,7 @@ mod tests {
             ("null", Form::Word),
         ];
         for (text, want) in rows {
-            assert_eq!(Form::of(serde_json::from_str(text).expect("JSON")), want, "{text}");
+            assert_eq!(Form::detect(serde_json::from_str(text).expect("JSON")), want, "{text}");
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn all(api: &Api) -> Result<Vec<(String, Vec<ModelVersionStatus
 }
 
 /// All versions of a model, or only the version that the client names.
-pub(super) async fn of(api: &Api, model: &str, version: &str) -> Result<Vec<ModelVersionStatus>, Status> {
+pub(super) async fn statuses(api: &Api, model: &str, version: &str) -> Result<Vec<ModelVersionStatus>, Status> {
     let unknown = |text: &str| Status::new(Code::NotFound, NOT_SERVED, text);
     let all = all(api).await?;
     let versions = all.into_iter().find(|(name, _)| name == model).map(|(_, versions)| versions);

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arrays_say_the_shape() {
+    fn the_nesting_of_the_arrays_gives_the_shape() {
         assert_eq!(read("7", DataType::Uint8), Some((vec![], vec![7])));
         assert_eq!(read("[7, 8]", DataType::Uint8), Some((vec![2], vec![7, 8])));
         assert_eq!(read("[[1,2,3],[4,5,6]]", DataType::Uint8), Some((vec![2, 3], vec![1, 2, 3, 4, 5, 6])));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tensor_is_refused() {
+    fn an_invalid_json_tensor_is_refused() {
         let bad = [
             ("[1,[2]]", DataType::Uint8),
             ("[[2],1]", DataType::Uint8),

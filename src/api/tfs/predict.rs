@@ -218,7 +218,7 @@ fn read(
     let inputs = tensors.collect::<Result<_, _>>()?;
     // The id of the sequence is in each answer, also where the client names it as an output.
     let outputs = output_filter.into_iter().filter(|output| !(is_stateful && output == SEQUENCE_ID)).collect();
-    let id = AnswerId::of(is_stateful, &step);
+    let id = AnswerId::new(is_stateful, &step);
     let (model_name, version) = (name.to_owned(), version.to_owned());
     Ok((PredictRequestParts { model: model_name, version, sequence: step, inputs, outputs }, id))
 }

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_that_its_client_did_not_end_says_why_it_is_gone() {
+    fn an_error_reports_why_a_sequence_ended_if_its_client_did_not_end_it() {
         let mut of = refused_with(Refusal::Unknown(None));
         assert_eq!(ended(&of, EndReason::End), "");
         assert_eq!(ended(&of, EndReason::Idle), " (sequence 7 expired)");
@@ -397,10 +397,10 @@ mod tests {
 
     #[test]
     fn shapes_are_written_as_ovms_does() {
-        let (want, got) = (Dims::from_wire(&[-1, 10]), Shape::of(&[1, 11]));
+        let (want, got) = (Dims::from_wire(&[-1, 10]), Shape::new(&[1, 11]));
         let text = sentence("m", &Invalid::Shape { input: "x".to_owned(), want: want.clone(), got, batching: true });
         assert_eq!(text, "Invalid input shape - Expected: (-1,10); Actual: (1,11); input name: x");
-        let got = Shape::of(&[10]);
+        let got = Shape::new(&[10]);
         let text = sentence("m", &Invalid::Shape { input: "x".to_owned(), want, got, batching: true });
         assert_eq!(text, "Invalid number of shape dimensions - Expected: (-1,10); Actual: (10); input name: x");
     }

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_take_memory_and_contents_do_not() {
+    fn a_scan_counts_memory_of_lists_but_not_of_tensor_content() {
         let plain = unpacked(&TensorProto::default());
         assert_eq!(unpacked(&TensorProto { tensor_content: vec![1; 100_000].into(), ..TensorProto::default() }), plain);
         assert_eq!(unpacked(&TensorProto { int_val: vec![1; 1000], ..TensorProto::default() }), plain + 8000);

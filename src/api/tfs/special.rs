@@ -96,7 +96,7 @@ pub(crate) enum AnswerId {
 }
 
 impl AnswerId {
-    pub(super) fn of(is_stateful: bool, step: &SequenceStep) -> AnswerId {
+    pub(super) fn new(is_stateful: bool, step: &SequenceStep) -> AnswerId {
         match step.id {
             _ if !is_stateful => AnswerId::None,
             Id::Int(id) => AnswerId::Given(id),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_the_special_inputs() {
+    fn all_forms_of_the_special_inputs_are_parsed_or_refused() {
         use SpecialInputFault::{Control, NoId, NoShape, Rank, Size, Type};
         let one = &[1];
         let cases = [
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_stands_in_for_the_id() {
+    fn the_sequence_id_header_replaces_an_id_of_zero_and_must_match_others() {
         assert_eq!(step(0, NONE, Some("7")).map(|step| step.id), Ok(Id::Int(7)));
         assert_eq!(step(7, NONE, Some("7")).map(|step| step.id), Ok(Id::Int(7)));
         assert!(step(8, NONE, Some("7")).is_err());

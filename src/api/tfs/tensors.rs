@@ -148,11 +148,11 @@ mod tests {
     use super::*;
 
     fn read(dtype: DataType, count: u64, tensor: &TensorProto) -> Result<Vec<u8>, String> {
-        list("x", dtype, &Shape::of(&[count]), tensor).map(|data| data.to_vec()).map_err(|status| status.message)
+        list("x", dtype, &Shape::new(&[count]), tensor).map(|data| data.to_vec()).map_err(|status| status.message)
     }
 
     #[test]
-    fn each_type_has_its_list() {
+    fn each_data_type_is_read_from_its_own_value_list() {
         let none = TensorProto::default;
         let cases = [
             (DataType::Bool, TensorProto { bool_val: vec![true], ..none() }, vec![1]),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_comes_back_as_itself() {
+    fn every_data_type_round_trips_through_the_tensorflow_enum() {
         for dtype in DataType::ALL {
             assert_eq!(from_wire(to_wire(dtype).into()), Some(dtype));
         }
@@ -192,11 +192,11 @@ mod tests {
     #[test]
     fn the_bytes_of_an_output_are_not_copied() {
         let data = Bytes::from(vec![1, 0, 0, 0]);
-        let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data: data.clone() };
+        let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, 1]), data: data.clone() };
         let made = output(tensor);
         assert_eq!((made.tensor_content.as_ptr(), made.tensor_shape), (data.as_ptr(), Some(shape(&[1, 1]))));
         let texts = Bytes::from_static(b"\x02\0\0\0ab\0\0\0\0");
-        let made = output(Tensor { dtype: DataType::Bytes, shape: Shape::of(&[2]), data: texts });
+        let made = output(Tensor { dtype: DataType::Bytes, shape: Shape::new(&[2]), data: texts });
         assert_eq!((made.string_val, made.tensor_content.len()), (vec![Bytes::from("ab"), Bytes::new()], 0));
     }
 }

@@ -88,7 +88,7 @@ impl InitializerTrial {
         let source = InitializerSource {
             component: Arc::clone(&self.component),
             options,
-            services: Arc::new(CaseServices::of(case)),
+            services: Arc::new(CaseServices::new(case)),
             metrics: Metrics::new(false).initializer(&name),
             journal: Arc::new(Journal::new(&name)),
             clock: Arc::new(TrialClock),
@@ -130,7 +130,7 @@ impl RunningInitializer {
 struct CaseServices(BTreeMap<u64, String>);
 
 impl CaseServices {
-    fn of(case: &InitializerCase) -> CaseServices {
+    fn new(case: &InitializerCase) -> CaseServices {
         let texts = case.starts.iter().flat_map(|start| start.keys.values());
         CaseServices(texts.map(|text| (key_interner::key(text), text.clone())).collect())
     }

@@ -174,7 +174,7 @@ mod tests {
         let list = |text: &str| DataSource::deserialize(text.parse::<toml::Value>().unwrap()).unwrap();
         let data = list("[1, 2, 3]").read(Path::new(""), DataType::Int16).unwrap();
         let part = data.part(&port(DataType::Int16, &[1, -1]), 1, 3).unwrap();
-        assert_eq!((part.shape, &part.data[..]), (Shape::of(&[1, 2]), &[2, 0, 3, 0][..]));
+        assert_eq!((part.shape, &part.data[..]), (Shape::new(&[1, 2]), &[2, 0, 3, 0][..]));
         assert!(data.part(&port(DataType::Int16, &[2]), 0, 3).is_err());
         let texts = list("[\"ab\", \"\", \"c\"]").read(Path::new(""), DataType::Bytes).unwrap();
         let part = texts.part(&port(DataType::Bytes, &[-1]), 1, 3).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_sounds_arrays_and_lines() {
+    fn text_lines_and_sound_files_are_read_as_rows() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("t.txt"), "a\nbc\n").unwrap();
         let read = |name: &str, dtype| DataSource::File(name.to_owned()).read(folder.path(), dtype);

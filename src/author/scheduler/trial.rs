@@ -95,7 +95,8 @@ impl RunningGuest {
         let see = made_up(candidates, self.hooks, self.facts.max_batch, round);
         let mut picks = Picks::default();
         let began = Instant::now();
-        let decision = self.guest.plan(0, &see, &Events::default(), &mut picks).map_err(said_of("plan", candidates))?;
+        let decision =
+            self.guest.plan(0, &see, &Events::default(), &mut picks).map_err(name_hook("plan", candidates))?;
         let took = began.elapsed();
         self.has_decided |= decision != Decision::Default;
         // The plug-in's columns may lack what distinguishes candidates, but a server knows all columns.
@@ -114,19 +115,19 @@ impl RunningGuest {
                 amount: vec![0, 50, 800, 1, 1, 1, 0],
                 keys: vec![1; 7 * keys],
             };
-            self.guest.observe(&events).map_err(said_of("observe", 7))?;
+            self.guest.observe(&events).map_err(name_hook("observe", 7))?;
         }
         if hooks.admit {
             let (see, victims) = (made_up(3, hooks, 32, 1), made_up(2, hooks, 32, 2));
-            let said = self.guest.admit(&see, &[1], &victims, &Events::default()).map_err(said_of("admit", 3))?;
+            let said = self.guest.admit(&see, &[1], &victims, &Events::default()).map_err(name_hook("admit", 3))?;
             if said.len() > 3 {
                 return Err(format!("admit answered {} times for 3 sequences", said.len()));
             }
         }
-        let saved = self.guest.save().map_err(said_of("save", 0))?;
+        let saved = self.guest.save().map_err(name_hook("save", 0))?;
         self.guest
             .restore(&saved)
-            .map_err(said_of("restore", 0))?
+            .map_err(name_hook("restore", 0))?
             .map_err(|what| format!("restore: \"{what}\", of what it has just saved itself"))
     }
 
@@ -144,7 +145,7 @@ impl RunningGuest {
     }
 }
 
-fn said_of(hook: &'static str, candidates: u32) -> impl Fn(CallError) -> String {
+fn name_hook(hook: &'static str, candidates: u32) -> impl Fn(CallError) -> String {
     move |struck| format!("{hook} of {candidates}: {struck}")
 }
 
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_long_as_they_should_be_or_empty() {
+    fn requested_columns_are_filled_and_others_stay_empty() {
         let see = made_up(10, all(), 4, 0);
         assert_eq!((see.seq.len(), see.flags.len(), see.numbers.len(), see.keys.len()), (10, 10, 10, 20));
         let none = made_up(10, Hooks::default(), 4, 0);
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_held_against_the_rules() {
+    fn invalid_scheduler_answers_are_reported() {
         let known = made_up(10, all(), 2, 0);
         let wrong = |fire: &[u32], reject: &[u32]| {
             let reject = reject.iter().map(|i| Rejection { candidate: *i, code: 0, ends: true }).collect();

@@ -87,7 +87,7 @@ fn place(
     match fetch {
         Fetch::New(answer) => {
             let made = Buffer::new(device, len).map_err(|error| BackendError(error.to_string()))?;
-            let data = Owned::of(made);
+            let data = Owned::new(made);
             let address = data.span().address();
             *answer = Some(Produced { dtype: port.dtype, shape: shape.clone(), data });
             Ok(address)

@@ -28,7 +28,7 @@ fn first(graph: &Arc<dyn Graph>, rows: u64, inputs: &[Vec<u8>]) -> Result<Vec<u8
     let ports = graph.signature();
     let all: Vec<String> = ports.inputs.iter().map(|port| port.name.clone()).collect();
     let mut context = graph.context(&all, &names(&["OUTPUT"]))?;
-    let shapes: Vec<Shape> = inputs.iter().map(|bytes| Shape::of(&[rows, bytes.len() as u64 / 4 / rows])).collect();
+    let shapes: Vec<Shape> = inputs.iter().map(|bytes| Shape::new(&[rows, bytes.len() as u64 / 4 / rows])).collect();
     let feeds = ports.inputs.iter().zip(&shapes).zip(inputs);
     let feeds: Vec<Feed<'_>> =
         feeds.map(|((port, shape), bytes)| Feed { dtype: port.dtype, shape, data: MemorySpan::host(bytes) }).collect();
@@ -48,7 +48,7 @@ fn the_accumulator_keeps_state_where_ready_and_not_started() {
 }
 
 #[test]
-fn signatures_list_what_the_program_says() {
+fn signatures_list_the_ports_of_the_program() {
     let graph = graph("accumulate FP32 ready dims=2,-1");
     let list = |ports: &[Port]| ports.iter().map(|port| format!("{} {}", port.name, port.dims)).collect::<Vec<_>>();
     assert_eq!(list(&graph.signature().inputs), ["INPUT [-1,2,-1]", "READY [-1,1]", "INPUT_STATE [-1,2,-1]"]);
@@ -64,15 +64,15 @@ fn a_poisoned_row_fails_the_run() {
 }
 
 #[test]
-fn outputs_go_into_room_of_their_shape_only() {
+fn outputs_are_written_only_into_buffers_of_their_shape() {
     let graph = graph("accumulate INT32");
     let mut context = graph.context(&names(&["INPUT", "INPUT_STATE"]), &names(&["OUTPUT_STATE"])).unwrap();
-    let (input, mut room, shape) = (int(&[7]), int(&[0]), Shape::of(&[1, 1]));
+    let (input, mut room, shape) = (int(&[7]), int(&[0]), Shape::new(&[1, 1]));
     let feed = Feed { dtype: DataType::Int32, shape: &shape, data: MemorySpan::host(&input) };
     let feeds = [feed.clone(), feed];
     context.run(&feeds, &mut [Fetch::Into { shape: &shape, data: MemorySpanMut::host(&mut room) }]).unwrap();
     assert_eq!(room, int(&[14]));
-    let (mut room, wide) = (int(&[0, 0]), Shape::of(&[1, 2]));
+    let (mut room, wide) = (int(&[0, 0]), Shape::new(&[1, 2]));
     let error =
         context.run(&feeds, &mut [Fetch::Into { shape: &wide, data: MemorySpanMut::host(&mut room) }]).unwrap_err();
     assert!(error.0.starts_with("output 'OUTPUT_STATE' is [1,1], but the room for it is [1,2]"), "{error}");
@@ -90,7 +90,7 @@ fn the_hook_sees_every_batch() {
 }
 
 #[test]
-fn a_file_holds_a_program_or_is_an_error() {
+fn a_file_without_a_valid_mock_program_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("model.mock");
     let load = |text: &str| {

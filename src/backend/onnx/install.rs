@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn python_and_pip_are_missed_in_one_sentence() {
+    fn a_missing_python_or_pip_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         insta::assert_snapshot!(attempt(Path::new("/no/python3"), dir.path()).unwrap_err(), @"ONNX Runtime was not installed: there is no python3 here to fetch it with; install Python 3 with pip, or set ORT_DYLIB_PATH to a libonnxruntime.so");
         let python = script(dir.path(), "#!/bin/sh\necho \"$0: No module named pip\" >&2\nexit 1\n");
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pip_says_becomes_one_sentence() {
+    fn pip_errors_are_summarized_in_one_sentence() {
         let say = |stderr: &str| why_pip_failed(stderr, version()).to_string();
         let retry = "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError('<urllib3…>: Failed')'\n\
                      ERROR: Could not find a version that satisfies the requirement onnxruntime==1.31.1\n";
@@ -357,7 +357,7 @@ mod tests {
 
     /// A script replaces pip and puts a package into the folder after `-d`. The package has a library that loads.
     #[test]
-    fn the_package_for_gpus_brings_its_providers() {
+    fn the_gpu_package_installs_its_providers_too() {
         let Ok(real) = super::super::library::find(None, &super::super::library::System) else {
             panic!("no ONNX Runtime: run `cargo xtask test`, which gets one");
         };
@@ -386,7 +386,7 @@ mod tests {
 
     /// A script replaces pip and puts a package into the folder after `-d`. The package's library is not a library.
     #[test]
-    fn what_does_not_load_is_not_installed_and_leaves_nothing() {
+    fn a_library_that_does_not_load_is_not_installed() {
         let dir = tempfile::tempdir().unwrap();
         wheel(dir.path(), &[("onnxruntime/capi/libonnxruntime.so.1.31.1", b"text")]);
         let copy =

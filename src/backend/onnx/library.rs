@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_do_is_passed_over() {
+    fn unusable_libraries_are_skipped() {
         let world = toy(&[
             ("/opt/sequor/lib/libonnxruntime.so", "text"),
             ("/srv/app/.sequor/lib/libonnxruntime.so", "1.19.2"),
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_was_named_is_used_or_is_an_error() {
+    fn a_configured_library_path_is_used_or_refused() {
         let mut world =
             toy(&[("/opt/sequor/bin/libonnxruntime.so", "1.31.1"), ("/old.so", "1.19.2"), ("/new.so", "1.24.0")]);
         insta::assert_snapshot!(find(Some(Path::new("/none.so")), &world).unwrap_err(), @"no usable ONNX Runtime (1.23 or newer). [runtime] onnxruntime names /none.so (absent). Correct it or leave it empty. To get one: sequor runtime install");

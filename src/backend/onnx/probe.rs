@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_not_onnx_runtime_say_what_they_are() {
+    fn the_probe_reports_why_a_file_is_not_onnx_runtime() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(probe(&dir.path().join("none.so")), Probe::Absent);
         let text = dir.path().join("libonnxruntime.so");

@@ -176,7 +176,7 @@ mod tests {
     use crate::backend::onnx::tests::backend;
 
     #[test]
-    fn one_of_many_runs_on_an_accelerator_waits_for_it() {
+    fn only_every_nth_run_on_an_accelerator_waits_for_it() {
         let _runtime = backend();
         let unawaited = Unawaited::new().unwrap();
         let waits: Vec<bool> = (0..3 * AWAITED).map(|_| unawaited.next().is_null()).collect();

@@ -58,7 +58,7 @@ impl OnnxValue {
                 &raw mut value,
             )
         })?;
-        made(value)
+        wrap_value(value)
     }
 
     /// Creates a tensor of empty strings.
@@ -75,7 +75,7 @@ impl OnnxValue {
                 &raw mut value,
             )
         })?;
-        made(value)
+        wrap_value(value)
     }
 
     pub(super) fn as_ptr(&self) -> *mut OrtValue {
@@ -123,7 +123,7 @@ impl Drop for OnnxValue {
     }
 }
 
-fn made(value: *mut OrtValue) -> Result<OnnxValue, BackendError> {
+fn wrap_value(value: *mut OrtValue) -> Result<OnnxValue, BackendError> {
     // SAFETY: callers pass the value that a call of the C API just made for them.
     unsafe { OnnxValue::from_raw(value) }.ok_or_else(|| BackendError("ONNX Runtime made no tensor".to_owned()))
 }

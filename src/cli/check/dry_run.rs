@@ -234,7 +234,7 @@ mod tests {
 
     fn answer(values: &[f32]) -> InferAnswer {
         let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(&[1, values.len() as u64]), data: data.into() };
+        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::new(&[1, values.len() as u64]), data: data.into() };
         let outputs = vec![NamedTensor { name: "y".to_owned(), tensor }];
         InferAnswer { model: String::new(), version: 1, id: String::new(), outputs, parameters: Vec::new() }
     }
@@ -244,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_bits_are_the_same_and_a_little_less_is_near() {
+    fn equal_bits_compare_as_same_and_small_differences_as_near() {
         assert_eq!(compared(&[1.0, f32::NAN], &[1.0, f32::NAN]), Compared::Same);
         assert!(matches!(compared(&[1000.0], &[1000.1]), Compared::Near(by) if by > 9e-5 && by < 1.1e-4));
         assert!(matches!(compared(&[0.0], &[-0.0]), Compared::Near(_)), "other bits are not the same");
     }
 
     #[test]
-    fn rows_that_know_of_each_other_are_found() {
+    fn outputs_that_depend_on_other_rows_are_reported() {
         assert!(matches!(compared(&[1.0], &[1.5]), Compared::Different { by: Some(by), .. } if by == 0.5));
         assert_eq!(compared(&[1.0], &[f32::NAN]), Compared::Different { output: "y".to_owned(), by: None });
         assert_eq!(compared(&[1.0], &[1.0, 2.0]), Compared::Different { output: "y".to_owned(), by: None });

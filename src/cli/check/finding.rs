@@ -270,17 +270,17 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_for_people() {
+    fn the_check_report_renders_as_a_table() {
         insta::assert_snapshot!(report().table());
     }
 
     #[test]
-    fn json_is_for_programs() {
+    fn the_check_report_renders_as_json() {
         insta::assert_snapshot!(serde_json::to_string_pretty(&report().json()).unwrap());
     }
 
     #[test]
-    fn what_is_wrong_with_a_plug_in_can_be_mended_without_a_server() {
+    fn plug_in_faults_suggest_a_fix_that_needs_no_server() {
         let said = |what: &str| without_server(what.to_owned());
         assert_eq!(
             said("there is no plug-in \"z\". To hand it over: sequor plugin load z --from z.wasm"),

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cheaper_one_is_said() {
+    fn the_cheaper_rows_setting_is_reported() {
         let of = |runs: &[(u32, u64)]| padding(&runs.iter().copied().collect());
         assert_eq!(of(&[(1, 10_000), (8, 80_000)]), Some(10.0));
         assert_eq!(of(&[(1, 10_000)]), None, "nothing to compare");

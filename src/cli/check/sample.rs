@@ -26,7 +26,7 @@ pub(super) async fn answer(pending: Result<crate::model::Pending, Failure>) -> R
 pub(super) fn sample(metadata: &Metadata, version: &ReadyVersion, id: u64) -> Result<InferRequest, String> {
     let inputs = metadata.inputs.iter().map(|input| {
         let dims: Vec<u64> = input.dims.0.iter().map(|dim| if let Dim::Fixed(n) = dim { *n } else { 1 }).collect();
-        let shape = Shape::of(&dims);
+        let shape = Shape::new(&dims);
         let bytes = shape.elements().and_then(|n| usize::try_from(n).ok()?.checked_mul(input.dtype.zero_size()));
         let bytes = bytes.filter(|bytes| *bytes <= 1 << 30);
         let bytes = bytes.ok_or_else(|| format!("input \"{}\" is too large for a sample", input.name))?;

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_change_and_what_is_built_of_them_does_not_count() {
+    fn only_changed_sources_count_and_build_outputs_do_not() {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = folder.path().join(path);

@@ -35,7 +35,7 @@ struct PlacedDev {
 
 pub(super) fn run(folder: &Path, matches: &ArgMatches, words: PlacedWords) -> Result<(), Failed> {
     let kind = words.kind;
-    let (client, name) = (Client::of(matches)?, dev_loop::first_name(folder)?);
+    let (client, name) = (Client::from_matches(matches)?, dev_loop::first_name(folder)?);
     let model = matches.get_one::<String>("model").cloned().unwrap_or_default();
     if matches.contains_id("set") {
         let what =
@@ -99,13 +99,13 @@ impl PlacedDev {
     /// Replaces the version on the server, and returns the hash of the new one.
     fn replace(&self, file: &Path) -> Result<String, Failed> {
         let path = format!("/admin/plugins/{}/replace", segment(&self.name));
-        let answer = component::bring(&self.client, &path, &self.name, Some(file))?;
+        let answer = component::send_component(&self.client, &path, &self.name, Some(file))?;
         Ok(answer.get("sha256").and_then(|sha| sha.as_str()).unwrap_or_default().to_owned())
     }
 
     /// Ends the session. If the server cannot be reached, the previous version is put into its folder for its next start.
     fn end(&self, plugins: &Path, ended: Result<(), Failed>) -> Result<(), Failed> {
-        let ended = ended.and_then(|()| self.put_back());
+        let ended = ended.and_then(|()| self.restore());
         if ended.is_err() {
             let (beside, kept) = (format!(".{}.{}.old", self.name, std::process::id()), format!("{}.wasm", self.name));
             let (beside, kept) = (plugins.join(beside), plugins.join(kept));
@@ -121,7 +121,7 @@ impl PlacedDev {
         ended
     }
 
-    fn put_back(&self) -> Result<(), Failed> {
+    fn restore(&self) -> Result<(), Failed> {
         let failed = |e: std::io::Error| Failed::Failed(e.to_string());
         let file = tempfile::NamedTempFile::new().map_err(failed)?;
         fs_err::write(file.path(), &self.before).map_err(failed)?;
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_is_gone_finds_the_version_from_before_at_its_next_start() {
+    fn dev_restores_the_previous_version_if_the_server_is_unreachable() {
         let plugins = tempfile::tempdir().unwrap();
         let kept = plugins.path().join("p.wasm");
         // Nothing listens on port 1.
@@ -150,7 +150,7 @@ mod tests {
         let words = PlacedWords { kind: "processor", does: "prepares requests of" };
         let dev = PlacedDev {
             words,
-            client: Client::of(&matches).unwrap(),
+            client: Client::from_matches(&matches).unwrap(),
             name: "p".to_owned(),
             model: "m".to_owned(),
             before: b"before".to_vec(),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_that_is_put_back_is_the_version_that_serves() {
+    fn a_restored_file_that_differs_from_the_serving_version_is_reported() {
         let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert!(check_same(b"abc", sha256, "p").is_ok());
         let refused = check_same(b"abd", sha256, "p").unwrap_err();

@@ -24,16 +24,16 @@ pub(super) fn of_component(bytes: &[u8]) -> &'static dyn WorldCommands {
     }
     let text = manifest::section(bytes).ok().flatten();
     let header = text.and_then(|text| toml::from_str::<Header>(text).ok());
-    header.and_then(|header| of(&header.world)).unwrap_or(&SchedulerCommands)
+    header.and_then(|header| find(&header.world)).unwrap_or(&SchedulerCommands)
 }
 
 /// The commands for a folder.
 pub(super) fn of_folder(folder: &Path) -> Result<&'static dyn WorldCommands, Failed> {
     let project = Project::open(folder).map_err(super::failed)?;
-    Ok(of(project.world.name()).unwrap_or(&SchedulerCommands))
+    Ok(find(project.world.name()).unwrap_or(&SchedulerCommands))
 }
 
-fn of(world: &str) -> Option<&'static dyn WorldCommands> {
+fn find(world: &str) -> Option<&'static dyn WorldCommands> {
     ALL.into_iter().find(|commands| commands.world().name() == world)
 }
 

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_can_be_typed() {
+    fn refusals_name_the_command_to_run() {
         let said = |failed: Failed| failed.to_string();
         assert_eq!(
             said(served(refused("no model \"x\" is served"))),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_refusal_stays_as_it_is() {
+    fn errors_other_than_refusals_get_no_advice() {
         let failed = served(Failed::Failed("no model \"x\" is served".to_owned()));
         assert_eq!((failed.code(), failed.to_string().as_str()), (1, "no model \"x\" is served"));
     }

@@ -48,7 +48,7 @@ pub(crate) enum RequestPayload {
 
 impl Client {
     /// The server that these arguments name.
-    pub(crate) fn of(matches: &ArgMatches) -> Result<Client, Failed> {
+    pub(crate) fn from_matches(matches: &ArgMatches) -> Result<Client, Failed> {
         let path = |name: &str| matches.get_one::<PathBuf>(name).map(PathBuf::as_path);
         let said = super::text(matches, "server");
         let (is_https, rest) = match (said.strip_prefix("https://"), said.strip_prefix("http://")) {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_the_line_or_what_stands_behind_the_name() {
+    fn a_key_is_the_whole_line_or_the_part_after_the_name() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let read = |text: &str| {
             fs_err::write(file.path(), text).unwrap();

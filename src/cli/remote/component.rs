@@ -13,7 +13,12 @@ use crate::config::trust;
 
 /// Sends a request for `path` with the component of this file. Without a file, the server uses the file in its folder with the plug-in's
 /// name.
-pub(in crate::cli) fn bring(client: &Client, path: &str, name: &str, file: Option<&Path>) -> Result<Value, Failed> {
+pub(in crate::cli) fn send_component(
+    client: &Client,
+    path: &str,
+    name: &str,
+    file: Option<&Path>,
+) -> Result<Value, Failed> {
     let Some(file) = file else { return named(client, path, &format!("{name}.wasm")) };
     let bytes = fs_err::read(file).map_err(|e| Failed::Failed(e.to_string()))?;
     handed_over(client, path, name, bytes).map_err(advice::of_file(name, &file.display().to_string()))
@@ -34,7 +39,7 @@ fn handed_over(client: &Client, path: &str, name: &str, bytes: Vec<u8>) -> Resul
     answer
 }
 
-/// Removes the file that [`bring`] put into the server's folder.
+/// Removes the file that [`send_component`] put into the server's folder.
 pub(in crate::cli) fn sweep(client: &Client, name: &str) {
     if let Some(folder) = folder(client) {
         let _ = fs_err::remove_file(folder.join(format!("{name}.wasm")));

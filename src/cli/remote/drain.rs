@@ -23,7 +23,7 @@ pub(in crate::cli) fn command() -> Command {
 }
 
 pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
-    let client = Client::of(matches)?;
+    let client = Client::from_matches(matches)?;
     client.post("/admin/drain", RequestPayload::Nothing)?;
     let waits = matches.get_flag("wait");
     while waits && client.is_there() {

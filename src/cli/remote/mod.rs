@@ -67,11 +67,11 @@ pub(super) fn wants_json(matches: &ArgMatches) -> bool {
     text(matches, "output") == "json"
 }
 
-/// Prints an answer as JSON, or as the text of `told`.
+/// Prints an answer as JSON, or as the text of `render`.
 fn print<T: DeserializeOwned>(
     matches: &ArgMatches,
     answer: &Value,
-    told: impl FnOnce(T) -> String,
+    render: impl FnOnce(T) -> String,
 ) -> Result<(), Failed> {
     if wants_json(matches) {
         print_json(answer);
@@ -80,7 +80,7 @@ fn print<T: DeserializeOwned>(
     let read = T::deserialize(answer).map_err(|e| {
         Failed::Failed(format!("the server's answer is not understood, it may be of another version: {e}"))
     })?;
-    print!("{}", told(read));
+    print!("{}", render(read));
     Ok(())
 }
 

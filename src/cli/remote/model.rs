@@ -50,7 +50,9 @@ pub(super) struct VersionRow {
 }
 
 fn list(matches: &ArgMatches) -> Result<(), Failed> {
-    print(matches, &Client::of(matches)?.get("/admin/models")?, |versions: Vec<VersionRow>| versions_table(&versions))
+    print(matches, &Client::from_matches(matches)?.get("/admin/models")?, |versions: Vec<VersionRow>| {
+        versions_table(&versions)
+    })
 }
 
 pub(super) fn versions_table(versions: &[VersionRow]) -> String {
@@ -78,7 +80,7 @@ fn row(v: &VersionRow) -> [String; 11] {
 
 fn change(verb: &str, matches: &ArgMatches) -> Result<(), Failed> {
     let name = text(matches, "name");
-    let answer =
-        Client::of(matches)?.post(&format!("/admin/models/{}/{verb}", segment(name)), RequestPayload::Nothing)?;
+    let answer = Client::from_matches(matches)?
+        .post(&format!("/admin/models/{}/{verb}", segment(name)), RequestPayload::Nothing)?;
     print(matches, &answer, |_: serde_json::Value| format!("{name} is {verb}ed\n"))
 }

@@ -72,13 +72,13 @@ fn path(matches: &ArgMatches, verb: &str) -> String {
 
 /// Sends a request that needs only the name of an existing plug-in.
 fn asked(matches: &ArgMatches, verb: &str) -> Result<Value, Failed> {
-    let client = Client::of(matches)?;
+    let client = Client::from_matches(matches)?;
     client.post(&path(matches, verb), RequestPayload::Nothing).map_err(known(&client, text(matches, "name")))
 }
 
 /// One plug-in, as the server shows it.
 fn one(matches: &ArgMatches) -> Result<Value, Failed> {
-    let client = Client::of(matches)?;
+    let client = Client::from_matches(matches)?;
     client.get(&path(matches, "")).map_err(known(&client, text(matches, "name")))
 }
 
@@ -89,7 +89,7 @@ fn s(n: u64) -> &'static str {
 // === list and show ===
 
 fn list(matches: &ArgMatches) -> Result<(), Failed> {
-    print(matches, &Client::of(matches)?.get("/admin/plugins")?, |plugins: Vec<Summary>| rows(&plugins))
+    print(matches, &Client::from_matches(matches)?.get("/admin/plugins")?, |plugins: Vec<Summary>| rows(&plugins))
 }
 
 fn show(matches: &ArgMatches) -> Result<(), Failed> {
@@ -219,9 +219,10 @@ fn lasting(plugin: &Value) -> String {
 
 fn load_one(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").map(PathBuf::as_path);
-    let (client, name) = (Client::of(matches)?, text(matches, "name"));
+    let (client, name) = (Client::from_matches(matches)?, text(matches, "name"));
     let shown = file.map_or_else(|| "FILE".to_owned(), |file| file.display().to_string());
-    let answer = component::bring(&client, &path(matches, ""), name, file).map_err(replaceable(name, &shown))?;
+    let answer =
+        component::send_component(&client, &path(matches, ""), name, file).map_err(replaceable(name, &shown))?;
     let is = if is_attached(&answer) {
         "is loaded already, and attached"
     } else {
@@ -232,8 +233,9 @@ fn load_one(matches: &ArgMatches) -> Result<(), Failed> {
 
 fn replace_one(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").map(PathBuf::as_path);
-    let (client, name) = (Client::of(matches)?, text(matches, "name"));
-    let answer = component::bring(&client, &path(matches, "replace"), name, file).map_err(known(&client, name))?;
+    let (client, name) = (Client::from_matches(matches)?, text(matches, "name"));
+    let answer =
+        component::send_component(&client, &path(matches, "replace"), name, file).map_err(known(&client, name))?;
     let did =
         if is_attached(&answer) { "has taken over" } else { "is loaded; it decides nothing until it is attached" };
     done(matches, &answer, &format!("{did}{}", lasting(&answer)))
@@ -253,7 +255,8 @@ fn attach_one(matches: &ArgMatches) -> Result<(), Failed> {
             }
         }
     }
-    let answer = Client::of(matches)?.post(&path(matches, "attach"), RequestPayload::Json(body)).map_err(served)?;
+    let answer =
+        Client::from_matches(matches)?.post(&path(matches, "attach"), RequestPayload::Json(body)).map_err(served)?;
     let how = if shadow { "watches" } else { "decides for" };
     let saved = if save { ", and its sequor.toml says so" } else { "" };
     done(matches, &answer, &format!("{how} {model} now{saved}"))
@@ -261,7 +264,7 @@ fn attach_one(matches: &ArgMatches) -> Result<(), Failed> {
 
 fn detach(matches: &ArgMatches) -> Result<(), Failed> {
     let model = text(matches, "model");
-    let client = Client::of(matches)?;
+    let client = Client::from_matches(matches)?;
     // Asked before the detach, because afterwards the answer no longer shows that the file names it.
     let before = client.get(&path(matches, "")).ok();
     let is_named = before.is_some_and(|before| named(&before).any(|name| name == model));
@@ -288,7 +291,7 @@ fn unpark(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 fn unload(matches: &ArgMatches) -> Result<(), Failed> {
-    let (client, name) = (Client::of(matches)?, text(matches, "name"));
+    let (client, name) = (Client::from_matches(matches)?, text(matches, "name"));
     let answer = client.delete(&path(matches, "")).map_err(known(&client, name))?;
     print(matches, &answer, |_: Value| format!("{name} is unloaded\n"))
 }
@@ -320,7 +323,7 @@ pub(in crate::cli) fn config(entries: &[&(String, Value)]) -> Result<Value, Fail
 // === logs ===
 
 fn logs(matches: &ArgMatches) -> Result<(), Failed> {
-    let (client, follow) = (Client::of(matches)?, matches.get_flag("follow"));
+    let (client, follow) = (Client::from_matches(matches)?, matches.get_flag("follow"));
     let mut after = matches.get_one::<u64>("after").copied().unwrap_or(0);
     let mut wait = "0s";
     loop {
@@ -329,7 +332,7 @@ fn logs(matches: &ArgMatches) -> Result<(), Failed> {
         let lines: Vec<LogLine> = serde_json::from_value(answer).map_err(|e| Failed::Failed(e.to_string()))?;
         for line in &lines {
             after = line.serial;
-            tell(line, wants_json(matches));
+            print_line(line, wants_json(matches));
         }
         if !follow {
             return Ok(());
@@ -339,7 +342,7 @@ fn logs(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 /// Prints each line separately, so that programs can follow the log, too.
-fn tell(line: &LogLine, as_json: bool) {
+fn print_line(line: &LogLine, as_json: bool) {
     if as_json {
         println!("{}", serde_json::to_string(line).unwrap_or_default());
         return;
@@ -353,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_make_one_table() {
+    fn config_entries_are_merged_into_one_table() {
         let entries: Vec<_> = ["burst=4", "weights.gold=4", "weights.free=1", "name=a b", "list=[1,2]"]
             .map(|text| entry(text).unwrap())
             .into();

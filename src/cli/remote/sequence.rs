@@ -214,7 +214,7 @@ fn list(matches: &ArgMatches) -> Result<(), Failed> {
         (_, true) => kept,
         _ => lives,
     };
-    print(matches, &Client::of(matches)?.get(&path)?, |all: Sequences| show(&all))
+    print(matches, &Client::from_matches(matches)?.get(&path)?, |all: Sequences| show(&all))
 }
 
 const KEPT_HEADS: [&str; 5] = ["ID", "STEP", "V", "BYTES", "LEFT"];
@@ -259,7 +259,7 @@ fn path(matches: &ArgMatches, more: &str) -> String {
 }
 
 fn show(matches: &ArgMatches) -> Result<(), Failed> {
-    print(matches, &Client::of(matches)?.get(&path(matches, ""))?, |row: ListedSequence| {
+    print(matches, &Client::from_matches(matches)?.get(&path(matches, ""))?, |row: ListedSequence| {
         match (&row.live, &row.ended) {
             (Some(alive), _) => table(&HEADS, &[live(&row, alive)]),
             (None, Some(ended)) => {
@@ -273,13 +273,13 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
 
 fn end(matches: &ArgMatches) -> Result<(), Failed> {
     let reason = matches.get_one::<String>("reason").map(|why| format!("&reason={}", segment(why)));
-    let answer = Client::of(matches)?.delete(&(path(matches, "") + &reason.unwrap_or_default()))?;
+    let answer = Client::from_matches(matches)?.delete(&(path(matches, "") + &reason.unwrap_or_default()))?;
     print(matches, &answer, |_: Value| format!("{} is dropped\n", text(matches, "id")))
 }
 
 fn export(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("to").cloned().unwrap_or_default();
-    let state = Client::of(matches)?.fetch(&path(matches, "/state"))?;
+    let state = Client::from_matches(matches)?.fetch(&path(matches, "/state"))?;
     fs_err::write(&file, &state).map_err(|e| Failed::Failed(e.to_string()))?;
     print(matches, &serde_json::json!({ "bytes": state.len() }), |_: Value| {
         format!("{} is {}\n", file.display(), human(state.len() as u64))
@@ -289,14 +289,14 @@ fn export(matches: &ArgMatches) -> Result<(), Failed> {
 fn import(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").cloned().unwrap_or_default();
     let state = fs_err::read(&file).map_err(|e| Failed::Failed(e.to_string()))?;
-    let answer = Client::of(matches)?.put(&path(matches, "/state"), RequestPayload::Bytes(state))?;
+    let answer = Client::from_matches(matches)?.put(&path(matches, "/state"), RequestPayload::Bytes(state))?;
     print(matches, &answer, |_: Value| format!("{} goes on from {}\n", text(matches, "id"), file.display()))
 }
 
 fn fork(matches: &ArgMatches) -> Result<(), Failed> {
     let to = text(matches, "as");
     let path = path(matches, "/fork") + &format!("&as={}", segment(to));
-    let answer = Client::of(matches)?.post(&path, RequestPayload::Nothing)?;
+    let answer = Client::from_matches(matches)?.post(&path, RequestPayload::Nothing)?;
     print(matches, &answer, |_: Value| format!("{to} goes on from a copy of {}\n", text(matches, "id")))
 }
 
@@ -306,7 +306,7 @@ fn capture(matches: &ArgMatches) -> Result<(), Failed> {
     if let (Some(steps), Some(wait)) = (matches.get_one::<u32>("steps"), matches.get_one::<Span>("wait")) {
         path += &format!("&steps={steps}&wait={wait}");
     }
-    let captured = Client::of(matches)?.fetch_by_post(&path)?;
+    let captured = Client::from_matches(matches)?.fetch_by_post(&path)?;
     let failed = |e: &dyn std::fmt::Display| Failed::Failed(e.to_string());
     let Capture { steps, ended, .. } = Capture::parse(&captured).map_err(|e| failed(&e))?;
     fs_err::write(&file, &captured).map_err(|e| failed(&e))?;

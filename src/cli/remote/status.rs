@@ -24,8 +24,8 @@ pub(in crate::cli) fn command() -> Command {
 }
 
 pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
-    let answer = Client::of(matches)?.get("/admin/status.json")?;
-    print(matches, &answer, |status: ServerStatus| status.told())?;
+    let answer = Client::from_matches(matches)?.get("/admin/status.json")?;
+    print(matches, &answer, |status: ServerStatus| status.render())?;
     match answer.pointer("/server/ready").and_then(serde_json::Value::as_bool) {
         Some(true) => Ok(()),
         _ => Err(Failed::Failed("the server is not ready".to_owned())),
@@ -86,7 +86,7 @@ struct ChangeRow {
 }
 
 impl ServerStatus {
-    fn told(&self) -> String {
+    fn render(&self) -> String {
         let ServerFacts { version, node, runtime, phase, up_seconds, in_flight, live_sequences, .. } = &self.server;
         let ServerFacts { state_bytes, state_limit, memory_bytes, .. } = &self.server;
         let mut out = format!("{node}  {phase} for {}   sequor {version}   {runtime}\n", uptime(*up_seconds));
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_begins_with_what_matters_most() {
+    fn a_status_lists_the_server_and_its_warnings_before_the_models() {
         let status = json!({
             "server": {
                 "version": "0.1.0", "node": "asr-01", "runtime": "ONNX Runtime 1.23.2", "phase": "serving", "ready": true,
@@ -152,12 +152,12 @@ mod tests {
                 { "at": "2026-01-02T03:00:00Z", "by": "anna", "what": "plugin replace", "on": "fair-share", "refused": "too old" }
             ]
         });
-        insta::assert_snapshot!(ServerStatus::deserialize(&status).unwrap().told());
+        insta::assert_snapshot!(ServerStatus::deserialize(&status).unwrap().render());
     }
 
     #[test]
     fn a_server_of_another_version_may_say_less_and_more() {
-        let told = |status: &serde_json::Value| ServerStatus::deserialize(status).unwrap().told();
+        let told = |status: &serde_json::Value| ServerStatus::deserialize(status).unwrap().render();
         let newer = json!({
             "server": { "version": "9.0.0", "node": "asr-01", "phase": "serving", "ready": true, "shards": [1, 2] },
             "models": [{ "model": "encoder", "state": "READY", "shard": 2 }],

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_numbers_lists_and_else_texts() {
+    fn values_of_set_flags_are_numbers_lists_or_texts() {
         assert_eq!(set(&[]).unwrap(), "{}");
         assert_eq!(
             set(&["burst=4", "weights.gold=2.5", "weights.free=1", "on=true", "name=anna b", "list=[1, 2]"]).unwrap(),

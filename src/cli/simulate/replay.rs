@@ -27,7 +27,7 @@ pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
     let component = component(Path::new(policy))?;
     print!("{}", before(&round, &component));
     let mut guest = component.guest(Arc::new(Aloud), round.limits()).map_err(|error| Failed::Failed(error.what))?;
-    match round.put(&mut guest) {
+    match round.ask(&mut guest) {
         Again::Unconfigured(what) => Err(Failed::Failed(format!("it does not take its configuration: {what}"))),
         Again::Failed(error) => Err(still(&error.into())),
         Again::Answered(answer, Err(strike)) => {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_is_put_again_and_judged() {
+    fn a_recorded_round_is_replayed_and_its_answer_is_checked() {
         let folder = tempfile::tempdir().unwrap();
         let file = recorded().write(folder.path()).unwrap();
         let put = |guest: &SchedulerWat<'_>| {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_told_first() {
+    fn a_replay_first_reports_the_recorded_fault() {
         let component = {
             let engine = Arc::new(Engine::new(Mode::Simulation).unwrap());
             SchedulerComponent::new(&engine, "fair.wasm", &SchedulerWat::default().component(), Grants::default(), None)

@@ -22,7 +22,7 @@ struct Reserved {
 }
 
 impl Reserved {
-    fn of(config: &ModelConfig, keys: &sequor_toml::Keys) -> Reserved {
+    fn from_config(config: &ModelConfig, keys: &sequor_toml::Keys) -> Reserved {
         let mut reserved = Reserved::default();
         if let Some(SchedulingChoice::SequenceBatching(sequence)) = &config.scheduling_choice {
             reserved.inputs.extend(sequence.control_input.iter().map(|c| c.name.clone()));
@@ -67,7 +67,7 @@ pub(super) fn complete(
     if !is_needed(config) {
         return Ok(());
     }
-    let reserved = Reserved::of(config, keys);
+    let reserved = Reserved::from_config(config, keys);
     let can_batch = graph.inputs.iter().chain(&graph.outputs).all(|port| reserved.batches(port));
     if can_batch && config.max_batch_size == 0 {
         config.max_batch_size = i32::try_from(default_max_batch_size).unwrap_or(i32::MAX);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_configuration_is_all_the_graphs() {
+    fn an_empty_configuration_is_completed_from_the_graph() {
         let config = completed("", "", &graph(&[("x", &[-1, 3])], &[("y", &[-1]), ("z", &[-1, -1])])).unwrap();
         assert_eq!((config.max_batch_size, config.input[0].dims.as_slice()), (4, &[3][..]));
         assert_eq!(
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_default_a_graph_that_can_batch_does_not() {
+    fn a_graph_is_not_batched_without_a_default_batch_size() {
         let graph = graph(&[("x", &[-1, 3])], &[("y", &[-1])]);
         let mut config = ModelConfig::default();
         complete(&mut config, &sequor_toml::Keys::default(), &graph, 0).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_that_cannot_batch_stays_so() {
+    fn a_graph_that_cannot_batch_is_completed_without_batching() {
         let scalar = graph(&[("x", &[-1, 3]), ("s", &[])], &[("y", &[-1])]);
         let config = completed("", "", &scalar).unwrap();
         assert_eq!((config.max_batch_size, config.scheduling_choice.is_none()), (0, true));
@@ -182,21 +182,21 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_tells_both_sides_is_left_alone() {
+    fn a_configuration_with_inputs_and_outputs_is_not_completed() {
         let text = "input { name: 'x' } output { name: 'y' }";
         let config = completed(text, "", &graph(&[("x", &[-1, 3])], &[("y", &[-1])])).unwrap();
         assert_eq!((config.max_batch_size, config.input[0].dims.len()), (0, 0));
     }
 
     #[test]
-    fn one_side_is_filled_without_the_other() {
+    fn missing_inputs_are_completed_if_only_outputs_are_configured() {
         let text = "max_batch_size: 1 output { name: 'y' data_type: TYPE_FP32 dims: 9 }";
         let config = completed(text, "", &graph(&[("x", &[-1, 3])], &[("y", &[-1]), ("z", &[-1])])).unwrap();
         assert_eq!((config.input.len(), config.output.len(), config.scheduling_choice.is_none()), (1, 1, true));
     }
 
     #[test]
-    fn what_the_server_feeds_is_left_out() {
+    fn states_and_constants_are_not_completed_as_inputs() {
         let silero = graph(
             &[("input", &[-1, -1]), ("state", &[2, -1, 128]), ("sr", &[])],
             &[("output", &[-1, 1]), ("stateN", &[-1, -1, -1])],

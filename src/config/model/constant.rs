@@ -104,18 +104,18 @@ mod tests {
     }
 
     #[test]
-    fn a_value_becomes_the_inputs_tensor() {
-        assert_eq!(made(DataType::Int64, &[], "16000"), Ok((Shape::of(&[]), 16000i64.to_le_bytes().to_vec())));
-        assert_eq!(made(DataType::Uint8, &[2, 2], "7"), Ok((Shape::of(&[2, 2]), vec![7; 4])));
-        assert_eq!(made(DataType::Bool, &[-1], "[true, false]"), Ok((Shape::of(&[2]), vec![1, 0])));
-        assert_eq!(made(DataType::Uint8, &[-1, 2], "[[1, 2], [3, 4]]"), Ok((Shape::of(&[2, 2]), vec![1, 2, 3, 4])));
-        assert_eq!(made(DataType::Fp32, &[-1], "1"), Ok((Shape::of(&[1]), 1f32.to_le_bytes().to_vec())));
+    fn a_constant_becomes_a_tensor_of_the_type_and_shape_of_its_input() {
+        assert_eq!(made(DataType::Int64, &[], "16000"), Ok((Shape::new(&[]), 16000i64.to_le_bytes().to_vec())));
+        assert_eq!(made(DataType::Uint8, &[2, 2], "7"), Ok((Shape::new(&[2, 2]), vec![7; 4])));
+        assert_eq!(made(DataType::Bool, &[-1], "[true, false]"), Ok((Shape::new(&[2]), vec![1, 0])));
+        assert_eq!(made(DataType::Uint8, &[-1, 2], "[[1, 2], [3, 4]]"), Ok((Shape::new(&[2, 2]), vec![1, 2, 3, 4])));
+        assert_eq!(made(DataType::Fp32, &[-1], "1"), Ok((Shape::new(&[1]), 1f32.to_le_bytes().to_vec())));
         assert_eq!(made(DataType::Bytes, &[1], "\"ab\"").unwrap().1, [2, 0, 0, 0, b'a', b'b']);
         assert_eq!(made(DataType::Fp16, &[], "1.0").unwrap().1, [0, 0x3c]);
     }
 
     #[test]
-    fn a_value_of_another_type_or_size_does_not() {
+    fn a_constant_of_another_type_or_size_is_refused() {
         assert_eq!(made(DataType::Int8, &[], "300").unwrap_err(), "300 is no INT8, the type of the model's input");
         assert!(made(DataType::Int64, &[], "1.5").is_err());
         assert!(made(DataType::Bytes, &[], "1").is_err());

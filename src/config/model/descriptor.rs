@@ -17,7 +17,7 @@ pub(super) fn model_config() -> Option<MessageDescriptor> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_descriptors_know_the_configuration() {
+    fn the_descriptors_contain_all_fields_of_the_configuration() {
         let fields = super::model_config().expect("inference.ModelConfig").fields().count();
         assert_eq!(fields, 25);
     }

@@ -1,5 +1,5 @@
 //! Builds a model's configuration: without its graph as a [`Draft`], with it as [`ModelSettings`]. Steps: read, name, complete, normalise,
-//! validate, settle.
+//! validate, resolve.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::sequor_toml::{SequorToml, bare};
 use super::settings::{BackendKind, ModelSettings, Scheduling, SessionTuning, VersionPolicy};
 use super::signature::Signature;
 use super::{
-    complete, cpu_only, fit, graphless, json, metric_tags, names, normalise, padding, refuse, settle, state_padding,
+    complete, cpu_only, fit, graphless, json, metric_tags, names, normalise, padding, refuse, resolve, state_padding,
     stateful, text, tuning, validate, versions,
 };
 use crate::config::fault::{Fault, code, in_order};
@@ -171,9 +171,9 @@ impl Draft {
             notes: in_order(notes),
             tuning,
             name: config.name.clone(),
-            backend: if kind == DraftKind::Plugin { BackendKind::Plugin } else { settle::backend(&config) },
+            backend: if kind == DraftKind::Plugin { BackendKind::Plugin } else { resolve::backend(&config) },
             file_name: config.default_model_filename.clone(),
-            versions: settle::versions(&normal),
+            versions: resolve::versions(&normal),
             options: options.clone(),
             directory,
             config,
@@ -244,8 +244,8 @@ impl Draft {
         states.iter().filter_map(moved).collect()
     }
 
-    /// Completes, validates and settles the configuration against the graph, or returns all faults.
-    pub fn settle(&self, graph: &Signature) -> Result<ModelSettings, Vec<Fault>> {
+    /// Completes, validates and resolves the configuration against the graph, or returns all faults.
+    pub fn resolve(&self, graph: &Signature) -> Result<ModelSettings, Vec<Fault>> {
         if stateful::is_stateful(&self.config) {
             return self.settle_stateful(graph);
         }
@@ -268,12 +268,12 @@ impl Draft {
             fit::check(&mut report, graph);
         }
         if report.faults.is_empty() {
-            return Ok(ModelSettings { notes: self.notes.clone(), ..settle::settle(&report, graph) });
+            return Ok(ModelSettings { notes: self.notes.clone(), ..resolve::resolve(&report, graph) });
         }
         Err(in_order(report.faults))
     }
 
-    /// Like `settle`, for a model of the stateful backend, whose graph names its states.
+    /// Like `resolve`, for a model of the stateful backend, whose graph names its states.
     fn settle_stateful(&self, graph: &Signature) -> Result<ModelSettings, Vec<Fault>> {
         let mut config = self.config.clone();
         stateful::fill_defaults(&mut config);
@@ -294,7 +294,7 @@ impl Draft {
         if !report.faults.is_empty() {
             return Err(in_order(report.faults));
         }
-        let settings = ModelSettings { notes: self.notes.clone(), ..settle::settle(&report, graph) };
+        let settings = ModelSettings { notes: self.notes.clone(), ..resolve::resolve(&report, graph) };
         Ok(translated.finish(settings, config))
     }
 }
@@ -321,9 +321,9 @@ impl Draft {
         normalise::normalise(&mut config);
         let Draft { toml, directory, path, places, .. } = self;
         let report = Report::new(&config, ConfigSources { toml, directory, path, places }, self.options.limits, true);
-        let settled = settle::settle(&report, &Signature::default());
+        let settled = resolve::resolve(&report, &Signature::default());
         let scheduling = match sequences {
-            Some(idle) => Scheduling::Sequence(Box::new(settle::ensemble_sequences(&report, idle))),
+            Some(idle) => Scheduling::Sequence(Box::new(resolve::ensemble_sequences(&report, idle))),
             None => Scheduling::Each,
         };
         ModelSettings { notes: self.notes.clone(), scheduling, instances: 1, ..settled }
@@ -401,7 +401,7 @@ fn parse_config(directory: &Path, source: ConfigSource) -> Result<(ModelConfig, 
     let path = directory.join("config.pbtxt");
     match source {
         ConfigSource::None => Ok((ModelConfig::default(), path, Places::default())),
-        ConfigSource::Text(text) => Ok((text::parse(&path, &text)?, path, Places::of(&text))),
+        ConfigSource::Text(text) => Ok((text::parse(&path, &text)?, path, Places::parse(&text))),
         ConfigSource::Json(text) => {
             let path = PathBuf::from("config");
             Ok((json::from_json(&path, &text)?, path, Places::default()))

@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_goes_there_and_back() {
+    fn every_data_type_round_trips_through_the_configuration_enum() {
         for dtype in DataType::ALL {
             assert_eq!(from_proto(to_proto(dtype)), Some(dtype));
         }

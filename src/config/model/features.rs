@@ -1,4 +1,4 @@
-//! Features and plug-ins of a model: checks `[[feature]]` and `[plugins.scheduler]` of sequor.toml against the model, and settles them.
+//! Features and plug-ins of a model: checks `[[feature]]` and `[plugins.scheduler]` of sequor.toml against the model, and resolves them.
 
 use sequor_core::DataType;
 

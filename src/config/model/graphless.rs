@@ -104,7 +104,7 @@ mod tests {
 
     /// A configuration from a public repository: a scorer on GPUs, with a length that Triton passes on without its dimension.
     #[test]
-    fn reshape_has_no_effect_and_cpu_only_moves_it() {
+    fn a_model_without_a_graph_ignores_reshape_and_obeys_cpu_only() {
         let text = "backend: 'python' max_batch_size: 4 \
             input [ { name: 'frames' data_type: TYPE_FP16 dims: [ -1, 32 ] }, \
             { name: 'lens' data_type: TYPE_INT64 dims: [ 1 ] reshape { shape: [ ] } } ] \
@@ -125,7 +125,7 @@ mod tests {
         let notes: Vec<&str> = draft.notes().iter().map(|note| note.what.as_str()).collect();
         assert!(notes.iter().any(|note| note.starts_with("reshape has no effect")), "{notes:?}");
         assert!(notes.iter().any(|note| note.starts_with("KIND_GPU runs on the CPU")), "{notes:?}");
-        let settings = draft.settle(&Signature::default()).unwrap();
+        let settings = draft.resolve(&Signature::default()).unwrap();
         assert_eq!((settings.inputs[1].reshape.clone(), settings.processors.clone()), (None, vec![Processor::Cpu]));
     }
 }

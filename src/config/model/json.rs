@@ -46,7 +46,7 @@ mod tests {
     use crate::config::model::text;
 
     #[test]
-    fn names_numbers_and_defaults_are_those_of_the_file() {
+    fn configuration_json_keeps_the_names_numbers_and_defaults_of_the_file() {
         let path = Path::new("config.pbtxt");
         let config =
             text::parse(path, "name: 'm' input { name: 'a' data_type: TYPE_FP32 dims: [ 2 ] } sequence_batching { }")

@@ -20,7 +20,7 @@ enum Around {
 
 impl Places {
     /// The places in a text. If the text does not parse, the places that can be found.
-    pub fn of(text: &str) -> Places {
+    pub fn parse(text: &str) -> Places {
         let mut walk = Walk { text, stack: vec![Around::message(String::new())], found: HashMap::new() };
         let mut field: Option<(&str, usize, bool)> = None;
         for (token, start, _) in tokens(text) {
@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
                 let n = seen.entry(name.to_owned()).or_insert(0);
                 let key = format!("{path}{name}[{n}]");
                 *n += 1;
-                self.found.insert(key.clone(), Place::of(self.text, at));
+                self.found.insert(key.clone(), Place::at_offset(self.text, at));
                 return key;
             }
         }
@@ -167,7 +167,7 @@ parameters { key: \"k\" value: { string_value: \"v\" } }
 
     #[test]
     fn every_spelling_of_a_field_has_its_place() {
-        let places = Places::of(TEXT);
+        let places = Places::parse(TEXT);
         let at = |path: &str| (places.get(path).line, places.get(path).column);
         assert_eq!(at("name"), (1, 1));
         assert_eq!(at("input[0]"), (3, 3));
@@ -180,16 +180,16 @@ parameters { key: \"k\" value: { string_value: \"v\" } }
     }
 
     #[test]
-    fn what_is_missing_stands_where_it_is_missing_from() {
-        let places = Places::of(TEXT);
+    fn a_missing_field_is_located_at_its_parent() {
+        let places = Places::parse(TEXT);
         assert_eq!(places.get("sequence_batching.state[0].dims"), places.get("sequence_batching.state[0]"));
         assert_eq!(places.get("platform"), Place::UNKNOWN);
     }
 
     #[test]
-    fn broken_texts_are_walked_to_their_end() {
+    fn broken_texts_are_located_without_a_panic() {
         for text in ["}}}", "a: {", "[[[", "a [ { b: [", "a::", "'"] {
-            Places::of(text);
+            Places::parse(text);
         }
     }
 }

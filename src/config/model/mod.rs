@@ -1,6 +1,6 @@
 //! One model's configuration, from config.pbtxt, its `sequor.toml`, the defaults and the graph's signature.
 //!
-//! There are two steps, and the graph is loaded between them: [`read`] returns a [`Draft`], and [`Draft::settle`] returns the
+//! There are two steps, and the graph is loaded between them: [`read`] returns a [`Draft`], and [`Draft::resolve`] returns the
 //! [`settings::ModelSettings`].
 //!
 //! # Layout
@@ -11,7 +11,7 @@
 //! - [`versions`]: version directories · `features`: the values that plug-ins see, and the model's plug-ins.
 //! - [`fields`]: how each field of config.pbtxt is handled · `tuning`: options for loading the graph · `metric_tags`.
 //! - [`signature`]: a graph's inputs and outputs.
-//! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
+//! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `resolve`: the chain, run by [`draft`].
 //! - `padding`, `state_padding`: inputs and states of different lengths in one batch.
 //! - [`stateful`]: translates configurations of Triton's stateful backend.
 //! - `graphless`: models without a graph, instead of `complete` and `fit`.
@@ -41,10 +41,10 @@ pub mod place;
 mod rates;
 mod refuse;
 mod report;
+mod resolve;
 mod scan;
 pub mod sequor_toml;
 pub mod settings;
-mod settle;
 pub mod signature;
 mod state_padding;
 pub mod stateful;

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn each_name_tells_the_others() {
+    fn backend_platform_and_file_name_complete_each_other() {
         let onnx = names("onnxruntime", "onnxruntime_onnx", "model.onnx");
         assert_eq!(filled(config("onnxruntime", "", ""), "m", &[]), onnx);
         assert_eq!(filled(config("", "onnxruntime_onnx", ""), "m", &[]), onnx);
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_dot_tells_a_custom_backend() {
+    fn a_model_name_with_a_dot_names_a_custom_backend() {
         assert_eq!(filled(config("", "", ""), "m.a.b", &[]), names("a.b", "", "model.a.b"));
         assert_eq!(filled(config("", "", ""), "m", &[]), names("", "", ""));
         assert_eq!(filled(config("other", "", ""), "m", &["model.onnx"]), names("other", "", ""));
     }
 
     #[test]
-    fn files_stay_in_their_folder() {
+    fn file_names_that_leave_the_model_directory_are_detected() {
         assert!(leaves_directory("../x") && leaves_directory("/x") && leaves_directory("a/../../x"));
         assert!(!leaves_directory("model.onnx") && !leaves_directory("./a/b") && !leaves_directory(""));
     }

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsaid_is_written_in() {
+    fn unset_fields_get_their_defaults() {
         let config = normal("name: 'm' backend: 'onnxruntime' max_batch_size: 8 sequence_batching { oldest { } }");
         let Some(SchedulingChoice::SequenceBatching(sequence)) = &config.scheduling_choice else { panic!() };
         let Some(StrategyChoice::Oldest(oldest)) = &sequence.strategy_choice else { panic!() };
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_stays() {
+    fn set_fields_keep_their_values() {
         let config = normal(
             "name: 'm' backend: 'onnxruntime' instance_group [ { count: 3 kind: KIND_CPU }, { name: 'g' } ] \
              optimization { input_pinned_memory { enable: false } } dynamic_batching { preferred_batch_size: 2 }",
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn no_strategy_is_direct() {
+    fn a_missing_strategy_becomes_direct() {
         let config = normal("name: 'm' sequence_batching { }");
         let Some(SchedulingChoice::SequenceBatching(sequence)) = config.scheduling_choice else { panic!() };
         assert!(matches!(sequence.strategy_choice, Some(StrategyChoice::Direct(_))));

@@ -6,7 +6,7 @@ use sequor_proto::model_instance_group::Kind;
 use super::draft::Draft;
 use super::settings::Processor;
 use super::validate::instances;
-use super::{normalise, settle};
+use super::{normalise, resolve};
 use crate::config::fault::{Fault, code, in_order};
 
 /// The usable GPUs, by their driver's numbers; or why there is none, in one sentence.
@@ -70,7 +70,7 @@ impl Draft {
     pub fn processors(&self) -> Vec<Processor> {
         let mut config = self.config.clone();
         normalise::normalise(&mut config);
-        settle::processors(&config)
+        resolve::processors(&config)
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
             dims: sequor_core::Dims::from_wire(&[-1, 3]),
         };
         let graph = Signature { inputs: vec![port("x")], outputs: vec![port("y")], ..Signature::default() };
-        let settings = draft.settle(&graph).unwrap();
+        let settings = draft.resolve(&graph).unwrap();
         let groups = settings
             .proto
             .instance_group
@@ -167,7 +167,7 @@ mod tests {
     const NONE: &str = "there is no driver";
 
     #[test]
-    fn auto_takes_gpus_where_there_are_some_and_says_why_where_not() {
+    fn kind_auto_uses_gpus_if_there_are_any_and_otherwise_reports_why() {
         use Processor::{Cpu, Gpu};
         let (none, two): (Gpus, Gpus) = (Err(NONE.to_owned()), Ok(vec![0, 1]));
         let cpu = Auto::Cpu(NONE.to_owned());
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_served_as_asked() {
+    fn explicit_instance_groups_are_placed_as_configured() {
         use Processor::{Cpu, Gpu};
         let both = "instance_group [ { kind: KIND_GPU count: 2 gpus: [ 1, 0 ] }, { kind: KIND_CPU count: 1 } ]";
         let (auto, got, _) = processors(both, &Ok(vec![0, 1]));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_refused_at_its_line() {
+    fn unavailable_gpus_are_refused_at_their_line() {
         let refused = |groups: &str, gpus: Gpus| {
             let faults = draft(groups).place(&gpus).unwrap_err();
             faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")

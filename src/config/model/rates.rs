@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn every_instance_has_what_its_group_says() {
+    fn every_instance_gets_the_rate_limits_of_its_group() {
         let config = text::parse(
             Path::new("config.pbtxt"),
             "instance_group [ { kind: KIND_CPU count: 2 rate_limiter { resources [ { name: 'R' count: 3 }, { name: 'G' global: true count: 1 } ] priority: 2 } }, \

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sequor_core::DataType;
 
-use super::tests::{FP32, faults, graph, settle};
+use super::tests::{FP32, faults, graph, resolve};
 use super::{ConfigSource, Draft, Options, Sources};
 
 /// A section of Triton's documentation of model configurations, a configuration, and the sentence.
@@ -275,7 +275,7 @@ fn says(faults: &[String], sentence: &str) -> bool {
 }
 
 #[test]
-fn every_sentence_of_tritons_is_said_byte_for_byte() {
+fn every_configuration_fault_matches_tritons_message_byte_for_byte() {
     let nothing = graph(&[], &[]);
     let model = graph(&[("x", FP32, &[-1, 3]), ("START", DataType::Fp32, &[-1, 2])], &[("y", FP32, &[-1, 3])]);
     let tables = [(IN_ITSELF, &nothing), (WITH_A_GRAPH, &model)];
@@ -294,7 +294,7 @@ fn every_sentence_of_tritons_is_said_byte_for_byte() {
 
 /// Sentences about the directory.
 #[test]
-fn sentences_of_names_and_files_are_said_byte_for_byte() {
+fn faults_of_names_and_files_match_tritons_messages_byte_for_byte() {
     let refused = |directory: &str, config: &str, files: &[&str]| {
         let files = files.iter().map(|file| (*file).to_owned()).collect();
         let config = ConfigSource::Text(config.to_owned());
@@ -313,7 +313,7 @@ fn sentences_of_names_and_files_are_said_byte_for_byte() {
 }
 
 #[test]
-fn what_the_graph_cannot_complete_is_said_byte_for_byte() {
+fn autofill_failures_match_tritons_message_byte_for_byte() {
     let scalar = graph(&[("x", FP32, &[3])], &[("y", FP32, &[3])]);
     let sentence =
         "autofill failed for model 'm': model does not support batching while non-zero max_batch_size is specified";
@@ -325,6 +325,6 @@ fn a_shape_tensor_of_a_model_that_does_not_batch_is_an_ordinary_tensor() {
     let config = "input { name: 'shape' data_type: TYPE_INT64 dims: -1 is_shape_tensor: true } \
                   output { name: 'y' data_type: TYPE_FP32 dims: [ -1, -1 ] }";
     let expand = graph(&[("shape", DataType::Int64, &[-1])], &[("y", FP32, &[-1, -1])]);
-    let settings = settle(config, "", &expand).unwrap();
+    let settings = resolve(config, "", &expand).unwrap();
     assert_eq!((settings.inputs[0].dims.to_wire(), settings.max_batch_size), (vec![-1], 0));
 }

@@ -182,11 +182,11 @@ mod tests {
     #[test]
     fn open_dimensions_carry_over_in_their_order() {
         let dims = Dims::from_wire;
-        let map = |from: &[i64], to: &[i64], shape: &[u64]| reshaped(&dims(from), &dims(to), &Shape::of(shape));
-        assert_eq!(map(&[2, 4, -1, 6], &[8, -1, 1, 6], &[2, 4, 9, 6]), Some(Shape::of(&[8, 9, 1, 6])));
-        assert_eq!(map(&[1], &[], &[1]), Some(Shape::of(&[])));
-        assert_eq!(map(&[], &[1], &[]), Some(Shape::of(&[1])));
-        assert_eq!(map(&[-1], &[1, -1], &[0]), Some(Shape::of(&[1, 0])));
+        let map = |from: &[i64], to: &[i64], shape: &[u64]| reshaped(&dims(from), &dims(to), &Shape::new(shape));
+        assert_eq!(map(&[2, 4, -1, 6], &[8, -1, 1, 6], &[2, 4, 9, 6]), Some(Shape::new(&[8, 9, 1, 6])));
+        assert_eq!(map(&[1], &[], &[1]), Some(Shape::new(&[])));
+        assert_eq!(map(&[], &[1], &[]), Some(Shape::new(&[1])));
+        assert_eq!(map(&[-1], &[1, -1], &[0]), Some(Shape::new(&[1, 0])));
         assert_eq!(map(&[-1], &[1, -1], &[3, 3]), None);
         assert_eq!(map(&[-1, -1], &[-1], &[3, 3]), None);
     }

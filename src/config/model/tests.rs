@@ -37,17 +37,17 @@ fn sources(directory: &Path, config: &str, toml: &str) -> Sources {
 
 fn settle_in(directory: &Path, config: &str, toml: &str, graph: &Signature) -> Result<ModelSettings, Vec<String>> {
     Draft::parse(sources(directory, config, toml), &Options::default())
-        .and_then(|draft| draft.settle(graph))
+        .and_then(|draft| draft.resolve(graph))
         .map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
 
-pub(super) fn settle(config: &str, toml: &str, graph: &Signature) -> Result<ModelSettings, Vec<String>> {
+pub(super) fn resolve(config: &str, toml: &str, graph: &Signature) -> Result<ModelSettings, Vec<String>> {
     settle_in(Path::new("m"), config, toml, graph)
 }
 
 /// The faults, without the file name.
 pub(super) fn faults(config: &str, toml: &str, graph: &Signature) -> Vec<String> {
-    let faults = settle(config, toml, graph).expect_err("faults");
+    let faults = resolve(config, toml, graph).expect_err("faults");
     faults.iter().map(|f| f.strip_prefix("m/config.pbtxt:").unwrap_or(f).to_owned()).collect()
 }
 
@@ -88,12 +88,12 @@ fn vad_graph() -> Signature {
 }
 
 #[test]
-fn a_model_whose_state_batches_elsewhere_and_whose_rate_is_constant() {
-    let settings = settle(VAD, VAD_TOML, &vad_graph()).unwrap();
+fn a_model_with_a_state_on_batch_axis_1_and_a_constant_input_is_resolved() {
+    let settings = resolve(VAD, VAD_TOML, &vad_graph()).unwrap();
     let sr = Constant {
         input: "sr".to_owned(),
         dtype: DataType::Int64,
-        shape: Shape::of(&[]),
+        shape: Shape::new(&[]),
         data: 16000i64.to_le_bytes().to_vec(),
     };
     assert_eq!(settings.constants, [sr]);
@@ -101,13 +101,13 @@ fn a_model_whose_state_batches_elsewhere_and_whose_rate_is_constant() {
     let sequence = sequence(&settings);
     assert_eq!(sequence.idle, Some(Duration::from_secs(10)));
     let state = &sequence.states[0];
-    assert_eq!((state.batch_axis, state.storage, &state.initial.shape), (1, FP32, &Shape::of(&[2, 128])));
+    assert_eq!((state.batch_axis, state.storage, &state.initial.shape), (1, FP32, &Shape::new(&[2, 128])));
     assert!(matches!(sequence.strategy, SequenceStrategy::Oldest { slots: 512, .. }));
     assert_eq!(json::to_json(&settings.proto)["instance_group"][0]["kind"], "KIND_CPU");
 }
 
 #[test]
-fn a_state_whose_batch_is_elsewhere_says_what_to_write_where() {
+fn a_fault_of_a_state_on_another_batch_axis_names_the_key_to_set() {
     let toml = "[input.sr]\nconstant = 16000\n";
     assert_eq!(
         faults(VAD, toml, &vad_graph()),
@@ -123,7 +123,7 @@ fn a_state_whose_batch_is_elsewhere_says_what_to_write_where() {
 }
 
 #[test]
-fn an_input_that_nobody_gives_is_told() {
+fn an_input_without_a_source_is_reported() {
     assert_eq!(
         faults(VAD, "[state.state]\nbatch_axis = 1\n", &vad_graph()),
         [
@@ -155,7 +155,7 @@ fn a_mistyped_state_input_is_the_only_fault() {
 }
 
 #[test]
-fn dims_without_an_axis_of_the_state_say_where_the_batch_may_be() {
+fn dims_that_lack_an_axis_are_refused_with_the_likely_batch_axis() {
     let toml = "[input.sr]\nconstant = 16000\n";
     let faults = faults(&VAD.replace("dims: [ 2, 128 ]", "dims: [ 128 ]"), toml, &vad_graph());
     let hint = "model takes [2,N,128], config says dims [128] (the batch seems to be on axis 1: then dims are [2,128], and sequor.toml \
@@ -188,7 +188,7 @@ sequence_batching { state { input_name: "h" output_name: "h_out" data_type: TYPE
 }
 
 #[test]
-fn controls_and_tiers_are_settled() {
+fn controls_and_tiers_are_resolved() {
     let config = r#"
 max_batch_size: 2
 input { name: "x" data_type: TYPE_FP32 dims: 1 }
@@ -228,7 +228,7 @@ storage = "fp16"
         ],
         &[("y", FP32, &[-1, 1]), ("h_out", FP32, &[-1, -1, 4])],
     );
-    let settings = settle(config, toml, &graph).unwrap();
+    let settings = resolve(config, toml, &graph).unwrap();
     let s = sequence(&settings);
     assert!(matches!(s.strategy, SequenceStrategy::Direct { compact: false, .. }));
     assert_eq!((s.idle, s.dialect, s.cancel_ends), (None, Some(sequor_core::Dialect::OVMS), false));
@@ -245,7 +245,7 @@ storage = "fp16"
     let h = &s.states[0];
     assert_eq!(
         (h.storage, &h.initial.shape, &h.initial.data),
-        (DataType::Fp16, &Shape::of(&[2, 4]), &InitialData::Zero)
+        (DataType::Fp16, &Shape::new(&[2, 4]), &InitialData::Zero)
     );
 }
 
@@ -254,7 +254,7 @@ fn a_model_without_a_configuration_is_completed() {
     let sources = Sources { directory: "repo/m".into(), files: vec!["model.onnx".to_owned()], ..Sources::default() };
     let draft = Draft::parse(sources, &Options::default()).unwrap();
     assert_eq!((draft.name.as_str(), draft.file(3)), ("m", Path::new("repo/m/3/model.onnx").to_owned()));
-    let settings = draft.settle(&graph(&[("x", FP32, &[-1, 3])], &[("y", FP32, &[-1])])).unwrap();
+    let settings = draft.resolve(&graph(&[("x", FP32, &[-1, 3])], &[("y", FP32, &[-1])])).unwrap();
     assert_eq!((settings.max_batch_size, settings.inputs[0].dims.to_wire()), (4, vec![3]));
     assert_eq!(settings.outputs[0].reshape, Some(Dims::default()));
     assert!(matches!(&settings.scheduling, Scheduling::Dynamic { preferred, .. } if preferred == &[4]));
@@ -262,10 +262,10 @@ fn a_model_without_a_configuration_is_completed() {
 }
 
 #[test]
-fn a_scalar_is_one_of_ones_when_not_batching() {
+fn a_scalar_matches_dims_of_1_without_batching() {
     let config =
         "input { name: 'x' data_type: TYPE_FP32 dims: [ 1, 1 ] } output { name: 'y' data_type: TYPE_FP32 dims: 1 }";
-    let settings = settle(config, "", &graph(&[("x", FP32, &[])], &[("y", FP32, &[])])).unwrap();
+    let settings = resolve(config, "", &graph(&[("x", FP32, &[])], &[("y", FP32, &[])])).unwrap();
     assert_eq!(
         (settings.inputs[0].reshape.clone(), settings.outputs[0].reshape.clone()),
         (Some(Dims::default()), Some(Dims::default()))
@@ -274,18 +274,18 @@ fn a_scalar_is_one_of_ones_when_not_batching() {
 }
 
 #[test]
-fn an_optional_input_is_one_the_graph_has_a_value_for() {
+fn an_input_may_be_optional_only_if_the_graph_has_a_value_for_it() {
     let config = "input [ { name: 'x' data_type: TYPE_FP32 dims: 1 }, { name: 'o' data_type: TYPE_FP32 dims: 1 optional: true } ] \
                   output { name: 'y' data_type: TYPE_FP32 dims: 1 }";
     let mut with = graph(&[("x", FP32, &[1])], &[("y", FP32, &[1])]);
     assert_eq!(faults(config, "", &with), ["1:53: input \"o\": the model has no such input"]);
     with.optional = graph(&[("o", FP32, &[1])], &[]).inputs;
-    assert!(settle(config, "", &with).unwrap().inputs[1].optional);
+    assert!(resolve(config, "", &with).unwrap().inputs[1].optional);
 }
 
 /// Checks each configuration, one fault a line, and returns the resulting sentences.
 #[test]
-fn every_sentence_of_a_configuration_in_itself() {
+fn every_fault_of_a_configuration_alone_is_reported() {
     let graph = graph(&[], &[]);
     let said: Vec<String> =
         SENTENCES.iter().map(|c| format!("{c}\n    {}", faults(c, "", &graph).join("\n    "))).collect();
@@ -344,7 +344,7 @@ fn ordered_answers_and_delayed_requests_contradict_each_other_with_and_without_l
              output {{ name: 'y' data_type: TYPE_FP32 dims: 3 }}"
         );
         let ports = [("x", DataType::Fp32, [-1, 3].as_slice())];
-        settle(&config, "", &graph(&ports, &[("y", DataType::Fp32, &[-1, 3])])).is_err()
+        resolve(&config, "", &graph(&ports, &[("y", DataType::Fp32, &[-1, 3])])).is_err()
     };
     for levels in ["", "priority_levels: 1 default_priority_level: 1"] {
         assert!(told(levels, "DELAY", 100), "{levels}");
@@ -353,7 +353,7 @@ fn ordered_answers_and_delayed_requests_contradict_each_other_with_and_without_l
 }
 
 #[test]
-fn an_initial_states_file_must_hold_it() {
+fn an_initial_state_file_must_have_the_size_of_the_state() {
     let directory = tempfile::tempdir().unwrap();
     let model = directory.path().join("m");
     std::fs::create_dir_all(model.join("initial_state")).unwrap();
@@ -368,7 +368,7 @@ fn an_initial_states_file_must_hold_it() {
     let graph = graph(&[("x", FP32, &[1]), ("h", FP32, &[-1])], &[("y", FP32, &[1]), ("g", FP32, &[-1])]);
     let settings = settle_in(&model, &config("3", "h"), "", &graph).unwrap();
     let initial = &sequence(&settings).states[0].initial;
-    assert_eq!((&initial.shape, &initial.data), (&Shape::of(&[3]), &InitialData::File(model.join("initial_state/h"))));
+    assert_eq!((&initial.shape, &initial.data), (&Shape::new(&[3]), &InitialData::File(model.join("initial_state/h"))));
     let short = settle_in(&model, &config("4", "h"), "", &graph).unwrap_err();
     let file = model.join("initial_state/h");
     let said = format!(
@@ -419,7 +419,7 @@ fn the_configuration_of_a_load_request_is_json() {
 }
 
 #[test]
-fn both_files_faults_are_told_at_once() {
+fn faults_of_both_files_are_reported_together() {
     let sources = sources(Path::new("m"), "nmae: 'x'", "[sequence]\nidel = 1\n");
     let faults = Draft::parse(sources, &Options::default()).unwrap_err();
     assert_eq!(faults.len(), 2, "{faults:?}");

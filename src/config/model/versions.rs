@@ -48,14 +48,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_that_are_no_version_are_none() {
+    fn only_canonical_positive_numbers_are_version_directories() {
         let names = ["1", "12", "0", "01", "-1", "+1", "v2", "", "1.0", "99999999999999999999999"];
         let versions: Vec<u64> = names.into_iter().filter_map(version_of).collect();
         assert_eq!(versions, [1, 12]);
     }
 
     #[test]
-    fn the_policy_chooses() {
+    fn the_version_policy_selects_versions() {
         let present = [3, 1, 10];
         assert_eq!(VersionPolicy::Latest(1).choose(&present), [10]);
         assert_eq!(VersionPolicy::Latest(2).choose(&present), [3, 10]);

@@ -82,7 +82,7 @@ fn a_graph_without_recurrent_nodes_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn what_is_not_known_stays_as_it_is() {
+fn decoding_and_encoding_a_model_keeps_its_bytes() {
     for name in ["recurrent", "transducer", "delay_all", "crossed"] {
         let bytes = file(name);
         let message = Message::parse(&bytes).unwrap();

@@ -155,7 +155,7 @@ fn model<'m>(base_path: PathBuf, text: &impl Fn(&str) -> Option<&'m str>) -> Res
         max_sequence_number: most.transpose()?,
         low_latency_transformation: flag("low_latency_transformation")?,
     };
-    let stateful = given.settle(
+    let stateful = given.resolve(
         "Setting low_latency_transformation, max_sequence_number and idle_sequence_cleanup require setting stateful flag \
          for the model.",
     )?;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_and_its_ports() {
+    fn the_ovms_command_line_gives_a_model_and_its_ports() {
         assert_eq!(of(&[]), Ok(None));
         let line = "--model_path /m --model_name m --stateful --max_sequence_number 7 --port 9000 --rest_port 5555";
         let command = of(&line.split(' ').collect::<Vec<_>>()).unwrap().unwrap();

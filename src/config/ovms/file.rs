@@ -160,7 +160,7 @@ fn model(config: &Map<String, Value>, folder: &Path, notices: &mut Vec<OvmsNotic
         max_sequence_number: most.map_err(|_| of("Sequence max number parameter too high".to_owned()))?,
         low_latency_transformation: flag("low_latency_transformation")?,
     };
-    let stateful = given.settle("Stateful model config parameter used for non stateful model").map_err(of)?;
+    let stateful = given.resolve("Stateful model config parameter used for non stateful model").map_err(of)?;
     let nireq = number("nireq")?.filter(|n| *n > 0).map(u16::try_from).transpose();
     Ok(OvmsModel {
         base_path: folder.join(base_path),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_is_refused_and_the_rest_is_said() {
+    fn unsupported_sections_are_refused_and_ignored_options_are_noted() {
         let faults = |text: &str| parse(Path::new("c.json"), text).unwrap_err()[0].to_string();
         assert!(faults("{").starts_with("c.json:1:1: The file is not valid json"));
         let pipeline = r#"{"model_config_list": [], "pipeline_config_list": [{"name": "p"}]}"#;

@@ -102,9 +102,9 @@ pub(super) fn write_one(
     let versions = versions(&model.base_path).map_err(said)?;
     let LayoutPlan { config, graphs } = plan(model, &versions)?;
     fs_err::create_dir_all(&directory).map_err(said)?;
-    put(&directory.join("config.pbtxt"), config.as_bytes()).map_err(said)?;
+    write_file(&directory.join("config.pbtxt"), config.as_bytes()).map_err(said)?;
     let toml = sequor_toml(model, scan_minutes, has_own_config(model));
-    put(&directory.join("sequor.toml"), toml.as_bytes()).map_err(said)?;
+    write_file(&directory.join("sequor.toml"), toml.as_bytes()).map_err(said)?;
     let is_gone = |name: &OsStr| {
         let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
         number.is_some_and(|number| !versions.iter().any(|(of, _)| *of == number))
@@ -134,7 +134,7 @@ fn version(from: &Path, to: &Path, graph: Option<(&str, &Vec<u8>)>, files: Versi
         let entry = entry.map_err(said)?;
         let (name, path) = (entry.file_name(), entry.path());
         match graph.filter(|(graph, _)| name.to_str() == Some(graph)) {
-            Some((_, bytes)) => put(&to.join(name), bytes).map_err(said)?,
+            Some((_, bytes)) => write_file(&to.join(name), bytes).map_err(said)?,
             None if files == VersionFiles::Link => link(&path, &to.join(name)).map_err(said)?,
             None if path.is_file() => fs_err::copy(path, to.join(name)).map(|_| ()).map_err(said)?,
             None => {}
@@ -144,7 +144,7 @@ fn version(from: &Path, to: &Path, graph: Option<(&str, &Vec<u8>)>, files: Versi
 }
 
 /// Writes a file unless it already has this content, because a new modification time makes the server reload the model.
-fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if !path.is_symlink() && fs_err::read(path).is_ok_and(|there| there == bytes) {
         return Ok(());
     }

@@ -49,7 +49,7 @@ pub(super) struct GivenSequences {
 
 impl GivenSequences {
     /// Fills in the defaults. `without` is the error for options that need `stateful`.
-    pub(super) fn settle(self, without: &str) -> Result<Option<OvmsSequences>, String> {
+    pub(super) fn resolve(self, without: &str) -> Result<Option<OvmsSequences>, String> {
         let GivenSequences { stateful, idle_sequence_cleanup, max_sequence_number, low_latency_transformation } = self;
         if !stateful {
             let is_given = idle_sequence_cleanup.is_some()
@@ -93,9 +93,9 @@ mod tests {
     #[test]
     fn options_of_sequences_need_stateful() {
         let given = GivenSequences { max_sequence_number: Some(500), ..GivenSequences::default() };
-        assert_eq!(given.settle("no"), Err("no".to_owned()), "also with the default value");
-        assert_eq!(GivenSequences::default().settle("no"), Ok(None));
-        let settled = GivenSequences { stateful: true, ..given }.settle("no").unwrap().unwrap();
+        assert_eq!(given.resolve("no"), Err("no".to_owned()), "also with the default value");
+        assert_eq!(GivenSequences::default().resolve("no"), Ok(None));
+        let settled = GivenSequences { stateful: true, ..given }.resolve("no").unwrap().unwrap();
         assert_eq!((settled.idle_sequence_cleanup, settled.low_latency_transformation), (true, false));
     }
 

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_one_of_the_file() {
+    fn every_declared_key_is_accepted_in_the_settings_file() {
         for key in keys() {
             let mut value = key.kind.read(sample(key.kind)).unwrap();
             for part in key.parts().into_iter().rev() {
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_the_file_is_here() {
+    fn every_key_of_the_settings_file_is_declared() {
         let sections: BTreeSet<&str> = keys().filter_map(|k| k.path.split_once('.')).map(|(s, _)| s).collect();
         let mut paths: BTreeSet<String> =
             fields("bogus = 1").into_iter().filter(|f| !sections.contains(f.as_str())).collect();
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_made_from_the_path() {
+    fn flag_and_variable_names_derive_from_the_path_of_the_key() {
         let key = keys().find(|k| k.path == "runtime.threads_per_instance").unwrap();
         assert_eq!(
             (key.flag().as_str(), key.variable().as_str()),

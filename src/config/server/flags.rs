@@ -85,7 +85,7 @@ impl GivenFlags {
     pub fn from_matches(matches: &ArgMatches) -> GivenFlags {
         let mut given = GivenFlags::of_file(matches.get_one::<String>(CONFIG).cloned());
         for key in keys().filter(|key| key.is_served()) {
-            if let Some(values) = said(matches, &key.flag()) {
+            if let Some(values) = given_values(matches, &key.flag()) {
                 let values = values.into_iter().map(|value| own_value(&key.flag(), value)).collect();
                 given.values.push((key.path, format!("--{}", key.flag()), values));
             }
@@ -103,7 +103,7 @@ impl GivenFlags {
     fn alias(&mut self, matches: &ArgMatches, key: &'static str, flag: &'static str, how: FlagConversion) {
         let values = match how {
             FlagConversion::Off => matches.get_flag(flag).then(|| vec![String::new()]),
-            _ => said(matches, flag),
+            _ => given_values(matches, flag),
         };
         let Some(mut values) = values else { return };
         if how == FlagConversion::DefaultBatch {
@@ -132,7 +132,7 @@ impl GivenFlags {
     fn other(&mut self, matches: &ArgMatches, flag: &'static Flag) {
         let (name, values) = match flag.support {
             FlagSupport::Nothing(_) | FlagSupport::Refused { .. } => {
-                (format!("--{}", flag.name), said(matches, flag.name))
+                (format!("--{}", flag.name), given_values(matches, flag.name))
             }
             FlagSupport::Own | FlagSupport::Sets { .. } => return,
         };
@@ -148,7 +148,7 @@ impl GivenFlags {
 }
 
 /// The values of a flag; `None` if it was not given.
-fn said(matches: &ArgMatches, id: &str) -> Option<Vec<String>> {
+fn given_values(matches: &ArgMatches, id: &str) -> Option<Vec<String>> {
     let given = matches.value_source(id) == Some(ValueSource::CommandLine);
     given.then(|| matches.get_many::<String>(id).into_iter().flatten().cloned().collect())
 }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_batch_size_of_onnx_runtime_comes_before_that_of_all_backends() {
+    fn the_onnx_runtime_default_batch_size_overrides_the_common_default() {
         let given = given(&[
             "--backend-config=onnxruntime,default-max-batch-size=16",
             "--backend-config=default-max-batch-size=7",
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_change_who_may_ask_is_refused() {
+    fn unsupported_triton_flag_values_are_refused() {
         let given = given(&[
             "--grpc-use-ssl=true",
             "--log-verbose=loud",

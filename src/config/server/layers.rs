@@ -99,12 +99,12 @@ impl Layers {
     fn set(&mut self, key: &'static Key, origin: Origin, value: Result<Value, String>) {
         let checked = value.and_then(|value| {
             let mut alone = Table::new();
-            put(&mut alone, &key.parts(), value.clone());
+            insert(&mut alone, &key.parts(), value.clone());
             alone.try_into::<ServerFile>().map(|_| value).map_err(|e| e.message().to_owned())
         });
         match checked {
             Ok(value) => {
-                put(&mut self.table, &key.parts(), value);
+                insert(&mut self.table, &key.parts(), value);
                 self.origins.insert(key.path, origin);
             }
             Err(what) => self.faults.push(Fault { at: origin.at(), code: code::VALUE, what }),
@@ -124,7 +124,7 @@ impl Layers {
     }
 
     /// All values, with defaults for the keys that no layer sets.
-    pub(super) fn settled(&mut self) -> ServerFile {
+    pub(super) fn merged(&mut self) -> ServerFile {
         self.table.clone().try_into().unwrap_or_else(|e: toml::de::Error| {
             // Every value was checked alone before, so this should not happen. A fault is still better than silently using defaults.
             self.faults.push(Fault { at: At::default(), code: code::VALUE, what: e.message().to_owned() });
@@ -166,7 +166,7 @@ fn one(values: Vec<Value>) -> Option<Value> {
     })
 }
 
-fn put(table: &mut Table, path: &[&str], value: Value) {
+fn insert(table: &mut Table, path: &[&str], value: Value) {
     match path {
         [name] => {
             table.insert((*name).to_owned(), value);
@@ -174,7 +174,7 @@ fn put(table: &mut Table, path: &[&str], value: Value) {
         [section, rest @ ..] => {
             let inner = table.entry((*section).to_owned()).or_insert_with(|| Value::Table(Table::new()));
             if let Value::Table(inner) = inner {
-                put(inner, rest, value);
+                insert(inner, rest, value);
             }
         }
         [] => {}

@@ -96,14 +96,14 @@ pub fn load(
     }
     layers.environment(variable);
     layers.flags(given);
-    let said = layers.settled();
+    let said = layers.merged();
     let mut faults = std::mem::take(&mut layers.faults);
     faults.extend(layers.not_served());
     faults.extend(meaningless(&said, &layers));
     let restricted = restricted(&said, &layers).map_err(|wrong| faults.extend(wrong));
     let auth = auth(&said, &layers).map_err(|wrong| faults.push(wrong));
     match (restricted, auth) {
-        (Ok(restricted), Ok(auth)) if faults.is_empty() => Ok(settle(said, (restricted, auth), layers.origins, host)),
+        (Ok(restricted), Ok(auth)) if faults.is_empty() => Ok(resolve(said, (restricted, auth), layers.origins, host)),
         _ => Err(in_order(faults)),
     }
 }
@@ -295,7 +295,7 @@ fn rates(said: &ServerFile) -> Option<Vec<ResourceLimit>> {
     (said.rate_limit == RateLimit::ExecutionCount).then(limits)
 }
 
-fn settle(
+fn resolve(
     said: ServerFile,
     (restricted, auth): (RestrictedGroups, Option<ClientAuth>),
     origins: BTreeMap<&'static str, Origin>,
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_the_defaults() {
+    fn settings_without_any_source_are_the_defaults() {
         let settings = load(None, &|_| None, &GivenFlags::default(), &HostInfo::default()).unwrap();
         assert_eq!((settings.http.port, settings.grpc.port, settings.metrics.port), (8000, 8001, 8002));
         assert_eq!((settings.limits.in_flight, settings.limits.state), (65536, None));
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_every_layer_is_told() {
+    fn faults_of_all_settings_layers_are_reported_together() {
         let file = "[grpc]\nport = 8000\n[auth]\nrestricted = [\"trace\"]\n[otlp]\nendpoint = \"x\"\n[plugins]\ntime = \"0s\"\ngrants = [\"edf=clok\", \"clock\"]\n[runtime]\nthreads_per_instance = 0\n";
         let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_URL", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
         let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_is_on_for_this_machine_alone_unless_it_is_said() {
+    fn shared_memory_is_on_by_default_only_for_local_addresses() {
         let allowed = |text: &str| {
             let text = format!("schema = 1\n{text}");
             let file = Some((Path::new("sequor.toml"), text.as_str()));

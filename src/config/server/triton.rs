@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn values_become_ours() {
+    fn triton_flag_values_are_translated() {
         let said = |how: FlagConversion, value: &str| how.translate(value);
         let some = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(said(FlagConversion::Unit("s"), "30"), some("30s"));

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_drivers_are_told_apart() {
+    fn an_old_cuda_driver_is_refused_with_the_version_needed() {
         assert!(recent(12040).is_ok() && recent(13000).is_ok());
         insta::assert_snapshot!(recent(12020).unwrap_err(), @"the NVIDIA driver is too old: it speaks CUDA 12.2, and 12.4 is needed; install driver 550 or newer");
         assert!(recent(11080).is_err());
@@ -90,7 +90,7 @@ mod tests {
 
     /// Checks nothing on a machine with a driver.
     #[test]
-    fn a_missing_driver_is_a_sentence() {
+    fn a_missing_nvidia_driver_is_reported_with_what_to_do() {
         match CudaDriver.usable() {
             Ok(found) => assert!(!found.is_empty()),
             Err(NoAccelerator(why)) => assert!(why.contains("NVIDIA driver"), "{why}"),

@@ -15,7 +15,7 @@ mod tests {
     use crate::device::{RawRow, RawSet, formula};
 
     #[test]
-    fn the_ptx_is_that_of_the_source_and_old_enough_for_the_drivers_served() {
+    fn the_ptx_matches_its_source_and_the_supported_drivers() {
         let mut hash = String::new();
         Sha256::digest(SOURCE.as_bytes()).iter().for_each(|byte| hash.push_str(&format!("{byte:02x}")));
         let first = PTX.lines().next().unwrap();
@@ -26,7 +26,7 @@ mod tests {
 
     /// The kernel and the host must agree on the layout of the tables.
     #[test]
-    fn the_tables_are_as_the_source_says() {
+    fn kernel_table_sizes_match_the_cuda_source() {
         assert_eq!((size_of::<RawSet>(), size_of::<RawRow>()), (48, 16));
         for said in ["sizeof(Set) == 48", "sizeof(Row) == 16", "EACH = 4"] {
             assert!(SOURCE.contains(said), "{said}");

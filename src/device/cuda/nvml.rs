@@ -99,7 +99,7 @@ mod tests {
 
     /// With and without a driver: an unknown GPU has no gauges, and nothing panics.
     #[test]
-    fn what_is_not_told_is_missing() {
+    fn an_absent_gpu_adds_no_nvml_readings() {
         let memory = Reading { free_bytes: 1, total_bytes: 2, ..Reading::default() };
         assert_eq!(read("GPU-00000000-0000-0000-0000-000000000000", memory), memory);
     }

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uuids_read_as_nvidia_smi_has_them() {
+    fn gpu_uuids_are_formatted_as_in_nvidia_smi() {
         let bytes: [i8; 16] = [-1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
         assert_eq!(uuid_text(&bytes), "GPU-ff010203-0405-0607-0809-0a0b0c0d0e0f");
     }

@@ -28,7 +28,7 @@ fn initializer(guest: InitializerWat<'_>) -> Initializer {
 
 fn tensor(shape: &[u64], value: i32) -> Tensor {
     let data = Bytes::copy_from_slice(&value.to_le_bytes());
-    Tensor { dtype: DataType::Int32, shape: Shape::of(shape), data }
+    Tensor { dtype: DataType::Int32, shape: Shape::new(shape), data }
 }
 
 fn inputs() -> PortTensors {
@@ -48,7 +48,7 @@ fn failure(refused: crate::processing::ProcessorRefusal) -> String {
 }
 
 #[test]
-fn an_answer_of_each_case_is_taken() {
+fn every_kind_of_initializer_answer_is_accepted() {
     let answer = |initialize: &str| {
         let guest = InitializerWat { initialize, manifest: "reads = [\"x\"]\n", ..InitializerWat::default() };
         initializer(guest).initialize(&start(), &inputs()).unwrap()
@@ -101,7 +101,7 @@ fn an_input_that_is_not_read_is_not_shown() {
 }
 
 #[test]
-fn steps_are_those_of_their_name() {
+fn the_steps_of_an_initializer_depend_on_the_name() {
     let steps = "(call $steps (i32.load8_u (local.get $name)) (i32.const 3))";
     let of = initializer(InitializerWat { steps, ..InitializerWat::default() });
     let steps = of.steps(&name(&of, "A"), &start(), &inputs()).unwrap();
@@ -109,7 +109,7 @@ fn steps_are_those_of_their_name() {
 }
 
 #[test]
-fn what_breaks_a_rule_fails_the_start() {
+fn an_invalid_initializer_answer_fails_the_start() {
     let with = |initialize: &str| {
         let of = initializer(InitializerWat { initialize, ..InitializerWat::default() });
         let what = failure(of.initialize(&start(), &inputs()).unwrap_err());

@@ -35,7 +35,7 @@ impl Waiting for Start {
 
 /// A state of this many bytes.
 fn values(byte: u8, len: usize) -> StateValues {
-    StateValues::new(vec![StateValue { shape: Shape::of(&[len as u64]), bytes: Bytes::from(vec![byte; len]) }])
+    StateValues::new(vec![StateValue { shape: Shape::new(&[len as u64]), bytes: Bytes::from(vec![byte; len]) }])
 }
 
 struct Rig {
@@ -81,7 +81,7 @@ impl Rig {
 }
 
 #[test]
-fn of_two_starts_of_one_name_one_runs_the_steps() {
+fn concurrent_starts_of_a_name_run_its_steps_once() {
     let rig = Rig::new(1 << 20, u64::MAX);
     (1..=3).for_each(|n| rig.start(n, "p"));
     let permit = rig.permit(1);
@@ -124,7 +124,7 @@ fn a_start_that_must_not_wait_runs_the_steps_itself() {
 }
 
 #[test]
-fn what_was_not_used_for_longest_makes_room() {
+fn the_least_recently_used_kept_state_is_evicted_first() {
     // Each counts for 1000 bytes, its name and 256 bytes more.
     let rig = Rig::new(2600, u64::MAX);
     for (n, name) in [(1, "a"), (2, "b")] {
@@ -171,7 +171,7 @@ fn kept_states_count_towards_the_limit_of_all_states() {
 }
 
 #[test]
-fn the_least_used_of_all_models_gives_way_to_what_lives() {
+fn live_sequences_evict_the_least_recently_used_kept_state_of_any_model() {
     let rig = Rig::new(1 << 20, 3000);
     let other = KeptStates::new(1 << 20, rig.budget.clone(), KeptMetrics::default());
     rig.start(1, "a");
@@ -190,7 +190,7 @@ fn the_least_used_of_all_models_gives_way_to_what_lives() {
 }
 
 #[test]
-fn steps_that_began_before_all_was_dropped_are_not_kept() {
+fn states_of_steps_that_started_before_a_clear_are_not_kept() {
     let rig = Rig::new(1 << 20, u64::MAX);
     rig.start(1, "a");
     rig.permit(1).keep(&values(1, 4));
@@ -207,7 +207,7 @@ fn steps_that_began_before_all_was_dropped_are_not_kept() {
 }
 
 #[test]
-fn a_start_that_waits_while_all_is_dropped_gets_no_states_of_before() {
+fn a_start_that_waits_during_a_clear_gets_no_old_states() {
     let rig = Rig::new(1 << 20, u64::MAX);
     (1..=3).for_each(|n| rig.start(n, "p"));
     let before = rig.permit(1);
@@ -223,7 +223,7 @@ fn a_start_that_waits_while_all_is_dropped_gets_no_states_of_before() {
 }
 
 #[test]
-fn states_that_are_not_kept_make_no_room() {
+fn states_that_cannot_be_kept_evict_nothing() {
     // The states of "a" count for 757 bytes. Those of "b" count for 2,257, which the limit of all states refuses.
     let rig = Rig::new(2600, 3000);
     let live = rig.budget.take(2000).unwrap();

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_name_or_another_byte_is_another_model() {
+    fn the_model_digest_changes_with_any_name_or_byte() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs_err::create_dir(at("weights")).unwrap();

@@ -26,7 +26,7 @@ struct FileMark {
 }
 
 impl Fingerprint {
-    pub(in crate::model) fn of(directory: &Path, config: Option<&str>) -> io::Result<Fingerprint> {
+    pub(in crate::model) fn compute(directory: &Path, config: Option<&str>) -> io::Result<Fingerprint> {
         let mut print = Fingerprint { config: config.map(str::to_owned), ..Fingerprint::default() };
         for entry in fs_err::read_dir(directory)? {
             let entry = entry?;
@@ -87,7 +87,7 @@ mod tests {
             fs_err::create_dir_all(path.parent().unwrap()).unwrap();
             fs_err::write(path, text).unwrap();
         };
-        let print = |config| Fingerprint::of(folder.path(), config).unwrap();
+        let print = |config| Fingerprint::compute(folder.path(), config).unwrap();
         write("config.pbtxt", "a");
         write("1/model.onnx", "a");
         write("2/deep/er/data", "a");

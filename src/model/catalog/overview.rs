@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_batch_is_the_one_in_the_middle() {
+    fn the_median_batch_size_counts_every_batch() {
         let of = |batches: &[(u32, u64)]| {
             let cost = |(rows, count): &(u32, u64)| (*rows, BatchCost { count: *count, ..BatchCost::default() });
             let batches: BTreeMap<u32, BatchCost> = batches.iter().map(cost).collect();

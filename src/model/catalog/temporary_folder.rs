@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_without_its_server_is_removed_and_no_other() {
+    fn only_an_abandoned_temporary_folder_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let folder = || TemporaryFolder::new_in(directory.path(), TemporaryFolder::MODELS).unwrap();
         let (live, crashed) = (folder(), folder());

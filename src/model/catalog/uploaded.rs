@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uploads_that_come_together_stay_within_the_limit() {
+    fn concurrent_uploads_stay_within_the_limit() {
         let used = Arc::<AtomicU64>::default();
         let count = |bytes| UploadedBytes::try_new(&used, bytes, 10);
         let first = count(6).unwrap();

@@ -9,7 +9,7 @@ mod plugins;
 mod schedule_file;
 
 pub(in crate::model) use pins::PluginTables;
-pub(in crate::model) use plugin_files::{NamingModel, pin_models, put_back};
+pub(in crate::model) use plugin_files::{NamingModel, pin_models, restore_files};
 pub(in crate::model) use plugins::Deciders;
 
 #[cfg(test)]

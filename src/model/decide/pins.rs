@@ -89,7 +89,7 @@ mod tests {
     use super::PluginTables::{Initializer, Processor, Scheduler};
 
     #[test]
-    fn the_hash_alone_is_another() {
+    fn changing_a_pin_edits_only_its_hash() {
         let file = "schema = 1\n[plugins]\nscheduler = { use = \"edf\", sha256 = \"3F2a\" } # mine\n";
         assert_eq!(Scheduler.pins(file, "edf"), ["3f2a"]);
         assert!(Scheduler.pins(file, "single").is_empty() && Initializer.pins(file, "edf").is_empty());

@@ -70,7 +70,7 @@ pub(in crate::model) fn pin_models(
         match model.pin(catalog, tables, plugin, sha256) {
             Ok(file) => written.extend(file),
             Err(why) => {
-                put_back(catalog, &written);
+                restore_files(catalog, &written);
                 return Err(why);
             }
         }
@@ -79,7 +79,7 @@ pub(in crate::model) fn pin_models(
 }
 
 /// Writes these files as they were before.
-pub(in crate::model) fn put_back(catalog: &Catalog, files: &[PinnedFile]) {
+pub(in crate::model) fn restore_files(catalog: &Catalog, files: &[PinnedFile]) {
     for PinnedFile { model, directory, before } in files {
         let gate = serving(catalog, model).ok().map(|(_, gate)| gate);
         let _held = gate.as_ref().map(|gate| gate.lock());

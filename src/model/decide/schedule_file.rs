@@ -96,7 +96,7 @@ mod tests {
     };
 
     #[test]
-    fn the_rest_of_the_file_stays_as_it_is() {
+    fn saving_a_scheduler_keeps_the_rest_of_sequor_toml() {
         let file = "# the encoder\nschema = 1\n\n[sequence]   # long calls\nidle = \"5s\"\n";
         let with = edited(file, SAYS).unwrap();
         let table = "\n[plugins.scheduler]\nuse = \"fair-share\"\nsha256 = \"3f2a\"\ntime = \"1ms\"\nmax_wait = \"5s\"\n\
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_saved_scheduler_configuration_parses_back() {
         let text = edited("", SAYS).unwrap();
         let read: toml::Table = text.parse().unwrap();
         assert_eq!(read["plugins"]["scheduler"]["config"]["weights"]["gold"].as_float(), Some(4.5));

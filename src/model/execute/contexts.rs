@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_contexts_that_were_used_last_are_kept_and_the_one_for_all_inputs_always() {
+    fn recently_used_contexts_and_the_context_for_all_inputs_are_kept() {
         let mut contexts = Contexts::new(wiring(0), Box::new(NoContext));
         for n in 1..=MOST {
             assert!(!contexts.is_full());

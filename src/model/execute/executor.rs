@@ -135,7 +135,7 @@ impl Executor {
             }
         };
         let (load, device, lost) = (Arc::clone(&self.load), Arc::clone(&self.device), Arc::clone(&self.lost));
-        Ok(Submitted { load, device, lost, fence, rows, size: RunSize::of(batch), at, held })
+        Ok(Submitted { load, device, lost, fence, rows, size: RunSize::measure(batch), at, held })
     }
 
     /// Lays out, binds and runs: by which context, with which states, and when that was done.
@@ -201,7 +201,7 @@ impl Executor {
         for (source, name) in wiring.inputs.iter().zip(&wiring.input_names) {
             feeds.push(feed(staging, store, bound, *source, name)?);
         }
-        held.pooled = self.outputs.reserve(&self.load.settings, wiring, RunSize::of(batch).executed)?;
+        held.pooled = self.outputs.reserve(&self.load.settings, wiring, RunSize::measure(batch).executed)?;
         let mut fetches = Vec::with_capacity(wiring.outputs.len());
         for (sink, place) in wiring.outputs.iter().zip(&mut held.pooled) {
             fetches.push(self.outputs.fetch(store, bound, *sink, place)?);

@@ -127,7 +127,7 @@ mod tests {
             dims: Dims::from_wire(&[1 << 20]),
             batch_axis: Some(0),
             storage: DataType::Fp32,
-            initial: InitialValue { shape: Shape::of(&[1 << 20]), data: None },
+            initial: InitialValue { shape: Shape::new(&[1 << 20]), data: None },
             same_buffer: false,
             padding: None,
         };
@@ -147,11 +147,11 @@ mod tests {
 
     /// States that initializers keep make room for a state that grows in a run, not only for a START.
     #[test]
-    fn what_initializers_keep_makes_room_for_a_state_that_grows() {
+    fn kept_states_of_initializers_are_evicted_for_a_state_that_grows() {
         let budget = Budget::new(8 << 20);
         let kept = KeptStates::new(u64::MAX, budget.clone(), KeptMetrics::default());
         let KeptLookup::Missing(permit) = kept.find_now("p") else { panic!("nothing is kept yet") };
-        let value = StateValue { shape: Shape::of(&[1 << 20]), bytes: Bytes::from(vec![0; 4 << 20]) };
+        let value = StateValue { shape: Shape::new(&[1 << 20]), bytes: Bytes::from(vec![0; 4 << 20]) };
         permit.keep(&StateValues::new(vec![value]));
         assert!(kept.bytes() > 4 << 20);
         let mut grown =

@@ -102,7 +102,7 @@ pub(in crate::model) struct RunSize {
 }
 
 impl RunSize {
-    pub(in crate::model) fn of(batch: &[Option<RowWork>]) -> RunSize {
+    pub(in crate::model) fn measure(batch: &[Option<RowWork>]) -> RunSize {
         let requests = batch.iter().flatten().count() as u64;
         let starts = batch.iter().flatten().filter(|w| w.start).count() as u64;
         let rows = batch.iter().flatten().map(|w| w.rows).sum();

@@ -28,7 +28,7 @@ pub(in crate::model) struct WarmupFailed {
 
 /// Runs every sample in order, as often as its count.
 pub(in crate::model) fn warm_up(placement: &Placement, settings: &ModelSettings) -> Result<(), WarmupFailed> {
-    let wiring = Wiring::of(settings);
+    let wiring = Wiring::new(settings);
     for sample in settings.warmup.iter().filter(|sample| sample.batch_size > 0) {
         run(placement, settings, &wiring, sample).map_err(|what| WarmupFailed {
             sample: sample.index,
@@ -191,7 +191,7 @@ fn of_states(
     let state = states.first().and_then(|state| stateful(settings).1.get(*state)).ok_or("its state is missing")?;
     let axis = state.pad.as_ref().map_or(0, |pad| pad.padding.axis);
     let length = state.initial.shape.0.get(axis).copied().unwrap_or(0);
-    let rows = vec![Shape::of(&[1, length]); sample.batch_size.max(1) as usize];
+    let rows = vec![Shape::new(&[1, length]); sample.batch_size.max(1) as usize];
     let new = new_steps.and_then(|(at, axis)| sample.input(&settings.inputs.get(at)?.name)?.shape.0.get(axis).copied());
     let (shape, values) = with_new_steps(describe(of.kind, &rows, true, None), new.unwrap_or(0));
     let mut data = Vec::new();

@@ -114,7 +114,7 @@ pub(super) fn one_by_one(
     let alone = |row: RowWork| {
         let (row, mut times) = ([Some(row)], RunTimes::default());
         let result = executor.run(staging, &row, &mut times);
-        load.ran(&RunSize::of(&row).times(&times));
+        load.ran(&RunSize::measure(&row).times(&times));
         result.and_then(|mut outcomes| outcomes.pop().ok_or_else(|| error.clone()))
     };
     real.into_iter().map(alone).collect()

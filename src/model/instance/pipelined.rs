@@ -83,7 +83,7 @@ impl Pipeline {
                 identity.next()
             }
             Err(error) => {
-                load.ran(&RunSize::of(&work).times(&times));
+                load.ran(&RunSize::measure(&work).times(&times));
                 let ran = one_by_one(load, &mut self.executor, &mut staging, work, &error);
                 self.in_flight.give_back(staging);
                 identity.complete(run.end(load, ran))

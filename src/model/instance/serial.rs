@@ -125,7 +125,7 @@ impl SerialInstance {
         let load = &self.identity.load;
         let mut times = RunTimes::default();
         let whole = executor.run(staging, &work, &mut times);
-        load.ran(&RunSize::of(&work).times(&times));
+        load.ran(&RunSize::measure(&work).times(&times));
         match whole {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             Err(error) => one_by_one(load, executor, staging, work, &error),

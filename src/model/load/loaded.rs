@@ -104,7 +104,7 @@ impl LoadedModel {
         let mut warnings = Vec::new();
         let states = state_specs(&settings, &mut warnings)?;
         log_notes(&settings, version, &mut warnings);
-        let wiring = Wiring::of(&settings);
+        let wiring = Wiring::new(&settings);
         let settings = Arc::new(settings);
         // Clients of a plug-in that is the model see what config.pbtxt says.
         let behind =

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_between_two_runs_of_a_request_is_not_let_out() {
+    fn a_state_between_two_runs_of_a_request_is_not_exported() {
         let whole = snapshot(OneSequence { is_between_runs: false, lives: true });
         assert!(matches!(whole, Some(Ok((5, file))) if file == b"3 5"));
         let part = snapshot(OneSequence { is_between_runs: true, lives: true });

@@ -25,7 +25,7 @@ pub(in crate::model) struct RequestFacts {
 }
 
 impl RequestFacts {
-    pub(in crate::model) fn of(request: &InferRequest, meta: &RequestMeta) -> RequestFacts {
+    pub(in crate::model) fn new(request: &InferRequest, meta: &RequestMeta) -> RequestFacts {
         RequestFacts {
             start: request.sequence.start,
             end: request.sequence.end,

@@ -52,7 +52,7 @@ fn signature(load: &LoadedModel) -> MemberSignature {
         Scheduling::Sequence(sequence) => Some(sequence.idle_scan.or(sequence.idle)),
         _ => None,
     };
-    MemberSignature::of(&load.client, sequences)
+    MemberSignature::new(&load.client, sequences)
 }
 
 /// Whether a member of an ensemble now has another signature than the ensemble was planned for.

@@ -297,7 +297,7 @@ impl ModelLifecycle {
         let was_unique = self.catalog.look(&name, CatalogEntry::was_unique).unwrap_or(true);
         let is_unique = self.loader.check_unique(&name, path).is_ok();
         let tried = self.catalog.look(&name, |entry| entry.tried.clone().filter(|_| entry.is_settled())).flatten();
-        let is_same = || tried.is_some() && Fingerprint::of(path, config).ok() == tried;
+        let is_same = || tried.is_some() && Fingerprint::compute(path, config).ok() == tried;
         if is_unique == was_unique && (!is_unique || is_same()) {
             return;
         }

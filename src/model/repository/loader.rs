@@ -203,7 +203,7 @@ impl ModelLoader {
         config: Option<&str>,
     ) -> Result<Option<PendingLoad>, Faults> {
         let file = |e: std::io::Error| vec![LoadError::File { path: directory.to_owned(), what: e.to_string() }];
-        let print = Fingerprint::of(directory, config).map_err(file)?;
+        let print = Fingerprint::compute(directory, config).map_err(file)?;
         let (model, served) = self.catalog.edit(name, |entry| {
             entry.tried = Some(print.clone());
             (entry.model.clone(), entry.served.clone().filter(|_| entry.open))

@@ -31,7 +31,7 @@ impl ModelCalls {
     fn submit(&self, of: &CallingRequest, model: &str, inputs: Vec<NamedTensor>) -> Result<Pending, InferFailure> {
         let gone = || InferFailure::new(code::UNAVAILABLE, "the server is stopping");
         let catalog = self.catalog.upgrade().ok_or_else(gone)?;
-        let failed = |failure| in_words(model, failure);
+        let failed = |failure| to_infer_failure(model, failure);
         let handle = catalog.find(model, "").map_err(failed)?;
         let (now, inherited) = (self.clock.now(), of.origin.as_any().downcast_ref::<InheritedContext>());
         let left = |until: Option<Time>| until.map(|until| until - now);
@@ -63,13 +63,13 @@ impl ModelCaller for ModelCalls {
         let (pending, model) = (self.submit(request, model, inputs), model.to_owned());
         Box::pin(async move {
             let answer = pending?.await;
-            answer.map(|answer| answer.outputs).map_err(|failure| in_words(&model, failure))
+            answer.map(|answer| answer.outputs).map_err(|failure| to_infer_failure(&model, failure))
         })
     }
 }
 
 /// A failure in the words of the contract's table.
-fn in_words(model: &str, failure: Failure) -> InferFailure {
+fn to_infer_failure(model: &str, failure: Failure) -> InferFailure {
     let of = |code: u32, what: &str| InferFailure::new(code, format!("model '{model}': {what}"));
     match failure {
         Failure::NotServed(_) => of(code::ABSENT, "the server has no such model, or it is not ready"),
@@ -107,7 +107,7 @@ fn in_words(model: &str, failure: Failure) -> InferFailure {
         Failure::NotResumed { .. } | Failure::Store { .. } => {
             of(code::UNAVAILABLE, "its stored state cannot be read now")
         }
-        Failure::Member { why, .. } => in_words(model, *why),
+        Failure::Member { why, .. } => to_infer_failure(model, *why),
         Failure::Control(_) => of(code::FAILED, "not served"),
         Failure::NotCopied { .. } => of(code::PRECONDITION, "the sequence that it is to copy has no state here"),
         Failure::StateNotFinite { state, .. } => {

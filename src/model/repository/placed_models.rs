@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use crate::config::model::settings::ModelSettings;
 use crate::model::catalog::{Catalog, CatalogEntry};
-use crate::model::decide::{NamingModel, PluginTables, pin_models, put_back};
+use crate::model::decide::{NamingModel, PluginTables, pin_models, restore_files};
 use crate::model::sequences::ModelScheduler;
 use crate::processing::{PinnedFile, PlaceModels};
 
@@ -73,9 +73,9 @@ impl PlaceModels for ModelsOfRegistry {
         pin_models(&catalog, self.naming(&catalog, plugin), self.rules.tables, plugin, sha256)
     }
 
-    fn put_back(&self, files: &[PinnedFile]) {
+    fn restore_files(&self, files: &[PinnedFile]) {
         if let Some(catalog) = self.catalog.upgrade() {
-            put_back(&catalog, files);
+            restore_files(&catalog, files);
         }
     }
 

@@ -96,7 +96,7 @@ impl VersionPreparer {
             }
         };
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
-        let mut settings = draft.settle(first.graph.signature()).map_err(faults)?;
+        let mut settings = draft.resolve(first.graph.signature()).map_err(faults)?;
         let cache = cache_of(&self.resources, draft, &mut settings);
         let rates = rates_of(&self.resources, draft, &mut settings).map_err(|fault| vec![fault])?;
         for placement in &placements {

@@ -128,11 +128,11 @@ mod tests {
     use super::*;
 
     fn tensor(dtype: DataType, data: &[u8]) -> Tensor {
-        Tensor { dtype, shape: Shape::of(&[1]), data: Bytes::copy_from_slice(data) }
+        Tensor { dtype, shape: Shape::new(&[1]), data: Bytes::copy_from_slice(data) }
     }
 
     #[test]
-    fn the_first_element_of_every_type() {
+    fn the_first_element_is_read_for_every_data_type() {
         let number = |dtype, data: &[u8]| first(&tensor(dtype, data));
         assert_eq!(number(DataType::Int32, &(-7i32).to_le_bytes()), Some(SentValue::Number(-7.0)));
         assert_eq!(number(DataType::Fp16, &half::f16::from_f32(1.5).to_le_bytes()), Some(SentValue::Number(1.5)));

@@ -445,8 +445,8 @@ fn meta(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> Reque
     for (input, tensor) in settings.inputs.iter().zip(inputs) {
         class = match tensor {
             Some(tensor) if is_open(&input.dims) && input.ragged.is_none() => tensor.shape.without(0).class(class),
-            Some(_) if input.optional => Shape::of(&[1]).class(class),
-            None => Shape::of(&[0]).class(class),
+            Some(_) if input.optional => Shape::new(&[1]).class(class),
+            None => Shape::new(&[0]).class(class),
             _ => class,
         };
     }

@@ -267,7 +267,7 @@ impl Drop for Calling {
 fn request(model: &str, value: i32) -> InferRequest {
     let rank = if model == "echo" { &[1, 1][..] } else { &[1] };
     let data = Bytes::copy_from_slice(&value.to_le_bytes());
-    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(rank), data };
+    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(rank), data };
     InferRequest {
         model: model.to_owned(),
         version: String::new(),
@@ -363,7 +363,7 @@ fn more_calls_than_instances_wait_in_their_order() {
 }
 
 #[test]
-fn where_the_engine_has_no_room_requests_wait_for_an_instance_of_their_plug_in() {
+fn requests_wait_for_an_instance_of_their_plug_in_if_the_engine_is_full() {
     // One warm instance of `refuser`, and three more.
     let engine = Arc::new(Engine::with_room_for(Mode::Serving, 4).unwrap());
     let calling = Calling::scorer_of(&engine);
@@ -406,7 +406,7 @@ fn without_room_for_its_only_instance_a_plug_in_refuses_for_now() {
 }
 
 #[test]
-fn instances_are_gone_with_their_model() {
+fn plug_in_instances_end_when_their_model_is_unloaded() {
     let calling = Calling::scorer();
     let waiting: Vec<Pending> = (0..9).map(|_| calling.begin("scorer", 2, |_| {}).unwrap()).collect();
     calling.wait_for(9.0);
@@ -423,7 +423,7 @@ fn instances_are_gone_with_their_model() {
 }
 
 #[test]
-fn a_failed_call_is_an_answer_that_the_guest_reads() {
+fn a_failed_model_call_returns_an_error_code_to_the_guest() {
     let calling = Calling::scorer();
     let cases = [(1, -3, "no grant"), (3, -5, "it refuses"), (4, -3, "itself"), (6, -4, "not there")];
     for (value, code, why) in cases {
@@ -470,7 +470,7 @@ fn a_request_that_is_cancelled_ends_its_call() {
 }
 
 #[test]
-fn a_model_that_is_unloaded_meanwhile_is_a_failed_call() {
+fn a_call_to_a_model_that_was_unloaded_fails() {
     let calling = Calling::scorer();
     let runs = calling.begin("scorer", 2, |_| {}).unwrap();
     calling.wait_for(1.0);
@@ -507,7 +507,7 @@ fn circle_through_an_ensemble() -> Calling {
 }
 
 #[test]
-fn a_call_that_comes_back_through_an_ensemble_is_denied() {
+fn a_call_that_leads_back_through_an_ensemble_is_denied() {
     let calling = circle_through_an_ensemble();
     assert_eq!(calling.ask("circle", 5), -3);
     let statistics = calling.repository.statistics("circle", "").unwrap().remove(0);

@@ -31,7 +31,7 @@ fn cancelled_while_read(machine: &Machine) -> Server {
 }
 
 #[test]
-fn a_step_that_is_cancelled_while_its_state_is_read_ends_its_sequence_only_where_the_model_says_so() {
+fn a_step_cancelled_while_its_state_loads_ends_its_sequence_only_if_configured() {
     for (when, keeps) in [("drain", true), ("step", true), ("every", true), ("drain", false), ("every", false)] {
         let machine = machine(when, keeps);
         let second = cancelled_while_read(&machine);
@@ -53,7 +53,7 @@ fn a_step_that_is_cancelled_while_its_state_is_read_ends_its_sequence_only_where
 }
 
 #[test]
-fn a_step_that_is_sent_again_before_the_state_is_back_is_to_come_once_more() {
+fn a_step_repeated_before_its_state_is_restored_gets_a_store_error() {
     for when in ["drain", "step", "every"] {
         let machine = machine(when, true);
         let first = machine.serve();
@@ -78,7 +78,7 @@ fn a_step_that_is_sent_again_before_the_state_is_back_is_to_come_once_more() {
 }
 
 #[test]
-fn a_state_whose_first_step_is_cancelled_in_the_backlog_goes_back_to_where_it_was_found() {
+fn a_state_returns_to_its_origin_if_its_first_step_is_cancelled_in_the_backlog() {
     for when in ["drain", "step", "every"] {
         let machine = machine(when, true);
         let first = machine.serve();
@@ -102,7 +102,7 @@ fn a_state_whose_first_step_is_cancelled_in_the_backlog_goes_back_to_where_it_wa
 }
 
 #[test]
-fn a_state_that_went_back_survives_a_restart() {
+fn a_state_returned_after_a_cancellation_survives_a_restart() {
     for when in ["drain", "step", "every"] {
         let machine = machine(when, true);
         cancelled_while_read(&machine).stop();

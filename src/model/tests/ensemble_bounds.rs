@@ -36,7 +36,7 @@ fn stalled() -> (RunHook, std::sync::mpsc::SyncSender<()>, Arc<AtomicU64>) {
 
 /// Ten thousand requests are cancelled that wait at the gate of one.
 #[test]
-fn cancelled_requests_at_a_gate_hold_nothing_and_end_one_after_the_other() {
+fn many_requests_cancelled_at_a_gate_neither_run_nor_block_others() {
     let (hook, release, runs) = stalled();
     let models =
         [("one", "", ensemble("one", &["p"], "max_inflight_requests: 1")), ("p", "identity INT32", PLAIN.to_owned())];
@@ -57,7 +57,7 @@ fn cancelled_requests_at_a_gate_hold_nothing_and_end_one_after_the_other() {
 
 /// The second step stalls, and the first one must not run on for all requests.
 #[test]
-fn what_waits_between_two_steps_is_bounded() {
+fn requests_between_two_ensemble_steps_are_limited() {
     let (stall, release, stalled_runs) = stalled();
     let fast_runs = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&fast_runs);
@@ -102,7 +102,7 @@ fn a_step_that_the_first_member_does_not_take_leaves_the_sequence_as_it_was() {
     assert_eq!(house.faults("ab"), [""; 0]);
     assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     let mut wide = request("ab", 1, 5, |_| {});
-    wide.inputs[0].tensor.shape = Shape::of(&[1, 2]);
+    wide.inputs[0].tensor.shape = Shape::new(&[1, 2]);
     wide.inputs[0].tensor.data = bytes::Bytes::from_static(&[0; 8]);
     match house.send(wide) {
         Err(Failure::Member { member, ended, may_retry, .. }) => {

@@ -22,7 +22,7 @@ fn load(house: &House, model: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_member_whose_new_load_an_ensemble_cannot_use_goes_on_as_it_was() {
+fn a_member_keeps_its_load_if_an_ensemble_cannot_use_the_new_load() {
     let house = explicit(House::both_ways(4));
     assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     let wide = accumulator(4, LONG).replace("dims: 1", "dims: 2");
@@ -82,7 +82,7 @@ const PLAIN: &str = "backend: 'onnxruntime' max_batch_size: 4 input { name: 'INP
                      output { name: 'OUTPUT' data_type: TYPE_INT32 dims: 1 } instance_group { kind: KIND_CPU count: 1 }";
 
 #[test]
-fn a_member_that_takes_sequences_from_now_on_is_planned_anew() {
+fn an_ensemble_is_planned_again_when_a_member_becomes_stateful() {
     let mut models = both_ways(4, LONG).to_vec();
     models[3] = ("b", "identity INT32", PLAIN.to_owned());
     let house = explicit(House::new(&models));

@@ -151,7 +151,7 @@ pub(super) fn request(model: &str, id: u64, value: i32, change: impl FnOnce(&mut
     let mut sequence = SequenceStep { id: Id::from(id), ..SequenceStep::default() };
     change(&mut sequence);
     let data = Bytes::copy_from_slice(&value.to_le_bytes());
-    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data };
+    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, 1]), data };
     InferRequest {
         model: model.to_owned(),
         version: String::new(),
@@ -267,7 +267,7 @@ fn ensembles_that_need_the_same_slots_in_opposite_orders_never_wait_for_each_oth
 }
 
 #[test]
-fn a_step_that_fails_in_one_member_ends_the_sequence_in_all_and_others_go_on() {
+fn a_step_that_fails_in_a_member_ends_only_its_sequence_in_all_members() {
     let house = House::both_ways(8);
     assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     assert_eq!(house.value("ab", 2, 5, |s| s.start = true).unwrap(), 5);
@@ -326,7 +326,7 @@ fn a_sequence_that_one_member_loses_is_over_in_all() {
 }
 
 #[test]
-fn a_cancelled_start_gives_its_slots_back_and_one_that_waits_gets_them() {
+fn a_cancelled_start_releases_its_slots_for_a_waiting_start() {
     let house = House::both_ways(1);
     assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     let waiting = house.repository.submit(request("ba", 2, 5, |s| s.start = true)).unwrap();
@@ -375,7 +375,7 @@ fn a_member_is_unloaded_only_after_its_ensembles() {
 }
 
 #[test]
-fn an_ensemble_without_sequences_runs_requests_at_once_and_its_inputs_may_come_in_batches() {
+fn an_ensemble_without_sequences_answers_many_concurrent_requests() {
     let plain = "backend: 'onnxruntime' max_batch_size: 4 input { name: 'INPUT' data_type: TYPE_INT32 dims: 1 } \
                  output { name: 'OUTPUT' data_type: TYPE_INT32 dims: 1 }";
     let house = House::new(&[
@@ -392,7 +392,7 @@ fn an_ensemble_without_sequences_runs_requests_at_once_and_its_inputs_may_come_i
 }
 
 #[test]
-fn what_does_not_fit_together_is_told_with_its_step() {
+fn ensemble_faults_are_reported_with_their_step() {
     let mut models = both_ways(4, LONG).to_vec();
     models.push(("absent", "", ensemble("absent", &["a", "missing"], "")));
     models.push(("two", "", ensemble("two", &["a", "a"], "")));

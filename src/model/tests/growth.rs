@@ -20,7 +20,7 @@ fn growing(memory: u64) -> Machine {
 fn submit(server: &Server, id: u64, elements: usize, start: bool) -> Result<Pending, Failure> {
     let mut request = request(id, 0, |s| s.start = start);
     let tensor = &mut request.inputs[0].tensor;
-    (tensor.shape, tensor.data) = (Shape::of(&[1, elements as u64]), vec![0; 4 * elements].into());
+    (tensor.shape, tensor.data) = (Shape::new(&[1, elements as u64]), vec![0; 4 * elements].into());
     server.repository.submit(request)
 }
 
@@ -45,7 +45,7 @@ fn append_in_time(server: &Server, id: u64, elements: usize) -> usize {
 }
 
 #[test]
-fn idle_sequences_leave_for_a_state_that_grows_and_come_back_with_room_for_all_of_theirs() {
+fn idle_sequences_spill_for_a_growing_state_and_return_with_all_their_memory() {
     let machine = growing(64 << 10);
     let server = machine.serve();
     assert_eq!(append(&server, 1, 1, true).unwrap(), 2, "the first state has one element");
@@ -86,7 +86,7 @@ fn an_end_needs_no_memory_for_a_state_that_grows() {
     let last = |id: u64, start: bool| {
         let mut request = request(id, 0, |s| (s.start, s.end) = (start, true));
         let tensor = &mut request.inputs[0].tensor;
-        (tensor.shape, tensor.data) = (Shape::of(&[1, 3000]), vec![0; 4 * 3000].into());
+        (tensor.shape, tensor.data) = (Shape::new(&[1, 3000]), vec![0; 4 * 3000].into());
         answered(server.repository.submit(request).unwrap())
     };
     assert_eq!(last(1, false).unwrap(), 18_001, "the step that was refused has changed nothing");
@@ -111,7 +111,7 @@ fn a_request_that_waits_for_a_grown_state_to_leave_gets_all_of_its_memory() {
 
 /// The step's state needs more memory than is free, so it stays in the store. The requests behind it need four bytes each.
 #[test]
-fn a_step_that_finds_no_room_takes_none_from_the_requests_that_wait_behind_it() {
+fn a_step_without_enough_memory_does_not_block_the_requests_behind_it() {
     let machine = growing(64 << 10);
     let first = machine.serve();
     append(&first, 1, 1000, true).unwrap();

@@ -36,7 +36,7 @@ fn before_version_2() -> (Machine, Server, (Server, Machine)) {
 }
 
 #[test]
-fn until_the_new_version_serves_everything_goes_on_with_the_old_one_and_after_a_crash_with_the_new_one() {
+fn a_handover_serves_the_old_version_and_after_a_crash_the_new_version() {
     let (machine, server, (there, _other)) = before_version_2();
     assert_eq!(server.sum(3, 1, |_| {}), 11);
     let handover = Handover::begin(&scheduler(&server), vec![load_of(&server, 1)], &[load_of(&there, 2)]);
@@ -57,7 +57,7 @@ fn until_the_new_version_serves_everything_goes_on_with_the_old_one_and_after_a_
 }
 
 #[test]
-fn while_both_versions_serve_what_waits_goes_to_the_new_one() {
+fn stored_sequences_move_to_the_new_version_while_both_versions_serve() {
     let (machine, first, (_there, _other)) = before_version_2();
     first.stop();
     let config = machine.model().join("config.pbtxt");

@@ -29,7 +29,7 @@ fn give(repository: &Repository, id: u64, file: &[u8]) {
 }
 
 #[test]
-fn a_given_state_goes_to_a_load_with_the_same_states_alone() {
+fn an_imported_state_is_used_only_by_a_load_with_the_same_states() {
     let fixture = fixture();
     give(&fixture.repository, 7, &state(&fixture));
     let config = fixture.model().join("config.pbtxt");
@@ -40,7 +40,7 @@ fn a_given_state_goes_to_a_load_with_the_same_states_alone() {
     let wide = |id: u64, starts: bool| {
         let mut request = request(id, 1, |s| s.start = starts);
         let tensor = &mut request.inputs[0].tensor;
-        (tensor.shape, tensor.data) = (sequor_core::Shape::of(&[1, 2]), vec![0; 8].into());
+        (tensor.shape, tensor.data) = (sequor_core::Shape::new(&[1, 2]), vec![0; 8].into());
         fixture.answer(request)
     };
     wide(2, true).unwrap();
@@ -53,7 +53,7 @@ fn a_given_state_goes_to_a_load_with_the_same_states_alone() {
 }
 
 #[test]
-fn a_given_state_stays_where_its_step_is_refused() {
+fn an_imported_state_is_kept_if_its_step_is_refused() {
     let fixture = fixture();
     give(&fixture.repository, 7, &state(&fixture));
     (11..=14).for_each(|id| assert_eq!(fixture.sum(id, 1, |s| s.start = true), 1));
@@ -68,7 +68,7 @@ fn a_given_state_stays_where_its_step_is_refused() {
 }
 
 #[test]
-fn a_given_state_is_listed_and_dropped_and_waits_only_so_long() {
+fn an_imported_state_is_listed_can_be_dropped_and_expires() {
     let machine = Machine::new("drain", OLDEST);
     let server = machine.serve();
     server.sum(1, 40, start);
@@ -112,7 +112,7 @@ fn a_kept_sequence_can_be_dropped() {
 }
 
 #[test]
-fn a_sequence_that_waits_in_the_store_is_exported_and_copied_as_a_live_one() {
+fn a_stored_sequence_is_exported_and_copied_like_a_live_sequence() {
     for when in ["drain", "step"] {
         let machine = Machine::new(when, OLDEST);
         let first = machine.serve();
@@ -160,7 +160,7 @@ fn a_state_that_goes_back_goes_on_with_a_load_with_the_same_states_alone() {
         let mut next = request(7, 2, |_| {});
         let tensor = &mut next.inputs[0].tensor;
         (tensor.shape, tensor.data) =
-            (sequor_core::Shape::of(&[1, width]), 2_i32.to_le_bytes().repeat(width as usize).into());
+            (sequor_core::Shape::new(&[1, width]), 2_i32.to_le_bytes().repeat(width as usize).into());
         let pending = server.repository.submit(next);
         let answer = pending
             .and_then(|pending| tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending));

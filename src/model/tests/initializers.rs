@@ -169,7 +169,7 @@ fn a_failure_refuses_the_start_and_leaves_the_others() {
 }
 
 #[test]
-fn the_second_start_of_a_name_runs_nothing_more() {
+fn the_second_start_of_a_name_reuses_the_kept_state() {
     let fixture = loaded(TOML);
     assert_eq!(start(&fixture, 1, 10), 310);
     assert_eq!(counts(&fixture), (0, 1, 4));
@@ -193,7 +193,7 @@ fn the_second_start_of_a_name_runs_nothing_more() {
 }
 
 #[test]
-fn starts_of_one_name_at_a_time_wait_for_one_of_them() {
+fn concurrent_starts_of_a_name_wait_for_the_start_that_runs_its_steps() {
     let fixture = loaded(TOML);
     let pending: Vec<_> =
         (1..9).map(|id| fixture.repository.submit(request(id, 10, |s| s.start = true)).unwrap()).collect();
@@ -210,7 +210,7 @@ fn starts_of_one_name_at_a_time_wait_for_one_of_them() {
 }
 
 #[test]
-fn live_sequences_go_before_kept_states() {
+fn live_sequences_evict_kept_states_if_memory_is_full() {
     // Two sequences, or one and the states of a name: 4 bytes, the name with the version that answered it, and 256.
     let fixture = fixture(TOML, 4 + 4 + 18 + 256, 1000);
     load(&fixture.repository, &fixture.model());
@@ -264,7 +264,7 @@ fn an_initializer_that_cannot_serve_refuses_the_model() {
 }
 
 #[test]
-fn a_version_takes_the_place_of_another_and_kept_states_go_with_it() {
+fn replacing_an_initializer_drops_its_kept_states() {
     let fixture = loaded(TOML);
     let registry = fixture.repository.initializers().unwrap();
     assert_eq!(start(&fixture, 1, 10), 310);
@@ -329,7 +329,7 @@ fn a_changed_file_waits_for_the_hash_and_an_operator_has_it_written() {
 }
 
 #[test]
-fn the_inputs_of_steps_count_with_those_that_processors_prepare() {
+fn inputs_of_initializer_steps_count_against_the_prepared_input_limit() {
     let fixture = loaded(TOML);
     let model = fixture.repository.0.catalog.model("sum").unwrap();
     let pool = Arc::clone(&model.loads().first().unwrap().initializer.as_ref().unwrap().pool);
@@ -344,7 +344,7 @@ fn the_inputs_of_steps_count_with_those_that_processors_prepare() {
 }
 
 #[test]
-fn three_failures_park_it_and_live_sequences_go_on() {
+fn three_failures_park_an_initializer_and_live_sequences_continue() {
     let fixture = fixture(TOML, u64::MAX, 3);
     load(&fixture.repository, &fixture.model());
     start(&fixture, 1, 50);

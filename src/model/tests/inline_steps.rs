@@ -51,7 +51,7 @@ fn runs_inline(house: &House, tries: i32) -> bool {
 }
 
 #[test]
-fn after_one_slow_step_none_runs_inline_until_the_time_is_over() {
+fn no_step_runs_inline_for_ten_seconds_after_a_slow_step() {
     let (clock, is_slow) = (Clock::manual_for_work(), Arc::new(AtomicBool::new(false)));
     let (time, slow) = (clock.clone(), Arc::clone(&is_slow));
     let hook = Arc::new(move |_: &sequor_core::Shape| {

@@ -41,7 +41,7 @@ const STEPS: i32 = 3;
 
 fn request(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
     let data = Bytes::copy_from_slice(&value.to_le_bytes());
-    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data };
+    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, 1]), data };
     InferRequest {
         model: "sum".to_owned(),
         version: String::new(),
@@ -301,28 +301,28 @@ fn tried_connections(strategy: &str, scheduler: impl Scheduler + 'static) {
 }
 
 #[test]
-fn every_interleaving_tried_lets_two_instances_go() {
+fn every_interleaving_tried_answers_everything_right_with_two_instances() {
     tried("oldest { max_candidate_sequences: 1 }", "2", RandomScheduler::new(2000));
 }
 
 #[test]
-fn every_interleaving_tried_answers_everything_right_with_two_batches_under_way() {
+fn every_interleaving_tried_answers_everything_right_with_two_open_batches() {
     let strategy = "oldest { max_candidate_sequences: 2 preferred_batch_size: 1 }";
     tried(strategy, "GPU 1", RandomScheduler::new(1000));
     tried(strategy, "GPU 1", PctScheduler::new(3, 500));
 }
 
 #[test]
-fn every_interleaving_tried_lets_two_accelerators_go_ahead() {
+fn every_interleaving_tried_answers_everything_right_with_two_accelerators() {
     tried("oldest { max_candidate_sequences: 1 preferred_batch_size: 1 }", "GPU 2", RandomScheduler::new(500));
 }
 
 #[test]
-fn every_interleaving_tried_lets_plug_ins_come_and_go_in_oldest() {
+fn every_interleaving_tried_attaches_and_detaches_plug_ins_in_oldest() {
     tried_with("oldest { max_candidate_sequences: 2 }", "1", Some(operate), RandomScheduler::new(300));
 }
 
 #[test]
-fn every_interleaving_tried_lets_plug_ins_come_and_go_over_two_instances() {
+fn every_interleaving_tried_attaches_and_detaches_plug_ins_on_two_instances() {
     tried_with("oldest { max_candidate_sequences: 1 }", "2", Some(operate), RandomScheduler::new(300));
 }

@@ -112,7 +112,7 @@ pub(super) fn request(id: u64, value: i32, change: impl FnOnce(&mut SequenceStep
     let mut sequence = SequenceStep { id: Id::from(id), ..SequenceStep::default() };
     change(&mut sequence);
     let data = Bytes::copy_from_slice(&value.to_le_bytes());
-    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data };
+    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, 1]), data };
     InferRequest {
         model: "sum".to_owned(),
         version: String::new(),
@@ -140,7 +140,7 @@ pub(super) fn load(repository: &Repository, model: &Path) {
 }
 
 #[test]
-fn a_sequence_goes_on_elsewhere_from_its_snapshot() {
+fn a_sequence_continues_on_another_server_from_its_snapshot() {
     let (here, there) = (Fixture::new(u64::MAX), Fixture::new(u64::MAX));
     here.sum(7, 40, |s| s.start = true);
     assert_eq!(here.sum(7, 1, |_| {}), 41);
@@ -154,7 +154,7 @@ fn a_sequence_goes_on_elsewhere_from_its_snapshot() {
 }
 
 #[test]
-fn what_is_no_state_of_the_model_is_not_imported() {
+fn a_file_that_is_no_state_of_the_model_is_not_imported() {
     let fixture = Fixture::new(u64::MAX);
     let served = fixture.repository.find("sum", "").unwrap();
     assert!(matches!(served.import(Id::from(1), b"no such file"), Err(TransferError::Snapshot(_))));
@@ -163,7 +163,7 @@ fn what_is_no_state_of_the_model_is_not_imported() {
 }
 
 #[test]
-fn a_counted_step_that_comes_twice_gets_its_answer_twice_and_is_run_once() {
+fn a_repeated_counted_step_gets_the_same_answer_and_runs_once() {
     let fixture = Fixture::new(u64::MAX);
     let step = |n| move |s: &mut SequenceStep| (s.start, s.step) = (n == 1, Some(n));
     fixture.sum(9, 5, step(1));
@@ -230,7 +230,7 @@ fn the_table_of_loads_grows_neither_with_the_models_nor_with_the_reloads() {
 
 /// The stages are for processors and tiers. Without any, a load that names a stage still answers.
 #[test]
-fn a_stage_that_nothing_carries_out_is_answered_and_hangs_nobody() {
+fn a_stage_without_a_plug_in_is_answered_and_blocks_no_request() {
     let none = Stages::default();
     let cases = [
         (Stages { pre: true, ..none }, Err(Refusal::Failed(1))),

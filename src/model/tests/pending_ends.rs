@@ -39,7 +39,7 @@ fn reason(refusal: Refusal) -> EndReason {
 }
 
 #[test]
-fn a_client_reads_of_an_end_once_the_store_has_removed_the_state() {
+fn a_client_learns_of_an_end_only_after_the_store_removed_the_state() {
     let expires = |machine: &Machine, server: &Server| {
         machine.clock.advance(Duration::from_secs(6));
         server.repository.tick();
@@ -99,7 +99,7 @@ fn an_operator_has_dropped_a_sequence_once_the_store_has_removed_its_state() {
 
 /// A state that waited for its next step has expired, and its id starts again. In mode "drain" the store does not record the START.
 #[test]
-fn a_start_is_answered_once_nothing_goes_on_from_the_life_before() {
+fn a_start_is_answered_only_after_the_store_removed_the_old_state() {
     let machine = Machine::new("drain", OLDEST);
     let first = machine.serve();
     assert_eq!(first.sum(7, 40, start), 40);
@@ -128,7 +128,7 @@ fn a_start_is_answered_once_nothing_goes_on_from_the_life_before() {
 
 /// In this mode no answer waits for the disk, not even that of an END.
 #[test]
-fn with_every_an_end_is_answered_while_the_disk_is_slow() {
+fn an_end_does_not_wait_for_the_disk_with_durability_every() {
     let machine = Machine::new("every", OLDEST);
     let server = machine.serve();
     assert_eq!(server.sum(7, 40, start), 40);
@@ -142,7 +142,7 @@ fn with_every_an_end_is_answered_while_the_disk_is_slow() {
 
 /// Without a store there is nothing to wait for, even while a step runs.
 #[test]
-fn where_states_are_not_kept_an_end_is_read_at_once() {
+fn an_end_is_reported_at_once_without_a_store() {
     let machine = Machine::new("never", OLDEST);
     let server = machine.serve();
     assert_eq!(server.sum(7, 40, start), 40);

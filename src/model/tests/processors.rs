@@ -342,7 +342,7 @@ fn another_version_takes_over_and_the_scratch_of_live_sequences_is_carried_over(
 }
 
 #[test]
-fn another_scratch_serves_new_sequences_while_live_ones_finish() {
+fn a_version_with_another_scratch_size_serves_only_new_sequences() {
     let fixture = loaded(TOML);
     assert_eq!(fixture.sum(7, 5, |s| s.start = true), 10_005);
     let post = POST.replace("10000", "20000");
@@ -356,7 +356,7 @@ fn another_scratch_serves_new_sequences_while_live_ones_finish() {
 }
 
 #[test]
-fn a_version_that_does_not_fit_leaves_the_one_that_serves() {
+fn a_processor_version_that_does_not_fit_is_refused_and_the_old_stays() {
     let fixture = loaded(TOML);
     assert_eq!(fixture.sum(7, 5, |s| s.start = true), 10_005);
     let bad = ProcessorWat { configure: "unreachable", ..guest() };
@@ -439,7 +439,7 @@ fn a_step_of_two_rows_is_the_client_s_fault() {
     fixture.sum(7, 5, |s| s.start = true);
     let mut two = request(7, 0, |_| {});
     let tensor = &mut two.inputs[0].tensor;
-    (tensor.shape, tensor.data) = (sequor_core::Shape::of(&[2, 1]), bytes::Bytes::from_static(&[0; 8]));
+    (tensor.shape, tensor.data) = (sequor_core::Shape::new(&[2, 1]), bytes::Bytes::from_static(&[0; 8]));
     let refused = failed(fixture.answer(two));
     assert_eq!((refused.code, refused.ended), (Some(1), false), "{refused:?}");
     assert_eq!(PluginControl::show(&fixture.repository, "guest").unwrap().attached[0].strikes, 0);

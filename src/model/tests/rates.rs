@@ -61,7 +61,7 @@ impl RatedModels {
 
     fn send(&self, model: &str, elements: u64) -> Pending {
         let data = Bytes::from(vec![0; 4 * elements as usize]);
-        let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, elements]), data };
+        let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, elements]), data };
         let request = InferRequest {
             model: model.to_owned(),
             version: String::new(),

@@ -138,7 +138,7 @@ fn no_step_fails_while_sequences_move() {
 }
 
 #[test]
-fn what_cannot_move_ends_with_a_reason() {
+fn a_sequence_that_cannot_move_ends_with_a_reason() {
     let toml = "[sequence]\nidle = \"never\"\n[reload]\ndrain = \"0s\"\n";
     let ends = served(toml, None);
     ends.sum(7, 1, start);
@@ -158,7 +158,7 @@ fn what_cannot_move_ends_with_a_reason() {
 }
 
 #[test]
-fn idle_time_goes_on_while_a_sequence_is_between_two_versions() {
+fn idle_time_continues_while_a_sequence_moves_between_versions() {
     let clock = Clock::manual();
     let toml = "[sequence]\nidle = \"5s\"\n[reload]\ndrain = \"1s\"\nthen = \"carry\"\n";
     let fixture = served(toml, Some(&clock));

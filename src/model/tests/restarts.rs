@@ -37,7 +37,7 @@ fn a_planned_restart_loses_no_step() {
 }
 
 #[test]
-fn after_a_crash_a_sequence_goes_on_from_its_last_answer_or_not_at_all() {
+fn a_sequence_continues_after_a_crash_only_from_its_last_answer() {
     for (when, sum) in [("step", Some(8)), ("drain", None)] {
         let machine = Machine::new(when, OLDEST);
         let first = machine.serve();
@@ -69,7 +69,7 @@ fn an_ended_sequence_is_not_resumed_after_a_crash() {
 }
 
 #[test]
-fn a_start_on_a_kept_id_begins_anew_and_the_kept_state_is_gone() {
+fn a_start_on_a_stored_id_discards_the_stored_state() {
     for when in ["drain", "step"] {
         let machine = Machine::new(when, OLDEST);
         let first = machine.serve();
@@ -84,7 +84,7 @@ fn a_start_on_a_kept_id_begins_anew_and_the_kept_state_is_gone() {
 }
 
 #[test]
-fn a_state_goes_on_with_the_model_that_made_it_alone() {
+fn a_state_continues_only_with_the_model_files_that_made_it() {
     let machine = Machine::new("drain", OLDEST);
     let first = machine.serve();
     first.sum(7, 40, start);
@@ -192,7 +192,7 @@ fn with_every_a_crash_takes_no_idle_time_of_a_state_that_steps_have_left_behind(
 }
 
 #[test]
-fn with_every_an_answer_names_the_durable_step_and_a_client_that_counts_goes_on_from_there() {
+fn a_counting_client_continues_from_the_durable_step_with_durability_every() {
     let machine = Machine::new("every\"\nevery = 3 # \"", OLDEST);
     let first = machine.serve();
     let said = first.send(7, 1, |s| (s.start, s.step) = (true, Some(1))).unwrap();
@@ -225,7 +225,7 @@ fn with_every_an_answer_names_the_durable_step_and_a_client_that_counts_goes_on_
 }
 
 #[test]
-fn with_every_a_state_of_the_life_before_is_gone_once_a_start_is_answered() {
+fn an_answered_start_discards_the_old_state_with_durability_every() {
     let machine = Machine::new("every\"\nevery = 1 # \"", OLDEST);
     let server = machine.serve();
     server.sum(7, 40, |s| (s.start, s.step) = (true, Some(1)));
@@ -236,7 +236,7 @@ fn with_every_a_state_of_the_life_before_is_gone_once_a_start_is_answered() {
 }
 
 #[test]
-fn after_a_start_that_failed_nothing_goes_on_from_the_life_before() {
+fn a_failed_start_discards_the_state_of_the_old_incarnation() {
     for when in ["drain", "step", "every\"\nevery = 1 # \""] {
         let machine = Machine::new(when, OLDEST);
         fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32 poison=13").unwrap();
@@ -281,7 +281,7 @@ fn start_in_vain(folder: &Path, repository: &Repository) {
 }
 
 #[test]
-fn a_load_that_fails_forgets_no_end() {
+fn a_load_that_fails_keeps_the_reasons_of_ended_sequences() {
     for in_vain in [load_in_vain as fn(&Path, &Repository), start_in_vain] {
         let mut machine = Machine::new("step", OLDEST);
         let first = machine.serve();
@@ -349,7 +349,7 @@ fn a_replaced_version_that_stored_sequences_need_goes_with_its_model() {
 }
 
 #[test]
-fn how_a_sequence_ended_is_known_after_a_restart_and_after_a_crash() {
+fn the_reason_of_an_ended_sequence_survives_a_restart_and_a_crash() {
     for when in ["drain", "step"] {
         let machine = Machine::new(when, OLDEST);
         machine.clock.advance(Duration::from_secs(10));
@@ -382,7 +382,7 @@ fn how_a_sequence_ended_is_known_after_a_restart_and_after_a_crash() {
 }
 
 #[test]
-fn what_does_not_fit_on_the_disk_is_lost_and_the_rest_is_kept() {
+fn states_beyond_the_store_limit_are_lost_and_the_rest_is_kept() {
     let machine = Machine::new("drain", OLDEST).with_limit(400);
     let first = machine.serve();
     (1..=4).for_each(|id| assert_eq!(first.sum(id, 1, start), 1));
@@ -397,7 +397,7 @@ fn what_does_not_fit_on_the_disk_is_lost_and_the_rest_is_kept() {
 }
 
 #[test]
-fn an_id_that_the_server_made_is_made_once() {
+fn the_server_never_makes_the_same_id_twice() {
     let machine = Machine::new("drain", OLDEST);
     let made = |server: &Server| {
         let begins = |s: &mut SequenceStep| {

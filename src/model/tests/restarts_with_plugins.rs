@@ -103,7 +103,7 @@ fn a_counted_step_that_was_refused_after_its_run_gets_no_answer_of_another_step(
 }
 
 #[test]
-fn a_counted_step_is_answered_again_with_what_the_processors_made() {
+fn a_repeated_counted_step_gets_the_answer_of_the_processors() {
     for when in ["drain", "step"] {
         let machine = machine(when, processors::TOML, with_processors);
         let first = machine.serve();
@@ -117,7 +117,7 @@ fn a_counted_step_is_answered_again_with_what_the_processors_made() {
 }
 
 #[test]
-fn a_reply_on_its_way_to_the_store_is_not_repeated() {
+fn a_step_is_busy_until_its_reply_is_in_the_store() {
     let machine = machine("step", processors::TOML, with_processors);
     let server = machine.serve();
     server.sum(7, 5, |s| (s.start, s.step) = (true, Some(1)));
@@ -137,7 +137,7 @@ fn a_reply_on_its_way_to_the_store_is_not_repeated() {
 }
 
 #[test]
-fn other_processors_do_not_go_on_with_a_scratch() {
+fn a_stored_scratch_is_refused_if_the_processors_have_changed() {
     let machine = machine("drain", processors::TOML, with_processors);
     let first = machine.serve();
     first.sum(7, 5, start);
@@ -158,7 +158,7 @@ fn other_processors_do_not_go_on_with_a_scratch() {
 }
 
 #[test]
-fn a_sequence_goes_on_from_its_state_and_not_from_a_new_first_one() {
+fn a_restored_sequence_continues_from_its_state_without_the_initializer() {
     for when in ["drain", "step"] {
         let machine = machine(when, initializers::TOML, with_an_initializer);
         let first = machine.serve();

@@ -43,7 +43,7 @@ pub(super) fn waiting(server: &Server) -> Vec<(Id, u64, u64)> {
 }
 
 #[test]
-fn what_moved_to_a_new_version_goes_on_there_after_a_restart() {
+fn moved_sequences_continue_on_the_new_version_after_a_restart() {
     for when in ["drain", "step", "every"] {
         for strategy in [OLDEST, "direct { }"] {
             let machine = carrying(when, strategy);
@@ -101,7 +101,7 @@ fn a_crash_at_any_time_of_a_reload_loses_no_step_that_was_answered() {
 }
 
 #[test]
-fn with_every_a_client_that_counts_goes_on_with_the_new_version_from_the_durable_step() {
+fn a_counting_client_continues_on_the_new_version_from_the_durable_step() {
     let machine = carrying("every\"\nevery = 1 # \"", OLDEST);
     let first = machine.serve();
     let answer = first.sum(1, 10, |s| (s.start, s.step) = (true, Some(1)));
@@ -115,7 +115,7 @@ fn with_every_a_client_that_counts_goes_on_with_the_new_version_from_the_durable
 }
 
 #[test]
-fn what_ended_after_it_moved_does_not_come_back_after_a_crash() {
+fn a_sequence_that_ended_after_its_move_stays_ended_after_a_crash() {
     let machine = carrying("step", OLDEST);
     let first = machine.serve();
     (1..=4).for_each(|id| assert_eq!(first.sum(id, 10, start), 10));
@@ -139,7 +139,7 @@ fn what_ended_after_it_moved_does_not_come_back_after_a_crash() {
 }
 
 #[test]
-fn what_waits_in_the_store_goes_on_with_each_further_version() {
+fn stored_sequences_continue_on_each_further_version() {
     for when in ["drain", "step", "every"] {
         let machine = carrying(when, OLDEST);
         let first = machine.serve();
@@ -162,7 +162,7 @@ fn what_waits_in_the_store_goes_on_with_each_further_version() {
 }
 
 #[test]
-fn a_version_that_carries_nothing_goes_on_from_no_state_of_another() {
+fn a_version_without_carry_uses_no_state_of_another_version() {
     for when in ["drain", "step"] {
         let machine = carrying(when, OLDEST);
         let first = machine.serve();
@@ -225,7 +225,7 @@ fn stored_sequences_go_on_with_a_replaced_version_for_as_long_as_live_ones() {
 }
 
 #[test]
-fn a_version_that_was_carried_from_once_is_not_for_ever() {
+fn a_carry_is_forgotten_once_the_old_version_serves_again() {
     for when in ["drain", "step"] {
         let machine = carrying(when, OLDEST);
         let first = machine.serve();
@@ -247,7 +247,7 @@ fn a_version_that_was_carried_from_once_is_not_for_ever() {
 }
 
 #[test]
-fn a_reload_within_the_time_of_another_moves_what_lives_on_both() {
+fn a_reload_during_another_moves_the_sequences_of_both_old_versions() {
     for when in ["never", "drain", "step"] {
         let machine = carrying(when, OLDEST);
         let server = machine.serve();
@@ -265,7 +265,7 @@ fn a_reload_within_the_time_of_another_moves_what_lives_on_both() {
 }
 
 #[test]
-fn after_a_rollback_within_the_time_of_a_reload_everything_goes_on_with_the_first_version() {
+fn a_rollback_during_a_reload_moves_all_sequences_to_the_first_version() {
     for when in ["drain", "step"] {
         let machine = carrying(when, OLDEST);
         let server = machine.serve();
@@ -284,7 +284,7 @@ fn after_a_rollback_within_the_time_of_a_reload_everything_goes_on_with_the_firs
 }
 
 #[test]
-fn a_version_that_stays_takes_over_from_itself() {
+fn a_served_version_with_a_changed_file_takes_over_its_own_sequences() {
     for when in ["drain", "step"] {
         let machine = carrying(when, OLDEST);
         let config = machine.model().join("config.pbtxt");
@@ -341,7 +341,7 @@ fn a_sequence_whose_start_failed_moves_too() {
 }
 
 #[test]
-fn what_a_repeated_step_has_brought_back_moves_too() {
+fn a_sequence_restored_by_a_repeated_step_moves_to_the_new_version() {
     for when in ["drain", "step"] {
         let machine = carrying(when, OLDEST);
         let first = machine.serve();
@@ -356,7 +356,7 @@ fn what_a_repeated_step_has_brought_back_moves_too() {
 }
 
 #[test]
-fn without_durability_nothing_of_a_stored_state_comes_back() {
+fn a_reload_without_durability_discards_stored_states() {
     let machine = carrying("step", OLDEST);
     let first = machine.serve();
     (1..=2).for_each(|id| assert_eq!(first.sum(id, 10, start), 10));
@@ -374,7 +374,7 @@ fn without_durability_nothing_of_a_stored_state_comes_back() {
 
 /// Memory is full of sequences that live on the version before, and their time there is not over.
 #[test]
-fn idle_sequences_of_a_replaced_version_make_room_too() {
+fn idle_sequences_of_a_replaced_version_are_spilled_too() {
     for when in ["drain", "step"] {
         let machine = carrying(when, OLDEST).with_memory(12);
         let server = machine.serve();
@@ -387,7 +387,7 @@ fn idle_sequences_of_a_replaced_version_make_room_too() {
 
 /// Their version was to move to one that no longer serves: no step of theirs would be answered from the store.
 #[test]
-fn sequences_without_a_version_to_move_to_make_no_room() {
+fn sequences_without_a_version_to_move_to_are_not_spilled() {
     for when in ["drain", "step"] {
         let machine = carrying(when, OLDEST).with_memory(12);
         let server = machine.serve();

@@ -41,7 +41,7 @@ fn idle_sequences_go_to_the_store_where_a_start_needs_their_memory() {
 }
 
 #[test]
-fn what_has_left_memory_survives_a_restart_and_a_crash() {
+fn spilled_sequences_survive_a_restart_and_a_crash() {
     let machine = Machine::new("drain", OLDEST).with_memory(12);
     let server = machine.serve();
     (1..=5).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
@@ -161,7 +161,7 @@ fn a_sequence_that_comes_back_from_the_store_while_it_is_exported_is_asked_for_a
 }
 
 #[test]
-fn while_the_disk_is_slow_with_every_only_so_many_steps_are_answered_ahead_of_it() {
+fn steps_answered_before_their_write_are_limited_with_durability_every() {
     let machine = Machine::new("every\"\nevery = 3 # \"", OLDEST);
     let server = machine.serve();
     machine.hold_disk(true);
@@ -177,7 +177,7 @@ fn while_the_disk_is_slow_with_every_only_so_many_steps_are_answered_ahead_of_it
 }
 
 #[test]
-fn while_the_disk_is_slow_what_waits_shares_a_commit() {
+fn steps_that_wait_for_a_slow_disk_share_a_commit() {
     let machine = Machine::new("step", OLDEST);
     let server = machine.serve();
     server.sum(1, 1, start);
@@ -199,7 +199,7 @@ fn while_the_disk_is_slow_what_waits_shares_a_commit() {
 }
 
 #[test]
-fn with_step_a_sequence_that_leaves_memory_is_not_written_once_more() {
+fn a_spilled_sequence_is_not_written_again_with_durability_step() {
     let machine = Machine::new("step", OLDEST).with_memory(12);
     let server = machine.serve();
     (1..=8).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
@@ -245,7 +245,7 @@ fn the_answer_of_an_earlier_step_is_not_given_for_a_later_one() {
 }
 
 #[test]
-fn a_step_that_waits_for_the_disk_when_the_server_stops_is_not_answered_with_the_one_before() {
+fn a_step_that_waits_for_the_disk_at_shutdown_gets_no_earlier_answer() {
     let machine = Machine::new("every\"\nevery = 3 # \"", OLDEST);
     let server = machine.serve();
     machine.hold_disk(true);

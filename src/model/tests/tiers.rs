@@ -147,7 +147,7 @@ fn copies_of_states_count_until_the_tier_drops_them() {
 
 /// Another sequence gets the only slot before the tier has read the state.
 #[test]
-fn a_copy_is_that_of_its_step_whatever_the_slot_does_next() {
+fn a_copied_state_is_not_changed_by_later_use_of_its_slot() {
     let rig = Rig::new(OLDEST, "KIND_CPU");
     let only = rig.submit(1, 5, |s| (s.start, s.end) = (true, true));
     let (ended, sealed) = rig.tier.next();

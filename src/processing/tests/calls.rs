@@ -79,7 +79,8 @@ fn absent() -> CallOutcome {
 
 /// An answer that is passed by handle.
 fn large() -> CallOutcome {
-    let tensor = Tensor { dtype: DataType::Uint8, shape: Shape::of(&[40 << 20]), data: Bytes::from(vec![0; 40 << 20]) };
+    let tensor =
+        Tensor { dtype: DataType::Uint8, shape: Shape::new(&[40 << 20]), data: Bytes::from(vec![0; 40 << 20]) };
     Ok(vec![NamedTensor { name: "y".to_owned(), tensor }])
 }
 
@@ -216,7 +217,7 @@ fn the_answers_that_a_guest_holds_are_bounded() {
 }
 
 #[test]
-fn without_a_server_a_call_is_a_failure_that_the_guest_reads() {
+fn a_model_call_without_a_server_returns_an_error_to_the_guest() {
     let reads = format!(
         "(call $call)
         (if (i32.ne (i32.load8_u (i32.const 480)) (i32.const 1)) (then unreachable))

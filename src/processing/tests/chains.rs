@@ -117,7 +117,7 @@ fn an_end_without_inputs_runs_nothing() {
 }
 
 #[test]
-fn what_breaks_a_rule_fails_the_request() {
+fn an_invalid_processor_answer_fails_the_request() {
     let with = |pre: &str| failure(&[ProcessorWat { pre, ..ProcessorWat::default() }]);
     assert_eq!(with("unreachable"), "it gave up (unreachable), in pre");
     let ever = "(loop $ever (br $ever)) (i32.const 0)";
@@ -190,7 +190,7 @@ fn a_request_with_too_many_large_outputs_is_refused_without_a_strike() {
 }
 
 #[test]
-fn several_processors_together_are_held_to_the_runs_of_one_request() {
+fn all_processors_of_a_chain_share_the_limit_of_runs_per_request() {
     let (outer, inner) = (run_each(100), run_each(50));
     let reply = "(call $reply (local.get 11) (local.get 12))";
     for last in [inner.as_str(), reply] {
@@ -208,7 +208,7 @@ fn several_processors_together_are_held_to_the_runs_of_one_request() {
 }
 
 #[test]
-fn an_input_that_passes_by_counts_once_for_all_runs() {
+fn an_input_that_no_processor_reads_counts_once_for_all_runs() {
     let mut model = model();
     let passes = crate::processing::TensorPort { name: "z".to_owned(), ..model.inputs[0].clone() };
     model.inputs.push(passes);
@@ -238,7 +238,7 @@ const LARGE: &str = "
         (i32.const 600))";
 
 #[test]
-fn several_processors_together_are_held_to_the_bytes_of_one_request() {
+fn all_processors_of_a_chain_share_the_limit_of_bytes_per_request() {
     let ten = run_each(10);
     let pre = "(call $run (call $large (i32.const 0)) (i32.const 1) (i32.const 1))";
     let large = ProcessorWat { extra: LARGE, pre, ..ProcessorWat::default() };
@@ -347,7 +347,7 @@ fn wider(guest: ProcessorWat<'_>) -> crate::processing::Chain {
 }
 
 #[test]
-fn an_input_that_passes_by_must_fit_the_model_behind() {
+fn an_input_passed_on_without_a_processor_must_fit_the_model() {
     let guests = [
         ProcessorWat { manifest: "wants = [\"post\"]\n", ..ProcessorWat::default() },
         ProcessorWat {
@@ -367,7 +367,7 @@ fn an_input_that_passes_by_must_fit_the_model_behind() {
 }
 
 #[test]
-fn the_runs_of_one_request_are_alike_though_two_processors_made_them() {
+fn the_runs_of_a_request_must_have_equal_shapes_across_processors() {
     let twice =
         ProcessorWat { pre: "(call $run (local.get 11) (local.get 12) (i32.const 2))", ..ProcessorWat::default() };
     // Every second call gives two bytes instead of three.
@@ -399,7 +399,7 @@ fn a_failed_post_whose_runs_cannot_be_joined_is_one_strike() {
         ..ProcessorWat::default()
     }]);
     let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
-    let scalar = crate::tensor::Tensor { shape: sequor_core::Shape::of(&[]), ..tensor(b"d") };
+    let scalar = crate::tensor::Tensor { shape: sequor_core::Shape::new(&[]), ..tensor(b"d") };
     let outputs = vec![vec![Some(scalar.clone())], vec![Some(scalar)]];
     let (refused, _) = chain.post(&step(), prepared.pending, outputs).unwrap_err();
     assert_eq!(refused.why, RefusedBy::Failure { what: "has no dimension to join the runs on".to_owned() });

@@ -45,7 +45,7 @@ impl PlaceModels for NotedModels {
         Ok(pins.iter_mut().map(written).collect())
     }
 
-    fn put_back(&self, files: &[PinnedFile]) {
+    fn restore_files(&self, files: &[PinnedFile]) {
         *self.pins.lock() = files.iter().map(|file| (file.directory.clone(), file.before.clone())).collect();
     }
 
@@ -77,7 +77,7 @@ impl PlaceModels for LoadedModelsOf {
         Ok(Vec::new())
     }
 
-    fn put_back(&self, _: &[PinnedFile]) {}
+    fn restore_files(&self, _: &[PinnedFile]) {}
 
     fn reload(&self, model: &str) -> Result<(), String> {
         if !self.0.succeed.lock().pop_front().unwrap_or(true) {
@@ -185,7 +185,7 @@ fn component(guest: ProcessorWat<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn a_version_takes_the_place_of_another_and_scratch_is_carried_over() {
+fn a_new_processor_version_takes_over_the_scratch() {
     let rig = rig(false);
     let counts = component(ProcessorWat { post: COUNT, ..ProcessorWat::default() });
     rig.registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
@@ -231,7 +231,7 @@ fn a_version_that_cannot_serve_changes_nothing() {
 }
 
 #[test]
-fn another_scratch_needs_a_new_load_and_goes_nowhere_without_it() {
+fn a_version_with_another_scratch_size_needs_a_new_load() {
     for fails in [false, true] {
         let rig = rig(fails);
         rig.registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
@@ -299,7 +299,7 @@ fn a_changed_file_that_needs_a_new_load_leaves_a_parked_plug_in_parked() {
 }
 
 #[test]
-fn the_file_of_the_version_before_is_back_also_if_a_model_does_not_load_again() {
+fn the_previous_plug_in_file_is_restored_even_if_a_model_fails_to_reload() {
     let folder = tempfile::tempdir().unwrap();
     let models = LoadedModels::new(PlaceRules { dir: Some(folder.path().to_owned()), ..PlaceRules::default() });
     let (file, first) = (folder.path().join("guest.wasm"), component(ProcessorWat::default()));

@@ -12,7 +12,7 @@ use crate::scheduling::stand_in::{Does, MS, StandInVersion};
 use crate::scheduling::{Clock, SchedulerHost};
 
 #[test]
-fn a_guest_decides_and_is_told_what_happens_in_order() {
+fn a_guest_decides_and_observes_events_in_order() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=3);
     assert_eq!(rig.drain(), [1, 1, 1], "one by one, as this guest would have it");
@@ -35,7 +35,7 @@ fn a_guest_decides_and_is_told_what_happens_in_order() {
 }
 
 #[test]
-fn whatever_ruins_an_instance_costs_a_round_and_a_new_one_comes_after_its_back_off() {
+fn a_failed_instance_loses_its_round_and_restarts_after_its_back_off() {
     for does in [Does::Trap, Does::Time, Does::Memory] {
         let mut rig = Rig::open(plans(), |_| {});
         rig.starts(1..=4);
@@ -60,7 +60,7 @@ fn whatever_ruins_an_instance_costs_a_round_and_a_new_one_comes_after_its_back_o
 }
 
 #[test]
-fn three_strikes_within_a_minute_park_it_and_the_core_asks_no_more() {
+fn three_strikes_within_a_minute_park_a_plug_in_and_end_its_questions() {
     let mut rig = Rig::open(plans(), |_| {});
     for n in 0..3 {
         rig.version.does(Does::Trap);
@@ -133,7 +133,7 @@ fn a_busy_guest_gets_no_strike() {
 }
 
 #[test]
-fn whom_a_guest_starves_the_core_serves() {
+fn the_core_runs_requests_that_a_plugin_starves() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.version.does(Does::Starve);
     rig.starts(1..=2);
@@ -146,7 +146,7 @@ fn whom_a_guest_starves_the_core_serves() {
 }
 
 #[test]
-fn a_new_instance_knows_who_lives_and_hears_what_comes() {
+fn a_new_instance_observes_the_live_sequences_and_later_events() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=3);
     rig.drain();
@@ -173,7 +173,7 @@ fn a_new_instance_knows_who_lives_and_hears_what_comes() {
 }
 
 #[test]
-fn a_shadow_is_asked_and_not_heeded_and_its_difference_is_counted() {
+fn a_shadow_is_asked_but_ignored_and_its_differences_are_counted() {
     let mut rig = Rig::open(admits(), |options| options.shadow = true);
     assert_eq!(rig.binding.state(), BindingState::Shadow);
     rig.starts(1..=3);
@@ -197,7 +197,7 @@ fn a_shadow_is_asked_and_not_heeded_and_its_difference_is_counted() {
 }
 
 #[test]
-fn who_gets_a_slot_is_the_guests_to_say_and_the_built_ins_if_it_fails() {
+fn the_guest_assigns_slots_and_the_built_in_policy_does_if_it_fails() {
     for (does, strikes) in [(Does::Admit, 0), (Does::AdmitTrap, 1), (Does::AdmitBeyond, 1)] {
         let mut rig = Rig::open(admits(), |_| {});
         rig.version.does(does);
@@ -214,7 +214,7 @@ fn who_gets_a_slot_is_the_guests_to_say_and_the_built_ins_if_it_fails() {
 }
 
 #[test]
-fn parked_by_an_operator_it_is_asked_no_more() {
+fn a_plug_in_parked_by_an_operator_is_not_asked() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.binding.park();
     rig.starts(1..=3);
@@ -238,7 +238,7 @@ fn an_attachment_is_refused_where_a_feature_is_missing() {
 }
 
 #[test]
-fn who_asks_for_a_sequences_text_gets_it_while_it_lives() {
+fn the_text_of_a_sequence_id_is_available_while_the_sequence_lives() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(7..=7);
     let seq = rig.desk.core.lock().find(&Id::Int(7), None).unwrap();
@@ -260,7 +260,7 @@ fn an_old_guest_that_fails_late_is_no_strike_against_the_new_one() {
 }
 
 #[test]
-fn what_happens_is_counted_under_the_plug_ins_name() {
+fn calls_and_faults_are_counted_under_the_name_of_the_plug_in() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.version.script.lock().memory = 321;
     rig.starts(1..=2);
@@ -345,7 +345,7 @@ fn no_request_is_lost_to_a_plug_in() {
 }
 
 #[test]
-fn it_is_quick_without_a_guest_or_with_a_quick_one() {
+fn a_binding_is_quick_without_a_guest_or_with_a_quick_guest() {
     let mut rig = Rig::open(plans(), |_| {});
     assert!(!rig.decider().is_quick(), "nothing is known");
     rig.starts(1..=3);
@@ -386,7 +386,7 @@ fn a_thread_that_has_other_work_never_waits_for_a_guest() {
 }
 
 #[test]
-fn a_call_above_a_millisecond_takes_it_off_the_inline_way_for_ten_seconds() {
+fn a_call_above_a_millisecond_stops_inline_calls_for_ten_seconds() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=3);
     rig.drain();

@@ -10,7 +10,7 @@ use crate::scheduling::stand_in::{Does, StandInVersion};
 use crate::scheduling::tests::rig::{MS, Rig, plans};
 
 #[test]
-fn events_go_with_the_question_that_follows_them() {
+fn events_are_sent_with_the_next_question() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=4);
     rig.drain();
@@ -153,7 +153,7 @@ fn a_models_own_max_wait_takes_the_place_of_the_default() {
 }
 
 #[test]
-fn clients_read_the_codes_of_the_version_that_decides() {
+fn clients_get_the_rejection_reasons_of_the_deciding_version() {
     let text = "this tenant is over its quota".to_owned();
     let reason = RejectionReason { text, status: RejectionStatus::ResourceExhausted, retry_after: None };
     let version = StandInVersion::names_code("3f2a", plans(), reason.clone());

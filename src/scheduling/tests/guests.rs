@@ -107,7 +107,7 @@ fn ask(guest: &mut SchedulerGuest, mut round: Round) -> Result<(PolicyAnswer, Ro
 }
 
 #[test]
-fn guests_that_mean_well_give_answers_that_stand() {
+fn well_behaved_guests_give_valid_answers() {
     for name in ["batch-key", "edf", "fair-share", "length-bucket", "lru-evict", "single", "volume"] {
         let component = component(name);
         assert_eq!(component.manifest().name, name);
@@ -145,7 +145,7 @@ fn hostile(component: &SchedulerComponent, does: &str, more: &str) -> (Scheduler
 }
 
 #[test]
-fn hostile_guests_are_stopped_and_their_authors_told_why() {
+fn hostile_guests_are_stopped_and_the_reason_is_reported() {
     let component = component("hostile-default");
     for (does, fault, told) in [
         ("loop", CallFault::Time, "time limit 2ms in plan (6 candidates)"),
@@ -194,7 +194,7 @@ fn python(does: &str, amount: u32) -> (SchedulerComponent, SchedulerGuest, Arc<S
 }
 
 #[test]
-fn what_python_raises_is_told_with_its_line() {
+fn a_python_exception_is_reported_with_its_line() {
     let (.., refused) = python("raise-configure", 0);
     assert_eq!(refused.unwrap(), Err("ValueError: told to raise at plugin.py:10".to_owned()));
     let (component, mut guest, heard, _) = python("raise", 0);
@@ -221,7 +221,7 @@ fn what_python_raises_is_told_with_its_line() {
 }
 
 #[test]
-fn an_interpreter_has_the_room_that_others_have() {
+fn an_interpreter_gets_the_same_memory_margin_as_other_guests() {
     let (component, mut guest, ..) = python("gather", 1 << 20);
     let at_start = guest.memory();
     assert!(
@@ -247,7 +247,7 @@ fn an_interpreter_has_the_room_that_others_have() {
 
 /// A plug-in in Python that keeps 128 KiB of every round hits its limit after some hundred rounds, if it is never replaced.
 #[test]
-fn a_python_that_gathers_memory_is_replaced_and_no_round_is_lost() {
+fn a_growing_python_guest_is_replaced_without_a_lost_round() {
     let starts = |rig: &Rig| {
         rig.metrics
             .encode()
@@ -276,7 +276,7 @@ fn a_python_that_gathers_memory_is_replaced_and_no_round_is_lost() {
 
 /// Under `cargo xtask test --all-languages`.
 #[test]
-fn what_is_thrown_is_told_with_its_line_in_javascript() {
+fn a_javascript_exception_is_reported_with_its_line() {
     let component = component("fair-share-js");
     let (mut guest, heard) = start(&component);
     let refused = guest.configure("{\"weights\": {\"gold\": 0}}", &facts(&component)).unwrap().unwrap_err();

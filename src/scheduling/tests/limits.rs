@@ -31,7 +31,7 @@ fn log(bytes: u32) -> String {
 }
 
 #[test]
-fn a_guest_hands_over_so_much_at_once_and_no_more() {
+fn a_guest_that_hands_over_too_much_at_once_traps() {
     let told = |bytes| {
         plan(
             &mut patient(&SchedulerWat {
@@ -60,7 +60,7 @@ fn a_guest_hands_over_so_much_at_once_and_no_more() {
 
 /// It never checks the epoch, because it has no loop and calls only the host's functions.
 #[test]
-fn a_guest_that_has_the_host_work_is_out_of_time() {
+fn a_guest_that_keeps_the_host_busy_reaches_the_time_limit() {
     let logs = log(2 << 20).repeat(400);
     let told = struck_by_default(&SchedulerWat {
         extra: LOG,
@@ -104,7 +104,7 @@ fn for_debuggers() -> String {
 }
 
 #[test]
-fn what_a_component_says_for_debuggers_costs_nothing() {
+fn debug_sections_do_not_slow_down_a_trap_report() {
     let bytes = SchedulerWat { extra: &for_debuggers(), plan: "(unreachable)", ..SchedulerWat::default() }.component();
     assert!(bytes.windows(13).any(|name| name == b".debug_abbrev"));
     let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
@@ -118,7 +118,7 @@ fn what_a_component_says_for_debuggers_costs_nothing() {
 }
 
 #[test]
-fn of_an_answer_no_more_is_kept_than_shows_what_is_wrong_with_it() {
+fn a_too_long_plan_is_kept_only_up_to_its_fault() {
     let list = |at: u32, len: u32| {
         format!("(i32.store (i32.const {at}) (i32.const 4096)) (i32.store (i32.const {}) (i32.const {len}))", at + 4)
     };
@@ -143,7 +143,7 @@ fn plan_of(guest: &SchedulerWat<'_>) -> Picks {
 }
 
 #[test]
-fn a_guest_s_own_sentence_is_cut_as_a_line_is() {
+fn a_long_refusal_of_a_guest_is_cut_like_a_log_line() {
     let refuses = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1028) (i32.const 16384))
         (i32.store (i32.const 1032) (i32.const 100000)) (i32.const 1024)";
     let mut guest = start(&SchedulerWat { configure: refuses, restore: refuses, ..SchedulerWat::default() });

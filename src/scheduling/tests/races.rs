@@ -21,7 +21,7 @@ fn until(what: &str, is: impl Fn() -> bool) {
 
 /// A strike that ends late meets the instance that replaced its guest.
 #[test]
-fn a_strike_empties_no_lane_but_its_own() {
+fn a_late_strike_does_not_remove_the_new_instance() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=1);
     let active = rig.active().unwrap();
@@ -31,7 +31,7 @@ fn a_strike_empties_no_lane_but_its_own() {
         scope.spawn(|| at.strike(Some(&active), &Strike { fault: PolicyFault::Trap, what: "it fell".to_owned() }));
         until("the strike counts", || at.state() == BindingState::Recovering);
         rig.clock.0.fetch_add(100 * MS, std::sync::atomic::Ordering::Relaxed);
-        at.tend();
+        at.maintain();
         drop(slow);
     });
     assert_eq!(rig.binding.state(), BindingState::Active);

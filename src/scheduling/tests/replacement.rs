@@ -11,7 +11,7 @@ use crate::scheduling::stand_in::{Does, MS, StandInVersion};
 use crate::scheduling::startup::Parked;
 
 #[test]
-fn what_it_saved_is_restored() {
+fn a_new_instance_restores_the_saved_bytes() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=2);
     rig.drain();
@@ -27,7 +27,7 @@ fn what_it_saved_is_restored() {
 }
 
 #[test]
-fn one_that_traps_while_it_comes_back_is_struck_again_until_it_is_parked() {
+fn a_plug_in_that_traps_during_restarts_gets_strikes_until_it_is_parked() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=1);
     rig.drain();
@@ -49,7 +49,7 @@ fn one_that_traps_while_it_comes_back_is_struck_again_until_it_is_parked() {
 }
 
 #[test]
-fn without_room_for_a_new_instance_it_is_tried_again_and_is_no_strike() {
+fn a_restart_without_room_is_retried_without_a_strike() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=1);
     rig.drain();
@@ -69,7 +69,7 @@ fn without_room_for_a_new_instance_it_is_tried_again_and_is_no_strike() {
 }
 
 #[test]
-fn one_that_has_grown_is_replaced_by_a_new_one_beside_it() {
+fn a_grown_instance_is_replaced_by_a_new_instance() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=1);
     rig.version.script.lock().memory = 750;
@@ -84,7 +84,7 @@ fn one_that_has_grown_is_replaced_by_a_new_one_beside_it() {
 }
 
 #[test]
-fn one_that_is_large_from_the_start_is_not_replaced_for_ever() {
+fn an_instance_that_is_large_from_the_start_is_not_replaced() {
     let rig = Rig::new(plans(), |_| {});
     rig.version.script.lock().memory = 900;
     rig.binding.open().unwrap();
@@ -95,7 +95,7 @@ fn one_that_is_large_from_the_start_is_not_replaced_for_ever() {
 }
 
 #[test]
-fn a_replacement_is_tried_told_and_put_in_its_place() {
+fn a_replacement_is_tried_restored_and_activated() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=3);
     rig.drain();
@@ -124,7 +124,7 @@ fn a_replacement_is_tried_told_and_put_in_its_place() {
 }
 
 #[test]
-fn one_that_fails_its_trial_changes_nothing() {
+fn a_version_that_fails_its_trial_changes_nothing() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=2);
     rig.drain();
@@ -150,7 +150,7 @@ fn one_that_fails_its_trial_changes_nothing() {
 }
 
 #[test]
-fn a_version_that_wants_other_columns_takes_its_place_all_the_same() {
+fn a_version_that_needs_other_columns_can_replace_the_active_version() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=2);
     rig.drain();
@@ -164,7 +164,7 @@ fn a_version_that_wants_other_columns_takes_its_place_all_the_same() {
 }
 
 #[test]
-fn what_cannot_be_restored_is_dropped_and_it_starts_from_nothing() {
+fn a_save_that_cannot_be_restored_is_dropped_and_the_guest_starts_fresh() {
     for restore in [Ok(()), Err("another format".to_owned())] {
         for unparks in [false, true] {
             let mut rig = Rig::open(plans(), |_| {});
@@ -197,7 +197,7 @@ fn what_cannot_be_restored_is_dropped_and_it_starts_from_nothing() {
 }
 
 #[test]
-fn a_version_does_not_take_the_place_of_one_whose_save_it_falls_over() {
+fn a_version_that_traps_on_a_save_does_not_replace_the_active_version() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=1);
     rig.drain();
@@ -209,7 +209,7 @@ fn a_version_does_not_take_the_place_of_one_whose_save_it_falls_over() {
 }
 
 #[test]
-fn one_that_grows_all_the_time_is_given_three_new_instances_a_minute() {
+fn a_growing_plug_in_is_replaced_at_most_three_times_a_minute() {
     let mut rig = Rig::open(plans(), |_| {});
     for n in 0..6 {
         rig.version.script.lock().memory = 900;
@@ -229,7 +229,7 @@ fn one_that_grows_all_the_time_is_given_three_new_instances_a_minute() {
 }
 
 #[test]
-fn another_version_in_the_place_of_one_that_is_parked_decides_if_an_operator_put_it_there() {
+fn only_an_operators_replacement_of_a_parked_plug_in_decides() {
     for (parked, state) in [(Parked::Decides, BindingState::Active), (Parked::Stays, BindingState::Parked)] {
         let mut rig = Rig::open(plans(), |options| options.strikes = 1);
         rig.starts(1..=1);

@@ -205,7 +205,7 @@ impl Rig {
     /// Runs the maintenance that is due, as the maintenance thread does.
     pub(super) fn keep(&self) -> Option<Time> {
         self.alarms.0.store(false, Ordering::Relaxed);
-        self.binding.tend()
+        self.binding.maintain()
     }
 
     pub(super) fn rang(&self) -> bool {

@@ -54,7 +54,7 @@ impl Rig {
 }
 
 #[test]
-fn a_question_that_was_made_for_the_one_before_is_made_anew_for_the_next() {
+fn an_open_question_is_rebuilt_for_the_version_that_replaces_the_old() {
     let pairs = [(plans(), few()), (few(), plans()), (plans(), admits()), (admits(), plans()), (plans(), plans())];
     for (before, after) in pairs {
         let mut rig = Rig::open(before, |_| {});
@@ -73,7 +73,7 @@ fn a_question_that_was_made_for_the_one_before_is_made_anew_for_the_next() {
 }
 
 #[test]
-fn who_is_told_nothing_is_told_nothing_while_one_comes_who_is() {
+fn a_guest_without_observe_gets_no_events_while_its_successor_starts() {
     let mut rig = Rig::open(few(), |_| {});
     rig.starts(1..=2);
     rig.drain();
@@ -91,7 +91,7 @@ fn who_is_told_nothing_is_told_nothing_while_one_comes_who_is() {
 }
 
 #[test]
-fn what_happens_while_one_comes_is_told_it_once() {
+fn a_successor_observes_each_event_during_its_start_once() {
     let mut rig = Rig::open(few(), |_| {});
     rig.starts(1..=2);
     rig.drain();
@@ -109,7 +109,7 @@ fn what_happens_while_one_comes_is_told_it_once() {
 }
 
 #[test]
-fn one_that_does_not_get_ready_changes_nothing() {
+fn a_successor_that_fails_to_start_changes_nothing() {
     let mut rig = Rig::open(few(), |_| {});
     rig.starts(1..=2);
     rig.drain();
@@ -131,7 +131,7 @@ fn one_that_does_not_get_ready_changes_nothing() {
 
 /// A plug-in that is parked for an answer may be detached before the answer arrives.
 #[test]
-fn the_round_that_parks_it_is_counted_in_any_order() {
+fn the_round_that_parks_a_plug_in_counts_once_in_any_order() {
     for keeper_first in [true, false] {
         let mut rig = Rig::open(plans(), |options| options.strikes = 1);
         rig.starts(1..=1);
@@ -168,7 +168,7 @@ fn every_round_without_a_guest_is_counted_once() {
 }
 
 #[test]
-fn who_is_succeeded_has_no_say_any_more() {
+fn a_succeeded_binding_no_longer_affects_the_core() {
     let mut rig = Rig::open(plans(), |options| options.strikes = 1);
     let old = Rig::new(plans(), |_| {});
     let (port, binding) = (Arc::clone(&rig.binding.port), Arc::into_inner(old.binding).unwrap());

@@ -77,7 +77,7 @@ fn columns_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn none_is_the_built_in_and_a_wait_is_a_wait() {
+fn plan_answers_decode_to_the_built_in_policy_or_a_wait_with_rejections() {
     let none = SchedulerWat { plan: "(i32.const 512)", ..SchedulerWat::default() };
     assert_eq!(plan(&mut start(&none), 3).0, Ok(Decision::Default));
     let wait = "
@@ -93,7 +93,7 @@ fn none_is_the_built_in_and_a_wait_is_a_wait() {
 }
 
 #[test]
-fn admissions_are_those_of_the_contract() {
+fn admission_answers_are_decoded_as_the_contract_defines() {
     // take(1), evict(0), defer, reject(9), take(70000): a tag and a number each.
     let (mut stores, answers) = (String::new(), [(0, 1), (1, 0), (2, 0), (3, 9), (0, 70_000)]);
     for (n, (tag, number)) in answers.into_iter().enumerate() {
@@ -113,7 +113,7 @@ fn admissions_are_those_of_the_contract() {
 }
 
 #[test]
-fn a_configuration_is_settled_before_the_guest_sees_it() {
+fn a_configuration_is_resolved_before_the_guest_gets_it() {
     // It refuses, with the configuration as its sentence.
     let refuse = "(i32.store8 (i32.const 1024) (i32.const 1))
         (i32.store (i32.const 1028) (local.get 0)) (i32.store (i32.const 1032) (local.get 1)) (i32.const 1024)";
@@ -129,7 +129,7 @@ fn a_configuration_is_settled_before_the_guest_sees_it() {
 }
 
 #[test]
-fn what_is_saved_comes_back_and_has_an_end() {
+fn saved_bytes_are_returned_up_to_a_limit() {
     let extra = "(data (i32.const 0) \"kept\")";
     let save = |bytes: u32| {
         format!(
@@ -150,7 +150,7 @@ fn what_is_saved_comes_back_and_has_an_end() {
 }
 
 #[test]
-fn what_a_guest_says_reaches_the_house() {
+fn log_lines_of_a_guest_reach_the_host() {
     let extra = format!("{LOG} (data (i32.const 0) \"hello\")");
     let guest = SchedulerWat {
         extra: &extra,
@@ -179,7 +179,7 @@ fn an_endless_guest_is_out_of_time() {
 }
 
 #[test]
-fn a_guest_that_falls_names_the_place_or_says_why() {
+fn a_trap_reports_its_function_or_the_logged_error() {
     let silent = struck(&SchedulerWat { plan: "(unreachable)", ..SchedulerWat::default() });
     assert_eq!((silent.fault, silent.what.as_str()), (CallFault::Trap, "it gave up (unreachable) (in plan), in plan"));
     let extra = format!("{LOG} (data (i32.const 0) \"index 83, src/lib.rs:71\") (func $deep (unreachable))");
@@ -202,7 +202,7 @@ fn deep_recursion_ends_in_a_trap() {
 }
 
 #[test]
-fn a_greedy_guest_is_told_no_and_may_cope() {
+fn memory_growth_beyond_the_limit_fails_and_the_guest_may_continue() {
     let greedy = "(if (i32.eq (memory.grow (i32.const 16384)) (i32.const -1)) (then unreachable)) (i32.const 512)";
     let told = struck(&SchedulerWat { plan: greedy, ..SchedulerWat::default() });
     assert_eq!(
@@ -259,7 +259,7 @@ fn refused(bytes: &[u8]) -> ComponentError {
 }
 
 #[test]
-fn what_is_no_component_is_told_so() {
+fn a_file_that_is_no_component_is_refused_with_the_reason() {
     let good = SchedulerWat::default().component();
     assert_eq!(refused(b"").to_string(), "x.wasm is no WebAssembly");
     assert_eq!(refused(b"\x7fELF\x02\x01\x01\0").to_string(), "x.wasm is no WebAssembly");
@@ -276,7 +276,7 @@ fn what_is_no_component_is_told_so() {
 }
 
 #[test]
-fn another_world_and_another_contract_are_told_apart() {
+fn a_component_of_another_world_or_contract_is_refused_by_name() {
     let empty = wat::parse_str("(component)").unwrap();
     assert_eq!(
         refused(&empty).to_string(),
@@ -306,7 +306,7 @@ fn another_world_and_another_contract_are_told_apart() {
 }
 
 #[test]
-fn types_that_are_not_the_contract_s_are_told() {
+fn function_types_that_differ_from_the_contract_are_reported() {
     let wit = "package sequor:plugin@0.1.0;
         interface scheduler { configure: func(); plan: func(); admit: func(); observe: func(); save: func(); restore: func(); }
         world w { export scheduler; }";
@@ -356,7 +356,7 @@ fn imports_beyond_the_world_are_named_all_together() {
 
 /// Its code is invalid, which only a compiler can detect. Faults that need no compiler are found first.
 #[test]
-fn what_it_asks_for_is_looked_at_before_it_is_compiled() {
+fn imports_and_exports_are_checked_before_compilation() {
     let of = |rest: &str| wat::parse_str(format!("(component {rest} (core module (func (result i32))))")).unwrap();
     let told = refused(&of("(import \"wasi:sockets/tcp@0.2.9\" (instance))"));
     assert!(matches!(told, ComponentError::Imports(_)), "{told}");
@@ -377,7 +377,7 @@ fn a_component_of_another_world_is_refused_for_that_and_not_for_its_fields() {
 }
 
 #[test]
-fn what_is_granted_is_given_and_no_more() {
+fn only_granted_imports_are_provided() {
     let clock = Grants { clock: true, ..Grants::default() };
     let take = |wit: &str, extra: &str, plan: &str, grants| {
         let bytes = SchedulerWat { extra, plan, ..SchedulerWat::default() }.component_of(&wasi(wit), "w");
@@ -404,7 +404,7 @@ fn what_is_granted_is_given_and_no_more() {
 }
 
 #[test]
-fn ids_of_sequences_are_given_to_whom_they_are_granted() {
+fn sequence_ids_are_available_only_with_a_grant() {
     let extra = "(import \"sequor:plugin/identity@0.1.0\" \"sequence-text\" (func $text (param i64 i32)))";
     // The answer is at 1100: whether there is one, its address and its length. It traps if the text is not 7 bytes long.
     let plan_text = "(call $text (i64.const 9) (i32.const 1100))

@@ -114,7 +114,7 @@ impl SimulationReport {
 
 impl LiveFacts {
     fn new(live: &RecordedServing, runs: &[Outcome]) -> LiveFacts {
-        let wait = Quantiles::of(&live.waits);
+        let wait = Quantiles::from_sorted(&live.waits);
         let plain = |name: &str| if name == "edf" { "deadline".to_owned() } else { name.to_owned() };
         let alike = |run: &Outcome| {
             live.strategy.as_deref().is_some_and(|s| s == plain(&run.policy))

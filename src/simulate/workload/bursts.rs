@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_chosen_twice() {
+    fn no_sequence_of_a_burst_is_chosen_twice() {
         let mut places: Vec<usize> = (0..10).collect();
         choose(&mut places, 4, &mut Random::new(1, 1));
         let mut all = places.clone();

@@ -40,7 +40,7 @@ impl Default for Features {
 
 impl Features {
     /// The features of these flows. A feature that a flow does not name is 0 or the empty text in that flow.
-    pub(crate) fn of(flows: &[FeatureValues]) -> Result<Features, String> {
+    pub(crate) fn collect(flows: &[FeatureValues]) -> Result<Features, String> {
         let mut features = Features::default();
         for (name, value) in flows.iter().flatten() {
             let (here, there) = match value {
@@ -101,9 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_those_of_all_flows() {
+    fn feature_columns_cover_the_features_of_all_flows() {
         let flows = [given("length = 320\nzone = \"eu\""), given("urgency = 0.5")];
-        let features = Features::of(&flows).unwrap();
+        let features = Features::collect(&flows).unwrap();
         assert_eq!(
             (&features.numbers[..], &features.keys[..]),
             (&["length", "urgency"].map(str::to_owned)[..], &["tenant", "zone"].map(str::to_owned)[..])
@@ -114,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_said() {
+    fn contradictory_features_are_refused_with_the_reason() {
         let wrong =
-            |flows: &[&str]| Features::of(&flows.iter().map(|text| given(text)).collect::<Vec<_>>()).unwrap_err();
+            |flows: &[&str]| Features::collect(&flows.iter().map(|text| given(text)).collect::<Vec<_>>()).unwrap_err();
         assert_eq!(wrong(&["a = 1", "a = \"x\""]), "the feature \"a\" is a number in one place and a text in another");
         assert_eq!(wrong(&["tenant = \"x\""]), "the feature \"tenant\" is said by `tenant`");
         assert!(wrong(&["a = 1\nb = 1\nc = 1\nd = 1\ne = 1"]).starts_with("there are at most 4 numbers"));

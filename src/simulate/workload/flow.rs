@@ -125,7 +125,7 @@ pub fn make(flows: &[(&str, &dyn Flow)], span: Span, seed: u64) -> Result<Worklo
         )));
     }
     let given: Vec<_> = flows.iter().map(|(_, flow)| flow.common().features).collect();
-    let features = Features::of(&given).map_err(SimulateError::Given)?;
+    let features = Features::collect(&given).map_err(SimulateError::Given)?;
     let mut workload = Workload { span: span.0, features, ..Workload::default() };
     for (n, (_, flow)) in (0u16..).zip(flows) {
         let before = workload.arrivals.len();

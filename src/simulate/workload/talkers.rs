@@ -31,7 +31,7 @@ impl Talkers {
         span_or(self.step, Duration::from_millis(32))
     }
 
-    fn talk(&self) -> Duration {
+    fn talk_time(&self) -> Duration {
         span_or(self.talk, Duration::from_secs(3))
     }
 
@@ -47,12 +47,12 @@ impl Flow for Talkers {
 
     fn check(&self) -> Result<(), (&'static str, String)> {
         some_time("step", Span(self.step()))?;
-        some_time("talk", Span(self.talk()))?;
+        some_time("talk", Span(self.talk_time()))?;
         self.common().check()
     }
 
     fn expected(&self, span: Duration) -> f64 {
-        let (talk, silence) = (self.talk().as_secs_f64(), self.silence().as_secs_f64());
+        let (talk, silence) = (self.talk_time().as_secs_f64(), self.silence().as_secs_f64());
         f64::from(self.sequences) * span.as_secs_f64() / self.step().as_secs_f64() * talk / (talk + silence)
     }
 
@@ -60,7 +60,7 @@ impl Flow for Talkers {
         let mut people = People::new(self.common(), into);
         for place in 0..people.len() {
             // Speakers begin at different times.
-            let mut at = random.up_to(self.talk() + self.silence());
+            let mut at = random.up_to(self.talk_time() + self.silence());
             while at < span {
                 at = self.spurt(place, at, span, &mut people, random, into);
                 at += random.exponential(self.silence());
@@ -81,7 +81,7 @@ impl Talkers {
         into: &mut Workload,
     ) -> Duration {
         let (step, jitter) = (self.step(), span_or(self.jitter, Duration::ZERO));
-        let steps = (random.exponential(self.talk()).as_secs_f64() / step.as_secs_f64()).ceil().max(1.0) as u64;
+        let steps = (random.exponential(self.talk_time()).as_secs_f64() / step.as_secs_f64()).ceil().max(1.0) as u64;
         let ends = self.sequence.unwrap_or_default() == Unit::Talk;
         let (mut due, mut before) = (from, from);
         for n in 1..=steps {

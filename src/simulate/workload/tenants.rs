@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_fall_as_zipf_says() {
+    fn tenant_shares_follow_the_zipf_distribution() {
         let sums = Many { count: 3, zipf: 1.0 }.sums();
         let shares: Vec<f64> = sums
             .iter()

@@ -16,7 +16,7 @@ fn made(text: &str, seed: u64) -> Workload {
 }
 
 #[test]
-fn flows_are_what_they_are_called() {
+fn each_kind_of_flow_generates_its_arrival_pattern() {
     let w = made("for = \"100s\"\n[[poisson]]\nrate = \"200/s\"\nsequences = 50\nsteps = 20\n", 1);
     let (n, starts) = (w.arrivals.len() as f64, w.arrivals.iter().filter(|a| a.start).count() as f64);
     assert!((19_500.0..20_500.0).contains(&n) && (18.0..22.0).contains(&(n / starts)), "{n} {starts}");
@@ -87,13 +87,13 @@ fn replayed(text: &str, model: Option<&str>) -> Result<Workload, String> {
 }
 
 #[test]
-fn a_trace_is_replayed_as_it_was_and_held_against_that_day() {
+fn a_trace_is_replayed_and_compared_with_the_recorded_waits() {
     let workload = replayed(TRACE, None).unwrap();
     let shape: Vec<(u64, u32, bool, bool)> =
         workload.arrivals.iter().map(|a| (a.at.0 / 1000, a.sequence, a.start, a.end)).collect();
     assert_eq!(shape, [(0, 0, true, false), (500, 2, true, false), (1000, 1, true, false), (1000, 0, false, true)]);
     let live = workload.live.clone().unwrap();
-    let serving = live.wishes.settle().unwrap();
+    let serving = live.wishes.resolve().unwrap();
     assert_eq!((serving.slots, serving.max_batch, workload.arrivals[0].within), (8, 2, Some(Duration::from_millis(9))));
     let policies = vec![ComparedPolicy::named("oldest").unwrap()];
     let report = Experiment { workload, serving, costs: live.costs.unwrap(), policies, seed: 1 }.run();
@@ -106,7 +106,7 @@ fn a_trace_is_replayed_as_it_was_and_held_against_that_day() {
 }
 
 #[test]
-fn a_trace_of_several_models_wants_a_choice_and_a_cut_line_is_forgiven() {
+fn a_trace_of_several_models_needs_a_choice_and_a_cut_last_line_is_noted() {
     let two = format!("{TRACE}{}\n", r#"{"t":1,"model":"encoder","version":1,"queue_us":0,"outcome":"ok","batch":1}"#);
     assert_eq!(
         replayed(&two, None).unwrap_err(),
@@ -128,9 +128,9 @@ fn the_files_of_the_reference_page_are_read() {
     let workload = file.workload(1).unwrap();
     assert_eq!((workload.about.as_str(), workload.tenants.len()), ("poisson + bursts + talkers", 21));
     assert_eq!(
-        crate::simulate::ServingOptions::default().settle().unwrap(),
+        crate::simulate::ServingOptions::default().resolve().unwrap(),
         file.serve
-            .settle()
+            .resolve()
             .map(|s| Serving { instances: vec![1], backlog_timeout: None, backlog_levels: 0, ..s })
             .unwrap()
     );

@@ -97,7 +97,7 @@ impl PieceKey {
         PieceKey(at)
     }
 
-    fn of(&mut self, n: u16) -> &[u8] {
+    fn for_piece(&mut self, n: u16) -> &[u8] {
         if let Some(number) = self.0.last_chunk_mut::<2>() {
             *number = n.to_be_bytes();
         }
@@ -296,7 +296,7 @@ fn cut_whole_states(write: &redb::WriteTransaction) -> Result<(), redb::Error> {
             let (key, file) = row?;
             let (mut at, file) = (PieceKey::new(key.value().to_vec()), file.value());
             for (n, range) in pieces(file.len() as u64) {
-                states.insert(at.of(n), file.get(range).unwrap_or_default())?;
+                states.insert(at.for_piece(n), file.get(range).unwrap_or_default())?;
             }
         }
     }
@@ -345,7 +345,7 @@ impl Tier for DiskTier {
             let mut file = Vec::with_capacity(usize::try_from(head.bytes).unwrap_or(0));
             for (n, _) in pieces(head.bytes) {
                 // A missing piece makes the sum wrong.
-                table.get(at.of(n))?.iter().for_each(|piece| file.extend_from_slice(piece.value()));
+                table.get(at.for_piece(n))?.iter().for_each(|piece| file.extend_from_slice(piece.value()));
             }
             Ok(file)
         })?;
@@ -381,11 +381,11 @@ impl Tier for DiskTier {
                     let file = new.map_or(&[][..], |(_, file)| file);
                     let mut count = 0;
                     for (n, range) in pieces(file.len() as u64) {
-                        states.insert(piece_at.of(n), file.get(range).unwrap_or_default())?;
+                        states.insert(piece_at.for_piece(n), file.get(range).unwrap_or_default())?;
                         count = n + 1;
                     }
                     for (n, _) in pieces(before).filter(|(n, _)| *n >= count) {
-                        states.remove(piece_at.of(n))?;
+                        states.remove(piece_at.for_piece(n))?;
                     }
                 }
             }

@@ -46,7 +46,7 @@ impl Successions {
     }
 
     /// The version that continues from states of `from`: another one, or `from` itself.
-    pub fn of(&self, from: VersionDigest) -> VersionDigest {
+    pub fn successor_of(&self, from: VersionDigest) -> VersionDigest {
         self.0.iter().find(|(of, _)| *of == from).map_or(from, |(_, to)| *to)
     }
 
@@ -88,17 +88,17 @@ mod tests {
     }
 
     #[test]
-    fn states_go_to_the_last_version_of_a_chain_and_back_with_a_version_that_comes_back() {
+    fn states_follow_a_chain_of_versions_and_return_with_a_restored_version() {
         let all = of(&[(1, 2), (2, 3)]);
-        assert_eq!([1, 2, 3, 4].map(|n| all.of(files(n)).version), [3, 3, 3, 4]);
+        assert_eq!([1, 2, 3, 4].map(|n| all.successor_of(files(n)).version), [3, 3, 3, 4]);
         let back = of(&[(1, 2), (2, 1)]);
-        assert_eq!([1, 2].map(|n| back.of(files(n)).version), [1, 1]);
+        assert_eq!([1, 2].map(|n| back.successor_of(files(n)).version), [1, 1]);
         let other_files = VersionDigest { version: 1, digest: [9; 32] };
-        assert_eq!(all.of(other_files), other_files);
+        assert_eq!(all.successor_of(other_files), other_files);
     }
 
     #[test]
-    fn what_is_known_already_changes_nothing() {
+    fn adding_a_known_succession_changes_nothing() {
         let mut all = of(&[(1, 2)]);
         assert!(!all.add(files(1), files(2)) && !all.add(files(3), files(3)) && !all.keep_only(|of| of != files(2)));
         assert!(all.keep_only(|of| of != files(1)));
@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_forgotten() {
+    fn the_oldest_successions_are_forgotten() {
         let pairs: Vec<(u64, u64)> = (0..70).map(|n| (2 * n, 2 * n + 1)).collect();
         let all = of(&pairs);
-        assert_eq!([10, 12].map(|n| all.of(files(n)).version), [10, 13]);
+        assert_eq!([10, 12].map(|n| all.successor_of(files(n)).version), [10, 13]);
     }
 
     #[test]
-    fn they_are_read_as_they_were_written() {
+    fn successions_round_trip_when_encoded() {
         let all = of(&[(1, 2), (5, 6)]);
         assert_eq!(Successions::decode(&all.encode()), Some(all.clone()));
         assert_eq!(Successions::decode(&all.encode()[1..]), None);

@@ -192,12 +192,12 @@ fn crashes_once(seed: u64, power: bool) {
 }
 
 #[test]
-fn what_was_confirmed_survives_a_cut_of_power_at_any_write() {
+fn confirmed_writes_survive_a_power_loss_at_any_write() {
     (0..1000).for_each(|seed| crashes_once(seed, true));
 }
 
 #[test]
-fn what_was_confirmed_survives_a_killed_process_at_any_write() {
+fn confirmed_writes_survive_a_killed_process_at_any_write() {
     (0..200).for_each(|seed| crashes_once(seed, false));
 }
 
@@ -212,7 +212,7 @@ fn an_earlier_sequence_of_the_same_id_changes_nothing() {
 }
 
 #[test]
-fn a_state_is_found_as_the_changes_of_its_commit_leave_it() {
+fn a_lookup_sees_the_pending_changes_of_its_commit() {
     let store = tier(&File::default(), u64::MAX).unwrap();
     store.put_batch(&[put(1, 5, 3, b"five")]).unwrap();
     let remove = |incarnation| TierChange::Remove { key: key(1), incarnation };
@@ -249,7 +249,7 @@ fn a_claimed_state_is_given_once() {
 }
 
 #[test]
-fn beyond_its_limit_new_states_are_refused_and_kept_ones_are_written_on() {
+fn a_full_store_refuses_new_states_and_updates_kept_states() {
     let store = tier(&File::default(), 10).unwrap();
     assert_eq!(store.put_batch(&[put(1, 1, 1, &[1; 6]), put(2, 1, 1, &[2; 6])]).unwrap(), [1]);
     assert_eq!(store.put_batch(&[put(1, 1, 2, &[3; 6]), put(2, 1, 2, &[4; 4])]).unwrap(), Vec::<usize>::new());
@@ -308,7 +308,7 @@ fn an_id_that_is_not_kept_costs_no_read() {
 }
 
 #[test]
-fn how_full_the_store_is_is_known_while_the_disk_works() {
+fn store_usage_is_available_while_a_write_is_in_progress() {
     let file = File::default();
     let store = Arc::new(tier(&file, 100).unwrap());
     store.put_batch(&[put(1, 1, 1, b"first")]).unwrap();
@@ -329,7 +329,7 @@ fn how_full_the_store_is_is_known_while_the_disk_works() {
 }
 
 #[test]
-fn after_a_failed_write_the_store_serves_on_once_the_disk_does() {
+fn the_store_works_again_after_a_failed_write() {
     let file = File::default();
     let store = tier(&file, u64::MAX).unwrap();
     store.put_batch(&[put(1, 1, 1, b"before")]).unwrap();
@@ -521,7 +521,7 @@ fn only_the_servers_user_can_read_the_file() {
 }
 
 #[test]
-fn a_store_has_one_server() {
+fn a_store_in_use_is_refused_to_a_second_server() {
     let folder = tempfile::tempdir().unwrap();
     let first = opened(folder.path()).unwrap();
     assert!(matches!(opened(folder.path()).unwrap_err(), TierError::InUse { .. }));
@@ -550,7 +550,7 @@ fn a_damaged_file_is_moved_aside_and_nothing_of_it_is_resumed() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_a_sentence() {
+fn a_store_directory_that_cannot_be_created_is_reported_by_path() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs_err::write(&file, "").unwrap();

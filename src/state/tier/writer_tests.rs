@@ -286,7 +286,7 @@ fn a_taker_fails_only_if_the_store_still_has_what_was_to_be_gone() {
 }
 
 #[test]
-fn what_waits_goes_into_one_commit_and_each_learns_its_own_outcome() {
+fn waiting_writes_share_a_commit_and_each_gets_its_own_outcome() {
     let store: Arc<dyn Tier> = Arc::new(tier(&File::default(), 10).unwrap());
     let writer = GroupWriter::start(Arc::clone(&store)).unwrap();
     let (held, release) = std::sync::mpsc::sync_channel::<()>(1);

@@ -98,6 +98,6 @@ fn here<'a>(feed: &Feed<'a>) -> MemorySpan<'a> {
 fn there(device: &Arc<dyn Device>, made: Produced) -> Produced {
     match made.dtype {
         DataType::Bytes => made,
-        _ => Produced { data: Owned::of(Buffer::holding(device, made.data.as_ref()).unwrap()), ..made },
+        _ => Produced { data: Owned::new(Buffer::holding(device, made.data.as_ref()).unwrap()), ..made },
     }
 }

@@ -74,7 +74,7 @@ pub fn bytes<E: Element>(values: &[E]) -> Vec<u8> {
 
 /// A tensor of this shape.
 pub fn tensor<E: Element>(shape: &[u64], values: &[E]) -> Tensor {
-    Tensor { dtype: E::DTYPE, shape: Shape::of(shape), data: Bytes::from(bytes(values)) }
+    Tensor { dtype: E::DTYPE, shape: Shape::new(shape), data: Bytes::from(bytes(values)) }
 }
 
 /// A tensor of one row.

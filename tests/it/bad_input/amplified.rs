@@ -73,7 +73,7 @@ const UNAVAILABLE: i32 = 14;
 const INPUTS: &str = "the request has more than 1000 inputs (limits.inputs)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn small_messages_over_grpc_do_not_become_large_ones() {
+async fn small_grpc_messages_do_not_use_large_amounts_of_memory() {
     let house = House::with(&["--limits-queued", "256MiB"]).await;
     let watch = Watch::new(&house);
     let address = house.server.grpc;
@@ -109,7 +109,7 @@ async fn small_messages_over_grpc_do_not_become_large_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn small_bodies_over_http_do_not_become_large_ones() {
+async fn small_http_bodies_do_not_use_large_amounts_of_memory() {
     let house = House::with(&["--limits-queued", "256MiB"]).await;
     let watch = Watch::new(&house);
     let bodies = [
@@ -238,7 +238,7 @@ async fn pings_of_a_client_that_reads_no_pongs_are_not_read() {
 const BODIES: usize = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_held_open_count_and_leave_nothing_behind() {
+async fn unfinished_bodies_count_against_the_limit_and_release_their_memory() {
     let house = House::with(&["--limits-queued", "256MiB"]).await;
     let watch = Watch::new(&house);
     let length = REQUEST as usize;
@@ -280,7 +280,7 @@ async fn bodies_held_open_count_and_leave_nothing_behind() {
 const STREAMS: usize = 60_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_of_one_connection_take_little() {
+async fn many_streams_of_one_connection_use_little_memory() {
     let house = House::with(&[]).await;
     let watch = Watch::new(&house);
     // HEADERS of a call without a message.
@@ -331,7 +331,7 @@ async fn streams_of_one_connection_take_little() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn loads_that_ask_for_more_than_may_be_take_nothing() {
+async fn refused_loads_that_exceed_a_limit_use_no_memory() {
     let house = House::with(&["--model-control-mode=explicit", "--load-model=*"]).await;
     let watch = Watch::new(&house);
     let config = |slots: u64, instances: u64| {

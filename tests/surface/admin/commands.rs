@@ -41,7 +41,7 @@ fn component(folder: &Path, name: &str, bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_plug_in_is_handed_over_watched_and_taken_away() {
+async fn commands_load_attach_replace_park_and_unload_a_plugin() {
     let (house, folder) = (House::new(Wish { upload: true, ..Wish::default() }), tempfile::tempdir().unwrap());
     let (first, second) =
         (component(folder.path(), "1.wasm", b"\0asm1"), component(folder.path(), "2.wasm", b"\0asm2"));
@@ -84,7 +84,7 @@ fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_and_where_it_is_not_have_their_own_exit_codes() {
+async fn refusals_usage_errors_and_missing_servers_have_distinct_exit_codes() {
     let house = House::new(Wish::default());
     let folder = tempfile::tempdir().unwrap();
     let file = component(folder.path(), "1.wasm", b"\0asm1");
@@ -109,7 +109,7 @@ async fn what_the_server_refuses_and_where_it_is_not_have_their_own_exit_codes()
 }
 
 #[tokio::test]
-async fn keys_and_certificates_are_shown() {
+async fn commands_present_their_keys_and_client_certificates() {
     let papers = Papers::new();
     fs::write(papers.path("keys"), "anna:first\n").unwrap();
     fs::write(papers.path("wrong"), "second\n").unwrap();

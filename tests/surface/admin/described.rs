@@ -100,7 +100,7 @@ async fn every_path_is_in_the_document() {
 }
 
 #[tokio::test]
-async fn sequences_and_models_have_the_described_form() {
+async fn sequences_and_models_match_the_openapi_document() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "sum", SUM, 1, "accumulate INT32");
     let house = House::new(Wish { models: Some(folder.path()), ..Wish::default() });

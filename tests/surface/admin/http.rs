@@ -22,7 +22,7 @@ async fn last_change(house: &House) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_plug_in_comes_works_and_goes() {
+async fn http_requests_load_attach_replace_park_and_unload_a_plugin() {
     let house = open();
     let (status, said) = house.ask("POST /admin/plugins/fair", V1).await;
     assert_eq!((status, &said["version"], &said["attached"]), (200, &json!("0.1.0"), &json!([])));
@@ -75,7 +75,7 @@ async fn sequences_are_asked_for_by_number_or_text() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_has_its_code_and_a_reason() {
+async fn wrong_admin_requests_are_refused_with_a_status_and_a_reason() {
     let house = open();
     let refused = async |request: &str, body: &[u8]| {
         let (status, said) = house.ask(request, body).await;
@@ -99,7 +99,7 @@ async fn what_is_wrong_has_its_code_and_a_reason() {
 }
 
 #[tokio::test]
-async fn components_come_over_the_wire_only_where_that_is_allowed() {
+async fn plugin_uploads_are_refused_unless_allowed() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("fair.wasm"), V1).unwrap();
     let house = House::new(Wish { plugins_dir: Some(folder.path()), ..Wish::default() });
@@ -120,7 +120,7 @@ async fn components_come_over_the_wire_only_where_that_is_allowed() {
 }
 
 #[tokio::test]
-async fn logs_are_read_on_and_waited_for() {
+async fn plugin_logs_can_be_continued_and_waited_for() {
     let house = open();
     house.ask("POST /admin/plugins/fair", V1).await;
     let (status, lines) = house.ask("GET /admin/plugins/fair/logs", b"").await;
@@ -135,7 +135,7 @@ async fn logs_are_read_on_and_waited_for() {
 }
 
 #[tokio::test]
-async fn keys_are_asked_for_and_name_who_did_it() {
+async fn admin_requests_need_a_key_and_its_owner_is_logged() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), "anna:first\nbert:second\n").unwrap();
     let house = House::new(Wish { upload: true, keys: Some(file.path()), ..Wish::default() });
@@ -176,7 +176,7 @@ async fn the_admin_listener_serves_no_grpc() {
 }
 
 #[tokio::test]
-async fn pages_in_a_browser_may_look_and_change_nothing() {
+async fn a_browser_may_read_the_page_and_foreign_origins_are_refused() {
     let house = open();
     let foreign = [("origin", "http://example.org")];
     assert_eq!(house.ask_with("POST /admin/plugins/fair", &foreign, V1).await.0, 403);
@@ -186,7 +186,7 @@ async fn pages_in_a_browser_may_look_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn the_page_says_what_is_so_and_takes_nothing_for_markup() {
+async fn the_status_page_shows_plugins_and_escapes_markup() {
     let house = open();
     house.ask("POST /admin/plugins/fair", V1).await;
     house.ask("POST /admin/plugins/fair/attach", br#"{"model":"vad"}"#).await;

@@ -50,7 +50,7 @@ async fn connect(
 }
 
 #[tokio::test]
-async fn every_listener_for_people_speaks_tls() {
+async fn the_admin_http_and_grpc_listeners_speak_tls() {
     let papers = Papers::new();
     let house = house(&papers, false);
     let admin = connect(&papers, house.admin, None, &[]).await.unwrap();
@@ -69,7 +69,7 @@ async fn every_listener_for_people_speaks_tls() {
 }
 
 #[tokio::test]
-async fn where_clients_must_show_a_certificate_it_names_them() {
+async fn a_required_client_certificate_identifies_the_client() {
     let papers = Papers::new();
     let house = house(&papers, true);
     let client = connect(&papers, house.admin, Some("client"), &[]).await.unwrap();

@@ -65,7 +65,7 @@ async fn ask(
 }
 
 #[tokio::test]
-async fn random_requests_have_the_outcomes_of_a_model_of_the_manager() {
+async fn random_requests_match_a_model_of_the_ovms_sequence_manager() {
     let config = SUM.replace("max_candidate_sequences: 4", "max_candidate_sequences: 500");
     let house = House::with(ServerLimits::default(), &[("made", &config, "accumulate INT32 poison=-13")]);
     limit(&house, "max_live = 120");

@@ -115,7 +115,7 @@ async fn errors_of_sequences_have_the_status_and_the_words_of_ovms() {
 }
 
 #[tokio::test]
-async fn bodies_in_both_layouts() {
+async fn predict_accepts_row_and_column_bodies() {
     let house = server();
     let rows = [
         (json!({ "instances": [[1, 2], [3, 4]] }), json!({ "predictions": [[1, 2], [3, 4]] })),
@@ -129,7 +129,7 @@ async fn bodies_in_both_layouts() {
 }
 
 #[tokio::test]
-async fn bodies_that_cannot_be_read() {
+async fn predict_refuses_invalid_bodies_in_ovms_words() {
     let house = server();
     let layout = "Invalid JSON structure. Could not detect row or column format";
     let parse = "Could not parse input content. Not valid ndarray detected";
@@ -186,7 +186,7 @@ async fn a_large_body_is_refused_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn status_metadata_and_paths() {
+async fn status_metadata_and_wrong_paths_are_answered_as_by_ovms() {
     let house = server();
     let status = json!({ "version": "1", "state": "AVAILABLE", "status": { "error_code": "OK", "error_message": "" } });
     let all = json!({ "model_version_status": [status] });
@@ -226,7 +226,7 @@ async fn status_metadata_and_paths() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reload_says_whether_anything_has_changed() {
+async fn a_reload_reports_whether_anything_has_changed() {
     let house = server();
     let reload = async || house.http("POST /v1/config/reload", &[], b"").await;
     let refused = reload().await;

@@ -124,7 +124,7 @@ async fn the_type_of_a_special_input_is_not_checked() {
 }
 
 #[tokio::test]
-async fn the_rules_of_the_manager_are_refused_in_ovms_words() {
+async fn violations_of_the_sequence_rules_are_refused_in_ovms_words() {
     let server = server();
     let mut client = client(&server).await;
     let mut code = async |request: PredictRequest| {
@@ -160,7 +160,7 @@ async fn the_rules_of_the_manager_are_refused_in_ovms_words() {
 }
 
 #[tokio::test]
-async fn a_start_that_fails_leaves_nothing_and_an_end_that_fails_ends() {
+async fn a_failed_start_leaves_no_sequence_and_a_failed_end_ends_its_sequence() {
     let server = server();
     let mut client = client(&server).await;
     let mut code = async |request: PredictRequest| {
@@ -244,7 +244,7 @@ async fn a_start_while_the_last_request_of_its_id_runs_is_refused() {
 }
 
 #[tokio::test]
-async fn the_rules_are_those_of_the_model_and_the_words_those_of_the_wire() {
+async fn the_model_sets_the_sequence_rules_and_the_protocol_sets_the_texts() {
     let server = server();
     limit(&server, "rules = \"triton\"");
     let mut client = client(&server).await;
@@ -258,7 +258,7 @@ async fn the_rules_are_those_of_the_model_and_the_words_those_of_the_wire() {
 }
 
 #[tokio::test]
-async fn ids_are_one_space_with_kserve() {
+async fn ovms_and_kserve_clients_share_one_id_space() {
     let server = server();
     let mut client = client(&server).await;
     let mut kserve = server.client().await;
@@ -375,7 +375,7 @@ async fn metadata_and_status_are_those_of_tensorflow_serving() {
 }
 
 #[tokio::test]
-async fn calls_that_are_not_served_say_so() {
+async fn calls_that_are_not_served_are_answered_as_unimplemented() {
     let server = server();
     let (mut client, mut models) = (client(&server).await, models(&server).await);
     let codes = [

@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_delay_a_preferred_prefix_goes_first_and_the_rest_after_it() {
+    fn a_preferred_prefix_runs_first_and_the_rest_after_it_without_a_delay() {
         let mut policy = Oldest::new(8, &[4, 2], Duration::ZERO);
         assert_eq!(plan(&mut policy, 0, 8, &[1; 7], &[0; 7]), (Decision::Fire, vec![0, 1, 2, 3]));
         assert_eq!(plan(&mut policy, 0, 8, &[1], &[0]), (Decision::Fire, vec![0]));
     }
 
     #[test]
-    fn with_a_delay_it_waits_for_a_preferred_size_and_then_sends_what_it_has() {
+    fn oldest_waits_for_a_preferred_size_until_its_delay_ends() {
         let mut policy = Oldest::new(8, &[4], Duration::from_nanos(100));
         assert_eq!(plan(&mut policy, 10, 8, &[1; 3], &[0; 3]), (Decision::Wait(Time(100)), vec![]));
         assert_eq!(plan(&mut policy, 10, 8, &[1; 4], &[0; 4]).1.len(), 4);

@@ -16,7 +16,7 @@ impl Scheduler for BatchKey {
 sequor_plugin::export!(BatchKey);
 
 #[test]
-fn the_oldest_says_which_key_runs() {
+fn a_batch_has_the_key_of_the_oldest_request() {
     use sequor_plugin::testing::{Bench, Candidate};
     let of = |key: &str| Candidate::new().key("batch-key", key);
     let mut bench = Bench::<BatchKey>::new().keys(&["batch-key"]).max_batch(2);

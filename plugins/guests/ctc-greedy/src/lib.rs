@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn repetitions_and_blanks_go_across_steps() {
+    fn ctc_decoding_carries_repetitions_and_blanks_across_steps() {
         let model = Signature::new().input("x", Dtype::INT32, &[1]).output("logits", Dtype::FP16, &[1, -1, 4]);
         let frames = [vec![0, 1, 1], vec![1, 2, 0, 2], vec![3]];
         let answers = move |run: &Tensors| {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_a_model_of_its_own() {
+    fn the_ctc_decoder_can_be_served_as_a_standalone_model() {
         let own = Signature::new().input("logits", Dtype::FP32, &[1, -1, 4]);
         let own = own.output("TOKENS", Dtype::INT64, &[-1]).output("TEXT", Dtype::BYTES, &[1]);
         let mut bench = Bench::<CtcGreedy>::new(own, |_| unreachable!())

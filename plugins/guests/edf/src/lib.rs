@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_urgent_go_first_and_the_late_are_refused() {
+    fn the_earliest_deadlines_run_first_and_late_requests_are_rejected() {
         let mut bench = Bench::<EarliestDeadline>::new().config(r#"{"margin_us": 10}"#).max_batch(2);
         bench.round.now_us = 100;
         let said = bench.plan(&[Candidate::new(), due(500), due(109), due(110)]);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_urgent_says_which_shape_runs() {
+    fn a_batch_has_the_shape_of_the_most_urgent_request() {
         let mut bench = Bench::<EarliestDeadline>::new();
         assert_eq!(bench.plan(&[due(9).shape(1), due(5).shape(2), due(7).shape(2)]).fire, [1, 2]);
     }

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_tenant_does_not_wait_for_a_slot_behind_a_loud_ones() {
+    fn a_quiet_tenant_gets_a_free_slot_before_a_loud_tenant() {
         let mut bench = bench();
         let waiting = [of("loud"), of("loud"), of("loud"), of("quiet"), of("quiet")];
         bench.plan(&waiting);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_shares() {
+    fn weights_set_each_tenants_share_of_a_batch() {
         let mut bench = bench().config(r#"{"weights": {"gold": 3}}"#);
         let candidates: Vec<Candidate> = (0..4).flat_map(|_| [of("gold"), of("free")]).collect();
         assert_eq!(bench.plan(&candidates).fire, [0, 1, 2, 4], "three of gold's and one of the other's");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_away_claims_no_more_than_a_burst() {
+    fn a_returning_tenant_claims_at_most_one_burst() {
         let mut bench = bench().config(r#"{"burst": 2}"#).max_batch(8);
         bench.plan(&[of("back")]);
         bench.done(&[vec![of("back")], vec![of("busy"); 100]].concat());

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_do_not_matter() {
+    fn the_packet_size_does_not_change_the_results() {
         for snip_edges in [true, false] {
             let fbank = Fbank::new(FbankOptions { snip_edges, ..OPTIONS }).unwrap();
             for samples in [1, 399, 400, 401, 5000] {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spectrum_is_that_of_its_definition() {
+    fn the_power_spectrum_matches_a_direct_fourier_transform() {
         let (spectrum, frame) = (Spectrum::new(16), sound(13));
         let power = spectrum.power(&frame);
         for (k, power) in power.iter().enumerate() {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn impossible_filter_bank_options_are_refused_with_a_reason() {
         let error = |options| Fbank::new(options).unwrap_err();
         assert_eq!(error(FbankOptions { rate: 100, ..OPTIONS }), "rate is 100; it may be 1000 to 384000");
         assert_eq!(

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_overlap_and_packets_do_not_matter() {
+    fn overlapping_windows_are_the_same_for_every_packet_size() {
         for dtype in [Dtype::FP32, Dtype::FP16] {
             let bench = || {
                 Bench::<FbankPlugin>::new(model(dtype), mean)
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_of_its_own_answers_with_the_frames_that_are_ready() {
+    fn a_standalone_model_answers_with_the_frames_that_are_ready() {
         let own = Signature::new().input("AUDIO", Dtype::FP32, &[-1]).output("x", Dtype::FP32, &[-1, 80]);
         let mut bench = Bench::<FbankPlugin>::new(own, |_| unreachable!()).config(&config(0)).scratch_limit(8 << 10);
         let audio = |samples: usize| [("AUDIO", Tensor::new(&[samples as u64], &vec![0.5f32; samples]))];
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_said() {
+    fn settings_that_do_not_fit_are_refused_with_a_reason() {
         let error = |inner: Signature, shift| {
             Bench::<FbankPlugin>::new(inner, mean).config(&config(shift)).configure().unwrap_err()
         };

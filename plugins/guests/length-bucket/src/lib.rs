@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_bucket_runs_and_one_that_is_not_waits() {
+    fn a_full_bucket_runs_at_once_and_a_partial_bucket_waits() {
         let mut bench =
             Bench::<LengthBucket>::new().numbers(&["length"]).max_batch(2).config(r#"{"buckets": [10, 20]}"#);
         assert_eq!(bench.plan(&[long(5.0), long(15.0), long(20.0)]).fire, [1, 2]);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_needs_is_said() {
+    fn a_model_without_the_length_feature_is_refused() {
         let mut bench = Bench::<LengthBucket>::new().config(r#"{"buckets": [1]}"#);
         assert_eq!(bench.configure().unwrap_err(), "the model has no numeric feature \"length\"");
     }

@@ -18,7 +18,7 @@ impl Scheduler for LruEvict {
 sequor_plugin::export!(LruEvict);
 
 #[test]
-fn free_slots_first_then_whoever_is_idle_for_longest() {
+fn free_slots_are_taken_before_the_longest_idle_sequences_are_evicted() {
     use sequor_plugin::testing::{Bench, Candidate};
     let idle_since = |at| Candidate::new().ready_us(at);
     let waiting = vec![Candidate::new(); 4];

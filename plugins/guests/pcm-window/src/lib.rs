@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_do_not_matter() {
+    fn the_packet_size_does_not_change_the_results() {
         for (rate, samples) in [(8_000u32, 9_001u32), (16_000, 9_001), (48_000, 30_001)] {
             let sound = sound(samples);
             let whole = bench(rate, "pcm16").stream("AUDIO", &sound, sound.len()).unwrap();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_the_end_of_the_one_before_in_front() {
+    fn each_window_starts_with_the_end_of_the_previous_window() {
         let mut bench = bench(16_000, "pcm16");
         let audio = |values: &[i16]| [("AUDIO", Tensor::new(&[values.len() as u64], values))];
         let sound = sound(1000);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn mu_law_is_pcm_of_its_table() {
+    fn mu_law_audio_gives_the_same_windows_as_its_decoded_pcm() {
         let codes: Vec<u8> = (0..4096u32).map(|n| (n * 37 % 256) as u8).collect();
         let coded = bench(8_000, "mulaw").stream("AUDIO", &codes, 77).unwrap();
         let plain = bench(8_000, "pcm16").stream("AUDIO", &mulaw::decode(&codes), 80).unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_said() {
+    fn settings_that_do_not_fit_are_refused_with_a_reason() {
         let wrong = |rate, format, model| {
             let config = format!(
                 r#"{{"rate": {rate}, "format": "{format}", "input": "input", "output": "output", "context": 64}}"#

@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_those_of_the_standard() {
+    fn mu_law_codes_decode_to_the_values_of_the_standard() {
         let known = [(0x00, -32124), (0x7f, 0), (0x80, 32124), (0xff, 0), (0xf0, 120), (0x8f, 16764), (0x2a, -5372)];
         for (code, value) in known {
             assert_eq!(sample(code), value, "{code:#x}");

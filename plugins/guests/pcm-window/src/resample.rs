@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tone_stays_the_same_tone() {
+    fn resampling_preserves_a_tone() {
         for rate in [8_000, 16_000, 48_000] {
             let out = resampled(rate, &tone(rate, 440.0));
             let want = tone(16_000, 440.0);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tone_that_the_lower_rate_cannot_carry_is_gone() {
+    fn resampling_removes_a_tone_above_the_nyquist_frequency() {
         let out = resampled(48_000, &tone(48_000, 12_000.0));
         let loudest = out[200..out.len() - 200].iter().fold(0.0f32, |most, s| most.max(s.abs()));
         assert!(loudest < 0.005, "{loudest}");

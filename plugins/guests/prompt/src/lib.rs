@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_without_a_prompt_begins_as_the_model_says() {
+    fn a_start_without_a_prompt_gets_the_default_state() {
         assert_eq!(bench("", &[1], 0).start(Tensors::new()).unwrap(), FirstState::Default);
         let refused = bench("none", &[1], 0).start(Tensors::new()).unwrap_err();
         assert_eq!((refused.code, refused.text.as_str()), (4, "there is no prompt \"none\""));

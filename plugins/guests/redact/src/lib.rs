@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_not_passed_on() {
+    fn an_output_that_is_not_json_is_refused() {
         let refused = bench("email: 1").once(x()).unwrap_err();
         assert_eq!((refused.code, refused.text.as_str()), (6, "output \"JSON\" of the model is no JSON"));
     }

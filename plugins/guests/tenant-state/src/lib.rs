@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_begins_with_its_states() {
+    fn a_start_gets_the_states_of_its_tenant() {
         let gold = FirstState::states([("c", Tensor::new(&[1, 1], &[3f32])), ("h", Tensor::new(&[2], &[1f32, 2.0]))]);
         assert_eq!(bench("gold", &table()).start(Tensors::new()).unwrap(), gold);
         let mut free = bench("free", &table());
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_states_stay_with_the_server() {
+    fn first_states_are_passed_to_the_server_as_handles() {
         let FirstState::States(states) = bench("gold", &table()).start(Tensors::new()).unwrap() else {
             panic!("no states")
         };
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_tenant_begins_as_the_model_says_or_is_refused() {
+    fn an_unknown_tenant_gets_the_default_state_or_is_refused() {
         assert_eq!(bench("", &table()).start(Tensors::new()).unwrap(), FirstState::Default);
         assert_eq!(bench("none", &table()).start(Tensors::new()).unwrap(), FirstState::Default);
         let refused = bench("none", &table()).config(r#"{"unknown": "refuse"}"#).start(Tensors::new()).unwrap_err();

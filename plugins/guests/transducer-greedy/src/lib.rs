@@ -265,7 +265,7 @@ mod tests {
 
     /// Like the scorer of a public repository: the number of frames is an input, and each answer is the whole text.
     #[test]
-    fn a_scorer_of_its_own_takes_the_number_of_frames_and_gives_the_whole_text() {
+    fn a_standalone_scorer_reads_the_frame_count_and_returns_the_whole_text() {
         serve();
         let own = Signature::new().input("encoder_out", Dtype::FP16, &[-1, -1, 1]);
         let own = own.input("encoder_out_lens", Dtype::INT64, &[-1, 1]).output("OUTPUT0", Dtype::BYTES, &[-1, 1]);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_an_encoder_its_frames_are_hidden() {
+    fn the_decoder_answers_with_tokens_instead_of_the_encoders_frames() {
         serve();
         let encoder = Signature::new().input("x", Dtype::INT32, &[1]).output("encoder_out", Dtype::FP16, &[-1, 2, 1]);
         let answers =
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_a_model_is_the_clients_to_read() {
+    fn a_failed_model_call_refuses_the_step_with_the_models_text() {
         let mut bench = own();
         let fault = models::Failure { code: 2, text: "the queue is full".to_owned(), retry_us: Some(1000) };
         models::serve("joiner", move |_| Err(fault.clone()));

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_begins_with_what_the_plug_in_answers() {
+    fn the_bench_returns_the_plugins_first_state_or_refusal() {
         assert_eq!(bench().start(x(1)).unwrap(), FirstState::states([("s", Tensor::new(&[1], &[7]))]));
         assert_eq!(bench().start([("y", Tensor::new(&[1], &[1]))]).unwrap(), FirstState::Default, "y is not read");
         assert_eq!(bench().start(x(-1)).unwrap_err(), refuse(3, "-1 is below 0"));
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "there are no steps for \"p\"")]
-    fn an_initializer_without_steps_has_none() {
+    fn the_bench_panics_if_an_initializer_has_no_steps() {
         let _ = bench().steps("p", x(1));
     }
 }

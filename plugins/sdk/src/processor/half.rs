@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_half_comes_back() {
+    fn every_half_survives_a_round_trip_through_f32() {
         for half in 0..=u16::MAX {
             let (float, brain) = (from_fp16(half), from_bf16(half));
             assert!(float.is_nan() || to_fp16(float) == half, "{half:#x}");

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tensor_is_typed() {
+    fn a_tensor_can_be_read_only_as_its_own_type() {
         let tensor = Tensor::new(&[2, 2], &[1i16, 2, 3, 4]);
         assert_eq!((tensor.dtype(), tensor.shape(), tensor.size()), (Dtype::INT16, vec![2, 2], 8));
         assert_eq!(tensor.values::<i16>().unwrap(), [1, 2, 3, 4]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_have_their_lengths() {
+    fn each_text_element_has_a_length_prefix() {
         let tensor = Tensor::texts(&[2], &["ab", ""]);
         assert_eq!(tensor.bytes().as_ref(), [2, 0, 0, 0, b'a', b'b', 0, 0, 0, 0]);
         assert_eq!(tensor.elements().unwrap(), [b"ab".to_vec(), Vec::new()]);

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_do_not_matter() {
+    fn the_packet_size_does_not_change_the_results() {
         let values: Vec<i16> = (0..23).collect();
         let whole = bench().stream("x", &values, values.len()).unwrap();
         assert_eq!(whole.get("y").unwrap().values::<i32>().unwrap(), [6, 22, 38, 54, 70, 63]);
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_leaves_the_scratch() {
+    fn a_refused_step_leaves_the_scratch_unchanged() {
         let mut bench = bench();
         bench.start(1, x(&[1, 2])).unwrap();
         assert_eq!(bench.scratch(1), Some(&b"[1,2]"[..]));

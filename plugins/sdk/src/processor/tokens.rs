@@ -133,14 +133,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_numbers_or_counts_its_lines() {
+    fn a_token_table_numbers_its_lines_if_it_has_no_numbers() {
         assert_eq!(TokenTable::parse("a\nb\n").unwrap(), TokenTable::parse("b 1\na 0\n").unwrap());
         assert_eq!(TokenTable::parse("a 0\nb x\n").unwrap_err(), "line 2: \"x\" is no number");
         assert_eq!(TokenTable::parse("a\nb\n").unwrap().text(&[1, 7, 0]), "ba");
     }
 
     #[test]
-    fn outputs_have_the_dimensions_of_their_model() {
+    fn token_outputs_have_the_dimensions_that_the_model_declares() {
         let table = || TokenTable::parse("a\nb\n").unwrap();
         let own = Signature::new().output("TEXT", Dtype::BYTES, &[-1, 1]);
         let outputs = TokenOutputs::of(table(), &own).unwrap().add(Tensors::new(), &[1, 0]);
@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_of_one_sequence() {
+    fn frames_of_more_than_one_sequence_are_refused() {
         let frames = |shape: &[u64]| frames_of(&Tensor::empty(Dtype::FP32, shape));
         assert_eq!([frames(&[1, 7, 3]), frames(&[0, 7, 3]), frames(&[7, 3])], [Ok((7, 3)), Ok((0, 3)), Ok((7, 3))]);
         assert!(frames(&[2, 7, 3]).is_err() && frames(&[7]).is_err());
     }
 
     #[test]
-    fn the_first_of_the_greatest_is_taken() {
+    fn argmax_returns_the_first_of_equal_maxima() {
         assert_eq!([argmax(&[]), argmax(&[f32::NAN, 1.0, 2.0, 2.0]), argmax(&[-3.0, -2.0])], [0, 2, 1]);
     }
 }

@@ -10,7 +10,7 @@ PORTS = Ports().add_state("total", "FP32", [1])
 
 
 class Tenants(unittest.TestCase):
-    def test_a_tenant_begins_with_its_value(self):
+    def test_a_start_gets_the_value_of_its_tenant(self):
         bench = Bench(Plugin(), PORTS, config={"tenants": {"gold": 100}}, keys={"tenant": "gold"})
         self.assertEqual(bench.start(), states({"total": Tensor("FP32", [1], [100])}))
         bench.keys["tenant"] = "unknown"

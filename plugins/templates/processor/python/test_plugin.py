@@ -15,7 +15,7 @@ def first(run):
 
 
 class Windows(unittest.TestCase):
-    def test_packets_do_not_matter(self):
+    def test_the_packet_size_does_not_change_the_results(self):
         samples = array("h", range(10))
 
         def stream(packet):

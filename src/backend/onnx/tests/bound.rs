@@ -10,9 +10,9 @@ fn bound(model: &str, inputs: &[&str], outputs: &[&str]) -> OnnxContext {
 }
 
 #[test]
-fn what_the_runtime_makes_and_what_it_is_given_room_for_come_in_one_run() {
+fn a_run_mixes_outputs_allocated_by_the_runtime_and_by_the_caller() {
     let mut context = bound("grow_fp32", &["INPUT", "INPUT_STATE"], &["OUTPUT", "OUTPUT_STATE"]);
-    let (one, sum) = (Shape::of(&[1, 1, 4]), Shape::of(&[1, 4]));
+    let (one, sum) = (Shape::new(&[1, 1, 4]), Shape::new(&[1, 4]));
     let input = Buffer::fp32(&[1.0, 2.0, 3.0, 4.0]);
     let mut state = (one.clone(), fp32(&[0.0; 4]));
     for steps in 2..=5u64 {
@@ -21,16 +21,16 @@ fn what_the_runtime_makes_and_what_it_is_given_room_for_come_in_one_run() {
         let fetches = &mut [Fetch::Into { shape: &sum, data: room.span_mut() }, Fetch::New(None)];
         context.run(&feeds, fetches).unwrap();
         let [_, Fetch::New(Some(made))] = fetches else { panic!("{fetches:?}") };
-        assert_eq!(made.shape, Shape::of(&[1, steps, 4]));
+        assert_eq!(made.shape, Shape::new(&[1, steps, 4]));
         state = (made.shape.clone(), made.data.as_ref().to_vec());
         assert_eq!(room.bytes(), fp32(&[1.0, 2.0, 3.0, 4.0].map(|x| x * (steps - 1) as f32)));
     }
 }
 
 #[test]
-fn what_was_made_stays_when_the_binding_is_used_again_or_gone() {
+fn an_allocated_output_outlives_reuse_and_drop_of_its_binding() {
     let mut context = bound("gather", &["INDEX"], &["OUTPUT"]);
-    let shape = Shape::of(&[2]);
+    let shape = Shape::new(&[2]);
     let mut run = |values: [i64; 2]| {
         let index = Buffer::new(&values.map(i64::to_le_bytes).concat());
         run_new(&mut context, &[feed(DataType::Int64, &shape, &index)], 1)
@@ -46,9 +46,9 @@ fn what_was_made_stays_when_the_binding_is_used_again_or_gone() {
 }
 
 #[test]
-fn inputs_that_pass_through_and_texts_are_as_in_a_plain_run() {
+fn passed_through_inputs_and_texts_are_copied_out_of_a_bound_run() {
     let mut context = bound("through", &["INPUT", "STATE"], &["BACK", "STATE", "FIXED"]);
-    let shape = Shape::of(&[1, 2]);
+    let shape = Shape::new(&[1, 2]);
     let (input, mut state) = (Buffer::fp32(&[1.0, 2.0]), Buffer::fp32(&[3.0, 4.0]));
     let feeds = [feed(DataType::Fp32, &shape, &input), feed(DataType::Fp32, &shape, &state)];
     let answers = run_new(&mut context, &feeds, 3).unwrap();
@@ -57,7 +57,7 @@ fn inputs_that_pass_through_and_texts_are_as_in_a_plain_run() {
     assert!(got.eq([fp32(&[1.0, 2.0]), fp32(&[3.0, 4.0]), fp32(&[7.0, 8.0])].iter().map(Vec::as_slice)));
 
     let mut context = bound("string_state", &["INPUT", "INPUT_STATE"], &["OUTPUT", "OUTPUT_STATE"]);
-    let (shape, text) = (Shape::of(&[1, 1]), [&3u32.to_le_bytes()[..], b"a\0b"].concat());
+    let (shape, text) = (Shape::new(&[1, 1]), [&3u32.to_le_bytes()[..], b"a\0b"].concat());
     let feed = |data| Feed { dtype: DataType::Bytes, shape: &shape, data: MemorySpan::host(data) };
     let answers = run_new(&mut context, &[feed(&text), feed(&[0; 4])], 2).unwrap();
     assert_eq!((answers[0].data.as_ref(), answers[1].data.as_ref()), (&[0; 4][..], &text[..]));

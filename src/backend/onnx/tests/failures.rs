@@ -6,9 +6,9 @@ use crate::backend::{Backend, Graph};
 use crate::device::DeviceId;
 
 #[test]
-fn a_failing_run_says_what_onnx_runtime_says_and_the_next_one_runs() {
+fn a_failing_run_reports_the_onnx_runtime_error_and_the_next_run_succeeds() {
     let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
-    let shape = Shape::of(&[2]);
+    let shape = Shape::new(&[2]);
     let index = |values: [i64; 2]| Buffer::new(&values.map(i64::to_le_bytes).concat());
     let bad = index([1, 9]);
     let error = run_new(&mut context, &[feed(DataType::Int64, &shape, &bad)], 1).unwrap_err();
@@ -22,17 +22,17 @@ fn a_failing_run_says_what_onnx_runtime_says_and_the_next_one_runs() {
 #[test]
 fn room_of_another_shape_than_the_outputs_is_an_error() {
     let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
-    let (shape, index) = (Shape::of(&[2]), Buffer::new(&[0; 16]));
-    let (three, mut room) = (Shape::of(&[3]), Buffer::fp32(&[0.0; 3]));
+    let (shape, index) = (Shape::new(&[2]), Buffer::new(&[0; 16]));
+    let (three, mut room) = (Shape::new(&[3]), Buffer::fp32(&[0.0; 3]));
     let fetches = &mut [Fetch::Into { shape: &three, data: room.span_mut() }];
     let error = context.run(&[feed(DataType::Int64, &shape, &index)], fetches).unwrap_err();
     assert!(error.0.contains("{3}") && error.0.contains("{2}"), "{error}");
 }
 
 #[test]
-fn feeds_are_held_against_the_port() {
+fn feeds_that_do_not_match_their_port_are_refused() {
     let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
-    let (shape, index) = (Shape::of(&[2]), Buffer::new(&[0; 24]));
+    let (shape, index) = (Shape::new(&[2]), Buffer::new(&[0; 24]));
     let mut refusal = |feed: Feed<'_>| run_new(&mut context, &[feed], 1).unwrap_err().0;
     let data = MemorySpan::host(&index.bytes()[..16]);
     let wrong_type = Feed { dtype: DataType::Fp64, shape: &shape, data };
@@ -41,7 +41,7 @@ fn feeds_are_held_against_the_port() {
     assert_eq!(refusal(too_long), "'INDEX': 24 bytes are not a INT64 tensor of shape [2]");
     let crooked = Feed { dtype: DataType::Int64, shape: &shape, data: MemorySpan::host(&index.bytes()[4..20]) };
     assert!(refusal(crooked).contains("is not aligned to 8 bytes"));
-    let rank = Shape::of(&[2, 1]);
+    let rank = Shape::new(&[2, 1]);
     assert!(
         refusal(Feed { dtype: DataType::Int64, shape: &rank, data })
             .starts_with("onnx runtime error 2: Invalid rank for input: INDEX")
@@ -54,7 +54,7 @@ fn feeds_are_held_against_the_port() {
 #[test]
 fn memory_of_a_device_where_the_session_does_not_run_is_refused() {
     let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
-    let (shape, index) = (Shape::of(&[2]), Buffer::new(&[0; 16]));
+    let (shape, index) = (Shape::new(&[2]), Buffer::new(&[0; 16]));
     // SAFETY: never read, because the run is refused.
     let data = unsafe { MemorySpan::from_raw(DeviceId::Cuda(0), 0x7000_0000, 16) };
     let error = run_new(&mut context, &[Feed { dtype: DataType::Int64, shape: &shape, data }], 1).unwrap_err();
@@ -70,7 +70,7 @@ fn memory_of_a_device_where_the_session_does_not_run_is_refused() {
 #[test]
 fn memory_of_a_device_can_be_described_without_it() {
     backend();
-    let value = OnnxValue::describing(DeviceId::Cuda(1), 0x7000_0000, 16, DataType::Int64, &Shape::of(&[2])).unwrap();
+    let value = OnnxValue::describing(DeviceId::Cuda(1), 0x7000_0000, 16, DataType::Int64, &Shape::new(&[2])).unwrap();
     assert_eq!((value.on_host().unwrap(), value.address().unwrap()), (false, 0x7000_0000));
 }
 
@@ -82,7 +82,7 @@ fn names_that_the_model_lacks_are_an_error() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused_by_name() {
+fn unsupported_output_types_are_refused_by_name() {
     let refusal = |name: &str| backend().load(&model(name), &LoadOptions::default()).unwrap_err().0;
     assert_eq!(refusal("sequence"), "output 'LIST' is a sequence; only tensors are served");
     assert_eq!(refusal("float8"), "output 'SMALL' has elements of type FLOAT8E4M3FN, which is not served");
@@ -101,7 +101,7 @@ fn files_that_are_no_models_are_an_error() {
 #[test]
 fn an_input_that_is_not_given_is_an_error() {
     let mut context = context("grow_fp32", &["INPUT"], &["OUTPUT"]);
-    let (shape, input) = (Shape::of(&[1, 1, 4]), Buffer::fp32(&[0.0; 4]));
+    let (shape, input) = (Shape::new(&[1, 1, 4]), Buffer::fp32(&[0.0; 4]));
     let error = run_new(&mut context, &[feed(DataType::Fp32, &shape, &input)], 1).unwrap_err();
     assert!(error.0.contains("INPUT_STATE"), "{error}");
 }

@@ -103,7 +103,7 @@ fn run_new(context: &mut OnnxContext, feeds: &[Feed<'_>], outputs: usize) -> Res
 }
 
 #[test]
-fn the_library_that_was_found_loads_and_only_that_one() {
+fn a_second_onnx_runtime_library_is_refused() {
     backend();
     backend();
     let error = OnnxBackend::new(Path::new("/elsewhere/libonnxruntime.so")).unwrap_err();
@@ -124,7 +124,7 @@ impl Write for Lines {
 }
 
 #[test]
-fn the_log_level_of_the_runtime_is_the_one_that_was_set() {
+fn the_onnx_runtime_logs_at_the_level_that_is_set() {
     let (written, backend) = (Lines::default(), backend());
     let writer = written.clone();
     let subscriber = tracing_subscriber::fmt()

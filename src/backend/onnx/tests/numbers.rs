@@ -22,8 +22,8 @@ impl Step {
     fn of(input: &[f32]) -> Step {
         let rows = input.len() / 2;
         Step {
-            rows: Shape::of(&[rows as u64, 2]),
-            control: Shape::of(&[rows as u64, 1]),
+            rows: Shape::new(&[rows as u64, 2]),
+            control: Shape::new(&[rows as u64, 1]),
             input: Buffer::fp32(input),
             start: Buffer::fp32(&vec![0.0; rows]),
             ready: Buffer::fp32(&vec![1.0; rows]),
@@ -70,7 +70,7 @@ fn a_signature_has_types_and_open_dimensions() {
 }
 
 #[test]
-fn state_goes_to_and_fro_between_two_buffers_in_place() {
+fn state_alternates_in_place_between_two_buffers() {
     let mut context = context("accumulate_fp32", &ACCUMULATE, &["OUTPUT", "OUTPUT_STATE"]);
     let (mut a, mut b, mut out) = (Buffer::fp32(&[0.0; 4]), Buffer::fp32(&[9.0; 4]), Buffer::fp32(&[0.0; 4]));
     let mut step = Step::of(&[1.0, 2.0, 3.0, 4.0]);
@@ -108,7 +108,7 @@ fn the_same_memory_in_another_shape_is_described_anew() {
     let (input, state) = (Buffer::fp32(&[1.0, 2.0, 3.0, 4.0]), Buffer::fp32(&[10.0; 4]));
     let (zeros, ones) = (Buffer::fp32(&[0.0; 4]), Buffer::fp32(&[1.0; 4]));
     for rows in [1, 2, 4, 2] {
-        let (shape, control, bytes) = (Shape::of(&[rows, 4 / rows]), Shape::of(&[rows, 1]), 4 * rows as usize);
+        let (shape, control, bytes) = (Shape::new(&[rows, 4 / rows]), Shape::new(&[rows, 1]), 4 * rows as usize);
         let [start, ready] = [&zeros, &ones].map(|buffer| MemorySpan::host(&buffer.bytes()[..bytes]));
         let feeds = [
             feed(DataType::Fp32, &shape, &input),
@@ -129,14 +129,14 @@ fn descriptions_are_bounded_and_stay_right_when_they_are_replaced() {
         let step = Step::of(&vec![1.5; 2 * rows as usize]);
         let state = Buffer::fp32(&vec![1.0; 2 * rows as usize]);
         let answers = run_new(&mut context, &step.feeds(&state), 2).unwrap();
-        assert_eq!(answers[0].shape, Shape::of(&[rows, 2]));
+        assert_eq!(answers[0].shape, Shape::new(&[rows, 2]));
         assert_eq!(answers[1].data.as_ref(), fp32(&vec![2.5; 2 * rows as usize]));
     }
     assert_eq!(context.kept(), super::super::cache::CAPACITY);
 }
 
 #[test]
-fn an_output_of_the_runtime_stays_when_everything_else_is_gone() {
+fn an_output_outlives_its_context_and_its_inputs() {
     let state = Buffer::fp32(&[10.0, 20.0]);
     let mut context = context("accumulate_fp32", &ACCUMULATE, &["OUTPUT_STATE"]);
     let first = run_new(&mut context, &Step::of(&[1.0, 2.0]).feeds(&state), 1).unwrap().remove(0);
@@ -153,9 +153,9 @@ fn an_output_of_the_runtime_stays_when_everything_else_is_gone() {
 
 /// Feeds the output of one run to the next without a copy.
 #[test]
-fn a_growing_state_starts_empty_and_is_fed_back_as_it_lies() {
+fn a_growing_state_starts_empty_and_is_fed_back_without_a_copy() {
     let mut context = context("grow_fp32", &["INPUT", "INPUT_STATE"], &["OUTPUT", "OUTPUT_STATE"]);
-    let (one, nothing) = (Shape::of(&[1, 1, 4]), Shape::of(&[1, 0, 4]));
+    let (one, nothing) = (Shape::new(&[1, 1, 4]), Shape::new(&[1, 0, 4]));
     let (input, empty) = (Buffer::fp32(&[1.0, 2.0, 3.0, 4.0]), Buffer::fp32(&[]));
     let feeds = [feed(DataType::Fp32, &one, &input), feed(DataType::Fp32, &nothing, &empty)];
     let mut state = run_new(&mut context, &feeds, 2).unwrap().remove(1);
@@ -165,14 +165,14 @@ fn a_growing_state_starts_empty_and_is_fed_back_as_it_lies() {
         let sum = answers.remove(0);
         assert_eq!(sum.data.as_ref(), fp32(&[1.0, 2.0, 3.0, 4.0].map(|x| x * steps as f32)));
         state = answers.remove(0);
-        assert_eq!(state.shape, Shape::of(&[1, steps, 4]));
+        assert_eq!(state.shape, Shape::new(&[1, steps, 4]));
     }
 }
 
 #[test]
-fn tensors_of_length_zero_come_and_go() {
+fn tensors_of_length_zero_are_read_and_written() {
     let mut context = context("grow_fp32", &["INPUT", "INPUT_STATE"], &["OUTPUT", "OUTPUT_STATE"]);
-    let (nothing, one) = (Shape::of(&[1, 0, 4]), Shape::of(&[1, 4]));
+    let (nothing, one) = (Shape::new(&[1, 0, 4]), Shape::new(&[1, 4]));
     let (empty, other) = (Buffer::fp32(&[]), Buffer::fp32(&[]));
     let feeds = [feed(DataType::Fp32, &nothing, &empty), feed(DataType::Fp32, &nothing, &other)];
     let answers = run_new(&mut context, &feeds, 2).unwrap();
@@ -190,7 +190,7 @@ fn tensors_of_length_zero_come_and_go() {
 fn scalars_have_no_dimensions() {
     let mut context = context("scalar", &["RATE", "INPUT"], &["TOTAL", "OUTPUT"]);
     let (rate, input) = (Buffer::new(&3i64.to_le_bytes()), Buffer::fp32(&[1.0, 2.0]));
-    let (point, two) = (Shape::of(&[]), Shape::of(&[2]));
+    let (point, two) = (Shape::new(&[]), Shape::new(&[2]));
     let feeds = [feed(DataType::Int64, &point, &rate), feed(DataType::Fp32, &two, &input)];
     let answers = run_new(&mut context, &feeds, 2).unwrap();
     assert_eq!((&answers[0].shape, answers[0].data.as_ref()), (&point, &fp32(&[9.0])[..]));
@@ -201,9 +201,9 @@ fn scalars_have_no_dimensions() {
 }
 
 #[test]
-fn small_types_have_small_elements() {
+fn bool_and_int8_elements_take_a_single_byte() {
     let mut context = context("bool_int8", &["INPUT", "INPUT_STATE"], &["OUTPUT", "OUTPUT_STATE"]);
-    let (shape, input, state) = (Shape::of(&[3, 1]), Buffer::new(&[1, 0, 1]), Buffer::new(&[0, 7, (-1i8) as u8]));
+    let (shape, input, state) = (Shape::new(&[3, 1]), Buffer::new(&[1, 0, 1]), Buffer::new(&[0, 7, (-1i8) as u8]));
     let feeds = [feed(DataType::Bool, &shape, &input), feed(DataType::Int8, &shape, &state)];
     let answers = run_new(&mut context, &feeds, 2).unwrap();
     assert_eq!((answers[0].dtype, answers[0].data.as_ref()), (DataType::Bool, &[1, 1, 0][..]));
@@ -215,7 +215,7 @@ fn small_types_have_small_elements() {
 #[test]
 fn an_output_that_is_an_input_or_a_constant_is_a_copy() {
     let mut context = context("through", &["INPUT", "STATE"], &["BACK", "STATE", "FIXED"]);
-    let (shape, flat) = (Shape::of(&[1, 2]), Shape::of(&[2]));
+    let (shape, flat) = (Shape::new(&[1, 2]), Shape::new(&[2]));
     let (input, mut state) = (Buffer::fp32(&[1.0, 2.0]), Buffer::fp32(&[3.0, 4.0]));
     let feeds = [feed(DataType::Fp32, &shape, &input), feed(DataType::Fp32, &shape, &state)];
     let answers = run_new(&mut context, &feeds, 3).unwrap();
@@ -238,7 +238,7 @@ fn an_output_that_is_an_input_or_a_constant_is_a_copy() {
 }
 
 #[test]
-fn threads_that_share_a_session_get_what_one_alone_gets() {
+fn threads_that_share_a_session_get_the_results_of_separate_runs() {
     let graph = Arc::new(open("accumulate_fp32"));
     let total = |graph: &OnnxGraph, by: f32| {
         let mut context = graph.open_context(&names(&ACCUMULATE), &names(&["OUTPUT", "OUTPUT_STATE"])).unwrap();

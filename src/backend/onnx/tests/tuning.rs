@@ -31,7 +31,7 @@ fn a_session_has_the_threads_that_its_configuration_names() {
 }
 
 #[test]
-fn entries_go_to_onnxruntime_which_checks_them() {
+fn session_entries_are_passed_to_onnxruntime_and_validated_there() {
     let entry = |name: &str, value: &str| SessionTuning {
         entries: vec![(name.to_owned(), value.to_owned())],
         ..SessionTuning::default()
@@ -52,7 +52,7 @@ fn every_level_and_allocator_loads() {
 }
 
 #[test]
-fn without_the_openvino_provider_it_is_refused() {
+fn openvino_is_refused_if_its_provider_is_missing() {
     let Err(error) = backend().has_openvino() else { return };
     assert!(error.0.contains("has no OpenVINO provider"), "{error}");
     assert!(load(SessionTuning { openvino: Some(vec![]), ..SessionTuning::default() }).is_err());

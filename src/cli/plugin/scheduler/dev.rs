@@ -18,7 +18,7 @@ use crate::scheduling::report::Summary;
 pub(super) fn scheduler(folder: &Path, matches: &ArgMatches) -> Result<(), Failed> {
     let model = matches.get_one::<String>("model").cloned().unwrap_or_default();
     let mut trying = Trying {
-        client: Client::of(matches)?,
+        client: Client::from_matches(matches)?,
         name: format!("{}-dev", first_name(folder)?),
         model,
         config: file::config(matches)?,
@@ -29,7 +29,7 @@ pub(super) fn scheduler(folder: &Path, matches: &ArgMatches) -> Result<(), Faile
     };
     trying.before = trying.decider()?;
     let ended = on_every_change(folder, || round(folder, &mut trying));
-    ended.and_then(|()| trying.put_back())
+    ended.and_then(|()| trying.restore())
 }
 
 /// Builds, and lets the result decide.
@@ -94,13 +94,13 @@ impl Trying {
 
     /// Makes the component decide, and returns its hash.
     fn hand_over(&mut self, file: &Path) -> Result<String, Failed> {
-        let bring = |verb: &str| component::bring(&self.client, &self.path(verb), &self.name, Some(file));
+        let send = |verb: &str| component::send_component(&self.client, &self.path(verb), &self.name, Some(file));
         let answer = if self.serves {
-            bring("/replace")?
+            send("/replace")?
         } else {
             // An earlier session that was killed may have left a plug-in of this name.
             let known = self.client.get(&self.path("")).is_ok();
-            bring(if known { "/replace" } else { "" })?;
+            send(if known { "/replace" } else { "" })?;
             self.is_there = true;
             let config = serde_json::from_str::<serde_json::Value>(&self.config).ok();
             let how = json!({ "model": self.model, "config": config });
@@ -111,7 +111,7 @@ impl Trying {
         Ok(answer.get("sha256").and_then(|sha| sha.as_str()).unwrap_or_default().to_owned())
     }
 
-    fn put_back(&self) -> Result<(), Failed> {
+    fn restore(&self) -> Result<(), Failed> {
         if !self.serves {
             return if self.is_there { self.forget() } else { Ok(()) };
         }

@@ -46,7 +46,7 @@ fn one(component: &Path, bytes: &[u8], case: &Path) -> Result<CaseResult, Simula
     let plug =
         PluginSpec::new(&name, bytes, &config, Limits::default(), cache().as_ref()).map_err(SimulateError::Given)?;
     let seed = load.seed.unwrap_or(1);
-    let (workload, serving) = (load.workload(seed)?, load.serve.clone().settle().map_err(SimulateError::Given)?);
+    let (workload, serving) = (load.workload(seed)?, load.serve.clone().resolve().map_err(SimulateError::Given)?);
     let instances = serving.instances.first().copied().unwrap_or(1);
     plug.try_out(&workload.facts(serving.facts(instances)))
         .map_err(|what| SimulateError::Given(format!("{name}: {what}")))?;

@@ -50,7 +50,7 @@ fn every_field_has_an_entry_and_every_entry_a_field() {
 }
 
 #[test]
-fn every_reason_is_a_reason() {
+fn every_field_reason_is_not_empty_and_has_no_final_period() {
     for message in CONFIG_MESSAGES {
         for (field, status) in message.fields {
             if let FieldStatus::NoEffect(why) | FieldStatus::Refused(why) = status {
@@ -92,7 +92,7 @@ fn settings(config: &str) -> Result<ModelSettings, Vec<String>> {
         files: vec!["model.onnx".to_owned()],
         ..Sources::default()
     };
-    let settled = Draft::parse(sources, &Options::default()).and_then(|draft| draft.settle(&graph));
+    let settled = Draft::parse(sources, &Options::default()).and_then(|draft| draft.resolve(&graph));
     settled.map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
 
@@ -142,7 +142,7 @@ fn values_of_parameters_and_tags_are_checked_at_their_line() {
 }
 
 #[test]
-fn what_a_configuration_says_of_a_session_is_read() {
+fn session_options_of_a_configuration_are_parsed() {
     let config = "optimization { graph { level: -1 } execution_accelerators { cpu_execution_accelerator { name: 'openvino' \
                   parameters { key: 'device_type' value: 'CPU' } } } } \
                   parameters { key: 'intra_op_thread_count' value { string_value: '4' } } \

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_is_read() {
+    fn supported_keys_of_sequor_toml_are_parsed() {
         let text = r#"
             schema = 1
             [sequence]
@@ -175,7 +175,7 @@ use = "resample-16k"
     }
 
     #[test]
-    fn wrong_values_are_told_at_their_line() {
+    fn invalid_values_of_sequor_toml_are_reported_at_their_line() {
         assert_eq!(faults("[sequence]\nidle = 5"), ["m/sequor.toml:2:8: invalid type: integer `5`, expected a string"]);
         assert_eq!(
             faults("[backlog]\ntimeout = \"5\""),

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_stand_between_three_brackets() {
+    fn state_pairs_are_parsed_between_triple_brackets() {
         let two = pairs(&[("h_in", "h_out"), ("c_in", "c_out")]);
         assert_eq!(parse("<<<h_in, h_out>>> <<<c_in, c_out>>>"), Ok(two.clone()));
         assert_eq!(parse("<<< h_in ,h_out >>>,\n<<<c_in,  c_out>>>"), Ok(two));

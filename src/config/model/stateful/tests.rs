@@ -45,7 +45,7 @@ fn settled(strategy: &str, more: &str, toml: &str) -> Result<ModelSettings, Vec<
     };
     let settled = Draft::parse(sources, &Options::default()).and_then(|draft| {
         assert_eq!(draft.file_name, "net.onnx");
-        draft.settle(&graph())
+        draft.resolve(&graph())
     });
     settled.map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
@@ -55,7 +55,7 @@ fn parameter(key: &str, value: &str) -> String {
 }
 
 #[test]
-fn what_is_unsaid_is_the_backends_default() {
+fn unset_stateful_parameters_get_the_defaults_of_the_backend() {
     let settings = settled("oldest { }", "", "").unwrap();
     let Scheduling::Sequence(sequence) = &settings.scheduling else { panic!() };
     assert_eq!((settings.max_batch_size, sequence.idle.unwrap().as_secs()), (64, 100));

@@ -24,7 +24,7 @@ use crate::config::place::Place;
 pub fn parse(path: &Path, text: &str) -> Result<proto::ModelConfig, Fault> {
     let fault = |place: Place, what: String| Fault { at: place.at(path), code: code::PARSE, what };
     let descriptor = descriptor::model_config().ok_or_else(|| fault(Place::UNKNOWN, "no descriptor".to_owned()))?;
-    let message = parser::parse(text, descriptor).map_err(|e| fault(Place::of(text, e.offset), e.what))?;
+    let message = parser::parse(text, descriptor).map_err(|e| fault(Place::at_offset(text, e.offset), e.what))?;
     message.transcode_to().map_err(|e| fault(Place::UNKNOWN, e.to_string()))
 }
 
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_says_the_same() {
+    fn all_spellings_of_a_field_parse_alike() {
         let spellings = [
             "input [ { name: \"a\" data_type: TYPE_FP32 dims: [ 1, -1 ] } ]",
             "input: [ { name: 'a', data_type: 11; dims: [ 1, -1 ] } ]",
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_stand_where_they_were_written() {
+    fn parse_errors_report_their_line_and_column() {
         assert_eq!(
             fault("input [\n  { nmae: \"a\" }\n]"),
             "config.pbtxt:2:5: field 'nmae' not found for message 'ModelInput'"
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_parsers_of_python_and_cpp_differ_the_one_in_cpp_counts() {
+    fn the_parser_follows_cpp_where_the_python_parser_differs() {
         assert_eq!(read("max_batch_size: - 1").max_batch_size, -1);
         for number in ["+1", "1_0", "0b1"] {
             assert_eq!(
@@ -114,13 +114,13 @@ mod tests {
     proptest::proptest! {
         /// Any text is parsed, or refused with a place within it; none makes the parser panic.
         #[test]
-        fn any_text_is_read_or_told(parts in proptest::collection::vec(proptest::sample::select(SCRAPS), 0..40)) {
+        fn any_text_is_parsed_or_refused_within_its_lines(parts in proptest::collection::vec(proptest::sample::select(SCRAPS), 0..40)) {
             let text = parts.join(" ");
             if let Err(fault) = parse(Path::new("config.pbtxt"), &text) {
                 let lines = text.split('\n').count();
                 assert!(fault.at.line as usize <= lines, "{fault}");
             }
-            crate::config::model::locate::Places::of(&text);
+            crate::config::model::locate::Places::parse(&text);
         }
     }
 

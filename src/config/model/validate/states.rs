@@ -9,8 +9,8 @@ use sequor_proto::model_sequence_batching::{InitialState, State, StrategyChoice,
 use crate::config::fault::{code, did_you_mean};
 use crate::config::model::names::{self, leaves_directory};
 use crate::config::model::report::Report;
+use crate::config::model::resolve::initial_state_file;
 use crate::config::model::sequor_toml::Storage;
-use crate::config::model::settle::initial_state_file;
 use crate::config::model::stateful::is_stateful;
 use crate::config::model::{dtype, sequor_toml};
 

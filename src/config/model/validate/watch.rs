@@ -51,7 +51,7 @@ mod tests {
     "#;
 
     /// With one GPU.
-    fn settle(text: &str) -> Result<ModelSettings, Vec<String>> {
+    fn resolve(text: &str) -> Result<ModelSettings, Vec<String>> {
         let told = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
         let sources = Sources {
             directory: "/models/m".into(),
@@ -63,13 +63,13 @@ mod tests {
         draft.place(&Ok(vec![0])).map_err(told)?;
         let port = |name: &str| Port { name: name.to_owned(), dtype: DataType::Fp32, dims: Dims::from_wire(&[-1, 1]) };
         let (inputs, outputs) = (vec![port("x"), port("s")], vec![port("y"), port("t")]);
-        draft.settle(&Signature { inputs, outputs, ..Signature::default() }).map_err(told)
+        draft.resolve(&Signature { inputs, outputs, ..Signature::default() }).map_err(told)
     }
 
     #[test]
     fn only_states_with_nan_on_the_cpu_can_be_watched() {
         let sum =
-            |group: &str, dtype: &str| settle(&SUM.replace("GROUP", group).replace("TYPE ", &format!("{dtype} ")));
+            |group: &str, dtype: &str| resolve(&SUM.replace("GROUP", group).replace("TYPE ", &format!("{dtype} ")));
         let cpu = "instance_group { kind: KIND_CPU }";
         sum(cpu, "TYPE_FP32").unwrap();
         let no_float = [
@@ -82,7 +82,7 @@ mod tests {
         }
         let ensemble =
             r#"name: "m" platform: "ensemble" ensemble_scheduling { step { model_name: "a" model_version: -1 } }"#;
-        let refused = settle(ensemble).unwrap_err();
+        let refused = resolve(ensemble).unwrap_err();
         assert!(
             refused.iter().any(|fault| fault.contains("sequor.toml:2:1: watch is for the states of a model")),
             "{refused:?}"

@@ -8,13 +8,13 @@ use sequor_core::{EndReason, Refusal};
 
 use super::plugins::{BY, Rig, attach};
 use crate::error::Failure;
-use crate::model::Clock;
+use crate::model::runtime::Clock;
 use crate::model::tests::{Fixture, request};
 use crate::scheduling::report::PluginControl as _;
 use crate::scheduling::stand_in::{Does, Meanwhile};
 
 #[test]
-fn who_gets_a_slot_is_asked_by_an_instances_thread() {
+fn the_instance_thread_asks_the_plug_in_for_admissions() {
     let rig = Rig::new(&["admit"]);
     rig.fixture.repository.attach(&attach("admit"), BY).unwrap();
     (1..=3).for_each(|id| rig.sequence(id));
@@ -24,7 +24,7 @@ fn who_gets_a_slot_is_asked_by_an_instances_thread() {
 
 /// Sequences that come during an admission are asked about next, but sequences with a slot run first.
 #[test]
-fn sequences_that_come_while_others_are_admitted_keep_nobody_from_running() {
+fn sequences_that_arrive_during_an_admission_do_not_delay_running_sequences() {
     const COME: u64 = 20;
     let rig = Rig::new(&["admit"]);
     rig.fixture.repository.attach(&attach("admit"), BY).unwrap();

@@ -30,7 +30,7 @@ fn all(version: &str) -> (String, String, String) {
 }
 
 #[test]
-fn another_version_is_saved_where_the_one_before_was() {
+fn a_replaced_version_is_saved_if_the_previous_version_was_saved() {
     let rig = Rig::new(&[]);
     let repository = saved(&rig);
     repository.replace("up", b"all#2".to_vec(), BY).unwrap();
@@ -48,7 +48,7 @@ fn another_version_is_saved_where_the_one_before_was() {
 }
 
 #[test]
-fn what_cannot_be_saved_does_not_take_the_place_of_what_is() {
+fn a_version_that_cannot_be_saved_does_not_replace_a_saved_version() {
     let rig = Rig::new(&[]);
     let repository = saved(&rig);
     let folder = rig.fixture.folder.path().join("plugins");
@@ -64,7 +64,7 @@ fn what_cannot_be_saved_does_not_take_the_place_of_what_is() {
 }
 
 #[test]
-fn a_file_that_changes_is_not_taken_where_its_hash_is_named() {
+fn a_changed_plug_in_file_is_refused_if_its_old_hash_is_pinned() {
     let rig = Rig::new(&[]);
     let repository = saved(&rig);
     let registry = rig.fixture.repository.registry().unwrap();
@@ -94,7 +94,7 @@ fn a_file_that_changes_is_not_taken_where_its_hash_is_named() {
 }
 
 #[test]
-fn a_hash_that_a_file_names_is_protected_while_an_operator_says_the_same() {
+fn a_pinned_hash_holds_while_an_operator_attaches_the_same_plug_in() {
     let rig = Rig::new(&[]);
     let repository = saved(&rig);
     let registry = rig.fixture.repository.registry().unwrap();

@@ -82,7 +82,7 @@ fn a_plug_in_that_answers_quickly_is_asked_by_the_thread_of_the_socket() {
 }
 
 #[test]
-fn one_that_is_parked_is_in_nobodys_way() {
+fn a_parked_plug_in_does_not_prevent_inline_steps() {
     let parked = || {
         let rig = quick("all");
         rig.fixture.repository.attach(&attach("all"), BY).unwrap();

@@ -157,7 +157,7 @@ fn a_models_max_wait_is_at_most_that_of_the_server() {
 }
 
 #[test]
-fn what_is_wrong_with_it_is_told_at_its_line() {
+fn scheduler_faults_of_sequor_toml_are_reported_at_their_line() {
     let rig = Rig::empty(&["bad", "first"], |rules| rules.require_sha256 = true);
     let told = |toml: &str| {
         rig.write(toml);
@@ -186,7 +186,7 @@ fn what_is_wrong_with_it_is_told_at_its_line() {
 }
 
 #[test]
-fn attached_replaced_rolled_back_parked_and_detached_without_a_lost_step() {
+fn no_step_is_lost_while_a_plug_in_is_attached_replaced_and_detached() {
     let rig = Rig::new(&["first"]);
     let repository: &dyn PluginControl = &rig.fixture.repository;
     rig.fixture.sum(7, 1, |s| s.start = true);
@@ -222,7 +222,7 @@ fn attached_replaced_rolled_back_parked_and_detached_without_a_lost_step() {
 }
 
 #[test]
-fn one_that_traps_is_made_anew_by_the_keeper() {
+fn maintenance_restarts_a_plug_in_that_trapped() {
     let rig = Rig::new(&["trap"]);
     rig.fixture.repository.attach(&attach("trap"), BY).unwrap();
     assert_eq!(rig.fixture.sum(1, 5, |s| s.start = true), 5);
@@ -270,7 +270,7 @@ fn features_come_from_parameters_headers_and_inputs() {
 }
 
 #[test]
-fn a_file_that_changes_takes_the_place_of_what_serves_and_a_bad_one_does_not() {
+fn a_changed_plug_in_file_replaces_the_version_unless_it_is_invalid() {
     let rig = Rig::new(&["first"]);
     let repository: &dyn PluginControl = &rig.fixture.repository;
     let registry = rig.fixture.repository.registry().unwrap();
@@ -292,7 +292,7 @@ fn a_file_that_changes_takes_the_place_of_what_serves_and_a_bad_one_does_not() {
 }
 
 #[test]
-fn what_was_said_at_run_time_holds_through_a_reload_and_can_be_saved() {
+fn a_run_time_attachment_survives_a_reload_and_can_be_saved() {
     let rig = Rig::new(&["first", "all"]);
     let repository: &dyn PluginControl = &rig.fixture.repository;
     repository.attach(&attach("first"), BY).unwrap();
@@ -317,7 +317,7 @@ fn what_was_said_at_run_time_holds_through_a_reload_and_can_be_saved() {
 }
 
 #[test]
-fn a_shadow_is_nobodys_decision() {
+fn a_shadow_plug_in_decides_nothing_and_its_differences_are_counted() {
     let rig = Rig::new(&["all", "first"]);
     let repository: &dyn PluginControl = &rig.fixture.repository;
     repository.attach(&Attach { shadow: true, ..attach("all") }, BY).unwrap();
@@ -333,7 +333,7 @@ fn a_shadow_is_nobodys_decision() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn an_absent_model_plug_in_or_version_is_reported() {
     let rig = Rig::new(&["first"]);
     let repository: &dyn PluginControl = &rig.fixture.repository;
     let error = |how: &Attach| repository.attach(how, BY).unwrap_err().to_string();
@@ -368,7 +368,7 @@ fn a_model_without_plug_ins_refuses_them_by_name() {
 
 /// Versions come and go while clients send: every sum is right.
 #[test]
-fn replaced_and_detached_while_requests_run() {
+fn sums_stay_right_while_plug_ins_are_replaced_and_detached() {
     let rig = Rig::new(&["first", "admit"]);
     let repository: &dyn PluginControl = &rig.fixture.repository;
     for name in ["first", "admit"] {

@@ -18,7 +18,7 @@ fn decides(rig: &Rig) -> Vec<(String, BindingState, u64)> {
 }
 
 #[test]
-fn one_that_cannot_be_told_who_lives_leaves_the_other_where_it_is() {
+fn a_plug_in_that_fails_to_observe_does_not_replace_the_active_plug_in() {
     let rig = Rig::new(&["first", "untold"]);
     let repository: &dyn PluginControl = &rig.fixture.repository;
     rig.fixture.sum(7, 1, |s| s.start = true);
@@ -34,7 +34,7 @@ fn one_that_cannot_be_told_who_lives_leaves_the_other_where_it_is() {
 }
 
 #[test]
-fn of_two_loads_either_both_get_it_or_none() {
+fn a_plug_in_is_attached_to_all_loads_or_to_none() {
     let rig = Rig::empty(&["first", "untold"], |_| {});
     let model = rig.fixture.model();
     let config = fs_err::read_to_string(model.join("config.pbtxt")).unwrap();
@@ -63,7 +63,7 @@ fn of_two_loads_either_both_get_it_or_none() {
 }
 
 #[test]
-fn what_cannot_be_saved_is_not_attached_either() {
+fn a_plug_in_that_cannot_be_saved_is_not_attached() {
     let rig = Rig::new(&["first"]);
     let repository: &dyn PluginControl = &rig.fixture.repository;
     repository.attach(&attach("first"), BY).unwrap();
@@ -93,7 +93,7 @@ fn what_cannot_be_saved_is_not_attached_either() {
 }
 
 #[test]
-fn what_came_over_the_wire_is_saved_only_where_there_is_a_folder() {
+fn an_uploaded_plug_in_is_saved_only_if_there_is_a_plug_in_folder() {
     let rig = Rig::empty(&[], |rules| rules.dir = None);
     rig.load();
     let repository: &dyn PluginControl = &rig.fixture.repository;
@@ -116,7 +116,7 @@ fn what_came_over_the_wire_is_saved_only_where_there_is_a_folder() {
 
 /// Plug-ins with different features replace each other while clients send. The built-in policy takes no round.
 #[test]
-fn no_round_is_lost_to_a_swap() {
+fn swapping_plug_ins_causes_no_fallback() {
     // A thread that only waits for a CPU must not count as busy.
     let rig = Rig::empty(&["first", "admit", "few"], |rules| rules.time = Duration::from_secs(60));
     rig.load();

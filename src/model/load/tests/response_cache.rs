@@ -7,7 +7,7 @@ use super::*;
 use crate::telemetry::Metrics;
 
 fn tensor(dtype: DataType, shape: &[u64], data: &[u8]) -> Option<Tensor> {
-    Some(Tensor { dtype, shape: Shape::of(shape), data: Bytes::copy_from_slice(data) })
+    Some(Tensor { dtype, shape: Shape::new(shape), data: Bytes::copy_from_slice(data) })
 }
 
 fn bytes(data: &[u8]) -> Vec<Option<Tensor>> {
@@ -57,7 +57,7 @@ fn an_answer_belongs_to_its_inputs_and_to_its_load() {
 }
 
 #[test]
-fn a_load_takes_its_answers_with_it() {
+fn cached_answers_are_dropped_with_their_load() {
     let (cache, _) = cache(1 << 20);
     let [load, other] = [cache.for_load(), cache.for_load()];
     keep(&load, &bytes(b"a"), &bytes(b"1"));

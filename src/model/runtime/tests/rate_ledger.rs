@@ -22,7 +22,7 @@ fn limits(all: &[&str]) -> Vec<ResourceLimit> {
 }
 
 #[test]
-fn what_shares_a_resource_runs_one_after_the_other_and_the_rest_does_not_wait() {
+fn instances_that_share_a_resource_run_in_turn_and_others_do_not_wait() {
     let mut ledger = RateLedger::default();
     let [a, b] = [0, 1].map(|_| add(&mut ledger, rate(&[("R", None, 1)], 1)));
     let c = add(&mut ledger, rate(&[("S", None, 1)], 1));
@@ -35,7 +35,7 @@ fn what_shares_a_resource_runs_one_after_the_other_and_the_rest_does_not_wait() 
 }
 
 #[test]
-fn a_turn_without_a_run_is_no_turn() {
+fn a_grant_without_a_run_does_not_count_as_a_turn() {
     let mut ledger = RateLedger::default();
     let [a, b] = [0, 1].map(|_| add(&mut ledger, rate(&[("R", None, 1)], 1)));
     for _ in 0..3 {
@@ -51,7 +51,7 @@ fn a_turn_without_a_run_is_no_turn() {
 }
 
 #[test]
-fn there_is_as_much_as_one_needs_at_most_unless_the_server_says_otherwise() {
+fn a_resource_has_the_largest_needed_count_unless_the_server_sets_it() {
     let runs = |limits: Vec<ResourceLimit>| {
         let mut ledger = RateLedger::new(limits);
         let keys = [4, 2, 2].map(|count| add(&mut ledger, rate(&[("R", Some(0), count)], 1)));
@@ -64,7 +64,7 @@ fn there_is_as_much_as_one_needs_at_most_unless_the_server_says_otherwise() {
 }
 
 #[test]
-fn an_instance_that_waits_may_run_once_more_of_its_resource_is_there() {
+fn a_waiting_instance_may_run_once_its_resource_grows() {
     let mut ledger = RateLedger::default();
     let [a, b] = [0, 1].map(|_| add(&mut ledger, rate(&[("R", None, 1)], 1)));
     ledger.wait(a);
@@ -77,7 +77,7 @@ fn an_instance_that_waits_may_run_once_more_of_its_resource_is_there() {
 }
 
 #[test]
-fn what_could_never_run_is_refused() {
+fn an_instance_that_could_never_run_is_refused() {
     let refused =
         |limit: &[&str], rates: &[Option<InstanceRate>]| RateLedger::new(limits(limit)).add(rates).unwrap_err();
     assert_eq!(
@@ -108,7 +108,7 @@ fn a_priority_of_2_gets_half_the_turns_of_1() {
 }
 
 #[test]
-fn an_instance_that_comes_late_has_no_turns_saved_up() {
+fn a_late_instance_has_no_saved_up_turns() {
     let mut ledger = RateLedger::default();
     let first = add(&mut ledger, rate(&[("R", None, 1)], 1));
     for _ in 0..1000 {
@@ -130,7 +130,7 @@ fn an_instance_that_comes_late_has_no_turns_saved_up() {
 }
 
 #[test]
-fn small_needs_do_not_pass_a_large_one_for_ever() {
+fn small_needs_do_not_starve_a_large_need() {
     let mut ledger = RateLedger::new(limits(&["R:2"]));
     let [a, b] = [0, 1].map(|_| add(&mut ledger, rate(&[("R", None, 1)], 1)));
     let large = add(&mut ledger, rate(&[("R", None, 2)], 1));

@@ -71,7 +71,7 @@ impl Member for ModelScheduler {
         let accepted = intake::accept(&load.client, &mut request, call.headers, &load.texts).map_err(|what| {
             Failure::Invalid { model: self.name.clone(), id: request.id.clone(), what: Box::new(what) }
         })?;
-        let facts = RequestFacts::of(&request, &accepted.meta);
+        let facts = RequestFacts::new(&request, &accepted.meta);
         let now = self.now();
         let provide = |table: &mut Table| {
             table.provide(now, req, accepted.meta, |job| {

@@ -46,7 +46,7 @@ struct WaitingStart {
 }
 
 impl Beginning {
-    fn of(values: StateValues, is_copy: bool) -> Beginning {
+    fn new(values: StateValues, is_copy: bool) -> Beginning {
         Beginning { first: Some(FirstValues { values, is_copy }), ..Beginning::default() }
     }
 }
@@ -91,7 +91,7 @@ impl Preparer {
             Ok(FirstAnswer::Default) => self.prepare_inputs(task, Beginning::default()),
             Ok(FirstAnswer::States(given)) => {
                 let values = LoadInitializer::complete(&load.states, given);
-                self.prepare_inputs(task, Beginning::of(values, false));
+                self.prepare_inputs(task, Beginning::new(values, false));
             }
             Ok(FirstAnswer::CopyOf(id)) => self.begin_with_copy(task, of, &id),
             Ok(FirstAnswer::Kept(name)) => self.begin_with_kept(task, of, name),
@@ -143,7 +143,7 @@ impl Preparer {
 
     fn begin_with(&self, task: PrepareTask, of: &LoadInitializer, name: &KeptName, found: KeptLookup) {
         match found {
-            KeptLookup::Kept(values) => self.prepare_inputs(task, Beginning::of(values, true)),
+            KeptLookup::Kept(values) => self.prepare_inputs(task, Beginning::new(values, true)),
             KeptLookup::Missing(permit) => self.begin_with_steps(task, of, name, Some(permit)),
         }
     }
@@ -204,7 +204,7 @@ impl Preparer {
             let go_on = move || {
                 let Some(preparer) = model.upgrade().map(Preparer) else { return };
                 match values {
-                    Some(values) => preparer.prepare_inputs(task, Beginning::of(values, true)),
+                    Some(values) => preparer.prepare_inputs(task, Beginning::new(values, true)),
                     None => gone(&preparer, &task),
                 }
             };
@@ -240,7 +240,7 @@ fn take_steps(
     task: &PrepareTask,
     steps: Vec<PortTensors>,
 ) -> Result<(Vec<ModelRun>, PreparedBytes), ProcessorRefusal> {
-    let bytes = KnownMemory::of(&task.inputs).add(&steps);
+    let bytes = KnownMemory::new(&task.inputs).add(&steps);
     let full = || {
         of.initializer.unavailable(format!("the prepared inputs of all requests have {PREPARED} bytes, the maximum"))
     };

@@ -92,7 +92,7 @@ impl Job {
         Job {
             load,
             processed,
-            facts: RequestFacts::of(request, &accepted.meta),
+            facts: RequestFacts::new(request, &accepted.meta),
             counted: request.sequence.step.is_some(),
             mark: std::mem::take(&mut request.id),
             id: std::mem::take(&mut request.sequence.id),

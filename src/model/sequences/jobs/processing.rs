@@ -380,7 +380,7 @@ mod tests {
         let processors = Processors { chain: chain(&[ProcessorWat::default()]), pool };
         let mut processed = Processed::new(RequestMeta::default());
         let data = Bytes::from(vec![0; RUN_BYTES / 2]);
-        let tensor = Tensor { dtype: DataType::Uint8, shape: Shape::of(&[data.len() as u64]), data };
+        let tensor = Tensor { dtype: DataType::Uint8, shape: Shape::new(&[data.len() as u64]), data };
         for _ in 0..2 {
             assert!(processed.ran(Some(&processors), vec![Some(tensor.clone())]).is_none());
         }

@@ -151,7 +151,7 @@ fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &Repla
         let Table { spilling, successions, .. } = table;
         let loads = model.loads();
         spilling.replaced.retain(|load| {
-            let next = stored_as(load).map(|from| successions.of(from));
+            let next = stored_as(load).map(|from| successions.successor_of(from));
             next.is_some() && loads.iter().any(|load| !load.is_retired() && stored_as(load) == next)
         });
     });
@@ -265,7 +265,7 @@ fn ask_some(model: &Arc<ModelScheduler>, load: &Arc<LoadedModel>, of: &CarriedLo
     }
     let (views, rest) = model.seen(of.from, PORTION);
     for view in views.iter().filter(|view| view.load == load.key && can_leave(view)) {
-        if !put_back(model, view) {
+        if !return_to_store(model, view) {
             post_leave(&model.name, load, view, Leaving::Carry, MailReply::new(|_| ()));
         }
     }
@@ -274,7 +274,7 @@ fn ask_some(model: &Arc<ModelScheduler>, load: &Arc<LoadedModel>, of: &CarriedLo
 }
 
 /// Puts a state back to where it was found, if no step has run with it since: no slot has it, so no thread can copy it.
-fn put_back(model: &Arc<ModelScheduler>, view: &SequenceView) -> bool {
+fn return_to_store(model: &Arc<ModelScheduler>, view: &SequenceView) -> bool {
     let mut is_back = false;
     model.change(|table, now| {
         let found = table.live(view.seq).is_some_and(|live| live.origin.is_some() && live.first_state.is_some());

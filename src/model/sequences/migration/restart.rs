@@ -87,7 +87,7 @@ pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<Resumable> {
     let now = model.now();
     let left = |kept: &KeptSequence| (kept.until != Time::NEVER).then(|| kept.until - now);
     let table = model.table.lock();
-    let version = |kept: &KeptSequence| table.successions.of(kept.version_digest()).version;
+    let version = |kept: &KeptSequence| table.successions.successor_of(kept.version_digest()).version;
     table.kept.iter().map(|(id, kept)| (id.clone(), version(kept), Arc::clone(&kept.head), left(kept))).collect()
 }
 

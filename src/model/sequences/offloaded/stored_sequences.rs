@@ -211,7 +211,7 @@ fn checked(task: &StoreTask, TakenState { found, changed }: TakenState) -> Resul
             if kept_by != processors {
                 return Err(refused(format!("its processors were [{kept_by}], and are [{processors}] now")));
             }
-            let scratch = task.load.processors.as_ref().map(|_| SequenceScratch::of(scratch));
+            let scratch = task.load.processors.as_ref().map(|_| SequenceScratch::new(scratch));
             Ok(ResumedState { snapshot: file, answer, scratch, unrun })
         }
         _ => Err(refused("the store does not have it any more".to_owned())),

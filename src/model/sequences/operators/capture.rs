@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_taken_without_a_gap_and_a_start_counts_anew() {
+    fn captured_steps_have_no_gap_and_a_start_restarts_their_numbers() {
         let mut taken = CaptureState { last: 7, has_failed: false, file: vec![0; 3], steps: Vec::new() };
         assert_eq!(taken.take(step(7, false, false)), Err(step(7, false, false)), "the state contains it");
         assert_eq!(taken.take(step(9, false, false)), Err(step(9, false, false)), "8 is missing");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_failed_is_followed_by_the_next_or_comes_again() {
+    fn a_capture_continues_after_a_failed_step_with_its_repeat_or_the_next() {
         for again in [8, 9] {
             let mut taken = CaptureState { last: 7, has_failed: false, file: Vec::new(), steps: Vec::new() };
             taken.fail(8);

@@ -91,7 +91,7 @@ pub(in crate::model) fn stored(
             return Err(TransferError::Gone { model: name, id: of });
         }
         let is_wanted = |kept: &&KeptSequence| {
-            version.is_none_or(|version| version == table.successions.of(kept.version_digest()).version)
+            version.is_none_or(|version| version == table.successions.successor_of(kept.version_digest()).version)
         };
         table.kept.get(id).filter(is_wanted).cloned()
     };
@@ -235,5 +235,5 @@ fn scratch_for(load: &LoadedModel, file: &[u8]) -> Result<Option<SequenceScratch
     if bytes > limit {
         return other(format!("its scratch has {bytes} bytes; the model's processors keep {limit} at most"));
     }
-    Ok(load.processors.as_ref().map(|_| SequenceScratch::of(scratch)))
+    Ok(load.processors.as_ref().map(|_| SequenceScratch::new(scratch)))
 }

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_forgotten() {
+    fn the_oldest_successions_are_forgotten() {
         let mut enders = Enders::default();
         for n in 0..=ENDS as u64 {
             enders.insert(&Id::Int(n), stone(n), by("one"));

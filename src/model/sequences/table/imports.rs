@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_that_expire_one_after_the_other_cost_few_looks() {
+    fn many_expiring_imports_cost_few_scans() {
         let mut imports = Imports::default();
         for n in 0..1000u64 {
             let given = GivenTo { version: 1, states: Vec::new(), until: Time(1_000 + n) };

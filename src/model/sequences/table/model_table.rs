@@ -293,8 +293,8 @@ impl Table {
 
     /// The versions that may go on from states of this one: the one that does once loads that are being made serve, and the one that does now.
     pub(in crate::model::sequences) fn successors(&self, maker: VersionDigest) -> [VersionDigest; 2] {
-        let now = self.successions.of(maker);
-        [self.coming.as_ref().map_or(now, |coming| coming.of(maker)), now]
+        let now = self.successions.successor_of(maker);
+        [self.coming.as_ref().map_or(now, |coming| coming.successor_of(maker)), now]
     }
 
     /// The last durable step of a sequence, where answers do not wait for theirs.

@@ -258,7 +258,7 @@ impl Table {
         };
         match file {
             _ if self.stopping && ended => {}
-            Some(file) if !ended => self.put_back(now, &job.load, id, *kept, file),
+            Some(file) if !ended => self.return_to_store(now, &job.load, id, *kept, file),
             // The store is reading it. Then it goes back.
             None if !ended => _ = self.returning.insert(id),
             file => {
@@ -300,7 +300,7 @@ impl Table {
     pub(super) fn take_back(&mut self, now: Time, live: &mut Live) {
         let Some((origin, (_, file))) = live.origin.take().zip(live.first_state.take()) else { return };
         match *origin {
-            StateOrigin::Stored(id, kept) => self.put_back(now, &live.load, id, kept, file),
+            StateOrigin::Stored(id, kept) => self.return_to_store(now, &live.load, id, kept, file),
             StateOrigin::Given(id, origin) => {
                 let scratch = live.load.processors.is_some().then(|| std::mem::take(&mut live.scratch));
                 self.imports.insert(id, Import { origin, snapshot: file, ticket: live.ticket.take(), scratch });
@@ -309,7 +309,7 @@ impl Table {
     }
 
     /// Puts a stored sequence back. The store has read its file, and may have removed or outdated it: then it writes the file again.
-    pub(super) fn put_back(&mut self, now: Time, load: &LoadedModel, id: Id, kept: KeptSequence, file: Bytes) {
+    pub(super) fn return_to_store(&mut self, now: Time, load: &LoadedModel, id: Id, kept: KeptSequence, file: Bytes) {
         if self.core.find(&id, None).is_some() || self.kept.contains_key(&id) {
             return self.forget(id, kept.head.incarnation);
         }

@@ -185,7 +185,7 @@ fn stored_in_vain(
     has_ended: bool,
 ) {
     match outcome {
-        Ok(found) if !has_ended => table.put_back(now, load, id, kept, found.snapshot),
+        Ok(found) if !has_ended => table.return_to_store(now, load, id, kept, found.snapshot),
         Err(_) if !has_ended && table.core.find(&id, None).is_none() => keep_after_failure(table, id, kept),
         _ => table.forget(id, kept.head.incarnation),
     }

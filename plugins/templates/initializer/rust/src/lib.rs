@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenant_begins_with_its_value() {
+    fn a_start_gets_the_value_of_its_tenant() {
         let ports = Ports::new().state("total", Dtype::FP32, &[1]);
         let mut bench = Bench::<Plugin>::new(ports).config(r#"{"tenants": {"gold": 100}}"#).key("tenant", "gold");
         let gold = FirstState::states([("total", Tensor::new(&[1], &[100f32]))]);

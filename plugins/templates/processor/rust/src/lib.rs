@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_do_not_matter() {
+    fn the_packet_size_does_not_change_the_results() {
         let samples: Vec<i16> = (0..10).collect();
         let whole = bench().stream("SAMPLES", &samples, 10).unwrap();
         assert_eq!(whole.get("y").unwrap().values::<f32>().unwrap(), [0.0, 4.0 / 32768.0, 8.0 / 32768.0]);

@@ -37,7 +37,7 @@ const ENSEMBLE_SLOTS: u32 = 1 << 30;
 const EVERY: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 
 /// The settings of a configuration without faults.
-pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
+pub(super) fn resolve(report: &Report<'_>, graph: &Signature) -> ModelSettings {
     let config = report.config;
     let is_plugin = report.toml.keys.model.is_some();
     let processors = if is_plugin { vec![Processor::Cpu] } else { processors(config) };
