@@ -303,7 +303,7 @@ mod tests {
 
     #[tokio::test]
     async fn whole_messages_before_one_that_is_refused_are_handed_on() {
-        // One that is larger than a message may be, in part and whole, and one that finds no room in the queue.
+        // A message beyond the limit, in part and whole, and a message that finds no room in the queue.
         let refused =
             [message(201)[..5].to_vec(), message(201)[..9].to_vec(), message(201), message(150)[..120].to_vec()];
         for (n, last) in refused.into_iter().enumerate() {

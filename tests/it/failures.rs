@@ -120,7 +120,7 @@ fn an_unknown_key_in_the_settings_file_is_refused_with_its_line() {
     assert_refused(
         &call.end(),
         3,
-        "here.toml:4:1: unknown field `prot`, expected one of `enabled`, `address`, `port`, `allowed_origins`; did you mean \"port\"?",
+        "here.toml:4:1: unknown field `prot`, expected one of `enabled`, `address`, `port`, `allowed_origins`, `restricted_api`; did you mean \"port\"?",
     );
 }
 

@@ -1,4 +1,4 @@
-//! The scheduling urgency of a thread that runs guests. A long call keeps a core busy, and a thread that is woken there waits until the
+//! The priority of a thread that runs guests. A long call keeps a core busy, and a thread that is woken there waits until the
 //! slice ends. A thread that asks for longer slices keeps its share of the core. But it yields at once to threads with shorter slices,
 //! which all others have. That needs no privilege, unlike a change of priority that is taken back later. Systems without it (Linux before
 //! 6.12) ignore the request.
@@ -65,7 +65,7 @@ fn ask_for(slice: Duration) {
 #[cfg(not(target_os = "linux"))]
 fn ask_for(_: Duration) {}
 
-/// The scheduling attributes that the kernel has for this thread.
+/// The kernel's priority attributes of this thread.
 #[cfg(target_os = "linux")]
 fn attributes() -> Option<libc::sched_attr> {
     let size = u32::try_from(size_of::<libc::sched_attr>()).ok()?;

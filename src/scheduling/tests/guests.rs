@@ -276,7 +276,7 @@ fn a_growing_python_guest_is_replaced_without_a_lost_round() {
 
 /// Under `cargo xtask test --all-languages`.
 #[test]
-fn a_javascript_exception_is_reported_with_its_line() {
+fn an_exception_is_reported_with_its_line_in_javascript() {
     let component = component("fair-share-js");
     let (mut guest, heard) = start(&component);
     let refused = guest.configure("{\"weights\": {\"gold\": 0}}", &facts(&component)).unwrap().unwrap_err();

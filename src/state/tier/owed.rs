@@ -163,7 +163,7 @@ impl OwedChanges {
         behind.chain(rest).take(self.portion).cloned().collect()
     }
 
-    /// Writes these in one commit. What is durable, or needless by now, is owed no more.
+    /// Writes these in one commit. If it is durable, or if they are needless by now, they are owed no more.
     fn write(&mut self, tier: &dyn Tier, subjects: &[Subject]) -> Result<(), TierError> {
         let changes = subjects.iter().filter_map(|subject| self.changes.get(subject));
         let changes: Vec<TierChange> = changes.filter(|change| is_left(tier, change)).cloned().collect();

@@ -147,7 +147,7 @@ fn succeed(version: u64) -> TierChange {
 }
 
 #[test]
-fn what_a_full_disk_prevented_is_done_once_the_disk_has_room_without_another_write() {
+fn owed_changes_are_written_once_a_full_disk_has_room_without_another_write() {
     let file = File::default();
     let (store, writer) = picky(&file, 5, AT_ONCE);
     file.0.lock().fails = Some(io::ErrorKind::StorageFull);
@@ -168,7 +168,7 @@ fn what_a_full_disk_prevented_is_done_once_the_disk_has_room_without_another_wri
 }
 
 #[test]
-fn what_is_owed_is_written_when_the_writer_closes_but_for_what_cannot_be() {
+fn a_closing_writer_writes_the_owed_changes_that_it_can() {
     let file = File::default();
     let (store, writer) = picky(&file, 200, NOT_YET);
     store.fail(|_| true);
@@ -205,7 +205,7 @@ fn a_change_that_cannot_be_written_fails_no_other() {
 }
 
 #[test]
-fn what_is_owed_behind_a_change_that_cannot_be_written_is_written() {
+fn owed_changes_behind_an_unwritable_one_are_written() {
     let (store, writer) = picky(&File::default(), 300, AT_ONCE);
     store.fail(|_| true);
     written(&writer, (1..=300).map(remove).collect());
@@ -217,7 +217,7 @@ fn what_is_owed_behind_a_change_that_cannot_be_written_is_written() {
 }
 
 #[test]
-fn on_a_disk_with_little_room_what_is_owed_is_written_in_small_portions() {
+fn owed_changes_are_written_in_small_portions_on_a_nearly_full_disk() {
     let (store, writer) = picky(&File::default(), 300, AT_ONCE);
     store.fail(|changes| changes.len() > 3);
     written(&writer, (1..=300).map(remove).collect());
@@ -245,7 +245,7 @@ fn a_succession_that_was_withdrawn_is_not_written_later() {
 }
 
 #[test]
-fn a_taker_fails_only_if_the_store_still_has_what_was_to_be_gone() {
+fn a_taker_fails_only_if_its_own_removal_failed() {
     let (store, writer) = picky(&File::default(), 3, NOT_YET);
     assert_eq!(written(&writer, vec![put(4, 2, 1, b"young")]), []);
     let outcomes = |fails: fn(&[TierChange]) -> bool| {

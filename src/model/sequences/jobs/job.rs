@@ -258,7 +258,7 @@ impl Job {
             self.record(recorder, self.taken - self.arrived, now - self.taken, outcome);
         }
         if let (Some(captured), Some(answer), false) = (self.captured.take(), &self.answer, self.replayed) {
-            // With a START that a plug-in failed the sequence has ended. What is captured goes on with the next START.
+            // With a START that a plug-in failed the sequence has ended. The capture goes on with the next START.
             let has_ended = matches!(answer, Err(Failure::Processor(failure)) if failure.ended);
             if !(has_ended && self.facts.start && !captured.is_refused) {
                 captured.answered(answer.as_ref().ok().map(|tensors| named(&self.load, tensors)));

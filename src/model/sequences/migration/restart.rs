@@ -70,7 +70,7 @@ pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore)
     }
 }
 
-/// Takes over the ends that the store remembers, once a load serves. One that does not come to serve would take them along.
+/// Takes over the ends that the store remembers, once a load serves: with a load that fails to start they would be forgotten.
 pub(in crate::model) fn take_ended(model: &Arc<ModelScheduler>, store: &SequenceStore, load: LoadId) {
     let ended = store.take_ended(&model.name);
     model.change(|table, _| {
