@@ -119,7 +119,7 @@ fn climbs(path: &Path, code: &str) -> Vec<(usize, usize)> {
 }
 
 /// The module of `src/` that a file belongs to; none for the two files at the root.
-fn room(path: &Path) -> Option<String> {
+fn module(path: &Path) -> Option<String> {
     let first = path.with_extension("").iter().next().unwrap().to_str().unwrap().to_owned();
     (first != "lib" && first != "main").then_some(first)
 }
@@ -129,39 +129,40 @@ fn room(path: &Path) -> Option<String> {
 #[test]
 fn modules_import_only_the_modules_allowed_in_imports_allow() {
     let (allowed, mut used) = (table("->"), Table::new());
-    let rooms: BTreeSet<String> = sources("src").iter().filter_map(|(path, _)| room(path)).collect();
+    let modules: BTreeSet<String> = sources("src").iter().filter_map(|(path, _)| module(path)).collect();
     let mut faults = Vec::new();
     for (path, text) in sources("src") {
         let code = code(&text);
-        let Some(room) = room(&path) else { continue };
-        let mut names: BTreeSet<String> = begins(&code, "crate").flat_map(named).filter(|name| *name != room).collect();
+        let Some(module) = module(&path) else { continue };
+        let mut names: BTreeSet<String> =
+            begins(&code, "crate").flat_map(named).filter(|name| *name != module).collect();
         if begins(&code, "sequor_core").next().is_some() {
             names.insert("core".to_owned());
         }
         for name in &names {
-            if !rooms.contains(name) && name != "core" {
-                faults.push(format!("src/{}: crate::{name} is no room", path.display()));
-            } else if !allowed.get(&room).is_some_and(|to| to.contains(name)) {
-                faults.push(format!("src/{}: {room} may not name {name}", path.display()));
+            if !modules.contains(name) && name != "core" {
+                faults.push(format!("src/{}: crate::{name} is no module", path.display()));
+            } else if !allowed.get(&module).is_some_and(|to| to.contains(name)) {
+                faults.push(format!("src/{}: {module} may not name {name}", path.display()));
             }
         }
-        used.entry(room).or_default().extend(names);
+        used.entry(module).or_default().extend(names);
         for (number, (climbed, depth)) in (1..).zip(climbs(&path, &code)) {
             if climbed >= depth && climbed > 0 {
-                faults.push(format!("src/{}:{number}: climbs out of its room; say crate::", path.display()));
+                faults.push(format!("src/{}:{number}: climbs out of its module; say crate::", path.display()));
             }
         }
     }
     // An unused permission is not a fault, but the output shows it.
-    for (room, to) in &allowed {
-        let through = used.get(room).cloned().unwrap_or_default();
+    for (module, to) in &allowed {
+        let through = used.get(module).cloned().unwrap_or_default();
         let unused: Vec<&str> = to.difference(&through).map(String::as_str).collect();
         if !unused.is_empty() {
-            println!("{room} may name {}, and does not", unused.join(", "));
+            println!("{module} may name {}, and does not", unused.join(", "));
         }
     }
-    for room in rooms.iter().filter(|room| !allowed.contains_key(*room)) {
-        faults.push(format!("tests/imports.allow: no line for {room}"));
+    for module in modules.iter().filter(|module| !allowed.contains_key(*module)) {
+        faults.push(format!("tests/imports.allow: no line for {module}"));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
@@ -170,13 +171,15 @@ fn modules_import_only_the_modules_allowed_in_imports_allow() {
 fn orders() -> Vec<(String, Vec<String>)> {
     let text = fs::read_to_string(root().join("tests/imports.allow")).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" : "));
-    lines.map(|(room, inner)| (room.trim().to_owned(), inner.split_whitespace().map(str::to_owned).collect())).collect()
+    lines
+        .map(|(module, inner)| (module.trim().to_owned(), inner.split_whitespace().map(str::to_owned).collect()))
+        .collect()
 }
 
 /// The text behind `crate::ROOM::`, if a path leads there. The error names the part of ROOM that a group hides.
-fn within<'a>(after: &'a str, room: &str) -> Result<Option<&'a str>, String> {
+fn within<'a>(after: &'a str, module: &str) -> Result<Option<&'a str>, String> {
     let mut rest = after;
-    for part in room.split('/') {
+    for part in module.split('/') {
         if rest.starts_with('{') && named(rest).iter().any(|name| name == part) {
             return Err(part.to_owned());
         }
@@ -189,8 +192,8 @@ fn within<'a>(after: &'a str, room: &str) -> Result<Option<&'a str>, String> {
 }
 
 /// The faults of a file of `src/ROOM/INNER/` against the order of the modules within ROOM.
-fn against_the_order(path: &Path, text: &str, room: &str, order: &[String]) -> Vec<String> {
-    let Some(inner) = path.strip_prefix(room).ok().filter(|inner| inner.components().count() > 1) else {
+fn against_the_order(path: &Path, text: &str, module: &str, order: &[String]) -> Vec<String> {
+    let Some(inner) = path.strip_prefix(module).ok().filter(|inner| inner.components().count() > 1) else {
         return Vec::new();
     };
     let inner = inner.iter().next().unwrap().to_str().unwrap();
@@ -198,13 +201,13 @@ fn against_the_order(path: &Path, text: &str, room: &str, order: &[String]) -> V
         return Vec::new();
     }
     let Some(height) = order.iter().position(|other| other == inner) else {
-        return vec![format!("src/{}: {room}/{inner} has no place in tests/imports.allow", path.display())];
+        return vec![format!("src/{}: {module}/{inner} has no place in tests/imports.allow", path.display())];
     };
     let (code, _) = circles::without_tests(&code(text));
-    let (module, mut faults) = (room.replace('/', "::"), Vec::new());
+    let (module_path, mut faults) = (module.replace('/', "::"), Vec::new());
     let mut fault = |what: String| faults.push(format!("src/{}: {what}", path.display()));
     for after in begins(&code, "crate") {
-        let within = match within(after, room) {
+        let within = match within(after, module) {
             Ok(Some(within)) => within,
             Ok(None) => continue,
             Err(part) => {
@@ -215,15 +218,15 @@ fn against_the_order(path: &Path, text: &str, room: &str, order: &[String]) -> V
         for name in named(within) {
             match order.iter().position(|other| *other == name) {
                 Some(other) if other > height => fault(format!("{inner} may not name {name}")),
-                None if name != "tests" => fault(format!("crate::{module}::{name}: say in which room it lives")),
+                None if name != "tests" => fault(format!("crate::{module_path}::{name}: say in which module it is")),
                 _ => {}
             }
         }
     }
     // `super` leaves an inner module before it leaves the module of `src/`.
-    let depth_of_room = room.split('/').count();
+    let depth_of_module = module.split('/').count();
     for (number, (climbed, depth)) in (1..).zip(climbs(path, &code)) {
-        if climbed > 0 && climbed + depth_of_room >= depth {
+        if climbed > 0 && climbed + depth_of_module >= depth {
             fault(format!("line {number} climbs out of {inner}; say crate::{module}::"));
         }
     }
@@ -233,16 +236,16 @@ fn against_the_order(path: &Path, text: &str, room: &str, order: &[String]) -> V
 #[test]
 fn submodules_import_only_in_the_order_of_imports_allow() {
     let mut faults = Vec::new();
-    for (room, order) in orders() {
-        let folders = fs::read_dir(root().join("src").join(&room)).unwrap().map(|entry| entry.unwrap().path());
-        let rooms = folders.filter(|path| path.is_dir() && !path.ends_with("tests"));
+    for (module, order) in orders() {
+        let folders = fs::read_dir(root().join("src").join(&module)).unwrap().map(|entry| entry.unwrap().path());
+        let modules = folders.filter(|path| path.is_dir() && !path.ends_with("tests"));
         assert_eq!(
-            rooms.count(),
+            modules.count(),
             order.len(),
-            "every room of {room} has its place in tests/imports.allow, and each is there"
+            "every module of {module} has its place in tests/imports.allow, and each is there"
         );
-        for (path, text) in sources("src").iter().filter(|(path, _)| path.starts_with(&room)) {
-            faults.extend(against_the_order(path, text, &room, &order));
+        for (path, text) in sources("src").iter().filter(|(path, _)| path.starts_with(&module)) {
+            faults.extend(against_the_order(path, text, &module, &order));
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -254,15 +257,15 @@ const HOST: [&str; 3] = ["sequor_sync", "wasmparser", "wasmtime"];
 /// A type has one job, so its methods are in one file, or in two if one of them is a separate subject.
 #[test]
 fn methods_of_a_type_span_at_most_two_files() {
-    const ROOMS: [&str; 6] = ["model", "executor", "device", "state", "batch", "backend"];
+    const MODULES: [&str; 6] = ["model", "executor", "device", "state", "batch", "backend"];
     let mut files: BTreeMap<(String, String), BTreeSet<PathBuf>> = BTreeMap::new();
     for (path, text) in sources("src") {
-        let Some(room) = room(&path).filter(|room| ROOMS.contains(&room.as_str())) else { continue };
+        let Some(module) = module(&path).filter(|module| MODULES.contains(&module.as_str())) else { continue };
         for line in text.lines().filter(|line| line.starts_with("impl") && !line.contains(" for ")) {
             let of = &line["impl".len()..];
             let of = of.split_once("> ").filter(|_| of.starts_with('<')).map_or(of, |(_, of)| of).trim();
             let name: String = of.chars().take_while(|c| in_word(*c)).collect();
-            files.entry((room.clone(), name)).or_default().insert(path.clone());
+            files.entry((module.clone(), name)).or_default().insert(path.clone());
         }
     }
     assert!(files.contains_key(&("model".to_owned(), "Repository".to_owned())), "{:?}", files.keys());
@@ -297,7 +300,7 @@ fn crates_are_imported_only_by_their_assigned_modules() {
         for (path, text) in sources("src") {
             let code = code(&text);
             let is_named = begins(&code, &krate).next().is_some() || code.contains(&format!("use {krate};"));
-            let home = room(&path).is_some_and(|room| homes.contains(&room));
+            let home = module(&path).is_some_and(|module| homes.contains(&module));
             if is_named && !home {
                 faults.push(format!("src/{}: {krate} lives in {homes:?}", path.display()));
             }

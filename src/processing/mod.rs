@@ -1,5 +1,5 @@
-//! Plug-ins that prepare a model's inputs and finish its outputs. This room knows tensors, guests and threads. It knows no model, no lock of a core and no
-//! client: the room of models gives it requests and takes what comes of them.
+//! Plug-ins that prepare a model's inputs and finish its outputs. This module knows tensors, guests and threads. It knows no model, no lock of a core and no
+//! client: the module of models gives it requests and takes what comes of them.
 //!
 //! # Layout
 //!

@@ -11,7 +11,7 @@
 //! - `response_cache`: answers of models without sequences, kept for the same inputs.
 //! - `tier`: makes states durable between a run and its answers, as a trait.
 //!
-//! This room runs nothing and holds no request.
+//! This module runs nothing and holds no request.
 
 mod brought_states;
 mod core_spec;

@@ -3,7 +3,7 @@
 //! - `message`: a request and its answer, in no wire's terms.
 //! - `intake`: checks a request against its model's configuration. `features`: what schedulers see of its contents.
 //!
-//! This room knows no load, queue or lock.
+//! This module knows no load, queue or lock.
 
 mod features;
 pub(in crate::model) mod intake;

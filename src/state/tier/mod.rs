@@ -1,6 +1,6 @@
 //! Where the states of sequences are kept outside memory, so that they outlive their slots and the process.
 //!
-//! A tier knows bytes and heads. It reads no state: the parent room makes and checks the file of a state.
+//! A tier knows bytes and heads. It reads no state: the parent module makes and checks the file of a state.
 //!
 //! - `contract`: what every tier does, as a trait. `record`: what a tier knows of a stored state. `error`: why it does not keep or find one.
 //! - `succession`: which versions of a model go on from states of others.
