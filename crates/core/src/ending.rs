@@ -33,7 +33,7 @@ pub enum EndReason {
     Member,
     /// A step after its START failed and left no state for the next step.
     Broken,
-    /// A step left a state with a NaN or an infinity, which its load watches for.
+    /// A step left a state with a NaN or an infinity. Its load checks for these.
     NotFinite,
 }
 
@@ -64,6 +64,6 @@ pub struct Tombstone {
     pub at: Time,
     /// Its last committed step.
     pub step: u64,
-    /// The idle time it was allowed; `None` means no limit.
+    /// Its idle time; `None` means no limit.
     pub idle: Option<Duration>,
 }

@@ -24,10 +24,10 @@ pub struct Submit {
     /// The step of a state that the driver holds for this sequence, which no load knows. The request continues from that state. Ignored on
     /// a START and for a live sequence.
     pub adopt: Option<u64>,
-    /// The load that alone goes on from that state, also if it is retired and stays ([`Event::Stay`]).
+    /// The only load that can continue from that state. It may be a retired load that stays ([`Event::Stay`]).
     pub adopt_on: Option<LoadId>,
-    /// Lend the request to the driver before its turn ([`Effect::Prepare`]), even if the load has no such stage. With `adopt`, the sequence
-    /// begins once the driver has answered.
+    /// Lend the request to the driver before its turn ([`Effect::Prepare`]), even if the load has no preparation stage. With `adopt`, the
+    /// sequence begins once the driver has answered.
     pub prepare: bool,
     /// The step number, if the client counts steps. A START is step 1 unless this says otherwise.
     pub step: Option<u64>,
@@ -67,8 +67,8 @@ pub enum Event {
         load: LoadId,
         until: Time,
     },
-    /// Once it is retired, this load stays until its limit, though nothing lives on it: the driver has states that only it can go on from. Without a
-    /// load that takes STARTs it does not stay.
+    /// Keep this load until its limit after it is retired, even without live sequences. The driver has states from which only this load can
+    /// continue. If no load takes STARTs, it does not stay.
     Stay(LoadId),
     /// Attaches an external policy to this load, or detaches it. An open round of the previous policy is void. Without a new policy, that
     /// round counts as a fallback.
@@ -78,7 +78,7 @@ pub enum Event {
     Cancel(Req),
     /// Answers [`Effect::Prepare`]: the tier was searched, the state made, the inputs preprocessed. Ignored once the request is over.
     Prepared(Req, Preparation),
-    /// The class of the shapes of the first state made for this START. Without this event it is the load's. Precedes [`Event::Prepared`].
+    /// The shape class of the first state made for this START. Without this event, the load's class applies. Precedes [`Event::Prepared`].
     FirstShape(Req, u64),
     /// The properties of the next run of a request of several runs. Precedes [`Event::Ran`] of the current run.
     NextRun(Req, RequestMeta),
@@ -94,7 +94,7 @@ pub enum Event {
     Posted(Req),
     /// Ends a sequence from outside: an administrator, an ensemble, a lost lease.
     End(Seq, EndReason),
-    /// [`crate::Core::due`] has come.
+    /// The time of [`crate::Core::due`] has come.
     Tick,
 }
 
@@ -123,7 +123,7 @@ pub enum RowEnd {
     Failed,
     /// There was no memory for its state. The row did not run, and its sequence ends.
     NoRoom,
-    /// The state that it left has a NaN or an infinity, and was not taken: its sequence is over.
+    /// The state after its run has a NaN or an infinity and was not committed. Its sequence ends.
     NotFinite,
 }
 
@@ -153,7 +153,7 @@ pub enum Effect {
     Wake(Instance),
     /// An admission question of this load waits; see [`crate::Core::consult`].
     Consult(LoadId),
-    /// So many events wait that the load's policy should get them before the next question; see [`crate::Core::observed`].
+    /// The load's policy should get its waiting events before the next question, because they are many; see [`crate::Core::observed`].
     Tell(LoadId),
     Note(Note),
 }

@@ -80,7 +80,7 @@ impl Core {
         self.wake_if_over(flight.instance.load, out);
     }
 
-    /// The state could not be made durable. No step may build on it, so the sequence ends.
+    /// Refuses a request whose state could not be made durable. No step may build on that state, so the sequence ends.
     fn unsealed(&mut self, now: Time, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
         self.tell_run(req, false, out);
         let Some(r) = self.reqs.remove(req) else { return };
@@ -180,7 +180,7 @@ impl Core {
         self.answer_row(now, req, out);
     }
 
-    /// What the run left is not taken, and no step may build on it.
+    /// Ends the sequence of a row whose new state has a NaN or an infinity. That state is not committed.
     fn row_not_finite(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
         self.tell_run(req, false, out);
         if let Some(seq) = self.reqs.get(req).and_then(|r| r.seq) {

@@ -299,14 +299,14 @@ impl Core {
         self.expire(now, out);
     }
 
-    /// A load is to stay once it is retired.
+    /// Marks a load to stay after it is retired.
     pub(crate) fn stay(&mut self, load: LoadId) {
         if let Some(state) = load_in(&mut self.loads, load) {
             state.stays = true;
         }
     }
 
-    /// No load stays for sequences that do not live: the model goes out of service.
+    /// Lets retired loads end although they were to stay. The model goes out of service, so no stored sequence continues on them.
     fn let_all_go(&mut self, out: &mut Vec<Effect>) {
         let staying: Vec<LoadId> = self.loads.iter().filter(|l| l.stays).map(|l| l.key).collect();
         for load in staying {
@@ -317,7 +317,7 @@ impl Core {
         }
     }
 
-    /// Whether this load takes sequences that only it can go on with: it is in service, or it stays and its limit has not come.
+    /// Whether this load takes sequences that only it can continue: it is in service, or it stays and its limit has not passed.
     pub fn takes_back(&self, now: Time, load: LoadId) -> bool {
         let Some(load) = self.load(load) else { return false };
         load.retired.is_none_or(|until| load.stays && !load.ended && now < until)

@@ -55,7 +55,7 @@ pub(crate) struct LoadState {
     pub(crate) retired: Option<Time>,
     /// Whether the time limit of its retirement has passed.
     pub(crate) ended: bool,
-    /// Once retired it stays until that limit, and takes sequences that only it can go on with.
+    /// Whether the load stays until that limit after it is retired, for sequences that only it can continue.
     pub(crate) stays: bool,
     pub(crate) armed: Time,
     /// Events for its policy.

@@ -242,7 +242,7 @@ impl Core {
         if let Some(instance) = state.instances.get_mut(usize::from(who.n)) {
             instance.in_flight += 1;
         }
-        // A sleeping instance takes what this batch leaves.
+        // A sleeping instance takes the requests that this batch leaves.
         if !state.ready.is_empty() {
             wake_one(state, out);
         }

@@ -22,7 +22,7 @@ pub struct Round {
     pub id: RoundId,
     pub asked: PolicyQuestion,
     pub see: Columns,
-    /// The hooks of the policy that gets it, which say what was filled in.
+    /// The hooks of the policy that gets the question. They determine which columns are filled.
     pub hooks: Hooks,
     /// The events since the policy's last question, in order.
     pub news: Vec<Observed>,
@@ -46,7 +46,7 @@ pub enum PolicyAnswer {
 }
 
 impl Round {
-    /// The sequences whose slots an answer takes away, if it stands.
+    /// The sequences that lose their slots if this answer is valid.
     pub fn victims(&self, said: &PolicyAnswer) -> impl Iterator<Item = Seq> + '_ {
         let answers = match said {
             PolicyAnswer::Admit(Ok(answers)) if self.check(said).is_ok() => answers.clone(),
