@@ -1,6 +1,6 @@
-//! The kinds of outcomes, and the numbers each protocol has for them.
+//! The kinds of outcomes, with each protocol's codes for them.
 
-/// Why a request has no answer, as far as the protocols tell such reasons apart.
+/// The kind of a failure, as far as the protocols distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
     Unknown,
@@ -13,11 +13,11 @@ pub enum Code {
     Cancelled,
     FailedPrecondition,
     DeadlineExceeded,
-    /// The request conflicts with the present state, and may not do so later.
+    /// The request conflicts with the present state. A later attempt may succeed.
     Conflict,
     /// The caller has no right to this.
     Denied,
-    /// The endpoint is restricted to callers with a header, as Triton answers it.
+    /// The endpoint is restricted to callers with a header. Codes and sentence are Triton's.
     Restricted,
     /// The caller is unknown.
     Unauthenticated,
@@ -86,8 +86,8 @@ impl Code {
         }
     }
 
-    /// KServe's HTTP status. What Triton has no code for stands where gRPC's own mapping puts it, but for a sequence that is not
-    /// where the request takes it to be: 412, as OpenVINO Model Server says it.
+    /// KServe's HTTP status. If Triton has no code, gRPC's own mapping applies. The exception is a sequence in another state than the
+    /// request assumes: 412, as in OpenVINO Model Server.
     pub const fn http(self) -> u16 {
         match self {
             Code::Unknown | Code::InvalidArgument | Code::AlreadyExists | Code::Cancelled => 400,

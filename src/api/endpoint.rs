@@ -1,9 +1,9 @@
-//! Which protocol and which group of endpoints a path belongs to, over all surfaces of the clients' listeners.
+//! Finds the protocol and the endpoint group of a path, over all surfaces of the clients' listeners.
 
 use super::{kserve, tfs};
 use crate::config::server::access::{ApiGroup, WireProtocol};
 
-/// What a path leads to.
+/// The protocol and the group of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoint {
     pub protocol: WireProtocol,
@@ -11,7 +11,7 @@ pub struct Endpoint {
     pub group: Option<ApiGroup>,
 }
 
-/// Finds the endpoint of a path. The path alone says which protocol it is: services of gRPC are reached by their paths, with any headers.
+/// Finds the endpoint of a path. The path alone decides the protocol: gRPC services are reached by their paths, with any headers.
 pub fn endpoint(path: &str) -> Endpoint {
     let method = path.strip_prefix('/').and_then(|path| path.split_once('/'));
     let group = match method {
@@ -32,7 +32,7 @@ pub fn endpoint(path: &str) -> Endpoint {
 mod tests {
     use super::*;
 
-    /// The paths that a file of a surface routes, with names in the place of its parameters.
+    /// The paths that a surface's source file routes, with names in place of their parameters.
     fn routes(source: &str) -> Vec<String> {
         let quoted = source.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
         let named = |path: &str| {

@@ -1,5 +1,6 @@
-//! The neutral door: a decoded request's way to its model and back, in no protocol's words. Here it is held against the limits of the server.
-//! A surface decodes requests, hands them over with `Api::begin`, words the [`Failure`]s that come back, and counts what it sends (`Api::count`).
+//! The entry for decoded requests of every surface. It checks the server's limits, and passes a request to its model and the answer back.
+//!
+//! A surface decodes requests and passes them to `Api::begin`. It words each [`Failure`] and counts what it sends (`Api::count`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,23 +25,23 @@ use crate::telemetry::Metrics;
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::metrics::Surface;
 
-/// A body of no more bytes counts against `limits.queued` only while its request waits for its turn.
+/// A body up to this size counts against `limits.queued` only while its request waits for its turn.
 const SMALL_BODY: usize = 64 << 10;
 
-/// How far the server is on its way out.
+/// The phase of the server on its way to the stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ServerPhase {
     #[default]
     Serving,
-    /// Says that it is not ready, so that proxies turn away, and takes everything that still comes.
+    /// Reports not ready, so that proxies send requests elsewhere, and still takes every request.
     Announcing,
-    /// Takes no new sequences; those that live go on.
+    /// Takes no new sequences. Live ones continue.
     Finishing,
-    /// Takes nothing any more; what was taken is answered.
+    /// Takes no requests. Requests taken before are answered.
     Closing,
 }
 
-/// Everything a surface needs. Cheap to clone; all clones are the same server.
+/// The state that all surfaces share. Cheap to clone; all clones are the same server.
 #[derive(Debug, Clone)]
 pub struct Api(Arc<ApiState>);
 
@@ -76,12 +77,12 @@ impl Api {
         &self.0.metrics
     }
 
-    /// The bytes of requests that wait, or have not arrived in whole.
+    /// Counts the bytes of requests that wait or have not arrived whole.
     pub(crate) fn queued(&self) -> &QueuedBytes {
         &self.0.queued
     }
 
-    /// What each client holds.
+    /// The requests, bytes and sequences that each client holds.
     pub(crate) fn peers(&self) -> &Peers {
         &self.0.peers
     }
@@ -95,7 +96,7 @@ impl Api {
         self.0.phase.send_replace(phase);
     }
 
-    /// Tells of phases as they change.
+    /// Watches the phase of the server.
     pub fn phases(&self) -> watch::Receiver<ServerPhase> {
         self.0.phase.subscribe()
     }
@@ -104,14 +105,14 @@ impl Api {
         *self.0.phase.borrow() == ServerPhase::Serving && self.0.repository.ready()
     }
 
-    /// Brings the gauges of the whole server up to date, before they are shown.
+    /// Updates the gauges of the whole server before they are shown.
     pub(crate) fn observe(&self) {
         let (_, state_limit) = self.0.repository.state_bytes();
         let state_limit = (state_limit != u64::MAX).then_some(state_limit);
         self.0.metrics.set_server(self.ready(), state_limit, self.0.limits.queued.0);
     }
 
-    /// What was counted; see [`Repository::statistics`].
+    /// The counts of versions; see [`Repository::statistics`].
     pub fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Failure> {
         self.0.repository.statistics(model, version)
     }
@@ -121,7 +122,7 @@ impl Api {
         self.0.repository.find(model, version)
     }
 
-    /// The headers that the models' features come from, of a request with these headers.
+    /// Takes the headers that features need from the headers of a request.
     pub(crate) fn feature_headers(&self, headers: &HeaderMap) -> Arc<[(String, String)]> {
         let names = self.0.repository.headers();
         if names.is_empty() {
@@ -152,7 +153,7 @@ impl Api {
         Ok(Underway { deadline: *deadline, pending, permit, peer_request, flight })
     }
 
-    /// A permit of no bytes yet, against `limits.queued` and the client's own maximum.
+    /// An empty permit against `limits.queued` and the client's own maximum.
     pub(crate) fn queued_permit(&self, context: &RequestContext) -> QueuedBytesPermit {
         self.0.queued.permit(&context.peer)
     }
@@ -219,7 +220,7 @@ pub(crate) struct Decoded {
     pub(crate) permit: QueuedBytesPermit,
 }
 
-/// A request that was admitted, and whose answer is to be awaited. Dropping it cancels the request.
+/// An admitted request, which resolves to its answer. Dropping it cancels the request.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the request"]
 pub struct Underway {
@@ -268,7 +269,7 @@ fn stopping(request: &InferRequest) -> Failure {
     }))
 }
 
-/// A request on its way, counted as long as this lives: also when it is dropped without an answer.
+/// Counts a request in flight until it is dropped, with or without an answer.
 #[derive(Debug)]
 struct InFlightRequest(Gauge);
 

@@ -1,4 +1,4 @@
-//! The door with models of the stand-in backend.
+//! Tests intake with models of the stand-in backend.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn context() -> RequestContext {
     RequestContext::new(&Arc::new(caller), &ConnectionOrder::default(), &HeaderMap::new())
 }
 
-/// A START of this model, in OVMS's rules.
+/// Sends a START to this model under OVMS's rules.
 fn start(api: &Api, model: &str, id: Id) -> Result<Underway, Failure> {
     let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, 1]), data: vec![1, 0, 0, 0].into() };
     let request = InferRequest {

@@ -1,22 +1,23 @@
-//! The surfaces: wire requests to the host's requests and back, in each protocol's own words. Nothing is decided here about scheduling or
-//! state, and no socket is opened.
+//! The surfaces: they convert wire requests to the host's requests, and answers back, in each protocol's own words. They decide nothing
+//! about scheduling or state, and open no socket.
 //!
 //! # Layout
 //!
-//! - [`intake`]: the neutral door, in no protocol's words: the way of a decoded request, limits, phases; `queued` counts the bytes that
-//!   wait · `request_count`: counts each request · `its_load`: decodes a request for the load that its sequence lives on.
-//! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls · `peers`: what one client holds.
+//! - [`intake`]: the protocol-neutral entry for decoded requests, with limits and phases; `queued` counts the waiting bytes ·
+//!   `request_count`: counts each request · `its_load`: decodes a request for the load of its sequence.
+//! - [`context`]: the facts about a request before a surface reads it · [`caller`]: the caller's identity · `peers`: the holdings of one
+//!   client.
 //! - [`mod@endpoint`]: protocol and group of endpoints of a path · [`access`]: the refusals of callers without the right to one.
 //! - [`body_error`]: why a body was given up while it arrived · `message_meter`: counts the messages of upgraded connections.
-//! - [`order`]: the order of the requests of a connection · [`upgrades`]: connections that became something else.
-//! - [`code`], [`status`]: the outcome of a request that has no answer · `refusal`: what every surface says alike of it · `triton`: the table
-//!   from failures to Triton's sentences · `control`: index, load and unload of models.
-//! - [`health`]: the health service of gRPC · `audit`: the record of who changed what.
-//! - [`admin`]: what operators ask for: plug-ins, models, status.
+//! - [`order`]: the order of the requests of a connection · [`upgrades`]: upgraded connections.
+//! - [`code`], [`status`]: the outcome of a request without an answer · `refusal`: the common part of all surfaces' refusals · `triton`:
+//!   the table from failures to Triton's sentences · `control`: index, load and unload of models.
+//! - [`health`]: the health service of gRPC · `audit`: the record of changes and who made them.
+//! - [`admin`]: the calls of operators: plug-ins, models, status.
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
 //! - [`tfs`]: TensorFlow Serving's protocol with OVMS's sequences, over gRPC and HTTP.
-//! - `wire`: the fields of protobuf messages that are not decoded yet · `frames`: messages of gRPC as bytes, unpacked before they are decoded ·
-//!   `compress`: packs and unpacks · `body`: bodies of HTTP · `json_elements`: writes tensors as JSON · `echo`: marks that come back.
+//! - `wire`: the fields of protobuf messages before they are decoded · `frames`: gRPC messages as bytes, unpacked before they are decoded ·
+//!   `compress`: packs and unpacks · `body`: HTTP bodies · `json_elements`: writes tensors as JSON · `echo`: returns a request's marks.
 
 pub mod access;
 pub mod admin;

@@ -1,5 +1,5 @@
-//! What refusals have in common on every surface: the reason, when to send the request again, and the words for the server's own limits.
-//! Each surface has its own table of codes and sentences.
+//! The common part of refusals on every surface: the reason, the retry, and the sentences for the server's own limits. Each surface has its
+//! own table of codes and sentences.
 
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ use crate::error::{
 };
 use crate::telemetry::{ended_reason, refusal_reason};
 
-/// The time after which a client may send a request again that a full server refused.
+/// The delay after which a client may retry a request that a full server refused.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) const BAD_INPUT: &str = "bad_input";
 
-/// The reason of a request that has run, and whose answer cannot be sent.
+/// The reason of a request that ran but whose answer cannot be sent.
 pub(crate) const ANSWER_UNSENT: &str = "answer_unsent";
 
-/// What a client has to know of such a request: to send it again without its number would count its step twice.
+/// The advice for such a request. A retry without a step number would count its step twice.
 const HAS_RUN: &str = "the request has run: if it is a step of a sequence, go on with the next one, or send it again with its sequence_step";
 
-/// The reason of a request for a model or version that is not there, or not ready.
+/// The reason of a request for a model or version that does not exist or is not ready.
 pub(crate) const NOT_SERVED: &str = "not_served";
 
-/// The reason of a request that a maximum of one client refuses.
+/// The reason of a request beyond a limit of one client.
 pub(crate) const PEER_LIMIT: &str = "peer_limit";
 pub(crate) const QUEUE_FULL: &str = "queue_full";
 
-/// The reason of a failure, as metrics and clients' programs read it.
+/// The reason of a failure, for metrics and clients' programs.
 pub(crate) fn reason(failure: &Failure) -> &'static str {
     match failure {
         Failure::NotServed(NotServed::BadVersion { .. } | NotServed::NegativeVersion { .. })
@@ -60,7 +60,7 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
     }
 }
 
-/// The refusal of a request that has run, and whose answer cannot be written for this reason.
+/// The refusal of a request that ran, but whose answer cannot be written because of `why`.
 pub(crate) fn unsent(why: Status) -> Status {
     let Status { code, message, reason, .. } = why;
     let reason = if reason == BAD_INPUT { ANSWER_UNSENT } else { reason };
@@ -118,7 +118,7 @@ fn of_refused(refused: &Refused) -> Retry {
                 Retry::Never
             }
         }
-        // A START: the version that takes new sequences now takes it.
+        // If a START is retried, it goes to the version that takes new sequences then.
         Refusal::Ended(EndReason::Drained) if refused.may_retry => Retry::After(RETRY_AFTER),
         Refusal::Unknown(_)
         | Refusal::Ended(_)
@@ -134,8 +134,8 @@ fn of_refused(refused: &Refused) -> Retry {
     }
 }
 
-/// A client may send a request again after the time that the plug-in's author names. Clients retry UNAVAILABLE by themselves, so that status always
-/// says when, or that it is of no use.
+/// The retry after a rejection, with the delay from the plug-in's author. Clients retry UNAVAILABLE automatically, so that status always
+/// has a delay or forbids the retry.
 fn of_rejection(reason: &RejectionReason, may_retry: bool) -> Retry {
     let unavailable = reason.status == RejectionStatus::Unavailable;
     match (may_retry, reason.retry_after) {
@@ -155,7 +155,7 @@ pub(crate) fn no_version(why: NoVersionReason) -> String {
     }
 }
 
-/// The code and sentence of a request that a scheduler rejected with a code that its plugin.toml names.
+/// The code and sentence for a scheduler's rejection whose code its plugin.toml names.
 pub(crate) fn rejection(refused: &Refused) -> Option<(Code, String)> {
     let Refused { refusal: Refusal::Policy(code), model, id, may_retry, rejection: Some(reason), .. } = refused else {
         return None;
@@ -213,7 +213,7 @@ pub(crate) fn limit(exceeded: &ExceededLimit) -> Status {
             Status::new(Code::TooLarge, BAD_INPUT, text)
         }
         ExceededLimit::MessageBytes { bytes, limit } => {
-            // The sentence of gRPC's own server, which Triton and OVMS answer with.
+            // The sentence of gRPC's own server, which Triton and OVMS send.
             let text = format!("Received message larger than max ({bytes} vs. {limit}) (limits.request)");
             Status::new(Code::TooLarge, BAD_INPUT, text)
         }
@@ -255,7 +255,7 @@ pub(crate) fn processor(failure: &ProcessorFailure) -> Status {
     }
 }
 
-/// The refusal of a member, as the client of the ensemble reads it. `status` is what a client of the member would read.
+/// The refusal of a member for the client of the ensemble. `status` gives the refusal that a client of the member would get.
 pub(crate) fn member(failure: &Failure, status: impl FnOnce(&Failure) -> Status) -> Status {
     let Failure::Member { ensemble, member, id, ended, why, .. } = failure else { return status(failure) };
     let of_member = status(why);
@@ -273,7 +273,7 @@ pub(crate) fn deadline(allowed: Duration) -> Status {
     Status::new(Code::DeadlineExceeded, "deadline", text)
 }
 
-/// A time as people write it: `800 ms`, `1.2 s`, `5 s`.
+/// Formats a time for people: `800 ms`, `1.2 s`, `5 s`.
 pub(crate) fn span(span: Duration) -> String {
     let millis = span.as_millis();
     match millis {

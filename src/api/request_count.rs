@@ -1,21 +1,21 @@
-//! Counts each request once, with what its client got: outputs, a refusal, or nothing because the client has gone.
+//! Counts each request once, by its outcome: outputs, a refusal, or a cancellation because the client has gone.
 
 use super::{Code, Status};
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::Surface;
 
-/// Counts one request when it is dropped. Until [`RequestCount::sent`] says what was sent, that is a client that has gone.
+/// Counts one request when it is dropped. Without a call of [`RequestCount::sent`], the outcome is that the client has gone.
 #[derive(Debug)]
 #[must_use = "dropping it counts a client that has gone"]
 pub(crate) struct RequestCount {
     metrics: Metrics,
     surface: Surface,
-    /// Empty for what is not served, lest clients make up labels.
+    /// Empty for a model that is not served, so that clients cannot create labels.
     model: String,
     outcome: SentAnswer,
 }
 
-/// The labels of what a client got.
+/// The outcome of a request, for the labels of its count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SentAnswer {
     Outputs,
@@ -38,12 +38,12 @@ impl RequestCount {
         RequestCount { metrics: metrics.clone(), surface, model, outcome: SentAnswer::GONE }
     }
 
-    /// Counts what was handed to the connection.
+    /// Sets the outcome that is counted: this was passed to the connection.
     pub(crate) fn sent(mut self, outcome: SentAnswer) {
         self.outcome = outcome;
     }
 
-    /// Counts this answer, which goes to the connection now.
+    /// Counts this answer, which is about to be passed to the connection.
     pub(crate) fn answer<T>(self, answer: Result<T, Status>) -> Result<T, Status> {
         self.sent(SentAnswer::of(&answer));
         answer
@@ -61,7 +61,7 @@ impl Drop for RequestCount {
     }
 }
 
-/// An answer that waits to be taken by its connection, for the count of its request.
+/// The count of a request whose answer waits until its connection takes it.
 #[derive(Debug)]
 pub(crate) struct Receipt {
     count: RequestCount,
@@ -73,7 +73,7 @@ impl Receipt {
         Receipt { count, outcome }
     }
 
-    /// The connection has taken the answer.
+    /// Counts the request: the connection has taken its answer.
     pub(crate) fn taken(self) {
         self.count.sent(self.outcome);
     }

@@ -1,5 +1,7 @@
-//! The table from failures to Triton's codes and sentences. KServe's surface and the paths for operators use it; other surfaces fall back to
-//! it. Triton's sentence comes first, byte for byte, where Triton has one, for clients match on it; our why follows in brackets.
+//! The table from failures to Triton's codes and sentences. KServe's surface and the paths for operators use it; other surfaces fall back
+//! to it.
+//!
+//! If Triton has a sentence, it comes first, byte for byte, because clients match on it. Our reason follows in brackets.
 //! `tests/cases/refusals.toml` holds every sentence.
 
 mod invalid;
@@ -12,7 +14,7 @@ use crate::config::units::human;
 use crate::error::{ControlFailure, EndedBy, Failure, NoVersionReason, NotCopied, NotServed, Refused, SourceFault};
 use invalid::invalid;
 
-/// Converts a failure to what a client of Triton reads.
+/// Converts a failure to the status that a client of Triton gets.
 pub fn status(failure: &Failure) -> Status {
     let (code, text) = match failure {
         Failure::Limit(exceeded) => return limit(exceeded),
@@ -223,7 +225,7 @@ fn ended_by_policy(Refused { model, id, .. }: &Refused, code: u32) -> String {
     )
 }
 
-/// A START of a live server goes to the version that takes new sequences once it is sent again.
+/// The sentence for a START that a reload interrupted. If it is sent again, it goes to the version that takes new sequences.
 fn retired_at_start(model: &str, id: &Id) -> String {
     format!(
         "sequence {id} of model '{model}' did not start: the version that its START waited for was replaced or unloaded; \
@@ -247,7 +249,7 @@ fn store_full(Refused { model, id, .. }: &Refused, limit: u32) -> String {
     )
 }
 
-/// The sentence of a refusal that a client may send again, or after which it may start again.
+/// The sentence of a refusal after which the client may retry the request or START again.
 fn unavailable(refused: &Refused) -> String {
     let Refused { refusal, model, id, .. } = refused;
     match refusal {
@@ -300,7 +302,7 @@ fn unknown(refused: &Refused, tomb: Option<Tombstone>) -> String {
     start_needed(model, id, &because)
 }
 
-/// The sentence that clients look for to know that they have to START again.
+/// The sentence by which clients recognise that they must START again.
 fn start_needed(model: &str, id: &Id, because: &str) -> String {
     format!(
         "inference request for sequence {id} to model '{model}' must specify the START flag on the first request of \
@@ -308,7 +310,7 @@ fn start_needed(model: &str, id: &Id, because: &str) -> String {
     )
 }
 
-/// What became of a sequence, after "sequence 7", with the member of its ensemble or the plug-in that ended it.
+/// Why a sequence ended, as the continuation of "sequence 7". Names the member of its ensemble or the plug-in that ended it.
 pub(super) fn ended_because(refused: &Refused, why: EndReason) -> String {
     if let Some(member) = refused.member.as_ref().filter(|_| why == EndReason::Member) {
         return format!("was ended when member '{member}' of the ensemble failed");
@@ -322,7 +324,7 @@ pub(super) fn ended_because(refused: &Refused, why: EndReason) -> String {
     }
 }
 
-/// What became of a sequence, after "sequence 7".
+/// Why a sequence ended, as the continuation of "sequence 7".
 fn past(why: EndReason) -> &'static str {
     match why {
         EndReason::End => "ended",

@@ -131,7 +131,7 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
     ]
 }
 
-/// Refusals of later steps whose sequence ended with them.
+/// Refusals of later steps that ended their sequence.
 fn lost_cases() -> Vec<(&'static str, Refusal)> {
     let waited = Duration::from_secs(1);
     vec![
@@ -359,10 +359,10 @@ fn an_unavailable_status_carries_its_retry_delay() {
     for (name, failure) in all() {
         let status = status(&failure);
         let is_unavailable = status.code == Code::Unavailable && status.reason != "not_explicit";
-        // Triton's code for a model that is being loaded is NOT_FOUND, that of the stateful backend for no room INTERNAL.
+        // A loading model is NOT_FOUND in Triton. A full store is INTERNAL in its stateful backend.
         let temporary = is_unavailable || ["store-full", "no-versions-loading"].contains(&name);
         let want = match (temporary, name.ends_with("-ended")) {
-            // The plug-in says when.
+            // The plug-in sets the delay.
             _ if ["processor-rejected", "policy-named"].contains(&name) => Retry::After(Duration::from_secs(2)),
             (false, _) => Retry::Unsaid,
             (true, false) => Retry::After(RETRY_AFTER),

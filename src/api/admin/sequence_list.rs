@@ -1,5 +1,4 @@
-//! The sequences that operators see, as rows: those that live, those that have ended and why, those that the store keeps. Texts that clients chose as
-//! ids are shown only where that is allowed ([admin] peek).
+//! Lists of sequences for operators: live, ended, and stored ones. Text ids are shown only if [admin] peek allows it.
 
 use std::cmp::Reverse;
 use std::hash::BuildHasher as _;
@@ -17,22 +16,22 @@ use crate::model::{EndedSequence, LiveSequence, ResumableSequence};
 /// Rows of a list if the request sets no number.
 const ROWS: usize = 100;
 
-/// Which sequences, in which order, and how many.
+/// Selects which sequences to list, in which order, and how many.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct SequenceQuery {
     pub(super) limit: Option<usize>,
     pub(super) sort: Sort,
-    /// Those that have ended instead of those that live.
+    /// List ended sequences instead of live ones.
     pub(super) ended: bool,
-    /// Those that the store keeps and whose next step has not come yet, instead of those that live.
+    /// List stored sequences that wait for their next step, instead of live ones.
     pub(super) resumable: bool,
-    /// Of the ended: for this reason only, and within this time.
+    /// For ended sequences: only those with this reason, and within this time.
     pub(super) reason: Option<String>,
     pub(super) since: Option<Span>,
 }
 
-/// The largest first.
+/// The sort key; the largest value comes first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Sort {
@@ -44,24 +43,24 @@ pub(super) enum Sort {
     Bytes,
 }
 
-/// Of one model.
+/// The list of one model.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct SequenceList {
     pub(super) sequences: Vec<SequenceRow>,
-    /// How many there are, those that are not told of among them.
+    /// The number of matching sequences, including those beyond `limit`.
     pub(super) all: usize,
-    /// Of the live ones.
+    /// The number of live sequences in slots.
     pub(super) in_slots: usize,
     pub(super) in_backlog: usize,
 }
 
-/// A sequence that lives, or one that has ended and is remembered.
+/// A sequence that is live, stored, or ended and still remembered.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct SequenceRow {
-    /// A number, or a text if that may be shown.
+    /// A number, or a text if operators may see it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<serde_json::Value>,
-    /// Instead of a text: the same for the same text until the server ends.
+    /// The hash of a hidden text id. Equal texts have equal hashes until the server ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id_hash: Option<String>,
     /// preparing, backlog, idle, ready, running, sealing, posting, ended, kept
@@ -75,13 +74,13 @@ pub(super) struct SequenceRow {
     pub(super) kept: Option<KeptRow>,
 }
 
-/// A sequence of an earlier process, as the store has it.
+/// A stored sequence that waits for its next step.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct KeptRow {
     pub(super) version: u64,
-    /// Of the file with its state.
+    /// Size of the file with its state.
     pub(super) bytes: u64,
-    /// Until it expires.
+    /// The time until it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) left_seconds: Option<f64>,
 }
@@ -96,12 +95,12 @@ pub(super) struct LiveRow {
     pub(super) queued: u32,
     pub(super) queued_bytes: u64,
     pub(super) state_bytes: u64,
-    /// It ends with what is queued.
+    /// Whether it ends after its queued requests.
     pub(super) ending: bool,
     pub(super) age_seconds: f64,
-    /// Since its last request arrived or was answered.
+    /// The time since its last request arrived or was answered.
     pub(super) idle_seconds: f64,
-    /// Until it expires or leaves the backlog.
+    /// The time until it expires or leaves the backlog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) left_seconds: Option<f64>,
 }
@@ -109,7 +108,7 @@ pub(super) struct LiveRow {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct EndedRow {
     pub(super) reason: &'static str,
-    /// The plug-in that ended it, and its kind.
+    /// The plug-in that ended it, and the plug-in's world.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) plugin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -168,7 +167,7 @@ impl Admin {
         SequenceRow { kept: Some(kept), ..self.row(&of.id, "kept", of.step) }
     }
 
-    /// The sequences of a model that a query names.
+    /// Lists the sequences of a model that match a query.
     pub(super) async fn sequences(&self, model: String, wanted: SequenceQuery) -> Result<SequenceList, Status> {
         let limit = wanted.limit.unwrap_or(ROWS);
         let repository = self.api().repository().clone();
@@ -200,12 +199,12 @@ impl Admin {
         })
     }
 
-    /// The sequence of this id that lives or is kept, or what became of it.
+    /// Finds the sequence of this id: live, else stored, else ended.
     pub(super) async fn sequence(&self, model: String, id: Id) -> Result<SequenceRow, Status> {
         let (repository, wanted) = (self.api().repository().clone(), id.clone());
         let of = model.clone();
         let found = aside(move || {
-            // Of two, the older one ends and has a younger one beside it already.
+            // An id can have two live sequences: the older one is ending, the younger one has replaced it.
             let live = repository.live_sequences(&of)?.into_iter().filter(|s| s.id == wanted);
             if let Some(live) = live.min_by_key(|s| (s.ending, s.age)) {
                 return Ok((Some(live), None, None));

@@ -1,5 +1,5 @@
-//! From the messages of the gRPC service to the host's requests. Tensor data stays the slice of the received buffer that it is; what the
-//! model's configuration says is checked elsewhere.
+//! Converts messages of the gRPC service to the host's requests. Tensor data stays a slice of the received buffer. Checks against the
+//! model's configuration are elsewhere.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::api::queued::QueuedBytesPermit;
 use crate::error::Invalid;
 use crate::model::{InferRequest, NamedTensor, Parameter, SequenceStep, Tensor};
 
-/// The parameters of a request, those with a meaning to the server apart from the others.
+/// The parameters of a request. Those with a meaning to the server are separate from the others.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Parameters {
     pub(crate) sequence: SequenceStep,
@@ -30,7 +30,7 @@ pub(crate) struct Parameters {
     pub(crate) form: ResponseFormat,
 }
 
-/// Reads a request. `sequence_header` is what the metadata says of the sequence.
+/// Decodes a request. `sequence_header` is the sequence id from the metadata.
 pub(crate) fn infer(
     message: ModelInferRequest,
     sequence_header: Option<&str>,
@@ -92,7 +92,7 @@ fn wrong_kind(key: &str, expected: &str) -> DecodeError {
     DecodeError::malformed(format!("invalid value type for '{key}' parameter, expected {expected}."))
 }
 
-/// Clients send signed integers; their bits are the id.
+/// The correlation id. Clients send it as a signed integer, whose bits are the id.
 fn sequence_id(key: &str, value: Option<ParameterChoice>) -> Result<Id, DecodeError> {
     match value {
         Some(ParameterChoice::Int64Param(id)) => Ok(Id::from(id.cast_unsigned())),
@@ -122,7 +122,7 @@ fn unsigned(key: &str, value: Option<&ParameterChoice>) -> Result<u64, DecodeErr
     }
 }
 
-/// A level of priority; 0 is the default level, which also takes each request above the levels of the model.
+/// Converts a priority. 0 is the default level. A number too large for `u32` counts as 0.
 pub(crate) fn to_priority(n: u64) -> u32 {
     u32::try_from(n).unwrap_or_default()
 }
@@ -163,7 +163,7 @@ pub(crate) fn check_custom(key: &str) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// Lets the header that proxies hash stand in for the parameter. Digits are an integer id, unless the parameter says that they are text.
+/// If the request has no id, takes it from the header that proxies hash; digits are an integer id. If it has one, both must agree.
 pub(crate) fn stand_in(id: &mut Id, header: Option<&str>) -> Result<(), DecodeError> {
     let Some(header) = header else { return Ok(()) };
     if *id == Id::None {
@@ -184,7 +184,7 @@ pub(crate) fn stand_in(id: &mut Id, header: Option<&str>) -> Result<(), DecodeEr
 
 // === tensors ===
 
-/// What the inputs of a request are read with.
+/// The context for decoding the inputs of a request.
 #[derive(Clone, Copy)]
 struct InputContext<'a> {
     name: &'a str,

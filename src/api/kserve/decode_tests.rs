@@ -1,4 +1,4 @@
-//! Reading requests: what stands for what, and what is refused in which words.
+//! Tests the decoding of requests: values of fields, and the refusals' sentences.
 
 use sequor_proto::InferTensorContents;
 

@@ -45,7 +45,7 @@ async fn generate(
     Ok(response(JSON, body))
 }
 
-/// The answer as the only event. A request that is refused has its status, as everywhere else.
+/// Sends the answer as the only event. A refused request gets its HTTP status, as on other paths.
 async fn generate_stream(
     State(kserve): State<Kserve>,
     Path(named): Path<ModelPath>,
@@ -62,7 +62,7 @@ fn response(content: &'static str, body: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, content)], body).into_response()
 }
 
-/// Runs a request, and writes its answer behind what `out` has.
+/// Runs a request, and appends its answer to `out`.
 async fn answered(
     kserve: &Kserve,
     context: &RequestContext,
@@ -91,7 +91,8 @@ async fn answered(
     Ok(())
 }
 
-/// Reads and decodes a request, with what its refusal would add. The request has its turn among those of its connection until it is admitted.
+/// Reads and decodes a request. Also returns the note for a later refusal. The request keeps its turn on its connection until it is
+/// admitted.
 async fn read(
     kserve: &Kserve,
     context: &RequestContext,

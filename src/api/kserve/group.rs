@@ -1,4 +1,4 @@
-//! The group of each path of the protocol, as Triton divides its endpoints. Paths that lead nowhere have none.
+//! Finds the endpoint group of each path of the protocol, as in Triton. Unknown paths have no group.
 
 use crate::config::server::access::ApiGroup;
 

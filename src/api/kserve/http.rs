@@ -1,4 +1,4 @@
-//! KServe v2 over HTTP: the paths, and what travels in headers.
+//! KServe v2 over HTTP: paths and headers.
 
 use axum::Json;
 use axum::Router;
@@ -27,7 +27,7 @@ use crate::config::model::json::to_json;
 use crate::model::InferAnswer;
 use crate::telemetry::metrics::Surface;
 
-/// The paths of the protocol, and an answer for all others.
+/// The routes of the protocol.
 pub fn routes(kserve: &Kserve) -> Router {
     Router::new()
         .route("/v2", get(server))
@@ -53,7 +53,7 @@ pub fn routes(kserve: &Kserve) -> Router {
         .with_state(kserve.clone())
 }
 
-/// Answers an unknown path. gRPC clients are answered in their own way.
+/// Answers an unknown path. A gRPC call gets a gRPC status.
 pub async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     if is_grpc(&headers) && method == Method::POST {
         let status = Status::unimplemented(format!("{} is not served here", uri.path()));
@@ -75,7 +75,7 @@ async fn ready(State(kserve): State<Kserve>) -> StatusCode {
     if kserve.api().ready() { StatusCode::OK } else { StatusCode::BAD_REQUEST }
 }
 
-/// Answers that the server is not ready with the status that orchestrators look for.
+/// Reports readiness. If the server is not ready, the status is 503, which orchestrators expect.
 async fn readyz(State(kserve): State<Kserve>) -> StatusCode {
     if kserve.api().ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
@@ -124,7 +124,7 @@ async fn infer(
     count.answer(response(&parts.headers, answer, form).await)
 }
 
-/// The response with an answer, written as the client asked for it.
+/// Builds the response with an answer, in the format that the client asked for.
 async fn response(headers: &HeaderMap, answer: InferAnswer, form: ResponseFormat) -> Result<Response, Status> {
     let answer::EncodedBody { bytes, json_length } = answer::write_in_time(answer, form).await?;
     let response = match json_length {
@@ -138,7 +138,7 @@ async fn response(headers: &HeaderMap, answer: InferAnswer, form: ResponseFormat
     respond(headers, response, bytes).await.map_err(|failure| unsent(triton::status(&failure)))
 }
 
-/// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.
+/// Reads and decodes a request. It keeps its turn among the requests of its connection until it is admitted.
 async fn read(
     kserve: &Kserve,
     context: &RequestContext,

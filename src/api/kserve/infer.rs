@@ -1,4 +1,4 @@
-//! The two inference calls, `ModelInfer` and `ModelStreamInfer`. The dispatcher hands them over past the router.
+//! The two inference calls, `ModelInfer` and `ModelStreamInfer`. The dispatcher calls them directly, without the router.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -56,7 +56,7 @@ impl InferService {
         grpc.streaming(StreamCall { kserve: self.kserve, context, unpacked }, request).await
     }
 
-    /// Requests may be compressed. Answers are not: most clients say that they accept compressed answers and few mean it.
+    /// Accepts compressed requests, but compresses no answers: most clients announce support for compressed answers and few want them.
     fn grpc<T: prost::Message + 'static>(&self) -> Grpc<RawCodec<T>> {
         let mut compressions = EnabledCompressionEncodings::default();
         for compression in [CompressionEncoding::Gzip, CompressionEncoding::Deflate] {
@@ -68,7 +68,7 @@ impl InferService {
     }
 }
 
-/// A call whose message is still to come.
+/// A call whose message has not been read yet.
 struct InferCall {
     kserve: Kserve,
     context: RequestContext,
@@ -84,7 +84,7 @@ impl UnaryService<Bytes> for InferCall {
     }
 }
 
-/// What Triton answers to single calls of models with `decoupled`.
+/// Triton's refusal of single calls to models with `decoupled`.
 const DECOUPLED: &str = "ModelInfer RPC doesn't support models with decoupled transaction policy";
 
 /// Answers one call.
@@ -118,7 +118,7 @@ async fn infer(
     Ok(echo::grpc(&metadata, message))
 }
 
-/// A stream that is about to begin.
+/// A stream that has not begun yet.
 struct StreamCall {
     kserve: Kserve,
     context: RequestContext,

@@ -1,4 +1,4 @@
-//! From HTTP bodies to the host's requests: JSON, followed by the tensors that come as bytes. Those stay slices of the received buffer.
+//! Converts HTTP bodies to the host's requests: JSON, then tensors as bytes. Those tensors stay slices of the received buffer.
 
 use bytes::Bytes;
 use sequor_core::{Dialect, Id, Shape};
@@ -16,7 +16,7 @@ use crate::api::{ServerLimits, Status};
 use crate::error::Invalid;
 use crate::model::{InferRequest, Metadata, NamedTensor, Parameter, SequenceStep, Tensor, TensorMetadata};
 
-/// What the headers and the path say of a body.
+/// The facts about a body from its headers and path.
 #[derive(Clone, Copy)]
 pub(crate) struct JsonRequestHead<'a> {
     pub(crate) model: &'a str,
@@ -29,7 +29,7 @@ pub(crate) struct JsonRequestHead<'a> {
     pub(crate) limits: &'a ServerLimits,
 }
 
-/// Reads a body.
+/// Decodes a body.
 pub(crate) fn infer(
     head: JsonRequestHead<'_>,
     body: &Bytes,
@@ -111,7 +111,7 @@ pub(super) fn read_parameters(parameters: Object) -> Result<Parameters, DecodeEr
             "priority" => read.priority = to_priority(unsigned(&key, &value)?),
             "timeout" => read.timeout = to_span(unsigned(&key, &value)?),
             "binary_data_output" => read.form.binary = flag(&key, &value)?,
-            // JSON is typed as it is, and answers have no other after them.
+            // Neither has an effect: JSON answers are always typed, and no final answer follows them.
             "sequor_typed" | "triton_enable_empty_final_response" => {
                 flag(&key, &value)?;
             }
@@ -160,7 +160,7 @@ fn custom(key: String, value: Value) -> Result<(String, Parameter), DecodeError>
 
 // === tensors ===
 
-/// Where in shared memory an input lies, if it does.
+/// The part of a shared memory region that holds an input, if its parameters name one.
 fn read_window(head: JsonRequestHead<'_>, input: &JsonInput<'_>) -> Result<Option<Window>, DecodeError> {
     let JsonInput { name, parameters, data, .. } = input;
     check_source(data.is_some(), parameters)?;
@@ -196,7 +196,7 @@ fn read_input(
     Ok(NamedTensor { name, tensor: Tensor { dtype, shape, data } })
 }
 
-/// Checks that the data of an input comes in one way.
+/// Checks that an input has only one source of data.
 fn check_source(has_data: bool, parameters: &Object) -> Result<(), DecodeError> {
     let sources = [
         ("data", has_data),
@@ -246,7 +246,7 @@ fn given<'a>(parameters: &'a Object, key: &str) -> Option<ParameterValue<'a>> {
 
 // === a body that is the data of the only input ===
 
-/// Reads a body of bytes alone for the only input of a model; the answer's outputs are bytes too.
+/// Decodes a body of raw bytes for a model's only input. The answer's outputs are raw bytes too.
 pub(crate) fn raw(
     head: JsonRequestHead<'_>,
     body: Bytes,
@@ -282,7 +282,7 @@ pub(crate) fn raw(
     Ok((request, ResponseFormat { binary: true, ..ResponseFormat::default() }))
 }
 
-/// The tensor that the bytes are: one row, and of the one open dimension as much as there is.
+/// Makes a tensor of the bytes: one row. If one dimension is open, its size follows from the number of bytes.
 fn raw_input(input: &TensorMetadata, body: Bytes, batching: bool) -> Result<NamedTensor, DecodeError> {
     let row: Vec<Option<u64>> = input.dims.0.iter().skip(usize::from(batching)).map(|dim| dim.fixed()).collect();
     let name = input.name.clone();
@@ -306,7 +306,7 @@ fn raw_input(input: &TensorMetadata, body: Bytes, batching: bool) -> Result<Name
     Ok(NamedTensor { name, tensor: Tensor { dtype: input.dtype, shape, data } })
 }
 
-/// A text is sent as it is; within a tensor its length stands before it.
+/// Prefixes a text with its length, as BYTES elements need it. Clients send the text alone.
 fn one_text(body: &Bytes) -> Result<Bytes, DecodeError> {
     let length = u32::try_from(body.len()).map_err(|_| DecodeError::malformed("a text is too long"))?;
     Ok([length.to_le_bytes().as_slice(), body].concat().into())

@@ -1,4 +1,4 @@
-//! Bodies: what stands for what, and what is refused in which words.
+//! Tests the decoding of bodies: values of fields, and the refusals' sentences.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -200,7 +200,7 @@ fn too_many_of_anything_are_refused_by_name() {
 
 #[test]
 fn a_parameter_that_is_an_array_is_refused_where_it_begins() {
-    // What follows is no JSON; nothing of it is looked at.
+    // The rest is invalid JSON, which is never parsed.
     for value in ["[0,0,!", "{\"a\":!"] {
         let said = refused(&format!(r#"{{"parameters":{{"a":{value}"#));
         assert!(said.contains("parameter 'a' must be a string, a number or a boolean"), "{said}");

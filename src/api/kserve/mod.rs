@@ -2,16 +2,16 @@
 //!
 //! # Layout
 //!
-//! - `surface`: the surface as a whole; every request goes through it to the neutral door, and every failure comes back as a refusal.
+//! - `surface`: the surface as a whole. It passes every request to intake, and converts every failure to a refusal.
 //! - [`grpc`]: the service; [`infer`] answers its two inference calls, and `stream` is one `ModelStreamInfer`, with its answers in a
 //!   [`reply_queue`]. `scan` counts a message's parts, `message` decodes it with [`decode`] and [`contents`]; [`encode`] writes answers.
-//! - [`http`]: the same over HTTP; [`json`] decodes bodies, which `json_body` parses, [`data`] their tensors, [`answer`] writes answers;
-//!   `generate` is the flat form of both, in `generate_json`;
-//!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name, `body` what comes with it.
+//! - [`http`]: the same over HTTP. `json_body` parses a body, [`json`] decodes it and [`data`] its tensors; [`answer`] writes answers.
+//! - `generate`: inference with flat JSON, in `generate_json` · `socket`: a stream as a WebSocket · `manage`: the paths for operators ·
+//!   `path`: the names in a path · `body`: reads bodies.
 //! - `group`: the group of endpoints of each path.
-//! - `fault`: why a request could not be decoded · `model_inputs`: what decoding asks the model · `response_format`: how a client wants its
-//!   answer; `classes` and `shared_memory` are two of the ways.
-//! - `statistics`, `settings`: what operators ask for, over either · `refused_region`: the refusals of shared memory.
+//! - `fault`: why a request could not be decoded · `model_inputs`: the facts about a model that decoding needs · `response_format`: the
+//!   format of an answer, two of whose options are `classes` and `shared_memory`.
+//! - `statistics`, `settings`: queries of operators, over gRPC and HTTP · `refused_region`: the refusals of shared memory.
 
 pub mod answer;
 pub(crate) mod body;
@@ -46,7 +46,7 @@ pub(crate) mod surface;
 
 pub use surface::Kserve;
 
-/// Extensions of the protocol that are served. Traces are not, and shared memory of CUDA is not: their calls answer, and do nothing.
+/// The protocol extensions that are served. Traces and CUDA shared memory are not, although their calls are answered.
 pub(crate) const EXTENSIONS: [&str; 11] = [
     "classification",
     "sequence",
@@ -61,10 +61,10 @@ pub(crate) const EXTENSIONS: [&str; 11] = [
     "logging",
 ];
 
-/// The most bytes a text correlation id may have.
+/// Maximum bytes of a text correlation id.
 pub(crate) const LONGEST_ID: usize = 128;
 
-/// The gRPC path that is called most.
+/// The gRPC path with the most calls.
 pub const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
 /// The gRPC path whose calls live as long as their connection.

@@ -1,4 +1,4 @@
-//! The part of the table of refusals that is about shared memory.
+//! The refusals of shared memory. They belong to the table of refusals.
 
 use crate::api::refusal::{BAD_INPUT, PEER_LIMIT, RETRY_AFTER};
 use crate::api::{Code, Status};
@@ -8,7 +8,7 @@ use crate::api::{Code, Status};
 pub(crate) enum RegionFault<'a> {
     Exists,
     Empty,
-    /// The name or the key has this many bytes, more than may be.
+    /// The name or the key has this many bytes, more than the maximum.
     LongName {
         what: &'static str,
         bytes: usize,
@@ -18,7 +18,7 @@ pub(crate) enum RegionFault<'a> {
     TooManyOfAPeer(usize),
     /// Clients may register no shared memory.
     Off,
-    /// Clients may register other keys than this.
+    /// The key does not begin with the prefix that clients must use.
     OtherPrefix {
         key: &'a str,
         prefix: &'a str,
@@ -33,9 +33,9 @@ pub(crate) enum RegionFault<'a> {
         size: u64,
         there: u64,
     },
-    /// Asked for by name among the registered ones.
+    /// A status query names a region that is not registered.
     NotRegistered,
-    /// Named by a tensor.
+    /// A tensor names a region that is not registered.
     Unknown,
     BadOffset,
     BadSize,
@@ -43,7 +43,7 @@ pub(crate) enum RegionFault<'a> {
         size: u64,
         limit: usize,
     },
-    /// The tensors of one request lie in more memory than a request may have.
+    /// The tensors of one request exceed the maximum size of a request in total.
     TooLargeInAll {
         size: u64,
         limit: usize,
@@ -53,7 +53,7 @@ pub(crate) enum RegionFault<'a> {
         size: u64,
         needed: u64,
     },
-    /// It was there, and is no longer what it was.
+    /// The region has changed since its registration.
     Broken {
         why: &'a str,
     },

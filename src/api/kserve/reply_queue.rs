@@ -1,4 +1,4 @@
-//! The replies of one stream on their way to its client: put in at one end by what answers, taken out at the other by the socket.
+//! The queue of one stream's replies, between the task that answers and the socket that sends.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -10,26 +10,26 @@ use tokio_stream::Stream;
 
 use crate::api::request_count::Receipt;
 
-/// Where replies are put in.
+/// The end of the queue that takes replies in.
 #[derive(Debug)]
 pub(crate) struct Sender<T>(Arc<Mutex<ReplyQueue<T>>>);
 
-/// Where they are taken out. Dropping it tells the sender.
+/// The end of the queue that hands replies out. Dropping it notifies the sender.
 #[derive(Debug)]
 pub struct Replies<T>(Arc<Mutex<ReplyQueue<T>>>);
 
 #[derive(Debug)]
 struct ReplyQueue<T> {
     replies: VecDeque<(T, usize, Option<Receipt>)>,
-    /// Of the replies that were not taken yet.
+    /// Size of the replies in the queue.
     bytes: usize,
-    /// No more are put in; perhaps the status that ends the stream.
+    /// Set once no more replies come, with the status that ends the stream, if there is one.
     ended: Option<Option<tonic::Status>>,
-    /// The reader has gone.
+    /// Whether the reader has gone.
     deserted: bool,
     taker: Option<Waker>,
     putter: Option<Waker>,
-    /// The putter waits until no more than this many bytes lie here.
+    /// The sender wakes once the queue holds at most this many bytes.
     room_at: Option<usize>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn reply_queue<T>() -> (Sender<T>, Replies<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Puts in a reply of this many bytes. Its receipt counts once the reply is taken.
+    /// Appends a reply of this many bytes. Its receipt counts once the reply is taken.
     pub(crate) fn push(&self, reply: T, bytes: usize, receipt: Option<Receipt>) {
         let mut queue = self.0.lock();
         queue.bytes = queue.bytes.saturating_add(bytes);
@@ -55,7 +55,8 @@ impl<T> Sender<T> {
         wake(&mut queue.taker);
     }
 
-    /// Bytes that were not taken yet; `None` once the reader has gone. The task is woken when that comes.
+    /// Size of the replies in the queue; `None` once the reader has gone. Registers the task to be woken by [`Sender::wait_for_room`], or
+    /// when the reader goes.
     pub(crate) fn unread(&self, cx: &Context<'_>) -> Option<usize> {
         let mut queue = self.0.lock();
         if !queue.putter.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -64,7 +65,7 @@ impl<T> Sender<T> {
         (!queue.deserted).then_some(queue.bytes)
     }
 
-    /// Has the task that last asked for [`Sender::unread`] woken once no more than this many bytes lie here.
+    /// Wakes the last task that called [`Sender::unread`] once the queue holds at most this many bytes.
     pub(crate) fn wait_for_room(&self, bytes: usize) {
         let mut queue = self.0.lock();
         if queue.bytes > bytes {
@@ -74,7 +75,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Ends the stream behind what was put in.
+    /// Ends the stream after the replies in the queue.
     pub(crate) fn end(&self, status: Option<tonic::Status>) {
         let mut queue = self.0.lock();
         queue.ended.get_or_insert(status);
@@ -82,7 +83,7 @@ impl<T> Sender<T> {
     }
 }
 
-/// A task that ends early wakes every waiter.
+/// Ends the stream with an error if its task ended early, so that the reader wakes.
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         self.end(Some(tonic::Status::unavailable("the connection has ended")));

@@ -1,7 +1,7 @@
 //! `/v2/models/M/stream`: a WebSocket whose messages are the bodies of infer requests and answers, in order.
 //!
-//! A text is JSON. A binary message is the length of its JSON in 4 bytes, little-endian, the JSON, and the tensors that the JSON says come as
-//! bytes. An error is the JSON of an error, with the request's `id`. As on every stream, what the client does not read is bounded.
+//! A text message is JSON. A binary message is the length of its JSON in 4 bytes (little-endian), the JSON, and the tensors that the JSON
+//! declares as binary. An error is the JSON of an error, with the request's `id`. As on every stream, unread answers are bounded.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -39,7 +39,7 @@ use crate::telemetry::metrics::Surface;
 const LENGTH: usize = 4;
 /// Bytes of a client's ping or pong before its payload: head and mask.
 const CONTROL_HEAD: u64 = 6;
-/// How long a client that is given up may take to read why.
+/// Maximum time for a client to read why the server ends the connection.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 pub(super) async fn open(
@@ -56,7 +56,7 @@ pub(super) async fn open(
     let limit = kserve.api().limits().request.to_usize();
     let keepalive = upgrades.as_ref().map(|Extension(upgrades)| upgrades.keepalive).unwrap_or_default();
     let (waiting, decoding, writing, largest) = (VecDeque::new(), None, None, None);
-    // The connection's executor does not poll what an upgraded connection carries.
+    // The connection's executor does not poll an upgraded connection.
     let context = RequestContext { connection: None, ..context.for_messages() };
     let meter = upgrades.as_ref().map(|Extension(upgrades)| upgrades.meter.clone()).unwrap_or_default();
     let talk = Talk { kserve, context, keepalive, meter, named, sequence, waiting, decoding, writing, largest };
@@ -73,19 +73,19 @@ struct Talk {
     kserve: Kserve,
     /// The context of each of its requests.
     context: RequestContext,
-    /// How long the client may be silent before it is sent a ping, and again before it is given up; zero is for ever.
+    /// The maximum silence of a client before it gets a ping, and after the ping before the server gives it up. Zero turns both off.
     keepalive: Duration,
     /// Counts the message that the client is sending.
     meter: MessageMeter,
     named: ModelPath,
-    /// What the headers say of the sequence.
+    /// The sequence id from the headers.
     sequence: Option<String>,
     waiting: VecDeque<(CallAnswer, ResponseFormat)>,
     /// A large message, which another thread decodes. No other message is read meanwhile.
     decoding: Option<Decoding>,
     /// A large answer, which another thread writes. Later answers wait for it.
     writing: Option<AnswerWriter>,
-    /// Of the answers so far.
+    /// Size of the largest answer so far.
     largest: Option<usize>,
 }
 
@@ -101,7 +101,7 @@ type DecodeResult = Result<(Decoded, ResponseFormat), Status>;
 /// The thread that decodes a request, and finds the request's id.
 type Decoding = JoinHandle<(String, DecodeResult)>;
 
-/// Why a conversation goes on, or ends.
+/// The next event of a socket.
 enum SocketEvent {
     Answer(Message, Option<Receipt>),
     Message(Message),
@@ -133,7 +133,7 @@ impl Talk {
                     Some(Err(_)) | None => SocketEvent::Gone,
                 },
                 _ = phases.wait_for(|phase| *phase == ServerPhase::Closing), if !is_closing => SocketEvent::Closing,
-                // What the client sends is not read while there is no room for answers.
+                // The client is not read while there is no room for answers, so its silence does not count.
                 () = silence.as_mut(), if has_room && !self.keepalive.is_zero() => SocketEvent::Silent,
             };
             if matches!(heard, SocketEvent::Message(_) | SocketEvent::Answer(..) | SocketEvent::Silent) {
@@ -144,7 +144,7 @@ impl Talk {
                 self.note_received(message);
             }
             let sent = match heard {
-                // A client that does not read is waited for here, and its messages stay unread meanwhile.
+                // If the client does not read, this waits, and its messages stay unread meanwhile.
                 SocketEvent::Answer(answer, receipt) => {
                     let sent = socket.send(answer).await;
                     if let (Ok(()), Some(receipt)) = (&sent, receipt) {
@@ -181,14 +181,14 @@ impl Talk {
         match message {
             Message::Text(text) => self.begin(None, text.into()),
             Message::Binary(bytes) => self.begin_binary(&bytes),
-            // The pong is written before the next message is read: a client that does not read its pongs is not read from.
+            // Write the pong before reading the next message. A client that does not read its pongs is not read either.
             Message::Ping(_) => socket.flush().await?,
             Message::Pong(_) | Message::Close(_) => {}
         }
         Ok(())
     }
 
-    /// Takes what was received whole from the meter. A ping may come between two parts of a message.
+    /// Removes a received message from the meter. A ping may arrive between two parts of a message.
     fn note_received(&self, message: &Message) {
         match message {
             Message::Text(_) | Message::Binary(_) => self.meter.finish(),
@@ -197,7 +197,7 @@ impl Talk {
         }
     }
 
-    /// Says why the server reads no more from the client, if it is the server that ended the conversation.
+    /// If the server ended the conversation, sends the client the reason.
     async fn give_up(&self, socket: &mut WebSocket) {
         let Some(status) = self.meter.refused() else { return };
         let reason = Utf8Bytes::from_static(status.reason);
@@ -205,7 +205,7 @@ impl Talk {
             socket.send(error(&status, "")).await?;
             socket.send(Message::Close(Some(CloseFrame { code: close_code::AGAIN, reason }))).await
         };
-        // The client may not read either.
+        // The client may not read the reason either.
         let _ = timeout(GOODBYE, closes).await;
     }
 
@@ -264,14 +264,14 @@ impl Talk {
     }
 }
 
-/// Tells the client that the server stops.
+/// Closes the socket with the reason that the server stops.
 async fn say_goodbye(socket: &mut WebSocket) {
     let reason = Utf8Bytes::from_static("the server is stopping");
     let _ = socket.send(Message::Close(Some(CloseFrame { code: close_code::AWAY, reason }))).await;
 }
 
-/// The next answer, of requests in their order. Never, if none is awaited.
-/// Cancel safe: an answer that is being written is in `writing`.
+/// Returns the next answer, in the order of the requests. If no request waits, it never completes.
+/// Cancel safe: an answer that is being written stays in `writing`.
 async fn next_answer((waiting, writing, largest): Answers<'_>) -> (Message, Option<Receipt>) {
     let written = match writing {
         Some((task, _)) => written(task.await),
@@ -302,7 +302,7 @@ async fn next_answer((waiting, writing, largest): Answers<'_>) -> (Message, Opti
     (message, writing.take().map(|(_, count)| Receipt::new(count, outcome)))
 }
 
-/// The message that another thread has written.
+/// The message from the thread that wrote it, or an error if that thread panicked.
 fn written(ended: Result<(Message, SentAnswer), JoinError>) -> (Message, SentAnswer) {
     ended.unwrap_or_else(|lost| {
         let text = format!("an answer could not be written: {lost}");
@@ -312,7 +312,7 @@ fn written(ended: Result<(Message, SentAnswer), JoinError>) -> (Message, SentAns
     })
 }
 
-/// The message that another thread decodes. Never, if there is none.
+/// The request from the thread that decodes it. If there is none, this never completes.
 async fn decoded(decoding: &mut Option<Decoding>) -> (String, DecodeResult) {
     let Some(task) = decoding else { return std::future::pending().await };
     task.await.unwrap_or_else(|error| {
@@ -321,7 +321,7 @@ async fn decoded(decoding: &mut Option<Decoding>) -> (String, DecodeResult) {
     })
 }
 
-/// The request's id, also where the rest of it is wrong.
+/// Finds the request's id, even if the rest of the request is invalid.
 fn request_id(json: &[u8]) -> String {
     #[derive(serde::Deserialize)]
     struct WithId {

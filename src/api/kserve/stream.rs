@@ -1,5 +1,7 @@
-//! One `ModelStreamInfer`: requests are admitted in the order in which they are read, and answered in that order. Errors are replies like
-//! others. Unread answers are bounded: beyond that, no more requests of the client are read, its sequences rest, and other clients go on.
+//! One `ModelStreamInfer` call. It admits requests in the order of their arrival and answers them in that order. Errors are replies as
+//! well.
+//!
+//! Unread answers are bounded. At the bound the stream reads no more requests, its sequences idle, and other clients continue.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -23,20 +25,20 @@ use crate::api::request_count::{Receipt, SentAnswer};
 use crate::api::{Code, RequestContext, ServerPhase, Status};
 use crate::model::InferAnswer;
 
-/// What an answer is taken to need before the first one is seen.
+/// The assumed size of an answer before the first answer is known.
 pub(super) const GUESS: usize = 64 << 10;
-/// What a reply takes besides its tensors.
+/// The assumed size of a reply without its tensors.
 const FRAME: usize = 256;
-/// Steps before others get their turn.
+/// Maximum steps of one poll, so that other tasks get their turn.
 const TURN: usize = 64;
 
-/// The task of a stream. Dropping it cancels what is underway.
+/// The task of a stream. Dropping it cancels the requests in flight.
 pub(crate) struct StreamTask<S> {
     kserve: Kserve,
-    /// The context of each of its requests. The deadline of the call is that of each.
+    /// The context of each of its requests, which includes the deadline of the call.
     context: RequestContext,
     metadata: Arc<CallMetadata>,
-    /// `None` once there are no more.
+    /// `None` once the client sends no more.
     messages: Option<S>,
     /// The permits of messages that were unpacked.
     unpacked: UnpackedQueue,
@@ -44,12 +46,12 @@ pub(crate) struct StreamTask<S> {
     decoding: Option<JoinHandle<Result<ReadMessage, tonic::Status>>>,
     replies: Sender<ModelStreamInferResponse>,
     waiting: VecDeque<(CallAnswer, ResponseFormat)>,
-    /// The first of those that wait, if another thread writes it.
+    /// The first waiting answer, while it is being written.
     writing: Option<Writing>,
-    /// Of the answers so far; the next ones are taken to be no larger.
+    /// Size of the largest answer so far. The next answers are assumed to be no larger.
     largest: Option<usize>,
     closing: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// What the stream ends with, once everything is answered.
+    /// The status that ends the stream once everything is answered.
     end: Option<tonic::Status>,
 }
 
@@ -89,7 +91,7 @@ where
         }
     }
 
-    /// Puts the answers that are there in line. `Err` ends the stream.
+    /// Queues the replies of finished requests. `Err` ends the stream.
     fn answer(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
         while let Some((answer, form)) = self.waiting.front_mut() {
             if self.writing.is_none() {
@@ -114,7 +116,8 @@ where
         Ok(())
     }
 
-    /// Answers, and admits the next request if there is room for its answer. `Ready(true)` asks to be called again, `Ready(false)` is the end.
+    /// Queues replies, and admits the next request if there is room for its answer. `Ready(true)` asks for another call; `Ready(false)` is
+    /// the end.
     fn step(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if let Err(status) = self.answer(cx) {
             self.replies.end(Some(status.into()));
@@ -164,7 +167,7 @@ where
         }
     }
 
-    /// Admits a request. Bytes that are no message end the stream behind what was admitted.
+    /// Admits a request. If the bytes are no valid message, the stream ends after the admitted requests.
     fn begin(&mut self, read: Result<ReadMessage, tonic::Status>) {
         match read {
             Ok(ReadMessage { call, request, form }) => {
@@ -203,10 +206,10 @@ where
     }
 }
 
-/// An answer on its way to a message.
+/// The conversion of an answer to a message.
 enum Writing {
     Done(Option<Result<ModelInferResponse, Status>>),
-    /// A large one, on another thread.
+    /// A large answer, converted on another thread.
     Task(JoinHandle<Result<ModelInferResponse, Status>>),
 }
 
@@ -237,12 +240,13 @@ impl Future for Writing {
     }
 }
 
-/// Whether the answers that are unread, and those to come, are as many as may be. One may always come.
+/// Whether the unread and the expected answers reach the limit. If no request waits and the unread answers are below the limit, one is
+/// always admitted.
 pub(super) fn is_full(unread: usize, waiting: usize, largest: usize, limit: usize) -> bool {
     unread >= limit || (waiting > 0 && unread.saturating_add(waiting.saturating_mul(largest)) >= limit)
 }
 
-/// Bytes that a reply holds.
+/// Size of a reply in bytes.
 fn reply_size(reply: &ModelStreamInferResponse) -> usize {
     let answer = |answer: &ModelInferResponse| {
         let raw: usize = answer.raw_output_contents.iter().map(Bytes::len).sum();

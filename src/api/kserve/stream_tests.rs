@@ -1,4 +1,4 @@
-//! The line between answers and their reader, and when a stream is full. What streams do over sockets is tested in `tests/surface`.
+//! Tests the queue between answers and their reader, and when a stream is full. `tests/surface` tests streams over sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,7 +53,7 @@ fn a_reply_counts_its_lists_as_well_as_its_bytes() {
     };
     let numbers = || named(DataType::Int32, vec![0; 4000]);
     assert_eq!((size(false, numbers()), size(true, numbers())), (4000, 4000));
-    // A list of numbers of one byte has four for each.
+    // A list has four bytes for each number, also for numbers of one byte.
     assert_eq!(size(true, named(DataType::Uint8, vec![0; 1000])), 4000);
     let texts = || named(DataType::Bytes, [&5u32.to_le_bytes()[..], b"hello"].concat());
     assert!(size(false, texts()) == 9 && size(true, texts()) >= 5 + 24);

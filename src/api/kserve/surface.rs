@@ -1,5 +1,4 @@
-//! What KServe's protocols share beside the neutral door: registered shared memory, trace settings, and the way of a request to its answer in
-//! this protocol's words.
+//! The common part of KServe's protocols, besides intake: registered shared memory, trace settings, and answers in this protocol's words.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +15,7 @@ use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle, VersionStatistics};
 use crate::telemetry::metrics::Surface;
 
-/// The KServe surface of a server, over gRPC, HTTP and WebSocket. Cheap to clone; clones share what clients registered and set.
+/// The KServe surface of a server, over gRPC, HTTP and WebSocket. Cheap to clone; clones share the clients' registrations and settings.
 #[derive(Debug, Clone)]
 pub struct Kserve(Arc<KserveParts>);
 
@@ -28,7 +27,7 @@ struct KserveParts {
 }
 
 impl Kserve {
-    /// `allowed` is which system shared memory clients may register.
+    /// `allowed`: the system shared memory that clients may register.
     pub fn new(api: &Api, allowed: SharedMemory) -> Kserve {
         let regions = Regions::new(api.limits().request.to_usize(), allowed);
         Kserve(Arc::new(KserveParts { api: api.clone(), traces: Traces::default(), regions }))
@@ -46,7 +45,7 @@ impl Kserve {
         &self.0.traces
     }
 
-    /// Finds a model, or says in Triton's words why it cannot be addressed.
+    /// Finds a model, or refuses in Triton's words.
     pub(crate) fn find(&self, model: &str, version: &str) -> Result<ModelHandle, Status> {
         self.0.api.find(model, version).map_err(|failure| triton::status(&failure))
     }
@@ -82,7 +81,7 @@ impl Kserve {
     }
 }
 
-/// The names that a refusal needs, also of a request that could not be decoded.
+/// The names that a refusal needs, available even if the request could not be decoded.
 #[derive(Debug, Clone)]
 pub(crate) struct CallNames {
     pub(crate) surface: Surface,
@@ -97,9 +96,9 @@ pub(crate) struct CallNames {
 #[must_use = "dropping it cancels the request"]
 pub(crate) struct CallAnswer {
     pub(crate) call: CallNames,
-    /// To be told what is sent.
+    /// Counts the request once its answer is sent.
     pub(crate) count: RequestCount,
-    /// A refusal is taken by the poll that returns it.
+    /// The poll that returns a refusal takes it.
     begun: Result<Underway, Option<Status>>,
 }
 

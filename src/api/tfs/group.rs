@@ -1,4 +1,5 @@
-//! The group of each path of the protocol, by what Triton's endpoint of the same meaning belongs to. Paths that lead nowhere have none.
+//! Finds the endpoint group of each path of the protocol. It is the group of Triton's endpoint with the same purpose. Unknown paths have no
+//! group.
 
 use super::path::{ModelAction, PredictPath};
 use crate::config::server::access::ApiGroup;
@@ -7,7 +8,7 @@ use crate::config::server::access::ApiGroup;
 pub(crate) fn http(path: &str) -> Option<ApiGroup> {
     match path.strip_prefix("/v1/")? {
         "config" | "config/reload" => Some(ApiGroup::ModelRepository),
-        // The router decodes what stands behind `models/` before it looks for the action.
+        // The router decodes the part after `models/` before it looks for the action.
         rest => match PredictPath::parse(&decoded(rest.strip_prefix("models/")?))?.action {
             ModelAction::Status => Some(ApiGroup::Health),
             ModelAction::Metadata => Some(ApiGroup::Metadata),
@@ -34,7 +35,7 @@ pub(crate) fn model(method: &str) -> Option<ApiGroup> {
     }
 }
 
-/// A path without its percent signs: `%3A` is a colon.
+/// Decodes percent escapes in a path: `%3A` is a colon.
 fn decoded(path: &str) -> String {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -46,7 +47,7 @@ fn decoded(path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The byte that stands behind a percent sign, and what follows it.
+/// The byte of a percent escape, and the bytes after it.
 fn escaped(behind: &[u8]) -> Option<(u8, &[u8])> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     match behind {

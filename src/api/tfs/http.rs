@@ -48,7 +48,7 @@ pub fn routes(tfs: &Tfs) -> Router {
         .with_state(tfs.clone())
 }
 
-/// A refusal as this protocol writes it.
+/// A refusal that is rendered in this protocol's form.
 struct RefusedResponse(Status);
 
 impl From<Status> for RefusedResponse {
@@ -74,7 +74,7 @@ fn bad_path() -> RefusedResponse {
     RefusedResponse(Status::new(Code::InvalidArgument, crate::api::refusal::NOT_SERVED, "Invalid request URL"))
 }
 
-/// The path of a model, with its version.
+/// Parses the path of a model. A version label, or a version that is not a number, is refused.
 fn named(path: &str) -> Result<PredictPath, RefusedResponse> {
     let named = PredictPath::parse(path).ok_or_else(bad_path)?;
     if !named.version.is_empty() && named.version.parse::<i64>().is_err() {
@@ -152,7 +152,7 @@ async fn all_json(tfs: &Tfs) -> Result<Value, RefusedResponse> {
     Ok(Value::Object(all))
 }
 
-/// Looks at the model repository once. The status says whether anything has changed.
+/// Scans the model repository once. The HTTP status shows whether anything has changed.
 async fn reload(State(tfs): State<Tfs>, CallerOf(caller): CallerOf) -> Result<Response, RefusedResponse> {
     let repository = tfs.api().repository().clone();
     let reloaded = off_task(true, move || repository.reload()).await.map_err(|failure| refusal::status(&failure))?;
@@ -191,7 +191,7 @@ async fn predict(
     Ok(count.answer(written(&parts.headers, answer, layout, id).await)?)
 }
 
-/// The response with an answer, as the client asked for it.
+/// Builds the response with an answer, in the form that the client asked for.
 async fn written(
     headers: &HeaderMap,
     answer: InferAnswer,
@@ -206,7 +206,7 @@ async fn written(
     respond(headers, response, bytes).await.map_err(lost)
 }
 
-/// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.
+/// Reads and decodes a request. It keeps its turn among the requests of its connection until it is admitted.
 async fn read(
     tfs: &Tfs,
     context: &RequestContext,

@@ -1,17 +1,17 @@
-//! TensorFlow Serving's protocol as OpenVINO Model Server (OVMS) serves it, with its stateful sequences.
+//! TensorFlow Serving's protocol as in OpenVINO Model Server (OVMS), with its stateful sequences.
 //!
 //! # Layout
 //!
-//! - [`surface`]: the surface as a whole; every request goes through it to the neutral door.
+//! - [`surface`]: the surface as a whole. It passes every request to intake.
 //! - [`predict`]: the gRPC call `Predict`. `scan` bounds a message before it is decoded; `tensors` converts its tensors, both ways.
 //! - [`grpc`]: the other calls of `PredictionService` and `ModelService`.
-//! - [`http`]: the same over HTTP; `path` says what a URL names, `json` decodes bodies, whose values `json_items` goes through
-//!   and whose tensors `ndarray` parses; `json_answer` writes answers.
+//! - [`http`]: the same over HTTP. `path` parses URLs, `json` decodes bodies, `json_items` iterates over their values, `ndarray` parses
+//!   their tensors, `json_answer` writes answers.
 //! - `special`: the inputs `sequence_id` and `sequence_control_input`, and the id in each answer.
 //! - `group`: the group of endpoints of each path.
-//! - `request`: what both protocols make of a decoded body.
+//! - `request`: builds a request from a decoded body, for both protocols.
 //! - `models`: status and metadata of models.
-//! - `refusal`: the table from what went wrong to codes and OVMS's sentences.
+//! - `refusal`: the table from failures to codes and OVMS's sentences.
 
 pub(crate) mod group;
 pub mod grpc;
@@ -32,8 +32,8 @@ pub(crate) mod tensors;
 
 pub use surface::Tfs;
 
-/// The gRPC path that is called most.
+/// The gRPC path with the most calls.
 pub const PREDICT: &str = "/tensorflow.serving.PredictionService/Predict";
 
-/// The only signature that a model has.
+/// The only signature of every model.
 pub(crate) const SIGNATURE: &str = "serving_default";

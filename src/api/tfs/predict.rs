@@ -1,4 +1,4 @@
-//! The gRPC call `Predict`. The dispatcher hands it over past the router.
+//! The gRPC call `Predict`. The dispatcher calls it directly, without the router.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle, SequenceStep};
 use crate::telemetry::metrics::Surface;
 
-/// Messages that unpack to no more than this are decoded without counting it.
+/// A message is decoded without a count of its bytes if it unpacks to at most this size.
 const UNCOUNTED: u64 = 64 << 10;
 
 /// Answers the call `Predict`.
@@ -63,7 +63,7 @@ impl PredictService {
     }
 }
 
-/// A call whose message is still to come.
+/// A call whose message has not been read yet.
 struct PredictCall {
     tfs: Tfs,
     context: RequestContext,
@@ -106,9 +106,9 @@ async fn predict(
 /// A message that is not decoded yet.
 struct PredictMessage {
     message: Bytes,
-    /// The header that proxies hash.
+    /// The sequence id of the header that proxies hash.
     sequence: Option<String>,
-    /// Bytes of memory that decoding takes, if the message is short, or why it is refused.
+    /// Memory that decoding takes, or why the scan of the message ended early.
     unpacked: Result<u64, ScanEnd>,
     permit: Result<QueuedBytesPermit, Failure>,
 }
@@ -136,7 +136,7 @@ impl PredictMessage {
         }
     }
 
-    /// Whether decoding takes longer than a connection's task may.
+    /// Whether decoding is too long for a connection's task, so that another thread should do it.
     fn is_long(&self) -> bool {
         let is_long = match &self.unpacked {
             Ok(unpacked) => *unpacked > INLINE_BYTES as u64,
@@ -145,7 +145,7 @@ impl PredictMessage {
         self.permit.is_ok() && is_long
     }
 
-    /// Decodes the message. An error is that of bytes that are no message.
+    /// Decodes the message. The error is for bytes that are no valid message.
     fn decode(self, tfs: &Tfs) -> Result<ReadPredict, tonic::Status> {
         let PredictMessage { message, sequence, unpacked, permit } = self;
         let permit = permit.and_then(|mut permit| {
@@ -188,7 +188,7 @@ impl PredictMessage {
     }
 }
 
-/// The model and the version that a request names; version 0 is the server's choice.
+/// The model and version of a request. Version 0 lets the server choose.
 pub(super) fn named(spec: Option<&ModelSpec>) -> Result<(String, String), Status> {
     let Some(spec) = spec else { return Err(refusal::bad_input("model_spec missing in request")) };
     let version = match &spec.version_choice {
@@ -199,7 +199,7 @@ pub(super) fn named(spec: Option<&ModelSpec>) -> Result<(String, String), Status
     Ok((spec.name.clone(), version))
 }
 
-/// Reads a request: the special inputs first, then all others.
+/// Decodes a request: first the special inputs, then all others.
 fn read(
     model: &ModelHandle,
     (name, version): (&str, &str),
@@ -216,7 +216,7 @@ fn read(
     check_names(model, name, &names, &step)?;
     let tensors = inputs.into_iter().map(|(input, tensor)| tensors::input(input, tensor, model, name));
     let inputs = tensors.collect::<Result<_, _>>()?;
-    // The id of the sequence is in each answer, also where the client names it as an output.
+    // Each answer has the sequence id, so a client need not ask for it as an output.
     let outputs = output_filter.into_iter().filter(|output| !(is_stateful && output == SEQUENCE_ID)).collect();
     let id = AnswerId::new(is_stateful, &step);
     let (model_name, version) = (name.to_owned(), version.to_owned());

@@ -1,5 +1,5 @@
-//! The one table from what went wrong to what a client of this protocol reads. The sentence of OpenVINO Model Server comes first, byte for
-//! byte, where it has one; our why follows in brackets.
+//! The table from failures to codes and sentences for clients of this protocol. If OpenVINO Model Server has a sentence, it comes first,
+//! byte for byte; our reason follows in brackets.
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use crate::error::{Failure, Invalid, NoVersionReason, NotServed, Refused};
 
 const MISSING: &str = "Sequence with provided ID does not exist";
 
-/// The one conversion from failures to what a client of this protocol reads.
+/// Converts a failure to the status that a client of this protocol gets.
 pub(crate) fn status(failure: &Failure) -> Status {
     let (code, text) = match failure {
         Failure::Limit(exceeded) => return limit(exceeded),
@@ -31,7 +31,7 @@ pub(crate) fn status(failure: &Failure) -> Status {
         Failure::NotResumed { why, .. } => {
             (Code::NotFound, format!("{MISSING} (its stored state cannot be resumed: {why})"))
         }
-        // OVMS has no words for these.
+        // OVMS has no sentences for these.
         Failure::StateMemory { .. }
         | Failure::DeviceMemory { .. }
         | Failure::StateNotFinite { .. }
@@ -63,12 +63,12 @@ fn not_served(what: &NotServed) -> (Code, String) {
 pub(super) const UNKNOWN_MODEL: &str = "Model with requested name is not found";
 pub(super) const UNKNOWN_VERSION: &str = "Model with requested version is not found";
 
-/// Anything that a request says wrong.
+/// The refusal of an invalid request.
 pub(super) fn bad_input(text: impl Into<String>) -> Status {
     Status::new(Code::InvalidArgument, BAD_INPUT, text)
 }
 
-/// A model that is asked for by a version label.
+/// The refusal of a version label.
 pub(super) fn label(label: &str) -> Status {
     let text = format!("{UNKNOWN_VERSION} (version labels are not served; label '{label}')");
     Status::new(Code::NotFound, crate::api::refusal::NOT_SERVED, text)
@@ -162,7 +162,7 @@ fn sentence(model: &str, what: &Invalid) -> String {
         Invalid::StateInput { input } => format!(
             "Missing input with specific name (model '{model}' takes its state '{input}' as an input of a START alone)"
         ),
-        // The protocol has no parameters.
+        // TensorFlow Serving's protocol has no parameters.
         Invalid::CopySource(_) => "Invalid parameter sequence_from".to_owned(),
         Invalid::NoData { input } => {
             format!("Invalid content size of tensor proto - Actual: 0 bytes; input name: {input}")
@@ -175,19 +175,19 @@ fn mismatch(what: &str, want: impl Display, got: impl Display, input: &str) -> S
     format!("Invalid input {what} - Expected: {want}; Actual: {got}; input name: {input}")
 }
 
-/// An input of a type that no model has. OVMS calls each of these types INVALID.
+/// The refusal of an input whose type no model supports. OVMS calls each of these types INVALID.
 pub(super) fn precision(input: &str, want: Option<DataType>, got: &str) -> Status {
     let text = mismatch("precision", want.map_or("none", precision_name), "INVALID", input);
     bad_input(format!("{text} ({got})"))
 }
 
-/// An input that the model does not have, in the place of one that it needs.
+/// The refusal of an input that the model does not have. `missing`: an input that the request lacks.
 pub(super) fn unknown_input(model: &str, input: &str, missing: Option<&str>) -> Status {
     let required = missing.map(|missing| format!(" - Required input: {missing}")).unwrap_or_default();
     bad_input(format!("Missing input with specific name{required} (model '{model}' has no input '{input}')"))
 }
 
-/// A list of another length than its shape says.
+/// The refusal of a list whose length differs from its shape.
 pub(super) fn value_count(input: &str, want: Option<u64>, got: u64) -> Status {
     bad_input(values(input, want.unwrap_or(u64::MAX), got))
 }
@@ -196,7 +196,7 @@ fn values(input: &str, want: u64, got: u64) -> String {
     format!("Invalid number of values in tensor proto container - Expected: {want}; Actual: {got}; input name: {input}")
 }
 
-/// Content of another size than its shape says.
+/// The refusal of content whose size differs from its shape.
 pub(super) fn content_size(input: &str, want: Option<u64>, got: u64) -> Status {
     bad_input(bytes(input, want.unwrap_or(u64::MAX), got))
 }
@@ -205,7 +205,7 @@ fn bytes(input: &str, want: u64, got: u64) -> String {
     format!("Invalid content size of tensor proto - Expected: {want} bytes; Actual: {got} bytes; input name: {input}")
 }
 
-/// OVMS's name of a type.
+/// OVMS's name for a type.
 const fn precision_name(dtype: DataType) -> &'static str {
     match dtype {
         DataType::Bool => "BOOL",
@@ -241,12 +241,12 @@ fn bracketed(dims: &[impl Display]) -> String {
 
 // === sequences ===
 
-/// The sentence of a refusal that OVMS has too.
+/// The refusals for which OVMS has a sentence.
 fn refused(refused: &Refused) -> Option<(Code, String)> {
     Some(match &refused.refusal {
         Refusal::Unknown(None) => (Code::NotFound, MISSING.to_owned()),
         Refusal::Unknown(Some(stone)) => (Code::NotFound, format!("{MISSING}{}", ended(refused, stone.why))),
-        // It is sent again as it is.
+        // A client may send this request again unchanged, so the sentence must not tell it to START.
         Refusal::Ended(EndReason::Drained) if refused.may_retry => return None,
         Refusal::Ended(why) => (Code::NotFound, format!("{MISSING}{}", ended(refused, *why))),
         Refusal::Live => (Code::AlreadyExists, "Sequence with provided ID already exists".to_owned()),
@@ -274,7 +274,7 @@ fn refused(refused: &Refused) -> Option<(Code, String)> {
     })
 }
 
-/// Why a sequence is no more, unless its client ended it.
+/// Why a sequence ended, unless its client ended it.
 fn ended(refused: &Refused, why: EndReason) -> String {
     match why {
         EndReason::End => String::new(),
@@ -282,7 +282,7 @@ fn ended(refused: &Refused, why: EndReason) -> String {
     }
 }
 
-/// The HTTP status of a code, where OVMS has another one than KServe.
+/// The HTTP status of a code. OVMS differs from KServe in one.
 pub(super) const fn http(code: Code) -> u16 {
     match code {
         Code::AlreadyExists => 409,

@@ -1,4 +1,4 @@
-//! What the protocols of TensorFlow Serving share: the way of a request to its answer, in OVMS's words.
+//! The common part of the TensorFlow Serving protocols: the path of a request to its answer, in OVMS's words.
 
 use super::refusal;
 use super::request::PredictRequestParts;
@@ -17,7 +17,7 @@ pub struct Tfs {
     api: Api,
 }
 
-/// A request that was decoded, with what its answer needs.
+/// A decoded request, with the facts that its answer needs.
 #[derive(Debug)]
 pub(crate) struct DecodedPredict {
     pub(crate) model: ModelHandle,
@@ -34,12 +34,13 @@ impl Tfs {
         &self.api
     }
 
-    /// Finds a model, or says in OVMS's words why it cannot be addressed.
+    /// Finds a model, or refuses in OVMS's words.
     pub(crate) fn find(&self, model: &str, version: &str) -> Result<ModelHandle, Status> {
         self.api.find(model, version).map_err(|failure| refusal::status(&failure))
     }
 
-    /// Runs a request and awaits its answer, to be counted once it is written. The request has its `turn` among those of its connection until it is admitted.
+    /// Runs a request and awaits its answer. The caller counts the request once it has written the answer. The request keeps its `turn`
+    /// among those of its connection until it is admitted.
     pub(crate) async fn answer(
         &self,
         context: &RequestContext,

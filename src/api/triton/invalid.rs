@@ -104,7 +104,7 @@ fn sentence(model: &str, what: &Invalid) -> String {
     }
 }
 
-/// Why a request may not name a sequence to begin with a copy of.
+/// Why the sequence that a request names cannot be copied.
 fn copy_source(model: &str, why: WrongSource) -> String {
     match why {
         WrongSource::NotAllowed => format!(
@@ -120,7 +120,7 @@ fn copy_source(model: &str, why: WrongSource) -> String {
     }
 }
 
-/// The inputs or outputs of the model, as a client reads them behind the sentence about an unknown name.
+/// Lists the inputs or outputs of the model, for the end of the sentence about an unknown name.
 fn it_has(what: &str, known: &[String]) -> String {
     if known.is_empty() {
         return String::new();
@@ -130,14 +130,14 @@ fn it_has(what: &str, known: &[String]) -> String {
     format!(" (its {what}: {}{more})", names.join(", "))
 }
 
-/// Names in a sentence, at most.
+/// Maximum names in a sentence.
 const NAMED: usize = 16;
 
 const BATCH_NOTE: &str = " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be \
     prepended to each input shape. If you want to specify the full shape including the batch dim in your input dims config, try \
     setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size.";
 
-/// Triton leaves the last bracket open when nothing is missing; here it is closed.
+/// Triton leaves the last bracket open if nothing is missing. This sentence closes it.
 fn input_count(model: &str, (required, all): (usize, usize), got: &[String], missing: &[String]) -> String {
     let expected = if required == all {
         format!("expected {all} inputs but got {} inputs", got.len())
