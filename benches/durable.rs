@@ -1,6 +1,9 @@
-//! Measures the cost of durable states: a paced load with and without them, next to the bare store; the writing of live sequences when the
-//! server stops; the first step after that; and the memory of sequences that were moved to the store. It runs in this process on a mock
-//! backend; the model with four states runs on ONNX Runtime.
+//! Measures the cost of durable states:
+//! - a paced load with and without them, next to the bare store;
+//! - the writing of live sequences when the server stops, and the first step after a restart;
+//! - the memory of sequences that were moved to the store.
+//!
+//! It runs in this process on a mock backend. The model with four states runs on ONNX Runtime.
 //! `cargo bench --bench durable [-- --quick] [--only pace|four|drain|resume|spill]`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]

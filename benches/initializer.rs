@@ -1,5 +1,5 @@
-//! Measures START and END of a sequence, in turn: without an initializer, with an initializer that answers `default`, and with one whose
-//! prompt is kept. It runs in this process on a mock backend, so that the graph's runs cost nothing.
+//! Measures START and END of a sequence in turn, for three servers: without an initializer, with an initializer that answers `default`, and
+//! with an initializer whose prompt is kept. It runs in this process on a mock backend, so that the graph's runs cost nothing.
 //! `cargo bench --bench initializer [-- --quick]`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]

@@ -1,4 +1,4 @@
-//! For benchmarks of plug-ins: the server's own repository in this process, with a running sum on any backend, and requests to it.
+//! Sets up the server's own repository in this process for benchmarks of plug-ins: a running-sum model on any backend, and requests to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl InProcess {
     #[allow(dead_code, reason = "not every benchmark does")]
     pub(crate) fn attach(&self, plugin: &str, time: Duration) -> BoxResult<()> {
         if self.repository.show(plugin).is_err() {
-            // A plug-in that is not a component has only a name.
+            // A plug-in without a component is loaded by its name alone.
             PluginControl::load(&self.repository, plugin, guest(plugin).unwrap_or_default(), By("bench"))?;
         }
         let how = Attach { plugin: plugin.to_owned(), model: MODEL.to_owned(), time: Some(time), ..Attach::default() };
@@ -112,7 +112,7 @@ pub(crate) fn guest(name: &str) -> BoxResult<Vec<u8>> {
     std::fs::read(&file).map_err(|e| format!("{}: {e}. {how}", file.display()).into())
 }
 
-/// A step of a sequence of the running sum.
+/// One step of a running-sum sequence.
 pub(crate) fn step(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
     let tensor =
         Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, 1]), data: value.to_le_bytes().to_vec().into() };

@@ -24,7 +24,7 @@ impl Pace {
     }
 }
 
-/// What shows a key to a server: the value of `authorization`.
+/// The value of the header `authorization`, which shows a key to a server.
 #[derive(Debug, Clone)]
 pub struct ClientKey(MetadataValue<Ascii>);
 
@@ -71,7 +71,7 @@ pub struct BenchPlan {
 }
 
 impl BenchPlan {
-    /// Clients a connection by default; Triton's own clients share one among six.
+    /// Default number of clients per connection. Six of Triton's own clients share one.
     pub const CLIENTS_A_CONNECTION: usize = 8;
 
     /// A closed loop of ten seconds against this address.
