@@ -1,4 +1,4 @@
-//! `sequor bench`: how fast, how late and how right a server's answers are. Any server that speaks KServe v2 over gRPC will do.
+//! `sequor bench`: measures throughput, latency and correctness of a server. The server may be any that speaks KServe v2 over gRPC.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::config::units::Span;
 
 const ADDRESS: &str = "localhost:8001";
 
-/// Positive numbers.
+/// Parses a positive number.
 fn count() -> RangedI64ValueParser<u32> {
     value_parser!(u32).range(1..)
 }
@@ -112,16 +112,16 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     verdict(&report)
 }
 
-/// Reads the arguments. The commands for operators have a flag of the same name, whose default (the admin listener) and variable reach every
-/// command: only a server that is named on the command line counts here.
+/// Parses the arguments. The operators' commands have a global `--server` flag too, with the admin listener as its default. Therefore
+/// `server` counts here only if it is on the command line.
 fn parse(matches: &ArgMatches) -> Result<BenchArgs, Failed> {
     let args = BenchArgs::from_arg_matches(matches).map_err(|e| Failed::Failed(e.to_string()))?;
     let is_named = matches.value_source("server") == Some(ValueSource::CommandLine);
     Ok(BenchArgs { server: args.server.filter(|_| is_named), ..args })
 }
 
-/// What the senders run on. Where calls of a sequence may be sent ahead of answers, one thread: on several, hyper's client may put the end
-/// of a request on the wire behind that of the next, and a server takes requests in the order in which they are whole.
+/// Builds the runtime of the senders. If calls of a sequence may be sent ahead of answers, it has one thread: on several threads, hyper's
+/// client may complete requests on the wire in another order. Servers take requests in the order in which they are complete.
 fn threads(plan: &BenchPlan) -> Result<tokio::runtime::Runtime, Failed> {
     if plan.streaming || matches!(plan.pace, Pace::Closed { pipeline: 0..=1, .. }) {
         return launch::sockets();
@@ -133,7 +133,7 @@ fn threads(plan: &BenchPlan) -> Result<tokio::runtime::Runtime, Failed> {
 async fn measure(plan: &BenchPlan, wanted: &Wanted) -> Result<BenchReport, BenchError> {
     let recipe = Recipe::ask_with(drive::connect(&plan.address).await?, wanted, plan.key.as_ref()).await?;
     let interrupted = async {
-        // Without signals the run just goes on to its end.
+        // If signals are not available, the run continues to its end.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -221,7 +221,7 @@ fn shape(text: &str) -> Result<(String, Vec<i64>), String> {
 mod tests {
     use super::*;
 
-    /// Through the whole command line, whose flags for operators reach every command.
+    /// Parses through the whole command line, because the operators' flags reach every command.
     fn parse(arguments: &[&str]) -> BenchArgs {
         let line = [&["sequor", "bench", "vad"], arguments].concat();
         let matches = crate::cli::parse(line.into_iter().map(Into::into)).expect("arguments");

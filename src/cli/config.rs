@@ -1,4 +1,4 @@
-//! `sequor config show`: the settings that `sequor serve` would run with, and where each comes from. Starts nothing.
+//! `sequor config show`: prints the settings that `sequor serve` would use, and the origin of each. Starts no server.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;

@@ -1,23 +1,24 @@
-//! This machine as the settings see it: its name, and the memory that this process may use. A container's limit counts, not the machine's memory.
+//! The facts about this machine that settings depend on: its name, and the memory that this process may use. A container's limit counts,
+//! not only the machine's memory.
 
 use std::path::Path;
 
 use crate::config::server::{HostInfo, HostMemory};
 
-/// Where control groups are.
+/// The root of version 2 control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// Where control groups of the first version say what memory they may use.
+/// The root of the memory controller of version 1 control groups.
 const OLD_GROUPS: &str = "/sys/fs/cgroup/memory";
 
-/// This machine.
+/// Collects the facts about this machine.
 pub(super) fn info() -> HostInfo {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let name = read(Path::new("/proc/sys/kernel/hostname")).map(|n| n.trim().to_owned()).unwrap_or_default();
     HostInfo { name, memory: memory(&read) }
 }
 
-/// The machine's memory, or less if a control group of this process may use less.
+/// The smallest of the machine's memory and the limits of this process's control groups.
 fn memory(read: &dyn Fn(&Path) -> Option<String>) -> Option<HostMemory> {
     let machine = read(Path::new("/proc/meminfo")).and_then(|text| {
         let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
@@ -36,7 +37,8 @@ fn memory(read: &dyn Fn(&Path) -> Option<String>) -> Option<HostMemory> {
     machine.into_iter().chain(new_limits).chain(old_limits).min_by_key(|memory| memory.bytes)
 }
 
-/// The limits of a group and of those above it. Within a container the own group is the root, or a path that only the machine can see.
+/// The limits of a group and of its ancestors. Within a container, the path of the own group is the root, or a path that only the machine
+/// can resolve.
 fn limits(read: &dyn Fn(&Path) -> Option<String>, root: &'static str, own: &str, file: &str) -> Vec<HostMemory> {
     let group = if own.is_empty() { Path::new(root).to_owned() } else { Path::new(root).join(own) };
     let ancestors = group.ancestors().take_while(|path| path.starts_with(root));
@@ -82,7 +84,7 @@ mod tests {
         let old = ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "3145728\n");
         let of_old = "memory.limit_in_bytes of /sys/fs/cgroup/memory";
         assert_eq!(of(&[machine, old]), from(3 << 20, of_old));
-        // The group of a service, beside one that limits nothing.
+        // The control group of a service in version 1, next to a version 2 group without a limit.
         let groups =
             ("/proc/self/cgroup", "4:cpu,cpuacct:/x\n3:memory:/system.slice/sequor.service\n1:name=systemd:/y\n0::/\n");
         let unlimited = ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");

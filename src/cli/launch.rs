@@ -1,4 +1,4 @@
-//! From settings to a server that serves: ports, runtime, repository. Shared by `serve` and `demo`.
+//! Starts a server from settings: ports, runtime, repository. `serve` and `demo` share it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -22,16 +22,16 @@ use crate::server::{
 use crate::state::tier::{self, OpenedStore, Tier as _};
 use crate::telemetry::Metrics;
 
-/// Memory for answers that is kept for use again.
+/// Maximum memory that is kept for reuse by answers.
 const REPLY_POOL: usize = 64 << 20;
 
-/// How long a thread that decodes large requests waits for another one.
+/// Idle time after which a thread that decodes large requests ends.
 const DECODER_REST: Duration = Duration::from_secs(3);
 
-/// The file with the keys of clients is looked at no more often than this: a look takes longer than all else about a key.
+/// Minimum time between two checks of the clients' key file. A check takes longer than all other work on a key.
 const KEYS_EVERY: Duration = Duration::from_secs(1);
 
-/// Binds the ports, before anything that takes time.
+/// Binds the ports. Call it before anything slow.
 pub(super) fn bind(settings: &Settings) -> Result<Listeners, Failed> {
     let metrics = settings.metrics.address.as_deref().unwrap_or(&settings.http.address);
     let at = |section: &str, enabled: bool, address: &str, port: u16| -> Result<Option<SocketAddr>, Failed> {
@@ -61,12 +61,12 @@ pub(super) fn find_runtime(setting: &Path) -> Result<Library, Failed> {
     library::find(setting, &System).map_err(|e| Failed::Failed(e.to_string()))
 }
 
-/// An empty repository over that library, with the store of sequences.
+/// Builds an empty repository with this runtime library and the store of sequences.
 pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metrics) -> Result<Repository, Failed> {
     over(library, settings, metrics, stored(settings)?)
 }
 
-/// The same for a trial: it opens no store, which a server may have open. With `keeps`, it refuses models that need a store.
+/// Builds the same for a trial. It opens no store, because a server may have it open. With `keeps`, it refuses models that need a store.
 pub(super) fn trial(
     library: &Library,
     settings: &Settings,
@@ -110,7 +110,7 @@ fn over(
     Ok(repository)
 }
 
-/// The store of sequences, if there is one, and the numbers that its last server has not given.
+/// Opens the store of sequences, if one is configured. Also returns a first id for assigned sequence ids that no earlier server has used.
 fn stored(settings: &Settings) -> Result<RepositoryOptions, Failed> {
     let options = RepositoryOptions::default();
     let Some(directory) = some(&settings.state.dir) else { return Ok(options) };
@@ -126,15 +126,15 @@ fn stored(settings: &Settings) -> Result<RepositoryOptions, Failed> {
     Ok(RepositoryOptions { store: Some(Arc::new(store)), first_id: Some(first_id_of(epoch)), ..options })
 }
 
-/// Triton's test aids, from Triton's environment variables: how many requests must wait with a slot, and how many without one, before a model
-/// that schedules `direct` (or batches stateless requests) runs for the first time.
+/// Triton's test aids from its environment variables. A model holds its first run until this many requests wait with a slot, and this many
+/// without one. Applies to models that schedule `direct` or batch stateless requests.
 fn hold(variable: &dyn Fn(&str) -> Option<String>) -> Option<Hold> {
     let number = |name| variable(name)?.parse::<u32>().ok().filter(|n| *n > 0);
     let requests = number("TRITONSERVER_DELAY_SCHEDULER")?;
     Some(Hold { requests, backlog: number("TRITONSERVER_BACKLOG_DELAY_SCHEDULER").unwrap_or(0) })
 }
 
-/// Reads keys and certificates.
+/// Builds the server's options. Reads key files and certificates.
 pub(super) fn server_options(
     settings: &Settings,
     library: &Library,
@@ -177,7 +177,7 @@ pub(super) fn server_options(
     })
 }
 
-/// The limits of connections, no higher than the process may open files.
+/// Lowers the limits of connections to the number of files that the process may open.
 fn fitted(wanted: Connections) -> Connections {
     let limit = descriptors::raise();
     let (fitted, lowered) = wanted.fit(limit, descriptors::open());
@@ -193,7 +193,7 @@ fn fitted(wanted: Connections) -> Connections {
     fitted
 }
 
-/// The settings as operators read them: with the absolute path of the plug-in folder.
+/// The settings for operators, with the absolute path of the plug-in folder.
 pub(super) fn shown(settings: &Settings) -> Vec<Shown> {
     let mut shown = settings.shown.clone();
     let folder = some(&settings.plugins.dir).and_then(|dir| std::path::absolute(dir).ok());
@@ -203,13 +203,13 @@ pub(super) fn shown(settings: &Settings) -> Vec<Shown> {
     shown
 }
 
-/// A path that is given.
+/// The path, unless it is empty, which means that it is not set.
 fn some(path: &PathBuf) -> Option<&PathBuf> {
     (!path.as_os_str().is_empty()).then_some(path)
 }
 
-/// Asks for memory in small pages: the allocator would take huge ones, of which an idle server fills a fraction (15 MiB less in use, and
-/// no request the dearer). A system that cannot do so serves all the same.
+/// Turns huge pages off for this process. The allocator would take huge pages, of which an idle server fills a fraction. Small pages save
+/// 15 MiB and make no request slower. If the system cannot do this, the server runs anyway.
 pub(super) fn small_pages() {
     #[cfg(target_os = "linux")]
     if let Err(error) = nix::sys::prctl::set_thp_disable(true) {
@@ -217,10 +217,10 @@ pub(super) fn small_pages() {
     }
 }
 
-/// The runtime for sockets.
+/// Builds the runtime for sockets.
 pub(super) fn sockets() -> Result<tokio::runtime::Runtime, Failed> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    // The memory of a thread that ended goes back to the system.
+    // When a thread ends, its memory goes back to the system.
     let built = builder.enable_all().thread_name("sequor-socket").thread_keep_alive(DECODER_REST).build();
     built.map_err(|e| Failed::Failed(format!("no threads for sockets: {e}")))
 }

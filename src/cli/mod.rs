@@ -1,4 +1,4 @@
-//! The command line: one file a command. Here is what they share: the list and the exit codes.
+//! The command line: one file for each command. This file has their common part: the list and the exit codes.
 //!
 //! Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 4 server unreachable, 5 refused by the server.
 
@@ -37,7 +37,7 @@ use clap::{ArgMatches, Command};
 pub(crate) use environment::variable;
 pub(crate) use failed::{CommandFn, Failed};
 
-/// Every command: what it is called with, and what runs it.
+/// All commands, each with the function that runs it.
 fn commands() -> Vec<(Command, CommandFn)> {
     vec![
         (serve::command(), serve::run),
@@ -57,7 +57,7 @@ fn commands() -> Vec<(Command, CommandFn)> {
     ]
 }
 
-/// Describes the whole command line.
+/// Builds the whole command line.
 fn program() -> Command {
     Command::new("sequor")
         .about("Sequor, an inference server for stateful ONNX models")
@@ -99,7 +99,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, cl
     }
 }
 
-/// Why a flag that may stand anywhere is refused, if the command does not take it.
+/// Why a global flag is refused, if the command does not take it.
 fn misplaced(program: &Command, matches: &ArgMatches) -> Option<String> {
     let (mut command, mut at) = (program, matches);
     let mut path = vec![program.get_name()];

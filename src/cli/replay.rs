@@ -13,7 +13,7 @@ use crate::model::{Availability, InferRequest, ModelHandle, NamedTensor, Reposit
 use crate::state::{Capture, CapturedStep};
 use crate::telemetry::Metrics;
 
-/// Differences that are printed.
+/// Maximum differences to print.
 const SHOWN: usize = 10;
 
 pub(super) fn command() -> Command {
@@ -44,12 +44,12 @@ pub(super) fn command() -> Command {
         .args([capture, model, config, output])
 }
 
-/// How a replay came out.
+/// The result of a replay.
 #[derive(Debug, Default, Serialize)]
 struct Replayed {
     model: String,
     version: String,
-    /// The step that the state contains.
+    /// The last step before the captured state.
     step: String,
     steps: usize,
     equal: usize,
@@ -128,7 +128,7 @@ fn failed_step(step: &CapturedStep, error: &dyn std::fmt::Display) -> Failed {
     Failed::Failed(format!("step {} is not answered: {error}", step.number))
 }
 
-/// The version of the model, loaded from this directory.
+/// Loads the captured version of the model from this directory.
 fn served(repository: &Repository, folder: &Path, (model, version): (&str, &str)) -> Result<ModelHandle, Failed> {
     let wrong = |what: String| Failed::Configuration(format!("{}: {what}", folder.display()));
     let root = fs_err::canonicalize(folder).map_err(|e| Failed::Configuration(e.to_string()))?;
@@ -160,7 +160,7 @@ fn request(step: &CapturedStep, id: &Id, (model, version): (&str, &str)) -> Infe
     }
 }
 
-/// The captured outputs that these are not equal to.
+/// The outputs that differ from the captured ones.
 fn differences(step: &CapturedStep, outputs: &[NamedTensor]) -> Vec<Difference> {
     let difference = |captured: &NamedTensor| {
         let difference = |byte| Some(Difference { step: step.number, output: captured.name.clone(), byte });
@@ -173,7 +173,7 @@ fn differences(step: &CapturedStep, outputs: &[NamedTensor]) -> Vec<Difference> 
         difference(Some(byte))
     };
     if step.refused {
-        // It is answered now.
+        // The captured step was refused, but the replay answers it.
         let now =
             outputs.iter().map(|output| Difference { step: step.number, output: output.name.clone(), byte: None });
         return now.collect();

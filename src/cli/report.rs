@@ -1,4 +1,4 @@
-//! What `sequor serve` says of itself on standard output once it serves.
+//! The report that `sequor serve` prints on standard output.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(super) fn head(node: &str, config: Option<&Path>, library: &Library) -> Stri
     )
 }
 
-/// Where sequences are kept, and how many were.
+/// The line about the store: its directory and the number of sequences to resume.
 pub(super) fn store(directory: &Path, usage: &TierUsage) -> String {
     let s = if usage.states == 1 { "" } else { "s" };
     let (kept, limit) = (human(usage.bytes), human(usage.limit));
@@ -79,7 +79,7 @@ fn ready(status: &ModelStatus, version: &ReadyVersion, limit: u64) -> String {
     )
 }
 
-/// Where it listens, whether it is ready, and something to try.
+/// The last part: addresses, readiness, and a command to try.
 pub(super) fn tail(repository: &Repository, addresses: Addresses, settings: &Settings, took: Duration) -> String {
     let at = |address: Option<SocketAddr>| address.map_or("off".to_owned(), |a| a.to_string());
     let Addresses { http, grpc, metrics, admin } = addresses;
@@ -92,7 +92,7 @@ pub(super) fn tail(repository: &Repository, addresses: Addresses, settings: &Set
     format!("http  {}   grpc  {grpc}   metrics  {metrics}   admin and status page  {admin}{note}\n{rest}", at(http))
 }
 
-/// The last line: how many models serve, and whether the server reports ready.
+/// The last line: how many models are ready, and whether the server reports ready.
 fn readiness(repository: &Repository, http: Option<SocketAddr>, settings: &Settings, took: Duration) -> String {
     let (statuses, took) = (repository.statuses(), seconds(took));
     let refused: Vec<&str> = statuses
@@ -120,7 +120,7 @@ fn readiness(repository: &Repository, http: Option<SocketAddr>, settings: &Setti
     }
 }
 
-/// What to try: the demo, if the program takes commands, and a request.
+/// The commands to try: the demo, if the program takes commands, and a request.
 fn hint(program: Option<&str>, curl: Option<&str>) -> String {
     match (program, curl) {
         (Some(program), Some(curl)) => format!("   try: {program} demo   or: {curl}"),
@@ -130,7 +130,7 @@ fn hint(program: Option<&str>, curl: Option<&str>) -> String {
     }
 }
 
-/// How to see that the server answers.
+/// A request that shows that the server answers.
 fn curl(http: Option<SocketAddr>, settings: &Settings) -> Option<String> {
     let (port, headers) = (http?.port(), headers(settings));
     Some(match &settings.tls {
@@ -142,7 +142,7 @@ fn curl(http: Option<SocketAddr>, settings: &Settings) -> Option<String> {
     })
 }
 
-/// The headers that such a request needs, without their secrets.
+/// The headers that the request needs, without their secrets.
 fn headers(settings: &Settings) -> String {
     let group = ApiGroup::Metadata;
     let needs_key = settings.auth.as_ref().is_some_and(|auth| auth.keyed.need_key(Some(group)));
@@ -152,7 +152,7 @@ fn headers(settings: &Settings) -> String {
     key.into_iter().chain(restricted).collect()
 }
 
-/// Why a server without models has none.
+/// Why the server has no models.
 fn without_models(settings: &Settings) -> String {
     let folders: Vec<String> = settings.model.repository.iter().map(|path| path.display().to_string()).collect();
     let (folders, s) = (folders.join(", "), if folders.len() == 1 { "s" } else { "" });
@@ -170,7 +170,7 @@ fn without_models(settings: &Settings) -> String {
     }
 }
 
-/// What the program was called by; `None` if that is the name of another server, so that it takes no commands.
+/// The name by which the program was called; `None` if it is the name of another server, because then it takes no commands.
 fn called_by() -> Option<String> {
     let program = std::env::args().next().unwrap_or_else(|| "sequor".to_owned());
     Some(program).filter(|program| ServerName::from_program(program.as_ref()).is_none())

@@ -58,7 +58,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     remove_abandoned_folders();
     let runtime = launch::sockets()?;
     let served = runtime.block_on(serve(&settings, &given, source, began));
-    // Not by dropping it: that waits for a load that the server does not wait for.
+    // Do not drop the runtime: that would wait for a load which the server has abandoned.
     runtime.shutdown_background();
     served
 }
@@ -88,7 +88,7 @@ async fn serve(
         loaded = load(&repository, settings) => loaded.map(|()| false)?,
         _ = running.stopped() => true,
     };
-    // A server that was asked to stop loads nothing more, so its loads may end before it has stopped.
+    // A stopping server loads nothing more, so its loads may end before the server has stopped.
     if is_stopped || repository.refuses_loads() {
         if !is_stopped {
             running.join().await;
@@ -135,7 +135,7 @@ fn record(repository: &Repository, settings: &Settings) -> Result<(), Failed> {
     repository.record(path, *most).map_err(failed)
 }
 
-/// Settles what may change the models while the server runs.
+/// Configures which changes of models are possible while the server runs.
 fn govern(
     repository: &Repository,
     settings: &Settings,
@@ -155,13 +155,13 @@ fn govern(
     Ok(())
 }
 
-/// The models that should be served and are not.
+/// The models that should be served but are not ready.
 fn unloaded(repository: &Repository) -> Vec<String> {
     let all = repository.statuses().into_iter();
     all.filter(|status| !matches!(status.availability, Availability::Ready(_))).map(|status| status.name).collect()
 }
 
-/// Why live sequences get less time at a stop than `drain.finish` says.
+/// Why live sequences get less time at a stop than `drain.finish`.
 fn shortened_drain(drain: Drain) -> Option<String> {
     let (needed, limit) = (drain.announce.0.saturating_add(drain.finish.0), drain.exit_timeout.0);
     let (announce, finish, exit) = (drain.announce, drain.finish, drain.exit_timeout);
@@ -173,7 +173,7 @@ fn shortened_drain(drain: Drain) -> Option<String> {
     })
 }
 
-/// Refuses the folder of one model in the place of a repository: it would be served as a repository without models.
+/// Refuses a model's own folder in place of a repository: Sequor would find no models in it.
 fn refuse_model_folders(repositories: &[PathBuf]) -> Result<(), Failed> {
     let is_one_model = |folder: &&PathBuf| folders::is_model(folder) && !folders::holds_models(folder);
     let Some(folder) = repositories.iter().find(is_one_model) else { return Ok(()) };
@@ -184,7 +184,7 @@ fn refuse_model_folders(repositories: &[PathBuf]) -> Result<(), Failed> {
     )))
 }
 
-/// The limits of what requests and states take, and where they come from, for the log.
+/// The limits of memory for requests and states, and their origins, for the log.
 fn memory_limits(shown: &[Shown]) -> String {
     let rows = ["limits.queued", "limits.state"].into_iter().filter_map(|key| shown.iter().find(|row| row.key == key));
     let said = rows.map(|Shown { key, value, origin }| match value.trim_matches('"') {
@@ -194,7 +194,7 @@ fn memory_limits(shown: &[Shown]) -> String {
     said.collect::<Vec<_>>().join(", ")
 }
 
-/// Which system shared memory clients may register, for the log.
+/// The system shared memory that clients may register, for the log.
 fn shared_memory(allowed: &SharedMemory) -> String {
     match allowed {
         SharedMemory::Off => "off (shared_memory.allow): clients cannot register regions".to_owned(),
@@ -205,7 +205,7 @@ fn shared_memory(allowed: &SharedMemory) -> String {
     }
 }
 
-/// Prints a line for the operator. If standard output is closed, the server goes on.
+/// Prints a line for the operator. If standard output is closed, the server continues.
 fn print_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
@@ -231,7 +231,7 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
     Ok(())
 }
 
-/// The settings that file, environment and flags make together.
+/// Loads the settings from file, environment and flags.
 pub(super) fn settings(given: &GivenFlags) -> Result<Settings, Failed> {
     let path = server::config_path(&variable, given);
     let text = match &path {

@@ -1,4 +1,4 @@
-//! Requests for a model that is loaded, of zeros or of unequal lengths, and the wait for their answers.
+//! Builds sample requests for a loaded model, of zeros or of unequal lengths, and awaits their answers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::model::repository::ReadyVersion;
 use crate::model::{InferAnswer, InferRequest, Metadata, NamedTensor, SequenceStep, Tensor};
 
-/// A sample that takes longer hangs.
+/// Maximum time of a sample. A longer sample counts as a hang.
 const HANGS: Duration = Duration::from_secs(120);
 
 pub(super) async fn answer(pending: Result<crate::model::Pending, Failure>) -> Result<InferAnswer, String> {
@@ -49,7 +49,7 @@ pub(super) fn sample(metadata: &Metadata, version: &ReadyVersion, id: u64) -> Re
     })
 }
 
-/// A request whose padded inputs are of another length than those of its neighbour in a batch: short for odd ids, long for even ones. Their
+/// A request whose padded inputs differ in length from those of its neighbour in a batch: short for odd ids, long for even ones. Their
 /// numbers are not zero, so that they differ from most padding.
 pub(super) fn unequal(
     metadata: &Metadata,
@@ -60,7 +60,7 @@ pub(super) fn unequal(
     let mut request = sample(metadata, version, id)?;
     for (at, padding) in padded {
         let Some(NamedTensor { tensor, .. }) = request.inputs.get_mut(*at) else { continue };
-        // In front of its dimensions is the batch.
+        // The batch dimension comes before the padded dimension.
         if let Some(dim) = tensor.shape.0.get_mut(padding.axis + 1) {
             *dim = length(padding, id.is_multiple_of(2));
         }
@@ -71,7 +71,7 @@ pub(super) fn unequal(
     Ok(request)
 }
 
-/// The request with other numbers than zeros where its inputs have fractions. Whole numbers may be indexes, so they stay.
+/// Replaces zeros by other numbers in floating-point inputs. Integers may be indexes, so they stay.
 pub(super) fn with_numbers(mut request: InferRequest) -> InferRequest {
     for NamedTensor { tensor, .. } in &mut request.inputs {
         if matches!(tensor.dtype, DataType::Fp16 | DataType::Fp32 | DataType::Fp64) {
@@ -82,7 +82,7 @@ pub(super) fn with_numbers(mut request: InferRequest) -> InferRequest {
     request
 }
 
-/// Two lengths that are not padded to the same one, where there are two.
+/// The short or the long length. They are padded to different lengths, unless there is only one bucket.
 fn length(padding: &Padding, is_long: bool) -> u64 {
     match (is_long, padding.buckets.as_slice()) {
         (false, [first, ..]) => (*first).min(3),

@@ -1,4 +1,4 @@
-//! A request to the admin listener of a server, and its answer or why there is none.
+//! Sends requests to the admin listener of a server, and returns the answer or the reason why there is none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,22 +24,22 @@ use tokio_rustls::TlsConnector;
 use super::tls;
 use crate::cli::Failed;
 
-/// How long a server may take to take a connection, and to answer: a plug-in is compiled and tried before it is.
+/// Maximum times for a connection and for an answer. The answer may take long, because the server compiles and tries a plug-in first.
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(120);
 
-/// A server that is talked to.
+/// A client for one server's admin listener.
 pub(crate) struct Client {
     runtime: Runtime,
     host: String,
     port: u16,
-    /// Who said that it is there.
+    /// The source of the address, for error messages.
     said: &'static str,
     tls: Option<Arc<ClientConfig>>,
     key: Option<String>,
 }
 
-/// What a request brings.
+/// The body of a request.
 pub(crate) enum RequestPayload {
     Nothing,
     Json(Value),
@@ -47,7 +47,7 @@ pub(crate) enum RequestPayload {
 }
 
 impl Client {
-    /// The server that these arguments name.
+    /// Builds a client for the server that the arguments name.
     pub(crate) fn from_matches(matches: &ArgMatches) -> Result<Client, Failed> {
         let path = |name: &str| matches.get_one::<PathBuf>(name).map(PathBuf::as_path);
         let said = super::text(matches, "server");
@@ -78,7 +78,7 @@ impl Client {
         Ok(Client { runtime, host, port, said, tls, key })
     }
 
-    /// Whether it is on this machine, so that files can be handed over by name.
+    /// Whether the server is on this machine, so that it can read files by their paths.
     pub(crate) fn is_here(&self) -> bool {
         self.host == "localhost" || self.host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
@@ -104,12 +104,12 @@ impl Client {
         self.send(&Method::GET, path, RequestPayload::Nothing)
     }
 
-    /// The same for a request that waits on the server.
+    /// The same for a POST request, which the server may answer late.
     pub(crate) fn fetch_by_post(&self, path: &str) -> Result<Bytes, Failed> {
         self.send(&Method::POST, path, RequestPayload::Nothing)
     }
 
-    /// Whether a server listens there.
+    /// Whether something accepts connections at the address.
     pub(crate) fn is_there(&self) -> bool {
         self.runtime.block_on(self.connect()).is_ok()
     }
@@ -118,7 +118,7 @@ impl Client {
         Ok(serde_json::from_slice(&self.send(method, path, body)?).unwrap_or(Value::Null))
     }
 
-    /// The body of an answer that says yes.
+    /// Sends a request. Returns the body of a successful answer.
     fn send(&self, method: &Method, path: &str, body: RequestPayload) -> Result<Bytes, Failed> {
         let request = self.request(method, path, body)?;
         let answered = async {
@@ -197,7 +197,7 @@ impl Client {
         ))
     }
 
-    /// Something that answers there, and not as an admin listener does.
+    /// The error if the address answers, but not as an admin listener.
     fn not_the_admin_listener(&self, path: &str) -> Failed {
         let (host, port, said) = (&self.host, self.port, self.said);
         Failed::Unreachable(format!(
@@ -212,14 +212,14 @@ impl Client {
     }
 }
 
-/// Host (an IPv6 address in its brackets) and port.
+/// Splits an address into host (an IPv6 address in brackets) and port.
 fn address(text: &str) -> Option<(String, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     let is_host = !host.is_empty() && (!host.contains(':') || (host.starts_with('[') && host.ends_with(']')));
     Some((host.to_owned(), port.parse().ok()?)).filter(|_| is_host)
 }
 
-/// Why a text is no address of a server.
+/// Why a text is not a server's address.
 fn no_address(text: &str) -> String {
     match text.contains(':') || text.is_empty() {
         true => format!("\"{text}\" is no HOST:PORT of a server"),
@@ -227,7 +227,7 @@ fn no_address(text: &str) -> String {
     }
 }
 
-/// The key of a file: all of its first line, or what stands behind the name.
+/// Reads the key from a file: the first line that is not empty or a comment, without its name.
 pub(crate) fn key(path: &Path) -> Result<String, Failed> {
     let text = fs_err::read_to_string(path).map_err(|e| Failed::Configuration(e.to_string()))?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -239,7 +239,7 @@ pub(crate) fn key(path: &Path) -> Result<String, Failed> {
     Ok(key.to_owned())
 }
 
-/// A name as a part of a path.
+/// Escapes a name for use in a path.
 pub(crate) fn segment(name: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~".contains(&b);
     name.bytes().map(|b| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()

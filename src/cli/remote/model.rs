@@ -31,7 +31,7 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     }
 }
 
-/// The columns of a version; the server's answer has more, and that of another version may have less.
+/// The columns of a version. The server's answer has more; a server of another version may send fewer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct VersionRow {

@@ -80,7 +80,7 @@ fn model() -> Arg {
     Arg::new("of").value_name("MODEL").required(true).help("The model")
 }
 
-/// A command for one sequence, which its arguments name.
+/// Builds a command for one sequence, which its arguments name.
 fn of_one(name: &'static str, about: &'static str) -> Command {
     let id = Arg::new("id").value_name("ID").required(true).help("The sequence");
     let is_text = flag("text", "ID is a text, even if it reads as a number");
@@ -112,7 +112,7 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     }
 }
 
-// === what the server says ===
+// === the server's answers ===
 
 #[derive(Deserialize)]
 struct Sequences {
@@ -161,7 +161,7 @@ struct Ended {
     ago_seconds: f64,
 }
 
-/// `7`, `"call-77"`, `#9f…`: a text that is not shown has a hash.
+/// Formats an id: `7`, `"call-77"`, or `#9f…` with the hash of a hidden text.
 fn id(row: &ListedSequence) -> String {
     row.id.as_ref().map(Value::to_string).or(row.id_hash.as_ref().map(|hash| format!("#{hash}"))).unwrap_or_default()
 }
@@ -245,7 +245,7 @@ fn ends(all: &Sequences) -> String {
     table(&["ID", "STEP", "ENDED", "AGO"], &rows) + &format!("{} of {}\n", rows.len(), all.all)
 }
 
-/// `expired`, or `plugin_rejected (processor redact)`.
+/// Formats a reason: `expired`, or `plugin_rejected (processor redact)`.
 fn why(Ended { reason, plugin, world, .. }: &Ended) -> String {
     match (world, plugin) {
         (Some(world), Some(plugin)) => format!("{reason} ({world} {plugin})"),

@@ -1,4 +1,4 @@
-//! `sequor status`: how a running server is, for people at a terminal and for scripts: what the status page shows, shortest first.
+//! `sequor status`: the status of a running server, for terminals and scripts. It is a short form of the status page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::cli::Failed;
 use crate::config::units::human;
 use crate::text::numbers::uptime;
 
-/// Changes that are shown.
+/// Maximum changes to print.
 const CHANGES: usize = 5;
 
 pub(in crate::cli) fn command() -> Command {
@@ -32,7 +32,7 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     }
 }
 
-/// The part of the server's answer that is shown. A server of another version may leave out some of it.
+/// The printed part of the server's answer. A server of another version may omit some fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ServerStatus {
