@@ -363,7 +363,7 @@ pub struct SequenceSettings {
     /// Whether a step is refused if it waited longer than its `timeout`.
     pub reject_expired: bool,
     pub end_without_inputs: bool,
-    /// Whether a START may bring states, or name a sequence to begin with a copy of.
+    /// Whether a START may bring states, or name a sequence whose state is copied.
     pub client_state: bool,
     /// Whether states are checked for NaN and infinity before they are kept.
     pub watch: bool,

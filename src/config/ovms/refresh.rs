@@ -89,7 +89,7 @@ impl OvmsRepository {
 
     fn write(&self, model: &OvmsModel, written: &mut BTreeMap<String, ModelStamp>) -> Result<(), String> {
         model.check_supported()?;
-        // As in OVMS. Clients that go on with sequences, or without them, would read the answers of another kind of model.
+        // As in OVMS. Otherwise clients with or without sequences would get answers of the other kind of model.
         if written.get(&model.name).is_some_and(|stamp| stamp.model.stateful.is_some() != model.stateful.is_some()) {
             return Err(TYPE_CHANGED.to_owned());
         }
@@ -220,10 +220,10 @@ mod tests {
             assert!(wrong.len() == 1 && wrong[0].model == "a", "{wrong:?}");
             assert!(wrong[0].what.starts_with("Model type cannot be changed after it is loaded"), "{wrong:?}");
             assert_eq!(listed(folder.path()), before, "the model stays as it was");
-            // As it was, or with other options of its kind, it is taken again.
+            // A model that is as it was, or has other options of its kind, is accepted again.
             write(&[model(first)]);
             repository.refresh().unwrap();
-            // A model that was away is a new one.
+            // A model that was absent counts as a new one.
             write(&[]);
             repository.refresh().unwrap();
         }

@@ -1,4 +1,5 @@
-//! Groups of endpoints, and who may call them: `http.restricted_api` and `grpc.restricted_protocol`, after Triton's flags of these names, and `[auth]`.
+//! Groups of endpoints, and who may call them: `http.restricted_api`, `grpc.restricted_protocol` (Triton's flags have the same names) and
+//! `[auth]`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::key::{SettingValue, ValueKind};
 use crate::config::fault::did_you_mean;
 
-/// Stands where a secret would.
+/// Replaces a secret in output.
 const MASK: &str = "***";
 
 /// A group of endpoints that can be restricted as a whole, under Triton's name.
@@ -33,14 +34,14 @@ pub enum WireProtocol {
     Grpc,
 }
 
-/// A text that is not for logs, errors or pages.
+/// A text that must not appear in logs, errors or pages.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// The header that a restricted group asks for.
+/// The header that a restricted group requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restriction {
-    /// As its refusals name it.
+    /// The header's name, as refusals print it.
     pub header: String,
     pub secret: Secret,
 }
@@ -56,14 +57,14 @@ pub struct RestrictedGroups {
     pub grpc: Restrictions,
 }
 
-/// Restricted groups as the settings write them, `GROUP,GROUP:KEY=VALUE` each. Sequor prints an entry up to its value.
+/// Restricted groups in the form of the settings, `GROUP,GROUP:KEY=VALUE` each. Sequor prints an entry only up to its value.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RestrictionTexts(Vec<String>);
 
-/// Which requests need a key.
+/// The requests that need a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyedGroups {
-    /// All but those of health, which probes send.
+    /// All groups except health, whose requests come from probes.
     AllButHealth,
     Only(Vec<ApiGroup>),
 }
@@ -141,7 +142,7 @@ impl KeyedGroups {
 }
 
 impl WireProtocol {
-    /// Triton's flag.
+    /// Triton's flag for restricted groups of this protocol.
     const fn flag(self) -> &'static str {
         match self {
             WireProtocol::Http => "http-restricted-api",
@@ -149,7 +150,7 @@ impl WireProtocol {
         }
     }
 
-    /// Triton's word for a group.
+    /// Triton's word for a group of this protocol.
     pub const fn word(self) -> &'static str {
         match self {
             WireProtocol::Http => "api",
@@ -157,7 +158,7 @@ impl WireProtocol {
         }
     }
 
-    /// How the header begins that a key stands for.
+    /// The prefix of the header that the key of a restricted group stands for.
     const fn prefix(self) -> &'static str {
         match self {
             WireProtocol::Http => "",
@@ -242,7 +243,7 @@ fn malformed(protocol: WireProtocol) -> String {
     format!("--{} option format is '<config name>:<setting>=<value>': GROUP,GROUP:KEY=VALUE", protocol.flag())
 }
 
-/// A key that no header can have would lock its groups.
+/// Refuses a key that no header can have. Otherwise its groups could never be called.
 fn check_header(header: &str) -> Result<(), String> {
     let may = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     if header.chars().all(may) {
@@ -251,7 +252,7 @@ fn check_header(header: &str) -> Result<(), String> {
     Err("the key of a restricted group must be the name of a header: letters, digits and hyphens".to_owned())
 }
 
-/// So would such a value.
+/// Refuses a value that no header can have, for the same reason.
 fn check_secret(secret: &str) -> Result<(), String> {
     if secret.trim() == secret && !secret.contains(char::is_control) {
         return Ok(());
@@ -260,7 +261,7 @@ fn check_secret(secret: &str) -> Result<(), String> {
         .to_owned())
 }
 
-/// What may be shown of an entry.
+/// The printable part of an entry.
 fn masked(text: &str) -> String {
     match split(text) {
         Some((groups, header, _)) => format!("{groups}:{header}={MASK}"),
@@ -290,7 +291,7 @@ impl<'de> Deserialize<'de> for RestrictionTexts {
     }
 }
 
-/// Reads a list of entries, or a single one: serde's refusal of a text in place of a list would repeat the text.
+/// Deserializes a list of entries, or a single entry. If a text is in place of a list, serde's own error would repeat the text.
 struct ReadTexts;
 
 impl<'de> Visitor<'de> for ReadTexts {

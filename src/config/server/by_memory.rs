@@ -1,5 +1,5 @@
-//! The limits that follow from the memory of this process where no setting says them: a server in a small container refuses requests and
-//! sequences before the system ends its process.
+//! Derives limits from the memory of this process if they are not set. A server in a small container then refuses requests and sequences
+//! before the system kills its process.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use crate::config::units::{Size, human};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostMemory {
     pub bytes: u64,
-    /// Where that is said: `memory.max of /sys/fs/cgroup`.
+    /// The source of the number: `memory.max of /sys/fs/cgroup`.
     pub source: String,
 }
 
-/// The limits, and where those that are not set come from.
+/// The limits, and the sources of the derived ones.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct LimitsByMemory {
     pub(super) limits: ServerLimits,
     pub(super) sources: BTreeMap<&'static str, String>,
 }
 
-/// The unit of limits that are worked out.
+/// The unit of derived limits.
 const MIB: u64 = 1 << 20;
 
-/// Fills in `limits.queued` and `limits.state` where they are not set. Together they take at most three quarters of the memory: the rest is for
-/// models, plug-ins and the program.
+/// Fills in `limits.queued` and `limits.state` if they are not set. States get three quarters of the memory less `limits.queued`, but at
+/// least a quarter. The rest is for models, plug-ins and the program.
 pub(super) fn by_memory(
     said: &ServerLimits,
     origins: &BTreeMap<&'static str, Origin>,
@@ -36,7 +36,7 @@ pub(super) fn by_memory(
     let Some(HostMemory { bytes, source }) = memory else { return LimitsByMemory { limits, sources } };
     let (quarter, of) = (rounded(bytes / 4), format!("{} ({source})", human(*bytes)));
     if !origins.contains_key("limits.queued") && quarter < said.queued.0 {
-        // A request of the largest size must fit.
+        // A request of the maximum size must fit.
         let (queued, why) = match quarter.max(said.request.0) {
             queued if queued == quarter => (queued, format!("a quarter of {of}")),
             queued => (queued, format!("limits.request, which is more than a quarter of {of}")),
@@ -56,7 +56,7 @@ pub(super) fn by_memory(
     LimitsByMemory { limits, sources }
 }
 
-/// Whole MiB, so that people can read it.
+/// Rounds down to whole MiB, for readability.
 fn rounded(bytes: u64) -> u64 {
     bytes / MIB * MIB
 }
@@ -67,7 +67,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// `limits.queued` and `limits.state` in MiB, and what is said of them.
+    /// `limits.queued` and `limits.state` in MiB, and the texts of their sources.
     fn limits(memory: u64, set: &[&'static str], of: ServerLimits) -> (u64, Option<u64>, String) {
         let origins = set.iter().map(|key| (*key, Origin::Flag("--x".to_owned()))).collect();
         let host = HostMemory { bytes: memory, source: "memory.max of /sys/fs/cgroup".to_owned() };
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(limits(GIB, &[], default()), (256, Some(512), small));
         let large = "three quarters of 64 GiB, less limits.queued".to_owned();
         assert_eq!(limits(64 * GIB, &[], default()), (4096, Some(44 << 10), large));
-        // A request of the largest size fits in any case.
+        // A request of the maximum size always fits.
         let least = "limits.request, which is more than a quarter of 64 MiB; a quarter of 64 MiB".to_owned();
         assert_eq!(limits(64 * MIB, &[], default()), (64, Some(16), least));
         let (queued, state, _) = limits(GIB + 7, &[], default());
@@ -101,7 +101,7 @@ mod tests {
             limits(4 * GIB, &set[..1], queued),
             (1024, Some(2048), "three quarters of 4 GiB, less limits.queued".to_owned())
         );
-        // More than there is leaves a quarter for states.
+        // If `limits.queued` takes all memory, states still get a quarter.
         assert_eq!(limits(GIB, &set[..1], queued), (1024, Some(256), "a quarter of 1 GiB".to_owned()));
         let unknown = by_memory(&ServerLimits::default(), &BTreeMap::new(), None);
         assert_eq!((unknown.limits, unknown.sources.len()), (ServerLimits::default(), 0));

@@ -370,9 +370,9 @@ section! {
     }
 }
 
-/// What plug-ins may be given beyond their world.
+/// The permissions that a plug-in can get beyond its world.
 pub const GRANTS: [&str; 4] = ["clock", "random", "sequence-text", "model:MODEL"];
-/// What the name of a model follows that a plug-in may call.
+/// The prefix of the permission to call a model, followed by the model's name.
 pub const GRANT_MODEL: &str = "model:";
 
 section! {
@@ -428,7 +428,7 @@ mod tests {
         }
     }
 
-    /// What serde says it expects instead of a field that does not exist.
+    /// The field names in serde's error about an unknown field.
     fn fields(text: &str) -> BTreeSet<String> {
         let said = toml::from_str::<ServerFile>(text).unwrap_err().message().to_owned();
         let (_, names) = said.split_once("expected").unwrap();

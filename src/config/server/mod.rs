@@ -6,12 +6,12 @@
 //! - [`key`]: declares each setting once, with its flag, environment variable and help.
 //! - [`mod@file`]: the schema of the server's `sequor.toml`: all settings.
 //! - [`flags`]: the keys as flags of `sequor serve`.
-//! - [`triton`]: the flags of `tritonserver`, and what becomes of them.
-//! - [`layers`]: the layers put over each other, and which of them set what.
-//! - [`access`]: groups of endpoints, and the headers that open them.
-//! - [`rates`]: how many of each resource there are for runs.
+//! - [`triton`]: the flags of `tritonserver`, and how Sequor handles each.
+//! - [`layers`]: merges the layers, and records which layer set each value.
+//! - [`access`]: groups of endpoints, and the headers that give access to them.
+//! - [`rates`]: the capacities of the resources that runs need.
 //! - `by_memory`: limits that follow from the memory of this process.
-//! - [`settings`]: what they say together · [`shown`]: the same for operators to read.
+//! - [`settings`]: the checked result · [`shown`]: the same for operators to read.
 
 pub mod access;
 mod by_memory;

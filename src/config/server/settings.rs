@@ -46,12 +46,12 @@ pub struct Settings {
     pub admin: AdminSection,
     /// `None` if TLS is off.
     pub tls: Option<TlsSection>,
-    /// Where the memory of this process is known, `limits.queued` and `limits.state` are filled in from it.
+    /// If the memory of this process is known, `limits.queued` and `limits.state` are derived from it unless they are set.
     pub limits: ServerLimits,
     pub cache: CacheSection,
     pub connections: Connections,
     pub shared_memory: SharedMemory,
-    /// Which groups of endpoints only callers with a secret reach.
+    /// The groups of endpoints that need a header with a secret.
     pub restricted: RestrictedGroups,
     /// `None`: clients need no key.
     pub auth: Option<ClientAuth>,
@@ -180,7 +180,7 @@ fn load_without_control(said: &ServerFile, layers: &Layers) -> Option<Fault> {
     Some(Fault { at: layers.origin("model.load").at(), code: code::VALUE, what })
 }
 
-/// The fault for a prefix of shared memory that is missing, or that every key has.
+/// The fault for a prefix of shared memory that is missing, or that every key begins with.
 fn no_prefix(prefix: &str, layers: &Layers) -> Option<Fault> {
     let (key, what) = match prefix {
         "" => {
@@ -250,7 +250,7 @@ fn half_a_tls(said: &ServerFile, layers: &Layers) -> Option<Fault> {
     })
 }
 
-/// The restricted groups, or what is wrong with them.
+/// The restricted groups, or their faults.
 fn restricted(said: &ServerFile, layers: &Layers) -> Result<RestrictedGroups, Vec<Fault>> {
     let parse = |path, texts, protocol| {
         let fault = |what| Fault { at: layers.origin(path).at(), code: code::VALUE, what };
@@ -264,7 +264,7 @@ fn restricted(said: &ServerFile, layers: &Layers) -> Result<RestrictedGroups, Ve
     }
 }
 
-/// The keys of clients, or what is wrong with them.
+/// The settings of clients' keys, or their fault.
 fn auth(said: &ServerFile, layers: &Layers) -> Result<Option<ClientAuth>, Fault> {
     let fault = |what| Fault { at: layers.origin("auth.restricted").at(), code: code::VALUE, what };
     let keyed = KeyedGroups::parse(said.auth.restricted.as_deref()).map_err(fault)?;
@@ -289,7 +289,7 @@ fn shared_memory(said: &ServerFile) -> SharedMemory {
     }
 }
 
-/// The resources for which runs wait. Unparsable ones were refused before.
+/// The capacities of the resources for which runs wait. Invalid entries were refused before.
 fn rates(said: &ServerFile) -> Option<Vec<ResourceLimit>> {
     let limits = || said.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).ok()).collect();
     (said.rate_limit == RateLimit::ExecutionCount).then(limits)

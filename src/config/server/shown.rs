@@ -13,13 +13,13 @@ use super::layers::Origin;
 pub struct Shown {
     /// The key, for example `http.port`.
     pub key: &'static str,
-    /// Empty where there is none.
+    /// Empty if there is no value.
     pub value: String,
-    /// `default`, also with where that comes from; a place in the file, a variable or a flag.
+    /// `default`, with the source of a derived default; otherwise a place in the file, a variable or a flag.
     pub origin: String,
 }
 
-/// Every key that is served. `sources` are where defaults come from that follow from the machine.
+/// Lists every served key. `sources` has the sources of the defaults that depend on the machine.
 pub(super) fn shown(
     said: &ServerFile,
     origins: &BTreeMap<&'static str, Origin>,

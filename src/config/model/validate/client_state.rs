@@ -1,4 +1,4 @@
-//! `client_state` of `[sequence]`: only models with states of their own take states of clients.
+//! Checks `client_state` of `[sequence]`: only a model with states can take states from clients.
 
 use crate::config::fault::code;
 use crate::config::model::names;
@@ -9,7 +9,7 @@ pub(super) fn check(report: &mut Report<'_>) {
     if !report.toml.keys.sequence.client_state {
         return;
     }
-    // The states of the stateful backend are known with the graph.
+    // The graph determines the states of the stateful backend, so they are not known yet.
     let has_none = report.sequence().is_some_and(|sequence| sequence.state.is_empty()) && !is_stateful(report.config);
     let what = match names::is_ensemble(report.config) {
         true => {

@@ -1,4 +1,4 @@
-//! `watch` of `[sequence]`: whether the model has states that can be checked, where they can be.
+//! Checks `watch` of `[sequence]`: the model must have floating-point states, and no instance on a GPU.
 
 use sequor_core::DataType;
 use sequor_proto::model_instance_group::Kind;
@@ -21,14 +21,14 @@ fn wrong(report: &Report<'_>) -> Option<&'static str> {
         return Some("watch is for the states of a model, and an ensemble has none; set it for its members");
     }
     let sequence = report.sequence()?;
-    // The states of the stateful backend are known with the graph.
+    // The graph determines the states of the stateful backend, so they are not known yet.
     let is_open = is_stateful(report.config) && sequence.state.is_empty();
     let is_float = |t: DataType| matches!(t, DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64);
     let floats = || sequence.state.iter().any(|state| dtype::from_proto(state.data_type).is_some_and(is_float));
     if !is_open && !floats() {
         return Some("watch checks states of type FP16, BF16, FP32 and FP64, and this model has none");
     }
-    // A group without a kind may be put on a GPU once the graph is known.
+    // A group without a kind gets its place later, once the graph is known.
     let is_on_gpu = report.config.instance_group.iter().any(|group| group.kind() == Kind::Gpu);
     is_on_gpu.then_some(
         "watch works on the CPU only, for the states of a GPU stay in its memory; set KIND_CPU for instance_group, or start the \
@@ -50,7 +50,7 @@ mod tests {
         sequence_batching { state { input_name: "s" output_name: "t" data_type: TYPE dims: [ 1 ] } }
     "#;
 
-    /// With one GPU.
+    /// Resolves a configuration on a machine with one GPU.
     fn resolve(text: &str) -> Result<ModelSettings, Vec<String>> {
         let told = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
         let sources = Sources {
