@@ -1,19 +1,22 @@
-//! Plug-ins that prepare a model's inputs and finish its outputs. This module knows tensors, guests and threads. It knows no model, no lock of a core and no
-//! client: the module of models gives it requests and takes what comes of them.
+//! Plug-ins that prepare a model's inputs and finish its outputs. This module works with tensors, guests and threads. It does not know
+//! models, the core's lock or clients: the module of models passes requests in and takes the results.
 //!
 //! # Layout
 //!
-//! - [`chain`]: the processors of one load, in order · [`link`]: one of them (`link_answer`: its answers, held against its ports; `link_place`: where its versions serve) · `version`: one version of it (`guests`: its guests, and the
-//!   requests that wait for one) · `fit`: whether tensors and
-//!   signatures fit · [`health`]: strikes and parking · [`source`]: a processor as a model names it · `calls`: one call into a guest.
-//! - [`registry`]: the plug-ins of one world that models name, and their versions · [`operators`]: what operators ask of it · [`place`]: where a version
-//!   serves · [`status`]: what operators see · `place_models`: the models, as it reaches them.
-//! - [`pool`]: the threads that all guests of processors run on (`suspended`: tasks of theirs that wait).
-//! - [`ports`]: what a processor or a model takes and gives · `join`: outputs of several runs as one · [`dtypes`]: element types as the contract counts them.
-//! - [`world`]: processors as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · [`tensors`]: the tensors that a
-//!   guest holds (`buffer`: before it is one) · [`files`]: the files that a model names for a processor.
-//! - [`outgoing`]: calls of guests to other models · `models`: the contract's interface for them · `wasi_nn`: wasi-nn over the same calls (`graphs`: what a
-//!   guest holds of it, `wasi_nn_contract`: its interfaces).
+//! - [`chain`]: the processors of one load, in order · [`link`]: one processor of a chain; `link_answer` checks its answers against its
+//!   ports, `link_place` is the place of its versions · `version`: one version of a processor, with `guests`, its guests and the requests
+//!   that wait for one · `fit`: whether tensors and signatures fit · [`health`]: strikes and parking · [`source`]: a processor as a model
+//!   names it · `calls`: one call into a guest.
+//! - [`registry`]: the plug-ins of one world that models name, and their versions · [`operators`]: the registry's operations for operators ·
+//!   [`place`]: the interface of a place where a version serves · [`status`]: the status for operators · `place_models`: the registry's
+//!   access to models.
+//! - [`pool`]: the threads that all guests of processors run on; `suspended` holds their tasks that wait.
+//! - [`ports`]: the inputs and outputs of a processor or a model · `join`: joins the outputs of several runs · [`dtypes`]: the contract's
+//!   numbers for element types.
+//! - [`world`]: processors as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · [`tensors`]: the
+//!   tensors of a guest, from a `buffer` · [`files`]: the files that a model names for a processor.
+//! - [`outgoing`]: calls of guests to other models · `models`: the contract's interface for them · `wasi_nn`: wasi-nn over the same calls,
+//!   with the guest's `graphs` and the interfaces in `wasi_nn_contract`.
 //! - [`refusal`]: why a processor refused a request.
 
 mod buffer;

@@ -1,9 +1,9 @@
-//! The models, as the registry of plug-ins that models name reaches them.
+//! The access of the registry of plug-ins to the models that name them.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// A model's file that names another hash of a plug-in now, and its text before.
+/// A model's file in which the hash of a plug-in was replaced, with the text from before.
 #[derive(Debug)]
 pub struct PinnedFile {
     pub model: String,
@@ -12,17 +12,17 @@ pub struct PinnedFile {
     pub before: String,
 }
 
-/// The models, as the registry reaches them.
+/// The models, for the registry of plug-ins.
 pub trait PlaceModels: Send + Sync + fmt::Debug {
-    /// The files of models that name the hash of a plug-in, each with that hash.
+    /// The models' files that name a hash of this plug-in, each with that hash.
     fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)>;
 
-    /// Has the files of models that name the hash of a plug-in name this one. If one cannot be written, all are as they were.
+    /// Writes this hash into every model's file that names a hash of the plug-in. If one file cannot be written, all keep their old text.
     fn pin(&self, plugin: &str, sha256: &str) -> Result<Vec<PinnedFile>, String>;
 
-    /// Writes these files as they were before.
+    /// Restores the old text of these files.
     fn restore_files(&self, files: &[PinnedFile]);
 
-    /// Loads a model anew. Live sequences finish on the load before. The error says why the load before goes on for all.
+    /// Loads a model again. Live sequences finish on the old load. The error says why the old load stays in service.
     fn reload(&self, model: &str) -> Result<(), String>;
 }

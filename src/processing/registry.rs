@@ -1,7 +1,7 @@
-//! The plug-ins of one world that models name: their versions, which are those of [`sequor_wasm::versions`], and the places where they serve.
+//! The plug-ins of one world that models name, with their versions ([`sequor_wasm::versions`]) and the places where they serve.
 //!
-//! Changes run one after the other, and each writes one audit line. A version takes the place of another everywhere or nowhere. At a model that it
-//! does not fit as it is, the model is loaded anew. What operators ask is in `operators`.
+//! Changes run one after the other, and each writes one audit line. A new version replaces the old one at all places or at none. If it does
+//! not fit a model's present load, the model is loaded again. The operations for operators are in `operators`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -29,10 +29,10 @@ pub type ProcessorRegistry = PlaceRegistry<ChainLink>;
 /// Makes a version of a plug-in of these places from the bytes of its component.
 pub type MakePlaced<P> = MakeVersion<Component<<P as PluginPlace>::World>>;
 
-/// What the server's settings say about all plug-ins of a world.
+/// The server's settings for all plug-ins of a world.
 #[derive(Debug, Clone, Default)]
 pub struct PlaceRules {
-    /// The folder of `NAME.wasm`. Without one, plug-ins come over the wire alone.
+    /// The folder of `NAME.wasm`. If there is none, plug-ins come only over the wire.
     pub dir: Option<PathBuf>,
     /// Whether a model's file must name the hash of its plug-in.
     pub require_sha256: bool,
@@ -40,15 +40,15 @@ pub struct PlaceRules {
     pub memory: Option<u64>,
     /// Strikes within a minute that park a plug-in.
     pub strikes: u32,
-    /// Which models each processor may call.
+    /// The models that each processor may call.
     pub grants: GrantTable,
-    /// Maximum number of instances of one that calls models, at one model.
+    /// Maximum instances, at one model, of a plug-in that calls models.
     pub instances: usize,
-    /// Where the bytes of components lie while they are known. In memory, if there is none.
+    /// The directory for the bytes of known components; `None` keeps them in memory.
     pub components: Option<PathBuf>,
 }
 
-/// Cheap to clone. All clones are one registry.
+/// The registry. Cheap to clone; all clones are one registry.
 pub struct PlaceRegistry<P: PluginPlace>(Arc<PlaceRegistryState<P>>);
 
 struct PlaceRegistryState<P: PluginPlace> {
@@ -57,14 +57,14 @@ struct PlaceRegistryState<P: PluginPlace> {
     metrics: Metrics,
     versions: VersionRegistry<Component<P::World>, Arc<PluginMetrics>>,
     places: Mutex<Vec<Weak<P>>>,
-    /// Places that stay parked while their models are loaded anew.
+    /// Places that must stay parked when their models are loaded again.
     stays_parked: Mutex<Vec<ParkedPlace>>,
-    /// Locked for one change. A thread that holds a model's gate must not take it.
+    /// Serialises changes. A thread that holds a model's gate must not take this lock.
     changing: Mutex<()>,
     models: OnceLock<Box<dyn PlaceModels>>,
 }
 
-/// A plug-in that is parked at a model, and why.
+/// A plug-in that is parked at a model, and the reason.
 #[derive(Clone)]
 struct ParkedPlace {
     plugin: String,
@@ -84,7 +84,7 @@ impl<P: PluginPlace> fmt::Debug for PlaceRegistry<P> {
     }
 }
 
-/// Who wants a change.
+/// The source of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestedBy {
     /// An operator. A parked plug-in serves again.
@@ -118,7 +118,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         }))
     }
 
-    /// Says how the models are reached. To be called once.
+    /// Sets the access to the models. Call it once.
     pub fn reach_models(&self, models: Box<dyn PlaceModels>) {
         let _ = self.0.models.set(models);
     }
@@ -135,7 +135,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         &self.0.versions
     }
 
-    /// Held for one change.
+    /// The lock for one change.
     pub(super) fn change_lock(&self) -> MutexGuard<'_, ()> {
         self.0.changing.lock()
     }
@@ -161,8 +161,8 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         P::metrics(&self.0.metrics, name)
     }
 
-    /// Notes the places of a load. A version that has changed while they were configured takes their place. A place that a changed file has loaded anew
-    /// is parked if it was before.
+    /// Registers the places of a load. If the version changed while they were configured, they get the current one. If a changed file
+    /// caused the load, places that were parked stay parked.
     pub fn attach(&self, places: &[Arc<P>]) -> Result<(), String> {
         self.0.places.lock().extend(places.iter().map(Arc::downgrade));
         for place in places {
@@ -174,7 +174,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         places.iter().try_for_each(|place| self.catch_up(place))
     }
 
-    /// Lets the current version serve at a place that another version was made for.
+    /// Switches a place to the current version, if it was made for another one.
     fn catch_up(&self, place: &Arc<P>) -> Result<(), String> {
         let current = self.find(place.name()).map_err(|error| error.to_string())?;
         if current.sha256() == place.sha256() {
@@ -189,14 +189,14 @@ impl<P: PluginPlace> PlaceRegistry<P> {
 
     // === the plug-in folder ===
 
-    /// Watches the folder, if there is one, until the registry is gone.
+    /// Watches the plug-in folder, if there is one, while the registry exists.
     pub fn watch(&self) -> std::io::Result<()> {
         let Some(folder) = self.rules().dir.clone() else { return Ok(()) };
         let weak = Arc::downgrade(&self.0);
         folder_watch::watch(folder, move || weak.upgrade().map(|inner| PlaceRegistry(inner).look()).is_some())
     }
 
-    /// Looks at the files of all plug-ins that are known. A changed file takes the place of the version that serves. A bad one is logged.
+    /// Checks the files of all known plug-ins. A changed file replaces the version that serves. An invalid file is logged.
     pub fn look(&self) {
         for name in self.0.versions.names() {
             let Some((changed, awaits)) = self.0.versions.note_file(&name) else { continue };
@@ -209,7 +209,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
 
     fn look_at(&self, name: &str) {
         let Some(file) = self.0.versions.file(name) else { return };
-        // Read under that lock, or an older file could take the place of a newer one.
+        // Read the file under this lock. Otherwise an older file could replace a newer one.
         let _changing = self.0.changing.lock();
         let read = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()));
         let taken = read.and_then(|component| self.replace_for(RequestedBy::Folder, name, component, "plugins.dir"));
@@ -218,7 +218,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         }
     }
 
-    /// A file of a model that names another hash of this plug-in.
+    /// A model's file that names another hash of this plug-in.
     fn other_pin(&self, name: &str, sha256: &str) -> Option<(PathBuf, String)> {
         self.0.models.get()?.pins(name).into_iter().find(|(_, pinned)| pinned != sha256)
     }
@@ -241,7 +241,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         self.deploy(requested_by, "replace", name, &new, by)
     }
 
-    /// Lets a version serve everywhere. The current one goes on everywhere if anything fails.
+    /// Makes a version serve everywhere. If anything fails, the current version stays everywhere.
     pub(super) fn deploy(
         &self,
         requested_by: RequestedBy,
@@ -280,11 +280,11 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         });
         self.metrics(name).replaced(put.is_ok());
         let (plan, pinned) = put.inspect_err(|why| change(what, name, by).refused(before, after, why))?;
-        // From here on nothing can fail.
+        // Nothing can fail after this point.
         for (place, version) in plan.in_place {
             place.take_over(version, requested_by == RequestedBy::Operator);
         }
-        // A load may have begun with the version before, and was not seen above.
+        // A load may have started with the old version after `seen` was taken.
         for place in self.places(name).iter().filter(|place| !seen.iter().any(|seen| Arc::ptr_eq(seen, place))) {
             if let Err(why) = self.catch_up(place) {
                 tracing::error!(plugin = name, model = place.model(), "the version before goes on: {why}");
@@ -297,7 +297,8 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         Ok(())
     }
 
-    /// Whether no model's file names another hash than that of a changed file of the plug-in folder. What an operator asks for, the files will name.
+    /// Checks that no model's file names another hash than the changed file of the plug-in folder. An operator's change always fits,
+    /// because the models' files will be rewritten.
     fn fits(&self, name: &str, sha256: &str, requested_by: RequestedBy) -> Result<(), PluginError> {
         if requested_by == RequestedBy::Operator {
             return Ok(());
@@ -312,8 +313,8 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         )))
     }
 
-    /// Has the plug-in folder hold this version and the files of models name it, for the next start and for models that are loaded anew. If one
-    /// of them cannot be written, all are as they were.
+    /// Writes this version to the plug-in folder and its hash to the models' files, for restarts and later loads. If a write fails, all
+    /// keep their old content.
     fn set_down(
         &self,
         requested_by: RequestedBy,
@@ -332,12 +333,12 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         })
     }
 
-    /// Makes a version the file of the plug-in folder, if there is one.
+    /// Writes a version to the plug-in folder, if there is one.
     fn write_file(&self, name: &str, version: &Version<Component<P::World>>) -> Result<(), String> {
         if self.0.rules.dir.is_some() { self.0.versions.write_file(name, version) } else { Ok(()) }
     }
 
-    /// Writes the files of models as they were before a change that did not come about.
+    /// Restores the models' files from before a failed change.
     fn restore_files(&self, files: &[PinnedFile]) {
         if let Some(models) = self.0.models.get() {
             models.restore_files(files);
@@ -349,7 +350,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         models.iter().try_for_each(|model| reach.reload(model).map_err(|why| format!("{model} does not load: {why}")))
     }
 
-    /// Lets the version before serve again where a model was loaded with another one.
+    /// Restores the old version at models that were loaded with another one.
     fn go_back(&self, name: &str, old: &Version<Component<P::World>>, models: &BTreeSet<String>) {
         let changed: BTreeSet<String> = self
             .places(name)
@@ -358,7 +359,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             .map(|place| place.model().to_owned())
             .filter(|model| models.contains(model))
             .collect();
-        // The file first: also if a model does not load, it must not stay in the folder for the next start of the server.
+        // Write the file first. Even if a model does not load, the failed version must not stay in the folder for the next restart.
         for why in [self.write_file(name, old), self.reload_all(&changed)].into_iter().filter_map(Result::err) {
             tracing::error!(plugin = name, "the version before does not serve everywhere: {why}");
         }
@@ -377,14 +378,14 @@ impl<P: PluginPlace> PlaceRegistry<P> {
     }
 }
 
-/// How a version takes the place of another.
+/// How a version replaces another.
 struct ReplacementPlan<P: PluginPlace> {
     in_place: Vec<(Arc<P>, Arc<P::Version>)>,
-    /// Models to load anew.
+    /// Models to load again.
     reloads: BTreeSet<String>,
 }
 
-/// Configures a version for each place. The error names the model that it does not fit. Nothing has changed yet.
+/// Configures a version for each place, without any other change. The error names the model that it does not fit.
 fn try_all<P: PluginPlace>(
     places: &[Arc<P>],
     new: &Arc<Component<P::World>>,
@@ -393,7 +394,7 @@ fn try_all<P: PluginPlace>(
     for place in places {
         match place.try_version(new) {
             Ok(Replacement::InPlace(version)) => plan.in_place.push((Arc::clone(place), version)),
-            // Its sequences finish on the version that they began with.
+            // Its sequences finish on the version with which they began.
             Ok(Replacement::NewLoad) if place.is_retired() => {}
             Ok(Replacement::NewLoad) => drop(plan.reloads.insert(place.model().to_owned())),
             Err(_) if place.is_retired() => {}
@@ -403,7 +404,7 @@ fn try_all<P: PluginPlace>(
     Ok(plan)
 }
 
-/// Those of these places that are parked and take new sequences.
+/// The places that are parked and not retired.
 fn parked<P: PluginPlace>(places: &[Arc<P>]) -> Vec<ParkedPlace> {
     let parked = |place: &Arc<P>| {
         let why = place.health().parked().filter(|_| !place.is_retired())?;
@@ -416,7 +417,7 @@ pub(super) fn change<'a>(what: &'a str, plugin: &'a str, by: &'a str) -> PluginC
     PluginChange { what, plugin, model: "", by }
 }
 
-/// A hash as people read it.
+/// The short form of a hash, for people.
 pub(super) fn short(sha256: &str) -> &str {
     sha256.get(..7).unwrap_or(sha256)
 }

@@ -65,7 +65,7 @@ pub(crate) enum Does {
     /// Fires the oldest alone.
     #[default]
     First,
-    /// Fires all, as one batch.
+    /// Fires all requests as one batch.
     All,
     Trap,
     /// Fails like an endless loop.
@@ -76,19 +76,19 @@ pub(crate) enum Does {
     TooMany,
     Default,
     Wait,
-    /// Fires all but the first, so that the first would wait for ever.
+    /// Fires all but the first request, so that the first one would never run.
     Starve,
     TrapInObserve,
     TrapInConfigure,
     /// Starts fail because the engine has no room.
     NoRoom,
-    /// Takes a free slot for each.
+    /// Gives a free slot to each waiting sequence.
     Admit,
     AdmitTrap,
     AdmitBeyond,
-    /// Rejects what it is shown, and ends the sequences.
+    /// Rejects every request that it sees, and ends their sequences.
     Reject,
-    /// Takes the slot of the first victim, if none is free.
+    /// Takes the slot of the first victim, if no slot is free.
     AdmitEvict,
 }
 
@@ -109,7 +109,7 @@ impl StandInVersion {
         Arc::new(StandInVersion { script: Arc::default(), manifest, sha256: sha256.to_owned() })
     }
 
-    /// A version whose plugin.toml names code 7 with this reason.
+    /// A version whose plugin.toml gives this reason for code 7.
     pub(crate) fn names_code(sha256: &str, hooks: Hooks, reason: RejectionReason) -> Arc<StandInVersion> {
         let mut version = Arc::into_inner(StandInVersion::new(sha256, hooks)).unwrap();
         version.manifest.codes = Arc::new([(7, reason)].into());

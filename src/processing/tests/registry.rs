@@ -1,4 +1,4 @@
-//! Versions of processors: one in the place of another, everywhere or nowhere.
+//! Tests the replacement of processors' versions: everywhere or nowhere.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::processing::{
 };
 use crate::telemetry::Metrics;
 
-/// Notes which models are loaded anew.
+/// Records which models are loaded again.
 #[derive(Debug, Default)]
 struct NotedModels {
     reloaded: Arc<Mutex<Vec<String>>>,
@@ -55,16 +55,16 @@ impl PlaceModels for NotedModels {
     }
 }
 
-/// Loads models anew. A test can make loads fail.
+/// Loads models again. A test can make loads fail.
 #[derive(Debug, Default)]
 struct LoadedModels {
     registry: OnceLock<ProcessorRegistry>,
     chains: Mutex<Vec<Chain>>,
-    /// Whether the next loads succeed; all others do.
+    /// Whether the next loads succeed, in order. Loads after these succeed.
     succeed: Mutex<VecDeque<bool>>,
 }
 
-/// As the registry has them.
+/// The models, in the form that the registry takes.
 #[derive(Debug)]
 struct LoadedModelsOf(Arc<LoadedModels>);
 
@@ -245,7 +245,7 @@ fn a_version_with_another_scratch_size_needs_a_new_load() {
         let shown = rig.registry.show("guest").unwrap();
         assert_eq!(shown.attached[0].sha256, first, "live sequences keep their version");
         assert_eq!((replaced.is_err(), shown.sha256 == first), (fails, fails));
-        // A load that is on its way out asks for no new one.
+        // A retired load does not cause a new load.
         chain.retire();
         rig.reloaded.lock().clear();
         let wider = component(ProcessorWat { manifest: "scratch = \"24B\"\n", ..ProcessorWat::default() });
@@ -268,7 +268,7 @@ fn operators_park_and_unpark_and_a_replacement_unparks() {
     assert_eq!(chain.parked(), None);
 }
 
-/// A version that needs a new load after one with another scratch.
+/// A version with another size of scratch, which therefore needs a new load.
 fn wider(scratch: &str) -> Vec<u8> {
     component(ProcessorWat { manifest: &format!("scratch = \"{scratch}\"\n"), ..ProcessorWat::default() })
 }
@@ -287,13 +287,13 @@ fn a_changed_file_that_needs_a_new_load_leaves_a_parked_plug_in_parked() {
     registry.replace("guest", wider("24B"), "local").unwrap();
     assert_eq!(models.chains.lock().len(), 3);
     assert_eq!(models.parked(), None);
-    // A change that fails unparks nothing, also at a model that was loaded anew before another one failed.
+    // A failed change unparks nothing, even at a model that was loaded again before another one failed.
     models.load("n");
     registry.park("guest", "local").unwrap();
     models.succeed.lock().extend([true, false]);
     registry.replace("guest", wider("32B"), "local").unwrap_err();
     assert_eq!(models.parked().as_deref(), Some("an operator has parked guest"));
-    // A load of a model by itself begins with a clean record.
+    // A model's own reload starts with a clean record.
     models.load("m");
     assert_eq!(models.parked(), None);
 }
@@ -306,7 +306,7 @@ fn the_previous_plug_in_file_is_restored_even_if_a_model_fails_to_reload() {
     fs_err::write(&file, &first).unwrap();
     models.load("m");
     models.load("n");
-    // "m" is loaded with the new version, "n" is not, and then "m" does not go back.
+    // "m" loads with the new version, "n" fails, and then "m" fails to return to the old version.
     models.succeed.lock().extend([true, false, false]);
     models.registry().replace("guest", wider("16B"), "local").unwrap_err();
     assert!(fs_err::read(&file).unwrap() == first);
