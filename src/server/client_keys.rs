@@ -1,5 +1,5 @@
-//! Checks who may call the listeners for clients: callers with a key, where `auth.keys_file` is set. The name of the key is the caller's name
-//! from then on: in audit lines, and for the maxima of one client.
+//! Checks the callers of the clients' listeners. If `auth.keys_file` is set, callers need a key. The key's name is then the caller's name
+//! in audit lines and for the limits of one client.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::wrong_keys::WrongKeys;
 use crate::api::{Caller, Check, RequestContext, RequestHead, Status, access, endpoint};
 use crate::config::server::access::KeyedGroups;
 
-/// The keys of clients, and which requests need one.
+/// The keys of clients, and the groups that need one.
 #[derive(Debug, Clone)]
 pub struct ClientKeys {
     pub keys: ApiKeys,
     pub keyed: KeyedGroups,
 }
 
-/// The check of a listener for clients.
+/// The key check of a listener for clients.
 #[derive(Debug)]
 pub(super) struct ClientKeyCheck {
     keys: ClientKeys,
@@ -34,7 +34,7 @@ impl Check for ClientKeyCheck {
             context.caller = Arc::new(Caller { name, address: context.caller.address });
             return Ok(());
         }
-        // Where no key is needed, `authorization` may be for a proxy.
+        // If no key is needed, `authorization` may be meant for a proxy.
         if !self.keys.keyed.need_key(endpoint(head.uri.path()).group) {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! The one way that every request of every listener takes: the dispatcher makes its [`RequestContext`], asks the listener's checks, and hands
-//! it over. Inference calls go straight to their service, which is cheaper than the router; everything else goes to the router.
+//! Handles every request of every listener: builds its [`RequestContext`], runs the listener's checks, and passes it on. Inference calls go
+//! straight to their service, which is cheaper than the router. All other requests go to the router.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -31,10 +31,10 @@ use crate::api::tfs::predict::PredictService;
 use crate::api::{Api, Caller, Check, ConnectionOrder, RequestContext, RequestHead, Status, Upgrades};
 use crate::executor::ExecutorHandle;
 
-/// The service whose streams may rest like those of inference.
+/// The reflection service. Its streams may be idle, as those of inference.
 const REFLECTION: &str = "/grpc.reflection.";
 
-/// What one listener serves. Each connection has a clone.
+/// The services and checks of one listener. Each connection has a clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Dispatcher {
     infer: Option<InferenceServices>,
@@ -44,7 +44,7 @@ pub(crate) struct Dispatcher {
     bodies: BodyLimits,
 }
 
-/// The services whose calls do not go through the router, and the limits and models that the context of a client's request needs.
+/// The services whose calls bypass the router, with the limits and models for a client's request context.
 #[derive(Debug, Clone)]
 pub(crate) struct InferenceServices {
     pub(crate) api: Api,
@@ -52,11 +52,11 @@ pub(crate) struct InferenceServices {
     pub(crate) tfs: PredictService,
 }
 
-/// What requests need of their connection.
+/// The parts of a connection that its requests need.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionHandle {
     pub(crate) caller: Arc<Caller>,
-    /// What that caller holds.
+    /// The caller's holdings.
     pub(crate) peer: Peer,
     pub(crate) executor: ExecutorHandle,
     pub(crate) order: ConnectionOrder,
@@ -80,12 +80,12 @@ impl Dispatcher {
         Dispatcher { infer, router: router.with_state(()), checks: checks.into(), bodies }
     }
 
-    /// The same services behind other checks.
+    /// The same services with other checks.
     pub(crate) fn with_checks(&self, checks: Vec<Arc<dyn Check>>) -> Dispatcher {
         Dispatcher { checks: checks.into(), ..self.clone() }
     }
 
-    /// What a caller holds on this listener.
+    /// The holdings of a caller on this listener.
     pub(crate) fn peer(&self, caller: &Caller) -> Peer {
         self.infer.as_ref().map(|services| services.api.peers().find(caller)).unwrap_or_default()
     }
@@ -121,7 +121,7 @@ impl Dispatcher {
             }
             _ => {}
         }
-        // The streams of inference see the phase themselves.
+        // Streams of inference watch the phase themselves.
         let closing = path.starts_with(REFLECTION).then(|| connection.shutdown.closing.clone());
         if request.headers().contains_key(UPGRADE) {
             request.extensions_mut().insert(connection.upgrades());
@@ -163,7 +163,7 @@ impl ConnectionHandle {
     }
 }
 
-/// How the body of a request on this path arrives.
+/// The kind of the body on this path.
 fn kind(path: &str, headers: &HeaderMap) -> BodyKind {
     match path {
         _ if !is_grpc(headers) => BodyKind::Whole,
@@ -199,7 +199,7 @@ impl Future for ResponseFuture {
     }
 }
 
-/// The body of a response. The request is active until it is dropped.
+/// The body of a response. The request counts as active until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     content: Content,

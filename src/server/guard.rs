@@ -1,5 +1,5 @@
-//! Checks who may call the admin listener: callers with a key, where keys are set. Web pages in a browser never may, because they act
-//! without their reader's knowledge.
+//! Checks the callers of the admin listener. If keys are set, callers need one. Calls of web pages are refused: any with an `Origin`, and
+//! any from another site. Such pages act without their reader's knowledge.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::api::{Caller, Check, Code, RequestContext, RequestHead, Status};
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
     keys: Option<ApiKeys>,
-    /// Every caller that gets here has shown a certificate.
+    /// Whether TLS has already checked a certificate of every caller.
     certificates: bool,
     wrong_keys: Arc<WrongKeys>,
 }
@@ -40,7 +40,7 @@ impl Guard {
         Guard { keys, certificates, wrong_keys: Arc::default() }
     }
 
-    /// The name of the key, if keys are asked for.
+    /// Admits a request. Returns the name of its key, if keys are set.
     fn admit(&self, headers: &HeaderMap, authority: Option<&Authority>) -> Result<Option<String>, Status> {
         let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         if headers.contains_key(ORIGIN) || site.is_some_and(|site| !matches!(site, b"none" | b"same-origin")) {
@@ -59,8 +59,8 @@ impl Guard {
     }
 }
 
-/// Refuses a request that is not addressed to this machine by its own name. A browser answers a page as its own site if that site's name
-/// was made to lead to this address, so without keys and certificates the name is the only guard.
+/// Refuses a request whose Host is not this machine's loopback name. A site's name can be made to resolve to this address, and a browser
+/// then treats the server as that site. Without keys and certificates, this check is the only guard.
 fn check_host(headers: &HeaderMap, authority: Option<&Authority>) -> Result<(), Status> {
     let named = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or_default());
     let named = named.chain(authority.map(Authority::as_str));
@@ -76,7 +76,7 @@ fn check_host(headers: &HeaderMap, authority: Option<&Authority>) -> Result<(), 
     if count > 0 { Ok(()) } else { Err(Status::new(Code::Denied, "denied", text)) }
 }
 
-/// Without keys and certificates the listener stands on a loopback address.
+/// Whether a host is a loopback name. Without keys and certificates, the listener is on a loopback address.
 fn is_own(authority: &Authority) -> bool {
     let host = authority.host();
     let port = authority.as_str().strip_prefix(host).map(|rest| rest.strip_prefix(':').unwrap_or(rest));

@@ -1,4 +1,4 @@
-//! Serves clients over byte streams of the caller's own, without ports and without a drain.
+//! Serves clients over byte streams that the caller provides, without ports and without a drain.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::config::server::access::WireProtocol;
 use crate::model::Repository;
 use crate::telemetry::Metrics;
 
-/// Serves what clients call on streams that the caller has accepted. Clones are the same server.
+/// Serves the clients' endpoints on streams that the caller has accepted. All clones are the same server.
 #[derive(Debug, Clone)]
 pub struct StreamServer(ConnectionSetup);
 
 impl StreamServer {
-    /// TLS, drain and the operators' part of the options have no effect.
+    /// The options for TLS, drain and operators have no effect.
     pub fn new(options: ServerOptions, repository: Repository, metrics: Metrics) -> StreamServer {
         let checks = client_checks(&options, WireProtocol::Http);
         let ServerOptions { limits, shared_memory, connections, keepalive, .. } = options;
@@ -38,7 +38,7 @@ impl StreamServer {
         })
     }
 
-    /// Serves one client until either side ends the conversation. A client beyond the maximum of connections is not served.
+    /// Serves one client until either side ends the connection. A client beyond the maximum of connections is not served.
     pub async fn serve<S>(&self, stream: S, peer: SocketAddr)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

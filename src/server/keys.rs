@@ -1,5 +1,5 @@
-//! Keys of operators and of clients: a file with a line `name:key` for each, read again when it has changed. Keys are kept and found as digests,
-//! so the time of a look-up says nothing of how much of a key was right.
+//! Keys of operators and clients, from a file with one line `name:key` each, which is read again when it changes. Keys are stored and
+//! looked up as digests, so the time of a look-up reveals nothing about a key.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use sha2::{Digest, Sha256};
 
 use super::changed::Watched;
 
-/// The header that carries a key where `authorization` is taken by a proxy.
+/// The header for a key if a proxy uses `authorization`.
 pub const KEY: &str = "sequor-key";
 
-/// The keys of one file. Clones are the same keys.
+/// The keys of one file. All clones are the same keys.
 #[derive(Clone)]
 pub struct ApiKeys(Arc<KeyStore>);
 
 struct KeyStore {
     path: PathBuf,
-    /// The file is looked at no more often than this.
+    /// Minimum time between two checks of the file.
     every: Duration,
     known: ArcSwap<KnownKeys>,
     watch: Mutex<KeyWatch>,
 }
 
-/// Names by the digests of their keys.
+/// The names of keys, by digest.
 type KnownKeys = HashMap<[u8; 32], String>;
 
 struct KeyWatch {
@@ -48,19 +48,19 @@ pub enum KeysError {
 }
 
 impl ApiKeys {
-    /// Keys whose file is looked at for every request.
+    /// Opens keys and checks the file at every request.
     pub fn open(path: &Path) -> Result<ApiKeys, KeysError> {
         ApiKeys::open_with(path, Duration::ZERO)
     }
 
-    /// Keys whose file is looked at no more often than this.
+    /// Opens keys and checks the file at most this often.
     pub fn open_with(path: &Path, every: Duration) -> Result<ApiKeys, KeysError> {
         let watch = Mutex::new(KeyWatch { watched: Watched::new(vec![path.to_owned()]), looked: None });
         let known = ArcSwap::from_pointee(read(path)?);
         Ok(ApiKeys(Arc::new(KeyStore { path: path.to_owned(), every, known, watch })))
     }
 
-    /// Whose key these headers carry.
+    /// The name of the key in these headers.
     pub fn identify(&self, headers: &HeaderMap) -> Option<String> {
         self.who_at(given(headers)?, Instant::now())
     }
@@ -73,9 +73,9 @@ impl ApiKeys {
 }
 
 impl KeyStore {
-    /// Reads the file again if it has changed. If the file cannot be read, the keys of before hold.
+    /// Reads the file again if it has changed. If the file cannot be read, the old keys stay valid.
     fn renew(&self, now: Instant) {
-        // Another thread that holds the lock does the same.
+        // If another thread holds the lock, it does the same work.
         let Some(mut watch) = self.watch.try_lock() else { return };
         if watch.looked.is_some_and(|at| now.saturating_duration_since(at) < self.every) {
             return;
@@ -124,7 +124,7 @@ fn given(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
-/// Keys are not for logs.
+/// Hides the keys, because they must not be logged.
 impl std::fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keys").field("path", &self.0.path).finish_non_exhaustive()

@@ -1,15 +1,18 @@
-//! The server: sockets, what runs on them, and the way out. What requests mean is not known here.
+//! The server: sockets, their tasks, and the drain. This module does not interpret requests.
 //!
 //! # Layout
 //!
-//! - [`listeners`]: the ports, bound before anything else is done; [`holder`] says who has a port that is taken.
-//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task, which owns a [`crate::executor`]; `activity`: whether it has any.
-//! - [`connection_limit`], [`descriptors`]: how many connections there may be · `first_bytes`, `request_body`: what must arrive in time · `metered`: messages of upgraded connections · `write_timeout`: clients that stop reading.
-//! - `dispatcher`: the one way of every request: its context, the checks of the listener, where it goes.
-//! - [`tls`]: certificates · [`keys`]: keys of operators and clients · `wrong_keys`: the log of wrong ones · `guard`: who may call what is for operators · `client_keys`: the same for clients · `origin`: what web pages may call · `restricted`: groups of endpoints that need a header · `changed`: files that are read again.
-//! - [`StreamServer`]: the same for clients over byte streams of the caller's own.
-//! - [`drain`]: the phases of going out, and the signals that ask for it · `shutdown`: what connections learn of it.
-//! - [`poll`]: looks at the model repository again and again · [`systemd`]: reports to a service manager.
+//! - [`listeners`]: the ports, bound before anything else; [`holder`] finds the process that has a port already.
+//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task, which owns a [`crate::executor`] · `activity`: whether it is active.
+//! - [`connection_limit`], [`descriptors`]: the maximum number of connections · `first_bytes`, `request_body`: timeouts for arriving data ·
+//!   `metered`: messages of upgraded connections · `write_timeout`: clients that stop reading.
+//! - `dispatcher`: handles every request: its context, the listener's checks, its service.
+//! - [`tls`]: certificates · [`keys`]: keys of operators and clients · `wrong_keys`: the log of wrong keys · `guard`: checks callers of the
+//!   admin listener · `client_keys`: checks callers of the clients' listeners · `origin`: the calls that web pages may make · `restricted`:
+//!   restricted groups of endpoints · `changed`: finds out whether files have changed.
+//! - [`StreamServer`]: serves clients over byte streams that the caller provides.
+//! - [`drain`]: the phases of a stop, and the signals that ask for it · `shutdown`: the part of it that connections see.
+//! - [`poll`]: scans the model repository periodically · [`systemd`]: reports to a service manager.
 
 mod activity;
 mod changed;
@@ -81,28 +84,28 @@ use shutdown::Shutdown;
 pub struct ServerOptions {
     pub limits: ServerLimits,
     pub connections: Connections,
-    /// Which system shared memory clients may register.
+    /// The system shared memory that clients may register.
     pub shared_memory: SharedMemory,
     pub drain: Drain,
-    /// How often a silent HTTP/2 client is asked whether it is there; zero is never.
+    /// Maximum silence of an HTTP/2 or WebSocket connection before the server sends a ping; zero sends none.
     pub keepalive: Duration,
-    /// Of all listeners but that of the metrics.
+    /// TLS for all listeners except that of the metrics.
     pub tls: Option<Tls>,
     pub admin: AdminOptions,
-    /// Origins whose web pages may call the clients' listeners, beside the server's own.
+    /// Origins whose web pages may call the clients' listeners, besides the server's own.
     pub allowed_origins: Vec<String>,
     /// Groups of endpoints that need a header.
     pub restricted: RestrictedGroups,
-    /// Without keys, every caller may call what is not restricted.
+    /// If `None`, every caller may call all endpoints that are not restricted.
     pub client_keys: Option<ClientKeys>,
-    /// Conditions that every request of every listener must meet.
+    /// Additional checks for every request of every listener.
     pub checks: Vec<Arc<dyn Check>>,
 }
 
-/// The admin listener: what it serves, and who may call it.
+/// The options of the admin listener.
 #[derive(Debug, Clone, Default)]
 pub struct AdminOptions {
-    /// Without keys, every caller that reaches the listener may do everything.
+    /// If `None`, every caller that reaches the listener may do everything.
     pub keys: Option<ApiKeys>,
     pub serves: admin::AdminSetup,
 }
@@ -127,33 +130,33 @@ impl Default for ServerOptions {
     }
 }
 
-/// A server that serves.
+/// A running server.
 #[derive(Debug)]
 pub struct RunningServer {
-    /// Where it does, with the ports that the system chose.
+    /// The addresses of the listeners, with the ports that the system chose.
     pub addresses: Addresses,
     drained: JoinHandle<Drained>,
     opened: CancellationToken,
 }
 
 impl RunningServer {
-    /// Takes the connections that wait at sockets of the service manager. The models are loaded.
+    /// Accepts the connections on sockets of the service manager. Call it once the models are loaded.
     pub fn open(&self) {
         self.opened.cancel();
     }
 
-    /// As [`RunningServer::join`], for a caller that waits for something else as well. Not to be called again once it has returned.
+    /// Like [`RunningServer::join`], for a caller that waits for other events as well. Do not call it again after it has returned.
     pub async fn stopped(&mut self) -> Drained {
         (&mut self.drained).await.unwrap_or(Drained::Cut)
     }
 
-    /// Waits until the server has gone out.
+    /// Waits until the server has stopped.
     pub async fn join(self) -> Drained {
         self.drained.await.unwrap_or(Drained::Cut)
     }
 }
 
-/// Serves on these ports until `stop` says otherwise. A closed `stop` never does.
+/// Starts a server on these ports. It serves until `stop` requests a stop. If `stop` is closed, it serves for ever.
 pub fn start(
     listeners: Listeners,
     options: ServerOptions,
@@ -170,7 +173,7 @@ pub fn start(
     let drain_asked = Arc::new(Notify::new());
     let guard = Guard::new(admin.keys, tls.as_ref().is_some_and(Tls::asks_clients));
     let for_operators = admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)));
-    // Operators are served also when clients have filled the queue.
+    // The admin listener does not count queued bytes, so that operators are served even if clients have filled the queue.
     let message = api.limits().request.to_usize();
     let bodies = BodyLimits { queued: None, message, stall: connections.body.0 };
     let guarded = [checks.clone(), vec![Arc::new(guard) as Arc<dyn Check>]].concat();
@@ -213,7 +216,7 @@ pub fn start(
     RunningServer { addresses, drained, opened }
 }
 
-/// The checks of a listener for clients: those of every listener, that of web pages, and those that the settings ask for.
+/// The checks of a clients' listener: those of every listener, the check of web pages, and those of the settings.
 fn client_checks(options: &ServerOptions, listener: WireProtocol) -> Vec<Arc<dyn Check>> {
     let mut checks = options.checks.clone();
     checks.push(Arc::new(OriginCheck { allowed: options.allowed_origins.clone() }));
@@ -224,7 +227,7 @@ fn client_checks(options: &ServerOptions, listener: WireProtocol) -> Vec<Arc<dyn
     checks
 }
 
-/// What clients call, with these checks.
+/// The dispatcher of a clients' listener, with these checks.
 fn clients((api, kserve): (&Api, &Kserve), checks: Vec<Arc<dyn Check>>, stall: Duration) -> Dispatcher {
     let bodies = BodyLimits { queued: Some(api.queued().clone()), message: api.limits().request.to_usize(), stall };
     let tfs = Tfs::new(api);
@@ -233,7 +236,7 @@ fn clients((api, kserve): (&Api, &Kserve), checks: Vec<Arc<dyn Check>>, stall: D
     Dispatcher::new(Some(services), app(api, kserve, &tfs), checks, bodies)
 }
 
-/// Everything that clients call: the same on every port but that of the metrics.
+/// The routes for clients. They are the same on every port except that of the metrics.
 pub fn app(api: &Api, kserve: &Kserve, tfs: &Tfs) -> Router {
     let grpc = tonic::service::Routes::new(api::kserve::grpc::service(kserve))
         .add_service(api::tfs::grpc::prediction_service(tfs))
@@ -243,12 +246,12 @@ pub fn app(api: &Api, kserve: &Kserve, tfs: &Tfs) -> Router {
     reflected(grpc).into_axum_router().merge(http).fallback(api::kserve::http::not_found)
 }
 
-/// Everything that operators call.
+/// The routes for operators.
 fn admin_app(admin: &Admin) -> Router {
     admin::routes(admin).fallback(api::kserve::http::not_found)
 }
 
-/// Adds what tells of the services: reflection, in both of its versions.
+/// Adds the reflection service, in both of its versions.
 fn reflected(mut grpc: tonic::service::Routes) -> tonic::service::Routes {
     let described = || {
         tonic_reflection::server::Builder::configure()
@@ -296,7 +299,7 @@ async fn accept(listener: TcpListener, serving: ConnectionSetup) {
     }
 }
 
-/// Counts the connection; `None` if there are too many, and then it is closed.
+/// Counts a connection. If there are too many, returns `None`, and the connection is closed.
 fn admit(serving: &ConnectionSetup, peer: SocketAddr) -> Option<ConnectionPermit> {
     let admitted = serving.limit.admit(peer).inspect_err(|reason| {
         tracing::debug!(%peer, limit = reason.name(), "connection closed: too many are open");
@@ -305,7 +308,8 @@ fn admit(serving: &ConnectionSetup, peer: SocketAddr) -> Option<ConnectionPermit
     admitted.ok()
 }
 
-/// A connection that has gone before it was accepted needs nothing. Any other error (no file descriptors left) needs a pause before the next try.
+/// Pauses after a failed accept, for example if no file descriptors are left. If the connection went away before it was accepted, there is
+/// no pause.
 async fn refuse_a_while(error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
@@ -315,7 +319,7 @@ async fn refuse_a_while(error: &std::io::Error) {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
-/// For tests and for those who serve on an address of their own choice.
+/// A loopback address, for tests and for callers that choose their own address.
 pub fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }

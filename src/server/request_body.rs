@@ -1,7 +1,7 @@
-//! The body of a request as its bytes arrive: what is not whole yet counts against `limits.queued`, and a body that stops is given up.
+//! The body of a request while its bytes arrive. Incomplete data counts against `limits.queued`, and a body that stalls is given up.
 //!
-//! A whole body, or a whole message of a stream, counts no longer here: the surface that reads it counts what it keeps. The message of a single
-//! gRPC call counts until its body ends, because the surface gets it only then.
+//! A whole body, or a whole message of a stream, no longer counts here: the surface that reads it counts it. The message of a single gRPC
+//! call counts until its body ends, because the surface gets it only then.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -20,28 +20,28 @@ use crate::api::{BodyError, Code, Status};
 use crate::config::units::Span;
 use crate::error::ExceededLimit;
 
-/// A whole message of no more bytes does not count while its call waits for the end of its body.
+/// A whole message up to this size does not count while its call waits for the end of its body.
 const SMALL_MESSAGE: u64 = 64 << 10;
 
-/// What holds for the bodies of a listener.
+/// The limits for bodies on a listener.
 #[derive(Debug, Clone)]
 pub(super) struct BodyLimits {
-    /// `None` counts nothing.
+    /// The counter of queued bytes; `None` counts nothing.
     pub(super) queued: Option<QueuedBytes>,
-    /// Maximum bytes of one gRPC message, by the length that stands before it.
+    /// Maximum bytes of one gRPC message, by the length in its head.
     pub(super) message: usize,
     /// Maximum time between two reads.
     pub(super) stall: Duration,
 }
 
-/// Where a body may rest without being given up.
+/// The kind of a body, which decides where the client may pause without a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyKind {
-    /// One message, which is awaited from the first byte to the last.
+    /// One message. The client may not pause.
     Whole,
-    /// One gRPC message. Others that follow it are ignored.
+    /// One gRPC message. Further messages are ignored.
     Message,
-    /// gRPC messages, between which the client may wait as long as it likes.
+    /// gRPC messages. The client may pause between them for any time.
     Messages,
 }
 
@@ -51,15 +51,15 @@ pub(super) struct RequestBody<B = Incoming> {
     inner: B,
     kind: BodyKind,
     framing: Framing,
-    /// Bytes of the body until now.
+    /// Bytes of the body so far.
     received: u64,
     limits: BodyLimits,
     peer: Peer,
     permit: Option<QueuedBytesPermit>,
-    /// What ends the body, after the whole messages that arrived before it.
+    /// The limit that ends the body, after the whole messages that arrived before.
     exceeded: Option<ExceededLimit>,
     stalled: Option<Pin<Box<Sleep>>>,
-    /// The body ends with this, wherever it is.
+    /// Ends the body when it completes, even within a message.
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
@@ -80,7 +80,7 @@ impl<B> RequestBody<B> {
         }
     }
 
-    /// Ends the body when the server closes its connections, so that a stream that rests does not hold the server up.
+    /// Ends the body when the server closes its connections, so that an idle stream does not delay the stop.
     pub(super) fn until(self, closing: CancellationToken) -> RequestBody<B> {
         RequestBody { closing: Some(Box::pin(closing.cancelled_owned())), ..self }
     }
@@ -89,7 +89,7 @@ impl<B> RequestBody<B> {
         self.closing.as_mut().is_some_and(|closing| closing.as_mut().poll(cx).is_ready())
     }
 
-    /// Counts bytes that have arrived. `ended` is whether they are the last.
+    /// Counts arrived bytes. `ended`: whether they are the last ones.
     fn count(&mut self, data: &[u8], ended: bool) -> Result<(), ExceededLimit> {
         self.received = self.received.saturating_add(data.len() as u64);
         let limit = self.limits.message;
@@ -115,7 +115,7 @@ impl<B> RequestBody<B> {
         }
     }
 
-    /// Waits no longer than the client may rest here.
+    /// Completes once the client has stalled for too long. A pause between messages does not count.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
         if self.kind == BodyKind::Messages && self.framing.unfinished == 0 {
             self.stalled = None;
@@ -153,7 +153,7 @@ impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> HttpBody for Requ
         if let Some(data) = frame.data_ref() {
             let ended = body.inner.is_end_stream();
             if let Err(exceeded) = body.count(data, ended) {
-                // The requests before it are answered.
+                // Pass on the whole messages before it, so that they are answered.
                 let whole = data.get(..body.framing.whole).filter(|whole| !whole.is_empty());
                 let Some(whole) = whole.filter(|_| body.kind == BodyKind::Messages) else { return ends(exceeded) };
                 body.exceeded = Some(exceeded);
@@ -172,18 +172,18 @@ impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> HttpBody for Requ
     }
 }
 
-/// How much of the current message has arrived.
+/// The progress within the current message.
 #[derive(Debug, Default)]
 struct Framing {
     unfinished: u64,
     /// Bytes of a message's head: a flag and its length.
     head: [u8; 5],
     head_len: usize,
-    /// Bytes of the message that are to come.
+    /// Bytes of the message that have not arrived yet.
     left: u64,
-    /// Bytes of the longest message that has begun.
+    /// Size of the longest message whose head has arrived.
     longest: u64,
-    /// Of the last bytes those up to the end of the last whole message.
+    /// Length of the part of the last bytes that ends with the last whole message.
     whole: usize,
 }
 
@@ -193,7 +193,7 @@ impl Framing {
         self.unfinished
     }
 
-    /// Goes over bytes of messages; how many there are now of one that is not whole. It stops at a message of more bytes than the limit.
+    /// Consumes bytes of messages. Returns the number of bytes of the incomplete message. Stops at a message that is larger than the limit.
     fn advance(&mut self, bytes: &[u8], limit: u64) -> u64 {
         let mut data = bytes;
         self.whole = 0;
@@ -303,13 +303,13 @@ mod tests {
 
     #[tokio::test]
     async fn whole_messages_before_one_that_is_refused_are_handed_on() {
-        // A message beyond the limit, in part and whole, and a message that finds no room in the queue.
+        // A message beyond the limit, in part and whole, and a message for which the queue has no room.
         let refused =
             [message(201)[..5].to_vec(), message(201)[..9].to_vec(), message(201), message(150)[..120].to_vec()];
         for (n, last) in refused.into_iter().enumerate() {
             let whole = [message(20), message(0), message(30)].concat();
             let (sender, _, mut messages) = body(BodyKind::Messages, 100);
-            // The first one begins in the data before.
+            // The first message begins in an earlier frame.
             send(&sender, &whole[..7]).await;
             assert_eq!(messages.frame().await.unwrap().unwrap().into_data().unwrap(), whole[..7]);
             send(&sender, &[&whole[7..], &last[..]].concat()).await;

@@ -1,8 +1,8 @@
-//! Restricted groups of endpoints: a request needs the header of its group, as Triton's `--http-restricted-api` and
-//! `--grpc-restricted-protocol` have it.
+//! Restricted groups of endpoints. A request needs the header of its group, as with Triton's `--http-restricted-api` and
+//! `--grpc-restricted-protocol`.
 //!
-//! Each listener serves both protocols, where Triton has a port for each. A group that only one protocol restricts must not be open to the other
-//! protocol on the same port, so there the restriction of the listener's own protocol holds.
+//! Triton has a port for each protocol, but each listener here serves both. A group that is restricted for one protocol must not be open to
+//! the other protocol on the same port. Therefore the restriction of the listener's own protocol applies there.
 
 use axum::http::HeaderMap;
 use sha2::{Digest, Sha256};
@@ -12,11 +12,11 @@ use super::wrong_keys::WrongKeys;
 use crate::api::{Check, Endpoint, RequestContext, RequestHead, Status, access, endpoint};
 use crate::config::server::access::{RestrictedGroups, Restriction, WireProtocol};
 
-/// The check of one listener.
+/// The restriction check of one listener.
 #[derive(Debug)]
 pub(super) struct RestrictedCheck {
     groups: RestrictedGroups,
-    /// The protocol that the listener is for.
+    /// The protocol for which the listener is configured.
     listener: WireProtocol,
     wrong_values: WrongKeys,
 }
@@ -44,7 +44,7 @@ impl Check for RestrictedCheck {
     }
 }
 
-/// Whether the headers hold the secret. The time that it takes says nothing of how much of a value was right.
+/// Whether the headers have the secret. Digests are compared in constant time, so the time reveals nothing about the secret.
 fn opens(restriction: &Restriction, headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(&restriction.header) else { return false };
     let digest = |bytes: &[u8]| <[u8; 32]>::from(Sha256::digest(bytes));

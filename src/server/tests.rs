@@ -1,4 +1,4 @@
-//! A server on ports of the system's choice, asked by real clients. There are no models here: what is served without any.
+//! Tests a server on ports that the system chooses, with real clients. It has no models, so only the other endpoints are tested.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl Server {
     }
 }
 
-/// Sends a request that closes its connection; the whole answer.
+/// Sends a request that closes its connection. Returns the whole answer.
 async fn exchange(address: SocketAddr, request: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     let length = body.len();
@@ -183,7 +183,7 @@ async fn metrics_are_on_their_own_port() {
     assert!(code_and_body(&elsewhere).0 == "404" && elsewhere.contains("/metrics"), "{elsewhere}");
 }
 
-// === the way out ===
+// === the drain ===
 
 async fn health(server: &Server) -> i32 {
     let mut client = HealthClient::new(server.channel().await);
@@ -207,7 +207,7 @@ async fn a_draining_server_reports_not_ready_and_still_answers() {
     assert_eq!(code_and_body(&server.http("GET /v2/health/ready").await), ("400", ""));
     assert_eq!(code_and_body(&server.http("GET /v2/health/live").await), ("200", ""));
 
-    // A second wish does not wait for the hour; the watching stream ends, and so nothing has to be cut.
+    // A second stop request ends the wait of an hour. The watch stream ends, so no connection must be cut.
     server.stop.send(Stop::Drain).await.expect("sent");
     assert_eq!(next().await, None);
     assert_eq!(server.running.join().await, Drained::Clean);
@@ -267,7 +267,7 @@ async fn a_client_that_does_not_read_does_not_delay_a_shutdown() {
 #[tokio::test]
 async fn a_request_that_does_not_end_is_cut() {
     let server = serve();
-    // A body that never comes in whole.
+    // A body that never arrives whole.
     let mut stream = TcpStream::connect(server.running.addresses.http.expect("a port")).await.expect("a connection");
     let head = "POST /v2/repository/index HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n";
     stream.write_all(head.as_bytes()).await.expect("written");

@@ -1,4 +1,4 @@
-//! Lines of the audit log about wrong keys: few, however many are tried.
+//! Writes the audit log's lines about wrong keys, and limits their rate.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -7,22 +7,22 @@ use parking_lot::Mutex;
 
 use crate::telemetry::log::AUDIT;
 
-/// A line about wrong keys is followed by the next one after this long at the earliest.
+/// Minimum time between two lines about wrong keys.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Wrong keys that were shown, and when the last line about them was written.
+/// The number of wrong keys since the last line, and the time of that line.
 #[derive(Debug, Default)]
 pub(super) struct WrongKeys(Mutex<(u64, Option<Instant>)>);
 
 impl WrongKeys {
-    /// Counts a wrong key, and writes a line if it is time for one.
+    /// Counts a wrong key, and writes a line if the minimum time has passed.
     pub(super) fn report(&self, from: SocketAddr, why: &str) {
         if let Some(count) = self.count(Instant::now()) {
             tracing::warn!(target: AUDIT, by = "unknown", %from, count, why, "refused");
         }
     }
 
-    /// Counts one. How many there were since the last line, if it is time for the next one.
+    /// Counts a wrong key. If the next line is due, returns the number of wrong keys since the last line.
     fn count(&self, now: Instant) -> Option<u64> {
         let mut held = self.0.lock();
         let (count, written) = &mut *held;
