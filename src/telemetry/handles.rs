@@ -1,5 +1,4 @@
-//! What the hot paths count with: every counter of one model version, or of one model's surface, found once and then a plain atomic.
-//! No metric is named here.
+//! The counters of one model version, looked up once and then plain atomics, for the hot paths. `names` has the names of the metrics.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +9,7 @@ use sequor_core::{EndReason, Refusal};
 use super::cached::CacheLookups;
 use super::kinds::{Counter, Gauge, Histogram, Micros, Seconds, nanos};
 
-/// Where a request's time goes. `total` is from arrival to answer.
+/// The phases of a request's time. `total` is from arrival to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestPhase {
     Queue,
@@ -46,7 +45,7 @@ impl RequestPhase {
     }
 }
 
-/// Which thread runs a batch.
+/// The thread that runs a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepPath {
     /// The thread of the connection that brought its request.
@@ -69,7 +68,7 @@ impl StepPath {
 /// Triton's reasons of failed requests. A request that is refused before it is queued does not count as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureReason {
-    /// A queue's limit or time-out.
+    /// A queue's limit or timeout.
     Rejected,
     Canceled,
     /// The model's run failed.
@@ -91,7 +90,7 @@ impl FailureReason {
     }
 }
 
-/// How one run of a batch went.
+/// The sizes and times of one run of a batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BatchTimes {
     /// Requests in it.
@@ -102,21 +101,21 @@ pub struct BatchTimes {
     pub rows: u32,
     /// Rows that were run, padding included.
     pub executed: u32,
-    /// Staging inputs and states.
+    /// Staging of inputs and states.
     pub state_in: Duration,
     pub run: Duration,
-    /// Validating, committing states, taking outputs apart.
+    /// Validating, committing of states, and splitting of outputs.
     pub state_out: Duration,
 }
 
-/// Durations and how many of them, as the statistics of a model have them.
+/// A total time and the number of its measurements, as in a model's statistics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timed {
     pub count: u64,
     pub nanos: u64,
 }
 
-/// What batches of one size have cost.
+/// The costs of batches of one size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BatchCost {
     pub count: u64,
@@ -125,7 +124,7 @@ pub struct BatchCost {
     pub state_out: u64,
 }
 
-/// A model version's statistics, read from the same counters that metrics show.
+/// A model version's statistics. They are read from the same counters as the metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Milliseconds since 1970; 0 is never.
@@ -140,13 +139,13 @@ pub struct Statistics {
     pub compute_output: Timed,
     /// Requests answered from the response cache, and the time of their lookups.
     pub cache_hit: Timed,
-    /// Requests that were looked up in vain, with the time to keep their answers.
+    /// Requests without a kept answer, and the time to look it up and to keep the new one.
     pub cache_miss: Timed,
     /// By executed rows, padding included.
     pub batches: BTreeMap<u32, BatchCost>,
 }
 
-/// Everything that is counted for one version of one model. Clones of the parts count together with the registry's.
+/// All counters of one version of one model. All clones of the parts share the registry's values.
 #[derive(Debug)]
 pub struct ModelMetrics {
     pub(super) success: Counter,
@@ -174,24 +173,24 @@ pub struct ModelMetrics {
     pub(super) slots_used: Gauge,
     pub(super) slots_free: Gauge,
     pub(super) state_bytes: Gauge,
-    /// The time failed requests took; Triton has no metric of it, only a statistic.
+    /// The time of failed requests. Triton has no metric for it, only a statistic.
     pub(super) fail_nanos: Counter,
     pub(super) last_inference: Gauge,
     pub(super) batches: Mutex<BTreeMap<u32, BatchCost>>,
 }
 
 impl ModelMetrics {
-    /// A request was put in its queue.
+    /// Counts a request that was put in its queue.
     pub fn queued(&self) {
         self.pending.add(1);
     }
 
-    /// Requests left their queue, to be run or refused.
+    /// Counts requests that left their queue, to be run or refused.
     pub fn dequeued(&self, requests: u32) {
         self.pending.add(-i64::from(requests));
     }
 
-    /// A batch was run. Its requests' compute times are counted here; each request's own times in [`Self::succeeded`] and [`Self::failed`].
+    /// Counts a batch that ran, with its requests' compute times. [`Self::succeeded`] and [`Self::failed`] count each request's own times.
     pub fn executed(&self, times: &BatchTimes) {
         let requests = u64::from(times.requests);
         let [state_in, run, state_out] = [times.state_in, times.run, times.state_out].map(nanos);
@@ -213,19 +212,19 @@ impl ModelMetrics {
         cost.state_out += state_out;
     }
 
-    /// A batch was run by this kind of thread.
+    /// Counts a batch by the thread that ran it.
     pub fn stepped(&self, path: StepPath) {
         if let Some(counter) = self.steps.get(path as usize) {
             counter.add(1);
         }
     }
 
-    /// Batches that this kind of thread has run.
+    /// Number of batches that this kind of thread has run.
     pub fn steps(&self, path: StepPath) -> u64 {
         self.steps.get(path as usize).map_or(0, Counter::get)
     }
 
-    /// A request was answered with outputs: after `queue` of waiting and `total` since it arrived.
+    /// Counts a request that was answered with outputs. `queue`: its wait; `total`: the time since its arrival.
     pub fn succeeded(&self, queue: Duration, total: Duration) {
         let [queue, total] = [queue, total].map(nanos);
         self.success.add(1);
@@ -235,23 +234,23 @@ impl ModelMetrics {
         self.phase_nanos(RequestPhase::Total, total, 1);
     }
 
-    /// A request was answered from the response cache, after this time. It counts as answered, and no run counts for it.
+    /// Counts a request that was answered from the response cache after this time. It also counts as succeeded, but not as a run.
     pub fn cache_hit(&self, took: Duration) {
         self.cache.hit(took);
         self.succeeded(Duration::ZERO, took);
     }
 
-    /// A request was looked up in vain.
+    /// Counts a request without a kept answer, with the time of the look-up.
     pub fn cache_missed(&self, took: Duration) {
         self.cache.missed(took);
     }
 
-    /// The answer to such a request was kept.
+    /// Adds the time to keep the answer to such a request.
     pub fn cache_kept(&self, took: Duration) {
         self.cache.miss_time.add(nanos(took));
     }
 
-    /// A request that had been queued was answered with an error.
+    /// Counts a queued request that was answered with an error.
     pub fn failed(&self, reason: FailureReason, total: Duration) {
         if let Some(counter) = self.failure.get(reason as usize) {
             counter.add(1);
@@ -259,7 +258,7 @@ impl ModelMetrics {
         self.fail_nanos.add(nanos(total));
     }
 
-    /// A phase that only some models have.
+    /// Counts a phase that only some models have.
     pub fn phase(&self, phase: RequestPhase, span: Duration) {
         self.phase_nanos(phase, nanos(span), 1);
     }
@@ -275,7 +274,7 @@ impl ModelMetrics {
         self.sequences_live.add(1);
     }
 
-    /// A sequence has ended, or has moved.
+    /// Counts a sequence that has ended, or that has moved to the store.
     pub fn sequence_left(&self, why: EndReason) {
         if let Some(counter) = self.sequences_left.get(why as usize) {
             counter.add(1);
@@ -283,7 +282,7 @@ impl ModelMetrics {
         self.sequences_live.add(-1);
     }
 
-    /// A sequence left the backlog for a slot.
+    /// Counts a sequence that left the backlog for a slot.
     pub fn slotted(&self, waited: Duration) {
         self.backlog_wait.observe(nanos(waited), 1);
     }
@@ -292,13 +291,13 @@ impl ModelMetrics {
         self.sequences_backlogged.set(i64::try_from(sequences).unwrap_or(i64::MAX));
     }
 
-    /// Of all instances.
+    /// Sets the number of used and free slots, over all instances.
     pub fn set_slots(&self, used: u64, free: u64) {
         self.slots_used.set(i64::try_from(used).unwrap_or(i64::MAX));
         self.slots_free.set(i64::try_from(free).unwrap_or(i64::MAX));
     }
 
-    /// In the server's memory.
+    /// Sets the bytes of states in the server's memory.
     pub fn set_state_bytes(&self, bytes: u64) {
         self.state_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
@@ -309,7 +308,7 @@ impl ModelMetrics {
         }
     }
 
-    /// Marks that something was run now.
+    /// Records the time of the last run.
     pub fn ran_at(&self, now: SystemTime) {
         let millis = now.duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX));
         self.last_inference.set(millis);
@@ -324,12 +323,12 @@ impl ModelMetrics {
         self.sequences_live.get()
     }
 
-    /// The bound within which this part of the requests went through a phase, in seconds.
+    /// The upper bound, in seconds, of the given share of requests for a phase.
     pub fn quantile(&self, phase: RequestPhase, part: f64) -> Option<f64> {
         self.phases.get(phase as usize)?.quantile(part)
     }
 
-    /// How many sequences ended, by reason. Those that moved have not ended.
+    /// The number of ended sequences, by reason. Sequences that moved to the store do not count.
     pub fn sequences_ended(&self) -> impl Iterator<Item = (EndReason, u64)> {
         let left = EndReason::ALL.into_iter().zip(self.sequences_left.iter().map(Counter::get));
         left.filter(|(why, _)| *why != EndReason::Spilled)
@@ -357,7 +356,7 @@ impl ModelMetrics {
     }
 }
 
-/// The word for a sequence's end, the same in metrics and in what clients read.
+/// The word for a sequence's end, the same in metrics and for clients.
 pub const fn ended_reason(why: EndReason) -> &'static str {
     match why {
         EndReason::End => "ended",
@@ -378,7 +377,7 @@ pub const fn ended_reason(why: EndReason) -> &'static str {
     }
 }
 
-/// The word for a refusal, the same in metrics, in traces and in what clients read.
+/// The word for a refusal, the same in metrics, in traces and for clients.
 pub const fn refusal_reason(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Unknown(None) => "never_started",

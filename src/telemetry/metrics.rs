@@ -1,4 +1,4 @@
-//! The metrics of a server. A [`Metrics`] belongs to one server; there is none of the process. What they are called: `names`.
+//! The metrics of a server. A [`Metrics`] belongs to one server; there are none of the process. The names are in `names`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use super::names::{Families, Labels, label};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, PluginMetrics};
 
-/// How long the series of what is gone are still shown: a scrape sees their last values, and a version that is loaded again counts on.
+/// How long unused series are still shown. A scrape then sees their last values, and a version that is loaded again continues its counts.
 const SHOWN_UNUSED: Duration = Duration::from_secs(300);
 
-/// What a scrape's answer is called.
+/// The content type of a scrape's answer.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Which surface a request came through, as a label.
+/// The surface of a request, as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Surface {
     KserveGrpc,
@@ -55,7 +55,7 @@ struct MetricsState {
     families: Arc<Families>,
     models: Mutex<HashMap<(String, u64), Vec<Tagged>>>,
     plugins: Mutex<HashMap<(String, &'static str), ShownSeries<PluginMetrics>>>,
-    /// Requests answered with success; a look-up by `&str`, for it is made for every request.
+    /// Counters of successful requests, by model. The key allows a look-up by `&str`, which every request makes.
     succeeded: [RwLock<HashMap<String, Counter>>; 4],
 }
 
@@ -66,7 +66,7 @@ type Tagged = (BTreeMap<String, String>, ShownSeries<ModelMetrics>);
 #[derive(Debug)]
 struct ShownSeries<M> {
     metrics: Arc<M>,
-    /// Since when nothing counts with them.
+    /// The time since which no load or plug-in has used the counters.
     unused: Option<Time>,
 }
 
@@ -75,7 +75,7 @@ impl<M> ShownSeries<M> {
         ShownSeries { metrics: Arc::new(metrics), unused: None }
     }
 
-    /// Whether its series are still to be shown. To be called under the lock under which its counters are handed out.
+    /// Whether the series are still shown. Call it under the lock under which the counters are handed out.
     fn stays(&mut self, now: Time) -> bool {
         if Arc::strong_count(&self.metrics) > 1 {
             self.unused = None;
@@ -95,7 +95,7 @@ impl Metrics {
         Metrics(Arc::new(MetricsState { registry, families, models, plugins, succeeded }))
     }
 
-    /// What to count one model version with. The same version gives the same counters again, so that they never go back on a reload.
+    /// The counters of one model version. The same version gets the same counters again, so that no counter decreases at a reload.
     pub fn model(&self, name: &str, version: u64) -> Arc<ModelMetrics> {
         let mut models = self.0.models.lock();
         let known = models.entry((name.to_owned(), version)).or_default();
@@ -108,7 +108,7 @@ impl Metrics {
         metrics
     }
 
-    /// The same with labels of the model's own. Other labels than before are other series, which begin at 0.
+    /// The same, with the model's own labels. Other labels make other series, which begin at 0.
     pub fn tagged_model(&self, name: &str, version: u64, tags: &BTreeMap<String, String>) -> Arc<ModelMetrics> {
         let mut models = self.0.models.lock();
         let known = models.entry((name.to_owned(), version)).or_default();
@@ -116,12 +116,12 @@ impl Metrics {
         let made = || (tags.clone(), ShownSeries::new(self.0.families.model(name, version, tags)));
         let (of, shown) = there.unwrap_or_else(made);
         let metrics = Arc::clone(&shown.metrics);
-        // The last are those in use.
+        // The last entry is the one in use.
         known.push((of, shown));
         metrics
     }
 
-    /// What to count one plug-in with. The same name gives the same counters again.
+    /// The counters of one scheduler. The same name gets the same counters again.
     pub fn plugin(&self, name: &str) -> Arc<PluginMetrics> {
         self.plugin_with(name, "scheduler", &Hook::SCHEDULER)
     }
@@ -136,12 +136,12 @@ impl Metrics {
         self.plugin_with(name, "state-initializer", &Hook::INITIALIZER)
     }
 
-    /// What to count the kept states of one model version with. The same version gives the same counters again.
+    /// The counters of the kept states of one model version. The same version gets the same counters again.
     pub fn kept(&self, name: &str, version: u64) -> KeptMetrics {
         self.0.families.kept(name, version)
     }
 
-    /// What to show the response cache's size with.
+    /// The gauge of the response cache's size.
     pub fn cache(&self) -> CacheUsage {
         self.0.families.cache.clone()
     }
@@ -152,8 +152,8 @@ impl Metrics {
         Arc::clone(&plugins.entry((name.to_owned(), world)).or_insert_with(made).metrics)
     }
 
-    /// Removes the series of model versions and of plug-ins that nothing has counted with for some minutes: all loads of the version are gone, or the
-    /// plug-in is unloaded. The series of what is loaded are never removed, so that no counter of it goes back.
+    /// Removes the series of model versions and plug-ins that were not in use for some minutes: all loads of the version are gone, or the
+    /// plug-in is unloaded. Series in use are never removed, so that no counter decreases.
     pub fn forget_unused(&self, now: Time) {
         let families = &self.0.families;
         self.0.models.lock().retain(|(name, version), known| {
@@ -178,14 +178,14 @@ impl Metrics {
         });
     }
 
-    /// What to set of a GPU that is in use; `uuid` as its maker's tools have it.
+    /// The gauges of a GPU in use. `uuid` is the identifier that the vendor's tools print.
     pub fn gpu(&self, uuid: &str) -> GpuMetrics {
         let labels: Labels = vec![label("gpu_uuid", uuid)];
         let state_bytes = self.0.families.gpu_state_bytes.get_or_create_owned(&labels);
         GpuMetrics { state_bytes, labels, families: Arc::clone(&self.0.families) }
     }
 
-    /// A request of a served model was answered with outputs.
+    /// Counts a request of a served model that was answered with outputs.
     pub fn request_succeeded(&self, model: &str, surface: Surface) {
         let Some(known) = self.0.succeeded.get(surface as usize) else { return };
         if let Some(counter) = known.read().get(model) {
@@ -196,7 +196,8 @@ impl Metrics {
         known.write().insert(model.to_owned(), counter);
     }
 
-    /// A request was answered with an error. `model` is empty for what is not served, lest clients make up labels.
+    /// Counts a request that was answered with an error. `model` is empty for a model that is not served, so that clients cannot create
+    /// labels.
     pub fn request_failed(&self, model: &str, surface: Surface, code: &str, reason: &str) {
         self.0.families.requests.get_or_create_owned(&request_labels(model, surface, code, reason)).add(1);
     }
@@ -206,7 +207,7 @@ impl Metrics {
         &self.0.families.in_flight
     }
 
-    /// Bytes of their inputs.
+    /// The total size of their inputs in bytes.
     pub fn queued(&self) -> &Gauge {
         &self.0.families.queued
     }
@@ -216,33 +217,33 @@ impl Metrics {
         &self.0.families.connections
     }
 
-    /// The server closed a connection.
+    /// Counts a connection that the server closed.
     pub fn connection_closed(&self, reason: ConnectionClosed) {
         if let Some(counter) = self.0.families.connections_closed.get(reason as usize) {
             counter.add(1);
         }
     }
 
-    /// A load or reload of a model has ended.
+    /// Counts a load or reload of a model that has ended.
     pub fn model_loaded(&self, model: &str, is_ok: bool) {
-        // Both series begin with the first load, so that a later failure is an increase of one that was 0.
+        // The first load creates both series, so that a later failure increases an existing counter.
         for (result, counts) in [("ok", is_ok), ("failed", !is_ok)] {
             let labels = vec![label("model", model), label("result", result)];
             self.0.families.loads.get_or_create_owned(&labels).add(u64::from(counts));
         }
     }
 
-    /// Shows whether the server is ready, and its limits. Without a limit of states there is `None`.
+    /// Sets the gauges of the server's readiness and limits. Without a limit of states, `state_limit` is `None`.
     pub fn set_server(&self, ready: bool, state_limit: Option<u64>, queued_limit: u64) {
         self.0.families.server.set(ready, state_limit, queued_limit);
     }
 
-    /// Shows how full the store of sequences is.
+    /// Sets the gauges of the store of sequences.
     pub fn set_store(&self, sequences: usize, bytes: u64, limit: u64) {
         self.0.families.store.set(sequences, bytes, limit);
     }
 
-    /// Shows how many clients are known, and the most that one of them holds, in the order of [`PeerLimit::ALL`].
+    /// Sets the number of known clients and the largest holding of a single client, in the order of [`PeerLimit::ALL`].
     pub fn set_peers(&self, count: usize, most: [u64; 3]) {
         let peers = &self.0.families.peers;
         peers.count.set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -251,7 +252,7 @@ impl Metrics {
         }
     }
 
-    /// A request was refused because its client is at a maximum of one client.
+    /// Counts a request that was refused because its client is at a limit of one client.
     pub fn peer_refused(&self, limit: PeerLimit) {
         if let Some(counter) = self.0.families.peers.refused.get(limit as usize) {
             counter.add(1);
@@ -263,10 +264,10 @@ impl Metrics {
         self.0.models.lock().values().flatten().map(|(_, shown)| shown.metrics.live_sequences()).sum()
     }
 
-    /// Everything, as a scrape reads it.
+    /// All metrics, in the format of a scrape.
     pub fn encode(&self) -> String {
         let mut out = String::new();
-        // A `String` takes everything that is written to it.
+        // Writing to a `String` cannot fail.
         let _ = text::encode_registry(&mut out, &self.0.registry);
         out
     }
@@ -285,7 +286,7 @@ mod tests {
     use super::*;
     use crate::telemetry::{BatchTimes, FailureReason, GpuReading};
 
-    /// Every series, less its value.
+    /// All series, without their values.
     fn series(text: &str) -> String {
         let mut lines: Vec<&str> = text
             .lines()
@@ -417,7 +418,7 @@ mod tests {
         assert_eq!(started(1), "1", "a last scrape sees it");
         metrics.forget_unused(at(1300));
         assert_eq!(started(1), "1");
-        // It is loaded again: it counts on, and the time begins anew once it is gone.
+        // The version is loaded again. Its counts continue, and after its next unload the time starts again.
         metrics.model("vad", 1).sequence_started();
         let again = metrics.model("vad", 1);
         metrics.forget_unused(at(1400));

@@ -1,7 +1,7 @@
-//! The one file that names metrics, and says with which labels they are counted. Not here: who counts.
+//! The names of all metrics, with their labels. Nothing is counted here.
 //!
-//! Names are `sequor_<what>_<unit>`, counters end in `_total`; beside them stand Triton's, under Triton's names and in its units, for the
-//! dashboards and autoscalers that read them. Labels are bounded: never an id of a sequence, never a model that is not served.
+//! Names are `sequor_<what>_<unit>`, and counters end in `_total`. Triton's metrics are there too, with Triton's names and units, for
+//! existing dashboards and autoscalers. Labels are bounded: never a sequence's id, never a model that is not served.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use super::store::StoreGauges;
 
 pub(super) type Labels = Vec<(Cow<'static, str>, String)>;
 pub(super) type Family<M> = Labelled<Labels, M, fn() -> M>;
-/// Labels that plug-ins name.
+/// Labels with names of a plug-in's own.
 type OwnLabels = Vec<(String, String)>;
 
 #[derive(Debug)]
@@ -83,11 +83,11 @@ struct KeptFamilies {
     bytes: Family<Gauge>,
 }
 
-/// What single clients hold, where one client has a maximum.
+/// The holdings of clients, for the limits of one client.
 #[derive(Debug)]
 pub(super) struct PeerFamilies {
     pub(super) count: Gauge,
-    /// The most that one client holds, by limit.
+    /// The largest holding of a single client, by limit.
     pub(super) most: [Gauge; 3],
     pub(super) refused: [Counter; 3],
 }
@@ -137,7 +137,7 @@ fn gauge_alone(registry: &mut Registry, name: &str, help: &str) -> Gauge {
     gauge
 }
 
-/// One counter for each reason, so that a scrape shows them before they count.
+/// Creates a counter for each reason, so that a scrape shows them before they count.
 fn connections_closed(registry: &mut Registry) -> [Counter; ConnectionClosed::ALL.len()] {
     let help = "Connections that the server closed, by the setting under [connections] whose limit they reached";
     let all = family(registry, "sequor_connections_closed_total", help, Counter::default as fn() -> Counter);
@@ -260,7 +260,7 @@ impl Triton {
 
 impl Families {
     pub(super) fn register(r: &mut Registry, triton_names: bool) -> Families {
-        // Triton's are counted in any case, for the statistics are read from the same counters.
+        // Triton's metrics are counted even if they are hidden, because the statistics read the same counters.
         let mut hidden = Registry::default();
         let triton = Triton::register(if triton_names { &mut *r } else { &mut hidden });
         let (counter, gauge) = (Counter::default as fn() -> Counter, Gauge::default as fn() -> Gauge);
@@ -336,7 +336,7 @@ impl Families {
         }
     }
 
-    /// `tags` are labels that the model's configuration adds.
+    /// The series of a model version. `tags` are labels that the model's configuration adds.
     pub(super) fn model(&self, name: &str, version: u64, tags: &BTreeMap<String, String>) -> ModelMetrics {
         self.model_series(Series::Shown, (name, version), tags)
     }
@@ -411,7 +411,7 @@ impl KeptFamilies {
 }
 
 impl Families {
-    /// What to count the kept states of one model version with.
+    /// The series of the kept states of one model version.
     pub(super) fn kept(&self, name: &str, version: u64) -> KeptMetrics {
         self.kept_series(Series::Shown, name, version)
     }
@@ -548,7 +548,7 @@ fn own_labels(labels: &Labels, (name, own): &OwnCounter) -> OwnLabels {
     ours.chain(own.iter().cloned()).collect()
 }
 
-/// What becomes of series that are found by their labels.
+/// Whether to look up a series, or to remove it.
 #[derive(Debug, Clone, Copy)]
 enum Series {
     Shown,

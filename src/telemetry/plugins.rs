@@ -1,4 +1,4 @@
-//! Counters of a plug-in. No metric is named here.
+//! Counters of a plug-in. `names` has the names of the metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::kinds::{Amount, Counter, Gauge, Histogram, nanos};
 
-/// What a plug-in is called for.
+/// The functions of a plug-in that Sequor calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
     Configure,
@@ -23,12 +23,12 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// Those of schedulers.
+    /// The hooks of schedulers.
     pub const SCHEDULER: [Hook; 6] =
         [Hook::Configure, Hook::Plan, Hook::Admit, Hook::Observe, Hook::Save, Hook::Restore];
-    /// Those of processors.
+    /// The hooks of processors.
     pub const PROCESSOR: [Hook; 3] = [Hook::Configure, Hook::Pre, Hook::Post];
-    /// Those of initializers.
+    /// The hooks of initializers.
     pub const INITIALIZER: [Hook; 3] = [Hook::Configure, Hook::Initialize, Hook::Steps];
 
     pub const fn name(self) -> &'static str {
@@ -47,7 +47,7 @@ impl Hook {
     }
 }
 
-/// Everything that is counted of one plug-in, wherever it is attached.
+/// All counters of one plug-in, wherever it is attached.
 pub struct PluginMetrics {
     /// One for each hook of the plug-in's world.
     pub(super) calls: Vec<(Hook, Histogram)>,
@@ -60,10 +60,10 @@ pub struct PluginMetrics {
     pub(super) made: Mutex<Made>,
 }
 
-/// A counter of a plug-in's own: its name and its labels.
+/// A plug-in's own counter: its name and its labels.
 pub(super) type OwnCounter = (String, Vec<(String, String)>);
 
-/// What makes the series whose last label is only known once something is counted.
+/// Creates the series whose last label is known only when they count first.
 pub(super) struct Make {
     pub(super) strikes: Box<dyn Fn(&str) -> Counter + Send + Sync>,
     pub(super) memory: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
@@ -77,7 +77,7 @@ pub(super) struct Make {
 pub(super) struct Made {
     pub(super) strikes: BTreeMap<String, Counter>,
     pub(super) counters: BTreeMap<OwnCounter, Amount>,
-    /// Models at which there are gauges of it.
+    /// Models that have gauges of this plug-in.
     pub(super) models: BTreeSet<String>,
 }
 
@@ -94,7 +94,7 @@ impl PluginMetrics {
         }
     }
 
-    /// `reason` is one of the few words for what a plug-in did wrong.
+    /// Counts a strike. `reason` is one of a few words.
     pub fn struck(&self, reason: &str) {
         let mut made = self.made.lock();
         made.strikes.entry(reason.to_owned()).or_insert_with(|| (self.make.strikes)(reason)).add(1);
@@ -108,35 +108,35 @@ impl PluginMetrics {
         self.stale.add(u64::from(picks));
     }
 
-    /// A round was not the plug-in's, because it had taken more of a core than it may.
+    /// Counts a round that the plug-in did not get, because it had used its share of a core.
     pub fn passed_over(&self) {
         self.passed_over.add(1);
     }
 
-    /// Another version was to take its place.
+    /// Counts a replacement of the plug-in's version. `is`: whether it took place.
     pub fn replaced(&self, is: bool) {
         if is { &self.replaced } else { &self.refused }.add(1);
     }
 
-    /// The memory of its instance at this model.
+    /// The gauge of the memory of its instance at this model.
     pub fn memory_at(&self, model: &str) -> Gauge {
         self.at(model);
         (self.make.memory)(model)
     }
 
-    /// Loads of this model at which it is parked.
+    /// The gauge of loads of this model at which it is parked.
     pub fn parked_at(&self, model: &str) -> Gauge {
         self.at(model);
         (self.make.parked)(model)
     }
 
-    /// Calls to other models that its instances at this model wait for.
+    /// The gauge of calls to other models that its instances at this model wait for.
     pub fn waiting_at(&self, model: &str) -> Gauge {
         self.at(model);
         (self.make.waiting)(model)
     }
 
-    /// Its instances at this model, called and warm.
+    /// The gauge of its instances at this model, called and warm.
     pub fn instances_at(&self, model: &str) -> Gauge {
         self.at(model);
         (self.make.instances)(model)
@@ -149,7 +149,7 @@ impl PluginMetrics {
         }
     }
 
-    /// Adds to a counter of the plug-in's own. The caller limits their number and checks the names.
+    /// Adds to the plug-in's own counter. The caller limits the number of counters and checks the names.
     pub fn count(&self, name: &str, labels: &[(String, String)], value: f64) {
         let counter = (name.to_owned(), labels.to_vec());
         let mut made = self.made.lock();
