@@ -25,7 +25,7 @@ pub enum Failure {
     /// A step left a state with a NaN or an infinity, and its sequence ended.
     #[error("state {state:?} of sequence {id} is not finite after step {step}")]
     StateNotFinite { model: String, id: Id, state: String, is_nan: bool, step: u64 },
-    /// A START is to begin with a copy of the state of sequence `from`, and cannot.
+    /// A START cannot begin with a copy of the state of sequence `from`.
     #[error("sequence {id} cannot begin with a copy of sequence {from}: {why:?}")]
     NotCopied { model: String, id: Id, from: Id, why: NotCopied },
     /// The sequence is in the store, but its state cannot be resumed.
@@ -208,7 +208,7 @@ pub struct Refused {
     pub idle: Option<Duration>,
     /// Whether the client may send the request again: a START always, a later step while its sequence lives.
     pub may_retry: bool,
-    /// The plug-in's reason for the code with which it rejected the request.
+    /// The reason that `plugin.toml` gives for the code of the rejection.
     pub rejection: Option<RejectionReason>,
     /// The member of the ensemble with which the sequence ended.
     pub member: Option<String>,
@@ -220,7 +220,7 @@ pub struct Refused {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedBy {
     pub plugin: String,
-    /// What kind of plug-in it is: `scheduler`, `processor`, `initializer`.
+    /// The plug-in's world: `scheduler`, `processor` or `initializer`.
     pub world: &'static str,
 }
 
@@ -335,11 +335,11 @@ pub enum Invalid {
     IdTooLong {
         limit: usize,
     },
-    /// A state as an input of a request that is no START.
+    /// A request that is not a START has a state as an input.
     StateInput {
         input: String,
     },
-    /// A request names a sequence that it is to begin with a copy of.
+    /// The request may not have the parameter `sequence_from`.
     CopySource(WrongSource),
     NoData {
         input: String,
@@ -348,13 +348,13 @@ pub enum Invalid {
     Malformed(String),
 }
 
-/// Why a request may not name a sequence to begin with a copy of.
+/// Why a request may not have the parameter `sequence_from`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WrongSource {
     /// The model's settings do not allow it.
     NotAllowed,
     Ensemble,
-    /// The request is no START.
+    /// The request is not a START.
     NotAtStart,
     /// It names its own sequence, or none.
     Itself,
@@ -403,7 +403,7 @@ fn in_repositories(folders: &[PathBuf]) -> String {
     format!("found as {}; remove or rename all but one", folders.join(" and "))
 }
 
-/// A part of a model's files that Sequor does not use as its author meant it.
+/// A part of a model's files that Sequor does not use as its author intended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadWarning {
     pub at: At,

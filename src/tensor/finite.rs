@@ -5,7 +5,7 @@
 
 use sequor_core::DataType;
 
-/// How to tell NaN and infinity in numbers of one type.
+/// Finds NaN and infinity in numbers of one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FiniteCheck {
     bits: Bits,
@@ -23,7 +23,7 @@ enum Bits {
     B64,
 }
 
-/// What a tensor holds that is no finite number.
+/// A kind of value that is not a finite number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NonFinite {
     Infinity,
@@ -31,12 +31,13 @@ pub enum NonFinite {
 }
 
 impl FiniteCheck {
-    /// For numbers of this type that are kept in that one: what is infinite there counts as infinite. `None` for a type without NaN.
+    /// Creates the check for numbers of type `dtype` that are stored as `kept`. A number that becomes infinite in `kept` counts as
+    /// infinite. `None` for a type without NaN.
     pub fn new(dtype: DataType, kept: DataType) -> Option<FiniteCheck> {
         let (bits, last, infinity) = match (dtype, kept) {
             (DataType::Fp16, _) => (Bits::B16, 0x7bff, 0x7c00),
             (DataType::Bf16, _) => (Bits::B16, 0x7f7f, 0x7f80),
-            // The largest number that is not rounded to infinity.
+            // The largest number that the conversion does not round to infinity.
             (DataType::Fp32, DataType::Fp16) => (Bits::B32, 0x477f_efff, 0x7f80_0000),
             (DataType::Fp32, DataType::Bf16) => (Bits::B32, 0x7f7f_7fff, 0x7f80_0000),
             (DataType::Fp32, _) => (Bits::B32, 0x7f7f_ffff, 0x7f80_0000),
@@ -46,7 +47,7 @@ impl FiniteCheck {
         Some(FiniteCheck { bits, last, infinity })
     }
 
-    /// What these bytes hold that is no finite number.
+    /// Whether these bytes contain a NaN or an infinity. A NaN takes precedence.
     pub fn find(&self, bytes: &[u8]) -> Option<NonFinite> {
         if !self.has_above(bytes, self.last) {
             return None;
@@ -65,7 +66,8 @@ impl FiniteCheck {
 
 macro_rules! has_above {
     ($($name:ident: $int:ident),*) => { $(
-        /// Whether a number has larger bits than these, both without the sign. Then their difference is below zero, and so is the union of all.
+        /// Whether some number, without its sign, has larger bits than `bits`. Then the difference is negative, and so is the OR of all
+        /// differences.
         fn $name(bytes: &[u8], bits: $int) -> bool {
             let numbers = bytes.as_chunks::<{ size_of::<$int>() }>().0;
             numbers.iter().fold(0, |all, number| all | bits.wrapping_sub($int::from_le_bytes(*number) & $int::MAX)) < 0

@@ -60,8 +60,8 @@ impl PaddedRows<'_> {
         Some(out)
     }
 
-    /// Visits the tensor's pieces in their order, each with its row, without the padding of rows of these lengths. `None` if the data is not of
-    /// that size.
+    /// Visits the tensor's pieces in order, each with its row, without the padding of rows of these lengths. `None` if the data's size does
+    /// not match.
     pub fn pieces(&self, data: &[u8], lengths: &[u64], mut visit: impl FnMut(usize, &[u8])) -> Option<()> {
         if self.bytes(lengths.len())? != data.len() {
             return None;
