@@ -1,4 +1,4 @@
-//! `[sequence] watch = "nan"`: a step that leaves a state with a NaN or an infinity ends its own sequence, and no other.
+//! Tests `[sequence] watch = "nan"`: a step whose new state has a NaN or an infinity ends its own sequence, and no other.
 
 use sequor::error::{Failure, Refused};
 use sequor_core::{EndReason, Refusal};
@@ -15,7 +15,7 @@ fn server(strategy: &str, toml: &str) -> Server {
     model("sum").config(&config).toml(toml).onnx("sum_fp32").serve()
 }
 
-/// The number of the step after which a state of this sequence was not finite, and whether it was NaN.
+/// The step whose new state was not finite, and whether it had a NaN.
 #[track_caller]
 fn not_finite(failure: Failure) -> (u64, bool) {
     match failure {
@@ -24,7 +24,7 @@ fn not_finite(failure: Failure) -> (u64, bool) {
     }
 }
 
-/// How the sequence of this id ended, by the refusal of its next step.
+/// The reason why the sequence of this id ended, from the refusal of its next step.
 #[track_caller]
 fn ended(seq: &Seq<'_>) -> EndReason {
     let Failure::Refused(refused) = seq.step().input(&[1.0f32]).fails() else { panic!("no refusal") };
@@ -66,7 +66,7 @@ fn a_state_that_becomes_nan_or_infinite_ends_its_own_sequence_alone() {
             }
         }
         assert_eq!(server.repository.live(), 14);
-        // The id is free, and its slot holds nothing of what it had.
+        // The id is free, and its slot has no trace of the old state.
         all[7].start().input(&[5.0f32]).gives(&[5.0f32]);
     }
 }
@@ -94,7 +94,7 @@ fn without_the_key_states_are_kept_as_they_are() {
     }
 }
 
-/// A number that FP16 cannot hold is infinite where it is kept.
+/// A number beyond the range of FP16 becomes infinite when the state is stored as FP16.
 #[test]
 fn a_state_that_is_kept_as_fp16_is_watched_as_it_is_kept() {
     for strategy in SIXTEEN {

@@ -1,4 +1,4 @@
-//! A server's recording and its replay: requests run on the mock backend, the trace is parsed, and no id is in it.
+//! Tests a server's recording and its replay: requests run on the mock backend, the trace is parsed, and it has no ids.
 
 use std::path::Path;
 use std::sync::Arc;

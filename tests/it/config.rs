@@ -1,4 +1,4 @@
-//! `sequor config show`: what `sequor serve` would run with, without a server.
+//! Tests `sequor config show`: it prints the settings of `sequor serve` without a server.
 
 use std::fs;
 

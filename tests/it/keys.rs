@@ -1,4 +1,4 @@
-//! Keys of clients: who is served, under which name, and that a changed file is read again.
+//! Tests clients' keys: who is served, under which name, and that a changed file is read again.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::server::{Call, Ended, Server, models, until};
 const ANNA: &str = "anna-s3cret";
 const BERT: &str = "bert-s3cret";
 
-/// A server with a file of keys, in the control mode explicit.
+/// A server with a key file, in the control mode explicit.
 fn served(more: &[&str]) -> (Server, std::path::PathBuf) {
     let call = Call::serve(models());
     let keys = call.folder.path().join("api.keys");
@@ -21,7 +21,7 @@ fn served(more: &[&str]) -> (Server, std::path::PathBuf) {
     )
 }
 
-/// Status, reason and body of a request that shows this key.
+/// The HTTP status of a request with this header.
 fn shown(server: &Server, method: &str, path: &str, header: Option<(&str, &str)>) -> u16 {
     let kind = header.map_or_else(String::new, |(name, value)| format!("application/json\r\n{name}: {value}"));
     ask(server.http, method, path, &kind, b"").0

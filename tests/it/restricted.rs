@@ -1,4 +1,4 @@
-//! Triton's flags for restricted groups, with Triton's own clients, and what the program prints of their secrets: nothing.
+//! Tests Triton's flags for restricted groups, with Triton's own clients. The program never prints their secrets.
 
 use std::fs;
 

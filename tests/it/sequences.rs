@@ -206,7 +206,7 @@ async fn a_client_gives_a_sequence_its_first_state_and_branches_it() {
         |answer: &ModelInferResponse| f32::from_le_bytes(answer.raw_output_contents[0][..4].try_into().unwrap());
     let answer = server.client().await.model_infer(request.clone()).await.unwrap().into_inner();
     assert_eq!(first(&answer), 109.0);
-    // Its own state stands above the copy.
+    // A state in the request overrides the copy.
     let with_state = ModelInferRequest {
         inputs: vec![input("INPUT_STATE"), input("INPUT")],
         raw_input_contents: vec![raw(1000.0), raw(1.0)],

@@ -1,4 +1,4 @@
-//! What `sequor_requests_total` counts: what the client of each request got.
+//! Tests `sequor_requests_total`: it counts each request by the outcome that the client got.
 
 use futures_util::{SinkExt, StreamExt};
 use sequor::api::ServerLimits;
@@ -12,7 +12,7 @@ use tonic::Request;
 
 use crate::house::{House, request};
 
-/// A model that answers a text as it came.
+/// A model that returns its text unchanged.
 const TEXT: &str = r#"
     backend: "onnxruntime" max_batch_size: 8
     input [ { name: "INPUT" data_type: TYPE_STRING dims: [ 1 ] } ]
@@ -32,7 +32,7 @@ fn counted(house: &House, model: &str) -> Vec<String> {
     counts
 }
 
-/// A request whose text no JSON can hold: its JSON, and the element that follows it.
+/// A request whose text cannot be sent in JSON: its JSON, and the element after it.
 fn unsendable() -> (Value, Vec<u8>) {
     let element = [&1u32.to_le_bytes()[..], b"\xff"].concat();
     let size = json!({ "binary_data_size": element.len() });

@@ -1,4 +1,4 @@
-//! Keys of clients: what needs one on every surface, and how it is refused there.
+//! Tests clients' keys: which calls need one on every surface, and how they are refused.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -34,7 +34,7 @@ async fn channel(address: SocketAddr) -> Channel {
     Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }
 
-/// Makes a call with an empty message. Whether it is refused for want of a key.
+/// Makes a call with an empty message. Returns whether it is refused because a key is missing or wrong.
 async fn needs_key(channel: &Channel, path: &str, key: Option<(&'static str, &str)>) -> bool {
     let mut client = tonic::client::Grpc::new(channel.clone());
     client.ready().await.unwrap();
@@ -142,7 +142,7 @@ async fn only_the_groups_that_are_named_need_a_key() {
     }
     for (_, path) in PATHS {
         let needs = path.ends_with("/index") || path.ends_with("/logging");
-        // A key that is not ours may be for a proxy.
+        // A key that the server does not know may be meant for a proxy.
         for header in [&[][..], &[("authorization", "Bearer of a proxy")]] {
             assert_eq!(house.http(path, header, b"{}").await.status == 401, needs, "{path}");
         }

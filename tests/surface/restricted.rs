@@ -1,4 +1,4 @@
-//! Restricted groups of endpoints: each path and call belongs to one, on both listeners, and none is open by a detour.
+//! Tests restricted groups of endpoints: each path and call belongs to one group, on both listeners, and has no other way in.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -75,7 +75,7 @@ const CALLS: [(&str, &str, &str); 17] = [
     ("logging", KSERVE, "LogSettings"),
 ];
 
-/// What the settings of this file restrict.
+/// The restricted groups of these settings.
 fn groups(text: &str) -> RestrictedGroups {
     let file = Some((Path::new("sequor.toml"), text));
     load(file, &|_| None, &GivenFlags::default(), &HostInfo::default()).unwrap().restricted
@@ -177,7 +177,7 @@ async fn the_other_protocol_of_a_port_is_no_way_around() {
     assert!(is_refused(&exchange(grpc, path, &[], b"").await, "triton-grpc-protocol-key"));
     assert_eq!(exchange(grpc, path, &[("triton-grpc-protocol-key", "s3cret")], b"").await.status, 200);
     assert!(refusal(&channel(http).await, index, &[]).await.is_some());
-    // What the headers say of the protocol does not count, only the path.
+    // Only the path decides the protocol, not the headers.
     let plain = exchange(http, "POST /inference.GRPCInferenceService/RepositoryIndex", &[], b"").await;
     assert!(plain.status == 403 && plain.head.contains("sequor-reason: restricted"), "{}", plain.head);
     let both = house("[http]\nrestricted_api = \"trace:a=1\"\n[grpc]\nrestricted_protocol = \"trace:b=2\"\n");

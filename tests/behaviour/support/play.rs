@@ -100,7 +100,7 @@ impl Ask<'_> {
         self
     }
 
-    /// The sequence that a START is to begin with a copy of.
+    /// Names the sequence whose state a START copies.
     pub fn copy_of(mut self, id: impl Into<Id>) -> Self {
         self.request.sequence.from = Some(id.into());
         self
