@@ -216,7 +216,7 @@ fn read(
     check_names(model, name, &names, &step)?;
     let tensors = inputs.into_iter().map(|(input, tensor)| tensors::input(input, tensor, model, name));
     let inputs = tensors.collect::<Result<_, _>>()?;
-    // Each answer has the sequence id, so a client need not ask for it as an output.
+    // Each answer has the sequence id, so it is no output to ask the model for.
     let outputs = output_filter.into_iter().filter(|output| !(is_stateful && output == SEQUENCE_ID)).collect();
     let id = AnswerId::new(is_stateful, &step);
     let (model_name, version) = (name.to_owned(), version.to_owned());

@@ -104,7 +104,7 @@ fn sentence(model: &str, what: &Invalid) -> String {
     }
 }
 
-/// Why the sequence that a request names cannot be copied.
+/// Why a request may not have the parameter `sequence_from`.
 fn copy_source(model: &str, why: WrongSource) -> String {
     match why {
         WrongSource::NotAllowed => format!(
